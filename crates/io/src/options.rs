@@ -1,9 +1,7 @@
-//! Options of sockets: which the system has, and how they are set and read. What they are good for is decided
-//! above.
+//! Socket options: names, setters and getters. Higher layers decide on their use.
 //!
-//! `setsockopt(2)`, `getsockopt(2)`; the meaning of each in `socket(7)`, `ip(7)`, `ipv6(7)`, `tcp(7)`.
-//! Options that are set on a listener are copied by the kernel to each connection that it accepts, so they
-//! cost nothing there.
+//! `setsockopt(2)`, `getsockopt(2)`; `socket(7)`, `ip(7)`, `ipv6(7)`, `tcp(7)` explain each option. The
+//! kernel copies options of a listener to each connection that it accepts, so they cost nothing there.
 
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -21,10 +19,10 @@ macro_rules! options {
         }
 
         impl SocketOption {
-            /// All of them.
+            /// All options.
             pub const ALL: &'static [Self] = &[$(Self::$option),*];
 
-            /// The system's name: `SO_REUSEADDR`.
+            /// Returns the system's name, such as `SO_REUSEADDR`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$option => stringify!($name),)*
@@ -41,60 +39,57 @@ macro_rules! options {
 }
 
 options! {
-    /// Binds although connections of the port linger; 0 or 1.
+    /// Allows binding although connections of the port linger; 0 or 1.
     ReuseAddress = SOL_SOCKET, SO_REUSEADDR;
-    /// Several sockets at one address, between which the kernel shares what comes; 0 or 1.
+    /// Allows several sockets at one address, among which the kernel distributes connections; 0 or 1.
     ReusePort = SOL_SOCKET, SO_REUSEPORT;
-    /// Probes whether a silent peer is still there; 0 or 1.
+    /// Probes whether a silent peer is still reachable; 0 or 1.
     KeepAlive = SOL_SOCKET, SO_KEEPALIVE;
     /// Seconds of silence before the first probe; 1 to 32767.
     KeepAliveIdle = IPPROTO_TCP, TCP_KEEPIDLE;
     /// Seconds between probes; 1 to 32767.
     KeepAliveInterval = IPPROTO_TCP, TCP_KEEPINTVL;
-    /// Probes without an answer that end the connection; 1 to 127.
+    /// Number of unanswered probes that end the connection; 1 to 127.
     KeepAliveCount = IPPROTO_TCP, TCP_KEEPCNT;
     /// Sends small segments at once; 0 or 1.
     NoDelay = IPPROTO_TCP, TCP_NODELAY;
-    /// Bytes in a segment at most; 88 to 32767. Of a connection, what was agreed on.
+    /// Maximum number of bytes in a segment; 88 to 32767. For a connection, the negotiated value.
     MaxSegment = IPPROTO_TCP, TCP_MAXSEG;
-    /// Of a listener: accepts a connection when its first bytes are there, or after so many seconds. The
-    /// kernel rounds up to
-    /// its next retransmission.
+    /// Listener: accepts a connection when its first bytes arrive, or after this many seconds. The kernel
+    /// rounds up to its next retransmission.
     DeferAccept = IPPROTO_TCP, TCP_DEFER_ACCEPT;
-    /// Of a listener: how many connections may send before their handshake is complete.
+    /// Listener: number of connections that may send before their handshake is complete.
     FastOpen = IPPROTO_TCP, TCP_FASTOPEN;
-    /// Of a connection to be: its first bytes go with the handshake; 0 or 1.
+    /// Before connecting: sends the first bytes with the handshake; 0 or 1.
     FastOpenConnect = IPPROTO_TCP, TCP_FASTOPEN_CONNECT;
-    /// Acknowledges what comes at once; 0 holds that back for what is sent soon, until the first time that
-    /// this was waited for in vain.
-    /// Connections begin with their listener's.
+    /// Acknowledges data at once. 0 delays acknowledgements to combine them with data sent soon, until the
+    /// first such delay in vain. Connections inherit the value of their listener.
     QuickAck = IPPROTO_TCP, TCP_QUICKACK;
-    /// Milliseconds that sent bytes may stay without an answer; 0 leaves it to the system.
+    /// Milliseconds that sent bytes may stay unacknowledged; 0 leaves it to the system.
     UserTimeout = IPPROTO_TCP, TCP_USER_TIMEOUT;
-    /// Addresses of other machines can be bound, IPv4; 0 or 1. Needs a privilege.
+    /// Allows binding addresses of other machines, IPv4; 0 or 1. Needs a privilege.
     TransparentV4 = IPPROTO_IP, IP_TRANSPARENT;
-    /// The same, IPv6.
+    /// Allows binding addresses of other machines, IPv6; 0 or 1. Needs a privilege.
     TransparentV6 = IPPROTO_IPV6, IPV6_TRANSPARENT;
-    /// An IPv6 socket takes no IPv4; 0 or 1.
+    /// Refuses IPv4 on an IPv6 socket; 0 or 1.
     V6Only = IPPROTO_IPV6, IPV6_V6ONLY;
-    /// A number for the rules of routing and filters. Needs a privilege.
+    /// Mark for routing rules and filters. Needs a privilege.
     Mark = SOL_SOCKET, SO_MARK;
     /// The type of service of IPv4 packets; 0 to 255.
     Tos = IPPROTO_IP, IP_TOS;
     /// The traffic class of IPv6 packets; 0 to 255.
     TrafficClass = IPPROTO_IPV6, IPV6_TCLASS;
-    /// The port of a bound address is chosen when the socket connects, so that several destinations can
-    /// share it; 0 or 1.
+    /// Chooses the port of a bound address at connect, so that several destinations can share it; 0 or 1.
     BindAddressNoPort = IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT;
-    /// Bytes that the kernel keeps of what came; it doubles the number, and tells the double.
+    /// Bytes of the kernel's receive buffer; the kernel doubles the number, and returns the double.
     ReceiveBuffer = SOL_SOCKET, SO_RCVBUF;
-    /// Bytes that the kernel keeps of what is to be sent; doubled likewise.
+    /// Bytes of the kernel's send buffer; doubled likewise.
     SendBuffer = SOL_SOCKET, SO_SNDBUF;
-    /// Bytes not sent yet up to which a socket counts as writable.
+    /// Number of unsent bytes up to which a socket counts as writable.
     NotSentLowWater = IPPROTO_TCP, TCP_NOTSENT_LOWAT;
-    /// Read only: whether the socket listens.
+    /// Read only: 1 if the socket listens.
     Listening = SOL_SOCKET, SO_ACCEPTCONN;
-    /// Read only: the error that is pending, which reading clears.
+    /// Read only: the pending error, which reading clears.
     PendingError = SOL_SOCKET, SO_ERROR;
 }
 
@@ -114,7 +109,7 @@ pub fn set_option(socket: BorrowedFd<'_>, option: SocketOption, value: i32) -> R
     set(socket, level, name, &value)
 }
 
-/// The value of `option` of `socket`.
+/// Returns the value of `option` of `socket`.
 ///
 /// # Errors
 /// The system's.
@@ -132,7 +127,7 @@ fn number(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> Result<i32, Errn
     outcome(done).map(|()| value)
 }
 
-/// Closing `socket` resets its connection: what was not sent is dropped, and no state of it lingers.
+/// Makes closing `socket` reset its connection: the kernel drops unsent data and keeps no state.
 ///
 /// # Errors
 /// The system's.
@@ -141,7 +136,8 @@ pub fn set_reset_on_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     set(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
 }
 
-/// Closing `socket` resets its connection, or leaves what was not sent to the system, as a new one does.
+/// Sets whether closing `socket` resets its connection. If not, the system sends the rest, as for a new
+/// socket.
 ///
 /// # Errors
 /// The system's.
@@ -150,8 +146,8 @@ pub fn set_linger(socket: BorrowedFd<'_>, resets: bool) -> Result<(), Errno> {
     set(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
 }
 
-/// Which buffers of `socket` have a size that was set, and are not adapted to their connection: 1 for
-/// sending, 2 for receiving, or their sum.
+/// Returns which buffers of `socket` have a fixed size that the kernel does not adapt: 1 for sending, 2 for
+/// receiving, or their sum.
 ///
 /// # Errors
 /// The system's: `ENOPROTOOPT` before Linux 5.14.
@@ -159,7 +155,7 @@ pub fn buffers_are_fixed(socket: BorrowedFd<'_>) -> Result<i32, Errno> {
     number(socket, libc::SOL_SOCKET, SO_BUF_LOCK)
 }
 
-/// Sets [which those are](buffers_are_fixed).
+/// Sets [which buffers have a fixed size](buffers_are_fixed).
 ///
 /// # Errors
 /// The system's.
@@ -170,16 +166,16 @@ pub fn fix_buffers(socket: BorrowedFd<'_>, which: i32) -> Result<(), Errno> {
 /// `asm-generic/socket.h`; libc does not name it.
 const SO_BUF_LOCK: c_int = 72;
 
-/// Closing `socket` tells its peer nothing, so that it goes on as if the connection were there. Without the
+/// Makes closing `socket` send nothing, so that the peer goes on as if the connection existed. Without the
 /// privilege for that, closing sends a reset that the first router drops.
 ///
 /// # Errors
-/// The system's, when neither can be.
+/// The system's, if neither is possible.
 pub fn set_silent_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
-    // What came is acknowledged, or the peer repeats it, to a socket that is gone by then, and is told by a
-    // reset.
+    // Acknowledges received data first. Otherwise the peer would repeat it to a socket that is gone by then,
+    // and get a reset.
     let (now, repair): (c_int, c_int) = (1, 1);
-    // what is no TCP has nothing to acknowledge
+    // A socket without TCP has nothing to acknowledge.
     let _ = set(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &now);
     if set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, &repair).is_ok() {
         return Ok(());
@@ -187,19 +183,19 @@ pub fn set_silent_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     set_reset_within(socket, 1)
 }
 
-/// Closing `socket` resets its connection, and the reset goes over so many hops.
+/// Makes closing `socket` reset its connection, with a reset that travels at most `hops` hops.
 ///
 /// # Errors
 /// The system's.
 pub fn set_reset_within(socket: BorrowedFd<'_>, hops: u8) -> Result<(), Errno> {
     let hops = c_int::from(hops);
-    // A socket of IPv6 may have a peer of IPv4; one of IPv4 has no such limit.
+    // An IPv6 socket may have an IPv4 peer; an IPv4 socket has no IPv6 limit.
     let v6 = set(socket, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, &hops);
     set(socket, libc::IPPROTO_IP, libc::IP_TTL, &hops).or(v6)?;
     set_reset_on_close(socket)
 }
 
-/// Whether closing `socket` resets its connection.
+/// Returns true if closing `socket` resets its connection.
 ///
 /// # Errors
 /// The system's.
@@ -207,37 +203,37 @@ pub fn reset_on_close(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
     sockopt::socket_linger(socket).map(|linger| linger.is_some_and(|time| time.is_zero()))
 }
 
-/// The algorithm by which a TCP connection, or those of a listener, avoid congestion: `cubic`, `bbr`.
+/// Sets the congestion control algorithm of a TCP connection, or of those of a listener: `cubic`, `bbr`.
 ///
 /// # Errors
-/// The system's: `ENOENT` when it has none of the name, `EPERM` when only the privileged may choose it.
+/// The system's: `ENOENT` if it has none with this name, `EPERM` if it needs a privilege.
 pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     sockopt::set_tcp_congestion(socket, name)
 }
 
-/// The name of the algorithm by which `socket` avoids congestion.
+/// Returns the name of the congestion control algorithm of `socket`.
 ///
 /// # Errors
-/// The system's: `EOPNOTSUPP` when it is not TCP's.
+/// The system's: `EOPNOTSUPP` if the socket is not TCP.
 pub fn congestion_control(socket: BorrowedFd<'_>) -> Result<String, Errno> {
     sockopt::tcp_congestion(socket)
 }
 
-/// Packets come and go through the network device `name` only; an empty name takes that back.
+/// Restricts packets of `socket` to the network device `name`; an empty name removes the restriction.
 ///
 /// # Errors
-/// The system's: `ENODEV` when there is none of the name, `EPERM` without the privilege. A name longer than a
-/// device's can be is `EINVAL`.
+/// The system's: `ENODEV` if there is no such device, `EPERM` without the privilege. `EINVAL` for a name
+/// longer than a device's can be.
 pub fn bind_to_device(socket: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let mut bytes = [0; libc::IFNAMSIZ];
     if name.len() >= bytes.len() || name.contains('\0') {
-        return Err(Errno::INVAL); // the system would cut it, and might find another one
+        return Err(Errno::INVAL); // the system would truncate it, and might find another device
     }
     bytes[..name.len()].copy_from_slice(name.as_bytes());
     set(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &bytes)
 }
 
-/// The network device that `socket` is bound to; empty when it is none.
+/// Returns the network device to which `socket` is bound; empty if none.
 ///
 /// # Errors
 /// The system's.
@@ -262,7 +258,7 @@ pub fn device(socket: BorrowedFd<'_>) -> Result<String, Errno> {
 
 fn set<T>(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> Result<(), Errno> {
     // SAFETY: the descriptor is open; the value lives through the call, and the length is its own. The kernel
-    // reads it only.
+    // only reads it.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -275,7 +271,7 @@ fn set<T>(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> Resul
     outcome(done)
 }
 
-/// What a call of libc that answers 0 or -1 came to.
+/// Converts the result of a libc call that returns 0 or -1.
 fn outcome(done: c_int) -> Result<(), Errno> {
     if done == 0 {
         return Ok(());
@@ -318,7 +314,7 @@ mod tests {
         assert_eq!(reset_on_close(socket), Ok(true));
         set_linger(socket, false).unwrap();
         assert_eq!(reset_on_close(socket), Ok(false));
-        // Before Linux 5.14 that cannot be asked.
+        // Before Linux 5.14 the option cannot be read.
         if let Ok(before) = buffers_are_fixed(socket) {
             set_option(socket, SocketOption::ReceiveBuffer, 20_000).unwrap();
             assert_eq!((before, buffers_are_fixed(socket)), (0, Ok(2)));

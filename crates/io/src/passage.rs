@@ -1,6 +1,6 @@
-//! Connections that come as descriptors over a unix socket, instead of out of a listener.
+//! Connections passed as descriptors over a unix socket, in place of a listener.
 //!
-//! System calls: `recvmsg`, when the driver says that the socket is ready.
+//! System calls: `recvmsg`, when the driver reports that the socket is ready.
 
 use crate::core::{Budget, Core, Direction, Nature, backend};
 use crate::driver::Io;
@@ -18,8 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A unix socket over which connected sockets are passed, in the hands of a lane's driver. Closed when
-/// dropped.
+/// A unix socket over which connected sockets are passed; it belongs to a lane's driver. Closed when dropped.
 pub struct Passage {
     core: Rc<Core>,
     key: Key,
@@ -28,10 +27,10 @@ pub struct Passage {
 }
 
 impl Io {
-    /// Takes over a connected unix socket, made non-blocking if it is not.
+    /// Takes over a connected unix socket, and makes it non-blocking.
     ///
     /// # Errors
-    /// When it is not a socket.
+    /// If it is not a socket.
     pub fn passage(&self, fd: impl Into<OwnedFd>) -> Result<Passage, Error> {
         let fd = fd.into();
         sockopt::socket_type(&fd).map_err(|errno| Error::system(Call::Register, errno))?;
@@ -42,12 +41,13 @@ impl Io {
 }
 
 impl Passage {
-    /// The next connection, at most [`Io::accepts_per_round`] of them in a round; none when the other end is
-    /// closed. What is not a stream socket is closed and passed over. Dropped, it has received nothing.
+    /// Receives the next connection, at most [`Io::accepts_per_round`] in a round; none once the other end is
+    /// closed. Closes and skips sockets other than streams. If the future is dropped, it has received
+    /// nothing.
     ///
     /// # Errors
-    /// What the system says. `EMFILE` when there are no descriptors left: the connection that came is lost,
-    /// since the system takes it from the queue all the same; the next may be good.
+    /// The system's. `EMFILE` if there are no descriptors left: this connection is lost, since the system
+    /// removes it from the queue all the same; the next may succeed.
     pub fn accept(&self) -> impl Future<Output = Result<Option<Accepted>, Error>> + '_ {
         const CALL: (Direction, Call) = (Direction::Read, Call::Accept);
         Waiting::new(&self.core, self.key, CALL.0, |context: &mut Context<'_>| {
@@ -77,7 +77,7 @@ impl Passage {
                     Ok(Received::End) => return Poll::Ready(Ok(None)),
                     Err(Errno::AGAIN) => self.core.forget_readiness(self.key, CALL.0),
                     Err(errno) => {
-                        self.budget.take(1); // something came, and was lost
+                        self.budget.take(1); // a connection came, and was lost
                         return Poll::Ready(Err(Error::system(CALL.1, errno)));
                     }
                 }
@@ -85,7 +85,7 @@ impl Passage {
         })
     }
 
-    /// Looks whether `passed` is what it should be.
+    /// Checks that `passed` is a stream socket.
     fn accepted(&self, passed: OwnedFd) -> Result<Accepted, Error> {
         let kind = sockopt::socket_type(&passed).map_err(|errno| Error::system(Call::Accept, errno))?;
         if kind != SocketType::STREAM {
@@ -99,7 +99,7 @@ impl Passage {
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        // SAFETY: taken once: here is the end.
+        // SAFETY: taken only here, at the end.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         self.core.release(self.key, fd);
     }

@@ -1,6 +1,7 @@
-//! Descriptors that travel over unix sockets (`SCM_RIGHTS` in `unix(7)`).
+//! Passing descriptors over unix sockets (`SCM_RIGHTS` in `unix(7)`).
 //!
-//! Each goes with two bytes, since the system needs some to carry it, and HAProxy's `sockpair@` has two.
+//! Each goes with two bytes, since the system needs some bytes to carry it, and HAProxy's `sockpair@` sends
+//! two.
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -11,14 +12,14 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// What goes along.
+/// Bytes that accompany a descriptor.
 const COMPANY: [u8; 2] = [0; 2];
 
-/// Sends `passenger` over `socket`. The caller's own descriptor stays as it is.
+/// Sends `passenger` over `socket`. The caller's own descriptor stays open.
 ///
 /// # Errors
-/// The system's: `EAGAIN` when the socket is full, `EPIPE` when its other end is closed, `ETOOMANYREFS` when
-/// too many are on their way.
+/// The system's: `EAGAIN` if the socket is full, `EPIPE` if its other end is closed, `ETOOMANYREFS` if too
+/// many descriptors are in flight.
 pub fn send_descriptor(socket: BorrowedFd<'_>, passenger: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -34,22 +35,22 @@ pub fn send_descriptor(socket: BorrowedFd<'_>, passenger: BorrowedFd<'_>) -> Res
     }
 }
 
-/// What came over a socket.
+/// Result of a receive.
 #[derive(Debug)]
 pub enum Received {
-    /// A descriptor. It is not inherited by programs that this one starts.
+    /// A descriptor, which programs started by this one do not inherit.
     Descriptor(OwnedFd),
-    /// Bytes without a descriptor, which the peer should not send. They are lost.
+    /// Bytes without a descriptor, which the peer should not send. They are discarded.
     Nothing,
     /// The other end is closed.
     End,
 }
 
-/// Receives one descriptor from `socket`. If the peer sends more at once, the others are closed.
+/// Receives one descriptor from `socket`. If the peer sends more at once, closes the others.
 ///
 /// # Errors
-/// The system's: `EAGAIN` when nothing is there. `EMFILE` when there are no descriptors left: the passenger
-/// is lost then.
+/// The system's: `EAGAIN` if there is nothing to receive. `EMFILE` if there are no descriptors left: the
+/// descriptor is then lost.
 pub fn receive_descriptor(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut bytes = COMPANY;
@@ -69,7 +70,7 @@ pub fn receive_descriptor(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
         let first = passengers.next().and_then(|mut passengers| passengers.next());
         return match first {
             Some(passenger) => Ok(Received::Descriptor(passenger)),
-            // The kernel leaves out what it has no number for.
+            // The kernel omits descriptors for which the process has no number.
             None if message.flags.contains(rustix::net::ReturnFlags::CTRUNC) => Err(Errno::MFILE),
             None if message.bytes == 0 => Ok(Received::End),
             None => Ok(Received::Nothing),
@@ -77,10 +78,11 @@ pub fn receive_descriptor(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
     }
 }
 
-/// Descriptors at most that go with one message: Linux takes 253, and HAProxy sends one less.
+/// Maximum number of descriptors of one message: Linux accepts 253, and HAProxy sends one less.
 pub const PASSENGERS: usize = 252;
 
-/// Sends `bytes`, and `passengers` with the first of them. How many bytes the system took; it never waits.
+/// Sends `bytes`, with `passengers` on the first of them, and returns how many bytes the system accepted.
+/// Never waits.
 ///
 /// # Errors
 /// As [`send_descriptor`]; `EINVAL` for more than [`PASSENGERS`], or for no bytes, since the system needs
@@ -108,12 +110,12 @@ pub fn send_descriptors(
     }
 }
 
-/// Receives what is there, up to the length of `bytes`, and puts the descriptors that came with it behind
-/// `passengers`. How many bytes came: none at the end. It waits as the socket does. Descriptors are not
-/// inherited by programs that this one starts.
+/// Receives up to the length of `bytes`, appends the descriptors that came with them to `passengers`, and
+/// returns the number of bytes: none at the end. Waits as the socket does. Programs started by this one do
+/// not inherit the descriptors.
 ///
 /// # Errors
-/// The system's. `EMFILE` when there are no numbers left for all descriptors: those without one are lost.
+/// The system's. `EMFILE` if there are not enough numbers for all descriptors: those without one are lost.
 pub fn receive_descriptors(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],
@@ -178,7 +180,7 @@ mod tests {
             panic!("nothing arrived")
         };
         drop(first);
-        // The end is seen only when all copies of the other end are closed.
+        // The end arrives only after all copies of the other end are closed.
         assert_eq!(std::io::Read::read(&mut here, &mut [0]).unwrap(), 0);
     }
 

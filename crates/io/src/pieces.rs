@@ -1,8 +1,7 @@
 //! Pieces of one buffer, each a datagram.
 //!
-//! UDP's segmentation offload takes pieces of one length as one message, which goes through the kernel once
-//! and is cut at its end: what arrives, on a network too, are the datagrams that would have arrived without
-//! it.
+//! UDP segmentation offload takes pieces of equal length as one message, which goes through the kernel once
+//! and is cut at its end: the receiver, over a network, too, gets the same datagrams as without it.
 
 use crate::core::Core;
 use crate::datagram::last_errno;
@@ -12,13 +11,13 @@ use rustix::net::SocketAddrAny;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Pieces that one message may be cut into: the kernel's own limit of Linux 4.18 to 6.8, where it was raised.
+/// Maximum number of pieces of one message: the kernel's own limit of Linux 4.18 to 6.8, which raised it.
 const SEGMENTS: usize = 64;
-/// Longer pieces are not put together: a segment has to fit the way's packets, which are of 1500 bytes on
-/// most, with what is around it.
+/// Longer pieces are not combined: a segment must fit the packets of the path, mostly of 1500 bytes, with its
+/// headers.
 const LONGEST: usize = 1400;
 
-/// The control message that tells the length of segments.
+/// Control message with the length of segments.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Cut {
@@ -27,8 +26,8 @@ struct Cut {
     padding: [u8; 6],
 }
 
-/// Ends of the run of pieces that are sent as one message: the first, and those behind it that are as long,
-/// the last of which may be shorter.
+/// Returns the length of the run of pieces that are sent as one message: the first, and the following ones of
+/// equal length, the last of which may be shorter.
 fn run(ends: &[usize], start: usize) -> usize {
     let length = ends[0] - start;
     if length == 0 || length > LONGEST {
@@ -49,7 +48,7 @@ fn run(ends: &[usize], start: usize) -> usize {
     count
 }
 
-/// Whether the system knows of segmentation for this socket. One that does not would pass over the control
+/// Returns true if the system supports segmentation for this socket. Otherwise it would ignore the control
 /// message, and send several pieces as one.
 pub(crate) fn may_share(fd: BorrowedFd<'_>) -> bool {
     let mut value: libc::c_int = 0;
@@ -59,9 +58,8 @@ pub(crate) fn may_share(fd: BorrowedFd<'_>) -> bool {
     unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, place, &raw mut len) == 0 }
 }
 
-/// One `sendmmsg` of the pieces of `bytes` that end at `ends`, from the one of number `from` on; how many
-/// were sent. `together` is whether pieces may share a message, and says so no more when the system has
-/// refused that.
+/// Makes one `sendmmsg` call with the pieces of `bytes` that end at `ends`, from number `from` on; returns
+/// how many were sent. `together` says whether pieces may share a message; a refusal of the system clears it.
 pub(crate) fn transmit(
     fd: BorrowedFd<'_>,
     (bytes, ends, from): (&[u8], &[usize], usize),
@@ -94,7 +92,7 @@ pub(crate) fn transmit(
             if count > 1 {
                 // SAFETY: a header of zeros is valid; it is filled in next.
                 let mut cut = unsafe { std::mem::zeroed::<Cut>() };
-                // SAFETY: a computation on a number.
+                // SAFETY: only computes with a number.
                 cut.header.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) } as usize;
                 cut.header.cmsg_level = libc::SOL_UDP;
                 cut.header.cmsg_type = libc::UDP_SEGMENT;
@@ -108,8 +106,8 @@ pub(crate) fn transmit(
         }
         core.tallies.writes.add(1);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: `wanted` headers are filled in; what they point to lives until after the call, and is only
-        // read.
+        // SAFETY: `wanted` headers are filled in; the memory that they point to lives until after the call,
+        // and is only read.
         let n = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), wanted as u32, flags) };
         match usize::try_from(n).map_err(|_| last_errno()) {
             Ok(n) => {
@@ -120,7 +118,7 @@ pub(crate) fn transmit(
                 }
                 return Ok(sent);
             }
-            // The kernel, the device or the way cannot do it, or knows smaller packets.
+            // The kernel, the device or the path does not support it, or supports only smaller packets.
             Err(Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP | Errno::NOPROTOOPT)
                 if counts[0] > 1 =>
             {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::os::fd::OwnedFd;
 
-/// A pipe, and how many bytes are in it.
+/// A pipe, and the number of bytes in it.
 pub(crate) struct Pipe {
     pub(crate) read: OwnedFd,
     pub(crate) write: OwnedFd,
@@ -14,7 +14,7 @@ pub(crate) struct Pipe {
 }
 
 impl Core {
-    /// An empty pipe: one that is kept, or a new one. [`Errno::MFILE`] where the lane has as many as it may.
+    /// Returns an empty pipe, a kept or a new one. [`Errno::MFILE`] if the lane has reached its maximum.
     pub(crate) fn take_pipe(&self) -> Result<Pipe, Errno> {
         if let Some(pipe) = self.pipes.borrow_mut().pop() {
             self.tallies.pipes_taken.add(1);
@@ -27,7 +27,7 @@ impl Core {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let size = self.pipe_size.get();
         if size != SPLICE_AT_ONCE {
-            // Beyond what the user may have the kernel gives the usual size, and splicing goes on.
+            // Beyond the user's allowance the kernel keeps the usual size, and splicing goes on.
             let _ = fcntl_setpipe_size(&write, size);
         }
         self.pipes_open.set(self.pipes_open.get() + 1);
@@ -36,7 +36,7 @@ impl Core {
         Ok(Pipe { read, write, held: 0 })
     }
 
-    /// Keeps a pipe for the next, if it is empty and not too many are kept.
+    /// Keeps a pipe for later use, if it is empty and not too many are kept.
     pub(crate) fn give_pipe(&self, pipe: Pipe) {
         self.tallies.pipes_given.add(1);
         let mut pipes = self.pipes.borrow_mut();

@@ -1,4 +1,4 @@
-//! A stream's bytes into clusters: into one, or into several with one call.
+//! Reads of a stream's bytes into clusters: into one, or into several with one call.
 
 use crate::limits::{CLUSTERS_PER_READ, LARGE_READ, SMALL_READ};
 use manylane_buf::{Chain, Cluster, Segment};
@@ -6,23 +6,23 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Where a task wants what it receives.
+/// Destination of received bytes.
 pub(crate) enum Destination<'a> {
-    /// One piece.
+    /// A single piece.
     Segment(&'a mut Option<Segment>),
-    /// All that is there, up to about so many bytes, behind what the chain has.
+    /// All bytes that are there, up to about this number, behind those of the chain.
     Chain(&'a mut Chain, usize),
 }
 
-/// Bytes that a read brought, and how many would have fitted.
+/// Number of bytes that a read returned, and its room.
 pub(crate) struct Read {
     pub(crate) bytes: usize,
     pub(crate) room: usize,
 }
 
 impl Destination<'_> {
-    /// One call, which fills so many clusters at most. It never waits, although somebody else with a
-    /// duplicate may have made the socket blocking.
+    /// Makes one call, which fills at most this many clusters. It never waits, even if the owner of a
+    /// duplicate has made the socket blocking.
     #[inline]
     pub(crate) fn read(&mut self, fd: BorrowedFd<'_>, large: bool, clusters: usize) -> Result<Read, Errno> {
         match self {
@@ -44,7 +44,7 @@ impl Destination<'_> {
         }
     }
 
-    /// What was received before, of which there is something.
+    /// Delivers bytes received earlier; there are some.
     #[inline]
     pub(crate) fn put(&mut self, arrived: &mut Chain) -> Result<(), manylane_buf::Error> {
         match self {
@@ -66,19 +66,19 @@ impl Destination<'_> {
     }
 }
 
-/// Into a cluster of its own.
+/// Reads into a cluster of its own.
 #[inline]
 fn one(fd: BorrowedFd<'_>, large: bool) -> Result<(Read, Option<Segment>), Errno> {
     let room = if large { LARGE_READ } else { SMALL_READ };
     let mut cluster = Cluster::alloc(room).map_err(|_| Errno::NOMEM)?;
     let ((read, _), _) = rustix::net::recv(fd, cluster.spare_mut(), RecvFlags::DONTWAIT)?;
     let bytes = read.len();
-    // SAFETY: the kernel has written the first bytes of the room, so many.
+    // SAFETY: the kernel has written this many bytes from the start of the room.
     unsafe { cluster.commit(bytes) };
     Ok((Read { bytes, room }, (bytes > 0).then(|| cluster.into_segment())))
 }
 
-/// Into as many large clusters as there are, up to so many and [`CLUSTERS_PER_READ`].
+/// Reads into several large clusters, up to `most` bytes and [`CLUSTERS_PER_READ`].
 fn several(fd: BorrowedFd<'_>, chain: &mut Chain, most: usize) -> Result<Read, Errno> {
     let mut clusters = [const { None::<Cluster> }; CLUSTERS_PER_READ];
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; CLUSTERS_PER_READ];
@@ -97,8 +97,8 @@ fn several(fd: BorrowedFd<'_>, chain: &mut Chain, most: usize) -> Result<Read, E
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = vectors.as_mut_ptr();
     header.msg_iovlen = wanted;
-    // SAFETY: so many vectors are filled in, with rooms that live until after the call and that nobody else
-    // uses.
+    // SAFETY: this many vectors are filled in, with rooms that live until after the call and that nothing
+    // else uses.
     let bytes = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
     let bytes = usize::try_from(bytes).map_err(|_| crate::datagram::last_errno())?;
     let mut left = bytes;
@@ -107,7 +107,7 @@ fn several(fd: BorrowedFd<'_>, chain: &mut Chain, most: usize) -> Result<Read, E
             break;
         }
         let len = left.min(cluster.spare_len());
-        // SAFETY: the kernel fills one room after the other, so it has written so many bytes into this one.
+        // SAFETY: the kernel fills one room after the other, so it has written this many bytes into this one.
         unsafe { cluster.commit(len) };
         left -= len;
         chain.push_compact(cluster.into_segment()).map_err(|_| Errno::NOMEM)?;

@@ -1,10 +1,10 @@
-//! Numbered places for what the driver keeps of each descriptor. It grows by chunks and moves nothing.
+//! A slab for the driver's state of each descriptor. It grows by chunks, and entries never move.
 
-/// Entries of a chunk.
+/// Number of entries of a chunk.
 const CHUNK: usize = 64;
 
-/// A number that names an entry, and nobody once that entry has gone: place in the lower half, generation in
-/// the upper.
+/// Key of an entry, which matches nothing once that entry is gone: place in the lower half, generation in the
+/// upper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u64);
 
@@ -30,7 +30,7 @@ impl Key {
     }
 }
 
-/// Generations stay below 2^24, so that a key leaves its highest byte to others.
+/// Bound of generations: below 2^24, so that the highest byte of a key is free for other uses.
 const GENERATIONS: u32 = 1 << 24;
 
 enum State<T> {
@@ -56,7 +56,7 @@ impl<T> Slab<T> {
         Self { chunks: Vec::new(), free: NIL, taken: 0 }
     }
 
-    /// Entries that are taken.
+    /// Returns the number of taken entries.
     pub(crate) fn len(&self) -> usize {
         self.taken
     }
@@ -77,7 +77,7 @@ impl<T> Slab<T> {
         self.chunks.get_mut(place / CHUNK)?.get_mut(place % CHUNK)
     }
 
-    /// Puts `value` into a free place. There are never 2^32 descriptors, so there always is a number.
+    /// Puts `value` into a free place. There are never 2^32 descriptors, so there is always a free number.
     pub(crate) fn insert(&mut self, value: T) -> Key {
         if self.free == NIL {
             self.grow();
@@ -92,7 +92,7 @@ impl<T> Slab<T> {
         key
     }
 
-    /// The entry, if it is still there.
+    /// Returns the entry, if it still exists.
     #[inline]
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut T> {
         match self.entry(key.place()) {
@@ -103,7 +103,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes the entry out; its key names nobody from here on.
+    /// Removes the entry; its key matches nothing from here on.
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         let free = self.free;

@@ -1,5 +1,4 @@
-//! Sockets, from nothing and from a parent's hands: made, bound, set to listen. One system call a function,
-//! no policy.
+//! Sockets, new or inherited: creating, binding, listening. One system call for each function, no policy.
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -7,14 +6,14 @@ pub use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix};
 use rustix::net::{SocketFlags, SocketType};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How a socket carries bytes.
+/// Type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// A byte stream.
     Stream,
     /// Messages.
     Datagram,
-    /// Messages in order, over a connection.
+    /// Ordered messages over a connection.
     SeqPacket,
 }
 
@@ -30,15 +29,15 @@ impl Shape {
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-/// A new socket: it does not block, and is not inherited by programs that this one starts.
+/// Creates a non-blocking socket that programs started by this one do not inherit.
 ///
 /// # Errors
-/// The system's: `EMFILE` and `ENFILE` when there are no descriptors left.
+/// The system's: `EMFILE` and `ENFILE` if there are no descriptors left.
 pub fn open(family: AddressFamily, shape: Shape) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(family, shape.system(), FLAGS, None)
 }
 
-/// Two unix sockets that are connected to each other, as [`open`] makes them.
+/// Creates two connected unix sockets with the properties of [`open`].
 ///
 /// # Errors
 /// As [`open`].
@@ -46,7 +45,7 @@ pub fn pair(shape: Shape) -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(AddressFamily::UNIX, shape.system(), FLAGS, None)
 }
 
-/// Gives `socket` its address.
+/// Binds `socket` to an address.
 ///
 /// # Errors
 /// The system's: `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES`.
@@ -54,18 +53,18 @@ pub fn bind(socket: BorrowedFd<'_>, address: &SocketAddrAny) -> Result<(), Errno
     rustix::net::bind(socket, address)
 }
 
-/// Has `socket` take connections, of which `backlog` may wait to be accepted. The system bounds that by
+/// Makes `socket` listen; `backlog` connections may wait for `accept`. The system bounds that by
 /// `net.core.somaxconn`.
 ///
 /// # Errors
-/// The system's: `EADDRINUSE` when another socket listens there.
+/// The system's: `EADDRINUSE` if another socket listens there.
 pub fn listen(socket: BorrowedFd<'_>, backlog: u32) -> Result<(), Errno> {
     rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX))
 }
 
-/// Has a socket of TCP that listens refuse connections, until it [listens](listen) again. One that does not
-/// listen is left alone: shut down once more, it would pass its end on to each connection that it accepts
-/// when it listens again.
+/// Makes a listening TCP socket refuse connections, until it [listens](listen) again. Does nothing to a
+/// socket that does not listen: a second shutdown would end each connection that it accepts after it listens
+/// again.
 ///
 /// # Errors
 /// The system's.
@@ -73,7 +72,7 @@ pub fn refuse(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     if listens(socket)? { rustix::net::shutdown(socket, rustix::net::Shutdown::Read) } else { Ok(()) }
 }
 
-/// Whether `socket` takes connections.
+/// Returns true if `socket` listens.
 ///
 /// # Errors
 /// The system's.
@@ -81,7 +80,7 @@ pub fn listens(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
     rustix::net::sockopt::socket_acceptconn(socket)
 }
 
-/// The address that `socket` is bound to; nothing for one that has none.
+/// Returns the address to which `socket` is bound; an unnamed one if there is none.
 ///
 /// # Errors
 /// The system's.
@@ -89,7 +88,7 @@ pub fn local_address(socket: BorrowedFd<'_>) -> Result<SocketAddrAny, Errno> {
     rustix::net::getsockname(socket)
 }
 
-/// The address that `socket` is connected to.
+/// Returns the address to which `socket` is connected.
 ///
 /// # Errors
 /// The system's: `ENOTCONN`.
@@ -97,10 +96,10 @@ pub fn peer_address(socket: BorrowedFd<'_>) -> Result<SocketAddrAny, Errno> {
     rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)
 }
 
-/// How `socket` carries bytes.
+/// Returns the type of `socket`.
 ///
 /// # Errors
-/// `ENOTSOCK` when it is no socket, `ESOCKTNOSUPPORT` for other shapes than [`Shape`] has.
+/// `ENOTSOCK` if it is no socket, `ESOCKTNOSUPPORT` for types that [`Shape`] lacks.
 pub fn shape(socket: BorrowedFd<'_>) -> Result<Shape, Errno> {
     match rustix::net::sockopt::socket_type(socket)? {
         SocketType::STREAM => Ok(Shape::Stream),
@@ -110,28 +109,28 @@ pub fn shape(socket: BorrowedFd<'_>) -> Result<Shape, Errno> {
     }
 }
 
-/// Which addresses `socket` has.
+/// Returns the address family of `socket`.
 ///
 /// # Errors
-/// `ENOTSOCK` when it is no socket.
+/// `ENOTSOCK` if it is no socket.
 pub fn family(socket: BorrowedFd<'_>) -> Result<AddressFamily, Errno> {
     rustix::net::sockopt::socket_domain(socket)
 }
 
-/// A copy of descriptor `number` that was inherited from the parent. It is ours, is not inherited further,
-/// and does not block. The inherited one stays open, as the parent's own does, so that a successor can
+/// Duplicates descriptor `number`, inherited from the parent. The duplicate belongs to the caller, is not
+/// inherited further, and is non-blocking. The inherited descriptor stays open, so that a successor can
 /// inherit it again.
 ///
-/// Note that not to block is a property of what both refer to.
+/// Being non-blocking is a property of the description, which both share.
 ///
 /// # Errors
-/// `EBADF` when there is no such descriptor.
+/// `EBADF` if there is no such descriptor.
 pub fn inherited(number: i32) -> Result<OwnedFd, Errno> {
     if number < 0 {
         return Err(Errno::BADF);
     }
-    // SAFETY: it is not -1, and is passed to one system call only, which refuses it if it is not open.
-    // Nothing is done to it, whoever owns it.
+    // SAFETY: it is not -1, and is passed only to one system call, which refuses it if it is not open and
+    // does nothing to it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?;
     let flags = rustix::fs::fcntl_getfl(&copy)?;
@@ -141,21 +140,22 @@ pub fn inherited(number: i32) -> Result<OwnedFd, Errno> {
     Ok(copy)
 }
 
-/// Programs that this one starts do not get descriptor `number`, which was inherited from the parent.
+/// Keeps programs started by this one from inheriting descriptor `number`, which was inherited from the
+/// parent.
 ///
 /// # Errors
-/// `EBADF` when there is no such descriptor.
+/// `EBADF` if there is no such descriptor.
 pub fn keep_from_children(number: i32) -> Result<(), Errno> {
     if number < 0 {
         return Err(Errno::BADF);
     }
-    // SAFETY: it is not -1, and is passed to one system call only, which refuses it if it is not open.
+    // SAFETY: it is not -1, and is passed only to one system call, which refuses it if it is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)
 }
 
-/// Takes all permissions from a unix socket that is not bound yet, so that nobody connects before its owner
-/// and mode are what they should be: `bind(2)` gives them to the file that it makes.
+/// Removes all permissions of a unix socket before `bind(2)`, which copies them to the file that it creates.
+/// So no client can connect before the file has its final owner and mode.
 ///
 /// # Errors
 /// The system's.

@@ -1,8 +1,8 @@
-//! Bytes from one stream to another within the kernel, through a pipe (R-B7).
+//! Moves bytes from one stream to another within the kernel, through a pipe (R-B7).
 //!
-//! System calls: `splice`, non-blocking, with either driver: io_uring would give it to a thread of its own,
-//! so there it tells when a socket is ready, and the call is the same. Where the kernel refuses (`EINVAL`),
-//! the bytes are received and sent.
+//! System calls: `splice`, non-blocking, with either driver. io_uring would run it on a thread of its own, so
+//! it only reports when a socket is ready, and the call is the same. If the kernel refuses (`EINVAL`), the
+//! bytes are received and sent.
 //!
 //! The pipe is filled only when it is empty: so "would block" means that the socket is empty, never that the
 //! pipe is full.
@@ -24,18 +24,18 @@ use std::task::{Context, Poll};
 
 /// Moves bytes in one direction, from one stream to another.
 ///
-/// It holds what has left the one stream and has not entered the other, so the future of [`step`](Self::step)
-/// may be dropped without loss. Dropped itself, it loses that, as closing either stream would.
+/// It holds bytes that have left one stream and not entered the other, so dropping the future of
+/// [`step`](Self::step) loses none. Dropping the splicer loses them, as closing either stream would.
 pub struct Splicer {
     core: Rc<Core>,
     /// Not empty between steps only if a step was dropped or failed.
     pipe: Option<Pipe>,
-    /// The kernel refused, or there was no pipe: from here on, bytes are copied.
+    /// True once the kernel refused, or there was no pipe: from here on, bytes are copied.
     copies: bool,
-    /// What was copied out of the one stream and is not in the other's hands.
+    /// Bytes that were copied out of one stream and not handed to the other.
     held: Chain,
-    /// Bytes that have left the one stream and that no step has told of: a dropped step's are told by the
-    /// next.
+    /// Bytes that have left one stream and that no step has returned yet: the next step returns those of a
+    /// dropped one.
     moving: usize,
     budget: Budget,
 }
@@ -47,7 +47,7 @@ impl fmt::Debug for Splicer {
 }
 
 impl crate::Io {
-    /// A splicer. It takes a pipe when there is something to move, and gives it back when that has gone.
+    /// Creates a splicer. It takes a pipe when there are bytes to move, and returns it after that.
     pub fn splicer(&self) -> Splicer {
         Splicer {
             core: self.core().clone(),
@@ -61,51 +61,51 @@ impl crate::Io {
 }
 
 impl Splicer {
-    /// Bytes that have left the one stream and not entered the other.
+    /// Returns the number of bytes that have left one stream and not entered the other.
     pub fn held(&self) -> usize {
         self.pipe.as_ref().map_or(0, |pipe| pipe.held) + self.held.len()
     }
 
-    /// Whether the kernel refused to splice between such streams, so that bytes are copied.
+    /// Returns true if the kernel refused to splice between such streams, so that bytes are copied.
     pub fn copies(&self) -> bool {
         self.copies
     }
 
-    /// Waits for bytes from `from`, and moves at most `limit` of them into `to`; how many it were. None only
-    /// at the end of the stream, or when `limit` is 0. What a step that was dropped or failed has taken
-    /// goes first, alone, and counts, whatever `limit` is now: so the sum of what steps return is what
-    /// has gone into `to`, and nothing beyond their limits was taken from `from`.
+    /// Waits for bytes from `from`, moves at most `limit` of them into `to`, and returns their number. It is
+    /// 0 only at the end of the stream, or for a `limit` of 0. Bytes that a dropped or failed step has taken
+    /// go first, alone, and count, regardless of `limit`: so the sum of the results of all steps is what has
+    /// entered `to`, and `from` lost no bytes beyond the limits.
     ///
-    /// Cost: two `splice`, one more each when a socket is empty or full.
+    /// Cost: two `splice`, one more each if a socket is empty or full.
     ///
     /// # Errors
     /// Those of [`Stream::recv`] and [`Stream::send`].
     ///
     /// # Panics
-    /// When a stream is another lane's driver's.
+    /// If a stream belongs to the driver of another lane.
     pub async fn step(&mut self, from: &Stream, to: &Stream, limit: usize) -> Result<usize, Error> {
         assert!(
             std::ptr::eq(&raw const *self.core, from.core()) && std::ptr::eq(from.core(), to.core()),
             "a splicer and its streams belong to one driver"
         );
-        to.flush().await?; // what was handed over before goes first
+        to.flush().await?; // bytes handed over earlier go first
         if limit == 0 {
             return Ok(0);
         }
         if self.moving == 0 {
-            // What the driver has received on its own account.
+            // Bytes that the driver has received ahead of requests.
             let core = from.core();
             self.held = backend!(core, driver => driver.stop_receiving(core, from.key(), limit).await)?;
             if self.held() == 0 && !self.fill(from, limit).await? {
                 return Ok(0);
             }
-            self.moving = self.held(); // nothing was waited for since it was taken
+            self.moving = self.held(); // no await since it was taken
         }
         self.drain(to).await?;
         Ok(std::mem::take(&mut self.moving))
     }
 
-    /// `false` at the end of the stream.
+    /// Fills the pipe or `held`; returns `false` at the end of the stream.
     async fn fill(&mut self, from: &Stream, limit: usize) -> Result<bool, Error> {
         let core = self.core.clone();
         Waiting::new(&core, from.key(), Direction::Read, |context| {
@@ -148,7 +148,7 @@ impl Splicer {
         .await
     }
 
-    /// Bytes into the pipe.
+    /// Moves bytes into the pipe.
     fn fill_pipe(&mut self, from: &Stream, limit: usize) -> Result<usize, Errno> {
         let pipe = match self.pipe.take().map_or_else(|| self.core.take_pipe(), Ok) {
             Ok(pipe) => self.pipe.insert(pipe),
@@ -159,7 +159,7 @@ impl Splicer {
         Ok(pipe.held)
     }
 
-    /// Bytes into a cluster.
+    /// Copies bytes into a cluster.
     fn copy_in(&mut self, from: &Stream, limit: usize) -> Result<usize, Errno> {
         let limit = limit.min(LARGE_READ);
         let room = self.held.spare(1, limit).map_err(|_| Errno::NOMEM)?;
@@ -201,7 +201,7 @@ impl Splicer {
         })
         .await;
         match emptied {
-            // The kernel takes bytes out of sockets but not into this one: what is in the pipe is copied.
+            // The kernel splices from sockets but not into this one: the bytes in the pipe are copied.
             Err(error) if error.errno() == Some(Errno::INVAL) => self.copy_out(to).await?,
             outcome => outcome?,
         }
