@@ -81,9 +81,10 @@ impl Clusters {
         Some(self.most.get().saturating_sub(used).max(1))
     }
 
-    /// Clusters in use. A lane counts those that it takes and those that it gives back: bytes that change
-    /// lanes make that too many on one and too few on the other. Where the own count cannot be true, or would
-    /// have somebody wait, the sum of all lanes is taken, which is always right.
+    /// Returns the number of clusters in use. A lane counts the clusters that it allocates and those that it
+    /// frees: bytes that change lanes make the count too high on one and too low on the other. If the own
+    /// count cannot be true, or would make a receive wait, this returns the sum of all lanes, which is always
+    /// right.
     fn used(&self, idle: usize) -> usize {
         let own = manylane_buf::clusters_here() - idle as i64;
         match usize::try_from(own) {

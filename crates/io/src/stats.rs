@@ -1,4 +1,4 @@
-//! What each lane's driver did, counted in its own slot and read by anyone.
+//! Counters of each lane's driver: each lane counts in its own slot, and any thread reads them.
 
 use manylane_stats::counters;
 use manylane_sync::{LaneId, PerLane};
@@ -33,54 +33,54 @@ counters! {
 
 static TALLIES: PerLane<Tallies> = PerLane::new(|_| Tallies::default());
 
-/// The calling lane's.
+/// Returns the calling lane's counters.
 pub(crate) fn own() -> &'static Tallies {
     let tallies: &'static PerLane<Tallies> = &TALLIES;
     tallies.own()
 }
 
-/// Descriptors in the hands of the calling lane's driver, those of pipes included.
+/// Returns the number of descriptors of the calling lane's driver, including those of pipes.
 pub fn open_here() -> u64 {
     open_of(own())
 }
 
-/// The same of all lanes. Cost: a line of each lane.
+/// Returns that number for all lanes. Cost: a line of each lane.
 pub fn open() -> u64 {
     TALLIES.iter().map(|(_, tallies)| open_of(tallies)).sum()
 }
 
 fn open_of(tallies: &Tallies) -> u64 {
-    // What ends is read before what begins: never more ends than beginnings.
+    // Reads ends before beginnings, so that ends never exceed beginnings.
     let (released, closed) = (tallies.released.get(), tallies.pipes_closed.get());
     (tallies.opened.get() - released) + 2 * (tallies.pipes_made.get() - closed)
 }
 
-/// A lane's numbers since the process began.
+/// Numbers of a lane since the process began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoReport {
-    /// Whose they are.
+    /// The lane.
     pub lane: LaneId,
-    /// Looks at the kernel: `epoll_wait`; each `io_uring_enter`, also one that only makes room in a full
-    /// submission queue.
+    /// Number of checks of the kernel: `epoll_wait`; each `io_uring_enter`, even one that only makes room in
+    /// a full submission queue.
     pub waits: u64,
-    /// `epoll_ctl`.
+    /// Number of `epoll_ctl` calls.
     pub controls: u64,
-    /// Calls, or operations handed to the ring, that read.
+    /// Number of system calls, or submitted operations, that read.
     pub reads: u64,
-    /// The same that write.
+    /// Number of those that write.
     pub writes: u64,
-    /// The same that accept.
+    /// Number of those that accept.
     pub accepts: u64,
-    /// The same that connect.
+    /// Number of those that connect.
     pub connects: u64,
-    /// `splice`.
+    /// Number of `splice` calls.
     pub splices: u64,
-    /// The same that close.
+    /// Number of system calls, or submitted operations, that close.
     pub closes: u64,
-    /// All other calls: options, names, pipes, shutdown.
+    /// Number of all other calls: options, names, pipes, shutdown.
     pub others: u64,
-    /// Of the operations above that read, write, accept, connect or close: those that went into the ring, so
-    /// were no calls of their own.
+    /// Number of the operations above (read, write, accept, connect, close) that went through the ring,
+    /// without a call of their own.
     pub in_ring: u64,
     /// Bytes received, splices included.
     pub bytes_in: u64,
@@ -88,29 +88,29 @@ pub struct IoReport {
     pub bytes_out: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Descriptors that became the driver's.
+    /// Number of descriptors that the driver took over.
     pub opened: u64,
-    /// Descriptors that it closed or gave up. With nothing in use it equals `opened`.
+    /// Number of descriptors that it closed or gave up. With nothing in use it equals `opened`.
     pub released: u64,
-    /// Times that a listener paused for want of descriptors.
+    /// Number of times that a listener paused for lack of descriptors.
     pub pauses: u64,
-    /// Steps of splices that copied, because the kernel refused to splice.
+    /// Number of splice steps that copied since the kernel refused to splice.
     pub copied_splices: u64,
-    /// Bytes that went to a socket through a pipe, uncopied; a part of [`bytes_out`](Self::bytes_out).
+    /// Bytes that went to a socket through a pipe, without a copy; a part of [`bytes_out`](Self::bytes_out).
     pub spliced_out: u64,
-    /// Pipes that splices hold.
+    /// Number of pipes that splices hold.
     pub pipes_used: u64,
-    /// Pipes that are kept for the next.
+    /// Number of pipes that are kept for later use.
     pub pipes_free: u64,
 }
 
 impl IoReport {
-    /// Descriptors in the driver's hands.
+    /// Returns the number of descriptors of the driver.
     pub fn open(&self) -> u64 {
         self.opened.saturating_sub(self.released)
     }
 
-    /// System calls of all kinds.
+    /// Returns the number of system calls of all kinds.
     pub fn calls(&self) -> u64 {
         let all = self.waits
             + self.controls
@@ -125,7 +125,7 @@ impl IoReport {
     }
 }
 
-/// The numbers of every lane that ever had a driver, read while they go on.
+/// Returns the numbers of every lane that ever had a driver, read while the lanes go on.
 pub fn report() -> Vec<IoReport> {
     TALLIES
         .iter()
@@ -134,7 +134,7 @@ pub fn report() -> Vec<IoReport> {
             let used = t.pipes_taken.get().saturating_sub(given);
             IoReport {
                 lane,
-                // What ends is read before what begins: never more ends than beginnings.
+                // Reads ends before beginnings, so that ends never exceed beginnings.
                 released: t.released.get(),
                 opened: t.opened.get(),
                 in_ring: t.in_ring.get(),

@@ -1,4 +1,4 @@
-//! Connected byte streams: TCP, local ones, socket pairs.
+//! Connected byte streams: TCP, local sockets, socket pairs.
 
 use crate::core::{Core, Direction, Nature, backend};
 use crate::driver::Io;
@@ -18,37 +18,38 @@ use std::rc::Rc;
 use std::task::Context;
 use std::task::Poll;
 
-/// A connected stream in the hands of a lane's driver. It stays on its lane.
+/// A connected stream that belongs to a lane's driver. It stays on its lane.
 ///
-/// One task may receive and another send at the same time; a second one in the same direction gets an error.
+/// One task may receive and another send at the same time; a second task in the same direction gets an error.
 /// Every future may be dropped at any time:
-/// - of [`recv`](Self::recv): what has arrived is there for the next;
-/// - of [`send`](Self::send): what was handed over is sent all the same.
+/// - of [`recv`](Self::recv): received bytes stay for the next call;
+/// - of [`send`](Self::send): bytes handed over are sent all the same.
 ///
-/// Dropped, the stream is closed at once, and what was handed over but not taken by the kernel yet is lost;
-/// [`close`](Self::close) waits for that first.
+/// Dropping the stream closes it at once, and loses bytes that were handed over but that the kernel has not
+/// accepted; [`close`](Self::close) waits for that first.
 pub struct Stream {
     core: Rc<Core>,
     key: Key,
     fd: ManuallyDrop<OwnedFd>,
 }
 
-/// A stream's descriptor, given up by the driver.
+/// A stream's descriptor that the driver has given up.
 #[derive(Debug)]
 pub struct Detached {
     /// The descriptor, non-blocking.
     pub fd: OwnedFd,
-    /// What was received from it and not asked for yet. Always empty with epoll.
+    /// Bytes received from it ahead of requests. Always empty with epoll.
     pub received: Chain,
 }
 
 impl Io {
-    /// Takes over a connected stream socket, made non-blocking if it is not.
+    /// Takes over a connected stream socket, and makes it non-blocking.
     ///
-    /// For one that was accepted, [`Accepted::into_stream`](crate::Accepted::into_stream) costs no call.
+    /// For an accepted connection, [`Accepted::into_stream`](crate::Accepted::into_stream) needs no system
+    /// call.
     ///
     /// # Errors
-    /// When it is not a stream socket.
+    /// If it is not a stream socket.
     pub fn stream(&self, fd: impl Into<OwnedFd>) -> Result<Stream, Error> {
         let fd = fd.into();
         let core = self.core();
@@ -62,7 +63,7 @@ impl Io {
     }
 }
 
-/// Whether a socket is one of TCP over IP, for which rule 3 of the epoll driver holds.
+/// Returns true for TCP over IP, for which rule 3 of the epoll driver holds.
 pub(crate) fn is_tcp(core: &Core, fd: BorrowedFd<'_>) -> Result<bool, Error> {
     core.tallies.others.add(2);
     let fail = |errno| Error::system(Call::Register, errno);
@@ -91,23 +92,23 @@ impl Stream {
         self.key
     }
 
-    /// The next bytes, in a cluster of the lane's pool that is taken when they are there; `None` at the end
-    /// of the stream.
+    /// Receives the next bytes, in a cluster of the lane's pool that is allocated when they are there; `None`
+    /// at the end of the stream.
     ///
-    /// Up to 2 KiB at first, 16 KiB while full reads follow one another. A socket gives at most
+    /// Returns up to 2 KiB at first, 16 KiB while full reads follow one another. A socket delivers at most
     /// [`READ_PER_ROUND`](crate::READ_PER_ROUND) in a round; then the others have their turn.
     ///
-    /// Cost with epoll: one `recv`, which mostly finds something: a socket that was emptied is not asked
-    /// again before an event.
+    /// Cost with epoll: one `recv`, which mostly finds bytes: an emptied socket is not read again before an
+    /// event.
     ///
     /// # Errors
-    /// What the system says; no memory for a cluster; another task waits for the same.
+    /// The system's; no memory for a cluster; another task already waits for the same.
     #[inline]
     pub fn recv(&self) -> impl Future<Output = Result<Option<Segment>, Error>> + '_ {
         Waiting::new(&self.core, self.key, Direction::Read, |context| self.poll_recv(context))
     }
 
-    /// [`recv`](Self::recv) for futures that are written manually.
+    /// As [`recv`](Self::recv), for hand-written futures.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -117,16 +118,16 @@ impl Stream {
         self.poll_receive(&mut Destination::Segment(&mut segment), true, context).map_ok(|_| segment)
     }
 
-    /// Puts the next bytes behind `into`; false at the end of the stream. As [`recv`](Self::recv), but it
-    /// takes what arrived already, and with one call up to
+    /// Receives the next bytes behind those of `into`; returns false at the end of the stream. As
+    /// [`recv`](Self::recv), but it takes all bytes that were received ahead, and with one call up to
     /// [`CLUSTERS_PER_READ`](crate::CLUSTERS_PER_READ) large clusters while full reads follow one another:
-    /// for bulk, which then goes out with one call, too.
+    /// for bulk, which then also goes out with one call.
     ///
-    /// `most` is how many bytes are wanted, up to [`READ_AT_ONCE`](crate::READ_AT_ONCE). It is kept to within
-    /// a cluster of 2 KiB, and counts as 16 KiB if it is less.
+    /// `most` is the requested number of bytes, up to [`READ_AT_ONCE`](crate::READ_AT_ONCE). The result may
+    /// exceed it by less than a cluster of 2 KiB, and less than 16 KiB counts as 16 KiB.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv). When there is no memory, bytes may be lost, and the stream is of no more use.
+    /// As [`recv`](Self::recv). If there is no memory, bytes may be lost, and the stream is unusable.
     #[inline]
     pub fn recv_chain<'a>(
         &'a self,
@@ -139,10 +140,11 @@ impl Stream {
         })
     }
 
-    /// [`recv`](Self::recv) for a connection of which nothing is held: while the lane's connections hold as
-    /// many clusters as [they may](crate::Io::set_most_clusters), it waits until some are released (R-D4),
-    /// unless bytes that were handed over for sending are left: the peer may take them only after what it
-    /// sent was received. A connection that waits is not watched.
+    /// Receives as [`recv`](Self::recv), for a connection that holds no clusters: while the lane's
+    /// connections hold as many clusters as [the limit allows](crate::Io::set_most_clusters), it waits until
+    /// some are released (R-D4). It does not wait if bytes handed over for sending are left: the peer may
+    /// accept them only after its own bytes were received. The driver does not watch a connection that waits
+    /// for clusters.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -151,7 +153,7 @@ impl Stream {
         Waiting::new(&self.core, self.key, Direction::Read, |context| self.poll_recv_within_limit(context))
     }
 
-    /// [`recv_within_limit`](Self::recv_within_limit) for futures that are written manually.
+    /// As [`recv_within_limit`](Self::recv_within_limit), for hand-written futures.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -161,7 +163,8 @@ impl Stream {
         self.poll_receive(&mut Destination::Segment(&mut segment), false, context).map_ok(|_| segment)
     }
 
-    /// [`recv_chain`](Self::recv_chain), which waits as [`recv_within_limit`](Self::recv_within_limit) does.
+    /// Receives as [`recv_chain`](Self::recv_chain), and waits as
+    /// [`recv_within_limit`](Self::recv_within_limit) does.
     ///
     /// # Errors
     /// As [`recv_chain`](Self::recv_chain).
@@ -188,15 +191,15 @@ impl Stream {
         backend!(core, driver => driver.poll_recv(core, self.key, fd, (place, holds), context))
     }
 
-    /// Whether [`recv`](Self::recv) may have something to give at once, the end of the stream included; if
-    /// not, it would wait. Asks nothing of the kernel.
+    /// Returns true if [`recv`](Self::recv) may return something at once, the end of the stream included;
+    /// otherwise it would wait. Makes no system call.
     #[inline]
     pub fn has_news(&self) -> bool {
         backend!(self.core, driver => driver.has_news(self.key))
     }
 
-    /// Whether nothing has come and the stream goes on, as the kernel has it now. For an idle connection that
-    /// is to be used: what came before a request is no answer to it.
+    /// Returns true if the kernel has received nothing and the stream goes on. For an idle connection before
+    /// its use: bytes that came before a request are no response to it.
     ///
     /// Cost: one `recv` that takes nothing.
     pub fn is_silent(&self) -> bool {
@@ -209,19 +212,19 @@ impl Stream {
         }
     }
 
-    /// Sends all of `chain`, without copying: it is empty when this is done, and its clusters are held until
-    /// the kernel has taken their bytes. It waits until all but [`SENT_AHEAD`](crate::SENT_AHEAD) bytes
-    /// are in the kernel's hands, or all where [clusters are limited](crate::Io::set_most_clusters);
-    /// [`flush`](Self::flush) waits for these, too.
+    /// Sends all of `chain` without copying: the chain is empty afterwards, and its clusters are held until
+    /// the kernel has accepted their bytes. Waits until the kernel has all but
+    /// [`SENT_AHEAD`](crate::SENT_AHEAD) bytes, or all if [clusters are
+    /// limited](crate::Io::set_most_clusters); [`flush`](Self::flush) waits for these, too.
     ///
-    /// The first poll hands the chain over. From there on its bytes go out in order, behind those of earlier
-    /// calls, as fast as the socket takes them, also when the future is dropped.
+    /// The first poll hands the chain over. From then on its bytes go out in order, behind those of earlier
+    /// calls, as fast as the socket accepts them, even if the future is dropped.
     ///
     /// Cost with epoll: one `send` or `sendmsg` unless the socket is full.
     ///
     /// # Errors
-    /// What the system says, from the first failure on at each call; no memory for the queue; another task
-    /// waits for the same. Never a signal.
+    /// The system's, at each call after the first failure; no memory for the queue; another task already
+    /// waits for the same. Raises no signal.
     #[inline]
     pub fn send<'a>(&'a self, chain: &'a mut Chain) -> impl Future<Output = Result<(), Error>> + 'a {
         let mut chain = Some(chain);
@@ -230,38 +233,38 @@ impl Stream {
         })
     }
 
-    /// Bytes that need not be in the kernel's hands when a send is done.
+    /// Returns how many bytes the kernel need not have when a send completes.
     #[inline]
     fn ahead(&self) -> usize {
         if self.core.clusters.are_limited() { 0 } else { SENT_AHEAD }
     }
 
-    /// [`send`](Self::send), and the end of this direction behind it: [`shutdown`](Self::shutdown). Where the
-    /// socket takes all of `chain` at once, the end goes with its last bytes, in one packet.
+    /// Sends as [`send`](Self::send), then ends this direction: [`shutdown`](Self::shutdown). If the socket
+    /// accepts all of `chain` at once, the end goes with its last bytes, in one packet.
     ///
     /// # Errors
-    /// As of both.
+    /// Those of both.
     pub async fn send_last(&self, chain: &mut Chain) -> Result<(), Error> {
         backend!(self.core, driver => driver.send_at_once(&self.core, self.key, self.fd.as_fd(), chain))?;
         if !chain.is_empty() {
             self.send(chain).await?;
         }
         match self.shutdown(Shutdown::Write).await {
-            // The peer has taken all of it, and reset the connection behind that.
+            // The peer has received all of it, and then reset the connection.
             Err(error) if error.errno() == Some(rustix::io::Errno::NOTCONN) => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Bytes that were handed over and are not the kernel's yet. While a task waits in [`send`](Self::send),
-    /// it is woken whenever there are fewer: so it can tell a partner that takes little from one that
-    /// takes nothing.
+    /// Returns the number of bytes that were handed over and that the kernel has not accepted. A task that
+    /// waits in [`send`](Self::send) is woken whenever the number falls: so it can distinguish a slow peer
+    /// from one that accepts nothing.
     #[inline]
     pub fn unsent(&self) -> usize {
         backend!(self.core, driver => driver.unsent(self.key))
     }
 
-    /// Waits until all that was handed over is the kernel's.
+    /// Waits until the kernel has all bytes handed over.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -269,7 +272,7 @@ impl Stream {
         Waiting::new(&self.core, self.key, Direction::Write, |context| self.poll_out(None, 0, context))
     }
 
-    /// [`send`](Self::send) for futures that are written manually; with none it is [`flush`](Self::flush).
+    /// As [`send`](Self::send), for hand-written futures; without a chain as [`flush`](Self::flush).
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -290,12 +293,12 @@ impl Stream {
             context))
     }
 
-    /// Ends one direction or both. What was handed over goes out first, unless only reading ends: that takes
-    /// as long as the partner does to read it, for ever if it never does, so give it a limit of time. A
-    /// receive that waits meanwhile does not hold it up.
+    /// Shuts down one direction or both. Unless only reading ends, sends the bytes handed over first: that
+    /// takes as long as the peer needs to read them, without limit if it never does, so use a timeout. A
+    /// waiting receive does not delay it.
     ///
     /// # Errors
-    /// As [`send`](Self::send), and `ENOTCONN` when the peer has gone.
+    /// As [`send`](Self::send), and `ENOTCONN` if the peer has disconnected.
     pub async fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
         if how != Shutdown::Read {
             self.flush().await?;
@@ -304,9 +307,8 @@ impl Stream {
         rustix::net::shutdown(&*self.fd, how).map_err(|errno| Error::system(Call::Shutdown, errno))
     }
 
-    /// Waits until all that was handed over is the kernel's, then closes. It is closed also when that fails,
-    /// and when the future is dropped: whoever will not wait for a partner that does not read gives it a
-    /// limit of time, or drops the stream.
+    /// Waits until the kernel has all bytes handed over, then closes. The stream is closed even if that fails
+    /// or the future is dropped: for a peer that may not read, use a timeout, or drop the stream.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -314,22 +316,22 @@ impl Stream {
         self.flush().await
     }
 
-    /// Gives the descriptor up without closing it: to another lane, which takes it over with what was
-    /// received already. What was handed over goes out first.
+    /// Gives up the descriptor without closing it, for another lane, which takes it over with the bytes that
+    /// were already received. Sends the bytes handed over first.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush); the stream is closed then.
+    /// As [`flush`](Self::flush); the stream is then closed.
     pub async fn detach(self) -> Result<Detached, Error> {
         self.flush().await?;
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never dropped nor used again: both fields are moved out once.
+        // SAFETY: `this` is neither dropped nor used again: both fields are moved out once.
         let (core, fd) = unsafe { (std::ptr::read(&this.core), std::ptr::read(&this.fd)) };
         let (fd, early) = detach(core, this.key, ManuallyDrop::into_inner(fd)).await?;
         Ok(Detached { fd, received: early.received })
     }
 }
 
-/// The driver lets go of a descriptor. Dropped before that is done, it closes it.
+/// Makes the driver release a descriptor. Dropping the future earlier closes it.
 pub(crate) async fn detach(core: Rc<Core>, key: Key, fd: OwnedFd) -> Result<(OwnedFd, Early), Error> {
     /// Releases the source unless the descriptor was taken out.
     struct Closing(Rc<Core>, Key, Option<OwnedFd>);
@@ -349,7 +351,7 @@ pub(crate) async fn detach(core: Rc<Core>, key: Key, fd: OwnedFd) -> Result<(Own
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: taken once: here is the end, and `detach` does not come here.
+        // SAFETY: taken only here, at the end; `detach` does not run this.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         self.core.release(self.key, fd);
     }

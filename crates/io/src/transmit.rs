@@ -1,4 +1,4 @@
-//! A chain's bytes into a socket: vectors, partial writes, a bound.
+//! Sends a chain's bytes to a socket, with vectors, partial writes and a bound.
 
 use crate::limits::{SEGMENTS_PER_WRITE, WRITTEN_PER_ROUND};
 use crate::stats::Tallies;
@@ -8,28 +8,28 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 
-/// How far a chain came.
+/// How much of a chain was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// All of it went.
+    /// All of it.
     All,
     /// The socket takes no more for now.
     Full,
-    /// It had its share of this round.
+    /// The chain had its share of this round.
     Enough,
 }
 
-/// Vectors for chains of a few segments: to prepare more costs more than the difference is worth.
+/// Number of vectors for chains of a few segments: preparing more costs more than it gains.
 const FEW: usize = 8;
 
-/// Sends from the front of the chain, which loses what was sent. A short write is followed by another
-/// attempt, since only `EAGAIN` makes the kernel promise an event.
+/// Sends from the front of the chain and removes the sent bytes. Tries again after a short write, since only
+/// `EAGAIN` makes the kernel deliver an event.
 pub(crate) fn transmit(fd: BorrowedFd<'_>, chain: &mut Chain, tallies: &Tallies) -> Result<Sent, Errno> {
     transmit_with(fd, chain, FLAGS, tallies)
 }
 
-/// The same for the last bytes of a stream, whose end follows at once: the kernel keeps the rest that fills
-/// no packet, for the end to go with it.
+/// Sends the last bytes of a stream, whose end follows at once: the kernel keeps a rest that fills no packet,
+/// so that the end goes with it.
 pub(crate) fn transmit_last(fd: BorrowedFd<'_>, chain: &mut Chain, tallies: &Tallies) -> Result<Sent, Errno> {
     transmit_with(fd, chain, FLAGS.union(SendFlags::MORE), tallies)
 }
@@ -64,11 +64,11 @@ fn transmit_with(
     outcome
 }
 
-/// Never a signal when the peer has gone, and never a wait, although somebody else with a duplicate may have
-/// made the socket blocking.
+/// Raises no signal if the peer has disconnected, and never waits, even if the owner of a duplicate has made
+/// the socket blocking.
 const FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
-/// One call.
+/// Makes one call.
 #[inline]
 fn once(fd: BorrowedFd<'_>, chain: &Chain, flags: SendFlags) -> Result<usize, Errno> {
     match (chain.segment_count(), chain.front()) {

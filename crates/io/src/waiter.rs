@@ -1,15 +1,15 @@
-//! Slots in which one task waits for one thing.
+//! Slots in which one task waits for one event.
 
 use crate::core::{Core, Direction};
 use crate::slab::Key;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// At most one task that waits.
+/// At most one waiting task.
 #[derive(Default)]
 pub(crate) struct Waiter(Option<Waker>);
 
-/// Another task waits here already.
+/// Error: another task waits here already.
 pub(crate) struct Taken;
 
 impl Waiter {
@@ -17,7 +17,7 @@ impl Waiter {
         Self(None)
     }
 
-    /// Has the task wait here. The same task may do so again and again.
+    /// Registers the task. The same task may register any number of times.
     #[inline]
     pub(crate) fn park(&mut self, waker: &Waker) -> Result<(), Taken> {
         match &self.0 {
@@ -30,25 +30,25 @@ impl Waiter {
         }
     }
 
-    /// Whether another task waits here than the one of this waker.
+    /// Returns true if a task other than that of this waker waits here.
     #[inline]
     pub(crate) fn is_anothers(&self, waker: &Waker) -> bool {
         self.0.as_ref().is_some_and(|waiting| !waiting.will_wake(waker))
     }
 
-    /// Who waited, to be woken when nothing is borrowed.
+    /// Takes the waker, which the caller wakes when nothing is borrowed.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Waker> {
         self.0.take()
     }
 
-    /// Nobody waits any more.
+    /// Ends the waiting.
     pub(crate) fn leave(&mut self) {
         self.0 = None;
     }
 }
 
-/// A call that may have to wait. Dropped while it waits, it leaves the place where it waited, and nothing
+/// A call that may have to wait. Dropping it while it waits removes its registration, and changes nothing
 /// else (rule 3 of the core).
 pub(crate) struct Waiting<'a, F> {
     core: &'a Core,
@@ -68,7 +68,7 @@ impl<'a, F> Waiting<'a, F> {
     }
 }
 
-// The closure is called through a plain reference, never pinned.
+// The closure is called through a plain reference and never pinned.
 impl<F> Unpin for Waiting<'_, F> {}
 
 impl<T, F: FnMut(&mut Context<'_>) -> Poll<T>> Future for Waiting<'_, F> {

@@ -1,4 +1,4 @@
-//! How another lane ends this one's sleep: an event descriptor.
+//! The event descriptor by which other lanes end this lane's sleep.
 
 use manylane_sched::Unpark;
 use manylane_sync::Arc;
@@ -6,8 +6,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Shared by the driver, which waits for it, and whoever wakes the lane. Closed when both have let go, so
-/// that nobody writes into a number that has become something else.
+/// Shared by the driver, which waits for it, and by the threads that wake the lane. Closed when all have
+/// dropped it, so that no thread writes to a reused descriptor number.
 pub(crate) struct WakeFd(OwnedFd);
 
 impl WakeFd {
@@ -22,7 +22,7 @@ impl WakeFd {
 
 impl Unpark for WakeFd {
     fn unpark(&self) {
-        // It fails only when the counter is near 2^64: then it has rung, and nobody has listened.
+        // Fails only if the counter is near 2^64: then the descriptor is readable already.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }

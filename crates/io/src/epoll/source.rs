@@ -14,9 +14,9 @@ pub(crate) struct Source {
     pub(crate) registered: bool,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The end of the stream, an error or urgent data has been reported (rule 3 of the driver).
+    /// True once the end of the stream, an error or urgent data was reported (rule 3 of the driver).
     pub(crate) short_reads_lie: bool,
-    /// The next read asks for a large cluster.
+    /// True if the next read uses a large cluster.
     pub(crate) large: bool,
     /// Round to which `taken` belongs.
     pub(crate) round: u32,

@@ -1,4 +1,4 @@
-//! Connections out of a listener (rule 4 of the driver).
+//! Accepting connections (rule 4 of the driver).
 
 use super::Uring;
 use super::source::{Op, Source};
@@ -47,7 +47,7 @@ impl Uring {
         Poll::Pending
     }
 
-    /// A completion of the operation that accepts. Whether a task is to be woken.
+    /// Handles a completion of the operation that accepts. Returns true if a task is to be woken.
     pub(super) fn accepted(
         &self,
         source: &mut Source,
@@ -57,7 +57,7 @@ impl Uring {
     ) -> bool {
         match result {
             Ok(fd) => {
-                // SAFETY: the kernel has just made it for us.
+                // SAFETY: the kernel has just created it for this process.
                 let accepted = unsafe { OwnedFd::from_raw_fd(fd as i32) };
                 source.accepted.get_or_insert_default().push_back(accepted);
             }

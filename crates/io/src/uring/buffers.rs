@@ -1,7 +1,8 @@
-//! A ring of clusters from which the kernel takes room for what it receives.
+//! A ring of clusters from which the kernel takes room for received bytes.
 //!
-//! A ring is an array that both sides know, with a tail that we move: an entry names a cluster's room. A
-//! filled one comes back by its number with a completion. Between, only the kernel writes to the room.
+//! A ring is an array that the kernel and the driver share, with a tail that the driver moves; an entry names
+//! a cluster's room. A completion returns a filled cluster by its number. In between, only the kernel writes
+//! to the room.
 
 use crate::limits::SMALL_READ;
 use io_uring::types::BufRingEntry;
@@ -12,24 +13,23 @@ use rustix::io::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Entries of a lane's ring, of [`SMALL_READ`] each: 512 KiB. More reads than that in a round begin anew in
-/// the next.
+/// Number of entries of a lane's ring, of [`SMALL_READ`] each: 512 KiB. If a round has more reads than that,
+/// the operations begin again in the next round.
 pub(crate) const ENTRIES: u16 = 256;
-/// The ring's number.
+/// Number of the ring.
 pub(crate) const BUFFERS: u16 = 0;
-/// The kernel wants rings to begin on a page.
+/// The kernel requires rings to begin on a page.
 const PAGE: usize = 4096;
 
 /// The ring of a lane.
 pub(crate) struct Buffers {
     ring: Option<Ring>,
-    /// Something was received by it.
+    /// True once something was received with it.
     used: bool,
 }
 
 impl Buffers {
-    /// A ring of so many entries, a power of two. It is filled when something is to be received for the first
-    /// time.
+    /// Creates a ring with this many entries, a power of two. The first receive fills it.
     pub(crate) fn new(uring: &IoUring, entries: u16) -> Result<Self, Errno> {
         Ok(Self { ring: Some(Ring::new(uring, BUFFERS, entries, SMALL_READ)?), used: false })
     }
@@ -38,14 +38,14 @@ impl Buffers {
         Self { ring: None, used: false }
     }
 
-    /// What a completion brought: `len` bytes in the buffer that it names, if it names one. A fresh cluster
-    /// takes its place.
+    /// Returns the bytes of a completion: `len` bytes in the buffer that it names, if any. A new cluster
+    /// takes the buffer's place.
     pub(crate) fn take(&mut self, flags: u32, len: usize) -> Option<Segment> {
         let number = cqueue::buffer_select(flags)?;
         self.ring.as_mut()?.take(number, len)
     }
 
-    /// Tries again where there was no memory.
+    /// Refills places for which there was no memory.
     pub(crate) fn refill(&mut self) {
         if let Some(ring) = &mut self.ring
             && self.used
@@ -55,12 +55,12 @@ impl Buffers {
         }
     }
 
-    /// Clusters of which the kernel has the room.
+    /// Returns the number of clusters whose room the kernel has.
     pub(crate) fn len(&self) -> usize {
         self.ring.as_ref().map_or(0, |ring| ring.clusters.len() - ring.vacant.len())
     }
 
-    /// Before something is received: whether the ring has nothing to offer, for want of memory.
+    /// Called before a receive: true if the ring is empty for lack of memory.
     pub(crate) fn is_dry(&mut self) -> bool {
         if !self.used {
             self.used = true;
@@ -97,7 +97,7 @@ impl Ring {
             vacant: (0..entries).rev().collect(),
         };
         let address = memory.as_ptr().expose_provenance() as u64;
-        // SAFETY: so many entries of zeros begin there, and live until after the uring (rule 6 of the
+        // SAFETY: this many zeroed entries begin there, and live until after the uring (rule 6 of the
         // driver).
         unsafe { uring.submitter().register_buf_ring_with_flags(address, entries, group, 0) }
             .map_err(super::errno)?;
@@ -113,14 +113,13 @@ impl Ring {
         }
     }
 
-    /// Puts a fresh cluster in the place of that number, and gives the kernel its room.
+    /// Puts a new cluster in the place of that number, and gives the kernel its room.
     fn offer(&mut self, number: u16) -> bool {
         let Ok(mut cluster) = Cluster::alloc(self.size) else { return false };
         let room = cluster.spare_mut();
         let mask = self.clusters.len() as u16 - 1;
         // SAFETY: the index is within the array, whose length is a power of two, and the kernel reads only
-        // entries before the tail. Each field is set alone, since a word of the first entry is the
-        // tail.
+        // entries before the tail. Each field is set separately, since a word of the first entry is the tail.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(usize::from(self.tail & mask));
             entry.set_addr(room.as_mut_ptr().expose_provenance() as u64);
@@ -129,10 +128,10 @@ impl Ring {
         }
         self.clusters[usize::from(number)] = Some(cluster);
         self.tail = self.tail.wrapping_add(1);
-        // Pairs with the kernel's acquire of the tail: the entry is written before.
+        // Pairs with the kernel's acquire of the tail: the entry is written before it.
         fence(Ordering::Release);
-        // SAFETY: the first entry is initialised, and its spare word is the tail, which only we write.
-        // Aligned words of two bytes are written whole; volatile, since the kernel looks at it.
+        // SAFETY: the first entry is initialised, and its spare word is the tail, which only this driver
+        // writes. Aligned words of two bytes are written whole; volatile, since the kernel reads it.
         unsafe { BufRingEntry::tail(self.entries.as_ptr()).cast_mut().write_volatile(self.tail) };
         true
     }
@@ -140,7 +139,7 @@ impl Ring {
     fn take(&mut self, number: u16, len: usize) -> Option<Segment> {
         let mut cluster = self.clusters.get_mut(usize::from(number))?.take()?;
         let len = len.min(cluster.spare_len());
-        // SAFETY: the kernel has written so many bytes from the room's start on, and is done with it.
+        // SAFETY: the kernel has written this many bytes from the start of the room, and is done with it.
         unsafe { cluster.commit(len) };
         if !self.offer(number) {
             self.vacant.push(number);

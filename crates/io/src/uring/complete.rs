@@ -1,4 +1,4 @@
-//! What completions mean.
+//! Handling of completions.
 
 use super::source::{Op, Readiness};
 use super::{Completion, Uring};
@@ -29,7 +29,7 @@ impl Uring {
             self.sent(core, key, result);
         }
         let mut sources = self.sources.borrow_mut();
-        // Rule 2: it is there as long as it has operations.
+        // Rule 2: the source exists as long as it has operations.
         let Some(source) = sources.get(key) else { return };
         let (reads, writes) = match op {
             Op::Receive => (self.received(core, source, key, result, flags), false),

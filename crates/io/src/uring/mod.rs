@@ -1,30 +1,30 @@
-//! The io_uring driver: operations handed to the kernel in batches, their outcomes taken in batches.
+//! The io_uring driver: submits operations to the kernel, and takes their completions, in batches.
 //!
 //! System calls: `io_uring_setup`, `io_uring_register` for the ring's descriptor and the buffers, then one
-//! `io_uring_enter` a round, and none in rounds without anything to pass on or to take; for bulk `recv`,
-//! `recvmsg`, `send` and `sendmsg` (rule 3). Needs Linux 6.1 (deferred task work); where the kernel lacks
-//! something or forbids the calls, the driver is refused when it is made.
+//! `io_uring_enter` a round, and none in rounds without operations or completions; for bulk `recv`,
+//! `recvmsg`, `send` and `sendmsg` (rule 3). Needs Linux 6.1 (deferred task work). If the kernel lacks a
+//! feature or forbids the calls, creating the driver fails.
 //!
-//! 1. **What the kernel works on is in a source's entry** or in the buffer rings, never in a future: chains
-//!    that are sent stay in the entry's outbox, addresses and vectors in boxes of it, until the completion
-//!    has come.
-//! 2. **An entry outlives its operations.** `ops` counts those whose last completion has not come. A source
-//!    that is released asks for their cancellation, and goes when the count is 0; then its descriptor is
+//! 1. **Memory that the kernel uses is in a source's entry** or in the buffer rings, never in a future:
+//!    chains that are sent stay in the entry's outbox, addresses and vectors in boxes of the entry, until the
+//!    completion.
+//! 2. **An entry outlives its operations.** `ops` counts the operations without a last completion. Releasing
+//!    a source requests their cancellation; when the count is 0 the entry is removed and the descriptor
 //!    closed.
-//! 3. **Receiving is one operation for many reads.** It takes buffers from a ring of clusters; a buffer that
-//!    was filled becomes a segment, and a fresh cluster takes its place. It is stopped when
-//!    [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) segments wait for the task, and begun again when they are
-//!    gone: so a partner cannot fill our memory. After full reads in a row it ends: bulk is read, and sent,
-//!    with calls of its own, and waited for by rule 5. A ring hands its buffers out in turns, so that each is
-//!    out of the cache when it is filled; clusters that were sent a moment ago are not. Where connections may
-//!    hold so many clusters only (R-D4), all is received as bulk is.
+//! 3. **Receiving is one operation for many reads.** It takes buffers from a ring of clusters; a filled
+//!    buffer becomes a segment, and a new cluster takes its place. It stops when
+//!    [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) segments wait for the task, and begins again when they are
+//!    gone: so a peer cannot fill the lane's memory. After several full reads it ends, and bulk is read and
+//!    sent with system calls, and waits by rule 5: a ring uses its buffers in turn, so that each is out of
+//!    the cache when it is filled, unlike clusters that were sent a moment ago. If connections have a limit
+//!    of clusters (R-D4), all data is received as bulk is.
 //! 4. **Accepting likewise**, with [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD).
-//! 5. **Readiness** (datagrams, splices) is asked for one at a time, by operations that tell when a call may
-//!    succeed. The ring's polls end with the end of what is received, too, also those for room. Once one did,
-//!    splices go another way, and a socket of datagrams is watched by an epoll instance of its own, which is
-//!    told what to look for: the ring asks that one.
-//! 6. **The ring is left empty.** The core's end cancels what is left and waits for it; should the kernel not
-//!    answer, memory that it may still write to is leaked, not freed.
+//! 5. **Readiness** (datagrams, splices) is requested once at a time, by operations that report when a call
+//!    may succeed. The ring's polls, even those for room, also complete at the end of the peer's stream.
+//!    After that, splices go another way, and an epoll instance of its own, which filters events, watches a
+//!    datagram socket: the ring polls that instance.
+//! 6. **The ring is left empty.** The end of the core cancels the remaining operations and waits for them. If
+//!    the kernel does not answer, memory that it may still write to is leaked, not freed.
 
 mod accept;
 mod buffers;
@@ -57,12 +57,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 pub(crate) use trial::{Failure as TrialFailure, run as try_out};
 
-/// Entries of the submission queue. When they are taken, what is in them is passed on at once.
+/// Number of entries of the submission queue. A full queue is submitted at once.
 const SUBMISSIONS: u32 = 256;
-/// Entries of the completion queue. What does not fit waits in the kernel.
+/// Number of entries of the completion queue. Further completions wait in the kernel.
 const COMPLETIONS: u32 = 4096;
 
-/// Is ready to be read when there is room in a socket, whatever else there is to tell of it.
+/// Creates an epoll instance that is readable when a socket has room, regardless of its other events.
 fn watch(fd: Fd<'_>) -> Result<OwnedFd, Errno> {
     let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&watch, fd, epoll::EventData::new_u64(0), epoll::EventFlags::OUT)?;
@@ -75,10 +75,10 @@ pub(crate) struct Uring {
     wake_fd: Arc<WakeFd>,
     sources: RefCell<Slab<Source>>,
     buffers: RefCell<Buffers>,
-    /// What found no place in the submission queue.
+    /// Operations that found no place in the submission queue.
     backlog: RefCell<VecDeque<squeue::Entry>>,
     completions: RefCell<Vec<Completion>>,
-    /// Whether the event descriptor's operation is the kernel's.
+    /// True while the kernel has the operation on the wake-up descriptor.
     listening: Cell<bool>,
 }
 
@@ -108,7 +108,7 @@ impl Uring {
     pub(crate) fn new() -> Result<Self, Errno> {
         let ring = Self::ring()?;
         let buffers = Buffers::new(&ring, buffers::ENTRIES)?;
-        // Spares a look-up in each enter; without it all works.
+        // Saves a look-up in each enter; the driver works without it.
         let _ = ring.submitter().register_ring_fd();
         let uring = Self {
             tallies: crate::stats::own(),
@@ -128,7 +128,8 @@ impl Uring {
         self.wake_fd.clone()
     }
 
-    /// Each ring of the event descriptor is a completion, and nobody has to read the counter back.
+    /// Begins to watch the wake-up descriptor: each wake-up is a completion, and no thread has to read the
+    /// counter.
     fn listen_to_the_bell(&self) {
         self.listening.set(true);
         let fd = types::Fd(self.wake_fd.fd().as_raw_fd());
@@ -136,30 +137,31 @@ impl Uring {
         self.push(poll.user_data(Op::WakeFd.bits()));
     }
 
-    /// Sources that exist, those included that wait for their last operation.
+    /// Returns the number of sources, including those that wait for their last operation.
     pub(crate) fn len(&self) -> usize {
         self.sources.borrow().len()
     }
 
     // ---- Operations to the kernel ----
 
-    /// Puts an operation where the next enter takes it.
+    /// Queues an operation for the next enter.
     fn push(&self, entry: squeue::Entry) {
         let mut backlog = self.backlog.borrow_mut();
-        backlog.push_back(entry); // in order, whatever happens
+        backlog.push_back(entry); // keeps the order in every case
         self.hand_over(&mut self.ring.borrow_mut(), &mut backlog);
     }
 
-    /// Moves the backlog into the queue, as far as that is possible.
+    /// Moves as many operations as possible from the backlog into the queue.
     fn hand_over(&self, ring: &mut IoUring, backlog: &mut VecDeque<squeue::Entry>) {
         while let Some(entry) = backlog.front() {
-            // SAFETY: rule 1: what the operation points to is the source's and lives until the completion.
+            // SAFETY: rule 1: the memory that the operation uses belongs to the source and lives until the
+            // completion.
             if unsafe { ring.submission().push(entry) }.is_ok() {
                 backlog.pop_front();
             } else {
                 self.tallies.waits.add(1);
                 if ring.submit().is_err() {
-                    return; // the kernel wants its completions taken first
+                    return; // the kernel requires that its completions are taken first
                 }
             }
         }
@@ -169,12 +171,12 @@ impl Uring {
     fn begin(&self, source: &mut Source, key: Key, op: Op, entry: squeue::Entry) {
         source.ops += 1;
         if matches!(op, Op::Receive | Op::Send | Op::Accept | Op::Connect) {
-            self.tallies.in_ring.add(1); // whoever begins one has counted it as what it is
+            self.tallies.in_ring.add(1); // the caller has counted it by its kind
         }
         self.push(entry.user_data(op.of(key)));
     }
 
-    /// Asks for the end of an operation; its completion comes all the same.
+    /// Requests the end of an operation; its completion comes all the same.
     fn cancel(&self, data: u64) {
         let cancel = opcode::AsyncCancel::new(data).build();
         self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS).user_data(Op::Ignored.bits()));
@@ -194,7 +196,7 @@ impl Uring {
         self.sources.borrow_mut().insert(Source::new())
     }
 
-    /// Rule 2.
+    /// Releases a source (rule 2).
     pub(crate) fn release(&self, core: &Core, key: Key, fd: OwnedFd) {
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return };
@@ -206,7 +208,7 @@ impl Uring {
         self.end_if_idle(core, key);
     }
 
-    /// Closes a released source whose operations are over.
+    /// Closes a released source without operations.
     fn end_if_idle(&self, core: &Core, key: Key) {
         let mut sources = self.sources.borrow_mut();
         let idle = sources.get(key).is_some_and(|source| source.ops == 0 && source.closing.is_some());
@@ -224,13 +226,13 @@ impl Uring {
         core.descriptor_freed();
     }
 
-    /// Closing rides along with the next enter.
+    /// Closes a descriptor with the next enter.
     fn close(&self, fd: OwnedFd) {
         let close = opcode::Close::new(types::Fd(fd.into_raw_fd())).build();
         self.push(close.flags(squeue::Flags::SKIP_SUCCESS).user_data(Op::Ignored.bits()));
     }
 
-    /// Gives up a descriptor that stays open, when its operations are over.
+    /// Gives up a descriptor that stays open, after its operations have ended.
     pub(crate) async fn detach(&self, core: &Core, key: Key, _: Fd<'_>) -> Result<Early, Error> {
         if let Some(source) = self.sources.borrow_mut().get(key) {
             core.clusters.forget(key, std::mem::take(&mut source.turn));
@@ -248,7 +250,7 @@ impl Uring {
         })
         .await;
         let Some(mut source) = self.sources.borrow_mut().remove(key) else { return Ok(Early::default()) };
-        // The kernel tells of it once: without it the stream would seem to have ended well.
+        // The kernel reports an error once: without this the stream would seem to have ended well.
         if let Some(Err(errno)) = source.ended {
             return Err(Error::system(Call::Receive, errno));
         }
@@ -264,12 +266,12 @@ impl Uring {
         }
     }
 
-    /// Clusters that the kernel was given room in and has not filled.
+    /// Returns the number of clusters whose room the kernel has and has not filled.
     pub(crate) fn idle_clusters(&self) -> usize {
         self.buffers.borrow().len()
     }
 
-    /// Who waits for clusters with this source, if anybody still does.
+    /// Returns the waker of the task that waits for clusters with this source, if one still does.
     pub(crate) fn offer(&self, key: Key) -> Option<Waker> {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key)?;
@@ -308,7 +310,7 @@ impl Uring {
         }
         if direction == Direction::Write && !source.tells_of_room() {
             if call != Call::SendDatagrams {
-                return Poll::Ready(Err(Error::system(call, Errno::INVAL))); // as of a kernel that cannot tell
+                return Poll::Ready(Err(Error::system(call, Errno::INVAL))); // the error of a kernel without this feature
             }
             match watch(fd) {
                 Ok(watch) => source.watch = Some(watch),
@@ -324,7 +326,7 @@ impl Uring {
         Poll::Pending
     }
 
-    /// Asks to be told of readiness.
+    /// Requests an event for readiness.
     fn ask(&self, source: &mut Source, key: Key, fd: Fd<'_>, direction: Direction) {
         let (op, fd, events) = match (direction, &source.watch) {
             (Direction::Read, _) => (Op::Readable, fd.as_raw_fd(), libc::POLLIN | libc::POLLRDHUP),
@@ -338,7 +340,7 @@ impl Uring {
 
     // ---- The round ----
 
-    /// Whether operations wait to be handed over, or completions to be taken.
+    /// Returns true if operations wait for submission, or completions for handling.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         let mut ring = self.ring.borrow_mut();
@@ -348,8 +350,8 @@ impl Uring {
         waits || !ring.completion().is_empty() || !self.backlog.borrow().is_empty()
     }
 
-    /// Whether a completion of this operation waits to be taken, as far as that can be told: true if some
-    /// found no place in the queue. Looks at all that a round has left, which is nothing but under load.
+    /// Returns true if a completion of this operation waits, as far as is known: always true if some found no
+    /// place in the queue. Reads all completions that a round has left, which are none except under load.
     fn has_completion(&self, data: u64) -> bool {
         let mut ring = self.ring.borrow_mut();
         if ring.submission().cq_overflow() {
@@ -357,11 +359,11 @@ impl Uring {
         }
         let mut queue = ring.completion();
         let found = queue.any(|entry| entry.user_data() == data);
-        std::mem::forget(queue); // its drop would take what was looked at
+        std::mem::forget(queue); // its drop would consume the entries that were read
         found
     }
 
-    /// One look at the kernel, and the wake-ups that follow from it.
+    /// Checks the kernel for completions, and wakes the tasks that wait for them.
     pub(crate) fn wait(&self, core: &Core, timeout: Option<Duration>) -> Result<(), Errno> {
         self.enter(core, timeout)?;
         let mut completions = self.completions.take();
@@ -392,7 +394,7 @@ impl Uring {
         };
         let look = timeout == Some(Duration::ZERO) || !backlog.is_empty() || !ring.completion().is_empty();
         if look && to_submit == 0 && !runs && !overflown {
-            return Ok(()); // there is nothing that the kernel could do
+            return Ok(()); // there is nothing to submit or take
         }
         core.tallies.waits.add(1);
         let wanted = u32::from(!look);
@@ -400,7 +402,7 @@ impl Uring {
         let outcome = match timeout.filter(|_| !look) {
             None => {
                 let flags = EnterFlags::GETEVENTS.bits();
-                // SAFETY: no argument; what the operations point to lives (rule 1).
+                // SAFETY: no argument; the memory that the operations use lives (rule 1).
                 unsafe { submitter.enter::<libc::sigset_t>(to_submit as u32, wanted, flags, None) }
             }
             Some(timeout) => {
@@ -412,14 +414,14 @@ impl Uring {
             }
         };
         match outcome.map_err(errno) {
-            // Busy, again: the kernel wants its completions taken first, and is asked again in the next
-            // round.
+            // Busy, again: the kernel requires that its completions are taken first; the next round tries
+            // again.
             Ok(_) | Err(Errno::INTR | Errno::TIME | Errno::BUSY | Errno::AGAIN) => Ok(()),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Rule 6. All handles are gone.
+    /// Ends the driver (rule 6). All handles are gone.
     pub(crate) fn end(&self, core: &Core) {
         if self.listening.get() {
             self.cancel(Op::WakeFd.bits());
@@ -432,7 +434,7 @@ impl Uring {
                 break;
             }
         }
-        // The closes that are still queued.
+        // Submits the closes that are still queued.
         let _ = self.enter(core, Some(Duration::ZERO));
         if !idle() {
             std::mem::forget(self.buffers.replace(Buffers::none()));
@@ -440,8 +442,8 @@ impl Uring {
         }
     }
 
-    /// Receiving on the driver's account ends; at most `limit` bytes of what it brought. The rest stays for
-    /// the next.
+    /// Stops receiving ahead of requests. Returns at most `limit` bytes of those received; the rest stays for
+    /// the next call.
     pub(crate) async fn stop_receiving(&self, _: &Core, key: Key, limit: usize) -> Result<Chain, Error> {
         poll_fn(|context| {
             let mut sources = self.sources.borrow_mut();

@@ -1,4 +1,4 @@
-//! Bytes in (rule 3 of the driver).
+//! Receiving bytes (rule 3 of the driver).
 
 use super::Uring;
 use super::buffers::BUFFERS;
@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use std::os::fd::AsRawFd;
 use std::task::{Context, Poll};
 
-/// Reads in a row that did not suit the way of receiving, before the other is taken: full ones, or such as a
-/// small cluster would have held.
+/// Number of consecutive reads that do not suit the present way of receiving before the driver changes to the
+/// other: full reads, or reads that a small cluster would have held.
 const MISFITS: u8 = 4;
 
 impl Uring {
@@ -68,8 +68,8 @@ impl Uring {
         Poll::Pending
     }
 
-    /// Bulk, or all where clusters are limited (rule 3 of the driver): with calls of its own while there is
-    /// something, and told when there is again.
+    /// Receives bulk, or all data if clusters are limited (rule 3 of the driver): with system calls while
+    /// there are bytes, then waits for readiness.
     fn poll_bulk(
         &self,
         core: &Core,
@@ -111,7 +111,7 @@ impl Uring {
         Poll::Pending
     }
 
-    /// Whether a read would find something, or has to be begun to tell.
+    /// Returns true if a read would find something, or has to be begun to find out.
     pub(crate) fn has_news(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
         let quiet = |source: &mut Source| {
@@ -121,8 +121,8 @@ impl Uring {
         !sources.get(key).is_some_and(quiet)
     }
 
-    /// Whether bytes, or the end, have come that were not received. A round takes so many completions and no
-    /// more: the others may have brought some, too.
+    /// Returns true if bytes, or the end, have come that were not received. A round takes a bounded number of
+    /// completions: the others may have brought some, too.
     pub(crate) fn has_arrived(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
         sources.get(key).is_none_or(|source| {
@@ -132,7 +132,7 @@ impl Uring {
         })
     }
 
-    /// A completion of the operation that receives. Whether a task is to be woken.
+    /// Handles a completion of the operation that receives. Returns true if a task is to be woken.
     pub(super) fn received(
         &self,
         core: &Core,
@@ -148,11 +148,11 @@ impl Uring {
                 core.tallies.bytes_in.add(n as u64);
                 source.misfits = if n == SMALL_READ { source.misfits.saturating_add(1) } else { 0 };
                 if !matches!(source.arrived.change(|arrived| arrived.push_compact(segment)), Ok(Ok(()))) {
-                    source.ended = Some(Err(Errno::NOMEM)); // bytes are lost: the stream is over
+                    source.ended = Some(Err(Errno::NOMEM)); // bytes are lost: the stream ends
                 }
             }
             (Ok(_), _) => source.ended = source.ended.or(Some(Ok(()))),
-            // Stopped by us, or out of buffers for now: the task's next call begins it again.
+            // Stopped by the driver, or out of buffers for now: the task's next call begins it again.
             (Err(Errno::CANCELED | Errno::NOBUFS | Errno::INTR | Errno::AGAIN), _) => {}
             (Err(errno), _) => source.ended = source.ended.or(Some(Err(errno))),
         }
@@ -163,7 +163,7 @@ impl Uring {
                 source.misfits = 0;
             }
         } else if !source.stopping {
-            // What came before the operation ends may be shorter: it is bulk all the same.
+            // Reads before the end of the operation may be shorter, but belong to the bulk.
             source.large |= source.misfits >= MISFITS;
             if source.large || source.arrived.segment_count() >= RECEIVED_AHEAD {
                 source.stopping = true;
@@ -175,8 +175,8 @@ impl Uring {
 }
 
 impl Source {
-    /// One read, into large clusters where bulk comes; how many bytes came. The end of the stream and errors
-    /// are noted, but for `EAGAIN`.
+    /// Makes one read, into large clusters for bulk, and returns the number of bytes. Records the end of the
+    /// stream and errors, except for `EAGAIN`.
     fn read_at_once(
         &mut self,
         core: &Core,
@@ -204,7 +204,7 @@ impl Source {
                 } else if self.misfits >= MISFITS {
                     self.large = false;
                 } else if read.bytes < read.room {
-                    self.set_readiness(Direction::Read, Readiness::Unknown); // it is empty, or about to be
+                    self.set_readiness(Direction::Read, Readiness::Unknown); // it is empty, or soon will be
                 }
                 Ok(read.bytes)
             }

@@ -1,4 +1,4 @@
-//! Bytes out, and connections to others (rule 1 of the driver).
+//! Sending bytes, and outgoing connections (rule 1 of the driver).
 
 use super::Uring;
 use super::source::{Op, Source, Vectors};
@@ -21,13 +21,14 @@ static VECTORS: LazyLock<Pool<Vectors>> =
     LazyLock::new(|| Pool::new("io vectors").expect("the size is a constant above zero"));
 
 impl Uring {
-    /// Bytes of a source's outbox, which has them until the operation that sends them is done.
+    /// Returns the number of bytes in a source's outbox, which keeps them until the operation that sends them
+    /// completes.
     pub(crate) fn unsent(&self, key: Key) -> usize {
         self.sources.borrow_mut().get(key).map_or(0, |source| source.outbox.len())
     }
 
-    /// Hands the chain over, and waits until at most `ahead` bytes are left. A large one goes out at once, as
-    /// far as the socket takes it, when nothing is before it ([`SENT_AT_ONCE`]).
+    /// Hands the chain over, and waits until at most `ahead` bytes are left. A large chain goes out at once,
+    /// as far as the socket accepts it, if no bytes are before it ([`SENT_AT_ONCE`]).
     pub(crate) fn poll_send(
         &self,
         core: &Core,
@@ -77,9 +78,9 @@ impl Uring {
         }
     }
 
-    /// Sends what the socket takes at once of the last bytes of a stream, if nothing is before them. The rest
-    /// is left in the chain. An operation of the ring would not do: the end of a stream is one that it
-    /// hands to a thread.
+    /// Sends as many of the last bytes of a stream as the socket accepts at once, if no bytes are before
+    /// them. The rest stays in the chain. This is a system call, since io_uring would hand the end of a
+    /// stream to a thread.
     pub(crate) fn send_at_once(
         &self,
         core: &Core,
@@ -100,10 +101,9 @@ impl Uring {
         sent.map(drop).map_err(|errno| Error::system(Call::Send, errno))
     }
 
-    /// Begins to send what is in the outbox, which stays as it is but for what is put behind it.
+    /// Begins to send the outbox, which only grows at its end meanwhile.
     fn send(&self, core: &Core, source: &mut Source, key: Key, fd: RawFd) -> Result<(), Error> {
-        // Of more than what is sent ahead, part after part is done, so that the task that waits sees how it
-        // gets on.
+        // More than [`SENT_AHEAD`] bytes are sent in parts, so that the waiting task sees the progress.
         let whole = if source.outbox.len() <= SENT_AHEAD { libc::MSG_WAITALL } else { 0 };
         let flags = libc::MSG_NOSIGNAL | whole;
         source.fd = fd;
@@ -115,7 +115,7 @@ impl Uring {
             }
             _ => {
                 if source.vectors.is_none() {
-                    // SAFETY: a header and vectors of zeros are valid: nothing is sent to nobody.
+                    // SAFETY: a header and vectors of zeros are valid: no bytes and no destination.
                     let empty = unsafe { std::mem::zeroed() };
                     source.vectors = Some(VECTORS.alloc(empty).map_err(|_| Error::memory(Call::Send))?);
                 }
@@ -137,7 +137,7 @@ impl Uring {
         Ok(())
     }
 
-    /// A completion of the operation that sends.
+    /// Handles a completion of the operation that sends.
     pub(super) fn sent(&self, core: &Core, key: Key, result: Result<usize, Errno>) {
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return };
@@ -146,8 +146,8 @@ impl Uring {
         let mut outbox = std::mem::take(&mut source.outbox);
         let closing = source.closing.as_ref().map(AsRawFd::as_raw_fd);
         drop(sources);
-        // Rule 2 of the core: segments are dropped outside of the borrow. What came into the outbox meanwhile
-        // goes behind.
+        // Rule 2 of the core: segments are dropped outside of the borrow. Bytes that came into the outbox
+        // meanwhile go behind.
         match result {
             Ok(n) => {
                 core.tallies.bytes_out.add(n as u64);
@@ -158,9 +158,9 @@ impl Uring {
             Err(_) => drop(outbox.take()),
         }
         if let Some(fd) = closing {
-            // What was sent ahead goes as far as the socket has room for it, as it would have at once with
-            // epoll. SAFETY: the source has it until its last operation is over, and this one is
-            // not yet.
+            // Bytes that were sent ahead go out as far as the socket has room, as they would have at once
+            // with epoll. SAFETY: the source keeps the descriptor until its last operation is over, and this
+            // one is not yet.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
             let _ = transmit(fd, &mut outbox.take(), core.tallies);
         }
@@ -178,7 +178,7 @@ impl Uring {
         if source.closing.is_none() && source.broken.is_none() && !source.outbox.is_empty() {
             let fd = source.fd;
             match self.send(core, source, key, fd) {
-                Ok(()) => {} // who waits for the rest does so again
+                Ok(()) => {} // a task that waits for the rest waits again
                 Err(_) => source.broken = Some(Errno::NOMEM),
             }
         }
@@ -189,8 +189,8 @@ impl Uring {
         }
     }
 
-    /// Whether a source can be that of another connection of its socket: nothing of the one before is left
-    /// here, nor with the kernel.
+    /// Prepares a source for another connection of its socket; returns true if no state of the previous one
+    /// is left here or in the kernel.
     pub(crate) fn begins_anew(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return false };
@@ -223,7 +223,7 @@ impl Uring {
             core.tallies.connects.add(1);
             let address: &SocketAddrAny = match &mut source.address {
                 Some(before) => {
-                    **before = address.clone(); // no operation looks at it any more
+                    **before = address.clone(); // no operation reads the earlier one any more
                     before
                 }
                 none => none.insert(Box::new(address.clone())),

@@ -1,4 +1,4 @@
-//! What the io_uring driver keeps of a descriptor.
+//! The io_uring driver's state of a descriptor.
 
 use crate::clusters::Turn;
 use crate::core::Direction;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::os::fd::{OwnedFd, RawFd};
 use std::task::Waker;
 
-/// What an operation is, in the highest byte of its number; below it the source's key.
+/// Kind of an operation, in the highest byte of its number; below it is the source's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Op {
@@ -22,9 +22,9 @@ pub(crate) enum Op {
     Readable = 4,
     Writable = 5,
     Connect = 6,
-    /// The event descriptor, which is no source.
+    /// Polls the wake-up descriptor, which is no source.
     WakeFd = 7,
-    /// Cancellations and closes: nobody waits for them.
+    /// Cancellations and closes, for which no task waits.
     Ignored = 8,
 }
 
@@ -44,7 +44,7 @@ impl Op {
         (self as u64) << 56
     }
 
-    /// The number of this operation of a source. Keys are below 2^56.
+    /// Returns the number of this operation of a source. Keys are below 2^56.
     pub(crate) fn of(self, key: Key) -> u64 {
         self.bits() | key.bits()
     }
@@ -58,52 +58,52 @@ impl Op {
 /// Whether a call may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// As far as is known.
+    /// A call may succeed, as far as is known.
     Ready,
-    /// Not when it was tried last.
+    /// The last call found nothing.
     Unknown,
-    /// The kernel was asked to tell.
+    /// The kernel was requested to report readiness.
     Requested,
 }
 
-/// Header and vectors of one `sendmsg`, which stay where they are until it is done.
+/// Header and vectors of one `sendmsg`, which must not move until it completes.
 pub(crate) struct Vectors {
     pub(crate) header: libc::msghdr,
     pub(crate) vectors: [libc::iovec; crate::limits::SEGMENTS_PER_WRITE],
 }
 
-/// A descriptor's state (rules 1 and 2 of the driver). An idle connection holds this and no buffer.
+/// State of a descriptor (rules 1 and 2 of the driver). An idle connection needs this and no buffer.
 pub(crate) struct Source {
-    /// Operations whose last completion has not come.
+    /// Number of operations without a last completion.
     pub(crate) ops: u32,
     pub(crate) reader: Waiter,
     pub(crate) writer: Waiter,
-    /// Who waits for operations to end.
+    /// Task that waits for operations to end.
     pub(crate) detacher: Option<Waker>,
-    /// Released: to be closed when `ops` is 0.
+    /// Descriptor of a released source: to be closed when `ops` is 0.
     pub(crate) closing: Option<OwnedFd>,
 
     pub(crate) turn: Turn,
     pub(crate) receiving: bool,
-    /// The operation that receives, or accepts, was asked to end.
+    /// True if the operation that receives, or accepts, was requested to end.
     pub(crate) stopping: bool,
-    /// Bulk comes: it is received with calls of its own.
+    /// True for bulk, which is received with system calls.
     pub(crate) large: bool,
-    /// Reads in a row for which the other way would be right.
+    /// Number of consecutive reads for which the other way would be right.
     pub(crate) misfits: u8,
     pub(crate) arrived: Held,
-    /// The end of the stream, or why there is none, behind what arrived.
+    /// End of the stream, or an error, behind the bytes in `arrived`.
     pub(crate) ended: Option<Result<(), Errno>>,
 
     pub(crate) sending: bool,
-    /// Where the outbox goes.
+    /// Descriptor to which the outbox is sent.
     pub(crate) fd: RawFd,
     pub(crate) outbox: Held,
     pub(crate) vectors: Option<Pooled<Vectors>>,
     pub(crate) broken: Option<Errno>,
 
     pub(crate) accepting: bool,
-    /// Of listeners only, which are few.
+    /// Only of listeners, which are few.
     #[expect(clippy::box_collection)] // a word of each source, and most are no listeners
     pub(crate) accepted: Option<Box<VecDeque<OwnedFd>>>,
     pub(crate) refused: Option<Errno>,
@@ -114,9 +114,9 @@ pub(crate) struct Source {
     pub(crate) address: Option<Box<SocketAddrAny>>,
     pub(crate) connected: Option<Result<(), Errno>>,
 
-    /// Room cannot be waited for: see [`Self::tells_of_room`].
+    /// True if polls cannot report room: see [`Self::tells_of_room`].
     deaf: bool,
-    /// What tells of room in its stead: an epoll instance that watches this socket for nothing else.
+    /// Reports room instead: an epoll instance that watches this socket only for that.
     pub(crate) watch: Option<OwnedFd>,
     readable: Readiness,
     writable: Readiness,
@@ -178,21 +178,21 @@ impl Source {
         }
     }
 
-    /// A poll for room ended with these events. The ring's polls end with the peer's end of its stream, too,
-    /// whatever they ask for: such a poll would be over at once for ever, so this socket is asked no
-    /// more.
+    /// Handles the end of a poll for room with these events. The ring's polls also complete at the end of the
+    /// peer's stream, whatever they request. Such a poll would complete at once for ever, so this socket is
+    /// not polled any more.
     pub(crate) fn told_of_room(&mut self, result: Result<usize, Errno>) {
         self.deaf = self.watch.is_none() && result == Ok(libc::POLLRDHUP as usize);
         self.writable = if self.deaf { Readiness::Unknown } else { Readiness::Ready };
     }
 
-    /// Whether a poll tells when there is room to send. Where it does not, an operation that sends waits for
-    /// it, and for datagrams a [`watch`](Self::watch).
+    /// Returns true if a poll reports room to send. Otherwise an operation that sends waits for it, and for
+    /// datagrams a [`watch`](Self::watch).
     pub(crate) fn tells_of_room(&self) -> bool {
         !self.deaf || self.watch.is_some()
     }
 
-    /// Each operation, and whether it is the kernel's.
+    /// Returns each operation, and whether the kernel has it.
     pub(crate) fn active(&self) -> [(Op, bool); 6] {
         [
             (Op::Receive, self.receiving),
@@ -204,7 +204,7 @@ impl Source {
         ]
     }
 
-    /// Whether something of `limit` is left in this round.
+    /// True if some of `limit` is left in this round.
     pub(crate) fn may_take(&mut self, round: u32, limit: u32) -> bool {
         if self.round != round {
             self.round = round;

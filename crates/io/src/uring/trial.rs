@@ -1,5 +1,5 @@
-//! Whether the kernel has what this driver needs and lets the process use it. That is tried with a pair of
-//! sockets and not read off a version: distributions take parts back, and sandboxes forbid calls.
+//! Tests whether the kernel supports this driver and lets the process use it. It tries a socket pair instead
+//! of reading a version: distributions remove features, and sandboxes forbid calls.
 
 use super::buffers::{BUFFERS, Buffers};
 use super::{Uring, errno};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What the driver asks for.
+/// Operations that the driver needs.
 const OPERATIONS: [u8; 8] = [
     opcode::AcceptMulti::CODE,
     opcode::AsyncCancel::CODE,
@@ -20,10 +20,11 @@ const OPERATIONS: [u8; 8] = [
     opcode::Send::CODE,
     opcode::SendMsg::CODE,
 ];
-/// Entries of the trial's ring. The thread that tries never receives again: what it fills stays allocated.
+/// Number of entries of the trial's ring. The trying thread receives only once, and the filled clusters stay
+/// allocated.
 const ENTRIES: u16 = 4;
 const MESSAGE: &[u8] = b"one operation receives twice";
-/// How often completions are waited for. Two messages and an end take six at most.
+/// Number of waits for completions. Two messages and an end take at most six.
 const ROUNDS: usize = 16;
 /// Seconds of each wait.
 const PATIENCE: u64 = 1;
@@ -31,14 +32,14 @@ const PATIENCE: u64 = 1;
 const SEND: u64 = 1;
 const RECEIVE: u64 = 2;
 
-/// What did not work, and what the kernel said.
+/// The failed step, and the kernel's error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
     pub(crate) step: &'static str,
     pub(crate) errno: Errno,
 }
 
-/// Fields go in this order: the kernel forgets the buffers with the ring.
+/// Field order matters: the kernel forgets the buffers with the ring.
 struct Trial {
     ring: IoUring,
     buffers: Buffers,
@@ -89,8 +90,8 @@ impl Trial {
     }
 
     fn begin(&mut self, entry: squeue::Entry) -> Result<(), Errno> {
-        // SAFETY: the message is static, the sockets are open until the operations have ended, and what is
-        // received goes into the ring's buffers.
+        // SAFETY: the message is static, the sockets are open until the operations have ended, and received
+        // bytes go into the ring's buffers.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::NOBUFS)
     }
 
@@ -120,7 +121,7 @@ impl Trial {
         }
         let ends = bytes == 0;
         self.receives = cqueue::more(completion.flags());
-        // An operation that ends early would be begun anew for each read.
+        // An operation that ends early would have to begin again for each read.
         if self.receives == ends { Err(Errno::OPNOTSUPP) } else { Ok(()) }
     }
 }
