@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![allow(unsafe_code)] // pointers from C
+#![allow(unsafe_code)] // the arguments are pointers from C
 
 mod table;
 
@@ -37,12 +37,12 @@ impl From<i32> for Errno {
     }
 }
 
-/// What C gets: the number, or -1 and `errno`.
+/// Converts a result for C: the number, or -1 and `errno`.
 fn result<T: Into<i64>>(done: Result<T, Errno>) -> i64 {
     match done {
         Ok(value) => value.into(),
         Err(Errno(errno)) => {
-            // SAFETY: the address of the calling thread's own `errno`.
+            // SAFETY: the address is that of the calling thread's own `errno`.
             unsafe { *libc::__errno_location() = errno };
             -1
         }
@@ -63,7 +63,7 @@ fn length(done: Result<usize, Errno>) -> ssize_t {
 }
 
 /// # Safety
-/// `data` points to `len` bytes that nobody writes during the call, or `len` is 0.
+/// `data` points to `len` bytes that no thread writes during the call, or `len` is 0.
 unsafe fn bytes<'a>(data: *const c_void, len: size_t) -> Result<&'a [u8], Errno> {
     if len == 0 {
         return Ok(&[]);
@@ -76,8 +76,8 @@ unsafe fn bytes<'a>(data: *const c_void, len: size_t) -> Result<&'a [u8], Errno>
 }
 
 /// # Safety
-/// `data` points to `len` bytes that are the call's alone, or `len` is 0. They need not be initialised by C:
-/// they are only written, and read never, but that a `&mut [u8]` is made of them.
+/// `data` points to `len` bytes that belong to this call alone, or `len` is 0. C need not have initialised
+/// them: they are only written, apart from the creation of the `&mut [u8]`.
 unsafe fn room<'a>(data: *mut c_void, len: size_t) -> Result<&'a mut [u8], Errno> {
     if len == 0 {
         return Ok(&mut []);
@@ -90,7 +90,7 @@ unsafe fn room<'a>(data: *mut c_void, len: size_t) -> Result<&'a mut [u8], Errno
 }
 
 /// # Safety
-/// `value` is null or points to a `T` that is the call's alone.
+/// `value` is null or points to a `T` that belongs to this call alone.
 unsafe fn place<'a, T>(value: *mut T) -> Result<&'a mut T, Errno> {
     // SAFETY: by contract.
     unsafe { value.as_mut() }.ok_or(Errno(libc::EFAULT))
@@ -103,14 +103,14 @@ unsafe fn name(data: *const c_void, len: size_t) -> Result<Name, Errno> {
     Ok(Name::new(unsafe { bytes(data, len) }?)?)
 }
 
-/// Where C wants a name.
+/// Buffer of C for a name.
 struct NameRoom<'a> {
     bytes: &'a mut [u8],
     len: &'a mut size_t,
 }
 
 impl NameRoom<'_> {
-    /// Copies as much of `name` as there is room for, and tells its whole length.
+    /// Copies as much of `name` as fits, and stores its whole length.
     fn tell(&mut self, name: Option<Name>) {
         let name = name.as_ref().map_or(&[][..], Name::as_bytes);
         let n = name.len().min(self.bytes.len());
@@ -120,7 +120,7 @@ impl NameRoom<'_> {
 }
 
 /// # Safety
-/// `len` is null or valid, and `data` points to `*len` bytes; all are the call's alone.
+/// `len` is null or valid, and `data` points to `*len` bytes; all belong to this call alone.
 unsafe fn name_room<'a>(data: *mut c_void, len: *mut size_t) -> Result<NameRoom<'a>, Errno> {
     // SAFETY: by contract.
     let len = unsafe { place(len) }?;
@@ -138,7 +138,7 @@ fn kind(kind: c_int) -> Result<(Kind, bool), Errno> {
     Ok((of, kind & NONBLOCK != 0))
 }
 
-/// The socket, and whether this call may wait.
+/// Returns the socket, and whether this call may wait.
 fn get(fd: c_int, flags: c_int) -> Result<(Socket, bool), Errno> {
     if flags & !DONTWAIT != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn ml_send(fd: c_int, buf: *const c_void, len: size_t, fla
 /// See the header.
 ///
 /// # Safety
-/// `buf` points to `len` bytes that are the call's alone.
+/// `buf` points to `len` bytes that belong to this call alone.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
@@ -293,8 +293,8 @@ pub unsafe extern "C" fn ml_sendto(
 /// See the header.
 ///
 /// # Safety
-/// `buf` points to `len` bytes; `from` is null, or `from_len` points to a number and `from` to as many bytes
-/// as that says.
+/// `buf` points to `len` bytes; `from` is null, or `from_len` points to a number and `from` to that many
+/// bytes.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_recvfrom(
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn ml_recvfrom(
         let (socket, may_wait) = get(fd, flags)?;
         // SAFETY: by contract.
         let room = unsafe { room(buf, len) }?;
-        // Before anything is received, which would be lost.
+        // Checked before the receive, whose data would otherwise be lost.
         // SAFETY: by contract.
         let mut name = if from.is_null() { None } else { Some(unsafe { name_room(from, from_len) }?) };
         let got = if may_wait { socket.recv_message(room) } else { socket.try_recv_message(room) }?;
@@ -354,7 +354,7 @@ pub unsafe extern "C" fn ml_send_fds(
 /// See the header.
 ///
 /// # Safety
-/// `buf` points to `len` bytes, `n` to a number and `fds` to as many numbers as that says; all are the call's
+/// `buf` points to `len` bytes, `n` to a number and `fds` to that many numbers; all belong to this call
 /// alone.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
@@ -379,7 +379,7 @@ pub unsafe extern "C" fn ml_recv_fds(
             if let Handle::Socket(socket) = handle
                 && *n < fits
             {
-                let Ok(number) = table::open(socket, false) else { break }; // none left: the rest is closed
+                let Ok(number) = table::open(socket, false) else { break }; // no descriptor is left: the rest is closed
                 // SAFETY: by contract there is room for `fits`.
                 unsafe { fds.add(*n).write(number) };
                 *n += 1;
@@ -427,7 +427,7 @@ pub extern "C" fn ml_close(fd: c_int) -> c_int {
 /// See the header.
 ///
 /// # Safety
-/// `len` points to a number and `data` to as many bytes as that says.
+/// `len` points to a number and `data` to that many bytes.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_getsockname(fd: c_int, data: *mut c_void, len: *mut size_t) -> c_int {
@@ -443,7 +443,7 @@ pub unsafe extern "C" fn ml_getsockname(fd: c_int, data: *mut c_void, len: *mut 
 /// See the header.
 ///
 /// # Safety
-/// `len` points to a number and `data` to as many bytes as that says.
+/// `len` points to a number and `data` to that many bytes.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_getpeername(fd: c_int, data: *mut c_void, len: *mut size_t) -> c_int {
@@ -459,7 +459,7 @@ pub unsafe extern "C" fn ml_getpeername(fd: c_int, data: *mut c_void, len: *mut 
 /// See the header.
 ///
 /// # Safety
-/// `cred` is null or points to one.
+/// `cred` is null or points to a `Ucred`.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_getpeercred(fd: c_int, cred: *mut Ucred) -> c_int {

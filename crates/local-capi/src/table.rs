@@ -1,10 +1,10 @@
 //! Descriptors: small numbers for sockets.
 //!
 //! # Protocol
-//! 1. A slot holds a socket or nothing, under a lock of its own. A call takes a second handle on the socket
-//!    out of its slot and works on that without the lock, so a close, or a call that waits, holds up nobody.
-//! 2. Slots are made in chunks, which stay. Free numbers are in a heap under one lock, so the lowest is taken
-//!    next, as the system does; that lock is taken by open and close only.
+//! 1. A slot holds a socket or nothing, under a lock of its own. A call clones the handle in the slot and
+//!    works without the lock, so neither a close nor a waiting call blocks others.
+//! 2. Slots are allocated in chunks that are never freed. Free numbers are in a heap under one lock, so
+//!    `open` takes the lowest, as the system does; only open and close take that lock.
 
 use manylane_local::Socket;
 use manylane_sync::{CachePadded, LockClass, Mutex};
@@ -12,13 +12,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::OnceLock;
 
-/// The lowest descriptor: above those that the system gives out.
+/// The lowest descriptor: above those of the system.
 pub(crate) const FIRST_FD: i32 = 0x4000_0000;
-/// Descriptors that can be open at a time.
+/// Maximum number of open descriptors.
 pub(crate) const MAX_FDS: usize = 65_536;
 const CHUNK: usize = 256;
 
-// The slots' rank is below those of the sockets, though no socket is touched under it but to count a handle.
+// The slots' rank is below those of the sockets, although calls under it only count a handle of a socket.
 static FREE: LockClass = LockClass::new("descriptors of local sockets", 3);
 static SLOT: LockClass = LockClass::new("descriptor of a local socket", 4);
 
@@ -46,7 +46,7 @@ fn slot(fd: i32) -> Result<&'static Slot, i32> {
     Ok(&chunk[number % CHUNK])
 }
 
-/// A descriptor for `socket`.
+/// Allocates a descriptor for `socket`.
 pub(crate) fn open(socket: Socket, nonblocking: bool) -> Result<i32, i32> {
     let number = {
         let mut free = NUMBERS.lock();
@@ -65,7 +65,7 @@ pub(crate) fn open(socket: Socket, nonblocking: bool) -> Result<i32, i32> {
     Ok(FIRST_FD + number as i32)
 }
 
-/// A second handle on the socket of `fd`, and whether calls on it never wait (rule 1).
+/// Returns a second handle on the socket of `fd`, and whether calls on it never wait (rule 1).
 pub(crate) fn get(fd: i32) -> Result<Open, i32> {
     match &*slot(fd)?.lock() {
         Some(open) => Ok(Open { socket: open.socket.clone(), nonblocking: open.nonblocking }),
@@ -83,7 +83,7 @@ pub(crate) fn set_nonblocking(fd: i32, nonblocking: bool) -> Result<(), i32> {
     }
 }
 
-/// Takes the socket out, to be dropped without the lock.
+/// Takes the socket out, which the caller drops without the lock.
 pub(crate) fn close(fd: i32) -> Result<Socket, i32> {
     let open = slot(fd)?.lock().take().ok_or(libc::EBADF)?;
     NUMBERS.lock().numbers.push(Reverse((fd - FIRST_FD) as usize));

@@ -1,16 +1,16 @@
-//! A number that lanes add to and anyone reads (R-F2).
+//! A counter that lanes increment and any thread reads (R-F2).
 
 use crate::read::{self, StillCounting};
 use crate::tally;
 use manylane_sync::atomic::AtomicU64;
 use manylane_sync::{LaneId, LaneSlots};
 
-/// A named sum over the lanes.
+/// A named counter, summed over the lanes.
 ///
 /// # Cost
 /// `add`: a thread-local load, an addition and a test to find the lane's word, and a load-add-store on a line
-/// that no other lane writes; 0 line transfers in steady state. Memory: 8 bytes a lane. Reading: one miss per
-/// lane that counted since, here or in a neighbouring word.
+/// that no other lane writes; 0 line transfers in steady state. Memory: 8 bytes a lane. Reading: one miss for
+/// each lane that counted since the last read, here or in a neighbouring word.
 ///
 /// ```
 /// # #[cfg(not(loom))] {
@@ -28,11 +28,11 @@ pub struct Counter {
 
 impl Counter {
     crate::const_fn! {
-        /// A counter at 0.
+        /// Creates a counter at 0.
         pub fn new(name: &'static str) -> Self { Self { name, slots: LaneSlots::new() } }
     }
 
-    /// The name, as reports show it.
+    /// Returns the name for reports.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -44,22 +44,22 @@ impl Counter {
         tally::add(self.slots.own(), n);
     }
 
-    /// The sum, while the lanes go on: at least what was added before the call began (by whoever is
-    /// ordered before it), at most what was added when it returns.
+    /// Returns the sum while the lanes go on: at least the additions that happened before the call, and at
+    /// most those up to its return.
     pub fn read_cheap(&self) -> u64 {
         self.slots.iter().fold(0, |sum, (_, word)| sum.wrapping_add(tally::get(word)))
     }
 
-    /// The sum that all lanes together had at one moment during the call.
+    /// Returns the sum of all lanes at one moment during the call.
     ///
     /// # Errors
-    /// [`StillCounting`] when lanes kept adding at every attempt.
+    /// [`StillCounting`] if lanes kept adding at every attempt.
     pub fn read_exact(&self) -> Result<u64, StillCounting> {
         let values = read::exact(|| self.lanes())?;
         Ok(values.iter().fold(0, |sum, (_, n)| sum.wrapping_add(*n)))
     }
 
-    /// What each lane added, while the lanes go on. Lanes that added nothing are left out.
+    /// Returns the additions of each lane, while the lanes go on. Omits lanes without any.
     pub fn lanes(&self) -> Vec<(LaneId, u64)> {
         self.slots.iter().map(|(lane, word)| (lane, tally::get(word))).filter(|(_, n)| *n != 0).collect()
     }

@@ -1,15 +1,15 @@
-//! A level that goes up and down.
+//! A level that rises and falls.
 
 use crate::read::{self, StillCounting};
 use crate::tally;
 use manylane_sync::atomic::AtomicU64;
 use manylane_sync::{LaneId, LaneSlots};
 
-/// A named level: lanes add and subtract, and the level is the sum. A lane's own part may be negative when
-/// what one lane added another took away.
+/// A named level: lanes add and subtract, and the level is the sum. A lane's own part may be negative if it
+/// subtracts what another lane added.
 ///
 /// # Cost
-/// As [`Counter`](crate::Counter). Ups and downs are kept as two numbers that only grow, since an exact
+/// As [`Counter`](crate::Counter). Additions and subtractions are two numbers that only grow, since an exact
 /// read needs that (rule 4).
 #[derive(Debug)]
 pub struct Gauge {
@@ -17,20 +17,20 @@ pub struct Gauge {
     slots: LaneSlots<[AtomicU64; 2]>,
 }
 
-/// Where in a slot is what was added.
+/// Index of the additions in a slot.
 const UP: usize = 0;
-/// Where in a slot is what was taken away.
+/// Index of the subtractions in a slot.
 const DOWN: usize = 1;
 
 impl Gauge {
     crate::const_fn! {
-        /// A gauge at 0.
+        /// Creates a gauge at 0.
         pub fn new(name: &'static str) -> Self {
             Self { name, slots: LaneSlots::new() }
         }
     }
 
-    /// The name, as reports show it.
+    /// Returns the name for reports.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -49,8 +49,8 @@ impl Gauge {
         tally::add(&self.slots.own()[DOWN], n);
     }
 
-    /// The level, while the lanes go on. Where each `sub` follows its `add` (objects that come and go), the
-    /// answer is never negative: all downs are read before any up (rule 3).
+    /// Returns the level while the lanes go on. If each `sub` follows its `add` (objects that are made and
+    /// freed), the result is never negative: all subtractions are read before any addition (rule 3).
     pub fn read_cheap(&self) -> i64 {
         let sum_of = |part: usize| {
             self.slots.iter().fold(0u64, |sum, (_, slot)| sum.wrapping_add(tally::get(&slot[part])))
@@ -59,22 +59,22 @@ impl Gauge {
         sum_of(UP).wrapping_sub(down).cast_signed()
     }
 
-    /// The level that all lanes together had at one moment during the call.
+    /// Returns the level of all lanes at one moment during the call.
     ///
     /// # Errors
-    /// [`StillCounting`] when lanes kept counting at every attempt.
+    /// [`StillCounting`] if lanes kept counting at every attempt.
     pub fn read_exact(&self) -> Result<i64, StillCounting> {
         let slots = read::exact(|| self.parts().collect::<Vec<_>>())?;
         let level = slots.iter().fold(0u64, |sum, (_, up, down)| sum.wrapping_add(*up).wrapping_sub(*down));
         Ok(level.cast_signed())
     }
 
-    /// Each lane's part, while the lanes go on. Lanes that neither added nor subtracted are left out.
+    /// Returns each lane's part, while the lanes go on. Omits lanes that neither added nor subtracted.
     pub fn lanes(&self) -> Vec<(LaneId, i64)> {
         self.parts().map(|(lane, up, down)| (lane, up.wrapping_sub(down).cast_signed())).collect()
     }
 
-    /// What each lane added and subtracted.
+    /// Iterates over each lane's additions and subtractions.
     fn parts(&self) -> impl Iterator<Item = (LaneId, u64, u64)> {
         let parts = self.slots.iter().map(|(lane, slot)| {
             let down = tally::get(&slot[DOWN]); // first: rule 3

@@ -4,9 +4,9 @@ use crate::read::{self, StillCounting};
 use crate::tally::Tally;
 use manylane_sync::{LaneId, PerLane};
 
-/// A struct of [`Tally`]s; the macro [`counters!`](crate::counters) writes it and this.
+/// A struct of [`Tally`]s; the macro [`counters!`](crate::counters) declares it and implements this trait.
 pub trait Counters: Default + Send + Sync + 'static {
-    /// The fields' names, in order.
+    /// Names of the fields, in order.
     const NAMES: &'static [&'static str];
 
     /// Calls `each` with every tally, in the order of [`NAMES`](Self::NAMES).
@@ -56,7 +56,7 @@ macro_rules! counters {
 }
 
 /// A struct of counters for each lane, all in one slot: sixty counters take 512 bytes a lane instead of
-/// 7,680, and several are added to after one lookup.
+/// 7,680, and one lookup serves several additions.
 #[derive(Debug)]
 pub struct CounterGroup<T> {
     slots: PerLane<T>,
@@ -64,34 +64,34 @@ pub struct CounterGroup<T> {
 
 impl<T: Counters> CounterGroup<T> {
     crate::const_fn! {
-        /// All at 0.
+        /// Creates counters at 0.
         pub fn new() -> Self { Self { slots: PerLane::new(|_| T::default()) } }
     }
 
-    /// The calling lane's counters. Only that lane may add to them.
+    /// Returns the calling lane's counters. Only that lane may add to them.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn own(&self) -> &T {
         self.slots.own()
     }
 
-    /// Does something with the calling lane's counters, if it has counted anything.
+    /// Calls `work` with the calling lane's counters, if it has counted anything.
     pub fn if_own(&self, work: impl FnOnce(&T)) {
         if let Some(own) = self.slots.get(manylane_sync::lane::current()) {
             work(own);
         }
     }
 
-    /// The sums in order of [`Counters::NAMES`], while the lanes go on: for each the bounds of
-    /// [`Counter::read_cheap`](crate::Counter::read_cheap) hold; no promise binds one to another.
+    /// Returns the sums in order of [`Counters::NAMES`], while the lanes go on. Each has the bounds of
+    /// [`Counter::read_cheap`](crate::Counter::read_cheap); different counters may be from different moments.
     pub fn read_cheap(&self) -> Vec<u64> {
         let mut sums = Vec::new();
         self.read_cheap_into(&mut sums);
         sums
     }
 
-    /// The same in place of what `sums` holds. Nothing is allocated where it has had as many before: for
-    /// those who look again and again.
+    /// As [`read_cheap`](Self::read_cheap), but replaces the contents of `sums`. Allocates nothing if `sums`
+    /// has had as many before: for repeated reads.
     pub fn read_cheap_into(&self, sums: &mut Vec<u64>) {
         sums.clear();
         sums.resize(T::NAMES.len(), 0);
@@ -105,20 +105,20 @@ impl<T: Counters> CounterGroup<T> {
         }
     }
 
-    /// The sum of the one counter that `pick` names, while the lanes go on.
+    /// Returns the sum of the counter that `pick` selects, while the lanes go on.
     pub fn read_cheap_one(&self, pick: impl Fn(&T) -> &Tally) -> u64 {
         self.slots.iter().fold(0, |sum, (_, slot)| sum.wrapping_add(pick(slot).get()))
     }
 
-    /// The sums that all lanes and all counters together had at one moment during the call.
+    /// Returns the sums of all lanes and all counters at one moment during the call.
     ///
     /// # Errors
-    /// [`StillCounting`] when lanes kept adding at every attempt.
+    /// [`StillCounting`] if lanes kept adding at every attempt.
     pub fn read_exact(&self) -> Result<Vec<u64>, StillCounting> {
         Ok(Self::sum(&read::exact(|| self.lanes())?))
     }
 
-    /// Each lane's counters, while the lanes go on.
+    /// Returns each lane's counters, while the lanes go on.
     pub fn lanes(&self) -> Vec<(LaneId, Vec<u64>)> {
         let values = |slot: &T| {
             let mut values = Vec::with_capacity(T::NAMES.len());

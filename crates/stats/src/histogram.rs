@@ -1,4 +1,4 @@
-//! A log-linear histogram: every value of 64 bits, at a bounded relative error, in a few kilobytes a lane.
+//! A log-linear histogram of 64-bit values with a bounded relative error, in a few kilobytes a lane.
 //!
 //! Each power of two is cut into 2^`BITS` equal buckets, as HdrHistogram does. Values below 2^(`BITS`+1) have
 //! a bucket each.
@@ -9,8 +9,8 @@ use manylane_sync::{LaneId, PerLane};
 
 /// A named histogram of `u64` values with a slot for each lane.
 ///
-/// Every value that a snapshot tells (other than the smallest and the largest, which are exact) is the
-/// middle of a bucket, so it is within 2^-(`BITS`+1) of the recorded one: 1.6 % with the default of 5 bits.
+/// Every value that a snapshot returns is the middle of a bucket, except for the smallest and the largest,
+/// which are exact. So it is within 2^-(`BITS`+1) of the recorded value: 1.6 % with the default of 5 bits.
 /// `BITS` is 1 to 10.
 ///
 /// # Cost
@@ -31,8 +31,8 @@ pub struct Histogram<const BITS: u32 = 5> {
     slots: PerLane<Slot<BITS>>,
 }
 
-/// Written in this order by `record`, read in the opposite one (rule 3): a value that is in its bucket is
-/// also within the extremes.
+/// Written in this order by `record`, read in the opposite order (rule 3): a value in its bucket is also
+/// within the extremes.
 #[derive(Debug)]
 struct Slot<const BITS: u32> {
     /// The smallest value, inverted, so that 0 means none and both extremes only grow (rule 4).
@@ -46,14 +46,14 @@ impl<const BITS: u32> Histogram<BITS> {
     const BUCKETS: usize = bucket_of::<BITS>(u64::MAX) + 1;
 
     crate::const_fn! {
-        /// An empty histogram. The name should tell the unit.
+        /// Creates an empty histogram. The name should contain the unit.
         pub fn new(name: &'static str) -> Self {
             const { Self::BITS_IN_RANGE };
             Self { name, slots: PerLane::new(|_| Slot::new(Self::BUCKETS)) }
         }
     }
 
-    /// The name, as reports show it.
+    /// Returns the name for reports.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -72,25 +72,25 @@ impl<const BITS: u32> Histogram<BITS> {
         slot.buckets[bucket_of::<BITS>(value)].add(1);
     }
 
-    /// Copies all lanes out while they go on: what was recorded before the call is in, what is recorded
-    /// during it may be.
+    /// Copies the values of all lanes while they go on: those recorded before the call, and possibly some
+    /// recorded during it.
     pub fn read_cheap(&self) -> HistogramSnapshot<BITS> {
         let mut all = HistogramSnapshot::new();
         self.lanes().iter().for_each(|(_, lane)| all.merge(lane));
         all
     }
 
-    /// What all lanes together had recorded at one moment during the call.
+    /// Returns the values that all lanes had recorded at one moment during the call.
     ///
     /// # Errors
-    /// [`StillCounting`] when lanes kept recording at every attempt.
+    /// [`StillCounting`] if lanes kept recording at every attempt.
     pub fn read_exact(&self) -> Result<HistogramSnapshot<BITS>, StillCounting> {
         let mut all = HistogramSnapshot::new();
         read::exact(|| self.lanes())?.iter().for_each(|(_, lane)| all.merge(lane));
         Ok(all)
     }
 
-    /// Each lane's own part, while the lanes go on.
+    /// Returns each lane's own part, while the lanes go on.
     pub fn lanes(&self) -> Vec<(LaneId, HistogramSnapshot<BITS>)> {
         self.slots.iter().map(|(lane, slot)| (lane, slot.read())).collect()
     }
@@ -117,22 +117,22 @@ impl<const BITS: u32> Slot<BITS> {
     }
 }
 
-/// The bucket that `value` belongs to.
+/// Returns the bucket of `value`.
 #[inline]
 const fn bucket_of<const BITS: u32>(value: u64) -> usize {
-    // The exponent of values below 2^(BITS+1) is taken as 0: one bucket a value.
+    // The exponent of values below 2^(BITS+1) counts as 0: one bucket a value.
     let exponent = (value | 1 << BITS).ilog2() - BITS;
     ((exponent as usize) << BITS) + (value >> exponent) as usize
 }
 
-/// The smallest value of a bucket, and how many values it has.
+/// Returns the smallest value of a bucket, and its number of values.
 const fn range_of<const BITS: u32>(bucket: usize) -> (u64, u64) {
     let exponent = ((bucket >> BITS) as u32).saturating_sub(1);
     let mantissa = bucket as u64 - ((exponent as u64) << BITS);
     (mantissa << exponent, 1 << exponent)
 }
 
-/// What a histogram had recorded.
+/// The recorded values of a histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistogramSnapshot<const BITS: u32 = 5> {
     buckets: Vec<u64>,
@@ -142,12 +142,12 @@ pub struct HistogramSnapshot<const BITS: u32 = 5> {
 }
 
 impl<const BITS: u32> HistogramSnapshot<BITS> {
-    /// Nothing recorded.
+    /// Creates a snapshot without values.
     pub fn new() -> Self {
         Self { buckets: vec![0; Histogram::<BITS>::BUCKETS], count: 0, min: u64::MAX, max: 0 }
     }
 
-    /// Adds what `other` recorded, as if both had been one histogram.
+    /// Adds the values of `other`, as if both had been one histogram.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine = mine.wrapping_add(*theirs);
@@ -157,22 +157,22 @@ impl<const BITS: u32> HistogramSnapshot<BITS> {
         self.max = self.max.max(other.max);
     }
 
-    /// Values recorded.
+    /// Returns the number of recorded values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The smallest value, exactly; none when nothing was recorded.
+    /// Returns the exact smallest value; none without values.
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The largest value, exactly; none when nothing was recorded.
+    /// Returns the exact largest value; none without values.
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The mean, within the relative error of the histogram; none when nothing was recorded.
+    /// Returns the mean, within the relative error of the histogram; none without values.
     ///
     /// It comes from the buckets, since a sum would overflow with large values.
     pub fn mean(&self) -> Option<f64> {
@@ -181,9 +181,8 @@ impl<const BITS: u32> HistogramSnapshot<BITS> {
         (self.count > 0).then(|| sum / self.count as f64)
     }
 
-    /// The smallest value such that at least the part `q` (0.0 to 1.0; others are taken as the nearer of
-    /// these) of all values is not above it, within the relative error of the histogram; none when
-    /// nothing was recorded.
+    /// Returns the smallest value that at least the fraction `q` of all values does not exceed, within the
+    /// relative error of the histogram; none without values. `q` is clamped to 0.0 to 1.0.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         if self.count == 0 {
             return None;
@@ -205,7 +204,7 @@ impl<const BITS: u32> HistogramSnapshot<BITS> {
         Some(self.max)
     }
 
-    /// The buckets that hold something: smallest value, largest value, how often.
+    /// Iterates over the buckets with values: smallest value, largest value, count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.buckets.iter().enumerate().filter(|(_, n)| **n > 0).map(|(bucket, n)| {
             let (low, width) = range_of::<BITS>(bucket);
@@ -213,7 +212,7 @@ impl<const BITS: u32> HistogramSnapshot<BITS> {
         })
     }
 
-    /// What stands for the values of `bucket`: its middle, but no value beyond the extremes.
+    /// Returns the representative of `bucket`: its middle, within the extremes.
     fn middle(&self, bucket: usize) -> u64 {
         let (low, width) = range_of::<BITS>(bucket);
         (low + width / 2).clamp(self.min, self.max)

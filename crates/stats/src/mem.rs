@@ -1,8 +1,8 @@
-//! Memory by type: who holds how much (R-C1, R-C2).
+//! Memory by type: the use of each type and lane (R-C1, R-C2).
 //!
-//! The shape is that of FreeBSD's `malloc_type_stats`: a slot for each lane with allocations, frees, bytes
-//! and the size classes seen. What one lane allocated another may free, so a lane's own difference may be
-//! negative; the sum over the lanes is what counts.
+//! The design is that of FreeBSD's `malloc_type_stats`: a slot for each lane with allocations, frees, bytes
+//! and the size classes seen. One lane may free what another allocated, so a lane's own difference may be
+//! negative; only the sum over the lanes is meaningful.
 
 use crate::sites::CallSite;
 #[cfg(feature = "call-sites")]
@@ -14,7 +14,7 @@ use std::ops::{Add, AddAssign};
 use std::panic::Location;
 use std::sync::Once;
 
-/// What a slot, or a sum of slots, has counted.
+/// Counts of a slot, or of a sum of slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemCounts {
     /// Objects allocated.
@@ -25,22 +25,23 @@ pub struct MemCounts {
     pub bytes_in: u64,
     /// Bytes of the objects freed.
     pub bytes_out: u64,
-    /// Bit `k` is set when an object of more than 2^(k-1) and at most 2^k bytes was allocated.
+    /// Bit `k` is set once an object of more than 2^(k-1) and at most 2^k bytes was allocated.
     pub size_classes: u64,
 }
 
 impl MemCounts {
-    /// Objects allocated and not freed. Negative for a lane that frees what others allocate.
+    /// Returns the number of objects allocated and not freed. Negative for a lane that frees objects of other
+    /// lanes.
     pub fn live(&self) -> i64 {
         self.allocs.wrapping_sub(self.frees).cast_signed()
     }
 
-    /// Bytes allocated and not freed; negative as [`live`](Self::live) is.
+    /// Returns the number of bytes allocated and not freed; may be negative as [`live`](Self::live).
     pub fn live_bytes(&self) -> i64 {
         self.bytes_in.wrapping_sub(self.bytes_out).cast_signed()
     }
 
-    /// The counts of who counts objects that all have `size` bytes: the bytes follow from the numbers.
+    /// Makes counts for objects that all have `size` bytes; the bytes follow from the numbers.
     pub fn of_one_size(size: usize, allocs: u64, frees: u64) -> Self {
         Self {
             allocs,
@@ -51,9 +52,9 @@ impl MemCounts {
         }
     }
 
-    /// The bit of `size` in [`size_classes`](Self::size_classes).
+    /// Returns the bit of `size` in [`size_classes`](Self::size_classes).
     pub const fn size_class(size: usize) -> u64 {
-        // 0 and 1 share class 0; more than 2^63 bytes cannot be.
+        // 0 and 1 share class 0; more than 2^63 bytes are impossible.
         1 << ((usize::BITS - size.saturating_sub(1).leading_zeros()) % u64::BITS)
     }
 }
@@ -86,8 +87,8 @@ impl std::iter::Sum for MemCounts {
 
 /// One lane's counts of objects of any size.
 ///
-/// Only the owning lane calls `alloc` and `free`; anyone reads. It may be a field of a slot that the user of
-/// this crate has anyway ([`MemSource`]), so that counting needs no lookup of its own.
+/// Only the owning lane calls `alloc` and `free`; any thread reads. It may be a field of an existing slot
+/// ([`MemSource`]), so that counting needs no lookup of its own.
 ///
 /// # Cost
 /// `alloc`: two additions and a test of one bit; `free`: two additions. About 1 ns together.
@@ -103,12 +104,13 @@ pub struct MemSlot {
 }
 
 impl MemSlot {
-    /// Nothing counted.
+    /// Creates a slot without counts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts an object of `size` bytes that the calling lane allocates: before it is handed to anyone.
+    /// Counts an object of `size` bytes that the calling lane allocates. Call it before passing the object
+    /// on.
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc(&self, size: usize) {
@@ -123,7 +125,7 @@ impl MemSlot {
         self.sites.record(Location::caller(), size);
     }
 
-    /// Counts an object of `size` bytes that the calling lane frees, wherever it was allocated.
+    /// Counts an object of `size` bytes that the calling lane frees, on whichever lane it was allocated.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn free(&self, size: usize) {
@@ -131,7 +133,7 @@ impl MemSlot {
         self.bytes_out.add(size as u64);
     }
 
-    /// The counts, from any thread; frees are read before allocations (rule 3).
+    /// Returns the counts, on any thread; reads frees before allocations (rule 3).
     pub fn counts(&self) -> MemCounts {
         let (frees, bytes_out) = (self.frees.get(), self.bytes_out.get());
         MemCounts {
@@ -143,7 +145,8 @@ impl MemSlot {
         }
     }
 
-    /// Calls `each` with what each call site allocated here. Nothing without the feature `call-sites`.
+    /// Calls `each` with the allocations of each call site here. Does nothing without the feature
+    /// `call-sites`.
     pub fn visit_sites(&self, each: &mut dyn FnMut(CallSite)) {
         #[cfg(feature = "call-sites")]
         self.sites.visit(each);
@@ -151,13 +154,13 @@ impl MemSlot {
     }
 }
 
-/// Whatever counts memory by lane and wants to be in the report: a [`MemType`], a pool.
+/// A source of memory counts by lane for the report: a [`MemType`] or a pool.
 pub trait MemSource: Sync {
-    /// The name, as reports show it.
+    /// Returns the name for reports.
     fn name(&self) -> &str;
 
-    /// Calls `each` with the counts of every lane that has a slot, in order of lane. Of each slot frees are
-    /// read before allocations, with acquire, as [`MemSlot::counts`] and [`Tally::get`] do (rule 3).
+    /// Calls `each` with the counts of every lane that has a slot, in order of lane. For each slot it reads
+    /// frees before allocations, with acquire, as [`MemSlot::counts`] and [`Tally::get`] do (rule 3).
     fn visit(&self, each: &mut dyn FnMut(LaneId, MemCounts));
 
     /// Calls `each` with every lane's call sites (R-C3).
@@ -166,7 +169,7 @@ pub trait MemSource: Sync {
     }
 }
 
-/// A type of memory: a name, and a slot for each lane that allocated or freed some.
+/// A type of memory: a name, and a slot for each lane that allocated or freed memory of the type.
 ///
 /// It lives as long as the process, and is in [`report_mem`](crate::report_mem) from its first use on.
 ///
@@ -200,7 +203,7 @@ impl MemType {
         }
     }
 
-    /// The calling lane's slot: one lookup for several calls.
+    /// Returns the calling lane's slot: one lookup for several calls.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn own(&'static self) -> &'static MemSlot {
@@ -217,14 +220,15 @@ impl MemType {
         self.slots.own()
     }
 
-    /// Counts an object of `size` bytes that the calling lane allocates: before it is handed to anyone.
+    /// Counts an object of `size` bytes that the calling lane allocates. Call it before passing the object
+    /// on.
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc(&'static self, size: usize) {
         self.own().alloc(size);
     }
 
-    /// Counts an object of `size` bytes that the calling lane frees, wherever it was allocated.
+    /// Counts an object of `size` bytes that the calling lane frees, on whichever lane it was allocated.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn free(&'static self, size: usize) {

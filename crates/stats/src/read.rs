@@ -1,16 +1,16 @@
-//! Exact reads: what all slots held at one moment, without stopping the lanes.
+//! Exact reads: the contents of all slots at one moment, without stopping the lanes.
 //!
 //! The double collect of Afek, Attiya, Dolev, Gafni, Merritt and Shavit, "Atomic snapshots of shared memory"
-//! (1993): two collects in a row with the same outcome, of numbers that never decrease, mean that nothing
-//! changed between the end of the first and the start of the second.
+//! (1993): if two consecutive collects of numbers that never decrease have the same result, nothing changed
+//! between the end of the first and the start of the second.
 
 use manylane_sync::Backoff;
 use std::fmt;
 
-/// How often an exact read tries before it gives up.
+/// Maximum number of attempts of an exact read.
 pub const EXACT_ATTEMPTS: usize = 1000;
 
-/// An exact read found the lanes counting at each of [`EXACT_ATTEMPTS`] attempts.
+/// Error: an exact read found the lanes counting at each of [`EXACT_ATTEMPTS`] attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillCounting;
 
@@ -26,9 +26,10 @@ impl fmt::Display for StillCounting {
 
 impl std::error::Error for StillCounting {}
 
-/// What `collect` gives twice in a row. It must read numbers that never decrease, with acquire (rule 4).
+/// Returns the result that `collect` gives twice in a row. It must read numbers that never decrease, with
+/// acquire (rule 4).
 pub(crate) fn exact<T: PartialEq>(mut collect: impl FnMut() -> T) -> Result<T, StillCounting> {
-    // A model checker would follow every retry.
+    // The model checker would explore every retry.
     let attempts = if cfg!(loom) { 3 } else { EXACT_ATTEMPTS };
     let mut backoff = Backoff::new();
     let mut before = collect();

@@ -1,4 +1,4 @@
-//! All memory types of the program, and what a report shows of them.
+//! The registry of all memory types of the program, and their reports.
 
 use crate::mem::{MemCounts, MemSource};
 use crate::read::{self, StillCounting};
@@ -8,13 +8,14 @@ use manylane_sync::LaneId;
 use manylane_sync::{LockClass, Mutex};
 use std::fmt;
 
-// Statics cannot hold loom's locks, and the memory of a simulation ends with it: nobody is listed there.
+// Statics cannot hold loom's locks, and the memory of a simulation ends with it: neither machine lists
+// sources.
 #[cfg(not(any(loom, manylane_sim)))]
 static CLASS: LockClass = LockClass::new("memory types", LockClass::REGISTRY);
 #[cfg(not(any(loom, manylane_sim)))]
 static SOURCES: Mutex<Vec<&'static dyn MemSource>> = Mutex::new(&CLASS, Vec::new());
 
-/// Has `source` appear in [`report_mem`]. Each source registers once; a [`MemType`](crate::MemType) does so
+/// Adds `source` to [`report_mem`]. Each source registers once; a [`MemType`](crate::MemType) registers
 /// itself.
 pub fn register_mem(source: &'static dyn MemSource) {
     #[cfg(not(any(loom, manylane_sim)))]
@@ -23,13 +24,13 @@ pub fn register_mem(source: &'static dyn MemSource) {
     let _ = source;
 }
 
-/// A cheap reading of every memory type in use, in order of name. The lanes are not stopped (R-C2).
+/// Returns a cheap reading of every memory type in use, in order of name, without stopping the lanes (R-C2).
 pub fn report_mem() -> Vec<MemReport> {
     report_mem_sites().into_iter().map(|(report, _)| report).collect()
 }
 
-/// The same, and of each type who asked for it (R-C3): by call site, most bytes first. No call sites without
-/// the feature `call-sites`.
+/// As [`report_mem`], with the call sites of each type (R-C3), most bytes first. No call sites without the
+/// feature `call-sites`.
 pub fn report_mem_sites() -> Vec<(MemReport, Vec<CallSite>)> {
     #[cfg(not(any(loom, manylane_sim)))]
     let sources = SOURCES.lock().clone();
@@ -43,23 +44,23 @@ pub fn report_mem_sites() -> Vec<(MemReport, Vec<CallSite>)> {
     all
 }
 
-/// What one memory type counted: each lane's slot, and the sum (R-C2).
+/// Counts of one memory type: each lane's slot, and the sum (R-C2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemReport {
     /// The type's name.
     pub name: String,
-    /// Lanes that ever allocated or freed some, in order.
+    /// Lanes that ever allocated or freed memory of the type, in order.
     pub lanes: Vec<(LaneId, MemCounts)>,
     /// The sum over [`lanes`](Self::lanes).
     pub sum: MemCounts,
 }
 
 impl MemReport {
-    /// Copies the slots out while the lanes go on.
+    /// Copies the slots while the lanes go on.
     ///
-    /// What was counted before the call is in; what is counted during it may be. The sum never shows more
-    /// frees than allocations, nor more bytes out than in: all frees are read before any allocation (rule 3).
-    /// One lane's line makes no such promise, not even at rest: lanes free what others allocated.
+    /// Includes all counts before the call, and possibly some during it. The sum never shows more frees than
+    /// allocations, nor more bytes out than in: all frees are read before any allocation (rule 3). A single
+    /// lane's line may, even at rest: lanes free objects of other lanes.
     pub fn read_cheap(source: &dyn MemSource) -> Self {
         let frees = slots_of(source);
         let mut lanes = slots_of(source);
@@ -75,10 +76,10 @@ impl MemReport {
         Self::new(source, lanes)
     }
 
-    /// What all lanes together had counted at one moment during the call.
+    /// Returns the counts of all lanes at one moment during the call.
     ///
     /// # Errors
-    /// [`StillCounting`] when lanes kept counting at every attempt.
+    /// [`StillCounting`] if lanes kept counting at every attempt.
     pub fn read_exact(source: &dyn MemSource) -> Result<Self, StillCounting> {
         Ok(Self::new(source, read::exact(|| slots_of(source))?))
     }
@@ -88,8 +89,8 @@ impl MemReport {
         Self { name: source.name().to_owned(), lanes, sum }
     }
 
-    /// Who allocated memory of this type (R-C3): by call site, most bytes first. Empty without the feature
-    /// `call-sites`.
+    /// Returns the call sites that allocated memory of this type (R-C3), most bytes first. Empty without the
+    /// feature `call-sites`.
     pub fn call_sites(source: &dyn MemSource) -> Vec<CallSite> {
         let mut all = Vec::new();
         source.visit_sites(&mut |site| all.push(site));
@@ -103,7 +104,7 @@ fn slots_of(source: &dyn MemSource) -> Vec<(LaneId, MemCounts)> {
     slots
 }
 
-/// A line for the sum and a line for each lane.
+/// Writes a line for the sum and a line for each lane.
 impl fmt::Display for MemReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |f: &mut fmt::Formatter<'_>, head: fmt::Arguments<'_>, c: &MemCounts| {
@@ -127,7 +128,7 @@ impl fmt::Display for MemReport {
     }
 }
 
-/// Size classes as their largest sizes.
+/// Prints size classes as their largest sizes.
 struct SizeList(u64);
 
 impl fmt::Display for SizeList {

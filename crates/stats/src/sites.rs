@@ -1,4 +1,4 @@
-//! Who allocates (R-C3): counts by the place in the source that asked.
+//! Call sites (R-C3): allocations by the place in the source that requested them.
 
 use crate::tally::Tally;
 use std::collections::BTreeMap;
@@ -6,18 +6,18 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::OnceLock;
 
-/// Call sites that one lane's slot of one memory type tells apart: 8 KiB a slot. Allocations by further
+/// Maximum number of call sites in one lane's slot of one memory type: 8 KiB a slot. Allocations of further
 /// sites are counted together.
 pub const MAX_CALL_SITES: usize = if cfg!(loom) { 2 } else { 256 };
 
-/// Slots that a site may be at, counted from its hash, so that an allocation by the 257th site does not
+/// Number of places for a site, counted from its hash, so that an allocation by the 257th site does not
 /// search the whole table.
 const PROBES: usize = if cfg!(loom) { 2 } else { 16 };
 
-/// Call sites of one lane's slot. Only the owning lane records; anyone reads.
+/// Call sites of one lane's slot. Only the owning lane records; any thread reads.
 ///
 /// # Cost
-/// `record`: a hash, one probe in a table that is not crowded, two additions.
+/// `record`: a hash, one probe in an uncrowded table, two additions.
 #[derive(Debug)]
 pub struct SiteTable {
     /// Open addressing by the hash of the location's address; entries are never removed.
@@ -42,7 +42,7 @@ impl SiteTable {
     }
 
     fn find(&self, location: &'static Location<'static>) -> &SiteCounters {
-        // Fibonacci hashing: the upper bits are the well mixed ones.
+        // Fibonacci hashing: the upper bits are well mixed.
         let hash = (std::ptr::from_ref(location).addr() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let first = (hash >> (u64::BITS - MAX_CALL_SITES.trailing_zeros())) as usize;
         for probe in 0..PROBES {
@@ -75,19 +75,19 @@ impl Default for SiteTable {
     }
 }
 
-/// What one place in the source allocated.
+/// Allocations of one place in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSite {
-    /// The place; none for all those that found their slot's table full.
+    /// The place; none for all places that found their slot's table full.
     pub location: Option<&'static Location<'static>>,
-    /// Objects.
+    /// Number of objects.
     pub allocs: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl CallSite {
-    /// One entry a place (compilers may keep a location more than once), most bytes first.
+    /// Returns one entry for each place (compilers may duplicate a location), most bytes first.
     pub(crate) fn merge(all: Vec<Self>) -> Vec<Self> {
         let mut places = BTreeMap::new();
         for site in all {

@@ -1,38 +1,38 @@
-//! The number that everything here is made of: one owner adds, anyone reads, nobody waits.
+//! The basic number of this crate: one owner adds, any thread reads, no operation waits.
 
 use manylane_sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only grows, or a peak that its lane may forget: one lane writes, anyone reads.
+/// A number that only grows, or a peak that its lane may forget: one lane writes, any thread reads.
 ///
-/// It differs from [`OwnedU64`](manylane_sync::atomic::OwnedU64) in one thing: a reader that sees an
-/// addition also sees whatever the owner saw before it (store with release, load with acquire). The
-/// protocols of the crate's page (rules 3 and 4) stand on that. On x86 the code is the same; on ARM the store
-/// is an `stlr`. On the real machine it is one word, and a word of zero bytes has nothing counted.
+/// In contrast to [`OwnedU64`](manylane_sync::atomic::OwnedU64), a reader that sees an addition also sees
+/// everything that the owner saw before it (store with release, load with acquire). Rules 3 and 4 of the
+/// crate's page rely on that. On x86 the code is the same; on ARM the store is an `stlr`. On the real machine
+/// it is one word, and zero bytes are the initial value.
 ///
 /// # Cost
-/// `add`: a load, an addition, a store; no locked instruction. Two additions to the *same* number one right
-/// after the other wait for the store to be forwarded to the load (4 to 5 cycles).
+/// `add`: a load, an addition, a store; no locked instruction. Of two consecutive additions to the *same*
+/// number, the second waits until the store is forwarded to its load (4 to 5 cycles).
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Tally(AtomicU64);
 
 impl Tally {
     crate::const_fn! {
-        /// Nothing counted yet.
+        /// Creates a number at 0.
         pub fn new() -> Self { Self(AtomicU64::new(0)) }
     }
 
-    /// Adds `n`, wrapping at 2^64. Only the owning lane may call it: two lanes that add at the same time
-    /// lose additions (and nothing worse).
+    /// Adds `n`, wrapping at 2^64. Only the owning lane may call this: concurrent additions of two lanes get
+    /// lost (and cause nothing worse).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn add(&self, n: u64) {
         add(&self.0, n);
     }
 
-    /// Has it be at least `value`: for a largest one, such as a peak. Only the owning lane may call it, and
-    /// never [`add`](Self::add) to the same. The sum over lanes that a group reads is then an upper bound
-    /// of the peak of all together; the largest over lanes a lower one.
+    /// Raises the number to at least `value`, for a maximum such as a peak. Only the owning lane may call
+    /// this, and must never [`add`](Self::add) to the same number. The sum over lanes that a group reads is
+    /// then an upper bound of the common peak; the largest over lanes is a lower bound.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn raise(&self, value: u64) {
@@ -41,19 +41,19 @@ impl Tally {
         }
     }
 
-    /// Forgets a peak: the next [`raise`](Self::raise) begins anew. Only the owning lane may call it.
+    /// Forgets a peak: the next [`raise`](Self::raise) begins again. Only the owning lane may call this.
     pub fn forget(&self) {
         self.set(0);
     }
 
-    /// The value, from any thread.
+    /// Returns the value, on any thread.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn get(&self) -> u64 {
         get(&self.0)
     }
 
-    /// Replaces the value. For words of a slot that are not sums (a smallest, a largest, a set of bits).
+    /// Replaces the value. For words of a slot that are not sums (a minimum, a maximum, a set of bits).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn set(&self, value: u64) {
@@ -62,7 +62,7 @@ impl Tally {
     }
 }
 
-/// [`Tally::add`] on a bare word, as lanes keep it in a [`LaneSlots`](manylane_sync::LaneSlots).
+/// Implements [`Tally::add`] on a bare word, as lanes keep it in a [`LaneSlots`](manylane_sync::LaneSlots).
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
 pub(crate) fn add(word: &AtomicU64, n: u64) {
@@ -71,7 +71,7 @@ pub(crate) fn add(word: &AtomicU64, n: u64) {
     word.store(now, Ordering::Release);
 }
 
-/// [`Tally::get`] on a bare word.
+/// Implements [`Tally::get`] on a bare word.
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
 pub(crate) fn get(word: &AtomicU64) -> u64 {

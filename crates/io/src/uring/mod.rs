@@ -310,7 +310,7 @@ impl Uring {
         }
         if direction == Direction::Write && !source.tells_of_room() {
             if call != Call::SendDatagrams {
-                return Poll::Ready(Err(Error::system(call, Errno::INVAL))); // the error of a kernel without this feature
+                return Poll::Ready(Err(Error::system(call, Errno::INVAL))); // as from an older kernel
             }
             match watch(fd) {
                 Ok(watch) => source.watch = Some(watch),

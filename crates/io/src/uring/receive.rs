@@ -94,7 +94,7 @@ impl Uring {
                 outcome => {
                     source.reader.leave();
                     if source.readiness(Direction::Read) == Readiness::Unknown {
-                        // now, so that it is known whether an idle connection is still good
+                        // Now, to know whether an idle connection is still good.
                         self.ask(source, key, fd, Direction::Read);
                     }
                     return Poll::Ready(match outcome {
