@@ -1,25 +1,27 @@
 //! Memory whose layout is the same in every run.
 //!
 //! This crate installs the global allocator of every program that links it. Outside of simulations it is the
-//! system's. While a simulation sets up or a virtual thread runs, memory comes from the run's arena: a range
-//! that starts on a page, filled in the order of the requests. So the same program puts the same objects on
-//! the same lines in every run, in every process, whatever the system randomises.
+//! system's. During the set-up of a simulation, and while a virtual thread runs, memory comes from the run's
+//! arena: a range that starts on a page, filled in the order of the requests. So the same program puts the
+//! same objects on the same lines in every run, in every process, regardless of the system's randomisation.
 //!
 //! # Protocol
-//! 1. One reserved range of addresses serves all runs of the process: a pointer into it is ours, any other is
-//!    the system's.
+//! 1. One reserved range of addresses serves all runs of the process: a pointer into it belongs to an arena,
+//!    any other to the system.
 //! 2. One run at a time has the arena (the lock in `simulation`). Only the thread of that run, which finds it
-//!    in [`ARENA`], allocates from it or returns to it. Anything else that frees a pointer of ours leaks it.
-//! 3. A run that ends with live objects leaves its part of the range as it is, for ever: some lazily made
-//!    value of the standard library or the program may be among them. The next run starts behind it. Else the
-//!    part is used again.
-//! 4. The engine's own memory is the system's: it turns serving off ([`Outside`]) before it allocates.
+//!    in [`ARENA`], allocates from it or frees into it. If any other code frees a pointer into the range, the
+//!    memory is leaked.
+//! 3. A run that ends with live objects leaves its part of the range unchanged for ever: some lazily created
+//!    value of the standard library or the program may be among them. The next run starts behind it.
+//!    Otherwise the next run uses the part again.
+//! 4. The engine's own memory is the system's: the engine turns the arena off ([`Outside`]) before it
+//!    allocates.
 //!
 //! # Layout
-//! As thread-caching allocators do: each thread has its own pages for each size class (multiples of 16 bytes
-//! up to 1 KiB, then four classes a doubling up to 32 KiB), objects of a class lie side by side, and what a
-//! thread frees it gets again first. The set-up is a thread of its own. So small objects that one thread
-//! makes share lines, those of two threads do not.
+//! As in thread-caching allocators: each thread has its own pages for each size class (multiples of 16 bytes
+//! up to 1 KiB, then four classes a doubling up to 32 KiB), objects of a class are adjacent, and a thread
+//! allocates first the objects that it freed. The set-up is a thread of its own. So small objects of one
+//! thread share lines, those of two threads do not.
 
 use crate::machine;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -27,38 +29,38 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Reserved addresses: enough for every run of a process, and never backed by memory unless used.
+/// Number of reserved addresses: enough for all runs of a process; only used ones get memory.
 const REGION: usize = 1 << 40;
-/// Where to reserve, if the system lets us: then even absolute addresses repeat.
+/// Preferred address of the range: if the system grants it, even absolute addresses repeat.
 const WISHED: usize = 0x2000_0000_0000;
 const PAGE: usize = 4096;
-/// Memory is made usable in steps of this.
+/// Step in which memory is made usable.
 const STEP: usize = 16 << 20;
 
-/// The reserved range's start; `usize::MAX` before there is one.
+/// Start of the reserved range; `usize::MAX` before the reservation.
 static REGION_START: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Where the next run's part begins. Written under rule 2.
+/// Start of the next run's part. Written under rule 2.
 static NEXT_PART: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The run's arena, on the thread that runs it.
+    /// The run's arena, on the thread that executes the run.
     static ARENA: Cell<*mut Arena> = const { Cell::new(ptr::null_mut()) };
-    /// Whether allocations are the program's (and not the engine's).
+    /// True if allocations belong to the program, not to the engine.
     static SERVING: Cell<bool> = const { Cell::new(false) };
-    /// Which heap serves.
+    /// The heap that serves.
     static HEAP: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Sizes up to this come from size classes; larger ones by the page.
+/// Largest size of the size classes; larger objects take whole pages.
 const LARGEST_CLASS: usize = 32 << 10;
 const FINE: usize = 1 << 10;
 const SIZE_CLASSES: usize = FINE / 16 + 5 * 4;
-/// 16, 32, ... 4096: alignments with classes of their own.
+/// Number of alignments with classes of their own: 16, 32, ... 4096.
 const ALIGNMENTS: usize = 9;
-/// Powers of two, for what is larger than a class.
+/// Number of lists of larger objects, one for each power of two.
 const LARGE: usize = 40;
 
-/// One size class of one heap: freed objects, linked through their first word, then untouched ones.
+/// One size class of one heap: freed objects, linked through their first word, then unused ones.
 #[derive(Clone, Copy)]
 struct Class {
     free: *mut u8,
@@ -66,7 +68,7 @@ struct Class {
     end: usize,
 }
 
-/// A run's memory.
+/// Memory of a run.
 pub(crate) struct Arena {
     start: usize,
     next: usize,
@@ -76,11 +78,11 @@ pub(crate) struct Arena {
     large: [*mut u8; LARGE],
 }
 
-/// The set-up's heap; virtual thread `n` has heap `n + 1`.
+/// Heap of the set-up; virtual thread `n` has heap `n + 1`.
 pub(crate) const SETUP_HEAP: usize = 0;
 
 impl Arena {
-    /// Begins a run with `heaps` heaps. Rule 2: the caller has the lock of simulations, until
+    /// Begins a run with `heaps` heaps. Rule 2: the caller holds the lock of simulations, until
     /// [`end`](Self::end).
     pub(crate) fn begin(heaps: usize) -> Box<Self> {
         let mut region = REGION_START.load(Ordering::Relaxed);
@@ -105,7 +107,7 @@ impl Arena {
         arena
     }
 
-    /// Ends the run. Rule 3.
+    /// Ends the run (rule 3).
     pub(crate) fn end(self: Box<Self>) {
         ARENA.set(ptr::null_mut());
         if self.next == self.start {
@@ -116,7 +118,7 @@ impl Arena {
             return;
         }
         // Zeroes the memory for the next run, as if it were new.
-        // SAFETY: rule 1: our own range, and no object lives in it.
+        // SAFETY: rule 1: this crate's own range, and no object is in it.
         unsafe {
             libc::madvise(
                 ptr::with_exposed_provenance_mut(self.start),
@@ -126,7 +128,7 @@ impl Arena {
         };
     }
 
-    /// `bytes` of pages, aligned to `align`; null when the range is used up.
+    /// Returns `bytes` of pages, aligned to `align`; null if the range is used up.
     fn pages(&mut self, bytes: usize, align: usize) -> *mut u8 {
         let region_end = REGION_START.load(Ordering::Relaxed) + REGION;
         let start = self.next.next_multiple_of(align.max(PAGE));
@@ -138,7 +140,7 @@ impl Arena {
         }
         if end > self.usable {
             let usable = end.next_multiple_of(STEP).min(region_end);
-            // SAFETY: rule 1: our own range; nothing is taken away from anybody.
+            // SAFETY: rule 1: this crate's own range; the call removes no access.
             let failed = unsafe {
                 libc::mprotect(
                     ptr::with_exposed_provenance_mut(self.usable),
@@ -187,7 +189,7 @@ impl Arena {
 
     fn allocate_large(&mut self, layout: Layout) -> *mut u8 {
         let list = large_list(layout);
-        // Those with a larger alignment than a page are not used again.
+        // Objects with a larger alignment than a page are not reused.
         if layout.align() <= PAGE && !self.large[list].is_null() {
             let found = self.large[list];
             // SAFETY: as in `allocate`.
@@ -217,12 +219,12 @@ impl Arena {
     }
 }
 
-/// The power of two that holds `layout`.
+/// Returns the list of the power of two that holds `layout`.
 fn large_list(layout: Layout) -> usize {
     (layout.size().max(PAGE).next_power_of_two().trailing_zeros() as usize).min(LARGE - 1)
 }
 
-/// Index of the class for `layout`; `None` if it is too large for one.
+/// Returns the index of the class for `layout`; `None` if it is too large for one.
 fn class_of(layout: Layout) -> Option<usize> {
     let align = layout.align().max(16);
     if align > PAGE {
@@ -242,7 +244,7 @@ fn class_of(layout: Layout) -> Option<usize> {
     Some(alignment * SIZE_CLASSES + by_size)
 }
 
-/// Bytes of an object of `class`: the largest size that [`class_of`] maps to it, aligned.
+/// Returns the bytes of an object of `class`: the largest size that [`class_of`] maps to it, aligned.
 fn class_size(class: usize) -> usize {
     let (alignment, by_size) = (class / SIZE_CLASSES, class % SIZE_CLASSES);
     let size = if by_size < FINE / 16 {
@@ -254,10 +256,9 @@ fn class_size(class: usize) -> usize {
     size.next_multiple_of(16 << alignment)
 }
 
-/// Addresses for all runs; nothing is usable yet.
+/// Reserves the addresses for all runs, without making them usable.
 fn reserve() -> usize {
-    // SAFETY: a new private mapping; the address is a wish that the system may refuse, and it replaces
-    // nothing.
+    // SAFETY: a new private mapping; the system may ignore the address hint, and it replaces no mapping.
     let start = unsafe {
         libc::mmap(
             ptr::without_provenance_mut(WISHED),
@@ -277,17 +278,17 @@ fn reserve() -> usize {
     start.expose_provenance()
 }
 
-/// Whether memory is served from the arena from now on.
+/// Turns the arena on or off for later allocations.
 pub(crate) fn serve(on: bool) {
     SERVING.set(on);
 }
 
-/// Which heap serves: [`SETUP_HEAP`], or the running thread's number plus one.
+/// Sets the heap that serves: [`SETUP_HEAP`], or the running thread's number plus one.
 pub(crate) fn set_heap(heap: usize) {
     HEAP.set(heap);
 }
 
-/// While it lives, memory is the system's: the engine is at work (rule 4).
+/// Makes the system serve memory while it lives, for the engine (rule 4).
 pub(crate) struct Outside(bool);
 
 impl Outside {
@@ -307,13 +308,13 @@ impl Drop for Outside {
 /// The system's allocator, and the arena while a simulation runs on this thread.
 struct Allocator;
 
-// Not in this crate's own unit tests of a simulated build: those link the crate a second time, through
-// `sync`.
+// Not in this crate's own unit tests of a simulated build: those link the crate twice, the second time
+// through `sync`.
 #[cfg_attr(not(all(test, manylane_sim)), global_allocator)]
 static ALLOCATOR: Allocator = Allocator;
 
 impl Allocator {
-    /// Whether `address` is in the range of all runs (rule 1).
+    /// True if `address` is in the range of all runs (rule 1).
     #[inline]
     fn is_ours(address: usize) -> bool {
         let region = REGION_START.load(Ordering::Relaxed);
@@ -334,7 +335,7 @@ impl Allocator {
         let arena = ARENA.get();
         // SAFETY: rule 2, as above.
         if arena.is_null() || !unsafe { (*arena).has(object.addr()) } {
-            return; // rules 2 and 3: of an earlier run, or of another thread's
+            return; // rules 2 and 3: belongs to an earlier run, or to another thread's
         }
         machine::charge_allocation();
         // SAFETY: rule 2; the object came from this arena with this layout.
@@ -342,15 +343,15 @@ impl Allocator {
     }
 }
 
-/// Allocators must not unwind: a broken invariant ends the process.
+/// Aborts the process on a broken invariant, since allocators must not unwind.
 fn assert_serving(arena: *mut Arena) {
     if arena.is_null() {
         std::process::abort();
     }
 }
 
-// SAFETY: memory from the system is the system's affair; memory from the arena is handed out once until it is
-// freed, is as large and aligned as its class, and stays mapped while anything lives in it (rule 3).
+// SAFETY: the system's allocator handles its own memory. Arena memory has one owner until it is freed, is as
+// large and aligned as its class, and stays mapped while an object lives in it (rule 3).
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

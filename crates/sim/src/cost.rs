@@ -1,4 +1,4 @@
-//! What everything costs: the only file with durations in it, each with its source.
+//! The cost model: the only file with durations in it, each with its source.
 //!
 //! Sources:
 //! - *measured*: on the machine of `VALIDATION.md`, a virtual machine with two cores of a Cascade Lake Xeon
@@ -8,13 +8,13 @@
 //! - *McCalpin*: J. McCalpin's published core-to-core and memory latencies of two-socket Skylake-SP and
 //!   Cascade Lake nodes;
 //! - *Schweizer*: H. Schweizer, M. Besta, T. Hoefler, *Evaluating the Cost of Atomic Operations on Modern
-//!   Architectures*, PACT 2015: atomics cost what the transfer of their line costs, plus a constant;
-//! - *assumed*: the usual order of magnitude; no figure of ours or of a source behind it;
+//!   Architectures*, PACT 2015: an atomic costs the transfer of its line, plus a constant;
+//! - *assumed*: the usual order of magnitude, without a measurement or a source;
 //! - *core-to-core*: N. Viennot's published core-to-core latency matrices (Xeon Platinum 8275CL, EPYC 7R13,
 //!   7V73X).
 //!
-//! Published figures are ranges; the middle is taken. Nothing beyond the two cores of *measured* has been
-//! compared with a real machine by us (`VALIDATION.md`).
+//! Published figures are ranges; this file uses their middle. This project has compared nothing beyond the
+//! two cores of *measured* with a real machine (`VALIDATION.md`).
 //!
 //! # Decisions
 //! - *Hits cost their throughput, not their latency.* An out-of-order core overlaps hits with other work: a
@@ -25,14 +25,15 @@
 //! - *A plain store that misses does not stall.* It waits in the core's store buffer while the core goes on,
 //!   as on every machine with one; the core stalls when the buffer is full, at a locked instruction and at a
 //!   full fence, which drain it. Loads of a line with a store in the buffer are forwarded from it.
-//! - *A miss has two parts.* Until the request has reached the owner, the owner goes on using the line; then
+//! - *A miss has two parts.* Until the request has reached the owner, the owner goes on using the line. Then
 //!   the line is in transit, and later requests wait in the order of their arrival: the home of the line
-//!   sends the next one on when the line has arrived, and until that request is there the new owner uses the
-//!   line. This is why two cores that fight for a counter do better than one transfer for each operation.
-//! - *Transfers vary by one sixteenth*, from the seed: without it, cores fall into step in a way that no real
+//!   forwards the next one when the line has arrived, and until that request arrives the new owner uses the
+//!   line. So two cores that contend for a counter do better than one transfer for each operation.
+//! - *Transfers vary by one sixteenth*, from the seed: without that, cores would stay in step as no real
+//!   machine does.
 //!   machine keeps up.
 
-/// Picoseconds: integers, so that sums are the same everywhere.
+/// Picoseconds: integers, so that sums are equal everywhere.
 pub type Picoseconds = u64;
 
 /// A nanosecond.
@@ -53,7 +54,7 @@ pub struct Costs {
     pub fence: Picoseconds,
     /// One pause instruction.
     pub pause: Picoseconds,
-    /// The branch and the addition of a measured loop, for each round.
+    /// The branch and the addition of a measured loop, in each round.
     pub round: Picoseconds,
     /// One allocation or one release by a thread-caching allocator.
     pub allocate: Picoseconds,
@@ -67,25 +68,25 @@ pub struct Costs {
     pub other_socket: Picoseconds,
     /// A line that no core has.
     pub memory: Picoseconds,
-    /// The part of a transfer, in percent, until the request reaches the owner: so long the owner keeps the
-    /// line.
+    /// Part of a transfer, in percent, until the request reaches the owner, which keeps the line for that
+    /// time.
     pub request_percent: u64,
-    /// Stores that wait in a core's store buffer at most.
+    /// Maximum number of stores in a core's store buffer.
     pub store_buffer: u32,
-    /// Lines that a core's store buffer waits for at the same time at most.
+    /// Maximum number of lines for which a core's store buffer waits at the same time.
     pub fill_buffers: usize,
-    /// How long a store stays in the store buffer on a line that the core owns: a load of the same word
-    /// within this time is served from there, even if the line is lost meanwhile.
+    /// How long a store to a line that the core owns stays in the store buffer: a load of the same word
+    /// within this time gets the value from there, even if the core loses the line meanwhile.
     pub store_residence: Picoseconds,
-    /// Offering the core when nobody else wants it.
+    /// Yielding the core when no other thread waits for it.
     pub yield_call: Picoseconds,
     /// From the decision to sleep until the core is free for another thread.
     pub sleep_call: Picoseconds,
-    /// What the waker pays to wake a sleeper.
+    /// Cost for the waker of waking a sleeper.
     pub wake_call: Picoseconds,
     /// From the end of the wake call until the sleeper runs on an idle core.
     pub wake_latency: Picoseconds,
-    /// From one thread to another on the same core.
+    /// Switching from one thread to another on the same core.
     pub context_switch: Picoseconds,
     /// How long a thread runs while others wait for its core.
     pub quantum: Picoseconds,

@@ -1,6 +1,6 @@
-//! Cache lines: who has each, and how often it travelled.
+//! Cache lines: their holders, and their transfers.
 //!
-//! Lines are found by page in the order of first touch, so that nothing depends on absolute addresses.
+//! Lines are found by page in the order of first access, so that nothing depends on absolute addresses.
 
 use crate::cost::Picoseconds;
 use crate::topology::{Distance, MAX_CORES};
@@ -40,48 +40,48 @@ impl Cores {
     }
 }
 
-/// A store in some core's buffer whose request for the line is on its way.
+/// A store in some core's buffer whose request for the line is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posted {
     /// When the request reaches the owner.
     pub(crate) at: Picoseconds,
     pub(crate) core: usize,
-    /// The thread to count it for, if it is measured.
+    /// The thread that counts it, if measured.
     pub(crate) thread: Option<usize>,
     pub(crate) site: &'static Location<'static>,
-    /// Its place in the line's order of transfers, from `at` on.
+    /// Its place in the line's order of transfers, known from `at` on.
     pub(crate) journey: Option<Journey>,
 }
 
-/// A transfer that will take place.
+/// A transfer that is decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Journey {
     /// When the line leaves the one who has it then.
     pub(crate) leaves: Picoseconds,
     pub(crate) arrives: Picoseconds,
-    /// From memory: `None`.
+    /// `None`: from memory.
     pub(crate) distance: Option<Distance>,
 }
 
 /// The state of one line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
-    /// Cores that have a copy. Invalid everywhere: empty.
+    /// Cores that have a copy. Empty: invalid everywhere.
     pub(crate) holders: Cores,
-    /// Whether the only holder may write (modified or exclusive). Else shared.
+    /// True if the only holder may write (modified or exclusive). Otherwise shared.
     pub(crate) owned: bool,
-    /// When the last transfer that is decided will be over, and to whom it goes.
+    /// When the last decided transfer will end; `goes_to` is its destination.
     pub(crate) arrives: Picoseconds,
     pub(crate) goes_to: usize,
-    /// Whether it will be shared then.
+    /// True if the line will be shared then.
     pub(crate) goes_shared: bool,
-    /// When the last locked instruction is over.
+    /// When the last locked instruction ends.
     pub(crate) locked_until: Picoseconds,
     /// In order of time.
     pub(crate) posted: Vec<Posted>,
-    /// Transfers in the measured part.
+    /// Number of transfers in the measured part.
     pub(crate) transfers: u64,
-    /// Who caused the first of them.
+    /// Place in the source that caused the first of them.
     pub(crate) site: Option<&'static Location<'static>>,
 }
 
@@ -106,11 +106,11 @@ impl Hasher for PageHasher {
     }
 }
 
-/// All lines touched so far.
+/// All lines accessed so far.
 pub(crate) struct Lines {
     shift: u32,
     pages: HashMap<usize, u32, BuildHasherDefault<PageHasher>>,
-    /// Pages in order of first touch.
+    /// Pages in order of first access.
     addresses: Vec<usize>,
     /// The lines of page 0, of page 1, ...
     lines: Vec<Line>,
@@ -119,7 +119,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// No line; each will have `1 << shift` bytes.
+    /// Creates the table without lines; each will have `1 << shift` bytes.
     pub(crate) fn new(shift: u32) -> Self {
         Self {
             shift,
@@ -130,7 +130,7 @@ impl Lines {
         }
     }
 
-    /// The lines that `bytes` from `address` on are in.
+    /// Iterates over the addresses of the lines that `bytes` bytes from `address` on span.
     pub(crate) fn spanned(&self, address: usize, bytes: usize) -> impl Iterator<Item = usize> + use<> {
         let shift = self.shift;
         (address >> shift..=(address + bytes - 1) >> shift).map(move |number| number << shift)
@@ -163,7 +163,7 @@ impl Lines {
         &mut self.lines[line as usize]
     }
 
-    /// Forgets what was counted, not who has what.
+    /// Resets the counts, not the holders.
     pub(crate) fn reset_counts(&mut self) {
         for line in &mut self.lines {
             line.transfers = 0;
@@ -171,7 +171,7 @@ impl Lines {
         }
     }
 
-    /// Every line that travelled, in order of first touch of its page, with its address.
+    /// Iterates over the lines with transfers, in order of first access to their page, with their addresses.
     pub(crate) fn travelled(&self) -> impl Iterator<Item = (usize, &Line)> {
         let per_page = 1 << (PAGE_SHIFT - self.shift);
         self.lines.iter().enumerate().filter(|(_, line)| line.transfers > 0).map(move |(index, line)| {
@@ -179,12 +179,12 @@ impl Lines {
         })
     }
 
-    /// Bytes of a line.
+    /// Returns the bytes of a line.
     pub(crate) fn line_bytes(&self) -> usize {
         1 << self.shift
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub(crate) fn count(&self) -> LineId {
         self.lines.len() as LineId
     }

@@ -1,12 +1,12 @@
-//! The virtual multiprocessor: cores with clocks, threads on them, lines between them.
+//! The virtual multiprocessor: cores with clocks, threads on them, and lines that move between them.
 //!
 //! # Protocol
 //! 1. At each shared access the core with the smallest (clock, number) runs; [`turn`] switches to it. So
 //!    accesses take effect in the order of virtual time, and the run is a function of program and seed.
 //! 2. A core is in `ready` exactly once if it has a thread to run and is not the current one; an idle core is
 //!    not.
-//! 3. The machine is borrowed for one step at a time, never across a switch of threads: the thread gives the
-//!    borrow up before it suspends, and borrows again when it is resumed.
+//! 3. The machine is borrowed for one step at a time, never across a switch of threads: a thread releases the
+//!    borrow before it suspends, and borrows again when it resumes.
 //! 4. While `atomic` is set (code under a queue's lock) there is no switch.
 
 use crate::Access;
@@ -31,19 +31,19 @@ thread_local! {
     static RUN: Cell<*const Shared> = const { Cell::new(ptr::null()) };
     /// The running virtual thread.
     static THREAD: Cell<u32> = const { Cell::new(0) };
-    /// Private work not yet on the clock.
+    /// Private work that the clock does not include yet.
     static PRIVATE: Cell<Picoseconds> = const { Cell::new(0) };
-    /// What an allocation costs.
+    /// Cost of an allocation.
     static ALLOCATION: Cell<Picoseconds> = const { Cell::new(0) };
 }
 
-/// Makes `machine` known to this thread; `None` at its end.
+/// Sets the machine of this thread's simulation; `None` at its end.
 pub(crate) fn set_run(machine: Option<&Shared>) {
     RUN.set(machine.map_or(ptr::null(), ptr::from_ref));
     ALLOCATION.set(machine.map_or(0, |m| m.borrow().costs.allocate));
 }
 
-/// Marks that virtual thread `thread` runs now, or none.
+/// Records which virtual thread runs now, or that none does.
 pub(crate) fn set_active(machine: Option<(&Shared, usize)>) {
     ACTIVE.set(machine.map_or(ptr::null(), |(m, _)| ptr::from_ref(m)));
     THREAD.set(machine.map_or(0, |(_, thread)| thread as u32));
@@ -59,15 +59,15 @@ pub(crate) fn active_thread() -> Option<u32> {
     is_active().then(|| THREAD.get())
 }
 
-/// The machine whose virtual thread calls.
+/// Returns the machine of the calling virtual thread.
 #[inline]
 pub(crate) fn active<'a>() -> Option<&'a Shared> {
-    // SAFETY: set by `simulation` while the machine lives, and cleared before it ends; only this thread sees
-    // it.
+    // SAFETY: `simulation` sets it while the machine lives, and clears it before the machine ends; only this
+    // thread sees it.
     unsafe { ACTIVE.get().as_ref() }
 }
 
-/// The machine of the simulation that this thread sets up or runs.
+/// Returns the machine of the simulation that this thread sets up or runs.
 pub(crate) fn of_run<'a>() -> Option<&'a Shared> {
     // SAFETY: as in `active`.
     unsafe { RUN.get().as_ref() }
@@ -79,14 +79,14 @@ pub(crate) fn charge(work: Picoseconds) {
     PRIVATE.set(PRIVATE.get().saturating_add(work));
 }
 
-/// Called by the allocator: must not allocate.
+/// Charges an allocation. The allocator calls this, so it must not allocate.
 pub(crate) fn charge_allocation() {
     if is_active() {
         charge(ALLOCATION.get());
     }
 }
 
-/// What happened to one thread in the measured part.
+/// Counts of one thread in the measured part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) transfers: [u64; 4],
@@ -110,9 +110,9 @@ pub(crate) struct Thread {
     yielder: *const Yielder<(), ()>,
     core: usize,
     state: State,
-    /// Not to run before, if its core is idle.
+    /// Earliest start, if its core is idle.
     ready_at: Picoseconds,
-    /// By whoever woke it last.
+    /// Result passed by the last waker.
     told: bool,
     measuring: bool,
     pub(crate) measured: bool,
@@ -121,7 +121,7 @@ pub(crate) struct Thread {
     pub(crate) operations: u64,
 }
 
-/// A line that stores in the buffer wait for.
+/// A line for which stores in the buffer wait.
 struct Pending {
     line: LineId,
     /// When its request reaches the owner.
@@ -176,7 +176,7 @@ pub(crate) struct Machine {
     pub(crate) labels: Vec<Label>,
 }
 
-/// (clock, number) in one word: 256 cores, and 72 million virtual milliseconds.
+/// Packs (clock, number) into one word: 256 cores, and 72 million virtual milliseconds.
 fn key(clock: Picoseconds, core: usize) -> u64 {
     clock << 8 | core as u64
 }
@@ -228,7 +228,7 @@ impl Machine {
         machine
     }
 
-    /// Puts every waiting thread on its core at time `at`, a little apart.
+    /// Starts every waiting thread on its core at time `at`, slightly apart.
     fn start_all(&mut self, at: Picoseconds) {
         self.ready.clear();
         for (thread, it) in self.threads.iter_mut().enumerate().filter(|(_, t)| t.state == State::AtStart) {
@@ -261,7 +261,7 @@ impl Machine {
         mix(*state)
     }
 
-    /// The current core.
+    /// Returns the current core.
     fn own(&mut self) -> &mut Core {
         &mut self.cores[self.core]
     }
@@ -273,7 +273,7 @@ impl Machine {
     // -- scheduling
     // ------------------------------------------------------------------------------------------
 
-    /// The thread to run next: the one on the core that is furthest behind. `None`: all cores are idle.
+    /// Returns the thread to run next: that of the core that is furthest behind. `None`: all cores are idle.
     pub(crate) fn next_thread(&mut self) -> Option<usize> {
         let Reverse(next) = self.ready.pop()?;
         self.core = (next & 0xFF) as usize;
@@ -287,7 +287,8 @@ impl Machine {
         self.limit = self.limit.min(key);
     }
 
-    /// Whether the running thread may go on; else it must suspend, and its core waits for its turn.
+    /// Returns true if the running thread may go on; otherwise it must suspend, and its core waits for its
+    /// turn.
     fn goes_on(&mut self) -> bool {
         let private = PRIVATE.take();
         let core = self.core;
@@ -311,7 +312,7 @@ impl Machine {
         false
     }
 
-    /// The running thread goes to the end of its core's queue, which is not empty.
+    /// Moves the running thread to the end of its core's queue, which is not empty.
     fn rotate(&mut self) {
         let thread = self.thread();
         self.own().queue.push_back(thread);
@@ -319,8 +320,8 @@ impl Machine {
         self.run_next(self.core);
     }
 
-    /// Gives `core`, which runs nothing, the next thread: its own, or one that waits elsewhere. True if there
-    /// is one.
+    /// Gives `core`, which runs nothing, the next thread: its own, or one that waits elsewhere. Returns true
+    /// if there is one.
     fn run_next(&mut self, core: usize) -> bool {
         let own = self.cores[core].queue.pop_front();
         let Some(thread) = own.or_else(|| self.steal()) else { return false };
@@ -334,13 +335,13 @@ impl Machine {
         true
     }
 
-    /// From the core with most threads in its queue.
+    /// Takes a thread from the core with the longest queue.
     fn steal(&mut self) -> Option<usize> {
         let victim = self.cores.iter_mut().max_by_key(|core| core.queue.len())?;
         victim.queue.pop_front()
     }
 
-    /// The running thread stops running; its core takes another one or falls idle.
+    /// Stops the running thread; its core takes another one or becomes idle.
     fn leave(&mut self) {
         let core = self.core;
         self.own().running = None;
@@ -349,7 +350,7 @@ impl Machine {
         }
     }
 
-    /// `thread` may run from `at` on, `latency` later on an idle core.
+    /// Makes `thread` runnable from `at` on, or `latency` later on an idle core.
     fn wake(&mut self, thread: usize, at: Picoseconds) {
         let latency = self.costs.wake_latency;
         self.threads[thread].state = State::Running;
@@ -370,7 +371,7 @@ impl Machine {
         self.make_core_ready(core);
     }
 
-    /// The running thread's body is over.
+    /// Ends the running thread, whose body has returned.
     pub(crate) fn ended(&mut self) {
         let thread = self.thread();
         self.own().clock += PRIVATE.take();
@@ -407,7 +408,7 @@ impl Machine {
         self.limit = self.ready.peek().map_or(u64::MAX, |r| r.0);
     }
 
-    /// Who waits for what, when nobody can run any more. `None`: every thread ended.
+    /// Describes what each thread waits for when none can run any more. `None`: every thread has ended.
     pub(crate) fn deadlock(&mut self) -> Option<String> {
         let mut waits = Vec::new();
         for thread in 0..self.threads.len() {
@@ -430,7 +431,7 @@ impl Machine {
         ))
     }
 
-    /// The label at `address`, else where it was first fought for.
+    /// Returns the label at `address`, or otherwise where threads first contended for it.
     fn name_of(&mut self, address: usize) -> Option<String> {
         if let Some(label) =
             self.labels.iter().rev().find(|l| (l.address..l.address + l.bytes).contains(&address))
@@ -444,14 +445,14 @@ impl Machine {
     // -- lines
     // -----------------------------------------------------------------------------------------------
 
-    /// The nearest holder of `line` but the current core; `None`: memory.
+    /// Returns the nearest holder of `line` other than the current core; `None`: memory.
     fn source(&mut self, line: LineId, core: usize) -> Option<(Distance, usize)> {
         let holders = self.lines.get(line).holders;
         holders.iter().filter(|&h| h != core).map(|h| (self.topology.distance(core, h), h)).min()
     }
 
-    /// How far the request of `core` for `line` goes: for a writer to the farthest copy, which must be given
-    /// up.
+    /// Returns the distance of the request of `core` for `line`: for a writer that to the farthest copy,
+    /// which its holder must give up.
     fn reach(&mut self, line: LineId, core: usize, write: bool) -> Option<Distance> {
         let holders = self.lines.get(line).holders;
         if holders.is_empty() {
@@ -467,16 +468,16 @@ impl Machine {
         latency * self.costs.request_percent / 100
     }
 
-    /// A transfer's cost, varied by the seed.
+    /// Returns a transfer's cost, varied by the seed.
     fn varied(&mut self, core: usize, latency: Picoseconds) -> Picoseconds {
         let span = latency / 8;
         latency - span / 2 + self.random(core) % (span + 1)
     }
 
-    /// `core`'s request for `line` has reached those who have it, at `now`: decides when the line travels.
+    /// Decides when the line moves: the request of `core` for `line` has reached its holders, at `now`.
     ///
-    /// A line in transit travels on only when it has arrived and the next request has reached its new holder,
-    /// who uses it meanwhile. Requests are served in the order of arrival.
+    /// A line in transit moves on only after it has arrived and the next request has reached its new holder,
+    /// which uses it meanwhile. Requests are served in the order of arrival.
     fn decide(&mut self, line: LineId, core: usize, now: Picoseconds, write: bool) -> Journey {
         let reach = self.reach(line, core, write);
         let it = self.lines.get(line);
@@ -488,7 +489,7 @@ impl Machine {
         let leaves = match in_transit {
             false => now,
             true if shared && !write => arrived, // copies are made at the same time
-            // Never longer than within a complex: a far owner is not given more time than a near one.
+            // Never longer than within a complex: a far owner gets no more time than a near one.
             true => arrived + request.min(self.request_time(self.costs.same_complex)),
         };
         let arrives = leaves + self.varied(core, latency - request);
@@ -501,7 +502,7 @@ impl Machine {
         Journey { leaves, arrives, distance }
     }
 
-    /// The line leaves for `core`. Returns when it is there.
+    /// Moves the line to `core`. Returns the time of arrival.
     fn travel(
         &mut self,
         line: LineId,
@@ -530,11 +531,11 @@ impl Machine {
                 }
             }
         }
-        // A locked instruction that had begun is finished first.
+        // A locked instruction that has begun completes first.
         journey.arrives + it.locked_until.saturating_sub(journey.leaves)
     }
 
-    /// Gives `line` to the stores whose turn has come by `now`.
+    /// Gives `line` to the posted stores whose turn has come by `now`.
     #[inline]
     fn settle(&mut self, line: LineId, now: Picoseconds) {
         if !self.lines.get(line).posted.is_empty() {
@@ -573,7 +574,7 @@ impl Machine {
         }
     }
 
-    /// Takes the stores that are done out of the current core's buffer.
+    /// Removes the completed stores from the current core's buffer.
     fn retire(&mut self) {
         let now = self.own().clock;
         while let Some(first) = self.own().pending.front() {
@@ -588,20 +589,20 @@ impl Machine {
         }
     }
 
-    /// Until when the current core must wait for the oldest line of its store buffer to come nearer.
+    /// Returns until when the current core must wait for progress of its oldest buffered store.
     fn wait_for_oldest_store(&mut self) -> Option<Picoseconds> {
         self.retire();
         self.own().pending.front().map(|first| first.arrives.unwrap_or(first.at))
     }
 
-    /// Whether the current core's buffer has room for a store, on one more line if `new_line`.
+    /// Returns true if the current core's buffer has room for a store, on one more line if `new_line`.
     fn has_room(&mut self, new_line: bool) -> bool {
         let (stores, lines) = (self.costs.store_buffer, self.costs.fill_buffers);
         let pending = &self.own().pending;
         pending.iter().map(|p| p.stores).sum::<u32>() < stores && !(new_line && pending.len() >= lines)
     }
 
-    /// Serves the access without a transfer if the core can, and charges it.
+    /// Completes the access without a transfer if the core can, and charges it.
     fn hit(&mut self, line: LineId, address: usize, kind: Access) -> bool {
         let now = self.own().clock;
         let core = self.core;
@@ -658,7 +659,7 @@ impl Machine {
         self.threads[thread].measuring.then_some(thread)
     }
 
-    /// A store that misses: its request leaves, the core goes on.
+    /// Posts a store that misses: its request leaves, and the core goes on.
     fn post(&mut self, line: LineId, address: usize, site: &'static Location<'static>) {
         let core = self.core;
         let reach = self.reach(line, core, true);
@@ -671,14 +672,14 @@ impl Machine {
         self.stored(address);
     }
 
-    /// A load or locked instruction that misses: its request leaves.
+    /// Sends the request of a load or locked instruction that misses.
     fn request(&mut self, line: LineId, kind: Access) {
         let reach = self.reach(line, self.core, kind != Access::Load);
         let request = self.request_time(self.topology.latency(reach));
         self.own().clock += request;
     }
 
-    /// The request has arrived: decides when the line leaves, and waits for that.
+    /// Handles the arrival of the request: decides when the line leaves, and waits for that.
     fn queue_up(&mut self, line: LineId, kind: Access) -> Journey {
         let (core, now) = (self.core, self.own().clock);
         self.settle(line, now);
@@ -687,7 +688,7 @@ impl Machine {
         journey
     }
 
-    /// The line leaves for the current core, which goes on when it is there.
+    /// Moves the line to the current core, which goes on when it arrives.
     fn answer(&mut self, line: LineId, kind: Access, journey: Journey, site: &'static Location<'static>) {
         let (core, now) = (self.core, self.own().clock);
         self.settle(line, now);
@@ -726,34 +727,34 @@ fn mix(mut x: u64) -> u64 {
 
 type Borrow<'a> = RefMut<'a, Machine>;
 
-/// Gives the core up until the scheduler resumes this thread.
+/// Releases the core until the scheduler resumes this thread.
 fn suspend<'a>(shared: &'a Shared, machine: Borrow<'a>) -> Borrow<'a> {
     let yielder = machine.threads[THREAD.get() as usize].yielder;
     drop(machine); // rule 3
-    // SAFETY: set by this very thread in `started`; it lives on the thread's stack below us.
+    // SAFETY: this very thread set it in `started`; it lives further down on this thread's stack.
     unsafe { (*yielder).suspend(()) };
     shared.borrow_mut()
 }
 
-/// Rule 1: returns when it is this thread's turn.
+/// Returns when it is this thread's turn (rule 1).
 #[inline]
 fn turn<'a>(shared: &'a Shared, mut machine: Borrow<'a>) -> Borrow<'a> {
     if machine.goes_on() { machine } else { suspend(shared, machine) }
 }
 
-/// First thing on a new virtual thread.
+/// Registers a new virtual thread, as its first action.
 pub(crate) fn started(shared: &Shared, thread: usize, yielder: &Yielder<(), ()>) {
     shared.borrow_mut().threads[thread].yielder = yielder;
 }
 
-/// Waits until `at`, while others run.
+/// Waits until `at`, while other threads run.
 fn wait_until<'a>(shared: &'a Shared, mut machine: Borrow<'a>, at: Picoseconds) -> Borrow<'a> {
     let clock = machine.own().clock.max(at);
     machine.own().clock = clock;
     turn(shared, machine)
 }
 
-/// Empties the store buffer.
+/// Drains the store buffer.
 fn drain<'a>(shared: &'a Shared, mut machine: Borrow<'a>) -> Borrow<'a> {
     if machine.own().pending.is_empty() {
         return machine;
@@ -811,7 +812,7 @@ fn access_line<'a>(
     machine
 }
 
-/// With stores in the buffer: a locked instruction waits for all, a store for room.
+/// Makes room in the store buffer: a locked instruction waits for all stores, a store for a free entry.
 #[cold]
 fn make_room<'a>(shared: &'a Shared, mut machine: Borrow<'a>, kind: Access, line: LineId) -> Borrow<'a> {
     match kind {
@@ -868,7 +869,7 @@ pub(crate) fn now(shared: &Shared) -> Picoseconds {
     machine.cores[machine.core].clock + PRIVATE.get()
 }
 
-/// Runs `f`, which may touch memory, without a switch of threads (rule 4).
+/// Runs `f`, which may access memory, without a switch of threads (rule 4).
 fn atomically<'a, R>(shared: &'a Shared, mut machine: Borrow<'a>, f: impl FnOnce() -> R) -> (Borrow<'a>, R) {
     struct Reset<'a>(&'a Shared);
     impl Drop for Reset<'_> {
@@ -923,7 +924,7 @@ pub(crate) fn unpark_one(shared: &Shared, key: usize, leave: impl FnOnce(bool, b
     }
 }
 
-/// Waits until every thread is here (or has ended), then measuring begins.
+/// Waits until every thread has called this or ended; then measuring begins.
 pub(crate) fn start_measuring(shared: &Shared) {
     let _outside = Outside::enter();
     let machine = turn(shared, shared.borrow_mut());
@@ -939,7 +940,7 @@ pub(crate) fn start_measuring(shared: &Shared) {
     drop(suspend(shared, machine));
 }
 
-/// The running thread's measured part is over.
+/// Ends the running thread's measured part.
 pub(crate) fn stop_measuring(shared: &Shared, operations: u64) {
     let _outside = Outside::enter();
     let machine = turn(shared, shared.borrow_mut());

@@ -1,4 +1,4 @@
-//! How a program runs on the virtual machine: set-up, bodies, measured loops.
+//! Running a program on the virtual machine: set-up, bodies, measured loops.
 
 use crate::arena::{self, Arena, SETUP_HEAP};
 use crate::machine::{self, Machine, Shared};
@@ -10,16 +10,16 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
-/// Stack of a virtual thread: enough for debug builds and for the printing of a panic; only what is used is
-/// backed.
+/// Stack size of a virtual thread: enough for debug builds and for printing a panic; only used pages take
+/// memory.
 const STACK_BYTES: usize = 1 << 20;
-/// Virtual threads at most: lanes from there on are those of real threads.
+/// Maximum number of virtual threads: lane numbers from there on belong to real threads.
 const MAX_THREADS: usize = 1024;
 
-/// One simulation at a time: statics are shared, and the arena.
+/// Held during a simulation, since statics and the arena are shared.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A run to be: machine, threads, seed.
+/// A run to be started: machine, threads, seed.
 ///
 /// ```
 /// use manylane_sim::{Access, Simulation, Topology, access};
@@ -44,7 +44,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// On `topology`, with one thread on each of its cores, and seed 1.
+    /// Creates a run on `topology`, with one thread on each of its cores, and seed 1.
     pub fn new(topology: Topology) -> Self {
         Self { topology, cores: None, threads: None, seed: 1, line_shift: 6 }
     }
@@ -52,7 +52,7 @@ impl Simulation {
     /// Uses the first `cores` cores only (see [`Topology`] for their order).
     ///
     /// # Panics
-    /// When the topology has fewer, or for 0.
+    /// If the topology has fewer cores, or for 0.
     #[must_use]
     pub fn cores(mut self, cores: usize) -> Self {
         let most = self.topology.cores();
@@ -66,11 +66,11 @@ impl Simulation {
         self
     }
 
-    /// Runs `threads` threads: thread n on core n as far as there are cores; then they share cores, round
-    /// robin.
+    /// Sets the number of threads: thread n runs on core n as long as there are cores; further threads share
+    /// the cores, round robin.
     ///
     /// # Panics
-    /// When it is not from 1 to 1024.
+    /// If it is not from 1 to 1024.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         assert!(
@@ -81,15 +81,15 @@ impl Simulation {
         self
     }
 
-    /// Starts the cores apart, and varies transfers, by another seed.
+    /// Sets the seed, which varies the starts of the cores, and transfers.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Counts pairs of lines (128 bytes) as one: what a program would pay if the adjacent-line prefetcher
-    /// always took both. A run that costs no more with this than without is padded well.
+    /// Counts pairs of lines (128 bytes) as one, which is the cost if the adjacent-line prefetcher always
+    /// took both. A run that costs no more with this than without is padded well.
     #[must_use]
     pub fn pair_lines(mut self) -> Self {
         self.line_shift = 7;
@@ -102,8 +102,8 @@ impl Simulation {
     /// measured as one operation.
     ///
     /// # Panics
-    /// With the panic of a body. When no thread can run any more (a deadlock), saying who waits for what.
-    /// When called inside of a simulation.
+    /// With the panic of a body. If no thread can run any more (a deadlock), with what each waits for. If
+    /// called inside of a simulation.
     pub fn run<S>(&self, setup: impl FnOnce() -> S, body: impl Fn(&S, &Worker)) -> Report {
         assert!(
             machine::of_run().is_none(),
@@ -131,7 +131,7 @@ impl Simulation {
         machine::set_active(None);
         arena::serve(false);
         let deadlock = machine.borrow_mut().deadlock();
-        drop(coroutines); // unwinds those that did not end
+        drop(coroutines); // unwinds coroutines that did not end
         arena::serve(false);
         if let Err(panic) = outcome {
             resume_unwind(panic);
@@ -160,8 +160,7 @@ fn virtual_thread(machine: &Shared, thread: usize, entry: &impl Fn(usize)) -> Th
     unsafe { Coroutine::with_stack_unchecked(stack, main) }
 }
 
-/// Rule 1 of `machine`, seen from outside: resumes the thread on the core that is furthest behind, until none
-/// can run.
+/// Resumes the thread on the core that is furthest behind, until none can run: rule 1 of `machine`.
 fn run_all(machine: &Shared, coroutines: &mut [Thread]) {
     loop {
         let next = machine.borrow_mut().next_thread();
@@ -176,7 +175,7 @@ fn run_all(machine: &Shared, coroutines: &mut [Thread]) {
     }
 }
 
-/// Gives the arena back, whatever happens.
+/// Ends the arena, also after a panic.
 struct End(Option<Box<Arena>>);
 
 impl Drop for End {
@@ -190,7 +189,7 @@ impl Drop for End {
     }
 }
 
-/// A virtual thread, as its body sees it.
+/// Handle of a virtual thread for its body.
 pub struct Worker<'a> {
     machine: &'a Shared,
     thread: usize,
@@ -204,12 +203,12 @@ impl std::fmt::Debug for Worker<'_> {
 }
 
 impl Worker<'_> {
-    /// This thread's number, from 0 on; also its lane.
+    /// Returns this thread's number, from 0 on; also its lane.
     pub fn number(&self) -> usize {
         self.thread
     }
 
-    /// How many threads run.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -217,11 +216,11 @@ impl Worker<'_> {
     /// Calls `operation` `warm_up` times, waits until all threads have done so, and counts `operations` more
     /// calls. The argument counts all calls from 0 on.
     ///
-    /// For counts per operation. For throughput use [`measure_for`](Self::measure_for): here a thread that is
-    /// done leaves the others more room.
+    /// For counts for each operation. For throughput use [`measure_for`](Self::measure_for): here a thread
+    /// that is done leaves the others more room.
     ///
     /// # Panics
-    /// When the thread measured before.
+    /// If the thread has measured before.
     pub fn measure(&self, warm_up: u64, operations: u64, mut operation: impl FnMut(u64)) {
         for round in 0..warm_up {
             operation(round);
@@ -239,7 +238,7 @@ impl Worker<'_> {
     /// counts the calls of the next `measured_ns`. The argument counts all calls from 0 on.
     ///
     /// # Panics
-    /// When the thread measured before.
+    /// If the thread has measured before.
     pub fn measure_for(&self, warm_up_ns: u64, measured_ns: u64, mut operation: impl FnMut(u64)) {
         let mut round = 0;
         let mut call_until = |deadline| {

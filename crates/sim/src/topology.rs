@@ -1,16 +1,15 @@
-//! Which virtual cores are near each other.
+//! The topology of virtual cores, with their distances.
 
 use crate::cost::{self, Costs, Picoseconds};
 use std::fmt;
 
-/// Cores that a virtual machine can have.
+/// Maximum number of cores of a virtual machine.
 pub const MAX_CORES: usize = 256;
 
-/// The shape of a machine: sockets of complexes of cores of threads, and what things cost there.
+/// Shape and costs of a machine: sockets of complexes of cores of threads.
 ///
-/// "Core" in this crate means what the system calls a processor: a hardware thread. They are filled in this
-/// order: the first threads of all cores of socket 0, of socket 1, ..., then the second threads in the same
-/// order.
+/// "Core" in this crate means the system's processor: a hardware thread. Cores are numbered in this order:
+/// the first threads of all cores of socket 0, of socket 1, ..., then the second threads in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     name: &'static str,
@@ -21,10 +20,10 @@ pub struct Topology {
     costs: Costs,
 }
 
-/// A shape that no virtual machine can have.
+/// Error: a shape out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadTopology {
-    /// The number of cores that was asked for.
+    /// The requested number of cores.
     pub cores: usize,
 }
 
@@ -41,7 +40,7 @@ impl fmt::Display for BadTopology {
 
 impl std::error::Error for BadTopology {}
 
-/// How far a line travels.
+/// Distance of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// Between the threads of one core, which share its caches.
@@ -94,7 +93,7 @@ impl Topology {
     /// A machine of another shape: `sockets`, complexes in each, cores in each complex, threads in each core.
     ///
     /// # Errors
-    /// [`BadTopology`] when the product is not from 1 to [`MAX_CORES`].
+    /// [`BadTopology`] if the product is not from 1 to [`MAX_CORES`].
     pub fn new(
         sockets: usize,
         complexes: usize,
@@ -109,29 +108,29 @@ impl Topology {
         Ok(Self { name: "custom", sockets, complexes, cores, threads, costs })
     }
 
-    /// The same machine with other costs.
+    /// Returns the same machine with other costs.
     #[must_use]
     pub fn with_costs(mut self, costs: Costs) -> Self {
         self.costs = costs;
         self
     }
 
-    /// What things cost there.
+    /// Returns the machine's costs.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
 
-    /// Its shape in words.
+    /// Returns the shape in words.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// All its cores.
+    /// Returns the number of cores.
     pub fn cores(&self) -> usize {
         self.sockets * self.complexes * self.cores * self.threads
     }
 
-    /// How far a line travels from core `a` to core `b`.
+    /// Returns the distance from core `a` to core `b`.
     pub fn distance(&self, a: usize, b: usize) -> Distance {
         let physical = self.sockets * self.complexes * self.cores;
         let (a, b) = (a % physical, b % physical);
@@ -148,7 +147,7 @@ impl Topology {
         }
     }
 
-    /// What a transfer over `distance` costs, and one from memory for `None`.
+    /// Returns the cost of a transfer over `distance`, or from memory for `None`.
     pub(crate) fn latency(&self, distance: Option<Distance>) -> Picoseconds {
         match distance {
             Some(Distance::SameCore) => self.costs.same_core,

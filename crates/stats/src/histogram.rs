@@ -110,7 +110,7 @@ impl<const BITS: u32> Slot<BITS> {
         HistogramSnapshot {
             count: buckets.iter().fold(0, |sum, n| sum.wrapping_add(*n)),
             buckets,
-            // The value u64::MAX is inverted to 0, which is right: nothing is smaller than "none" then.
+            // The value u64::MAX is inverted to 0, which is right: it is the initial minimum, too.
             min: !self.inverted_min.get(),
             max: self.max.get(),
         }
