@@ -23,8 +23,15 @@ fn tables() -> Vec<SharedTable> {
     [("i", Type::Int), ("4", Type::Ipv4), ("6", Type::Ipv6), ("s", Type::Str), ("b", Type::Bin)]
         .into_iter()
         .map(|(name, key)| {
-            let spec =
-                Spec { key, key_bytes: 12, size: SIZE, expire: 1_000, nopurge: false, data: data.clone() };
+            let spec = Spec {
+                key,
+                key_bytes: 12,
+                size: SIZE,
+                expire: 1_000,
+                nopurge: false,
+                data: data.clone(),
+                turns: false,
+            };
             SharedTable { name: name.into(), table: Arc::new(Table::new(spec)), receives_only: false }
         })
         .collect()

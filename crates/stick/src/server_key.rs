@@ -19,9 +19,6 @@ type Texts = Box<[OnceLock<Box<str>>]>;
 
 /// The texts by their numbers, from 1 on.
 static TEXTS: [OnceLock<Texts>; MAX_SERVER_KEYS / CHUNK] =
-||||||| parent of 39e50355 (stick, docs, tests: break long lines, and show what differs of a full table)
-/// Written once each, so that who has a number reads its text without a lock. The first text has number 1.
-static TEXTS: [OnceLock<Box<[OnceLock<Box<str>>]>>; MAX_SERVER_KEYS / CHUNK] =
     [const { OnceLock::new() }; MAX_SERVER_KEYS / CHUNK];
 
 manylane_sync::lazy_static! {
