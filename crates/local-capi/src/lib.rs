@@ -379,7 +379,7 @@ pub unsafe extern "C" fn ml_recv_fds(
             if let Handle::Socket(socket) = handle
                 && *n < fits
             {
-                let Ok(number) = table::open(socket, false) else { break }; // no descriptor left: the rest is closed
+                let Ok(number) = table::open(socket, false) else { break }; // none left: closes the rest
                 // SAFETY: by contract there is room for `fits`.
                 unsafe { fds.add(*n).write(number) };
                 *n += 1;

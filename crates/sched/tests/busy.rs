@@ -1,7 +1,7 @@
-//! Lanes that look for work before they sleep, or never sleep: what they look at, and when they leave off.
-//! Several of them play in `lanes.rs`.
+//! Busy polling: what such lanes check, and when they fall asleep. Several of the games in `lanes.rs` use it,
+//! too.
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_sched::{Class, Config, Here, Lane, Poller, TaskId, TaskKind, Time, Unpark};
 use std::cell::Cell;
@@ -20,13 +20,13 @@ thread_local! {
     static CLOCK: Cell<Time> = const { Cell::new(Time::ZERO) };
 }
 
-/// A microsecond passes with each look.
+/// A microsecond passes with each check.
 fn clock() -> Time {
     CLOCK.set(CLOCK.get() + STEP);
     CLOCK.get()
 }
 
-/// What a lane asked its poller for, and how often others called to wake it.
+/// Arguments of a lane's polls, and how often other threads called to wake it.
 #[derive(Default)]
 struct Observed {
     looks: Cell<u32>,
@@ -43,7 +43,7 @@ impl Unpark for Rings {
     }
 }
 
-/// A poller that counts, and in whose looks something else is done.
+/// A poller that counts, and runs other code during its checks.
 struct Counts<F> {
     seen: Rc<Observed>,
     has_work: bool,
@@ -70,7 +70,7 @@ impl<F: FnMut(u32)> Poller for Counts<F> {
     }
 }
 
-/// On a thread of its own: a lane that looks for so long, where nothing has been done but this.
+/// Runs a lane with this busy-polling time on a thread of its own.
 fn on_lane(time: Duration, test: impl FnOnce(&mut Lane, TaskId, Rc<Observed>) + Send + 'static) {
     let thread = std::thread::spawn(move || {
         let mut lane = Lane::new(Config::new().clock(clock).busy_poll(time)).unwrap();
@@ -81,7 +81,7 @@ fn on_lane(time: Duration, test: impl FnOnce(&mut Lane, TaskId, Rc<Observed>) + 
     thread.join().unwrap();
 }
 
-/// From another thread; it has been pushed when this returns.
+/// From another thread; the push is complete when this returns.
 fn wake(id: TaskId) {
     std::thread::scope(|scope| {
         scope.spawn(move || id.wake());
@@ -119,7 +119,7 @@ fn a_lane_looks_for_the_time_that_it_was_given_and_then_sleeps_as_any_other() {
             let round = lane.round(clock());
             lane.park(&mut poller, &round).unwrap();
             assert_eq!((seen.looks.get(), seen.sleeps.get()), (steps + 1, 1));
-            // The next time begins with the next round.
+            // The next busy-polling time begins with the next round.
             wake(waiting);
             let round = lane.round(clock());
             assert_eq!(round.polled, 1);
@@ -189,7 +189,7 @@ fn a_lane_that_looks_around_leaves_for_timers_for_the_pollers_work_and_when_it_i
     });
 }
 
-/// Other lanes' wake-ups come so fast that the lane finds one whenever it looks.
+/// Other lanes' wake-ups come so fast that the lane finds one at every check.
 #[test]
 fn neither_does_the_poller_hold_up_every_wake_up_nor_do_wake_ups_keep_the_lane_from_its_poller() {
     let looks = |has_work: bool| {
@@ -206,7 +206,7 @@ fn neither_does_the_poller_hold_up_every_wake_up_nor_do_wake_ups_keep_the_lane_f
         });
         told.recv().unwrap()
     };
-    let seldom = looks(false); // a round is a microsecond here
+    let seldom = looks(false); // a round takes a microsecond here
     assert!((5..=25).contains(&seldom), "{seldom}");
     assert_eq!(looks(true), 100, "what the poller has to do does not wait");
 }

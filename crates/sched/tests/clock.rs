@@ -1,5 +1,5 @@
-//! How often a lane reads the time. A file of its own: profiling, which reads it for each task, is switched
-//! for the whole process.
+//! Counts how often a lane reads the time. A file of its own, since profiling, which reads it for each task,
+//! is a switch of the whole process.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_sched::{
@@ -18,7 +18,7 @@ thread_local! {
     static SLEPT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// A clock of which each reading is a microsecond after the last; what the lane slept comes on top.
+/// A clock that advances by a microsecond with each reading; the lane's sleeps come in addition.
 fn clock() -> Time {
     let readings = READINGS.get() + 1;
     READINGS.set(readings);
@@ -39,7 +39,7 @@ impl Poller for Passes {
     }
 }
 
-/// Readings, rounds and sleeps so far.
+/// Counts readings, rounds and sleeps so far.
 fn counts(here: Here) -> (u64, u64, u64) {
     let own = |report: &LaneReport| report.lane == here.lane();
     let report = report().into_iter().find(own).expect("the lane is there");

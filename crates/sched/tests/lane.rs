@@ -1,4 +1,4 @@
-//! Tasks on one lane: order, classes, wakers, ends. Time is passed in, so nothing here waits.
+//! Tasks on one lane: order, classes, wakers, ends. Time is an argument, so nothing here waits.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_sched::{
@@ -25,7 +25,7 @@ fn on_lane(config: Config, test: impl FnOnce(&mut Lane) + Send + 'static) {
 
 type Log = Rc<RefCell<Vec<u32>>>;
 
-/// A task that writes `n` down each time it runs, and runs `times` times by waking itself.
+/// A task that records `n` each time it runs, and runs `times` times by waking itself.
 async fn noted(log: Log, n: u32, times: u32) {
     let here = Here::current().expect("tasks run on a lane");
     for turn in 0..times {
@@ -109,7 +109,7 @@ fn saturated_classes_share_the_lane_by_weight_and_heavy_gets_one_task_a_round() 
     });
 }
 
-/// R-F3: without the option the urgent one waits for its pass; with it, only for the task that runs.
+/// R-F3: without the option the urgent task waits for its pass; with it, only for the running task.
 #[test]
 fn with_low_latency_an_urgent_wake_up_is_served_before_the_next_task_of_another_class() {
     let order = |low_latency: bool| {
@@ -146,7 +146,8 @@ fn with_low_latency_an_urgent_wake_up_is_served_before_the_next_task_of_another_
     assert_eq!(order(true), [0, 100, 1, 2]);
 }
 
-/// R-F3: urgent tasks that always are ready take their half, and a bit more in place of heavy; not all.
+/// R-F3: urgent tasks that are always ready take their half, and a bit more in place of heavy tasks, but not
+/// all.
 #[test]
 fn with_low_latency_endless_urgent_tasks_leave_the_other_classes_their_share() {
     on_lane(Config::new().low_latency(true), |lane| {
@@ -172,12 +173,12 @@ fn with_low_latency_endless_urgent_tasks_leave_the_other_classes_their_share() {
     });
 }
 
-/// R-F3: a request of three steps arrives while one of 300 endless long tasks runs; counted is how many of
-/// these run until it is done. `manylane-bench heavy` shows the same in milliseconds.
+/// R-F3: a request of three steps arrives while one of 300 endless long tasks runs; the test counts how many
+/// of these run until the request is complete. `manylane-bench heavy` shows the same in milliseconds.
 #[test]
 fn a_request_waits_for_a_few_heavy_tasks_instead_of_for_the_whole_queue_at_each_step() {
     const LONG_TASKS: u32 = 300;
-    /// What tasks and poller share.
+    /// State that tasks and poller share.
     #[derive(Default)]
     struct Shared {
         ran: Cell<u32>,
@@ -204,7 +205,7 @@ fn a_request_waits_for_a_few_heavy_tasks_instead_of_for_the_whole_queue_at_each_
         loop {
             shared.ran.set(shared.ran.get() + 1);
             if shared.arrives.take() {
-                // The arrival counts from here on, not from the request's first poll.
+                // Counts from the arrival, not from the request's first poll.
                 let came = shared.ran.get();
                 let all = shared.clone();
                 let counted = async move {
@@ -234,14 +235,14 @@ fn a_request_waits_for_a_few_heavy_tasks_instead_of_for_the_whole_queue_at_each_
         });
         told.recv().unwrap()
     };
-    // The queue is passed three times.
+    // The request passes through the queue three times.
     assert!(waited(Class::Normal, false) >= 3 * (LONG_TASKS - 1));
-    // Two more in the round of its arrival (300 are many), then one after each of the first two steps.
+    // Two more in the round of its arrival (300 count as many), then one after each of the first two steps.
     assert_eq!(waited(Class::Heavy, false), 4);
     assert_eq!(waited(Class::Heavy, true), 2);
 }
 
-/// A TLS handshake is heavy, the data of the same connection is not.
+/// A TLS handshake is heavy, the data of the same connection are not.
 #[test]
 fn a_task_changes_its_class_while_it_runs() {
     on_lane(Config::new(), |lane| {
@@ -273,7 +274,7 @@ fn a_nice_value_moves_a_task_by_that_many_places_and_starves_nobody() {
             let task = async move {
                 let here = Here::current().expect("on a lane");
                 here.set_nice(nice).unwrap();
-                here.yield_now().await; // takes its place by the value
+                here.yield_now().await; // is queued by its nice value
                 log.borrow_mut().push(n);
             };
             lane.here().spawn(&KIND, Class::Normal, task).unwrap();
@@ -405,7 +406,7 @@ fn a_panic_ends_its_task_and_leaves_the_lane_whole() {
     });
 }
 
-/// A program's lane serves others, too.
+/// A program's lane serves other tasks, too.
 #[test]
 fn a_lane_that_outlives_panics_runs_on() {
     on_lane(Config::new().outlives_panics(true), |lane| {
@@ -440,14 +441,14 @@ impl Drop for PanicsWhenDropped {
     }
 }
 
-/// Else the watchdog would take the lane for stuck while it sleeps, and the next task in the slot for the one
-/// that runs.
+/// Otherwise the watchdog would report the sleeping lane as stuck, and the next task in the slot as the
+/// running one.
 #[test]
 fn after_a_panic_in_the_destructor_of_a_task_none_runs() {
     on_lane(Config::new(), |lane| {
         let here = lane.here();
         let held = PanicsWhenDropped;
-        // It is done, and dropped afterwards.
+        // It completes, and is dropped afterwards.
         let task = poll_fn(move |_| {
             let _ = &held;
             Poll::Ready(())
@@ -489,7 +490,7 @@ fn the_largest_run_queue_depth_is_shared_by_the_classes() {
     });
 }
 
-/// An unparker whose destructor panics: other lanes must not wait for one that has gone.
+/// An unparker whose destructor panics: other lanes must not wait for a lane that has gone.
 #[test]
 fn a_lane_ends_even_if_its_unparker_does_not_end_well() {
     struct Loud(PanicsWhenDropped);
@@ -604,13 +605,13 @@ fn a_boxed_future_is_polled_where_it_was_made_and_dropped_once() {
         assert_eq!(Rc::strong_count(&count), 3);
         drop((left, fresh));
         assert_eq!(Rc::strong_count(&count), 1);
-        // One without a size has a block all the same.
+        // A zero-sized future has a block all the same.
         let empty = Boxed::new(|| std::future::ready(())).unwrap();
         lane.block_on(&mut ThreadPoller::new(), empty).unwrap();
     });
 }
 
-/// Boxed futures of 6 to 7 KiB that are there; no test has others of that size.
+/// Counts existing boxed futures of 6 to 7 KiB; no other test has any of that size.
 fn boxed_blocks() -> u64 {
     manylane_pool::report().iter().filter(|pool| pool.name == "task 7168").map(|pool| pool.used).sum()
 }
@@ -652,7 +653,7 @@ fn a_boxed_future_is_aligned_as_its_type_wants() {
     #[repr(align(256))]
     struct Lines(#[expect(dead_code, reason = "as above")] [u8; 256]);
     on_lane(Config::new(), |lane| {
-        // From a pool whose blocks are no power of two, several at a time, and from the allocator.
+        // From a pool whose blocks are no power of two, several at a time, and from the global allocator.
         let all: Vec<_> = (0..3).map(|n| Boxed::new(|| aligned(Line([n; 192]))).unwrap()).collect();
         for boxed in all {
             assert_eq!(lane.block_on(&mut ThreadPoller::new(), boxed).unwrap(), 0);

@@ -1,7 +1,6 @@
-//! Several lanes: wake-ups and tasks from one to another, sleep, isolation. Lanes wait on events, never on
-//! time.
+//! Several lanes: wake-ups and tasks between them, sleep, isolation. Lanes wait for events, never for time.
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_sched::{
     Class, Config, Here, Lane, LaneReport, LateWake, Poller, Remote, Round, TaskId, TaskKind, ThreadPoller,
@@ -20,11 +19,12 @@ use std::time::Duration;
 
 static KIND: TaskKind = TaskKind::new("test");
 
-/// Of locks of this test under which others are woken. Not std's: ThreadSanitizer sees what these order.
+/// Class of this test's locks under which tasks are woken. Not std's locks: ThreadSanitizer sees the order of
+/// these.
 static OUTER: LockClass = LockClass::new("test", 0);
 
-/// A thread with a lane that runs until it is stopped, and then gives its report: once the lane is dropped,
-/// its number and counters go on with the lane of another test.
+/// A thread with a lane that runs until it is stopped, and then returns its report: once the lane is dropped,
+/// the lane of another test may continue its number and counters.
 fn start() -> (Remote, JoinHandle<LaneReport>) {
     start_with(Config::new())
 }
@@ -137,7 +137,7 @@ impl Baton {
     }
 }
 
-/// So often does each side pass the baton of each game. A single lost wake-up would end the game.
+/// Number of passes of the baton by each side of each game. A single lost wake-up would end the game.
 fn play(config: Config, rounds: usize) {
     let lanes = vec![start_with(config), start_with(config)];
     let (done, ended) = mpsc::channel();
@@ -200,7 +200,7 @@ fn count(told: &Receiver<()>, number: usize) {
     assert_eq!(told.iter().take(number).count(), number);
 }
 
-/// Conservation: what was sent to random lanes in random classes ran once each.
+/// Conservation: each task sent to random lanes in random classes ran exactly once.
 #[test]
 fn tasks_that_spawn_on_random_lanes_all_run_once() {
     const DEPTH: u32 = 12;
@@ -219,8 +219,7 @@ fn tasks_that_spawn_on_random_lanes_all_run_once() {
     }
 }
 
-/// Wakers outlive their tasks, slots are used again, and other lanes go on waking: nobody who lives is
-/// missed.
+/// Wakers outlive their tasks, slots are reused, and other lanes go on waking: no live task is missed.
 #[test]
 fn late_wake_ups_from_other_lanes_never_take_the_place_of_good_ones() {
     let lanes = vec![start(), start(), start()];
@@ -280,7 +279,7 @@ fn late_wake_ups_from_other_lanes_never_take_the_place_of_good_ones() {
 #[test]
 fn isolated_work_sees_no_other_lane_in_a_round_and_two_askers_take_turns() {
     let lanes: Vec<_> = (0..3).map(|_| start()).collect();
-    let inside = Arc::new(AtomicUsize::new(0)); // tasks that run
+    let inside = Arc::new(AtomicUsize::new(0)); // number of running tasks
     let isolated = Arc::new(AtomicUsize::new(0));
     let done = Arc::new(Barrier::new(3 + 1));
     for (n, (remote, _)) in lanes.iter().enumerate() {
@@ -300,7 +299,7 @@ fn isolated_work_sees_no_other_lane_in_a_round_and_two_askers_take_turns() {
                     }
                     here.yield_now().await;
                 }
-                std::thread::spawn(move || done.wait()); // not on the lane: it must go on making rounds
+                std::thread::spawn(move || done.wait()); // not on the lane, which must go on making rounds
             })
             .unwrap();
     }
@@ -309,8 +308,8 @@ fn isolated_work_sees_no_other_lane_in_a_round_and_two_askers_take_turns() {
     stop(lanes);
 }
 
-/// Five lanes of ten, and two threads beside them, ask again and again, two of them at the same moment each
-/// time.
+/// Five lanes of ten, and two threads beside them, request isolation again and again, two of them at the same
+/// moment each time.
 #[test]
 fn ten_lanes_stand_still_for_seven_askers_that_ask_at_once_and_all_go_on() {
     const TURNS: usize = 200;
@@ -381,7 +380,7 @@ fn block_on_gives_the_output_and_says_when_the_lane_was_stopped_first() {
     .unwrap();
 }
 
-/// R-F9: whoever is late from elsewhere is told with lane and place, the last two of them.
+/// R-F9: the report of a late remote wake-up has lane and place of the last two wakers.
 #[test]
 fn the_last_two_lanes_that_woke_a_task_after_its_end_are_reported_when_the_round_ends() {
     static OF_REPORTS: LockClass = LockClass::new("reports of the test", LockClass::LEAF);
@@ -395,7 +394,7 @@ fn the_last_two_lanes_that_woke_a_task_after_its_end_are_reported_when_the_round
         let mut lane = Lane::new(Config::new().on_late_wake(report)).unwrap();
         let ended = lane.here().spawn(&KIND, Class::Normal, async {}).unwrap();
         lane.round(Time::ZERO);
-        // One after the other, before the lane looks at its inbox.
+        // One after the other, before the lane reads its inbox.
         let first = |ended: TaskId| {
             ended.wake();
             line!() - 1
@@ -426,7 +425,7 @@ fn the_last_two_lanes_that_woke_a_task_after_its_end_are_reported_when_the_round
     assert_eq!(found, callers, "{wake}");
 }
 
-/// A poller that counts how often it is woken, and in whose sleep something else is done.
+/// A poller that counts its wake-ups, and runs other code during its sleep.
 struct Counted<F> {
     rings: Arc<Rings>,
     meanwhile: F,
@@ -450,15 +449,15 @@ impl<F: FnMut(Option<Duration>)> Poller for Counted<F> {
     }
 }
 
-/// What is the write to an `eventfd` in a driver: none for a lane that is awake, one for a sleep, however
-/// many come.
+/// Counts the calls that are writes to an `eventfd` in a driver: none for a lane that is awake, one for each
+/// sleep, regardless of the number of pushes.
 #[test]
 fn a_sleeping_lane_is_woken_by_one_call_for_all_that_comes_and_a_lane_that_is_awake_by_none() {
     let thread = std::thread::spawn(|| {
         let mut lane = Lane::new(Config::new()).unwrap();
         let waiting = lane.here().spawn(&KIND, Class::Normal, std::future::pending()).unwrap();
         let remote = lane.remote();
-        // From three threads, each a task and a wake-up; all has been pushed when this returns.
+        // From three threads, each a task and a wake-up; all pushes are complete when this returns.
         let push = move || {
             std::thread::scope(|scope| {
                 for _ in 0..3 {
@@ -490,7 +489,7 @@ fn a_sleeping_lane_is_woken_by_one_call_for_all_that_comes_and_a_lane_that_is_aw
             push();
             assert_eq!(rung(), sleeps, "it is awake again");
         }
-        // What came is looked at, and nobody sleeps over it.
+        // The lane handles the pushes, and does not sleep before.
         let more = Round { more: true, ..lane.round(Time::ZERO) };
         lane.park(&mut poller, &more).unwrap();
         assert_eq!(rung(), 5);

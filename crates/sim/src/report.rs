@@ -1,46 +1,47 @@
-//! What a run has shown.
+//! The report of a run.
 
 use crate::machine::Machine;
 use crate::topology::Distance;
 use std::fmt;
 
-/// Lines that a report names.
+/// Maximum number of lines that a report names.
 const HOTTEST: usize = 10;
 
 /// The measured part of a simulation. All figures are simulated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The machine in words.
+    /// Shape of the machine in words.
     pub machine: &'static str,
-    /// Cores that were used.
+    /// Number of used cores.
     pub cores: usize,
-    /// Virtual threads.
+    /// Number of virtual threads.
     pub threads: usize,
     /// The seed of the run.
     pub seed: u64,
-    /// Operations of all threads.
+    /// Number of operations of all threads.
     pub operations: u64,
     /// Operations of each thread.
     pub operations_by_thread: Vec<u64>,
     /// Virtual picoseconds from the start of the measured part to the end of its last thread.
     pub picoseconds: u64,
-    /// Lines that came from another core.
+    /// Transfers of lines from another core.
     pub transfers: Transfers,
-    /// Transfers that each thread caused.
+    /// Number of transfers that each thread caused.
     pub transfers_by_thread: Vec<u64>,
-    /// Lines that came from memory: touched for the first time.
+    /// Number of lines that came from memory, at their first access.
     pub cold_misses: u64,
-    /// Locked instructions and full fences: about 6 ns each on the real machine even when no line moves.
+    /// Number of locked instructions and full fences: about 6 ns each on the real machine even if no line
+    /// moves.
     pub locked: u64,
-    /// Times a thread went to sleep.
+    /// Number of times that a thread went to sleep.
     pub parks: u64,
-    /// Waits for locks by class, the longest total first.
+    /// Waits for locks by class, in descending order of total time.
     pub locks: Vec<LockWaits>,
-    /// The lines that travelled most, the hottest first; at most ten.
+    /// The lines with the most transfers, the hottest first; at most ten.
     pub hottest: Vec<HotLine>,
 }
 
-/// Transfers by the way they went.
+/// Numbers of transfers by distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfers {
     /// Between sibling threads of a core.
@@ -54,7 +55,7 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// All of them.
+    /// Returns the sum of all transfers.
     pub fn total(&self) -> u64 {
         self.same_core + self.same_complex + self.same_socket + self.other_socket
     }
@@ -65,19 +66,19 @@ impl Transfers {
 pub struct LockWaits {
     /// The class's name.
     pub class: &'static str,
-    /// Locks that were not free at once.
+    /// Number of times that a thread found a lock taken.
     pub times: u64,
     /// Picoseconds waited, over all threads.
     pub picoseconds: u64,
 }
 
-/// A line that travelled.
+/// A line with transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotLine {
-    /// Its label, with the offset if the labelled memory spans lines; else the place in the program that
-    /// first made it travel.
+    /// Its label, with the offset if the labelled memory spans lines; otherwise the place in the source that
+    /// first made it move.
     pub name: String,
-    /// How often it did.
+    /// Number of its transfers.
     pub transfers: u64,
 }
 
@@ -116,29 +117,29 @@ impl Report {
         }
     }
 
-    /// Virtual seconds of the measured part.
+    /// Returns the virtual seconds of the measured part.
     pub fn seconds(&self) -> f64 {
         self.picoseconds as f64 * 1e-12
     }
 
-    /// Operations of all threads in a virtual second.
+    /// Returns the operations of all threads in a virtual second.
     pub fn operations_per_second(&self) -> f64 {
         ratio(self.operations as f64, self.seconds())
     }
 
-    /// Lines that came from another core, for each operation. Cold misses are not among them.
+    /// Returns the transfers from another core for each operation, without cold misses.
     pub fn transfers_per_operation(&self) -> f64 {
         ratio(self.transfers.total() as f64, self.operations as f64)
     }
 
-    /// Nanoseconds that threads waited for locks, for each operation.
+    /// Returns the nanoseconds that threads waited for locks, for each operation.
     pub fn lock_wait_ns_per_operation(&self) -> f64 {
         let total: u64 = self.locks.iter().map(|l| l.picoseconds).sum();
         ratio(total as f64 / 1e3, self.operations as f64)
     }
 
-    /// Operations of the least served thread by those of the most served one: 1 is fair. Says something after
-    /// [`measure_for`](crate::Worker::measure_for) only.
+    /// Returns the ratio of the operations of the least served thread to those of the most served one: 1 is
+    /// fair. Meaningful only after [`measure_for`](crate::Worker::measure_for).
     pub fn fairness(&self) -> f64 {
         let least = self.operations_by_thread.iter().min().copied().unwrap_or(0);
         let most = self.operations_by_thread.iter().max().copied().unwrap_or(0);
@@ -153,7 +154,7 @@ fn ratio(a: f64, b: f64) -> f64 {
 fn hottest(machine: &Machine) -> Vec<HotLine> {
     let line_bytes = machine.lines.line_bytes();
     let mut all: Vec<_> = machine.lines.travelled().collect();
-    // Stable: equally hot lines stay in the order of first touch.
+    // A stable sort: equally hot lines stay in the order of first access.
     all.sort_by_key(|(_, line)| std::cmp::Reverse(line.transfers));
     let named = all.into_iter().take(HOTTEST).map(|(address, line)| {
         let end = address + line_bytes;
