@@ -31,7 +31,7 @@ fn every_connection_is_accepted_once(kind: Kind) {
         let (listener, address) = listener(&io);
         let before = counted(&io);
         let connecting = std::thread::spawn(move || {
-            // Kept until all are accepted: only an open connection can tell its peer with either driver.
+            // Kept until all are accepted: with either driver only an open connection knows its peer.
             (0..100).map(|_| TcpStream::connect(address).unwrap()).collect::<Vec<_>>()
         });
         let mut peers = Vec::new();
@@ -51,16 +51,14 @@ fn every_connection_is_accepted_once(kind: Kind) {
         let after = counted(&io);
         assert_eq!(after.accepted - before.accepted, 100);
         if kind == Kind::IoUring {
-            // One operation accepts until it is stopped, which is when 64 are there that nobody has asked
-            // for.
+            // One operation accepts until it is stopped: when 64 connections are there ahead of requests.
             let operations = after.accepts - before.accepts;
             assert!(operations <= 10, "{operations} operations for 100 connections");
         }
     });
 }
 
-/// Two generations of a proxy share a socket for a moment, and the older one's duplicate of it is the first
-/// to be woken.
+/// Two generations of a proxy share a socket for a moment, and the older one's duplicate is woken first.
 fn a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one(kind: Kind) {
     run(kind, |io| async move {
         for _ in 0..100 {
@@ -73,7 +71,7 @@ fn a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one(kind:
                     Poll::Ready(())
                 })
                 .await;
-                io.here().yield_now().await; // with io_uring, what waits is submitted at the end of the round
+                io.here().yield_now().await; // io_uring submits at the end of the round
             }
             let _client = TcpStream::connect(address).unwrap();
             let (fd, given) = first.detach().await.unwrap();
@@ -91,7 +89,7 @@ fn a_round_accepts_no_more_than_its_bound(kind: Kind) {
         let clients: Vec<_> = (0..40).map(|_| TcpStream::connect(address).unwrap()).collect();
         let rounds = Rc::new(Cell::new(0_u32));
         let (counted, here) = (rounds.clone(), io.here());
-        // One task a round: it sleeps nowhere, so it runs once in each.
+        // One task for all rounds: it never sleeps, so it runs once in each.
         spawn(&io, async move {
             let mut before = here.now();
             loop {
@@ -117,7 +115,7 @@ fn a_round_accepts_no_more_than_its_bound(kind: Kind) {
 }
 
 fn another_bound_of_a_round_is_kept(kind: Kind) {
-    /// Most of 40 waiting connections that one poll of a task was given.
+    /// Largest number of 40 waiting connections that one poll of a task got.
     async fn most_at_once(io: &Io, bound: u32) -> u32 {
         io.set_accepts_per_round(bound);
         let (listener, address) = listener(io);
@@ -192,8 +190,8 @@ fn a_dropped_accept_has_taken_nothing(kind: Kind) {
 fn what_cannot_be_taken_from_a_passage_counts_in_its_round(kind: Kind) {
     run(kind, |io| async move {
         let (near, far) = manylane_io::socket::pair(manylane_io::socket::Shape::Stream).unwrap();
-        // The sender's credentials come first and take the room: then the descriptor is lost as if there were
-        // none left.
+        // The sender's credentials come first and take the room: the descriptor is then lost as without
+        // descriptors.
         rustix::net::sockopt::set_socket_passcred(&near, true).unwrap();
         let passage = io.passage(near).unwrap();
         for _ in 0..3 * ACCEPTS_PER_ROUND {

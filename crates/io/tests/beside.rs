@@ -1,4 +1,4 @@
-//! A thread that writes to a stream's socket by turns with its lane, on both drivers.
+//! A thread that writes to a stream's socket in turns with its lane, on both drivers.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Bursts that are received as bulk, on both drivers.
+//! Bursts that the drivers receive as bulk, on both drivers.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -12,8 +12,7 @@ on_both_drivers! {
     bursts_that_end_in_a_short_read_are_received_as_bulk;
 }
 
-/// Each burst is there at once, as a response is: pieces of the size of a first read, and a shorter one at
-/// its end.
+/// Each burst is there at once, as a response is: pieces of the size of a first read, and a shorter last one.
 fn bursts_that_end_in_a_short_read_are_received_as_bulk(kind: Kind) {
     const BURST: usize = 8 * SMALL_READ + 100;
     const TURNS: usize = 6;

@@ -1,6 +1,6 @@
 //! Drivers under lanes that never sleep (`Config::busy_poll`).
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 mod common;
 
@@ -30,7 +30,7 @@ fn a_lane_that_never_sleeps_accepts_moves_bytes_and_is_told_of_ends(kind: Kind) 
             server.send(&mut chain(&[n])).await.unwrap();
             assert_eq!(*client.recv().await.unwrap().unwrap(), [n]);
         }
-        // More than a round's share: the rest waits for a look at the kernel.
+        // More than a round's share: the rest waits for a check of the kernel.
         const MUCH: usize = 4 << 20;
         let sent = vec![7; MUCH];
         spawn(&io, async move {
@@ -45,11 +45,10 @@ fn a_lane_that_never_sleeps_accepts_moves_bytes_and_is_told_of_ends(kind: Kind) 
     });
 }
 
-/// `waits` counts system calls that look or wait. With io_uring a look at a ring where nothing has come is
-/// none at all.
+/// `waits` counts system calls that check or wait. With io_uring, checking an empty ring takes no call.
 fn a_lane_that_never_sleeps_looks_at_epoll_and_needs_no_call_to_look_at_a_ring(kind: Kind) {
     run_with(busy(), kind, |io| async move {
-        // A thread that wakes whoever asks it; meanwhile the lane looks around.
+        // A thread that wakes each requester; meanwhile the lane polls busily.
         let (ask, asked) = mpsc::channel::<Waker>();
         let wakes = std::thread::spawn(move || asked.into_iter().for_each(Waker::wake));
         let woken = || {
@@ -62,10 +61,10 @@ fn a_lane_that_never_sleeps_looks_at_epoll_and_needs_no_call_to_look_at_a_ring(k
                 Poll::Pending
             })
         };
-        woken().await; // what begins the driver is over
+        woken().await; // the driver's initial operations are over
         let before = counted(&io).waits;
         for _ in 0..1000 {
-            woken().await; // a lane looks at its poller after 64 looks that found something, too
+            woken().await; // a lane checks its poller after 64 successful checks, too
         }
         let waits = counted(&io).waits - before;
         drop(ask);

@@ -1,4 +1,4 @@
-//! The examples, as they are: started, bytes through them, ended.
+//! The examples as programs: the tests start them, send bytes through them, and end them.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,8 @@ on_both_drivers! {
     bytes_come_back_from_echo_through_forward_by_reference_and_spliced;
 }
 
-/// Where cargo puts an example, beside this test's own folder. None: it has not been built, as with `--test`.
+/// Returns cargo's path of an example, beside this test's own folder. None: it was not built, as with
+/// `--test`.
 fn example(name: &str) -> Option<PathBuf> {
     let this = std::env::current_exe().unwrap();
     let example = this.parent()?.parent()?.join("examples").join(name);
@@ -29,13 +30,14 @@ fn example(name: &str) -> Option<PathBuf> {
 /// A running example, ended when dropped.
 struct Example {
     child: Child,
-    /// It may end when this does.
+    /// It may end when this is dropped.
     stdin: Option<ChildStdin>,
     address: SocketAddr,
 }
 
 impl Example {
-    /// Started on a port of the kernel's choice, which its first line tells: `VERB ADDRESS ..., by DRIVER`.
+    /// Starts the example on a port of the kernel's choice, which its first line contains:
+    /// `VERB ADDRESS ..., by DRIVER`.
     fn start(path: &Path, kind: Kind, verb: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(path)
             .arg("127.0.0.1:0")
@@ -62,7 +64,7 @@ impl Drop for Example {
     }
 }
 
-/// Sends `bytes`, ends, and gives what comes back until the other side ends too.
+/// Sends `bytes` and the end, and returns the received bytes up to the other side's end.
 fn round_trip(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut sending = stream.try_clone().unwrap();
@@ -86,7 +88,7 @@ fn bytes_come_back_from_echo_through_forward_by_reference_and_spliced(kind: Kind
     for mode in [&[target.as_str()][..], &[target.as_str(), "splice"]] {
         let mut forward = Example::start(&forward, kind, "forwarding", mode);
         assert_eq!(round_trip(forward.address, &bytes), bytes, "{mode:?}");
-        drop(forward.stdin.take()); // its end is that of the program
+        drop(forward.stdin.take()); // ends the program
         assert!(forward.child.wait().unwrap().success(), "{mode:?}");
     }
 }

@@ -14,13 +14,13 @@ on_both_drivers! {
 }
 
 /// Packets that a TCP socket has received.
-#[allow(unsafe_code)] // a call of the system's
+#[allow(unsafe_code)] // a system call
 fn packets_in(socket: impl AsFd) -> u32 {
     const SEGS_IN: usize = 140; // in `tcp_info`, of which libc knows the beginning
     let mut info = [0u8; 256];
     let mut len = info.len() as libc::socklen_t;
     let (fd, place) = (socket.as_fd().as_raw_fd(), info.as_mut_ptr().cast());
-    // SAFETY: the place is of that length and lives until after the call.
+    // SAFETY: the buffer has that length and lives until after the call.
     let outcome = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut len) };
     assert!(outcome == 0 && len as usize >= SEGS_IN + 4);
     u32::from_ne_bytes(info[SEGS_IN..SEGS_IN + 4].try_into().unwrap())

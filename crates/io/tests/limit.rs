@@ -107,7 +107,7 @@ fn one_that_leaves_the_queue_lets_the_next_go_on(kind: Kind) {
     });
 }
 
-/// What a future gives at once.
+/// Returns the output of a future that is ready at once.
 async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(context) {

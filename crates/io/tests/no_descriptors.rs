@@ -1,5 +1,5 @@
-//! Without descriptors: accepting pauses and resumes, nothing spins, nothing is lost. In a child process,
-//! whose limit is lowered.
+//! Without descriptors: accepting pauses and resumes, no task spins, no connection is lost. In a child
+//! process, whose limit is lowered.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ on_both_drivers! {
     accepting_resumes_by_itself_when_another_has_closed_some;
 }
 
-/// Runs a child that has room for few descriptors, and connects to it while it has none left.
+/// Runs a child with room for few descriptors, and connects to it while it has none left.
 fn with_child(kind: Kind, body: &str) {
     if let Ok(wanted) = std::env::var("MANYLANE_CHILD") {
         if wanted == format!("{kind} {body}") {
@@ -47,7 +47,7 @@ fn with_child(kind: Kind, body: &str) {
     }
     let address = ("127.0.0.1", port.unwrap());
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
-    // Each is served at last: one byte there and back, then it goes, which makes room for the next.
+    // Each is served in the end: one byte there and back, then it closes, which makes room for the next.
     for client in &mut clients {
         client.write_all(b"x").unwrap();
     }
@@ -64,9 +64,9 @@ fn echo(mut client: TcpStream) {
     assert_eq!(byte, *b"x");
 }
 
-/// Connections that come at once.
+/// Number of simultaneous connections.
 const CLIENTS: usize = 40;
-/// Descriptors that the child has for them.
+/// Number of descriptors that the child has for them.
 const ROOM: u64 = 10;
 
 fn child(kind: Kind, body: &str) {
@@ -89,13 +89,13 @@ fn child(kind: Kind, body: &str) {
             spawn(&io, async move {
                 let stream = accepted.into_stream(&io2);
                 let byte = stream.recv().await.unwrap().unwrap();
-                // Until all descriptors are taken.
+                // Until all descriptors are in use.
                 until(&io2, || counted(&io2).pauses > pauses || taken.get() == CLIENTS).await;
                 stream.send(&mut byte.into()).await.unwrap();
                 if own_close {
                     drop(stream);
                 } else {
-                    // Closed behind the driver's back: only the pause ends the wait.
+                    // Closed without the driver's knowledge: only the end of the pause ends the wait.
                     drop(stream.detach().await.unwrap());
                 }
                 served.set(served.get() + 1);
@@ -104,7 +104,7 @@ fn child(kind: Kind, body: &str) {
         until(&io, || served.get() == CLIENTS).await;
         let report = counted(&io);
         assert!(report.pauses > 0, "the descriptors were never all taken");
-        // Nothing spun: a pause ends with a close or after a while.
+        // No task spun: a pause ends with a close or after a while.
         let most = CLIENTS as u64 + report.pauses + 10;
         assert!(report.pauses <= 3 * CLIENTS as u64, "{} pauses", report.pauses);
         assert!(

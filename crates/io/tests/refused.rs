@@ -1,5 +1,5 @@
-//! Which driver there is when the kernel refuses one, as the filters of containers do. A filter holds for the
-//! thread that asks for it.
+//! The choice of the driver when the kernel refuses one, as the filters of containers do. A filter applies to
+//! the thread that installs it.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 

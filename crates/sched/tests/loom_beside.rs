@@ -1,6 +1,6 @@
-//! What works beside the lanes: the blocking pool, the sums of profiles.
+//! The threads beside the lanes: the blocking pool, the sums of profiles.
 #![cfg(loom)]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 mod token;
 
@@ -19,7 +19,7 @@ fn lane() -> Lane {
     Lane::new(Config::new().clock(token::clock)).unwrap()
 }
 
-/// Counts how often it is dropped.
+/// Counts its drops.
 struct Counts(Arc<AtomicUsize>);
 
 impl Drop for Counts {
@@ -28,7 +28,7 @@ impl Drop for Counts {
     }
 }
 
-/// The thread looks for more, becomes idle, or has been told to end: what was taken in is done.
+/// The thread looks for more jobs, becomes idle, or was requested to end: the jobs that it took are done.
 #[test]
 fn every_job_runs_once_whether_the_thread_is_busy_idle_or_told_to_end() {
     model(|| {
@@ -43,7 +43,7 @@ fn every_job_runs_once_whether_the_thread_is_busy_idle_or_told_to_end() {
     });
 }
 
-/// Whoever drops the pool last ends it; what the other one submitted just before is not lost.
+/// The last owner that drops the pool ends it; a job that the other one submitted just before is not lost.
 #[test]
 fn a_job_that_is_submitted_while_another_lane_lets_go_of_the_pool_is_done() {
     model(|| {
@@ -87,8 +87,8 @@ fn a_task_that_waits_for_a_job_is_woken_when_it_is_done() {
     assert!(WAITED.iter().all(|seen| seen.load(Relaxed) > 0), "the job was first, and the task: {WAITED:?}");
 }
 
-/// The task gives up while the job ends: the result is dropped once, by whoever comes last, and the wake-up
-/// meets nobody.
+/// The task gives up while the job ends: the last owner drops the result, once, and the wake-up wakes no
+/// task.
 #[test]
 fn a_result_that_nobody_waits_for_any_more_is_dropped_once() {
     static ORDER: [Tally; 2] = [const { Tally::new(0) }; 2];
@@ -114,14 +114,14 @@ fn a_result_that_nobody_waits_for_any_more_is_dropped_once() {
     assert!(ORDER.iter().all(|seen| seen.load(Relaxed) > 0), "the job was first, and the task: {ORDER:?}");
 }
 
-/// R-F8: what a reader sees of a kind's sums fits together, whatever the lane is adding.
+/// R-F8: a reader sees consistent sums of a kind at any point of a lane's additions.
 #[test]
 fn a_reading_of_a_profile_has_no_time_without_its_call() {
     static CALLS: [Tally; 3] = [const { Tally::new(0) }; 3];
     static PARTIAL: Tally = Tally::new(0);
     model(|| {
         let sums = Arc::new(Sums::new());
-        sums.record(0, None); // the slot of this lane exists
+        sums.record(0, None); // creates the slot of this lane
         let writer = {
             let sums = sums.clone();
             thread::spawn(move || {
@@ -134,7 +134,7 @@ fn a_reading_of_a_profile_has_no_time_without_its_call() {
             thread::spawn(move || sums.read())
         };
         let mut read = read.join().unwrap();
-        read.calls -= 1; // this lane's
+        read.calls -= 1; // that of this lane
         CALLS[read.calls as usize].fetch_add(1, Relaxed);
         PARTIAL.fetch_add(usize::from(read.calls * 100 != read.latency), Relaxed);
         assert!(read.cpu <= read.calls * 10, "{read:?}");

@@ -1,8 +1,7 @@
-//! Wake-ups, sleep, slots that are used again, tasks from afar, ends, isolation. A lost wake-up shows as a
-//! deadlock.
+//! Wake-ups, sleep, reused slots, remote tasks, ends, isolation. A lost wake-up shows as a deadlock.
 #![cfg(loom)]
 #![allow(unsafe_code)] // the witness of isolation
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 mod token;
 
@@ -39,7 +38,7 @@ fn flags() -> Arc<[AtomicBool; 2]> {
     Arc::new([AtomicBool::new(false), AtomicBool::new(false)])
 }
 
-/// Sets a flag without any ordering of its own, then wakes: the wake-up has to publish it.
+/// Sets a flag without any ordering, then wakes: the wake-up has to publish it.
 fn set_and_wake(flags: &Arc<[AtomicBool; 2]>, flag: usize, id: TaskId) -> thread::JoinHandle<()> {
     let flags = flags.clone();
     thread::spawn(move || {
@@ -61,8 +60,8 @@ fn a_wake_up_from_afar_reaches_a_lane_that_falls_asleep() {
     });
 }
 
-/// Looks are loads, the exchange before the sleep is that of every lane: here in all its places among looks
-/// at inbox and poller.
+/// Checks are loads, and the exchange before the sleep is that of every lane: this model has it between all
+/// checks of inbox and poller.
 #[test]
 fn a_wake_up_from_afar_reaches_a_lane_that_polls_busily_and_then_falls_asleep() {
     model(|| {
@@ -142,7 +141,7 @@ fn a_task_from_afar_reaches_a_lane_that_falls_asleep() {
     });
 }
 
-/// Counts how often it is dropped.
+/// Counts its drops.
 struct Counts(Arc<AtomicUsize>);
 
 impl Drop for Counts {
@@ -187,10 +186,10 @@ fn a_wake_up_beside_the_end_of_a_lane_lets_no_task_in() {
     });
 }
 
-/// Loom checks that no two accesses of its inside are concurrent.
+/// Loom checks that no two accesses of its contents are concurrent.
 struct Witness(UnsafeCell<usize>);
 
-// SAFETY: isolation keeps accesses apart; loom checks just that.
+// SAFETY: isolation keeps accesses apart, which loom checks.
 unsafe impl Sync for Witness {}
 // SAFETY: as above.
 unsafe impl Send for Witness {}
@@ -206,7 +205,7 @@ impl Witness {
     }
 }
 
-/// R-G3: what a lane does in its rounds and what another does isolated are never concurrent.
+/// R-G3: a lane's actions in its rounds and another lane's isolated actions are never concurrent.
 #[test]
 fn isolated_work_is_never_beside_a_round() {
     model(|| {
@@ -266,7 +265,7 @@ fn a_sleeping_lane_counts_as_stopped() {
     });
 }
 
-/// Rule 4: nobody waits for a lane that goes on making rounds.
+/// Rule 4: no requester waits for a lane that goes on making rounds.
 #[test]
 fn a_lane_that_never_sleeps_steps_aside_between_two_rounds() {
     model(|| {
@@ -283,8 +282,8 @@ fn a_lane_that_never_sleeps_steps_aside_between_two_rounds() {
     });
 }
 
-/// The timer fires when the lane finds nothing to do, or the wake-up comes first: the task is woken by one of
-/// them or both, sees the other lane's word when that is said, and never waits for ever.
+/// The timer fires when the lane has no work, or the wake-up comes first: one of them or both wake the task,
+/// which sees the other lane's word after that lane's wake-up, and never waits for ever.
 #[test]
 fn a_timer_and_a_wake_up_from_afar_for_one_task_are_both_seen() {
     static SEEN: [std::sync::atomic::AtomicUsize; 2] = [const { std::sync::atomic::AtomicUsize::new(0) }; 2];

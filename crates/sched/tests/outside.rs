@@ -1,7 +1,7 @@
-//! What works beside the lanes: the blocking pool, profiles.
+//! The threads beside the lanes: the blocking pool, profiles.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // a waker of its own
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_sched::{
     BlockingPool, Class, Config, Here, Lane, Profiling, Refused, TaskKind, ThreadPoller, Time, keep_to,
@@ -13,7 +13,7 @@ use std::sync::{Arc, Barrier};
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
-/// The output of `future`, on a lane of its own.
+/// Returns the output of `future`, on a lane of its own.
 fn block_on<T: Send + 'static>(
     make: impl FnOnce(Here) -> std::pin::Pin<Box<dyn Future<Output = T>>> + Send + 'static,
 ) -> std::thread::Result<T> {
@@ -54,7 +54,7 @@ fn a_blocking_job_may_use_processors_that_the_lane_which_asks_is_kept_from() {
     let (lane, job) = std::thread::spawn(move || {
         keep_to(&[kept]).unwrap();
         let mut lane = Lane::new(Config::new()).unwrap();
-        // The pool is made here, and so is its thread, as with the pools of the program.
+        // This creates the pool and its thread, as in the program.
         let pool = BlockingPool::new(1, 8);
         let job = lane.block_on(&mut ThreadPoller::new(), pool.run(allowed).unwrap()).unwrap();
         (allowed(), job)
@@ -86,7 +86,7 @@ fn a_result_whose_destructor_panics_in_vain_does_not_cost_the_pool_a_thread() {
     let (in_vain, hold) = mpsc::channel::<()>();
     drop(
         pool.run(move || {
-            assert!(hold.recv().is_err()); // nobody waits any more: what this makes ends on the pool's thread
+            assert!(hold.recv().is_err()); // no task waits: the result is dropped on the pool's thread
             Explodes
         })
         .unwrap(),
@@ -96,8 +96,8 @@ fn a_result_whose_destructor_panics_in_vain_does_not_cost_the_pool_a_thread() {
     assert_eq!(block_on(move |_| Box::pin(good)).unwrap(), 5);
 }
 
-/// A thread that wakes up by a token which an earlier job left behind, and takes a job, is not idle: what
-/// comes next goes to the other one.
+/// A thread that wakes by a token of an earlier job and takes a job is not idle: the next job goes to the
+/// other one.
 #[test]
 fn a_job_is_not_given_to_a_thread_that_is_busy_while_another_is_idle() {
     let pool = BlockingPool::new(2, 8);
@@ -125,15 +125,14 @@ fn a_job_is_not_given_to_a_thread_that_is_busy_while_another_is_idle() {
     }
 }
 
-/// The lock of a result is not held while a waker is cloned: this one, from afar, takes a lock that ranks
-/// below.
+/// The lock of a result is not held while a waker is cloned: this remote waker takes a lock of a lower rank.
 #[test]
 fn a_waker_may_do_anything_while_a_job_is_waited_for() {
     struct Nosy(BlockingPool);
     impl Nosy {
         const TABLE: RawWakerVTable = RawWakerVTable::new(Self::clone, |_| {}, |_| {}, |_| {});
         fn clone(data: *const ()) -> RawWaker {
-            // SAFETY: `data` is the one below, which outlives its wakers.
+            // SAFETY: `data` points to the value below, which outlives its wakers.
             let nosy = unsafe { &*data.cast::<Self>() };
             assert!(nosy.0.threads() <= 1);
             RawWaker::new(data, &Self::TABLE)
@@ -142,7 +141,7 @@ fn a_waker_may_do_anything_while_a_job_is_waited_for() {
     let nosy = Nosy(BlockingPool::new(1, 8));
     let (tell, told) = mpsc::channel::<()>();
     let mut job = std::pin::pin!(nosy.0.run(move || told.recv().is_err()).unwrap());
-    // SAFETY: the table's functions work on a shared reference to what lives until the end of the test.
+    // SAFETY: the table's functions use a shared reference to a value that lives until the end of the test.
     let waker = unsafe { Waker::from_raw(RawWaker::new((&raw const nosy).cast(), &Nosy::TABLE)) };
     let mut context = Context::from_waker(&waker);
     assert!(job.as_mut().poll(&mut context).is_pending());
@@ -191,7 +190,7 @@ fn the_end_of_a_blocking_pool_does_what_is_queued() {
     assert_eq!(ran.load(Ordering::Relaxed), 100);
 }
 
-/// R-F8, in virtual time. One test, since the switch is the process's.
+/// R-F8, in virtual time. One test, since the switch belongs to the process.
 #[test]
 fn a_profile_tells_calls_cpu_and_latency_by_kind_when_it_is_on_or_the_loop_is_late() {
     static CLOCK: AtomicU64 = AtomicU64::new(1_000_000);
@@ -233,13 +232,13 @@ fn a_profile_tells_calls_cpu_and_latency_by_kind_when_it_is_on_or_the_loop_is_la
         assert_eq!((report.calls, report.waits), (10, 10));
         assert_eq!(report.cpu_total, Duration::from_micros(80));
         assert_eq!(report.cpu_average(), Duration::from_micros(8));
-        // Each waits while the other runs, except the first to start and the last to end.
+        // Each waits while the other runs, except for the first to start and the last to end.
         assert_eq!(report.latency_total, Duration::from_micros(80));
         assert_eq!(report.latency_average(), Duration::from_micros(8));
         assert_eq!((report.cpu.max(), report.latency.max()), (Some(10_000), Some(10_000)));
 
-        // Woken while it is on, polled and woken again while it is off: how long that one waits when it is on
-        // again is not known.
+        // Woken while profiling is on, polled and woken again while it is off: the waiting time of the
+        // wake-up is unknown when it is on again.
         set_profiling(Profiling::On);
         lane.round(clock());
         here.spawn(&STALE, Class::Normal, works(2, Duration::ZERO)).unwrap();

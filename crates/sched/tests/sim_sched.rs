@@ -1,6 +1,6 @@
 //! Budgets in line transfers, on the virtual multiprocessor. Figures are simulated.
 #![cfg(manylane_sim)]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_sched::{Class, Config, Lane, Remote, TaskId, TaskKind, ThreadPoller, Time};
 use manylane_sim::{Report, Simulation, Topology, Worker};
@@ -21,7 +21,7 @@ fn on<S>(cores: usize, setup: impl FnOnce() -> S, body: impl Fn(&S, &Worker)) ->
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(setup, body)
 }
 
-/// Where lanes meet before they measure, so that no table grows any more.
+/// Lanes meet here before they measure, so that no table grows afterwards.
 #[derive(Default)]
 struct Meeting(AtomicU32);
 
@@ -107,7 +107,7 @@ fn transfers(send: fn(Remote, TaskId, &Arc<CachePadded<AtomicU64>>)) -> f64 {
             *pair.remote.lock() = Some((lane.remote(), id));
             worker.measure(1, 1, |turn| {
                 let wanted = if turn == 0 { WARM } else { WARM + MEASURED };
-                // The first poll counts too.
+                // The first poll counts, too.
                 while answers.load(Ordering::Relaxed) < 1 + wanted {
                     lane.round(Time::ZERO);
                 }
@@ -122,7 +122,7 @@ fn transfers(send: fn(Remote, TaskId, &Arc<CachePadded<AtomicU64>>)) -> f64 {
             while answers.load(Ordering::Acquire) < 1 {
                 relax();
             }
-            let _own = lane(); // a lane like the other: its pools and counters are its own
+            let _own = lane(); // a lane like the other, with pools and counters of its own
             worker.measure(WARM, MEASURED, |turn| {
                 send(remote, id, answers);
                 while answers.load(Ordering::Acquire) < 2 + turn {
@@ -135,7 +135,8 @@ fn transfers(send: fn(Remote, TaskId, &Arc<CachePadded<AtomicU64>>)) -> f64 {
     report.transfers.total() as f64 / MEASURED as f64
 }
 
-/// `pending`, and the inbox's head, to the waker and back; the answer's line to the task and back.
+/// The lines of `pending` and of the inbox's head move to the waker and back; the answer's line to the task
+/// and back.
 #[test]
 fn a_wake_up_from_another_lane_moves_at_most_eight_lines_with_its_answer() {
     let each = transfers(|_, id, _| id.wake());
@@ -144,7 +145,8 @@ fn a_wake_up_from_another_lane_moves_at_most_eight_lines_with_its_answer() {
     assert!(each >= 4.0, "{each}: nothing was measured");
 }
 
-/// The task's block (it comes back through the pool), and the inbox's head; the answer as above.
+/// The lines of the task's block (which returns through the pool) and of the inbox's head; the answer as
+/// above.
 #[test]
 fn a_task_for_another_lane_moves_at_most_eight_lines_with_its_answer() {
     let each = transfers(|remote, _, answers| {
@@ -181,7 +183,7 @@ impl Player {
         Self { lane, own, polls }
     }
 
-    /// Until the task was woken.
+    /// Waits until the task was woken.
     fn wait(&mut self) {
         let before = self.polls.get();
         let mut poller = ThreadPoller::new();
@@ -195,8 +197,8 @@ impl Player {
     }
 }
 
-/// Nothing but the wake-ups: the line of `pending` and the slot's node, and that of the inbox's head, to the
-/// waker and back, each way. Now and then a look takes the head's line away too early.
+/// Only the wake-ups: the line of `pending` and the slot's node, and that of the inbox's head, move to the
+/// waker and back, each way. Now and then a check takes the head's line away too early.
 #[test]
 fn wake_ups_there_and_back_between_lanes_that_poll_busily_move_at_most_nine_lines() {
     let setup = || [const { Mutex::new(&MEET, None::<TaskId>) }; 2];

@@ -1,8 +1,8 @@
-//! In steady state nothing comes from the global allocator, and nothing of a lane is left when its tasks have
-//! ended.
+//! Steady state uses nothing of the global allocator, and no state of a lane is left after the end of its
+//! tasks.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // a global allocator that counts
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_sched::{Class, Config, Here, Lane, TaskKind, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,13 +12,13 @@ use std::time::Duration;
 static KIND: TaskKind = TaskKind::new("steady");
 
 thread_local! {
-    /// Allocations of this thread.
+    /// Number of allocations of this thread.
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 struct Counting;
 
-// SAFETY: everything is passed on to the system's allocator; counting allocates nothing.
+// SAFETY: every call passes to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A session: wakes itself, is woken by a timer in time and by one that was put off, changes its class.
+/// A session: wakes itself, is woken by a timer in time and by a postponed one, and changes its class.
 async fn session(here: Here, niced: bool) {
     if niced {
         here.set_nice(-3).unwrap();
@@ -51,8 +51,8 @@ async fn session(here: Here, niced: bool) {
 
 #[test]
 fn tasks_wake_ups_and_timers_take_nothing_from_the_global_allocator_after_a_while() {
-    // A busy machine makes a round late, and the first late one of a lane takes memory for its profiles:
-    // before what is counted.
+    // A busy machine makes a round late, and the first late round of a lane allocates memory for its
+    // profiles: here, before the count.
     manylane_sched::set_profiling(manylane_sched::Profiling::On);
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();

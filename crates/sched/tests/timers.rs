@@ -23,7 +23,7 @@ fn ms(n: u64) -> Time {
     Time::from_millis(n)
 }
 
-/// Rounds at `now` until nothing is left to do.
+/// Makes rounds at `now` until no work is left.
 fn settle(lane: &mut Lane, now: u64) {
     while lane.round(ms(now)).more {}
 }
@@ -148,15 +148,15 @@ fn a_round_fires_a_bounded_number_of_timers_and_asks_for_the_next_at_once() {
     });
 }
 
-/// Work is counted, not time: what a round does for timers is bounded, whatever is armed, and with ten rounds
-/// a millisecond none comes late. 10,000,000 timers with `--release`.
+/// Counts work, not time: a round does a bounded amount for timers, regardless of their number, and with ten
+/// rounds a millisecond no timer is late. 10,000,000 timers with `--release`.
 #[test]
 fn ten_million_timers_are_armed_and_fire_in_time_without_a_round_that_stalls() {
     const TIMERS: u64 = if cfg!(debug_assertions) { 200_000 } else { 10_000_000 };
     const AT_A_TIME: u64 = 1000;
     const MINUTE: u64 = 60_000;
     on_lane(|lane| {
-        // Of this lane number's life: an earlier test may have had it.
+        // Counted since the lane number's first use: an earlier test may have had it.
         let total = |lane: &Lane| {
             let report = manylane_sched::report().into_iter().find(|r| r.lane == lane.id()).unwrap();
             (report.timers, report.timers_moved)

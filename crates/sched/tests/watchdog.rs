@@ -1,8 +1,8 @@
-//! A lane that does not come back, in a process of its own: what the watchdog says before it ends that
-//! process.
-// The thread sanitizer holds signals back until the thread next calls into it, which the tasks here never do.
+//! The watchdog's report on a stuck lane before it ends the process, which is one of its own.
+//! The thread sanitizer holds signals back until the thread next calls into it, which the tasks here never
+//! do.
 #![cfg(not(any(loom, manylane_sim, manylane_tsan)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_sched::{Class, Config, Lane, Limits, TaskKind, ThreadPoller, Watchdog};
 use std::os::unix::process::ExitStatusExt;
@@ -44,8 +44,8 @@ fn start<F: Future<Output = ()> + Send + 'static>(kind: &'static TaskKind, task:
 }
 
 fn die() -> ! {
-    // The one that only waits is reported after 100 ms. All lanes have to be there before the first one is
-    // given up.
+    // The waiting task is reported after 100 ms. All lanes must exist before the watchdog kills because of
+    // the first.
     let limits = Limits { warn: Duration::from_millis(10), kill: Duration::from_secs(3) };
     let _watchdog = Watchdog::start(limits, |stuck| eprint!("warning: {stuck}")).unwrap();
     start(&CIRCLING, async {
@@ -80,7 +80,8 @@ fn a_lane_that_does_not_come_back_is_shown_with_its_stack_and_ends_the_process_w
         let warning = warning.unwrap_or_else(|| panic!("no warning of `{kind}`:\n{said}"));
         assert!(warning.contains(function), "{function} is not in:\n{warning}");
         assert!(warning.contains("tests/watchdog.rs:"), "{warning}");
-        // The way there, through the scheduler. By its file: an inlined function has no path in its name.
+        // The way there, through the scheduler. Matched by its file, since an inlined function has no path in
+        // its name.
         assert!(warning.contains("sched/src/lane.rs:"), "{warning}");
         let state = end.split("lane ").find(|text| text.contains(&format!("runs one of the kind `{kind}`")));
         let state = state.unwrap_or_else(|| panic!("no state of the lane with `{kind}`:\n{said}"));

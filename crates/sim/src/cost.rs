@@ -50,7 +50,7 @@ pub struct Costs {
     pub store: Picoseconds,
     /// A locked instruction on a line that the core owns.
     pub locked: Picoseconds,
-    /// A full fence, beside the draining of the store buffer.
+    /// A full fence, without the draining of the store buffer.
     pub fence: Picoseconds,
     /// One pause instruction.
     pub pause: Picoseconds,

@@ -56,7 +56,7 @@ pub(crate) struct Posted {
 /// A transfer that is decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Journey {
-    /// When the line leaves the one who has it then.
+    /// When the line leaves its holder of that time.
     pub(crate) leaves: Picoseconds,
     pub(crate) arrives: Picoseconds,
     /// `None`: from memory.

@@ -126,7 +126,7 @@ struct Pending {
     line: LineId,
     /// When its request reaches the owner.
     at: Picoseconds,
-    /// When it is here; known from `at` on.
+    /// When the line arrives; known from `at` on.
     arrives: Option<Picoseconds>,
     stores: u32,
 }

@@ -197,7 +197,7 @@ pub struct MemType {
 
 impl MemType {
     crate::const_fn! {
-        /// A type called `name`.
+        /// Creates a type called `name`.
         pub fn new(name: &'static str) -> Self {
             Self { name, slots: PerLane::new(|_| MemSlot::new()), registered: Once::new() }
         }

@@ -1,4 +1,4 @@
-//! A poller for models, and the time that passes only there.
+//! A poller for models, and a clock that only models advance.
 
 use loom::sync::{Condvar, Mutex};
 use manylane_sched::{Here, Poller, Time, Unpark};
@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 loom::thread_local! {
-    /// Nanoseconds, of the thread's own lane.
+    /// Nanoseconds of the thread's own lane.
     static CLOCK: Cell<u64> = Cell::new(1);
 }
 
@@ -16,8 +16,8 @@ pub(crate) fn clock() -> Time {
     Time::from_nanos(CLOCK.with(Cell::get))
 }
 
-/// A time that passes whenever somebody looks.
-#[allow(dead_code)] // not every model is about that
+/// A clock that advances at each reading.
+#[allow(dead_code)] // not every model uses it
 pub(crate) fn ticking_clock() -> Time {
     CLOCK.with(|clock| Time::from_nanos(clock.replace(clock.get() + 1)))
 }
@@ -48,7 +48,7 @@ impl Poller for Token {
         let mut set = self.0.0.lock().unwrap();
         match timeout {
             Some(Duration::ZERO) => {}
-            // Nothing else comes, as far as this poller knows: the time is over.
+            // No other event comes, as far as this poller knows: the timeout passes.
             Some(_) => CLOCK.with(|clock| clock.set(clock.get() + timeout.unwrap().as_nanos() as u64)),
             None => {
                 while !*set {
