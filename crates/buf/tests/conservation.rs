@@ -1,12 +1,11 @@
-//! What was taken from the pools goes back, also when allocations fail (R-B6). One test in a process of its
-//! own, since the pools' numbers are those of the process.
+//! All memory taken from the pools returns, even if allocations fail (R-B6). One test in a process of its
+//! own, since the pools' numbers belong to the process.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::{Chain, Cluster, Error, External, Parcel};
 use manylane_pool::{inject, report};
 
-/// Uses every kind of memory that the crate takes: both classes of clusters, proxies, ring blocks of several
-/// sizes.
+/// Uses every kind of memory of the crate: both classes of clusters, proxies, ring blocks of several sizes.
 fn work() -> Result<(), Error> {
     let mut chain = Chain::new();
     chain.append(&[1; 100_000])?;

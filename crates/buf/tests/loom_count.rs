@@ -1,12 +1,12 @@
-//! The biased count, in every interleaving: who drops, sends and opens handles on one cluster at the same
-//! time (R-B2, R-B3, R-B5). The bytes are foreign, so that the free function can tell how often and after
-//! whom it ran: every look at the bytes reads a cell that the free function writes, and the model checker
+//! The biased count in every interleaving: threads concurrently drop, send and open handles on one cluster
+//! (R-B2, R-B3, R-B5). The bytes are foreign, so that the free function can check how often and after which
+//! thread it ran: every read of the bytes reads a cell that the free function writes, and the model checker
 //! refuses a read that is not ordered before that write.
 //!
-//! Each model says what must have come out at least once. The checker runs the threads in the order in which
-//! they are made and tries others from there; it does not try a store of a later thread before a load of an
-//! earlier one. So who only looks is made last, or yields first.
-#![allow(unsafe_code)] // foreign bytes are the point
+//! Each model lists the outcomes that must occur at least once. The checker first runs the threads in the
+//! order of their creation and tries other orders from there; it does not try a store of a later thread
+//! before a load of an earlier one. So a thread that only reads is created last, or yields first.
+#![allow(unsafe_code)] // the test is about foreign bytes
 #![cfg(loom)]
 
 use manylane_buf::{Chain, External, FreeIndex, Parcel, Segment};
@@ -29,7 +29,7 @@ struct Foreign {
     freed_by: AtomicUsize,
 }
 
-/// What came out in the executions of one model.
+/// Outcomes of the executions of one model.
 struct Outcomes<T>(Mutex<BTreeSet<T>>);
 
 impl<T: Ord + Debug> Outcomes<T> {
@@ -41,7 +41,7 @@ impl<T: Ord + Debug> Outcomes<T> {
         self.0.lock().expect("no panic").insert(outcome);
     }
 
-    /// These and no others.
+    /// Asserts that exactly these outcomes occurred.
     fn assert_all<const N: usize>(&self, expected: [T; N]) {
         assert_eq!(*self.0.lock().expect("no panic"), BTreeSet::from(expected), "what came out, what should");
     }
@@ -52,7 +52,7 @@ struct Observed(NonNull<Foreign>);
 
 unsafe fn free(data: NonNull<u8>, len: usize, argument: usize) {
     let foreign = std::ptr::with_exposed_provenance::<Foreign>(argument);
-    // SAFETY: a `Observed` keeps it until the end of the execution.
+    // SAFETY: an `Observed` keeps it until the end of the execution.
     unsafe {
         assert_eq!((data.as_ptr().cast_const(), len), (foreign.cast::<u8>(), LEN));
         (*foreign).looked.with_mut(|_| ());
@@ -77,14 +77,15 @@ impl Observed {
         }));
         let argument = foreign.expose_provenance();
         let foreign = NonNull::new(foreign).expect("a box is never null");
-        // SAFETY: the bytes live until the end of the execution; nobody else writes them.
+        // SAFETY: the bytes live until the end of the execution, and nothing else writes them.
         let segment = unsafe { External::from_raw(foreign.cast(), LEN, index, argument, true) };
         (Self(foreign), segment.expect("memory"))
     }
 
-    /// Once, and zeroed if it should be. All threads were joined. Tells on which lane that was.
+    /// Asserts that the bytes were freed once, zeroed if required, after all threads were joined. Returns the
+    /// lane.
     fn check(self, zeroed: bool) -> LaneId {
-        // SAFETY: made by `new`, and nobody has it any more.
+        // SAFETY: made by `new`, and no other reference is left.
         let foreign = unsafe { Box::from_raw(self.0.as_ptr()) };
         assert_eq!(foreign.freed.load(Ordering::Relaxed), 1, "freed exactly once");
         assert_eq!(foreign.freed_zeroed.load(Ordering::Relaxed) == 1, zeroed, "zeroed if marked");
@@ -92,7 +93,7 @@ impl Observed {
     }
 }
 
-/// Looks at the bytes that a whole view of foreign bytes shows.
+/// Reads the bytes of a whole view of foreign bytes.
 fn look(segment: &Segment) {
     let foreign = segment.as_ptr().cast::<Foreign>();
     // SAFETY: views in these models start at the first byte.
@@ -108,7 +109,7 @@ fn open(parcel: Parcel) -> Segment {
     parcel.open().pop_front().expect("one segment")
 }
 
-/// Who may have freed the bytes.
+/// Lanes that may have freed the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum By {
     Main,
@@ -170,7 +171,7 @@ fn a_parcel_comes_back_while_its_owner_still_holds_on() {
     SOLE.assert_all([false, true]);
 }
 
-/// The last handle comes home in every execution; what is tried is the order of the steps before.
+/// The last handle comes home in every execution; the order of the steps before differs.
 #[test]
 fn parcels_cross_in_both_directions() {
     model(|| {
@@ -217,9 +218,9 @@ fn two_other_lanes_and_the_owner_drop_at_the_same_time() {
     FREED.assert_all([By::Main, By::Other, By::Third]);
 }
 
-/// Both threads look and drop. The one that goes first in the checker's first execution never finds itself
-/// the only holder while the other has a handle, so there are two models: with `second_begins` it is the
-/// other way round.
+/// Both threads read and drop. The thread that goes first in the checker's first execution never finds itself
+/// the only holder while the other has a handle. So there are two models: with `second_begins` the order is
+/// reversed.
 fn owner_role_moves(
     second_begins: bool,
     freed: &'static Outcomes<By>,
@@ -229,12 +230,12 @@ fn owner_role_moves(
         let here = lane::current();
         let (watch, segment) = Observed::new();
         let first = parcel(segment.clone());
-        let second = parcel(segment); // the last of the group: its unit goes along
+        let second = parcel(segment); // the last of the group: takes over its unit
         let other = thread::spawn(move || {
             if second_begins {
                 thread::yield_now();
             }
-            let segment = open(first); // re-owns it if the other handle is gone already
+            let segment = open(first); // re-owns it if the other handle is gone
             let sole = segment.is_unique();
             let copy = segment.clone();
             look(&segment);
@@ -314,11 +315,11 @@ fn a_single_mark_is_never_lost() {
     FREED.assert_all([By::Other, By::Third]);
 }
 
-/// Writes if it is the only handle, and tells whether it was.
+/// Writes if it is the only handle; returns true if it did.
 fn write_if_sole(mut segment: Segment) -> bool {
     let foreign = segment.as_ptr().cast::<Foreign>();
     let Some(bytes) = segment.try_unique() else { return false };
-    // SAFETY: the watch keeps it. The model refuses this write if a look is not ordered before it.
+    // SAFETY: the watch keeps it. The model refuses this write if a read is not ordered before it.
     unsafe { (*foreign).looked.with_mut(|_| ()) };
     bytes[1] = 9;
     true
@@ -339,8 +340,7 @@ fn a_sole_holder_writes_only_after_the_others_have_looked() {
     WROTE.assert_all([false, true]);
 }
 
-/// The same for a handle of the group. The owner's thread is the first one here, so it lets the other one
-/// begin.
+/// The same for a handle of the group. The owner's thread is the first one here, so it yields to the other.
 #[test]
 fn an_owner_that_is_the_sole_holder_writes_only_after_the_others_have_looked() {
     static WROTE: Outcomes<bool> = Outcomes::new();

@@ -1,5 +1,5 @@
-//! R-B3: the table of free functions is bounded and says so. In a process of its own, since it fills the
-//! table.
+//! R-B3: the table of free functions is bounded, and refuses more with an error. In a process of its own,
+//! since it fills the table.
 #![allow(unsafe_code)] // free functions are unsafe to call
 #![cfg(not(any(loom, manylane_sim)))]
 
@@ -29,6 +29,6 @@ fn a_full_table_of_free_functions_refuses_one_more() {
              not for each buffer"
         )
     );
-    // One that is there is still found.
+    // A registered function is still found.
     assert!(matches!(FreeIndex::register("kind 0", keep), Err(RegisterError::Twice { .. })));
 }

@@ -1,7 +1,6 @@
 //! R-B3: many threads register free functions at once. In a process of its own, since it fills the table.
 //!
-//! Not under ThreadSanitizer: it does not see the order that std's `OnceLock` makes, since std is not
-//! instrumented.
+//! Not under ThreadSanitizer: it does not see the order of std's `OnceLock`, since std is not instrumented.
 #![allow(unsafe_code)] // free functions are unsafe to call
 #![cfg(not(any(loom, manylane_sim, manylane_tsan)))]
 
@@ -12,13 +11,13 @@ use std::sync::Barrier;
 
 const THREADS: usize = 8;
 
-/// The kinds of memory that the crate knows itself.
+/// The built-in kinds of memory.
 const BUILT_IN: usize = 3;
 
 unsafe fn keep(_: NonNull<u8>, _: usize, _: usize) {}
 
-/// All threads register at the same moment, half of them one name and half another, until more names were
-/// tried than there is room for.
+/// All threads register at the same moment, half of them one name and half another, until they have tried
+/// more names than there is room for.
 #[test]
 fn of_many_threads_that_register_a_name_one_wins_and_the_others_learn_its_number() {
     let names: Vec<&'static str> =

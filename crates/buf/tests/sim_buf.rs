@@ -8,7 +8,7 @@ use manylane_sync::relax;
 use std::sync::Mutex;
 
 const CORES: [usize; 4] = [1, 8, 32, 96];
-/// Every lane comes back to the pools' tables, after the last lane has entered its slot there.
+/// Every lane visits the pools' tables again, after the last lane has entered its slot there.
 const WARM_UP: u64 = 20;
 
 /// Returns when all lanes have called it.
@@ -77,7 +77,7 @@ fn filling_cutting_and_sending_out_a_chain_on_one_lane_moves_no_line() {
                     drop((head, copy));
                     chain.clear();
                 };
-                work(); // whatever it needs is there before it is measured
+                work(); // creates everything before the measurement
                 drop(segment());
                 all_arrived(arrived, worker);
                 worker.measure(WARM_UP, 100, |_| work());
@@ -88,7 +88,7 @@ fn filling_cutting_and_sending_out_a_chain_on_one_lane_moves_no_line() {
     }
 }
 
-/// The owner does not notice that other lanes hold a part: its words are on a line of its own.
+/// Handles on other lanes cost the owner nothing: its words are on a line of its own.
 #[test]
 fn the_owner_shares_without_a_transfer_while_others_hold_on() {
     for cores in [8, 96] {
@@ -109,8 +109,8 @@ fn the_owner_shares_without_a_transfer_while_others_hold_on() {
     }
 }
 
-/// What all lanes share costs what one locked add costs on a line that all want: no more than two lines an
-/// operation (clone and drop), whatever the number of cores.
+/// A cluster shared by all lanes costs a locked add on a contended line: at most two lines an operation
+/// (clone and drop), for any number of cores.
 #[test]
 fn sharing_on_other_lanes_moves_one_line_for_each_locked_add() {
     for cores in [2, 32] {

@@ -1,4 +1,4 @@
-//! The data path's discipline: once warm, nothing is asked of the global allocator.
+//! The data path makes no call of the global allocator in steady state.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // an allocator that counts
 
@@ -9,23 +9,23 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 
-/// The system's allocator, and how often this thread called it.
+/// The system's allocator with a count of this thread's calls.
 struct Counting;
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: all is passed on to the system's allocator.
+// SAFETY: every call passes to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Calls of the allocator during 40 rounds, after 10 that warm up.
+/// Returns the calls of the allocator during 40 rounds, after 10 for warming up.
 fn calls_when_warm(mut round: impl FnMut()) -> u64 {
     (0..10).for_each(|_| round());
     let before = CALLS.get();

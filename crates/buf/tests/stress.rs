@@ -1,6 +1,6 @@
-//! Parcels between real threads: all that was made ends exactly once (R-B3), and what a segment shows never
-//! changes under it.
-#![allow(unsafe_code)] // foreign bytes are the point
+//! Parcels between real threads: every cluster ends exactly once (R-B3), and a segment's bytes never change
+//! under it.
+#![allow(unsafe_code)] // the test is about foreign bytes
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::{Chain, External, FreeIndex, Parcel};
@@ -16,7 +16,7 @@ static FREED: AtomicU64 = AtomicU64::new(0);
 
 unsafe fn free(data: NonNull<u8>, len: usize, argument: usize) {
     assert_eq!(len, 1 + argument % 500, "the size that was given");
-    // SAFETY: it was a boxed slice of this length; nobody has it any more.
+    // SAFETY: it was a boxed slice of this length; no other reference is left.
     let bytes = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(data.as_ptr(), len)) };
     let (as_given, zeroed) = (bytes.iter().all(|&b| b == argument as u8), bytes.iter().all(|&b| b == 0));
     assert!(as_given || zeroed, "the bytes are as they were, or wiped as a whole");
@@ -64,7 +64,7 @@ fn what_crosses_lanes_ends_exactly_once() {
     let index = FreeIndex::register("stress", free).expect("registered once");
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<Parcel>()).unzip();
     let all_sent = Barrier::new(THREADS);
-    // never read by value: that its threads have ended is known to std alone
+    // Never read by value: only std sees that the threads have ended.
     let crossed = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for (number, receiver) in receivers.into_iter().enumerate() {
@@ -88,7 +88,7 @@ fn what_crosses_lanes_ends_exactly_once() {
                     if random.below(4) == 0 {
                         chain.zero_on_free().unwrap_or(());
                     }
-                    // A part stays, a part goes, a part goes elsewhere.
+                    // A part stays, a part is dropped, a part goes to another lane.
                     let cut = random.below(chain.len() as u64 + 1) as usize;
                     let part = chain.split_off(cut).expect("inside");
                     let copy = part.share().expect("memory");

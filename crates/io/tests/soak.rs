@@ -3,9 +3,9 @@
 //!
 //! Each lane of each process listens, and has clients that connect to the lanes of the other process. So a
 //! process has about as many connections as there are clients in both, half of them accepted: 1,000 open
-//! together, for six seconds with each driver; with `MANYLANE_LONG=1` 10,000, for ten minutes. They are in
-//! two processes because both ends in one would need twice the descriptors. The seed is printed, and taken
-//! from `MANYLANE_SEED`; `MANYLANE_DRIVER` keeps to one driver.
+//! together, for six seconds with each driver; with `MANYLANE_LONG=1` 10,000, for ten minutes. There are two
+//! processes, since both ends in one would need twice the descriptors. The test prints the seed, and takes it
+//! from `MANYLANE_SEED`; `MANYLANE_DRIVER` selects one driver.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -29,22 +29,22 @@ use std::time::{Duration, Instant};
 static CLIENT: TaskKind = TaskKind::new("soak client");
 static SERVER: TaskKind = TaskKind::new("soak server");
 
-/// Lanes of a process.
+/// Number of lanes of a process.
 const LANES: usize = 2;
-/// How long a machine that is busy may take to have all connections open, above the run's length.
+/// Additional time for a busy machine to have all connections open.
 const MOST_LATE: Duration = Duration::from_secs(60);
-/// Tells the second process that it is that, and with which driver.
+/// Marks the second process, and names its driver.
 const CHILD: &str = "MANYLANE_SOAK_CHILD";
 
-/// How much of it.
+/// Size of the run.
 #[derive(Clone, Copy)]
 struct Plan {
     length: Duration,
-    /// Connections that a process has to have had open at one moment.
+    /// Number of connections that a process must have had open at one moment.
     together: usize,
-    /// Clients of each lane.
+    /// Number of clients of each lane.
     clients: usize,
-    /// The longest that a client keeps still. What a connection lives is some ten times that.
+    /// Longest pause of a client. A connection lives some ten times that.
     still: Duration,
 }
 
@@ -83,7 +83,8 @@ impl Random {
     }
 }
 
-/// What a process has open, the most that it had, and whether the other has had as many as it has to.
+/// Number of open connections of a process, its maximum so far, and whether the other has reached the
+/// required number.
 struct Together {
     open: AtomicUsize,
     most: AtomicUsize,
@@ -115,14 +116,14 @@ impl Drop for Counted {
     }
 }
 
-/// What the tasks of a lane know.
+/// State shared by the tasks of a lane.
 #[derive(Clone)]
 struct Soak {
     io: Io,
     plan: Plan,
     ends: Instant,
     random: Random,
-    /// The listeners of the other process.
+    /// Listeners of the other process.
     others: Rc<[SocketAddr]>,
     connected: Rc<Cell<u64>>,
     clients: Rc<Cell<usize>>,
@@ -130,8 +131,8 @@ struct Soak {
 }
 
 impl Soak {
-    /// Whether both processes have had as many connections as they have to. Nobody goes before, and the run
-    /// goes on until then.
+    /// True once both processes have had the required number of connections. No client ends before, and the
+    /// run goes on until then.
     fn is_full(&self) -> bool {
         TOGETHER.most.load(Ordering::Relaxed) >= self.plan.together
             && TOGETHER.other_is_full.load(Ordering::Relaxed)
@@ -142,7 +143,7 @@ impl Soak {
         late.is_some_and(|late| self.is_full() || late > MOST_LATE)
     }
 
-    /// One connection after the other.
+    /// Makes one connection after the other.
     async fn client(self) {
         while !self.is_over() {
             self.talk().await;
@@ -159,7 +160,7 @@ impl Soak {
         let (here, random) = (self.io.here(), &self.random);
         let address = self.others[random.below(self.others.len() as u64) as usize];
         let socket = tcp_socket(&address).unwrap();
-        // Most are patient; some give up in the middle.
+        // Most clients are patient; some give up early.
         let patience = if random.below(10) == 0 { random.below(300) } else { 10_000 };
         let connecting = self.io.connect(socket, address);
         let Ok(Ok(stream)) = here.timeout(Duration::from_millis(patience), connecting).await else { return };
@@ -194,18 +195,18 @@ impl Soak {
         part(&self.io, stream, random).await;
     }
 
-    /// Echoes, or breaks off somewhere.
+    /// Echoes, or aborts at some point.
     async fn serve(self, stream: Stream) {
         let _counted = Counted::new();
         let (here, random) = (self.io.here(), &self.random);
-        // Bytes, not receives: of those a message takes more with one driver than with the other.
+        // Counts bytes, not receives: a message may take more receives with one driver than with the other.
         let mut left = random.below(600_000) as usize;
         while left > 0 {
             match here.timeout(2 * self.plan.still, stream.recv()).await {
                 Ok(Ok(Some(segment))) => {
                     left = left.saturating_sub(segment.len());
                     let mut chain = Chain::from(segment);
-                    // Sometimes the task does not wait to the end.
+                    // Sometimes the task does not wait for the end.
                     let _ =
                         here.timeout(Duration::from_millis(random.below(50)), stream.send(&mut chain)).await;
                 }
@@ -223,8 +224,8 @@ fn bytes(n: usize) -> Chain {
     chain
 }
 
-/// One of the ways in which a connection ends. Those that wait for what was handed over do so for a while:
-/// two ends that do not read any more would wait for each other.
+/// Ends a connection in one of several ways. Those that wait for bytes handed over have a timeout: two ends
+/// that no longer read would wait for each other.
 async fn part(io: &Io, stream: Stream, random: &Random) {
     let patience = Duration::from_secs(1);
     match random.below(5) {
@@ -244,8 +245,8 @@ async fn part(io: &Io, stream: Stream, random: &Random) {
     }
 }
 
-/// A lane with a listener and clients; how many connections it made. `happens` is told when its clients are
-/// over; it goes on serving until `stop` says that those of the other process are.
+/// Runs a lane with a listener and clients, and returns the number of its connections. Calls `happens` when
+/// its clients are over; goes on serving until `stop` reports that those of the other process are.
 fn lane(
     kind: Kind,
     seed: u64,
@@ -297,7 +298,8 @@ fn lane(
         here.abort(accepting);
     };
     lane.block_on(&mut driver, main).unwrap();
-    // What serves sees its partner gone; the last closes of a ring go with the next look at the kernel.
+    // Serving tasks see that their peers are gone; the last closes of a ring go with the next check of the
+    // kernel.
     let mut quiet = 0;
     while quiet < 3 {
         let round = lane.round(Time::now());
@@ -315,11 +317,11 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Room for so many descriptors, where the system gives it.
-#[allow(unsafe_code)] // two calls of the system's
+/// Raises the limit of descriptors to this number, if the system permits it.
+#[allow(unsafe_code)] // two system calls
 fn make_room(wanted: u64) {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the place of a limit.
+    // SAFETY: the pointer is to a limit.
     assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) }, 0);
     if limits.rlim_cur < wanted {
         limits.rlim_cur = wanted.min(limits.rlim_max);
@@ -333,7 +335,7 @@ fn make_room(wanted: u64) {
     );
 }
 
-/// One process's half, which speaks with the other's in lines: its addresses, and that its clients are over.
+/// One process's half, which exchanges lines with the other: its addresses, and the end of its clients.
 fn half(kind: Kind, seed: u64, mut other: &UnixStream) {
     let plan = Plan::get();
     make_room(3 * (plan.clients * LANES) as u64);
@@ -399,8 +401,7 @@ fn half(kind: Kind, seed: u64, mut other: &UnixStream) {
     let average = samples.iter().sum::<usize>() / samples.len().max(1);
     eprintln!("{kind}: {connections} connections made, {most} open together at most, {average} on average");
     assert!(most >= plan.together, "only {most} connections were open together");
-    // ThreadSanitizer has a pipe to and from what it asks for names, from the first report on, even of one
-    // that is suppressed.
+    // From its first report on, even a suppressed one, ThreadSanitizer has a pipe to and from its symbolizer.
     if !cfg!(manylane_tsan) {
         assert_eq!(descriptors(), before, "descriptors are left");
     }
@@ -412,7 +413,7 @@ fn half(kind: Kind, seed: u64, mut other: &UnixStream) {
     }
 }
 
-/// One test for both drivers, since it looks at the numbers of the whole process.
+/// One test for both drivers, since it reads the counters of the whole process.
 #[test]
 fn after_random_connects_sends_closes_and_resets_nothing_is_left() {
     let seed = std::env::var("MANYLANE_SEED").ok().and_then(|seed| seed.parse().ok());

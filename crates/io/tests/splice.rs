@@ -27,7 +27,7 @@ on_both_drivers! {
     pipes_are_as_large_and_as_many_as_the_lane_is_told;
 }
 
-/// Has `source` send `bytes` and its end, and wait for the other's.
+/// Makes `source` send `bytes` and its end, and wait for the other's.
 fn sends(io: &Io, source: Stream, bytes: &[u8]) {
     let mut sent = chain(bytes);
     spawn(io, async move {
@@ -58,7 +58,7 @@ fn a_long_stream_goes_through_without_the_programs_buffers(kind: Kind) {
     });
 }
 
-/// The kernel tells of the receiver's end whatever is asked of its socket, and there is no room.
+/// The kernel reports the receiver's end for every request on its socket, without room.
 fn a_receiver_that_has_ended_and_does_not_read_is_waited_for_in_quiet(kind: Kind) {
     run(kind, |io| async move {
         let (source, near) = tcp_pair(&io).await;
@@ -151,7 +151,7 @@ fn a_limit_is_kept_for_what_was_received_before(kind: Kind) {
         let (far, sink) = tcp_pair(&io).await;
         source.send(&mut chain(b"seen;")).await.unwrap();
         assert_eq!(exactly(&near, 5).await, b"seen;");
-        // With a driver that receives on its own account all of this is in its hands when the splice begins.
+        // A driver that receives ahead of requests has all of this when the splice begins.
         received_ahead(&io, 13, async || source.send(&mut chain(b"head and body")).await.unwrap()).await;
         let mut splicer = io.splicer();
         assert_eq!(splicer.step(&near, &far, 2).await.unwrap(), 2);
@@ -165,7 +165,7 @@ fn a_limit_is_kept_where_the_kernel_refuses_and_bytes_are_copied(kind: Kind) {
     run(kind, |io| async move {
         let (source, near) = tcp_pair(&io).await;
         let (far, sink) = tcp_pair(&io).await;
-        // The kernel splices into nothing that is in append mode.
+        // The kernel does not splice into a file in append mode.
         rustix::fs::fcntl_setfl(&far, rustix::fs::OFlags::APPEND | rustix::fs::OFlags::NONBLOCK).unwrap();
         let mut splicer = io.splicer();
         source.send(&mut chain(b"one")).await.unwrap();
@@ -192,7 +192,7 @@ fn a_long_stream_is_copied_without_a_descriptor_for_a_pipe(kind: Kind) {
     where_a_call_ends_with(libc::SYS_pipe2, libc::EMFILE, move || a_long_stream_is_copied(kind, false));
 }
 
-/// On a thread of its own, which the filter stays with.
+/// On a thread of its own, to which the filter applies.
 fn where_a_call_ends_with(call: libc::c_long, errno: i32, body: impl FnOnce() + Send + 'static) {
     let filtered = move || match forbid(&[call], errno) {
         true => body(),
@@ -206,7 +206,7 @@ fn a_long_stream_is_copied(kind: Kind, append: bool) {
         let (source, near) = tcp_pair(&io).await;
         let (far, sink) = tcp_pair(&io).await;
         if append {
-            // The kernel splices into nothing that is in append mode.
+            // The kernel does not splice into a file in append mode.
             let flags = rustix::fs::OFlags::APPEND | rustix::fs::OFlags::NONBLOCK;
             rustix::fs::fcntl_setfl(&far, flags).unwrap();
         }
@@ -249,7 +249,7 @@ fn what_was_received_before_goes_first(kind: Kind) {
         let (far, sink) = tcp_pair(&io).await;
         source.send(&mut chain(b"seen;")).await.unwrap();
         assert_eq!(exactly(&near, 5).await, b"seen;");
-        // With a driver that receives on its own account this is in its hands when the splice begins.
+        // A driver that receives ahead of requests has this when the splice begins.
         received_ahead(&io, 6, async || source.send(&mut chain(b"first;")).await.unwrap()).await;
         source.send(&mut chain(b"second")).await.unwrap();
         drop(source);
@@ -292,7 +292,7 @@ fn pipes_are_as_large_and_as_many_as_the_lane_is_told(kind: Kind) {
             all += splicer.step(&near, &far, usize::MAX).await.unwrap();
         }
         assert_eq!((io.pipes(), splicer.copies()), (1, false));
-        // The lane has kept it; another one is made only where there may be two.
+        // The lane has kept it; another is made only if two are allowed.
         io.set_most_pipes(0);
         let kept = io.splicer();
         drop(kept);
@@ -301,7 +301,7 @@ fn pipes_are_as_large_and_as_many_as_the_lane_is_told(kind: Kind) {
         source.send(&mut chain(b"a")).await.unwrap();
         assert_eq!(first.step(&near, &far, usize::MAX).await.unwrap(), 1);
         {
-            // It waits with the pipe that there is.
+            // Waits with the only pipe.
             let mut waiting = pin!(first.step(&near, &far, usize::MAX));
             assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
         }

@@ -1,4 +1,4 @@
-//! What a keep-alive request costs once all is warm: the calls that carry bytes, and nothing of the global
+//! Cost of a keep-alive request in steady state: the calls that carry bytes, and nothing of the global
 //! allocator.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // an allocator that counts
@@ -11,23 +11,23 @@ use manylane_io::{Io, IoReport, Kind};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, and how often this thread asked it for memory.
+/// The system's allocator with a count of this thread's calls.
 struct Counting;
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: all is passed on to the system's allocator.
+// SAFETY: every call passes to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // Not counted: a pool may find that it keeps too much.
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -40,14 +40,14 @@ on_both_drivers! {
     a_spliced_request_costs_no_registration_and_no_allocation;
 }
 
-/// What was done, and how often the allocator was called.
+/// Counters of the driver, and calls of the allocator.
 fn cost(io: &Io) -> (IoReport, u64) {
     let lane = io.here().lane();
     let report = manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap();
     (report, CALLS.get())
 }
 
-/// Rounds of the lane.
+/// Number of the lane's rounds.
 fn rounds_made(io: &Io) -> u64 {
     let lane = io.here().lane();
     manylane_sched::report().into_iter().find(|report| report.lane == lane).unwrap().rounds
@@ -55,11 +55,11 @@ fn rounds_made(io: &Io) -> u64 {
 
 const CLIENTS: usize = 16;
 const REQUESTS: u64 = 200;
-/// The last is measured.
+/// Number of phases, of which the last is measured.
 const PHASES: usize = 4;
 
-/// A busy machine makes a round late, and the first late one of a lane takes memory for its profiles: both
-/// before what is counted.
+/// A busy machine makes a round late, and the first late round of a lane allocates memory for its profiles:
+/// both happen before the count.
 fn measure_from_the_start() {
     manylane_sched::set_profiling(manylane_sched::Profiling::On);
 }
@@ -113,7 +113,7 @@ fn a_keep_alive_request_costs_one_read_and_one_write_on_each_side(kind: Kind) {
         let calls = CALLS.get() - calls; // before the report, which allocates
         let (after, rounds) = (cost(&io).0, rounds_made(&io) - began);
         let waits = after.waits - before.waits;
-        // A round that finds nothing to submit and nothing to take asks nothing.
+        // A round without submissions and completions makes no system call.
         assert!(waits <= rounds + 1, "{kind}: {waits} looks at the kernel in {rounds} rounds");
         let requests = CLIENTS as u64 * REQUESTS;
         assert_eq!(after.writes - before.writes, 2 * requests, "one write for each request and response");

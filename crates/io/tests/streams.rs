@@ -1,4 +1,4 @@
-//! Bytes in and out of streams, on both drivers.
+//! Transfers of streams, on both drivers.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -90,7 +90,7 @@ fn a_stream_larger_than_all_buffers_arrives_whole_from_a_partner_that_reads_late
             a.shutdown(Shutdown::Write).await.unwrap();
             assert!(a.recv().await.unwrap().is_none());
         });
-        until(&io, || !is_ready(&sender, PollFlags::OUT)).await; // the sender has met a full socket
+        until(&io, || !is_ready(&sender, PollFlags::OUT)).await; // the sender found the socket full
         drop(sender);
         let received = to_end(&b).await;
         assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
@@ -202,7 +202,7 @@ impl More for manylane_io::Stream {
     }
 }
 
-/// The kernel has handed over the bytes of all streams, and each round takes those of one.
+/// The kernel has delivered the bytes of all streams, and each round takes those of one.
 fn a_stream_is_not_silent_when_a_round_has_left_its_bytes_for_the_next(kind: Kind) {
     const STREAMS: usize = 4;
     run(kind, |io| async move {
@@ -216,7 +216,7 @@ fn a_stream_is_not_silent_when_a_round_has_left_its_bytes_for_the_next(kind: Kin
             let asked = poll_fn(|context| Poll::Ready(pin!(stream.recv()).poll(context).is_pending())).await;
             assert!(asked);
         }
-        rounds(&io, 2).await; // the kernel knows of it
+        rounds(&io, 2).await; // the kernel has the request
         assert!(ends.iter().all(|(_, stream)| stream.is_silent()));
         for (peer, _) in &mut ends {
             peer.write_all(b"x").unwrap();
@@ -272,14 +272,14 @@ fn a_second_sender_is_refused_and_its_bytes_stay_with_it(kind: Kind) {
     });
 }
 
-/// Not to block is a property of what all duplicates refer to, also those of other processes.
+/// Being non-blocking is a property of the description that all duplicates share, even in other processes.
 fn a_descriptor_that_somebody_else_makes_blocking_does_not_hold_the_lane(kind: Kind) {
     run(kind, |io| async move {
         let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
         let other = near.try_clone().unwrap();
         let stream = io.stream(near).unwrap();
         other.set_nonblocking(false).unwrap();
-        // Were the lane held, the partner would end that after a while, and the polls below would be ready.
+        // If this blocked the lane, the peer would end it after a while, and the polls below would be ready.
         let (go, went) = std::sync::mpsc::channel();
         let partner = std::thread::spawn(move || {
             let _ = went.recv_timeout(Duration::from_secs(5));
@@ -314,7 +314,7 @@ fn a_descriptor_that_somebody_else_makes_blocking_does_not_hold_the_lane(kind: K
 }
 
 fn a_duplicate_with_the_number_of_a_closed_descriptor_can_be_waited_for(kind: Kind) {
-    // Numbers that no other test of this process gets to.
+    // Numbers that no other test of this process reaches.
     let least = if kind == Kind::Epoll { 900 } else { 950 };
     run(kind, move |io| async move {
         let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -355,7 +355,7 @@ fn sending_to_a_peer_that_has_gone_is_an_error_and_no_signal(kind: Kind) {
         drop(b);
         assert!(a.recv().await.unwrap().is_none()); // io_uring closes by the end of the round
         for _ in 0..2 {
-            // What io_uring sends ahead fails when it is waited for.
+            // Bytes that io_uring sends ahead fail when the task waits for them.
             let error = match a.send(&mut chain(b"to nobody")).await {
                 Ok(()) => a.flush().await.unwrap_err(),
                 Err(error) => error,
@@ -381,8 +381,7 @@ fn connecting_to_a_closed_port_says_so_with_the_address(kind: Kind) {
 
 fn a_connect_that_is_dropped_leaves_nothing(kind: Kind) {
     run(kind, |io| async move {
-        // TEST-NET-1 answers nobody; where there is no route the attempt fails at once, which is as good
-        // here.
+        // TEST-NET-1 never answers; without a route the attempt fails at once, which serves the test as well.
         let address: std::net::SocketAddr = "192.0.2.1:9".parse().unwrap();
         for _ in 0..10 {
             let socket = manylane_io::tcp_socket(&address).unwrap();
@@ -452,7 +451,7 @@ fn shutdown_does_not_wait_for_a_receive_on_the_same_stream(kind: Kind) {
                 let mut receiving = pin!(a.recv());
                 let polled = poll_fn(|context| Poll::Ready(receiving.as_mut().poll(context))).await;
                 assert!(polled.is_pending(), "nothing was sent to it");
-                rounds(&io, 2).await; // the kernel knows of it
+                rounds(&io, 2).await; // the kernel has the request
                 a.shutdown(how).await.unwrap();
                 if how == Shutdown::Write {
                     b.send(&mut chain(b"an answer")).await.unwrap();
@@ -514,8 +513,8 @@ fn one_socket_does_not_keep_the_others_from_their_turn(kind: Kind) {
     });
 }
 
-/// A task that had its share of a round waits for the next one, and then has what it asked for: nobody waits
-/// any more.
+/// A task that had its share of a round waits for the next one, and then gets its data: no task waits any
+/// more.
 fn one_task_after_another_receives_from_a_partner_that_floods(kind: Kind) {
     const TURNS: usize = 100;
     const TURN: usize = 300 << 10;
@@ -545,12 +544,12 @@ fn one_task_after_another_receives_from_a_partner_that_floods(kind: Kind) {
             }
         }
         drop(stream);
-        let _ = flood.join().unwrap(); // the rest goes nowhere
+        let _ = flood.join().unwrap(); // the rest is discarded
     });
 }
 
-/// A task waits for the next round, since it had its share of this one, and ends before that comes: a
-/// server's response, say, is over amid the request's body.
+/// A task waits for the next round, since it had its share of this one, and ends before it: for example, a
+/// server's response ends amid the request's body.
 fn a_task_that_had_its_share_of_a_round_and_ends_is_not_woken(kind: Kind) {
     const CLIENTS: usize = 10;
     let config = manylane_sched::Config::new().on_late_wake(|lane, wake| panic!("{lane}: {wake}"));
@@ -568,7 +567,7 @@ fn a_task_that_had_its_share_of_a_round_and_ends_is_not_woken(kind: Kind) {
                         drop(stream.unwrap());
                         accepted.set(accepted.get() + 1);
                     }
-                    Poll::Ready(()) // it ends, whatever it waits for
+                    Poll::Ready(()) // it ends, even while it waits
                 })
                 .await;
             });
@@ -603,8 +602,8 @@ fn what_arrives_before_it_is_asked_for_is_not_taken_without_bound(kind: Kind) {
         far.write_all(b"go").unwrap();
         exactly(&stream, 2).await;
         far.set_nonblocking(true).unwrap();
-        // The partner writes as much as anybody takes, until nobody did for a thousand rounds; this side does
-        // not ask.
+        // The peer writes as much as the kernel accepts, until it accepted nothing for a thousand rounds;
+        // this side does not receive.
         let (mut total, mut idle) = (0, 0);
         while idle < 1000 {
             match far.write(&[1; 4096]) {
@@ -633,7 +632,7 @@ fn a_sleeping_lane_is_woken_from_another_thread(kind: Kind) {
                 std::thread::yield_now(); // so that some come while the lane is awake
             }
         }
-        // A lane that is stopped leaves what is in its queue: so only when all have run.
+        // A stopped lane leaves its queue as it is: so it stops only after all have run.
         let told: Vec<i32> = rounds.iter().take(200).collect();
         lane.stop().unwrap();
         told
@@ -653,7 +652,7 @@ fn a_reset_is_not_lost_when_a_stream_is_given_up(kind: Kind) {
         rustix::net::sockopt::set_socket_linger(&a, Some(Duration::ZERO)).unwrap();
         drop(a);
         until(&io, || is_ready(&b, PollFlags::HUP)).await;
-        rounds(&io, 2).await; // a driver that receives on its own account has been told
+        rounds(&io, 2).await; // the driver has the kernel's completions
         let outcome = match b.detach().await {
             Ok(detached) => io.stream(detached.fd).unwrap().recv().await.map(|_| ()),
             Err(error) => Err(error),
@@ -662,7 +661,7 @@ fn a_reset_is_not_lost_when_a_stream_is_given_up(kind: Kind) {
     });
 }
 
-/// Bulk and single bytes in turns, so that each way of receiving follows the other.
+/// Bulk and single bytes in turn, so that each way of receiving follows the other.
 fn bulk_and_single_bytes_arrive_in_order_through_either_way_of_receiving(kind: Kind) {
     const TURNS: usize = 4;
     const BULK: usize = 1 << 20;
@@ -713,7 +712,7 @@ fn bulk_and_single_bytes_arrive_in_order_through_either_way_of_receiving(kind: K
     });
 }
 
-/// The whole is on its way before the first read, so that more would be there.
+/// All bytes are on their way before the first read, so that a second would find more.
 fn a_read_into_a_chain_takes_no_more_than_was_asked_for(kind: Kind) {
     const BULK: usize = 4 << 20;
     run(kind, |io| async move {
@@ -741,7 +740,7 @@ fn a_read_into_a_chain_takes_no_more_than_was_asked_for(kind: Kind) {
     });
 }
 
-/// A partner that takes little is told from one that takes nothing.
+/// A slow peer is distinguished from one that accepts nothing.
 fn who_waits_to_send_is_woken_when_the_partner_takes_some(kind: Kind) {
     const BULK: usize = 512 << 10;
     run(kind, |io| async move {
@@ -767,7 +766,7 @@ fn who_waits_to_send_is_woken_when_the_partner_takes_some(kind: Kind) {
         });
         let mut room = vec![0; 8 << 10];
         let mut total = 0;
-        // It is polled by nobody but the driver's wake-ups.
+        // Only the driver's wake-ups poll it.
         while left.borrow().last() != Some(&0) {
             total += theirs.read(&mut room).unwrap_or(0);
             rounds(&io, 1).await;

@@ -1,4 +1,5 @@
-//! What the choice of a driver leaves behind. Alone in its program: it counts what all threads allocate.
+//! Memory left behind by the choice of a driver. Alone in its program, since it counts allocations of all
+//! threads.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_io::Choice;

@@ -1,5 +1,5 @@
-//! What connections that wait cost: no cluster. In a process of its own, since the pools' numbers are the
-//! process's; so one test for both drivers.
+//! Waiting connections hold no cluster. In a process of its own, since the pools' numbers belong to the
+//! process; so one test for both drivers.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 const PAIRS: usize = 500;
 
-/// Clusters in use.
+/// Number of clusters in use.
 fn clusters() -> u64 {
     manylane_pool::report()
         .iter()
@@ -30,9 +30,9 @@ fn enough_descriptors() -> bool {
         && setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: hard }).is_ok()
 }
 
-/// Has all pairs wait, looks, and serves them.
+/// Makes all pairs wait, checks the clusters, and serves the pairs.
 async fn wait(io: Io, before: u64) {
-    // The ring is filled when something is received for the first time.
+    // The first receive fills the ring.
     let (client, server) = pair(&io);
     client.send(&mut chain(b"x")).await.unwrap();
     assert_eq!(exactly(&server, 1).await, b"x");
@@ -55,7 +55,7 @@ async fn wait(io: Io, before: u64) {
         });
     }
     until(&io, || waiting.get() == PAIRS).await;
-    rounds(&io, 3).await; // each has asked for bytes, and the driver has told the kernel
+    rounds(&io, 3).await; // each has requested bytes, and the driver has submitted that
     assert_eq!(clusters(), at_the_start, "{}: {PAIRS} wait for bytes", io.kind());
     for client in &clients {
         client.send(&mut chain(b"x")).await.unwrap();
@@ -63,8 +63,8 @@ async fn wait(io: Io, before: u64) {
     until(&io, || served.get() == PAIRS).await;
 }
 
-/// A cluster is taken when bytes are there: with epoll none before, with io_uring those of the driver's own
-/// rings, however many wait.
+/// A cluster is allocated when bytes are there: with epoll none before, with io_uring those of the driver's
+/// own rings, regardless of the number of waiting connections.
 #[test]
 fn connections_that_wait_for_bytes_hold_no_cluster() {
     if !enough_descriptors() {

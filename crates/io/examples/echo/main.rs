@@ -9,4 +9,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[cfg(any(loom, manylane_sim))]
-fn main() {} // a model has no system
+fn main() {} // models have no system calls

@@ -1,7 +1,7 @@
 //! A forwarder of raw TCP: `forward LISTEN TARGET [splice]`; the driver by `MANYLANE_DRIVER`. One lane.
 //!
-//! It forwards each direction by reference, or with `splice` without the bytes entering the program. What it
-//! cost is said when its standard input ends: the example `measure` reads it there.
+//! Forwards each direction by reference, or with `splice` without moving the bytes into the program. Prints
+//! its cost when its standard input ends: the example `measure` reads that.
 
 #[cfg(not(any(loom, manylane_sim)))]
 mod real;
@@ -12,4 +12,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[cfg(any(loom, manylane_sim))]
-fn main() {} // a model has no system
+fn main() {} // models have no system calls

@@ -70,7 +70,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Both directions of a connection, each a task.
+/// Forwards both directions of a connection, each in a task.
 async fn session(io: Io, client: Stream, target: SocketAddr, spliced: bool) {
     let connected = async {
         let socket = tcp_socket(&target)?;
@@ -91,11 +91,11 @@ async fn session(io: Io, client: Stream, target: SocketAddr, spliced: bool) {
     }
 }
 
-/// One direction. Its end is passed on; a failure ends both.
+/// Forwards one direction. Passes its end on; a failure ends both.
 async fn forward(io: Io, from: Rc<Stream>, to: Rc<Stream>, spliced: bool) {
     let moved = if spliced { splice(&io, &from, &to).await } else { by_reference(&from, &to).await };
     let end = if moved.is_ok() { Shutdown::Write } else { Shutdown::Both };
-    let _ = to.shutdown(end).await; // it may have gone
+    let _ = to.shutdown(end).await; // the peer may have gone
     if moved.is_err() {
         let _ = from.shutdown(Shutdown::Both).await;
     }

@@ -1,11 +1,11 @@
-//! What forwarding a keep-alive request costs: `measure [--requests N] [--rounds N] [--connections N]`.
+//! Measures the cost of forwarding a keep-alive request:
+//! `measure [--requests N] [--rounds N] [--connections N]`.
 //!
 //! Requests of 100 bytes and responses of 1 KiB go through a forwarder, one request at a time on each
-//! connection. Measured is the processor time of the forwarder's process, and its system calls as it counts
-//! them, for: the C programs in `bench/c`, and the example `forward` with each driver and with splicing.
-//! Contestants take turns in each round; the table has the least and the median of the rounds, and how ours
-//! compares with the C program of the same driver within a round: the clock of a shared machine
-//! changes between rounds.
+//! connection. Measures the processor time of the forwarder's process, and its own count of system calls, for
+//! the C programs in `bench/c`, and for the example `forward` with each driver and with splicing. Contestants
+//! take turns in each round. The table shows the least and the median of the rounds, and the ratio to the C
+//! program of the same driver within a round, since the clock of a shared machine changes between rounds.
 #![allow(unsafe_code)] // the clock of another process
 
 #[cfg(not(any(loom, manylane_sim)))]
@@ -17,4 +17,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[cfg(any(loom, manylane_sim))]
-fn main() {} // a model has no system
+fn main() {} // models have no system calls

@@ -39,7 +39,7 @@ fn settings() -> Result<Settings, String> {
     Ok(settings)
 }
 
-/// A forwarder to be measured.
+/// A forwarder to measure.
 struct Contestant {
     name: &'static str,
     program: PathBuf,
@@ -72,7 +72,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     ];
     let mut results: Vec<(Vec<f64>, f64)> = contestants.iter().map(|_| (Vec::new(), 0.0)).collect();
     for round in 0..settings.rounds {
-        // Up and down the list, so that nobody is always the first.
+        // Up and down the list, so that no contestant is always the first.
         for turn in 0..contestants.len() {
             let who = if round % 2 == 0 { turn } else { contestants.len() - 1 - turn };
             let (time, made) = measure(&contestants[who], &settings)?;
@@ -101,14 +101,14 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The values below which a quarter, a half and three quarters lie.
+/// Returns the values below which a quarter, a half and three quarters lie.
 fn quarters(values: impl Iterator<Item = f64>) -> [f64; 3] {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| sorted[sorted.len() * quarter / 4])
 }
 
-/// One of the C programs in `bench/c`.
+/// Compiles one of the C programs in `bench/c`.
 fn compile(folder: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
     let program = folder.join(format!("{name}-in-c"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../bench/c/{name}.c"));
@@ -119,7 +119,7 @@ fn compile(folder: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(program)
 }
 
-/// Processor microseconds and calls of the forwarder, for each request.
+/// Returns processor microseconds and calls of the forwarder for each request.
 fn measure(contestant: &Contestant, settings: &Settings) -> Result<(f64, f64), Box<dyn Error>> {
     let mut lane = Lane::new(Config::new())?;
     let mut driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll))?;
@@ -162,7 +162,7 @@ fn measure(contestant: &Contestant, settings: &Settings) -> Result<(f64, f64), B
         }
         Ok::<_, Box<dyn Error>>(spent)
     })??;
-    drop(process.stdin.take()); // that ends it
+    drop(process.stdin.take()); // ends it
     let mut said = String::new();
     process.stdout.take().ok_or("the forwarder says something")?.read_to_string(&mut said)?;
     process.wait()?;
@@ -170,12 +170,12 @@ fn measure(contestant: &Contestant, settings: &Settings) -> Result<(f64, f64), B
         .lines()
         .rev()
         .find_map(|line| line.strip_prefix("calls ")?.split(' ').next()?.parse::<f64>().ok());
-    // The calls are of all requests, the first tenth included.
+    // The calls are those of all requests, including the first tenth.
     let all = (requests + requests / 10) as f64;
     Ok((spent.as_secs_f64() * 1e6 / requests as f64, calls.unwrap_or(f64::NAN) / all))
 }
 
-/// A forwarder's process, and where it listens.
+/// A forwarder's process, and its address.
 fn start(contestant: &Contestant, target: SocketAddr) -> Result<(Child, SocketAddr), Box<dyn Error>> {
     let mut command = Command::new(&contestant.program);
     if contestant.in_c {
@@ -240,16 +240,16 @@ fn bytes(n: usize) -> Result<Chain, manylane_buf::Error> {
     Ok(chain)
 }
 
-/// What a process has used of the processors.
+/// Returns the processor time of a process.
 fn processor_time(pid: u32) -> Result<Duration, std::io::Error> {
     let mut clock = 0;
-    // SAFETY: the result goes into a live variable.
+    // SAFETY: the result is written to a live variable.
     let error = unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) };
     if error != 0 {
         return Err(std::io::Error::from_raw_os_error(error));
     }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: likewise.
+    // SAFETY: as above.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return Err(std::io::Error::last_os_error());
     }

@@ -1,4 +1,4 @@
-//! One body for both drivers.
+//! Test bodies that run on both drivers.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test file uses its part
 
 use manylane_buf::{Chain, Cluster};
@@ -26,13 +26,13 @@ macro_rules! on_both_drivers {
     };
 }
 
-/// Whether the kernel allows a driver here; if not, why.
+/// Returns whether the kernel allows a driver here, and the reason if not.
 pub fn available(kind: Kind) -> bool {
     let lane = Lane::new(Config::new()).unwrap();
     match Driver::new(lane.here(), Choice::Only(kind)) {
         Ok(_) => true,
         Err(error) => {
-            // Once a process: nearly every test asks.
+            // Once for each process, since nearly every test calls it.
             static SAID: std::sync::Once = std::sync::Once::new();
             SAID.call_once(|| not_shown(&kind.to_string(), error));
             false
@@ -40,8 +40,8 @@ pub fn available(kind: Kind) -> bool {
     }
 }
 
-/// Says why something is not shown on this machine: past the harness, which keeps what tests that pass have
-/// printed.
+/// Prints why something is not tested on this machine, around the harness, which hides the output of passing
+/// tests.
 pub fn not_shown(what: &str, why: impl std::fmt::Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "NOT SHOWN HERE: {what}: {why}");
@@ -52,7 +52,7 @@ pub fn run<F: Future<Output = T> + 'static, T: 'static>(kind: Kind, body: impl F
     run_with(Config::new(), kind, body)
 }
 
-/// The same, on a lane that behaves so.
+/// As above, on a lane with this configuration.
 pub fn run_with<F: Future<Output = T> + 'static, T: 'static>(
     config: Config,
     kind: Kind,
@@ -79,13 +79,13 @@ pub fn spawn(io: &Io, future: impl Future<Output = ()> + 'static) {
     io.here().spawn(&KIND, Class::Normal, future).unwrap();
 }
 
-/// Two ends of a local socket pair.
+/// Returns two ends of a local socket pair.
 pub fn pair(io: &Io) -> (Stream, Stream) {
     let (a, b) = UnixStream::pair().unwrap();
     (io.stream(a).unwrap(), io.stream(b).unwrap())
 }
 
-/// A listener on a free port.
+/// Returns a listener on a free port.
 pub fn listener(io: &Io) -> (Listener, SocketAddr) {
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = socket.local_addr().unwrap();
@@ -97,7 +97,7 @@ pub async fn connect(io: &Io, address: SocketAddr) -> Stream {
     io.connect(socket, address).await.unwrap()
 }
 
-/// Two ends of a TCP connection.
+/// Returns two ends of a TCP connection.
 pub async fn tcp_pair(io: &Io) -> (Stream, Stream) {
     let (listener, address) = listener(io);
     let client = connect(io, address).await;
@@ -110,7 +110,7 @@ pub fn chain(bytes: &[u8]) -> Chain {
     chain
 }
 
-/// A chain of so many clusters, each with a few bytes.
+/// Returns a chain of this many clusters, each with a few bytes.
 pub fn chain_of(pieces: &[&[u8]]) -> Chain {
     let mut chain = Chain::new();
     for piece in pieces {
@@ -119,7 +119,7 @@ pub fn chain_of(pieces: &[&[u8]]) -> Chain {
     chain
 }
 
-/// Receives until so many bytes are there.
+/// Receives until this many bytes are there.
 pub async fn exactly(stream: &Stream, n: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < n {
@@ -129,7 +129,7 @@ pub async fn exactly(stream: &Stream, n: usize) -> Vec<u8> {
     all
 }
 
-/// Receives to the end of the stream.
+/// Receives up to the end of the stream.
 pub async fn to_end(stream: &Stream) -> Vec<u8> {
     let mut all = Vec::new();
     while let Some(segment) = stream.recv().await.unwrap() {
@@ -138,7 +138,7 @@ pub async fn to_end(stream: &Stream) -> Vec<u8> {
     all
 }
 
-/// Waits until the lane has made so many rounds, and the driver as many looks at the kernel.
+/// Waits until the lane has made this many rounds, and the driver as many checks of the kernel.
 pub async fn rounds(io: &Io, n: usize) {
     for _ in 0..n {
         let round = io.here().now();
@@ -148,28 +148,28 @@ pub async fn rounds(io: &Io, n: usize) {
     }
 }
 
-/// Waits until something holds that no waker tells of.
+/// Waits for a condition for which there is no waker.
 pub async fn until(io: &Io, mut holds: impl FnMut() -> bool) {
     while !holds() {
         rounds(io, 1).await;
     }
 }
 
-/// What the kernel says of a descriptor now.
+/// Returns the kernel's present readiness of a descriptor.
 pub fn is_ready(fd: impl AsFd, what: PollFlags) -> bool {
     let mut fds = [PollFd::new(&fd, what)];
     rustix::event::poll(&mut fds, Some(&rustix::fs::Timespec::default())).unwrap();
     fds[0].revents().intersects(what)
 }
 
-/// What the lane's driver has counted.
+/// Returns the counters of the lane's driver.
 pub fn counted(io: &Io) -> IoReport {
     let lane = io.here().lane();
     manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap()
 }
 
-/// Does something that has `n` bytes sent to a stream that was received from, and waits until they are in the
-/// driver's hands, if it is one that receives on its own account.
+/// Runs code that has `n` bytes sent to a receiving stream, and waits until the driver has them, if it
+/// receives ahead of requests.
 pub async fn received_ahead(io: &Io, n: u64, send: impl AsyncFnOnce()) {
     let before = counted(io).bytes_in;
     send().await;
@@ -178,15 +178,15 @@ pub async fn received_ahead(io: &Io, n: u64, send: impl AsyncFnOnce()) {
     }
 }
 
-/// From here on this thread's `calls` end with `errno`, and those of the threads that it starts. `false`
-/// where the kernel has no filters.
-#[allow(unsafe_code)] // calls of the system's
+/// Makes this thread's `calls`, and those of threads that it starts, fail with `errno` from here on. Returns
+/// `false` if the kernel has no filters.
+#[allow(unsafe_code)] // system calls
 pub fn forbid(calls: &[libc::c_long], errno: i32) -> bool {
-    // SAFETY: these make a number of numbers.
+    // SAFETY: these functions only compute numbers.
     let step = |code: u32, k: u32| unsafe { libc::BPF_STMT(code as u16, k) };
     let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)]; // the call's number
     for &call in calls {
-        // SAFETY: likewise.
+        // SAFETY: as above.
         program.push(unsafe { libc::BPF_JUMP((libc::BPF_JMP | libc::BPF_JEQ) as u16, call as u32, 0, 1) });
         program.push(step(libc::BPF_RET, libc::SECCOMP_RET_ERRNO | errno as u32));
     }
@@ -199,7 +199,7 @@ pub fn forbid(calls: &[libc::c_long], errno: i32) -> bool {
     }
 }
 
-/// Bytes that tell their place.
+/// Returns bytes that depend on their position.
 pub fn pattern(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
 }
