@@ -84,7 +84,7 @@ fn a_keep_alive_request_costs_one_read_and_one_write_on_each_side(kind: Kind) {
                 let request = chain(&[7; 100]);
                 for n in 0..PHASES {
                     while phase.get() < n {
-                        // all begin together, so that the last phase needs no more than the others
+                        // All begin together, so the last phase needs no more than the others.
                         here.yield_now().await;
                     }
                     for _ in 0..REQUESTS {

@@ -1,4 +1,4 @@
-//! What a user of the lists can see: order, conservation under load, and misuse.
+//! Behaviour of the lists for users: order, conservation under load, and misuse.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_list::{InsertError, Item, MtList, Node, OwningList};
@@ -43,7 +43,7 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Adds `element` to the model at `place` if it is out of it.
+/// Adds `element` to the model at `place` if it is out of the list.
 fn model_add(model: &mut VecDeque<usize>, element: usize, place: usize) -> bool {
     let out = !model.contains(&element);
     if out {
@@ -146,14 +146,14 @@ proptest! {
     }
 }
 
-/// The seed of a random run: `MANYLANE_SEED`, or the one built in.
+/// Returns the seed of a random run: `MANYLANE_SEED`, or the built-in one.
 fn seed() -> u64 {
     let seed = std::env::var("MANYLANE_SEED").ok().and_then(|word| word.parse().ok()).unwrap_or(0x5EED_2026);
     println!("MANYLANE_SEED={seed}");
     seed
 }
 
-/// The multiplier and increment of D. Knuth's MMIX, high bits.
+/// Returns the high bits of a generator with the multiplier and increment of D. Knuth's MMIX.
 fn next(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) as usize
@@ -162,12 +162,12 @@ fn next(state: &mut u64) -> usize {
 const THREADS: usize = 6;
 const ROUNDS: usize = 30_000;
 
-/// ThreadSanitizer sees what a join orders, but not what the end of a scope does.
+/// ThreadSanitizer sees the order of a join, but not that of the end of a scope.
 fn join_each(threads: Vec<std::thread::ScopedJoinHandle<'_, ()>>) {
     threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
 }
 
-/// R-E1: all that went in came out once: by its owner's delete or by one pop.
+/// R-E1: every element that went in came out once, by its owner's delete or by one pop.
 #[test]
 fn pinned_elements_that_went_in_came_out_once() {
     let seed = seed();
@@ -306,12 +306,12 @@ fn inserting_next_to_itself_or_into_another_list_is_refused() {
 
 #[test]
 #[cfg(debug_assertions)]
-#[allow(unsafe_code)] // the cheap add is unsafe: that is what is tested
+#[allow(unsafe_code)] // tests the cheap add, which is unsafe
 fn cheap_add_of_an_element_that_is_in_a_list_is_refused_in_debug_builds() {
     let list = OwningList::new();
     let item = Arc::new(Item::new(1));
     assert!(list.try_add(item.clone()).is_ok());
-    // SAFETY: the contract is broken on purpose; the debug check refuses before anything is touched.
+    // SAFETY: breaks the contract on purpose; the debug check panics before any access.
     let said = message(|| unsafe { list.add_unchecked(item.clone()) });
     assert_eq!(
         said,
@@ -345,7 +345,7 @@ fn dropping_a_list_takes_forgotten_elements_out() {
     let list = MtList::new();
     let nodes: Vec<_> = (0..3).map(|i| Box::pin(Node::new(&list, i))).collect();
     nodes.iter().for_each(|node| node.as_ref().add());
-    // Their memory stays valid for ever, and so must the ring's other end as long as they point at it.
+    // Their memory stays valid for ever, and so must the ring's other end as long as they point to it.
     nodes.into_iter().for_each(std::mem::forget);
     let moved = list;
     assert_eq!(contents(&moved), [2, 1, 0]);
@@ -378,7 +378,7 @@ fn a_panic_while_popping_leaves_element_and_list_usable() {
     assert_eq!(contents(&list), [1]);
 }
 
-/// R-E1: the holder of an end does not keep those in the middle from working.
+/// R-E1: the holder of an end does not block work in the middle.
 #[test]
 fn a_walk_that_holds_the_first_element_does_not_block_the_middle() {
     let list = MtList::new();
@@ -387,8 +387,8 @@ fn a_walk_that_holds_the_first_element_does_not_block_the_middle() {
     let own = Box::pin(Node::new(&list, 9));
     let mut at = 0;
     list.for_each(|_| {
-        // The walk holds element `at`. Work between two elements away from it goes on, in the same thread
-        // even.
+        // The walk holds element `at`. Operations between two elements away from it still work, even in the
+        // same thread.
         if at == 0 {
             assert!(own.as_ref().insert_after(nodes[2].as_ref()));
             assert!(own.as_ref().delete());
@@ -398,8 +398,8 @@ fn a_walk_that_holds_the_first_element_does_not_block_the_middle() {
     assert_eq!(at, 5);
 }
 
-/// R-E5: both words of an element are naturally aligned and in one line, wherever it stands; the README names
-/// the sizes.
+/// R-E5: both words of an element are naturally aligned and in one line, at any address; the README has the
+/// sizes.
 #[test]
 fn elements_are_small_and_aligned() {
     assert_eq!((size_of::<Item<u64>>(), align_of::<Item<u64>>()), (32, 16));

@@ -1,8 +1,8 @@
 //! Every pair of operations, at both ends, in the middle, next to each other and on the same element, in all
-//! interleavings (R-E1, R-E3): the ring is sound in both directions afterwards, every element that went in is
-//! in the list or came out once, and nothing is touched after it was freed.
+//! interleavings (R-E1, R-E3). Afterwards the ring is consistent in both directions, every element that went
+//! in is in the list or came out once, and no freed memory was accessed.
 //!
-//! Usually with at most 4 preemptions by two threads and 3 by three. `MANYLANE_LONG=1` takes more positions,
+//! Usually with at most 4 preemptions by two threads and 3 by three. `MANYLANE_LONG=1` covers more positions,
 //! with 6 preemptions by two threads, and all triples, with 2. `LOOM_MAX_PREEMPTIONS` overrides the bound;
 //! without any (255) the table of pairs takes hours.
 #![cfg(loom)]
@@ -16,13 +16,13 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex}; // what is no part of the model
 
-/// A value that tells loom when it is read and when it is freed.
+/// A value whose reads and drop loom sees.
 struct Payload {
     id: u8,
     alive: UnsafeCell<()>,
 }
 
-// SAFETY: `alive` is only ever touched through loom's checks, which are the point of it.
+// SAFETY: only loom's checks touch `alive`, which is its purpose.
 unsafe impl Sync for Payload {}
 
 impl Payload {
@@ -45,7 +45,7 @@ fn long() -> bool {
     std::env::var_os("MANYLANE_LONG").is_some_and(|value| value == "1")
 }
 
-/// Most preemptions in an interleaving, unless `LOOM_MAX_PREEMPTIONS` says otherwise.
+/// Maximum number of preemptions in an interleaving, unless `LOOM_MAX_PREEMPTIONS` says otherwise.
 fn bound(threads: usize) -> Option<usize> {
     match threads {
         2 if long() => Some(6),
@@ -56,9 +56,9 @@ fn bound(threads: usize) -> Option<usize> {
     }
 }
 
-/// All interleavings of `f`, which is told whose turn it is: with `Some`, threads do what they do one after
-/// the other in that order. What that gives must be found again among the interleavings: a model checker that
-/// skips turns, or a model that leaves it no choice, is told here. Gives the number of executions.
+/// Runs all interleavings of `f` and returns the number of executions. With `Some` order, threads act one
+/// after the other in that order. Each result of those must occur again among the interleavings: this detects
+/// a model checker that skips turns, or a model that leaves it no choice.
 fn check<T: Debug + Ord + Send + 'static>(
     name: String,
     threads: usize,
@@ -85,7 +85,7 @@ fn check<T: Debug + Ord + Send + 'static>(
     executions
 }
 
-/// The orders of so many threads.
+/// Returns all orders of this many threads.
 fn orders(threads: usize) -> Vec<Vec<usize>> {
     let mut orders = vec![vec![]];
     for thread in 0..threads {
@@ -125,8 +125,8 @@ fn explore(name: &str, threads: usize, f: impl Fn() + Send + Sync + 'static) -> 
     runs
 }
 
-/// What each of `acts` gives: in the order that is asked for, or all at the same time. The first one is the
-/// main thread's then; the checker lets it begin.
+/// Returns the result of each of `acts`, run in the given order, or all concurrently. In the latter case the
+/// first one runs on the main thread, which the checker lets begin.
 fn in_turns_or_together<T: 'static, F>(order: Option<&[usize]>, acts: Vec<F>) -> Vec<T>
 where
     F: FnOnce() -> T + 'static,
@@ -147,12 +147,12 @@ where
     done.into_iter().map(|done| done.expect("each acts once")).collect()
 }
 
-/// Every so many-th model of a table: tests run beside each other, each on its share.
+/// Step through a table of models: tests run in parallel, each on its share.
 fn share<T>(table: Vec<T>, part: usize, parts: usize) -> impl Iterator<Item = T> {
     table.into_iter().enumerate().filter(move |(i, _)| i % parts == part).map(|(_, model)| model)
 }
 
-/// Runs the models, and prints how much was tried.
+/// Runs the models, and prints the number of tried executions.
 fn run_all(name: &str, executions: impl Iterator<Item = usize>) {
     let (models, executions) = executions.fold((0, 0), |(n, sum), executions| (n + 1, sum + executions));
     println!("table {name}: all {executions} executions of {models} models");
@@ -164,7 +164,7 @@ mod pinned {
     type List = &'static MtList<Payload>;
     type Element = Pin<Box<Node<'static, Payload>>>;
 
-    /// What one thread does with its resident element, its spare one (out), or the list.
+    /// An action of one thread on its resident element, its spare one (out), or the list.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Op {
         AddHead,
@@ -182,7 +182,7 @@ mod pinned {
     const OPS: [Op; 10] =
         [AddHead, AddTail, TryAdd, InsertAfter, InsertBefore, Delete, DeleteAndAdd, Drop, Pop, Walk];
 
-    /// A thread's elements and what it has popped.
+    /// A thread's elements and those that it has popped.
     struct Owner {
         resident: Option<Element>,
         spare: Element,
@@ -197,7 +197,7 @@ mod pinned {
             AddTail => spare.add_tail(),
             TryAdd => {
                 assert!(spare.try_add());
-                // Again: refused, unless another thread has popped it already.
+                // The second add is refused, unless another thread has popped the element already.
                 if spare.is_in_list() {
                     spare.try_add();
                 }
@@ -219,7 +219,7 @@ mod pinned {
         own
     }
 
-    /// `arrangement`: who owns each element from the first to the last, `0` for the main thread.
+    /// `arrangement`: the owner of each element from the first to the last, `0` for the main thread.
     fn model(arrangement: &'static str, ops: Vec<Op>) -> usize {
         check(format!("pinned {arrangement:?} {ops:?}"), ops.len(), move |order| {
             let list: List = Box::leak(Box::new(MtList::new()));
@@ -251,7 +251,7 @@ mod pinned {
             );
             let taken: Vec<_> = owners.iter().map(|owner| owner.popped).collect();
 
-            // The walk checks the ring in both directions; elements say the same as the ring.
+            // The walk checks the ring in both directions; the elements' own state must agree.
             let mut ring = Vec::new();
             list.for_each(|value| ring.push(value.read()));
             let mut elements: Vec<Element> = residents.into_iter().flatten().collect();
@@ -271,7 +271,7 @@ mod pinned {
                 );
             }
             assert_eq!(ring.len(), elements.iter().filter(|element| element.is_in_list()).count());
-            // Conservation: what is neither in the list nor popped was deleted by its owner.
+            // Conservation: an element that is neither in the list nor popped was deleted by its owner.
             for (i, owner) in arrangement.bytes().enumerate() {
                 let op = if owner == b'0' { None } else { ops.get((owner - b'1') as usize) };
                 let gone = matches!(op, Some(Delete | DeleteAndAdd | Drop));
@@ -320,7 +320,8 @@ mod pinned {
         pairs(1);
     }
 
-    /// Rule 7: the owner of an only element trusts the head's lock, also when others were at it a moment ago.
+    /// Rule 7: the owner of an only element relies on the head's lock, even if other threads used it a moment
+    /// ago.
     #[test]
     fn only_element_is_deleted_while_two_others_come_and_go() {
         let mut table = vec![("12", vec![Delete, Delete, Pop]), ("1", vec![Drop, AddHead, Pop])];
@@ -345,7 +346,7 @@ mod owning {
 
     type Element = Arc<Item<Payload>>;
 
-    /// What a thread does; numbers are those of the residents from the first on, X and Y are out at the
+    /// An action of a thread; numbers are those of the residents from the first on, X and Y are out at the
     /// start.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Op {
@@ -374,7 +375,7 @@ mod owning {
         Pop,
     ];
 
-    /// Gives whether the element went into the list, and which came out.
+    /// Returns whether the element went into the list, and which came out.
     fn act(
         list: &OwningList<Element>,
         op: Op,
@@ -402,7 +403,7 @@ mod owning {
             let residents: Vec<Element> =
                 (0..length).map(|i| Arc::new(Item::new(Payload::new(i as u8)))).collect();
             for element in &residents {
-                // SAFETY: new, so it is in no list.
+                // SAFETY: a new element, so it is in no list.
                 unsafe { list.add_tail_unchecked(element.clone()) };
             }
             let x = Arc::new(Item::new(Payload::new(100)));
@@ -422,7 +423,7 @@ mod owning {
             for element in residents.iter().chain([&x, &y]) {
                 let times = ring.iter().filter(|id| **id == element.id).count();
                 assert_eq!(times, usize::from(element.is_in_list()), "element {} in {ring:?}", element.id);
-                // The list owns one reference to what is in it, and none to what came out.
+                // The list owns one reference to each of its elements, and none to those that came out.
                 assert_eq!(Arc::strong_count(element), 1 + times, "element {}", element.id);
             }
             (ring, done)

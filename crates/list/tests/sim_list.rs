@@ -1,5 +1,5 @@
-//! Budgets on the virtual multiprocessor: what an operation costs in cache-line transfers (R-E1, R-E2, R-E4).
-//! Simulated figures.
+//! Budgets on the virtual multiprocessor: the cost of an operation in cache-line transfers (R-E1, R-E2,
+//! R-E4). Simulated figures.
 #![cfg(manylane_sim)]
 
 use manylane_list::{MtList, Node};
@@ -24,7 +24,7 @@ fn resident_neighbours(threads: usize) -> Report {
             manylane_sync::label(&*resident, "resident element");
             manylane_sync::label(&*fence, "element behind it");
             manylane_sync::label(&*own, "own element");
-            // The next to come touches this thread's neighbour once more, so count nothing before the last
+            // The next thread touches this thread's neighbour once more, so nothing counts before the last
             // has come.
             placed.fetch_add(1, Ordering::Release);
             while placed.load(Ordering::Acquire) < worker.threads() {
@@ -34,8 +34,8 @@ fn resident_neighbours(threads: usize) -> Report {
                 assert!(own.as_ref().insert_after(resident.as_ref()));
                 assert!(own.as_ref().delete());
             });
-            // Not deleted here: that would touch neighbours who may still be counting. The list takes them
-            // out.
+            // Not deleted here, since that would touch neighbours that may still be counting. The list
+            // removes them.
             std::mem::forget((resident, fence, own));
         },
     )
@@ -87,7 +87,7 @@ fn two_lanes_at_the_head_are_served_alike() {
     }
 }
 
-/// The head is one line, so a crowd there cannot scale; it must not collapse either.
+/// The head is one line, so many lanes there cannot scale; throughput must not collapse either.
 #[test]
 fn a_crowd_at_the_head_keeps_part_of_the_work_of_one() {
     let one = at_the_head(1, 1).operations_per_second();
@@ -108,7 +108,7 @@ fn the_same_seed_gives_the_same_counts() {
     assert_eq!(at_the_head(8, 7).operations_by_thread, at_the_head(8, 7).operations_by_thread);
 }
 
-/// R-E2: those who wait relax, longer each time, so the line that they wait for seldom moves between them.
+/// R-E2: waiters relax, longer each time, so the line seldom moves between them.
 #[test]
 fn waiters_leave_the_line_alone() {
     const HELD_NS: u64 = 200_000;
@@ -138,7 +138,7 @@ fn waiters_leave_the_line_alone() {
     assert!(report.transfers.total() < 60, "{report}");
 }
 
-/// R-E4: a lane whose line another one had fetches it once, by the exchange, and not first for a read.
+/// R-E4: a lane fetches a line that another one had once, by the exchange, and not first for a read.
 #[test]
 fn an_exchange_fetches_the_line_once() {
     const OPERATIONS: u64 = 100;

@@ -1,13 +1,13 @@
 //! The protocol in every interleaving of two threads, three in some, with at most 3 involuntary switches, or
-//! without that bound (`make long-models`): no leak (the model checker counts what was not dropped), no lost
-//! wake-up (a thread that waits for ever is a deadlock), no use after free (a freed pcb stays marked, and
-//! every look at one checks). Readers start last, and each model tells which outcomes it saw, so that one
-//! that races nothing fails.
+//! without that bound (`make long-models`): no leak (the model checker counts objects that are never
+//! dropped), no lost wake-up (a thread that waits for ever is a deadlock), no use after free (a freed pcb
+//! stays marked, and every access checks that). Readers start last, and each model lists its outcomes, so
+//! that a model without a race fails.
 //!
-//! Seqpacket sockets, mostly: their small messages need no memory from the pools, which have models of their
+//! Mostly seqpacket sockets: their small messages need no memory from the pools, which have models of their
 //! own.
 #![cfg(loom)]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_local::{Error, Handle, Kind, Name, Received, Socket, collect, in_flight, sockets};
 use manylane_sync::{Arc, model, thread};
@@ -17,7 +17,7 @@ use std::net::Shutdown;
 use std::sync::Mutex; // what outcomes were seen is no part of the model
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Outcomes of all executions.
+/// Counts of the outcomes of all executions.
 #[derive(Default)]
 struct Outcomes(Mutex<BTreeSet<String>>);
 
@@ -27,7 +27,7 @@ impl Outcomes {
     }
 }
 
-/// Runs `body` in all its interleavings, which must come to these outcomes, in this order, and to no other.
+/// Runs `body` in all its interleavings, which must have exactly these outcomes, in this order.
 #[track_caller]
 fn outcomes(expected: &[&str], body: impl Fn(&Outcomes) + Send + Sync + 'static) {
     let seen = std::sync::Arc::new(Outcomes::default());
@@ -41,7 +41,7 @@ fn pair() -> (Socket, Socket) {
     Socket::pair(Kind::SeqPacket)
 }
 
-/// Where a thread of a model sleeps: so that one that is not woken is a deadlock, which the model checker
+/// Place where a thread of a model sleeps: a thread that is not woken is a deadlock, which the model checker
 /// reports.
 struct WakeFd(loom::sync::Mutex<bool>, loom::sync::Condvar);
 
@@ -70,7 +70,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The number of the error, or what was sent.
+/// Returns the number of the error, or the data received.
 fn errno<T>(done: Result<T, Error>) -> Result<T, i32> {
     done.map_err(|error| error.raw_os_error())
 }
@@ -144,7 +144,7 @@ fn connect_against_close_of_the_listener() {
         let connected = errno(client.connect(&name));
         closer.join().unwrap();
         if connected.is_ok() {
-            // The end that nobody accepted was closed with the listener.
+            // The listener's close closed the end that was never accepted.
             assert_eq!(errno(client.try_recv(&mut [0; 4])), Ok(0));
             assert_eq!(errno(client.try_send(b"x")), Err(libc::EPIPE));
         }
@@ -224,7 +224,7 @@ fn a_handle_in_flight_against_the_close_of_the_receiver() {
         drop(handles);
         closer.join().unwrap();
         seen.note(sent);
-        // Wherever it was, it is closed by now.
+        // It is closed by now, wherever the handle was.
         assert_eq!(errno(c.try_send(b"x")), Err(libc::EPIPE));
         drop((a, c));
         no_socket_is_left();
@@ -292,7 +292,7 @@ fn shutdown_against_send() {
         let sent = errno(a.try_send(b"x"));
         shutter.join().unwrap();
         let mut buffer = [0; 4];
-        // What was sent comes before the end.
+        // The message comes before the end.
         assert_eq!(errno(b.try_recv(&mut buffer)), Ok(usize::from(sent.is_ok())));
         assert_eq!(errno(b.try_recv(&mut buffer)), Ok(0));
         seen.note(sent);
@@ -312,7 +312,7 @@ fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer
         a.connect(&name).unwrap();
         let sent = errno(a.try_send(b"x"));
         closer.join().unwrap();
-        // If the close came between connect and send it cannot have taken the new connection.
+        // A close between connect and send cannot have taken the new connection.
         assert_eq!(sent, Ok(1));
         seen.note(errno(a.try_recv(&mut [0; 4])));
         assert_eq!(errno(c.try_recv(&mut [0; 4])), Ok(1));
@@ -321,8 +321,8 @@ fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer
     });
 }
 
-/// Whoever found the name before the close may connect to what is closing, and close itself: then both take
-/// the other's reference.
+/// A thread that found the name before the close may connect to the closing socket, and close its own: then
+/// each takes the other's reference.
 #[test]
 fn a_datagram_socket_that_connects_to_its_closing_peer_and_closes() {
     outcomes(&["Err(111)", "Ok(())"], |seen| {
@@ -336,7 +336,7 @@ fn a_datagram_socket_that_connects_to_its_closing_peer_and_closes() {
     });
 }
 
-/// Reports find the end that connect makes before anybody else does.
+/// A report finds the end that connect creates before any other thread does.
 #[test]
 fn a_report_against_connect() {
     outcomes(&["2", "3"], |seen| {
@@ -372,8 +372,8 @@ fn a_stream_delivers_what_it_accepted_before_the_close() {
     });
 }
 
-/// Nothing but the message can wake the receiver: the sender lives on. Both ways into the buffer: the short
-/// one, and that of sends that may wait.
+/// Only the message can wake the receiver, since the sender lives on. Covers both ways into the buffer: the
+/// short one, and that of sends that may wait.
 #[test]
 fn a_message_alone_wakes_a_receiver_that_waits() {
     for short in [true, false] {
@@ -390,8 +390,8 @@ fn a_message_alone_wakes_a_receiver_that_waits() {
     }
 }
 
-/// A full buffer, whose receiver takes nothing out: what `does` does is all that can wake the sender. The
-/// receiver lives on if it is returned.
+/// A full buffer whose receiver takes nothing: only `does` can wake the sender. The receiver lives on if
+/// `does` returns it.
 fn a_sender_that_waits(outcome: &str, does: fn(&Socket, Socket) -> Option<Socket>) {
     outcomes(&[outcome], move |seen| {
         let (a, b) = pair();
@@ -532,7 +532,7 @@ fn connect_against_send() {
     });
 }
 
-/// Rule 6: what a report finds is alive.
+/// Rule 6: a pcb found by a report is alive.
 #[test]
 fn a_report_against_close() {
     outcomes(&["0", "1"], |seen| {
@@ -546,7 +546,7 @@ fn a_report_against_close() {
     });
 }
 
-/// The receive by reference, which tries the lock first to learn whether it meets a sender.
+/// The receive by reference, which tries the lock first to find out whether it collides with a sender.
 #[test]
 fn a_receive_by_reference_against_a_send() {
     outcomes(&["Err(11)", "Ok(1)"], |seen| {

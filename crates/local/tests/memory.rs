@@ -1,17 +1,16 @@
-//! Without memory: an error with its number, and nothing has happened. Failures are those of the calling
-//! thread.
+//! Without memory: an error with its number, and no change. Failures affect the calling thread only.
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_local::{Error, Kind, Name, Socket};
 use manylane_pool::inject;
 
 /// `ENOBUFS` of Linux.
 const NO_BUFFERS: i32 = 105;
-/// More than a socket keeps without a cluster.
+/// More bytes than a socket keeps without a cluster.
 const BYTES: [u8; 1000] = [7; 1000];
 
-/// What `attempt` gives while every allocation fails.
+/// Returns the result of `attempt` while every allocation fails.
 fn without_memory<T>(attempt: impl FnOnce() -> Result<T, Error>) -> Error {
     let guard = inject::every(1);
     let error = attempt().err();
@@ -19,7 +18,7 @@ fn without_memory<T>(attempt: impl FnOnce() -> Result<T, Error>) -> Error {
     error.expect("there was no memory")
 }
 
-/// Only builds that inject failures show it: debug builds, and those with the pool's feature
+/// Only builds that inject failures test it: debug builds, and those with the pool's feature
 /// `fault-injection`.
 fn can_fail() -> bool {
     if !inject::ENABLED {

@@ -1,7 +1,7 @@
-//! Connections come and go with requests, so their memory is the lane's. One test in a process of its own:
-//! the pools' numbers are those of the process.
+//! Connections come and go with requests, so their memory is the lane's. One test in a process of its own,
+//! since the pools' numbers belong to the process.
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_local::{Kind, Name, Socket};
 
@@ -19,7 +19,7 @@ fn sockets_come_from_the_lanes_pool_and_go_back_to_it() {
         drop(listener.accept().unwrap());
     }
     assert_eq!(report().used, 1);
-    // Closed on another lane, they are that lane's.
+    // Objects closed on another lane belong to that lane.
     let pairs: Vec<_> = (0..100).map(|_| Socket::pair(Kind::SeqPacket)).collect();
     assert_eq!(report().used, 201);
     std::thread::spawn(move || drop(pairs)).join().unwrap();

@@ -1,6 +1,6 @@
-//! R-A7: what is sent by reference is received without copying: the bytes stay where they are.
+//! R-A7: data sent by reference is received without copying: the bytes do not move.
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 #![allow(clippy::single_range_in_vec_init)] // one segment, one range
 
 use manylane_buf::{Chain, Cluster};

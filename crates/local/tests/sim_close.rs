@@ -1,5 +1,5 @@
-//! The way through `owned_lock_two` that models cannot go, on virtual cores. Alone in its program, which
-//! lists all sockets.
+//! The path through `owned_lock_two` that models cannot take, on virtual cores. Alone in its program, since
+//! it lists all sockets.
 #![cfg(manylane_sim)]
 
 use manylane_local::{Kind, Socket, sockets};
@@ -7,9 +7,9 @@ use manylane_sim::{Simulation, Topology, Worker};
 use std::collections::BTreeSet;
 use std::sync::Mutex; // hands the ends out before anything is measured
 
-/// It tries the second lock before it goes the long way, and the model checker does not know a lock that is
-/// tried. Here both ends of a pair are closed on two cores, one of them at every distance in time from the
-/// other: the lock is free, or taken by the other end, which may be gone by the time that it is had.
+/// `owned_lock_two` tries the second lock before it takes the long path, and the model checker does not
+/// support trying a lock. This test closes both ends of a pair on two cores, at every distance in time: the
+/// lock is free, or held by the other end, which may be gone when the lock is acquired.
 #[test]
 fn both_ends_close_at_every_distance_in_time_and_nothing_is_left() {
     for kind in [Kind::Stream, Kind::SeqPacket, Kind::Datagram] {

@@ -22,10 +22,10 @@ fn own_pairs(cores: usize, kind: Kind, bytes: usize) -> Report {
     };
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(setup, |ready, worker: &Worker| {
         let (a, b) = Socket::pair(kind);
-        // One of each size is held, so that the lane has been to the pools for more than it needs, and many
-        // are taken: from then on its caches have what it takes. Otherwise a few tens of transfers
-        // are left in 28,800 exchanges of 100 bytes on 96 cores, all in `Cluster::alloc`: a lane
-        // whose cache is empty looks at the surplus of the others before it asks the allocator.
+        // Holds one cluster of each size, so that the lane has used the pools for more than it needs, and
+        // takes many: from then on its caches suffice. Otherwise a few tens of transfers remain in 28,800
+        // exchanges of 100 bytes on 96 cores, all in `Cluster::alloc`: a lane with an empty cache searches
+        // the other lanes' surpluses before it uses the allocator.
         let _held = manylane_buf::CLUSTER_SIZES.map(manylane_buf::Cluster::alloc);
         (0..if kind == Kind::Stream { 6200 } else { 300 }).for_each(|_| exchange(&a, &b));
         ready.fetch_add(1, Ordering::AcqRel);
@@ -36,7 +36,7 @@ fn own_pairs(cores: usize, kind: Kind, bytes: usize) -> Report {
     })
 }
 
-/// R-A2: a pair that one lane uses moves no line, whatever the others do.
+/// R-A2: a pair that one lane uses moves no line, regardless of the other lanes.
 #[test]
 fn sending_and_receiving_on_an_own_pair_moves_no_line() {
     for (kind, bytes) in [(Kind::Stream, 1), (Kind::Stream, 100), (Kind::SeqPacket, 64), (Kind::Datagram, 64)]
@@ -57,7 +57,7 @@ fn a_stream_takes_one_lock_to_send_and_one_to_receive() {
     assert!((4.0..4.1).contains(&each), "{report}"); // now and then a new cluster
 }
 
-/// Pairs are made and closed on the own lane's list.
+/// Pairs are created and closed in the lane's own list.
 #[test]
 fn making_and_closing_a_pair_moves_no_line_but_that_of_the_allocator() {
     for cores in CORES {

@@ -1,6 +1,6 @@
-//! What each kind of socket promises, on one body for all kinds where it is the same (R-A1).
+//! The behaviour of each kind of socket, with one body for all kinds where it is the same (R-A1).
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_buf::{Chain, External};
 use manylane_local::{Error, Kind, Name, Socket, sockets};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const KINDS: [Kind; 3] = [Kind::Stream, Kind::Datagram, Kind::SeqPacket];
 const CONNECTED: [Kind; 2] = [Kind::Stream, Kind::SeqPacket];
 
-/// A name that no other test uses.
+/// Returns a name that no other test uses.
 fn name(of: &str) -> Name {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     Name::new(format!("{of}-{}", NEXT.fetch_add(1, Ordering::Relaxed))).expect("it is short")
@@ -380,7 +380,7 @@ fn futures_wait_with_the_same_waiters_as_threads_do() {
             assert_eq!(wakes.0.load(Ordering::Relaxed), before + 1);
             assert!(matches!(receiving.as_mut().poll(&mut context), Poll::Ready(Ok(1))));
         }
-        // A future that is dropped waits no more.
+        // A dropped future no longer waits.
         {
             let mut dropped = std::pin::pin!(b.recv_async(&mut buffer));
             assert!(dropped.as_mut().poll(&mut context).is_pending());
@@ -404,7 +404,7 @@ fn futures_wait_with_the_same_waiters_as_threads_do() {
     assert!(accepting.as_mut().poll(&mut context).is_ready());
 }
 
-/// Foreign code that looks at a socket, which it cannot while the thread has that one's lock.
+/// Foreign code that reads a socket, which would block while the thread holds the socket's lock.
 #[derive(Debug)]
 struct Looks(Arc<Socket>);
 impl Drop for Looks {
@@ -445,11 +445,11 @@ fn foreign_bytes_are_freed_without_a_lock() {
     let (a, b) = Socket::pair(Kind::Stream);
     let b = Arc::new(b);
     let foreign = || External::from_owner(Looks(b.clone())).unwrap();
-    // Few bytes are copied and freed by the sender.
+    // The sender copies and frees few bytes.
     let mut few = Chain::from(foreign());
     assert_eq!(a.send_chain(&mut few).unwrap(), 10);
     assert_eq!(received(&b), [7; 10]);
-    // Many are freed by the receiver, here some of them at a time.
+    // The receiver frees many bytes, here some of them at a time.
     let mut many = Chain::from(foreign());
     many.append(&[8; 5000]).unwrap();
     assert_eq!(a.send_chain(&mut many).unwrap(), 5010);
@@ -476,7 +476,7 @@ fn a_sender_that_polls_for_ever_is_done_when_there_is_room() {
                     a.send(&message).unwrap();
                 });
                 barrier.wait();
-                (0..100).for_each(|_| std::thread::yield_now()); // so that it has found no room, most times
+                (0..100).for_each(|_| std::thread::yield_now()); // so that it mostly finds no room
                 make_room();
             });
         };
@@ -654,7 +654,7 @@ fn who_gives_up_is_told_behind_what_was_sent_and_once() {
         is(b.recv(&mut buffer), libc::ECONNRESET);
         assert_eq!(b.recv(&mut buffer).unwrap(), 0, "then the end");
         let lone = Socket::new(kind);
-        lone.abort(); // nobody is there to be told
+        lone.abort(); // there is no peer to report it to
     }
     let (a, b) = connected(Kind::Stream);
     let waiting = std::thread::spawn(move || b.recv(&mut [0; 8]).map(drop));

@@ -1,6 +1,6 @@
-//! Many threads on few sockets, and nothing is lost: what went in came out once, in order for each sender.
+//! Many threads on few sockets lose nothing: every message comes out once, in order for each sender.
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_buf::Chain;
 use manylane_local::{Attached, Error, Handle, Kind, Name, Socket, in_flight, sockets};
@@ -100,7 +100,7 @@ fn bytes_of_a_stream_are_received_once() {
     assert!(sent > 0);
 }
 
-/// Threads that connect, send, pass handles and close at random, by a seed that is printed.
+/// Threads that connect, send, pass handles and close at random; the test prints the seed.
 fn connections_come_and_go_and_none_is_left() {
     let seed = std::env::var("MANYLANE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1u64);
     println!("MANYLANE_SEED={seed}");

@@ -1,8 +1,8 @@
-//! Rule 8: nothing foreign runs under a lock. Cloning and dropping a waker is anyone's code: here it uses the
+//! Rule 8: no foreign code runs under a lock. Cloning and dropping a waker may run any code: here it uses the
 //! socket.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // the table of a waker
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_local::{Error, Kind, Socket};
 use std::future::Future;
@@ -27,12 +27,12 @@ impl Nosy {
 static TABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
 
 fn waker(nosy: &Arc<Nosy>) -> Waker {
-    // SAFETY: the functions of the table treat the pointer as the `Arc` that it is.
+    // SAFETY: the functions of the table treat the pointer as an `Arc`, which it is.
     unsafe { Waker::from_raw(RawWaker::new(Arc::into_raw(nosy.clone()).cast(), &TABLE)) }
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: the waker that is cloned has a count.
+    // SAFETY: the cloned waker has a count.
     let nosy = unsafe { &*data.cast::<Nosy>() };
     nosy.look();
     nosy.clones.fetch_add(1, Ordering::Relaxed);
@@ -42,7 +42,7 @@ unsafe fn clone(data: *const ()) -> RawWaker {
 }
 
 unsafe fn wake(data: *const ()) {
-    // SAFETY: the waker gives its count up.
+    // SAFETY: the waker releases its count.
     unsafe { drop_waker(data) };
 }
 
@@ -62,8 +62,7 @@ fn wakers_are_cloned_and_dropped_without_a_lock() {
     {
         let mut buffer = [0; 4];
         let mut receive = pin!(b.recv_async(&mut buffer));
-        // Again and again, for the same task and for another: each puts its waker in the place of the one
-        // before.
+        // Repeatedly, for the same task and for another: each replaces the previous waker.
         for _ in 0..3 {
             let waker = waker(&nosy);
             for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! Housekeeping reaches what ended threads left. A program of its own: threads of other tests would take the
-//! numbers of the ended lanes.
+//! Housekeeping frees the caches of ended threads. A program of its own, since threads of other tests would
+//! take the numbers of the ended lanes.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_pool::{BytePool, Options, PooledBytes};
@@ -11,7 +11,7 @@ fn conserved(pool: BytePool) {
     assert_eq!((report.used, report.allocated, report.cached), (0, kept, kept), "{report}");
 }
 
-/// One test, so that its parts do not run beside each other.
+/// One test, so that its parts do not run concurrently.
 #[test]
 fn what_an_ended_thread_cached_is_reclaimed_and_caches_in_use_are_left_alone() {
     let pool = BytePool::new("ended", 100).expect("valid");
@@ -29,7 +29,7 @@ fn what_an_ended_thread_cached_is_reclaimed_and_caches_in_use_are_left_alone() {
     assert_eq!(pool.report().lanes.len(), 2);
     assert_eq!(pool.reclaim(), 100);
 
-    // Threads come and go, and use what they find, while another one reclaims.
+    // Threads start and end, and use the objects that they find, while another thread reclaims.
     let pool = BytePool::with("handover", 64, Options::new().lane_bytes(64 << 10)).expect("valid");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

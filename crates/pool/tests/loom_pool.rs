@@ -1,4 +1,4 @@
-//! Objects on their way between lanes: every interleaving. Capacities are tiny under `cfg(loom)`: with room
+//! Objects in transfer between lanes: every interleaving. Capacities are tiny under `cfg(loom)`: with room
 //! for 16 objects a lane has a cache of 4, batches of 2, a surplus of 2.
 #![cfg(loom)]
 #![allow(unsafe_code)] // pools are freed at the end of each execution
@@ -18,11 +18,11 @@ fn with_pool(options: Options, body: impl Fn(BytePool)) {
     unsafe { pool.destroy() };
 }
 
-/// Takes `count` objects and gives them back; marks tell if two lanes had the same one.
+/// Allocates `count` objects and frees them; marks show if two lanes had the same one.
 fn use_objects(pool: BytePool, count: usize, mark: u64) {
     let objects: Vec<_> = (0..count).map(|_| pool.alloc().expect("memory")).collect();
     for object in &objects {
-        // SAFETY: ours, 64 bytes.
+        // SAFETY: this thread owns the 64 bytes.
         unsafe { object.as_ptr().cast::<u64>().write(mark) };
     }
     thread::yield_now();
@@ -44,7 +44,7 @@ fn a_surplus_is_filled_and_emptied_at_the_same_time() {
     });
 }
 
-/// Two lanes take from the surplus of a third at the same time, which is just putting the batch on it.
+/// Two lanes take from the surplus of a third concurrently, which is just putting the batch on it.
 #[test]
 fn two_lanes_take_from_one_surplus() {
     model(|| {
@@ -93,7 +93,7 @@ fn two_lanes_at_the_limit_never_exceed_it() {
 #[test]
 fn global_lists_keep_their_objects_when_the_first_magazine_goes_and_comes_back() {
     model(|| {
-        // No surplus to speak of: a cache of one object, batches of one: all surplus goes to the one list.
+        // Almost no surplus: a cache of one object, batches of one; the whole surplus goes to the one list.
         let options = Options::new().lane_bytes(0).global_lists(1).global_bytes(64 * 3);
         with_pool(options, |pool| {
             use_objects(pool, 3, 1); // two magazines in the list

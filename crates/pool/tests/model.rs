@@ -1,4 +1,4 @@
-//! Pools against a model, and under load on several lanes.
+//! Pools against a model, and with load on several lanes.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // marks are written to raw memory
 
@@ -16,7 +16,7 @@ enum Step {
     Reclaim,
 }
 
-/// `lists` are ignored in builds without them.
+/// Builds without lists ignore `lists`.
 fn options(lane_bytes: usize, lists: usize) -> Options {
     let options = Options::new().lane_bytes(lane_bytes);
     #[cfg(feature = "global-pools")]
@@ -34,8 +34,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// After each step: live blocks are distinct and keep their contents, and what the allocator gave is either
-/// used or cached, in the sum and over the lanes.
+/// After each step live blocks are distinct and keep their contents, and all objects from the allocator are
+/// either used or cached, in the sum and over the lanes.
 fn check(pool: BytePool, live: &[(PooledBytes, u8)]) {
     let addresses: BTreeSet<_> = live.iter().map(|(block, _)| block.as_ptr()).collect();
     assert_eq!(addresses.len(), live.len());
@@ -46,7 +46,7 @@ fn check(pool: BytePool, live: &[(PooledBytes, u8)]) {
     assert_eq!(kept + report.global, report.cached, "{report}");
 }
 
-/// `usual` cases, unless `PROPTEST_CASES` says otherwise.
+/// Returns `usual`, unless `PROPTEST_CASES` says otherwise.
 fn cases(usual: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
 }
@@ -93,11 +93,11 @@ proptest! {
     }
 }
 
-/// Blocks wander between lanes through a shared bag. Each has an owner's mark in it, so two owners of one
-/// block would be seen; in the end every block that the allocator gave is accounted for.
+/// Blocks move between lanes through a shared bag. Each contains its owner's mark, so two owners of one block
+/// would be detected; at the end every block from the allocator is accounted for.
 #[test]
 fn blocks_that_wander_between_lanes_have_one_owner_and_none_is_lost() {
-    // Not std's: ThreadSanitizer sees what this one orders.
+    // Not std's lock: ThreadSanitizer sees the order of this one.
     static BAG: LockClass = LockClass::new("bag", LockClass::LEAF);
     const LANES: usize = 6;
     const STEPS: usize = 20_000;
@@ -115,7 +115,7 @@ fn blocks_that_wander_between_lanes_have_one_owner_and_none_is_lost() {
                         if (random >> 33).is_multiple_of(2) {
                             let mark = (lane * STEPS + step) as u64;
                             let block = pool.alloc().expect("memory");
-                            // SAFETY: the block has 64 bytes, aligned to 64, and is ours.
+                            // SAFETY: the block has 64 bytes, aligned to 64, and belongs to this thread.
                             unsafe { block.as_ptr().cast::<u64>().write(mark) };
                             bag.lock().push((block, mark));
                         } else {

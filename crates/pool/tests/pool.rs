@@ -1,6 +1,6 @@
-//! What pools promise, on real threads.
+//! Behaviour of pools on real threads.
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(unsafe_code)] // raw ownership and use after free are what some tests are about
+#![allow(unsafe_code)] // some tests are about raw ownership and use after free
 
 use manylane_pool::{
     BytePool, Cause, MAX_OBJECT_BYTES, Options, Pool, PoolError, PooledBytes, inject, report, trim,
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc;
 
-/// Bad input is an error with a sentence.
+/// Bad input results in an error with a sentence.
 #[test]
 fn a_pool_that_cannot_be_is_refused_with_a_sentence() {
     let refused = |size, options| BytePool::with("bad", size, options).expect_err("refused").to_string();
@@ -46,7 +46,7 @@ fn a_pool_that_cannot_be_is_refused_with_a_sentence() {
     ));
 }
 
-/// R-D1: what a lane freed last it gets first, and the allocator is not asked.
+/// R-D1: a lane's next allocation is the object that it freed last, without the allocator.
 #[test]
 fn a_lane_gets_back_what_it_freed_last_first() {
     let pool = BytePool::new("lifo", 1000).expect("valid");
@@ -60,7 +60,7 @@ fn a_lane_gets_back_what_it_freed_last_first() {
     assert_eq!(pool.report().allocated, 10);
 }
 
-/// R-D1: 64 buffers of 16 KiB that are freed at once are all kept.
+/// R-D1: the lane keeps all of 64 buffers of 16 KiB that it frees at once.
 #[test]
 fn by_default_64_buffers_of_16_kib_are_recycled_without_the_allocator() {
     let pool = BytePool::new("64 buffers", 16384).expect("valid");
@@ -101,8 +101,7 @@ fn a_pool_without_room_keeps_the_one_object_that_was_freed_last() {
     assert_eq!(pool.reclaim(), 1);
 }
 
-/// Objects freed on one lane come back to the lane that allocates, and are not taken from the allocator
-/// again.
+/// Objects freed on one lane return to the allocating lane, which does not use the allocator again.
 #[test]
 fn what_one_lane_frees_another_recycles() {
     let pool = BytePool::with("across", 256, Options::new()).expect("valid");
@@ -118,14 +117,14 @@ fn what_one_lane_frees_another_recycles() {
     let report = pool.report();
     assert_eq!((report.used, report.failed), (0, 0));
     assert!(report.allocated < 6000, "a few thousand fill the caches and surpluses: {report}");
-    // R-C2: a lane frees what another allocated, and the sum is right.
+    // R-C2: a lane frees objects of another lane, and the sum is right.
     let allocs: Vec<u64> = report.lanes.iter().map(|l| l.allocs).collect();
     let frees: Vec<u64> = report.lanes.iter().map(|l| l.frees).collect();
     assert_ne!(allocs, frees);
     assert_eq!((allocs.iter().sum::<u64>(), frees.iter().sum::<u64>()), (200_000, 200_000));
 }
 
-/// Trimming gives back what is not used any more, half by half, and nothing while the lane needs more.
+/// Trimming frees unused objects, half by half, and nothing while the lane needs more.
 #[test]
 fn a_lane_that_trims_keeps_what_it_uses() {
     let pool = BytePool::with("trimmed", 4096, Options::new()).expect("valid");
@@ -136,7 +135,7 @@ fn a_lane_that_trims_keeps_what_it_uses() {
     burst(1000);
     let kept = pool.report().allocated;
     assert!(kept >= 800, "{kept}: a cache and a surplus");
-    trim(); // the burst came since the call before
+    trim(); // the burst came after the previous call
     assert_eq!(pool.report().allocated, kept);
     for _ in 0..12 {
         trim();
@@ -154,14 +153,14 @@ fn a_lane_that_trims_keeps_what_it_uses() {
     }
     assert_eq!(pool.report().allocated, 1, "one object, since others would keep pages of the allocator");
     for more in 1..4 {
-        burst(more * 200); // more than there is
+        burst(more * 200); // more than there are
         let kept = pool.report().allocated;
         trim();
         assert_eq!(pool.report().allocated, kept);
     }
 }
 
-/// R-C2: pools are memory types too.
+/// R-C2: pools are memory types, too.
 #[test]
 fn a_pool_is_in_the_reports() {
     let pool = Pool::<[u64; 4]>::with("reported", Options::new().limit(3)).expect("valid");
@@ -199,7 +198,7 @@ fn a_limit_holds_and_the_failure_says_so() {
 #[test]
 fn failures_are_injected_on_every_nth_call_of_this_thread_only() {
     let pool = BytePool::new("injected", 100).expect("valid");
-    drop(pool.alloc().expect("memory")); // the cache has one: failures hit the fast path as well
+    drop(pool.alloc().expect("memory")); // the cache has one: failures affect the fast path as well
     let outcomes = || (0..6).map(|_| pool.alloc().is_ok()).collect::<Vec<_>>();
     {
         let _guard = inject::every(3);
@@ -275,7 +274,7 @@ fn objects_of_an_ended_thread_are_used_again() {
         });
     }
     let report = pool.report();
-    // Other tests' threads take lanes at the same time, so not every thread here gets the same one.
+    // Other tests' threads take lanes concurrently, so not every thread here gets the same one.
     assert!(report.allocated as usize <= report.lanes.len(), "{report}");
     assert_eq!(report.used, 0);
 }

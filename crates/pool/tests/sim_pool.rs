@@ -14,7 +14,7 @@ fn on<S>(cores: usize, setup: impl FnOnce() -> S, body: impl Fn(&S, &Worker)) ->
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(setup, body)
 }
 
-/// A pool, and where its lanes meet before they measure.
+/// A pool, and the place where its lanes meet before they measure.
 struct Setup {
     pool: BytePool,
     met: AtomicU32,
@@ -26,7 +26,7 @@ impl Setup {
         Self { pool, met: AtomicU32::new(0) }
     }
 
-    /// Returns when every lane has a slot, so that the table does not grow any more.
+    /// Returns when every lane has a slot, so that the table no longer grows.
     fn settle(&self, worker: &Worker) {
         drop(self.pool.alloc().expect("memory"));
         self.met.fetch_add(1, Ordering::AcqRel);
@@ -68,14 +68,14 @@ fn a_burst_of_64_blocks_on_the_own_lane_moves_no_line() {
     }
 }
 
-/// 64 pointers on their way from one lane to another.
+/// 64 pointers in transfer from one lane to another.
 struct Mailbox {
     full: AtomicBool,
     blocks: UnsafeCell<[Option<NonNull<u8>>; 64]>,
 }
 
-/// R-D2: pairs of lanes, one allocates, the other frees. The handover of 64 pointers through a mailbox (9
-/// lines, both ways) is counted as well.
+/// R-D2: pairs of lanes, one allocates, the other frees. Includes the transfer of 64 pointers through a
+/// mailbox (9 lines, both ways).
 #[test]
 fn objects_freed_on_another_lane_travel_in_batches() {
     const ROUNDS: u64 = 60;
@@ -109,13 +109,13 @@ fn objects_freed_on_another_lane_travel_in_batches() {
     }
 }
 
-/// What a lane holds here beyond what its cache and its surplus have room for (64 and 192): 8 batches of 32.
+/// Objects of a lane beyond the room of its cache and its surplus (64 and 192): 8 batches of 32.
 #[cfg(feature = "global-pools")]
 const BEYOND: usize = 256;
 
-/// Each of `cores` lanes takes 512 objects and gives them back, again and again, so that half of them go
-/// through what is behind its surplus: other lanes' surpluses, and `lists` global lists, with 0 the
-/// allocator. Returns how many objects beyond cache and surplus all of them turn over, in millions a second.
+/// Each of `cores` lanes allocates 512 objects and frees them, again and again, so that half of them go
+/// through the sources behind its surplus: other lanes' surpluses, and `lists` global lists, or with 0 the
+/// allocator. Returns how many objects beyond cache and surplus all lanes turn over, in millions a second.
 #[cfg(feature = "global-pools")]
 fn beyond_the_surplus(cores: usize, lists: usize) -> f64 {
     let setup = || {
@@ -142,7 +142,7 @@ fn beyond_the_surplus(cores: usize, lists: usize) -> f64 {
     rate
 }
 
-/// R-D2, R-D5: one list for all is slower on 96 cores than on 8, and 16 are many times as fast there.
+/// R-D2, R-D5: one list for all is slower on 96 cores than on 8; 16 lists are many times as fast there.
 #[cfg(feature = "global-pools")]
 #[test]
 fn sixteen_global_lists_go_on_where_one_is_full() {
@@ -154,7 +154,7 @@ fn sixteen_global_lists_go_on_where_one_is_full() {
 
 #[allow(unsafe_code)] // ownership goes through the mailbox as raw pointers
 fn turn_over(pool: BytePool, blocks: *mut [Option<NonNull<u8>>; 64], allocates: bool) {
-    // SAFETY: the mailbox's flag says that the blocks are ours now.
+    // SAFETY: the mailbox's flag says that this lane now owns the blocks.
     for block in unsafe { &mut *blocks } {
         if allocates {
             *block = Some(pool.alloc().expect("memory").into_raw());

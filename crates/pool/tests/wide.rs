@@ -1,10 +1,10 @@
-//! R-D5: the global lists' double-width compare-and-swap is the machine's own.
+//! R-D5: the global lists' double-width compare-and-swap is a machine instruction.
 #![cfg(all(feature = "global-pools", not(any(loom, manylane_sim))))]
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 use manylane_sync::atomic::AtomicU128;
 
-/// The fallback of `portable-atomic` takes a lock: right, but one that all lanes wait for.
+/// The fallback of `portable-atomic` takes a lock: correct, but all lanes would wait for it.
 #[test]
 fn double_width_compare_and_swap_takes_no_lock_where_the_processor_has_one() {
     #[cfg(target_arch = "x86_64")]

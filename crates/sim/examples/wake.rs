@@ -1,6 +1,6 @@
-//! Measures what `src/cost.rs` says about sleeping: the wake call, and how long after it the sleeper runs, by
-//! how long it slept. A core that went idle a moment ago is still polled for work; one that has been idle for
-//! long is not.
+//! Measures the durations of sleeping in `src/cost.rs`: the wake call, and the time after it until the
+//! sleeper runs, by the length of the sleep. The system still polls a core that became idle a moment ago for
+//! work, but not one that has been idle for long.
 //!
 //! ```text
 //! cargo run --release -p manylane-sim --example wake
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Wakes for each length of sleep; the median is printed.
+/// Number of wake-ups for each length of sleep; the median is printed.
 const WAKES: usize = 400;
 
 fn main() {
@@ -22,8 +22,8 @@ fn main() {
     }
 }
 
-/// The wake call's time and the time from its end until the sleeper runs (negative: it ran before the end),
-/// in nanoseconds.
+/// Returns the wake call's time and the time from its end until the sleeper runs (negative: it ran before the
+/// end), in nanoseconds.
 fn measure(sleep: Duration) -> (Vec<i64>, Vec<i64>) {
     let start = Instant::now();
     let now = || u64::try_from(start.elapsed().as_nanos()).expect("less than 584 years") + 1;

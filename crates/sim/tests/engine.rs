@@ -1,5 +1,4 @@
-//! The virtual multiprocessor by itself: words that tell it of every access, and what the report says of
-//! them.
+//! The virtual multiprocessor by itself: words that report every access to it, and its reports about them.
 
 use manylane_sim::{
     Access, Report, Simulation, Topology, Worker, access, cost, current, label, now, park, relax, unpark_one,
@@ -8,7 +7,7 @@ use manylane_sim::{
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
-/// A word of simulated shared memory. Virtual threads share one real thread, so a `Cell` will do.
+/// A word of simulated shared memory. Virtual threads share one real thread, so a `Cell` suffices.
 #[derive(Default)]
 struct Word(Cell<u64>);
 
@@ -112,7 +111,7 @@ fn panic_message(run: impl FnOnce()) -> String {
     text.or_else(|| payload.downcast_ref::<&str>().map(|s| (*s).to_owned())).expect("a sentence")
 }
 
-/// Locks, sleepers, false sharing, allocation: everything that could make two runs differ.
+/// Locks, sleepers, false sharing, allocation: all possible sources of differences between two runs.
 fn everything(seed: u64) -> String {
     let body = |state: &(SleepingLock, RefCell<Vec<u64>>, Vec<Word>), worker: &Worker| {
         let (lock, list, falsely_shared) = state;
@@ -138,7 +137,7 @@ fn a_program_and_a_seed_give_the_same_report_to_the_last_digit() {
     assert_ne!(first, everything(8), "the seed has no effect");
 }
 
-/// In another process, with the addresses that the system randomised anew.
+/// In another process, with newly randomised addresses.
 #[test]
 fn another_process_gives_the_same_report() {
     const ASKED: &str = "MANYLANE_SIM_PRINT";
@@ -169,7 +168,7 @@ fn who_shares_nothing_transfers_nothing_and_scales_to_96_cores() {
     }
 }
 
-/// The largest machine there is: two sockets of 64 cores with two threads each.
+/// The largest possible machine: two sockets of 64 cores with two threads each.
 fn largest() -> Topology {
     Topology::new(2, 1, 64, 2, *large().costs()).expect("256 cores are allowed")
 }
@@ -194,7 +193,8 @@ fn a_shared_counter_falls_on_the_part_with_64_cores_and_on_the_largest_machine()
         let report = shared_counter_on(topology.clone(), cores);
         let one = shared_counter_on(topology.clone(), 1).operations_per_second();
         assert!(report.operations_per_second() < one / 3.0, "{report}");
-        // Which ways a line goes is the machine's shape: between complexes of one socket, or between sockets.
+        // The machine's shape determines the distance of a transfer: between complexes of one socket, or
+        // between sockets.
         let ways = (report.transfers.same_socket > 0, report.transfers.other_socket > 0);
         assert_eq!(ways, (cores == 64, cores == 256), "{report}");
     }
@@ -219,8 +219,8 @@ fn handing_a_word_to_and_fro_is_one_transfer_for_each_turn() {
             turn.0.add(1);
         });
     });
-    // The other one reads the line while it waits, and the writer takes it back: two transfers a turn at
-    // most, one at least.
+    // The other thread reads the line while it waits, and the writer takes it back: at most two transfers a
+    // turn, at least one.
     let each = report.transfers_per_operation();
     assert!((1.0..=2.1).contains(&each), "{report}");
     assert_eq!(report.hottest.len(), 1, "{report}");
@@ -303,7 +303,7 @@ fn sleepers_are_woken_in_the_order_in_which_they_came_and_none_is_lost() {
             work_ns(2_000 * worker.number() as u64); // they come in this order
             lock.lock();
             served.borrow_mut().push(worker.number());
-            work_ns(50_000); // everybody else goes to sleep meanwhile
+            work_ns(50_000); // all others go to sleep meanwhile
             lock.unlock();
             if worker.number() == 11 {
                 assert_eq!(*served.borrow(), Vec::from_iter(0..12));

@@ -6,10 +6,11 @@ mod cases;
 
 use cases::{CASES, THREADS};
 
-/// By how much a simulated ratio may differ from the measured one.
+/// Largest difference of a simulated ratio from the measured one.
 const FACTOR: f64 = 1.5;
 
-/// Name, and measured throughput with 2, 8 and 32 threads by that with one: on one core, then on two.
+/// Name, and measured throughput with 2, 8 and 32 threads relative to that with one: on one core, then on
+/// two.
 const MEASURED: [(&str, [[f64; 3]; 2]); 5] = [
     ("shared atomic counter", [[1.002, 1.002, 0.995], [0.392, 0.383, 0.393]]),
     ("per-lane counters", [[1.003, 1.003, 0.993], [1.996, 1.990, 1.982]]),

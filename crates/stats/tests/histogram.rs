@@ -35,7 +35,7 @@ fn check_error<const BITS: u32>(values: &[u64], q: f64) {
     );
 }
 
-/// `usual` cases, or one in `share` of `PROPTEST_CASES`, which the long run sets.
+/// Returns `usual` cases, or one in `share` of `PROPTEST_CASES`, which the long run sets.
 fn cases(usual: u32, share: u32) -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
     ProptestConfig::with_cases(asked.map_or(usual, |asked| asked.div_ceil(share)))

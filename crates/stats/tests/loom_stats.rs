@@ -1,4 +1,4 @@
-//! What readers may see while lanes count: every interleaving.
+//! The possible readings while lanes count: every interleaving.
 #![cfg(loom)]
 
 use manylane_stats::{Counter, Gauge, MemReport, MemType};
@@ -37,14 +37,14 @@ fn a_cheap_read_beside_additions_lies_between_before_and_after() {
     assert_eq!(SEEN.lock().expect("no panic").len(), 3, "every moment was tried");
 }
 
-/// Rule 3: a level of things that one lane makes and another ends is never read as negative.
+/// Rule 3: a level of objects that one lane makes and another frees is never read as negative.
 #[test]
 fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
     static SEEN: Mutex<BTreeSet<i64>> = Mutex::new(BTreeSet::new());
     model(|| {
         let gauge = Arc::new(Gauge::new("model"));
         let handed_over = Arc::new(AtomicBool::new(false));
-        gauge.add(0); // its slot exists: making one would order more than the gauge promises
+        gauge.add(0); // creates its slot, which would order more than the gauge promises
         let lowering = {
             let (gauge, handed_over) = (gauge.clone(), handed_over.clone());
             thread::spawn(move || {
@@ -54,7 +54,7 @@ fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
                 }
             })
         };
-        // Spawned last: loom does not try a reader that runs first at later moments.
+        // Spawned last: loom does not move a reader that runs first to later moments.
         let reading = {
             let gauge = gauge.clone();
             thread::spawn(move || {
@@ -71,7 +71,7 @@ fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
     assert_eq!(SEEN.lock().expect("no panic").len(), 2, "both levels were seen");
 }
 
-/// Rules 3 and 4: the same for a memory type's report; and an exact one shows a moment that existed.
+/// Rules 3 and 4: the same for a memory type's report; and an exact report shows a moment that existed.
 #[test]
 fn a_memory_report_never_has_more_frees_than_allocations() {
     static SEEN: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
@@ -105,8 +105,8 @@ fn a_memory_report_never_has_more_frees_than_allocations() {
     );
 }
 
-/// Rule 4: two counters that one lane moves one after the other are never seen the wrong way round or further
-/// apart than they ever were.
+/// Rule 4: two counters that one lane increments one after the other are never seen in the wrong order, or
+/// further apart than they ever were.
 #[test]
 fn an_exact_read_shows_a_moment_that_existed() {
     model(|| {
@@ -120,11 +120,11 @@ fn an_exact_read_shows_a_moment_that_existed() {
                 gauge.sub(1);
             })
         };
-        // Spawned last: loom does not try a reader that runs first at later moments.
+        // Spawned last: loom does not move a reader that runs first to later moments.
         let reading = {
             let gauge = gauge.clone();
             thread::spawn(move || {
-                // The level was 0, 2, 1, 3, 2 in this order; a cheap read could tell 0 - 2.
+                // The level was 0, 2, 1, 3, 2 in this order; a cheap read could return 0 - 2.
                 if let Ok(level) = gauge.read_exact() {
                     assert!((0..=3).contains(&level), "{level}");
                 }

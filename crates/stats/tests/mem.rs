@@ -45,7 +45,7 @@ fn a_type_is_in_the_report_from_its_first_use_and_once() {
     assert!(names.is_sorted());
 }
 
-/// Counting is allowed anywhere, though the first use of a type enters it into a list under a lock.
+/// Counting is allowed anywhere, although the first use of a type takes a lock to register it.
 #[test]
 fn a_type_may_be_used_first_under_a_leaf_lock() {
     use manylane_sync::{LockClass, Mutex};

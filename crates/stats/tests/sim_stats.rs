@@ -47,7 +47,7 @@ impl All {
     }
 }
 
-/// R-C1, R-F2: whatever a lane counts stays on its lines.
+/// R-C1, R-F2: all counts of a lane stay on its lines.
 #[test]
 fn counting_on_the_own_lane_moves_no_line() {
     for cores in [1, 8, 32, 96] {

@@ -1,8 +1,8 @@
 //! Lane memory: every interleaving of lanes that get their arenas, of places that are assigned, and of a
-//! place that is released and used again. The source is the library's own; the arenas are of two words, made
-//! by the model.
+//! place that is released and reused. The source is the library's own; the arenas have two words, and the
+//! model makes them.
 #![cfg(loom)]
-#![allow(unsafe_code)] // words at the places that are found
+#![allow(unsafe_code)] // accesses words at the returned places
 
 use machine::{AtomicPtr, AtomicUsize};
 use manylane_sync::cell::UnsafeCell;
@@ -12,7 +12,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize as Count, Ordering};
 
-// What surrounds the library's source there.
+// The items around the library's source there.
 mod machine {
     pub(super) use loom::sync::Mutex;
     pub(super) use loom::sync::atomic::{AtomicPtr, AtomicUsize};
@@ -27,8 +27,8 @@ const WORD: Layout = Layout::new::<AtomicUsize>();
 struct Scene {
     arenas: Arenas<LANES>,
     memory: [Box<[AtomicUsize; 2]>; LANES],
-    /// By lane: written when the arena is made. Loom tells if somebody who finds the arena is not ordered
-    /// after that.
+    /// By lane: written when the arena is made. Loom reports a thread that finds the arena without being
+    /// ordered after that.
     made: [UnsafeCell<bool>; LANES],
     place: ArenaOffset,
 }
@@ -53,23 +53,22 @@ impl Scene {
 
     fn enter(&self, lane: usize) -> *mut u8 {
         self.arenas.enter(lane, || {
-            // SAFETY: nobody can find the arena yet.
+            // SAFETY: no other thread can find the arena yet.
             self.made[lane].with_mut(|made| unsafe { *made = true });
             Some(NonNull::from(&*self.memory[lane]).cast())
         })
     }
 
-    /// The word of `place` in the arena of `lane`, if both are there.
+    /// Returns the word of `place` in the arena of `lane`, if both exist.
     fn word_of(&self, place: &ArenaOffset, lane: usize) -> Option<&AtomicUsize> {
         let word = self.arenas.place_of(place, lane)?;
-        // SAFETY: nobody writes it any more.
+        // SAFETY: no thread writes it any more.
         assert!(self.made[lane].with(|made| unsafe { *made }), "lane {lane} has an arena");
         // SAFETY: a place of a word, in an arena of words that lives as long as the scene.
         Some(unsafe { word.cast().as_ref() })
     }
 
-    /// The word of the scene's place in the caller's arena, which begins at `base`, as `LaneSlots::own` finds
-    /// it.
+    /// Returns the word of the scene's place in the caller's arena at `base`, as `LaneSlots::own` finds it.
     fn own(&self, base: *mut u8) -> &AtomicUsize {
         let mut word = self.place.at(base);
         if !is_there(word) {
@@ -85,7 +84,7 @@ impl Scene {
 /// Rule 1. The thread that reads is spawned last (see `loom_per_lane`).
 #[test]
 fn who_is_told_of_a_lane_finds_its_arena_whole() {
-    /// Executions in which the reader was told of no lane, of the first, and of the second.
+    /// Numbers of executions in which the reader saw no lane, the first, and the second.
     static TOLD: [Count; 3] = [const { Count::new(0) }; 3];
     model(|| {
         let scene = Arc::new(Scene::new());
@@ -114,11 +113,11 @@ fn who_is_told_of_a_lane_finds_its_arena_whole() {
     assert!(TOLD.iter().all(|told| told.load(Ordering::Relaxed) > 0), "not all was tried: {TOLD:?}");
 }
 
-/// Rules 2 to 4: a place is released while two lanes race to have one assigned. They get the same one, whole,
-/// with zeroes in it, whether it is the released one or not; and none is lost.
+/// Rules 2 to 4: a place is released while two lanes race to assign one. Both get the same place, whole and
+/// with zeroes in it, the released one or another; and none is lost.
 #[test]
 fn a_place_that_is_used_again_holds_nothing_of_its_last_owner() {
-    /// Executions in which the lanes got a place that was never used, and the released one.
+    /// Numbers of executions in which the lanes got a place that was never used, and the released one.
     static GOT: [Count; 2] = [const { Count::new(0) }; 2];
     model(|| {
         let scene = Arc::new(Scene::new());

@@ -1,4 +1,4 @@
-//! The lock's byte and its queue of sleepers: nobody is let in twice, nobody is forgotten asleep.
+//! The lock's byte and its queue of sleepers: mutual exclusion holds, and no sleeper is forgotten.
 #![cfg(loom)]
 #![allow(unsafe_code)] // the guarded cell
 
@@ -67,7 +67,7 @@ impl Guarded {
         if !self.word.take_idle() {
             self.word.wait::<P>();
         }
-        // SAFETY: we hold the lock; loom checks just that.
+        // SAFETY: this thread holds the lock, which loom checks.
         self.value.with_mut(|value| unsafe { *value += 1 });
         if !self.word.release_idle() {
             self.word.release_queued::<P>();
@@ -87,7 +87,7 @@ fn threads_add<P: Parking + 'static>(threads: u32, each: u32) {
     for other in others {
         other.join().expect("no assertion failed");
     }
-    // SAFETY: all others ended.
+    // SAFETY: all other threads have ended.
     assert_eq!(guarded.value.with(|value| unsafe { *value }), threads * each);
 }
 

@@ -1,8 +1,10 @@
-//! Slots appear while others read: every slot is complete when seen, none is lost when the table grows.
+//! Slots appear while other threads read: every slot is complete when seen, and none is lost when the table
+//! grows.
 //!
-//! The thread that reads is spawned last: loom runs it last at first, and tries the earlier moments because
-//! of what it reads then. A reader that runs first is not tried later where a writer loads what it stores:
-//! loom compares the store with the latest access only, which is the writer's own.
+//! The reading thread is spawned last: loom runs it last at first, and tries the earlier moments because of
+//! the values that it then reads. Loom does not move a reader that runs first to a later moment if a writer
+//! loads the word that it stores: loom compares the store only with the latest access, which is the writer's
+//! own.
 #![cfg(loom)]
 #![allow(unsafe_code)] // slots that loom watches
 
@@ -11,8 +13,8 @@ use manylane_sync::cell::UnsafeCell;
 use manylane_sync::{Arc, PerLane, lane, model, thread};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A slot that is written before it is published and never again. Loom tells if a reader is not ordered after
-/// that.
+/// A slot that is written before it is published and never again. Loom reports a reader that is not ordered
+/// after that.
 struct Watched(UnsafeCell<u32>);
 
 // SAFETY: only read once it is published; loom checks just that.
@@ -21,19 +23,19 @@ unsafe impl Sync for Watched {}
 impl Watched {
     fn new() -> Self {
         let watched = Self(UnsafeCell::new(0));
-        // SAFETY: nobody else has it yet.
+        // SAFETY: no other thread has it yet.
         watched.0.with_mut(|value| unsafe { *value = 100 });
         watched
     }
     fn read(&self) -> u32 {
-        // SAFETY: nobody writes it any more.
+        // SAFETY: no thread writes it any more.
         self.0.with(|value| unsafe { *value })
     }
 }
 
 #[test]
 fn a_slot_is_complete_when_it_is_seen() {
-    /// Executions in which the reader saw 0, 1 and 2 slots.
+    /// Numbers of executions in which the reader saw 0, 1 and 2 slots.
     static SEEN: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
     model(|| {
         let lanes: Arc<PerLane<Watched>> = Arc::new(PerLane::new(|_| Watched::new()));
@@ -63,8 +65,8 @@ fn a_slot_is_complete_when_it_is_seen() {
 
 #[test]
 fn a_lane_keeps_its_slot_when_another_makes_the_table_grow() {
-    // Lanes take their numbers beside the model, which does not see whose start came first: so both orders
-    // are told.
+    // Lanes take their numbers outside of the model, which does not see the order of their starts: so both
+    // orders are accepted.
     for adds in [[&[10][..], &[1, 1]], [&[1, 1], &[10]]] {
         model(move || {
             let lanes: Arc<PerLane<OwnedU64>> = Arc::new(PerLane::new(|_| OwnedU64::new(0)));

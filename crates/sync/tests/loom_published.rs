@@ -5,7 +5,7 @@
 use manylane_sync::cell::UnsafeCell;
 use manylane_sync::{Arc, Published, Reader, model, qsbr, thread};
 
-/// A value whose memory loom watches: reading it while or after it is dropped is caught.
+/// A value whose memory loom watches: it detects a read during or after the drop.
 struct Watched {
     value: UnsafeCell<u32>,
 }
@@ -27,7 +27,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // SAFETY: nobody can reach the value any more; loom checks just that.
+        // SAFETY: no thread can reach the value any more, which loom checks.
         self.value.with_mut(|value| unsafe { *value = u32::MAX });
     }
 }
@@ -93,7 +93,7 @@ fn a_sleeping_reader_holds_nothing_up_and_wakes_to_a_valid_value() {
     });
 }
 
-/// What a lane read before it went offline is over for whoever sees it online again.
+/// The reads of a lane before it went offline are over for a thread that sees it online again.
 #[test]
 fn a_reader_that_slept_and_woke_has_let_go_of_what_it_read_before() {
     model(|| {
@@ -114,7 +114,7 @@ fn a_reader_that_slept_and_woke_has_let_go_of_what_it_read_before() {
     });
 }
 
-/// The one who reclaims is not the one who replaced, and a lane comes online meanwhile.
+/// One thread reclaims, another has replaced, and a lane comes online meanwhile.
 #[test]
 fn a_value_replaced_by_another_is_not_freed_under_a_new_reader() {
     model(|| {

@@ -1,4 +1,4 @@
-//! R-A5: whoever releases last frees, after all the others are done with the object.
+//! R-A5: the last release frees, after all other holders are done with the object.
 #![cfg(loom)]
 #![allow(unsafe_code)] // the counted object
 
@@ -24,7 +24,7 @@ impl Counted {
     fn release(&self) -> bool {
         let last = self.refs.release();
         if last {
-            // SAFETY: nobody else has a reference.
+            // SAFETY: no other thread has a reference.
             self.payload.with_mut(|payload| unsafe { *payload = None });
         }
         last

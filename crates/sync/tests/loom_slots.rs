@@ -1,8 +1,8 @@
-//! Slots of lanes as the statistics and pools use them: every interleaving. Models keep them in a `PerLane`,
-//! so what is checked is the interface's promise: a lane's slot is its own, a reader sees each lane's
-//! complete, and none is lost.
+//! Slots of lanes as statistics and pools use them: every interleaving. Models keep them in a `PerLane`, so
+//! this checks the interface: a lane's slot is its own, a reader sees each lane's slot complete, and none is
+//! lost.
 //!
-//! The thread that reads is spawned last (see `loom_per_lane`).
+//! The reading thread is spawned last (see `loom_per_lane`).
 #![cfg(loom)]
 
 use manylane_sync::atomic::OwnedU64;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn a_reader_sees_what_lanes_stored_and_nothing_else() {
-    /// Executions in which the reader's sum was 0, 1, 2 and 3.
+    /// Numbers of executions in which the reader's sum was 0, 1, 2 and 3.
     static SEEN: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
     model(|| {
         let slots: Arc<LaneSlots<OwnedU64>> = Arc::new(LaneSlots::new());

@@ -1,7 +1,7 @@
-//! A lane whose arena cannot be reserved counts all the same. A program of its own: it limits its address
+//! A lane whose arena cannot be reserved still counts. A program of its own, since it limits its address
 //! space.
 #![cfg(all(target_os = "linux", not(any(loom, manylane_sim))))]
-#![allow(unsafe_code)] // a limit is set by a system call
+#![allow(unsafe_code)] // a system call sets a limit
 
 use manylane_sync::LaneSlots;
 use manylane_sync::atomic::OwnedU64;
@@ -17,7 +17,7 @@ fn lanes_without_an_arena_keep_their_slots_beside() {
     static SLOTS: LaneSlots<OwnedU64> = LaneSlots::new();
     SLOTS.own().add(1);
     assert!(LaneSlots::is_own(SLOTS.own()), "this lane has one");
-    // Room for the stacks of a few threads, not for another arena.
+    // Leaves room for the stacks of a few threads, not for another arena.
     let limit = libc::rlimit { rlim_cur: address_space() + (12 << 20), rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the limit is a live value of the type that the call reads.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);

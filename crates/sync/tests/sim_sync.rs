@@ -1,5 +1,4 @@
-//! Budgets of the shared-memory facade, in line transfers on the virtual multiprocessor, and its locks at
-//! work there.
+//! Budgets of this crate in line transfers on the virtual multiprocessor, and its locks in use there.
 #![cfg(manylane_sim)]
 
 use manylane_sim::{Report, Simulation, Topology, Worker};
@@ -12,7 +11,7 @@ fn on<S>(cores: usize, setup: impl FnOnce() -> S, body: impl Fn(&S, &Worker)) ->
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(setup, body)
 }
 
-/// R-F2, R-C1: what a lane counts stays on its lines.
+/// R-F2, R-C1: a lane's counts stay on its lines.
 #[test]
 fn adding_on_the_own_lane_moves_no_line() {
     for cores in CORES {
@@ -81,8 +80,8 @@ fn a_sole_holder_releases_without_moving_a_line() {
     assert_eq!(report.locked, 0, "{report}");
 }
 
-/// More threads than cores, so that holders are preempted and waiters sleep: nobody gets in twice, nobody is
-/// left asleep.
+/// More threads than cores, so that holders are preempted and waiters sleep: mutual exclusion holds, and no
+/// sleeper is forgotten.
 #[test]
 fn a_mutex_excludes_and_wakes_everybody_on_any_number_of_cores() {
     static TOTAL: LockClass = LockClass::new("total", 1);

@@ -8,10 +8,10 @@ use std::hint::black_box;
 static LIST: LockClass = LockClass::new("validated list", 1);
 static TABLE: LockClass = LockClass::new("validated table", 2);
 
-/// Threads that each case runs with, the first being what the others are compared with.
+/// Numbers of threads of each case; the others are compared with the first.
 pub(crate) const THREADS: [usize; 4] = [1, 2, 8, 32];
 
-/// A name, and operations per second on so many cores with so many threads.
+/// A name, and a function for the operations per second on so many cores with so many threads.
 pub(crate) type Case = (&'static str, fn(usize, usize) -> f64);
 
 /// In the order of `VALIDATION.md`.
@@ -44,7 +44,7 @@ fn falsely_shared_counters(cores: usize, threads: usize) -> f64 {
     run(cores, threads, counters, |counters, thread| counters[thread].add(1))
 }
 
-/// A queue in one piece, so that the simulator sees every byte of it that is touched.
+/// A queue in one piece, so that the simulator sees every access to it.
 #[derive(Default)]
 struct List {
     first: usize,
@@ -90,9 +90,9 @@ fn read_lock(cores: usize, threads: usize) -> f64 {
     )
 }
 
-/// Operations per second of `threads` threads that call `operation` for a while. What they share begins a
-/// line, so that how it lies in lines does not depend on the build. The cores are those that the process may
-/// use.
+/// Returns the operations per second of `threads` threads that call `operation` for a while, on the cores
+/// that the process may use. Their shared data begins on a line, so that its layout in lines does not depend
+/// on the build.
 #[cfg(not(manylane_sim))]
 fn run<S: Sync>(
     _cores: usize,
@@ -145,7 +145,7 @@ fn run<S: Sync>(
     done as f64 / (ended - started).as_secs_f64()
 }
 
-/// Waits for the list's lock so far, and their time together; nothing unless reports are wanted.
+/// Returns the waits for the list's lock so far, and their total time; nothing unless reports are wanted.
 #[cfg(not(manylane_sim))]
 fn reported_waits() -> Option<(u64, std::time::Duration)> {
     std::env::var_os("MANYLANE_REPORTS")?;
@@ -154,7 +154,8 @@ fn reported_waits() -> Option<(u64, std::time::Duration)> {
     Some(list.map_or((0, std::time::Duration::ZERO), |c| (c.times, c.total)))
 }
 
-/// The virtual machine that models the one of `VALIDATION.md`, or one with another number of such cores.
+/// Returns the virtual machine that models the one of `VALIDATION.md`, or one with another number of such
+/// cores.
 #[cfg(manylane_sim)]
 fn machine(cores: usize) -> manylane_sim::Topology {
     use manylane_sim::Topology;

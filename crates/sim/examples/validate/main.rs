@@ -1,16 +1,16 @@
 //! Prints the table of `crates/sim/VALIDATION.md`: real figures, or with `--cfg manylane_sim` simulated ones:
 //! `validate [CORES]`.
 //!
-//! Real figures are those of the cores that the process may use: `taskset -c 0` for one.
+//! Real figures are those of the cores that the process may use: `taskset -c 0` selects one.
 
 mod cases;
 
 use cases::{CASES, THREADS};
 
-/// Each real figure is the median of so many samples; a simulated one repeats exactly.
+/// Number of samples: each real figure is their median; a simulated one repeats exactly.
 const SAMPLES: usize = if cfg!(manylane_sim) { 1 } else { 15 };
 
-/// As many as were asked for; two unless said otherwise.
+/// Returns the requested number of cores; two by default.
 fn cores() -> usize {
     let asked = std::env::args().nth(1).map_or(Ok(2), |cores| cores.parse());
     let cores = asked.ok().filter(|cores| (1..=32).contains(cores)).unwrap_or_else(|| {
