@@ -745,7 +745,7 @@ fn who_waits_to_send_is_woken_when_the_partner_takes_some(kind: Kind) {
     const BULK: usize = 512 << 10;
     run(kind, |io| async move {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        // so that it takes many goes
+        // Many sends are then needed.
         rustix::net::sockopt::set_socket_send_buffer_size(&ours, 16 << 10).unwrap();
         theirs.set_nonblocking(true).unwrap();
         let ours = io.stream(ours).unwrap();

@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p manylane-list --example hammer [seconds a run]`
 //!
-//! Other programs on the machine cannot be switched off, so time is cut into windows of half a millisecond
+//! Other programs on the machine cannot be switched off. So time is cut into windows of half a millisecond,
 //! and the best and the median window are shown. Fairness is least / most served thread over the whole run,
-//! counted by pairs, and by pairs per second of processor time (which the kernel need not give out evenly;
+//! counted by pairs, and by pairs per second of processor time (which the kernel may distribute unevenly;
 //! Linux only).
 
 use manylane_list::{MtList, Node};
@@ -13,9 +13,9 @@ use manylane_sync::CachePadded;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Pairs between two looks at the clock.
+/// Number of pairs between two reads of the clock.
 const BATCH: u32 = 100;
-/// Long against a batch, short against the time slice of the kernel.
+/// Length of a window: long against a batch, short against the kernel's time slice.
 const WINDOW: Duration = Duration::from_micros(500);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -26,15 +26,15 @@ enum Where {
     Resident,
 }
 
-/// Processor time of this thread so far, where the kernel tells.
+/// Returns the processor time of this thread so far, if the kernel tells it.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// What a thread has done.
+/// Work of a thread.
 struct Done {
-    /// Pairs in each window.
+    /// Number of pairs in each window.
     pairs: Vec<u32>,
     processor_time: Option<Duration>,
 }
@@ -49,7 +49,7 @@ impl Done {
     }
 }
 
-/// Least over most.
+/// Returns the least value divided by the largest.
 fn fairness(served: impl Iterator<Item = f64> + Clone) -> f64 {
     served.clone().fold(f64::INFINITY, f64::min) / served.fold(0.0, f64::max)
 }
@@ -108,7 +108,7 @@ fn main() {
             let mut windows: Vec<u32> =
                 (0..done[0].pairs.len()).map(|w| done.iter().map(|d| d.pairs[w]).sum()).collect();
             windows.sort_unstable();
-            // Per lane: each of the threads that can run at once has had the whole window.
+            // For each lane: each of the threads that can run at once has had the whole window.
             let cost = |pairs: u32| WINDOW.as_nanos() as f64 * threads.min(cores) as f64 / f64::from(pairs);
             println!(
                 "{name:<9} {threads:>7} {:>15.1} {:>15.1} {:>9.2} {:>18.2}",

@@ -645,7 +645,7 @@ pub(crate) unsafe fn pop(head: *mut Link) -> Option<*mut Link> {
 /// # Safety
 /// `head` is a head.
 pub(crate) unsafe fn walk(head: *mut Link, mut visit: impl FnMut(*mut Link)) {
-    /// What the walker holds; given back also when `visit` panics.
+    /// A link that the walk holds; unlocked also if `visit` panics.
     struct Held(*mut Link, *mut Link);
     impl Drop for Held {
         fn drop(&mut self) {

@@ -4,7 +4,7 @@
  * The functions are those of <sys/socket.h> with the prefix ml_, and do what those do for AF_UNIX, with these differences:
  *   - A descriptor is a number of this library, from ML_FIRST_FD on. The system does not know it, so it cannot be given to read(),
  *     poll() or close().
- *   - A name is an array of 1 to ML_MAX_NAME bytes, known inside the process only.
+ *   - A name is an array of 1 to ML_MAX_NAME bytes, which exists only inside the process.
  *   - Connecting to a listener whose backlog is full is refused at once, as BSD does it.
  *   - Whether calls wait is a property of the descriptor, not of the socket: ml_dup copies it, and descriptors from ml_accept and
  *     ml_recv_fds wait.
@@ -12,7 +12,7 @@
  *
  * All functions return -1 and set errno on failure, may be called from any thread, and may block only where their namesakes may.
  * A descriptor that is closed while another thread uses it stays usable for that call, which ends as if it were still open; if it waits,
- * it goes on waiting until it is served or its timeout ends: shut the socket down first. (A thread in ml_accept is
+ * it goes on waiting until it completes or its timeout ends: shut the socket down first. (A thread in ml_accept is
  * freed by a connection or its timeout only.)
  */
 #ifndef MANYLANE_LOCAL_H
@@ -41,13 +41,13 @@ extern "C" {
 #define ML_SHUT_WR 1
 #define ML_SHUT_RDWR 2
 
-/* Bytes of a name at most. */
+/* Maximum number of bytes of a name. */
 #define ML_MAX_NAME 107
 
 /* The lowest descriptor: above those of the system. */
 #define ML_FIRST_FD 0x40000000
 
-/* Descriptors that can be open at a time; beyond that EMFILE. */
+/* Maximum number of open descriptors; beyond that EMFILE. */
 #define ML_MAX_FDS 65536
 
 /* Options of ml_setsockopt and ml_getsockopt. The value is an unsigned 64-bit number. */
@@ -59,7 +59,7 @@ extern "C" {
 #define ML_SO_NONBLOCK 6  /* 0 or 1 */
 #define ML_FOREVER (~(unsigned long long)0)
 
-/* Who is at the other end. */
+/* Credentials of the peer. */
 struct ml_ucred {
     unsigned int pid;
     unsigned int uid;
@@ -80,7 +80,7 @@ ssize_t ml_sendto(int fd, const void *buf, size_t len, int flags, const void *na
 ssize_t ml_recvfrom(int fd, void *buf, size_t len, int flags, void *name, size_t *name_len);
 /* Sends len bytes (at least 1 on a stream) with n descriptors, which stay open here. */
 ssize_t ml_send_fds(int fd, const void *buf, size_t len, int flags, const int *fds, size_t n);
-/* *n: descriptors that fit into fds; afterwards how many came. Those that do not fit are closed. */
+/* *n: number of descriptors that fit into fds; afterwards the number received. Those that do not fit are closed. */
 ssize_t ml_recv_fds(int fd, void *buf, size_t len, int flags, int *fds, size_t *n);
 int ml_shutdown(int fd, int how);
 int ml_dup(int fd);

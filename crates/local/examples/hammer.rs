@@ -9,7 +9,7 @@ use manylane_local::{Kind, Socket};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Nanoseconds of an operation.
+/// Prints the nanoseconds of an operation.
 #[derive(Clone, Copy)]
 struct Figures {
     least: f64,
@@ -51,10 +51,10 @@ fn message_pair(kind: Kind) -> Figures {
     })
 }
 
-/// Messages that wait at most: as many as the bounded channels in the comparison have room for.
+/// Maximum number of waiting messages: as many as fit into the bounded channels of the comparison.
 const ON_THE_WAY: usize = 1024;
 
-/// A second thread receives all there is at once, and looks at each message.
+/// A second thread receives everything queued at once, and reads each message.
 fn stream(message: usize, messages: usize, send: impl Fn(&Socket)) -> Figures {
     let (a, b) = Socket::pair(Kind::Stream);
     b.set_recv_limit(ON_THE_WAY * message).expect("it is more than 0");

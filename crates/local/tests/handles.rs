@@ -1,8 +1,8 @@
-//! Handles in messages, and the collection of those that nobody can receive any more (R-A6).
+//! Handles in messages, and the collection of those that no socket can receive any more (R-A6).
 //!
-//! One test: the collector and its counts are the process's.
+//! One test, since the collector and its counts belong to the process.
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_local::{
     Attached, Handle, Kind, MAX_HANDLES, MAX_IN_FLIGHT, Socket, collect, in_flight, sockets,
@@ -48,7 +48,7 @@ fn objects_and_credentials_travel(kind: Kind) {
     assert_eq!(received.credentials.unwrap().process, std::process::id());
     let Some(Handle::Object(got)) = received.handles.into_iter().next() else { panic!("an object was sent") };
     assert!(Arc::ptr_eq(got.downcast_ref::<Arc<()>>().unwrap(), &object));
-    // What is not received is dropped with the socket.
+    // Handles that are not received are dropped with the socket.
     let lost = Arc::new(());
     send(&a, vec![Handle::Object(Box::new(lost.clone()))]);
     drop(b);
@@ -96,7 +96,7 @@ fn open_sockets() -> usize {
     sockets().len()
 }
 
-/// An end in its own buffer, and the only other way to it closed.
+/// An end in its own buffer, with the only other way to it closed.
 fn an_end_sent_to_itself_is_collected() {
     let (a, b) = Socket::pair(Kind::Stream);
     send(&a, vec![b.into()]);
@@ -124,7 +124,7 @@ fn rings_are_collected_and_what_can_be_received_is_not() {
     }
 }
 
-/// A cycle through a connection that nobody accepted.
+/// A cycle through a connection that was never accepted.
 fn a_cycle_through_a_backlog_is_collected() {
     let name = manylane_local::Name::new("backlog").unwrap();
     let listener = Socket::new(Kind::Stream);
@@ -192,9 +192,9 @@ fn too_many_handles_are_refused_and_come_back() {
     assert_eq!(in_flight(), 0);
 }
 
-/// What nobody can receive does not take the places of what somebody can.
+/// Unreachable handles do not take the places of reachable ones.
 fn at_the_bound_cycles_make_room() {
-    // Many that survive a run put the next one off.
+    // Many survivors of a run postpone the next one.
     let (keeper, _kept) = Socket::pair(Kind::SeqPacket);
     let survivors: Vec<Socket> = (0..MAX_HANDLES).map(|_| Socket::new(Kind::Stream)).collect();
     send(&keeper, survivors.into_iter().map(Handle::from).collect());

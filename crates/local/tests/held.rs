@@ -1,17 +1,17 @@
-//! What waits in a buffer takes memory by its bytes, however small and large sends take turns. In a process
-//! of its own, since the pools' numbers are those of the process.
+//! Data in a buffer takes memory in proportion to its bytes, for any sequence of small and large sends. In a
+//! process of its own, since the pools' numbers belong to the process.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::{CLUSTER_SIZES, Chain, Cluster, MAX_CLUSTER};
 use manylane_local::{Kind, Socket};
 use proptest::prelude::*;
 
-/// Bytes of all objects of pools that are in use: clusters, and whatever else holds what was sent.
+/// Returns the bytes of all objects in use of all pools: clusters, and other objects that hold sent data.
 fn used() -> usize {
     manylane_pool::report().iter().map(|pool| pool.size * pool.used as usize).sum()
 }
 
-/// A chain of pieces as a driver receives them: none leaves most of a cluster empty.
+/// Returns a chain of pieces as a driver receives them: none leaves most of a cluster empty.
 fn chain(pieces: &[usize]) -> Chain {
     let mut chain = Chain::new();
     for &length in pieces {
@@ -43,8 +43,8 @@ proptest! {
     }
 }
 
-/// A buffer that nobody reads holds at most two and a half times its bytes and two of the largest clusters:
-/// one that was begun, and the one before it.
+/// An unread buffer holds at most two and a half times its bytes and two of the largest clusters: the one in
+/// use, and the one before it.
 #[test]
 fn what_waits_in_a_stream_takes_memory_by_its_bytes() {
     random();

@@ -1,4 +1,4 @@
-//! What the pool's operations cost here: the fastest of many short runs, in nanoseconds.
+//! Measures the pool's operations: the fastest of many short runs, in nanoseconds.
 //!
 //! `cargo run --release -p manylane-pool --example cost [case]`; a case's name alone runs it once with few
 //! rounds, for counting instructions under callgrind. `manylane-bench` compares with other crates.
@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Runs `round`, which does `ops` operations, often; tells the fastest in ns an operation.
+/// Runs `round`, which does `ops` operations, many times; prints the fastest in ns an operation.
 fn fastest(samples: u32, ops: u32, mut round: impl FnMut()) -> f64 {
     let mut best = Duration::MAX;
     for _ in 0..samples {

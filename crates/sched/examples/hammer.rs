@@ -1,11 +1,12 @@
-//! The figures of the README, in nanoseconds: spawn and complete, self-wake, handover to a busy lane.
+//! Measures the figures of the README, in nanoseconds: spawn and complete, self-wake, handover to a busy
+//! lane.
 //!
 //! `cargo run --release -p manylane-sched --example hammer [samples]`; for instruction counts
-//! `valgrind --tool=callgrind --toggle-collect='*measured*' .../hammer 1 spawn` (or `wake`). `hammer 1
-//! timers`: ten million timers, which need a gigabyte and are tried only when they are asked for.
+//! `valgrind --tool=callgrind --toggle-collect='*measured*' .../hammer 1 spawn` (or `wake`).
+//! `hammer 1 timers`: ten million timers, which need a gigabyte and run only on request.
 //!
-//! Other programs on the machine cannot be switched off, so the best of many short samples is shown beside
-//! the median.
+//! Other programs on the machine cannot be switched off, so the example shows the best of many short samples
+//! beside the median.
 
 use manylane_sched::{Class, Config, Lane, TaskKind, Time};
 use std::pin::Pin;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 static KIND: TaskKind = TaskKind::new("hammer");
 const BATCH: usize = 256;
-/// Batches in a sample: about a tenth of a millisecond.
+/// Number of batches in a sample: about a tenth of a millisecond.
 const BATCHES: usize = 20;
 
 /// Nanoseconds of an operation.
@@ -81,7 +82,7 @@ fn self_wake(samples: usize) -> Vec<f64> {
     (0..samples).map(sample).collect()
 }
 
-/// One lane sends, the other runs what arrives and never sleeps.
+/// One lane sends, the other runs the tasks that arrive and never sleeps.
 fn hand_over(samples: usize) -> Vec<f64> {
     const TASKS: u64 = 5_000;
     let (tell, told) = std::sync::mpsc::channel();
@@ -139,7 +140,7 @@ fn timers(samples: usize) -> Vec<f64> {
         let mut armed = Vec::with_capacity(TIMERS as usize);
         let began = Instant::now();
         for n in 0..TIMERS {
-            // All over the minute, and not in its order.
+            // Over the whole minute, and not in its order.
             let mut sleep = here.sleep_until(ms(start + 1 + n * 7919 % TIMERS * MINUTE / TIMERS));
             let pending = Pin::new(&mut sleep).poll(&mut Context::from_waker(Waker::noop())).is_pending();
             assert!(pending, "it is not due yet");

@@ -1,4 +1,4 @@
-/* Every function of the header, once right and, where it can be wrong, once wrong. Ends with 0 if all is as it should be. */
+/* Calls every function of the header once correctly and, if possible, once incorrectly. Exits with 0 if all results are right. */
 #include "manylane_local.h"
 #include <errno.h>
 #include <pthread.h>
