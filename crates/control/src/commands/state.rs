@@ -116,7 +116,7 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                         if report.disabled { 2 } else { 6 } | paused | busy,
                     )
                 }
-                None => (1, 0, if admin & 7 == 0 { 2 } else { 0 }, paused),
+                None => (1, 0, if admin & 7 == 0 { server.rise } else { 0 }, paused),
             };
             let agent = server.agent.as_ref().map_or(0, |agent| {
                 let report = agent.board.read();

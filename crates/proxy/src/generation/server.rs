@@ -65,7 +65,9 @@ pub struct Server {
     pub backup: bool,
     /// `disabled`
     pub disabled: bool,
-    /// `maxconn`; 0 for no limit.
+    /// `rise`: what `show servers state` tells as its health where it has no check.
+    pub rise: u32,
+    /// `maxconn`; 0 for no bound.
     pub maxconn: u32,
     /// `minconn`
     pub minconn: u32,
@@ -283,7 +285,7 @@ pub(super) fn server(
         inter: _,
         fastinter: _,
         downinter: _,
-        rise: _,
+        rise,
         fall: _,
         check: _,
         agent_check: _,
@@ -432,6 +434,7 @@ pub(super) fn server(
         source_field: source.and_then(|source| source_field(source, refuse)),
         non_stick: on(non_stick),
         name_key: OnceLock::new(),
+        rise: rise.map_or(2, |set| set.value),
         stands_in: false,
         check: None,  // set when all servers are known
         agent: None,  // set when all servers are known
@@ -476,6 +479,7 @@ pub(super) fn of_client(
     Server {
         weight: 0,
         cookie: None,
+        rise: 2,
         stands_in: true,
         ..server(&line, settings, process, number, index, None, refuse)
     }
