@@ -87,7 +87,8 @@ const KEY: &str = "the master key of TLS 1.2, with 'tune.ssl.keylog'";
 const RANDOM: &str = "what the client chose at random, with 'tune.ssl.keylog'";
 const SECRET: &str = "a secret of TLS 1.3, with 'tune.ssl.keylog'";
 
-/// The rows of secrets of a side.
+/// The rows of secrets of a side. Those of TLS 1.3 may stand in the same places for both, as in HAProxy:
+/// before there is a server's connection they have no value.
 macro_rules! secrets {
     ($side:ident, $places:ident, $session:literal, $random:literal, [$($name:literal $label:literal),*]) => {
         &[
@@ -97,7 +98,7 @@ macro_rules! secrets {
             row($random, &[], 0, Type::Bin, EvalPoints::$places, RANDOM, |_| {
                 Ok(Fetch::Tls(Tls(Side::$side, Part::Secret("client random"))))
             }),
-            $(row($name, &[], 0, Type::Str, EvalPoints::$places, SECRET, |_| {
+            $(row($name, &[], 0, Type::Str, EvalPoints::HANDSHAKEN, SECRET, |_| {
                 Ok(Fetch::Tls(Tls(Side::$side, Part::SecretText($label))))
             })),*
         ]

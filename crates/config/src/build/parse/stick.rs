@@ -21,8 +21,7 @@ const MAX_ELEMENTS: i64 = 100;
 /// The longest period of a rate: its times are milliseconds of 32 bits, compared by their difference.
 const LONGEST_PERIOD: Duration = Duration::from_millis(1 << 30);
 
-const OPTIONS: [&str; 8] =
-    ["type", "size", "expire", "nopurge", "srvkey", "peers", "recv-only", "store"];
+const OPTIONS: [&str; 8] = ["type", "size", "expire", "nopurge", "srvkey", "peers", "recv-only", "store"];
 
 /// Those that need what is not built.
 const UNBUILT: [(&str, bool, &str); 2] = [
