@@ -4,7 +4,7 @@ use crate::common;
 use crate::tls::{Authority, openssl, text};
 
 use common::watch::{Haproxy, ask, until};
-use common::{DEFAULTS, Manylane, check, fd, free, listener};
+use common::{DEFAULTS, Manylane, check, fd, listener};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SerialNumber};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -126,9 +126,9 @@ fn clients_that_ask_are_shown_what_the_authority_says() {
         "peer.cfg",
         &format!(
             "global\n stats socket {} level admin\ndefaults\n mode http\n timeout client 5s\n \
-             timeout server 5s\n timeout connect 5s\nfrontend f\n bind {} ssl crt {name}\n",
+             timeout server 5s\n timeout connect 5s\nfrontend f\n bind unix@{}.f ssl crt {name}\n",
             peer.display(),
-            free(),
+            peer.display(),
         ),
     );
     if let Some(_haproxy) = Haproxy::start(&config) {

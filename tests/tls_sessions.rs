@@ -5,7 +5,7 @@ use crate::tls::{Authority, openssl, text};
 use crate::tls_limits::get;
 
 use common::watch::{Haproxy, ask};
-use common::{DEFAULTS, Manylane, check, fd, free, listener};
+use common::{DEFAULTS, Manylane, check, fd, listener};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -97,9 +97,9 @@ fn keys_of_tickets_are_changed_by_commands_as_in_haproxy() {
         "peer.cfg",
         &format!(
             "global\n stats socket {} level admin\ndefaults\n mode http\n timeout client 5s\n \
-             timeout server 5s\n timeout connect 5s\nfrontend f\n bind {} ssl {options}\n",
+             timeout server 5s\n timeout connect 5s\nfrontend f\n bind unix@{}.f ssl {options}\n",
             peer.display(),
-            free(),
+            peer.display(),
         ),
     );
     let haproxy = Haproxy::start(&config);
