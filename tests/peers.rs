@@ -188,6 +188,32 @@ fn a_process_and_haproxy_know_what_either_counts() {
     }
 }
 
+/// HAProxy tells names of servers, too, by a dictionary: they are passed over, and what follows is read.
+#[test]
+fn servers_that_haproxy_has_chosen_are_known_by_their_ids() {
+    let (one, mut two) = two();
+    let origin = two.web;
+    let table = "stick-table type string len 20 size 1k peers ps store server_id,gpc0,http_fail_cnt";
+    let one = Peer { config: format!("{}backend stuck\n {table}\n", one.config), ..one }.manylane();
+    let web = own_address();
+    two.config += &format!(
+        "backend stuck\n {table}\n stick on url\n server one {origin}\n server two {origin}\n\
+         frontend w\n bind {web}\n default_backend stuck\n"
+    );
+    let Some(two) = two.haproxy() else { return no_haproxy() };
+    for key in 0..6 {
+        assert_eq!(status_of(web), Ok(200));
+        request(web, &format!("/{key}"));
+    }
+    let shown = two.ask("show table stuck");
+    assert!(shown.contains("server_key=two"), "{shown}");
+    for key in 0..6 {
+        let key = format!("/{key}");
+        let server = |peer: &Peer| peer.entry("stuck", &key).map(|entry| entry["server_id"].clone());
+        until(|| server(&one).is_some() && server(&one) == server(&two));
+    }
+}
+
 fn no_haproxy() {
     println!("There is no HAProxy 3.2: not compared");
 }

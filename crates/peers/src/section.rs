@@ -100,7 +100,9 @@ struct Session {
     sends: Option<usize>,
     teaching: Option<Teaching>,
     /// For each table, the last change when the teaching began: known once that is confirmed.
-    taught: Vec<u64>,
+    taught: Option<Vec<u64>>,
+    /// The peer has confirmed that it was told all.
+    has_taught: bool,
     owes_request: bool,
     owes_confirm: bool,
     theirs: Vec<Theirs>,
@@ -321,7 +323,8 @@ impl Section {
             defined: vec![false; self.tables.len()],
             sends: None,
             teaching: None,
-            taught: Vec::new(),
+            taught: None,
+            has_taught: false,
             owes_request: false,
             owes_confirm: false,
             theirs: Vec::new(),
@@ -423,9 +426,10 @@ impl Section {
         match message {
             Message::ResyncRequest => {
                 session.teaching = Some(Teaching::default());
-                session.taught = tables.iter().map(|shared| shared.last).collect();
-                let all = own.cursors.iter_mut().zip(&session.taught);
+                let taught: Vec<u64> = tables.iter().map(|shared| shared.last).collect();
+                let all = own.cursors.iter_mut().zip(&taught);
                 all.for_each(|(cursor, last)| cursor.told = *last);
+                session.taught = Some(taught);
             }
             Message::ResyncFinished | Message::ResyncPartial => {
                 session.owes_confirm = true;
@@ -440,8 +444,14 @@ impl Section {
                 }
             }
             Message::ResyncConfirm => {
-                let all = own.cursors.iter_mut().zip(std::mem::take(&mut session.taught));
-                all.for_each(|(cursor, last)| cursor.known = cursor.known.max(last));
+                // One that comes too early, or that nobody waits for, confirms nothing.
+                if session.teaching.is_none()
+                    && let Some(taught) = session.taught.take()
+                {
+                    session.has_taught = true;
+                    let all = own.cursors.iter_mut().zip(taught);
+                    all.for_each(|(cursor, last)| cursor.known = cursor.known.max(last));
+                }
             }
             Message::Heartbeat => own.counts.heartbeats_received += 1,
             Message::ProtocolError | Message::SizeError => return Err(Fault::Blamed),
@@ -546,11 +556,14 @@ impl Section {
         more
     }
 
-    /// Whether a connected peer was told all that it asked for, and has confirmed it. For the process that
-    /// goes.
+    /// Whether a connected peer has asked for all that there is, and has not confirmed yet that it has it.
+    pub fn is_teaching(&self, peer: usize) -> bool {
+        self.peers[peer].session.as_ref().is_some_and(|session| session.taught.is_some())
+    }
+
+    /// Whether it has confirmed that, on this connection. For the process that goes.
     pub fn has_taught(&self, peer: usize) -> bool {
-        let Some(session) = &self.peers[peer].session else { return false };
-        session.teaching.is_none() && session.taught.is_empty() && session.defined.iter().any(|known| *known)
+        self.peers[peer].session.as_ref().is_some_and(|session| session.has_taught)
     }
 
     /// What reports say of the peers, in their order.

@@ -39,16 +39,18 @@ pub(super) fn count(generation: &Generation) -> [u64; 2] {
 fn one(generation: &Generation, number: usize, section: &Peers, out: &mut String) {
     let report = section.report();
     // What HAProxy shows as bits: told by the process before, told by a peer.
-    let (flags, left) = match report.as_ref().map(|report| report.resync) {
-        Some(Resync::Finished) => (3, true),
-        Some(Resync::Remote(_)) => (1, false),
-        Some(Resync::Local(_)) | None => (0, false),
+    let (flags, timeout) = match &report {
+        None => (0, "<NEVER>".to_owned()),
+        Some(report) => match report.resync {
+            Resync::Finished => (3, "<PAST>".to_owned()),
+            Resync::Remote(_) => (1, format!("{}s", report.left / 1000)),
+            Resync::Local(_) => (0, format!("{}s", report.left / 1000)),
+        },
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp { seconds: now.as_secs().cast_signed(), micros: now.subsec_micros() };
     let now = date(now, &generation.zone);
     let now = now.split('.').next().unwrap_or_default();
-    let timeout = if left { "<PAST>" } else { "<NEVER>" };
     let _ = writeln!(
         out,
         "{:#x}: [{now}] id={} disabled={} flags={flags:#x} resync_timeout={timeout} task_calls=0",

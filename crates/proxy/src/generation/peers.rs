@@ -71,6 +71,8 @@ enum State {
 pub struct Report {
     /// Whether it was told what others have.
     pub resync: Resync,
+    /// Milliseconds for which it waits for that.
+    pub left: u64,
     /// Its peers, in their order.
     pub peers: Vec<(Link, PeerReport)>,
 }

@@ -19,7 +19,7 @@ use crate::generation::{Peer, PeerLink, Peers, PeersReport};
 use crate::rules::table_millis;
 use manylane_buf::Chain;
 use manylane_net::{Acceptor, ConnectOptions, Connection, Connector, Incoming};
-use manylane_peers::{Fault, MAX_HELLO, Message, SILENCE, Section, Status, Wrong, hello, read_hello};
+use manylane_peers::{Fault, MAX_HELLO, Message, Resync, SILENCE, Section, Status, Wrong, hello, read_hello};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::{Arc, LaneId};
 use std::cell::{Cell, RefCell};
@@ -203,7 +203,12 @@ impl Desk {
             };
             (shown, report)
         });
-        self.own().note(PeersReport { resync: section.resync(), peers: peers.collect() });
+        let resync = section.resync();
+        let left = match resync {
+            Resync::Local(until) | Resync::Remote(until) => until.saturating_sub(now),
+            Resync::Finished => 0,
+        };
+        self.own().note(PeersReport { resync, left, peers: peers.collect() });
     }
 
     /// A connection, or an attempt, takes the place of what is there. Rule 2.
@@ -253,8 +258,15 @@ impl Desk {
         let conn = self.take_place(peer, clock(&self.local));
         let task = connect(self.clone(), peer, conn.clone());
         if self.local.here().spawn(&PEER, Class::Normal, task).is_ok() {
+            let mut until = clock(&self.local) + SILENCE;
             while self.has_place(peer, &conn) {
                 let now = clock(&self.local);
+                // One that asks for nothing needs nothing.
+                if self.section.borrow().is_teaching(peer) {
+                    until = now + SILENCE;
+                } else if now >= until {
+                    break;
+                }
                 let fresh = self.section.borrow_mut().tick(now);
                 if fresh {
                     conn.wake.ring();
@@ -321,7 +333,8 @@ async fn connect(desk: Rc<Desk>, peer: usize, conn: Rc<Conn>) {
 async fn accept(desk: Rc<Desk>, acceptor: Acceptor) {
     while let Some(Ok(incoming)) = unless_stopped(&desk.local, acceptor.accept()).await {
         if desk.strangers.get() < MOST_STRANGERS {
-            let _ = desk.local.here().spawn(&PEER, Class::Normal, welcome(desk.clone(), incoming));
+            let task = welcome(desk.clone(), incoming, Stranger::new(&desk));
+            let _ = desk.local.here().spawn(&PEER, Class::Normal, task);
         }
     }
     let _ = acceptor.close().await;
@@ -329,27 +342,27 @@ async fn accept(desk: Rc<Desk>, acceptor: Acceptor) {
 }
 
 /// One that has not said yet who it is.
-struct Stranger<'d>(&'d Desk);
+struct Stranger(Rc<Desk>);
 
-impl<'d> Stranger<'d> {
-    fn new(desk: &'d Desk) -> Self {
+impl Stranger {
+    fn new(desk: &Rc<Desk>) -> Self {
         desk.strangers.set(desk.strangers.get() + 1);
-        Self(desk)
+        Self(desk.clone())
     }
 }
 
-impl Drop for Stranger<'_> {
+impl Drop for Stranger {
     fn drop(&mut self) {
         self.0.strangers.set(self.0.strangers.get() - 1);
     }
 }
 
 /// Serves one who has connected.
-async fn welcome(desk: Rc<Desk>, incoming: Incoming) {
+async fn welcome(desk: Rc<Desk>, incoming: Incoming, stranger: Stranger) {
     let local = &desk.local;
     let connection = incoming.into_connection(&local.io);
     let greeted = {
-        let _stranger = Stranger::new(&desk);
+        let _stranger = stranger; // until it has said who it is
         let greeting = async {
             let mut came = Vec::new();
             loop {
