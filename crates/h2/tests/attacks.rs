@@ -342,3 +342,94 @@ fn a_block_that_names_a_large_entry_again_and_again_is_not_decoded() {
     let both = [first, frame(CONTINUATION, END_HEADERS, 1, rest)].concat();
     assert!(matches!(end.one(&both), Event::TooLarge { .. }));
 }
+
+/// A request of `end`, which is the client.
+fn ask(end: &mut End, whole: bool) -> manylane_h2::StreamId {
+    let mut head = Head::request(b"POST", b"/", Version::HTTP_11).expect("a head");
+    head.add_field("Host", b"a").expect("room");
+    let stream = end.connection.send_request(&head, b"http", None, whole).expect("it may begin");
+    end.written();
+    stream
+}
+
+#[test]
+fn data_of_a_stream_that_we_reset_is_no_attack() {
+    let answer = frame(HEADERS, END_HEADERS, 1, &block(&[(":status", "200")]));
+    for data in [true, false] {
+        let mut end = End::client(Config::default());
+        let stream = ask(&mut end, true);
+        end.feed(&answer).expect("allowed");
+        end.connection.reset(stream, Reason::CANCEL).expect("it is open");
+        if data {
+            for _ in 0..5 * CHEAP_BURST {
+                end.feed(&frame(DATA, 0, 1, b"x")).expect("it was on its way");
+                end.written();
+            }
+            assert_eq!(end.connection.glitches().total(), 0);
+            // Nothing that was dropped stays in the window of all.
+            let most = [vec![0; 16_384], vec![0; 16_384], vec![0; 16_384]];
+            for data in most {
+                end.feed(&frame(DATA, 0, 1, &data)).expect("there is room");
+                end.written();
+            }
+        } else {
+            let flood = |_| frame(DATA, 0, 1, &[]);
+            assert_eq!(until_it_ends(&mut end, flood), (CHEAP_BURST, Problem::CheapFrames));
+        }
+    }
+}
+
+#[test]
+fn broken_responses_end_their_streams_alone() {
+    let bad = block(&[(":status", "200"), ("connection", "close")]);
+    let mut end = End::client(Config::default());
+    let mut ids = (1..).step_by(2);
+    for id in ids.by_ref().take(500) {
+        let stream = ask(&mut end, true);
+        let event = end.one(&frame(HEADERS, END_HEADERS | END_STREAM, id, &bad));
+        assert!(matches!(event, Event::Reset { stream: own, problem: Some(_), .. } if own == stream));
+        let reset = end.written();
+        assert_eq!((reset[0].kind, reset[0].stream), (RST_STREAM, id));
+    }
+    // It goes on.
+    let id = ids.next().expect("there are more");
+    ask(&mut end, true);
+    let good = frame(HEADERS, END_HEADERS | END_STREAM, id, &block(&[(":status", "204")]));
+    assert!(matches!(end.one(&good), Event::Response { .. }));
+    // A client's broken requests are its own.
+    let mut end = End::server(Config::default());
+    let bad = block(&[GET, &[("connection", "close")]].concat());
+    let flood = |n: u32| frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &bad);
+    assert_eq!(until_it_ends(&mut end, flood), (RESET_BURST, Problem::Resets));
+}
+
+/// A server that tells of each piece that it reads, however small, tells of two windows.
+#[test]
+fn updates_of_windows_for_small_pieces_are_no_attack() {
+    let mut end = End::client(Config::default());
+    let stream = ask(&mut end, false);
+    let one = 1u32.to_be_bytes();
+    let updates = [frame(WINDOW_UPDATE, 0, 0, &one), frame(WINDOW_UPDATE, 0, 1, &one)].concat();
+    for _ in 0..5 * CHEAP_BURST {
+        let mut data = Chain::new();
+        data.append(b"x").expect("memory");
+        assert!(end.connection.send_data(end.now, stream, &mut data, false).expect("it is open").all);
+        end.written();
+        end.feed(&updates).expect("allowed");
+    }
+    assert_eq!(end.connection.glitches().total(), 0);
+    // A third is one too many.
+    let three = [updates, frame(WINDOW_UPDATE, 0, 0, &one)].concat();
+    let mut problem = None;
+    for _ in 0..5 * CHEAP_BURST {
+        let mut data = Chain::new();
+        data.append(b"x").expect("memory");
+        end.connection.send_data(end.now, stream, &mut data, false).expect("it is open");
+        end.written();
+        if let Err(error) = end.feed(&three) {
+            problem = Some(error.problem);
+            break;
+        }
+    }
+    assert_eq!(problem, Some(Problem::CheapFrames));
+}
