@@ -4,8 +4,8 @@
 
 use manylane_buf::{Chain, External, Segment};
 use manylane_http::{
-    CaseTable, CaseTableError, EditError, FieldLine, Fields, Head, Kind, Known, Method, RequestLine,
-    StatusLine, Version,
+    CaseTable, CaseTableError, EditError, FieldLine, Fields, Head, Kind, Known, MAX_OPTIONS, Method,
+    RequestLine, StatusLine, Version,
 };
 use proptest::prelude::*;
 
@@ -191,6 +191,33 @@ fn an_edit_that_would_end_a_line_is_refused_and_changes_nothing() {
         assert!(matches!(result, Err(EditError::Invalid(_))), "{result:?}");
     }
     assert_eq!(written(&mut head), before);
+}
+
+/// Members that name no field cost no place among those that do, of which so many count.
+#[test]
+fn fields_that_connection_names_are_removed_whatever_else_it_has() {
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    for first in [",".repeat(14_000), " , \t".repeat(2_000), "close, Keep-Alive, UPGRADE,".repeat(100)] {
+        let pairs = [
+            pair("Connection", &first),
+            pair("X-Named", "1"),
+            pair("Connection", &format!("{first} x-named, Host")),
+            pair("X-Other", "2"),
+            pair("Keep-Alive", "3"),
+            pair("Host", "a"),
+        ];
+        let mut head = parsed(Kind::Request, &pairs, 65_000);
+        head.remove_hop_by_hop();
+        let left: Vec<_> = read(&written(&mut head)).1.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(left, ["Connection", "Connection", "X-Other", "Host"], "{:.9}", first);
+    }
+    let names: Vec<_> = (0..MAX_OPTIONS + 1).map(|n| format!("x-{n}")).collect();
+    let mut pairs: Vec<_> = names.iter().map(|name| pair(name, "")).collect();
+    pairs.push(pair("Connection", &format!("close,,{}", names.join(", close, , "))));
+    let mut head = parsed(Kind::Request, &pairs, 65_000);
+    head.remove_hop_by_hop();
+    let left: Vec<_> = read(&written(&mut head)).1.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(left, [&*format!("x-{MAX_OPTIONS}"), "Connection"]);
 }
 
 #[test]
