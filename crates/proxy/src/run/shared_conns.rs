@@ -102,8 +102,8 @@ impl Local {
         self.shared_conns.forget_leaving();
         let conns = self.shared_conns.conns.borrow();
         let own = conns.iter().filter(|shared| shared.backend == backend.number && shared.key == Some(key));
-        // A client that reads nothing fills the window of each of its streams: together they must leave some of
-        // the connection's to others.
+        // A client that reads nothing fills the windows of its streams. Together these must not fill the
+        // connection's, which is others', too.
         let mut own = own
             .filter(|shared| {
                 let ConnSettings { config, .. } = shared.settings;
