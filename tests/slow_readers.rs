@@ -334,3 +334,102 @@ fn a_server_is_not_blamed_for_a_client_that_keeps_its_body() {
     let server = state.lines().find(|line| line.contains(" s ")).unwrap();
     assert_eq!(server.split(' ').nth(5), Some("2"), "it is up: {server}");
 }
+
+/// A client of HTTP/2 that has asked: for streams of such a window.
+fn ask_over_2(address: SocketAddr, window: u32) -> TcpStream {
+    let mut client = common::connect(address);
+    let settings = [&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4][..], &window.to_be_bytes()].concat();
+    // `GET http://a/`, in fields of the static table but for the authority.
+    let request = [0, 0, 6, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84, 0x01, 1, b'a'];
+    client.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &request].concat()).unwrap();
+    client
+}
+
+/// Reads the next frame of the first stream: what kind, whether it is the last, and what it carries.
+fn frame(client: &mut impl Read) -> (u8, bool, Vec<u8>) {
+    loop {
+        let mut head = [0; 9];
+        client.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        client.read_exact(&mut payload).unwrap();
+        if head[8] == 1 && matches!(head[3], 0 | 1) {
+            return (head[3], head[4] & 1 != 0, payload);
+        }
+    }
+}
+
+/// A server that sends interim responses as long as somebody takes them: they wait at the server when its
+/// client of HTTP/2 reads nothing, and go on when it does.
+#[test]
+fn interim_responses_wait_until_a_client_of_http_2_reads() {
+    /// What is taken of the server: what the system keeps of four sockets, and some heads.
+    const MOST: usize = 4 << 20;
+    /// Where the server gives up, if it is not held back.
+    const END: usize = 32 << 20;
+    // More than a table of HPACK keeps, so that each takes its bytes.
+    let hint = format!("HTTP/1.1 103 Early Hints\r\nX: {}\r\n\r\n", "x".repeat(5_000));
+    let (tell, told) = mpsc::channel();
+    let server = origin(move |mut stream| {
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, 65_536).unwrap();
+        stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        assert!(head(&mut BufReader::new(stream.try_clone().unwrap())));
+        let (mut sent, mut held) = (0, false);
+        while sent < END && !(held && sent % hint.len() == 0) {
+            match stream.write(&hint.as_bytes()[sent % hint.len()..]) {
+                Ok(taken) => sent += taken,
+                Err(_) if !held => {
+                    held = true;
+                    tell.send(sent).unwrap();
+                    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                }
+                Err(error) => panic!("nothing is taken any more: {error}"),
+            }
+        }
+        if !held {
+            tell.send(sent).unwrap();
+        }
+        let end = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        stream.write_all(end.as_bytes()).unwrap();
+        tell.send(sent / hint.len()).unwrap();
+    });
+    let (socket, address) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "{GLOBAL} tune.rcvbuf.server 65536\n{TIMES} timeout client 1h\nlisten l\n bind {}\n server s \
+         {server}\n",
+        fd(&socket)
+    ));
+    let client = ask_over_2(address, 65_535);
+    let sent = told.recv_timeout(PATIENCE).unwrap();
+    println!("{sent} bytes were taken");
+    assert!(sent < MOST, "{sent} bytes");
+    let mut client = BufReader::new(client);
+    let mut heads = 0;
+    let body = loop {
+        match frame(&mut client) {
+            (1, false, _) => heads += 1,
+            (_, end, body) => break (end, body),
+        }
+    };
+    assert_eq!(body, (true, b"ok".to_vec()));
+    assert_eq!(heads, told.recv_timeout(PATIENCE).unwrap() + 1);
+}
+
+/// A client that opens the window of a stream when it has the head of the response: what comes before that is
+/// no data.
+#[test]
+fn interim_responses_do_not_wait_for_a_window() {
+    let (socket, address) = listener();
+    let first = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(3);
+    let _program = Manylane::start_ready(&format!(
+        "{GLOBAL}{TIMES} timeout client 1h\nlisten l\n bind {}\n server s {}\n",
+        fd(&socket),
+        server(first, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    ));
+    let mut client = ask_over_2(address, 0);
+    for _ in 0..4 {
+        let (kind, end, _) = frame(&mut client);
+        assert_eq!((kind, end), (1, false));
+    }
+    client.write_all(&[0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 2]).unwrap();
+    assert_eq!(frame(&mut client), (0, true, b"ok".to_vec()));
+}

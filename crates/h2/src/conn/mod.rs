@@ -298,7 +298,12 @@ impl Connection {
         room
     }
 
-    /// Returns the error that ended the connection.
+    /// Whether the output has room for a head that more of them may follow: no window bounds those.
+    pub fn has_output_room(&self) -> bool {
+        self.output_room() > 0
+    }
+
+    /// The error that has ended the connection.
     pub fn error(&self) -> Option<ConnectionError> {
         self.failed
     }

@@ -138,7 +138,9 @@ pub(crate) struct State {
     leaves_since: Option<Time>,
     /// Wakers of the tasks that wait for the peer's first settings.
     unsettled: Vec<Waker>,
-    /// True if a ping for an idle peer is not answered yet.
+    /// Streams that wait to send an interim response.
+    pub(crate) interim: Vec<StreamId>,
+    /// The peer was asked whether it lives, and has not answered.
     pinged: bool,
 }
 
@@ -199,6 +201,7 @@ impl Mux {
             idle_since: Some(here.now()),
             leaves_since: None,
             unsettled: Vec::new(),
+            interim: Vec::new(),
             pinged: false,
         };
         Self(Rc::new(Core { here, state: RefCell::new(state) }))
@@ -269,6 +272,14 @@ impl Mux {
     /// earlier would find no room and would queue behind all others.
     pub fn grant(&self) -> bool {
         let mut state = self.state();
+        if state.h2.has_output_room() {
+            let State { interim, entries, .. } = &mut *state;
+            for id in interim.drain(..) {
+                if let Some(entry) = entries.get_mut(&id) {
+                    wake(&mut entry.sender);
+                }
+            }
+        }
         for _ in 0..state.h2.turns() {
             let Some(id) = state.h2.next_writable() else { break };
             if let Some(entry) = state.entries.get_mut(&id) {

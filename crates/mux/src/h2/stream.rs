@@ -124,7 +124,31 @@ impl Stream {
         state.kick();
     }
 
-    /// Sends an interim response, on a server.
+    /// Waits until an interim response could be sent. A peer may send those without end and no window bounds
+    /// them, so they wait until the output is taken. Closed windows do not hold them back: a client may open
+    /// its own behind the final head.
+    ///
+    /// # Errors
+    /// [`StreamError`]
+    pub fn poll_interim_room(&self, context: &Context<'_>) -> Poll<Result<(), StreamError>> {
+        let mut state = self.mux.state();
+        if state.h2.has_output_room() {
+            return Poll::Ready(Ok(()));
+        }
+        let State { interim, entries, .. } = &mut *state;
+        let Some(entry) = entries.get_mut(&self.id) else { return Poll::Pending };
+        if let Some(error) = entry.over {
+            return Poll::Ready(Err(error));
+        }
+        park(&mut entry.sender, context);
+        if !interim.contains(&self.id) {
+            interim.retain(|id| entries.get(id).is_some());
+            interim.push(self.id);
+        }
+        Poll::Pending
+    }
+
+    /// Sends a response that is not the last, of a server.
     ///
     /// # Errors
     /// [`StreamError`]

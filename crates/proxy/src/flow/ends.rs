@@ -319,8 +319,11 @@ impl ClientEnd {
                 Ok(length)
             }
             Self::Http2(stream) => {
-                // Windows do not bound heads, and a server may send interim responses without end.
-                self.body().room(way, here).await.map_err(|_| NotSent::Failed)?;
+                // A server may send interim responses without end.
+                way.waits(Waits::Receiver, here.now());
+                poll_fn(|context| stream.stream.poll_interim_room(context))
+                    .await
+                    .map_err(|_| NotSent::Failed)?;
                 stream.send_interim(head).map(|()| head.size() as u64)
             }
         }
