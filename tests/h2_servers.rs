@@ -136,13 +136,14 @@ impl Origin {
     }
 }
 
+/// A connection to a server takes 120 streams: as many as half of its window has room for.
 fn start(frontend: &str, backend: &str, origin: &Origin) -> (Manylane, SocketAddr, Syslog) {
     let (web, address) = listener();
     let log = Syslog::new();
     let program = Manylane::start_ready(&format!(
         "{}\n mode http\n log {} local0\n option httplog\nfrontend f\n bind {}\n{frontend} default_backend \
          b\nbackend b\n http-reuse always\n{backend} server s {} proto h2\n",
-        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        DEFAULTS.replace("nbthread 2", "nbthread 1\n tune.h2.be.rxbuf 15728640"),
         log.address(),
         fd(&web),
         origin.address
@@ -460,4 +461,77 @@ fn the_end_of_a_body_comes_with_its_last_data() {
             }
         });
     }
+}
+
+/// Bytes of each body of [`large`].
+const LARGE: usize = 1 << 20;
+
+/// An origin of HTTP/2 that answers with [`LARGE`] bytes, and counts those that windows have let it send.
+fn large(sent: &Arc<AtomicUsize>) -> SocketAddr {
+    let sent = sent.clone();
+    serve(move |stream, _| {
+        let sent = sent.clone();
+        async move {
+            let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                let sent = sent.clone();
+                tokio::task::spawn_local(async move {
+                    let mut out = respond.send_response(Response::new(()), false).ok()?;
+                    let mut left = LARGE;
+                    while left > 0 {
+                        out.reserve_capacity(left);
+                        let room = std::future::poll_fn(|context| out.poll_capacity(context)).await?.ok()?;
+                        left -= room;
+                        out.send_data(vec![b'x'; room].into(), left == 0).ok()?;
+                        sent.fetch_add(room, Ordering::SeqCst);
+                    }
+                    Some(())
+                });
+            }
+        }
+    })
+}
+
+/// A client that reads nothing fills the window of each of its streams. However many they are, they leave
+/// others of the server's window, on another connection where it must be.
+#[test]
+fn streams_that_nobody_reads_hold_back_no_other_client() {
+    const STREAMS: usize = 40;
+    /// Half of the default of `tune.h2.be.rxbuf`: the other half may be consumed and not announced.
+    const WINDOW: usize = 800 << 10;
+    let sent = Arc::default();
+    let (web, address) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "{} mode http\nlisten l\n bind {}\n http-reuse always\n server s {} proto h2\n",
+        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        fd(&web),
+        large(&sent)
+    ));
+    block(async {
+        let reader = client(address).await;
+        assert_eq!(get(&reader, "/").await.unwrap().1.len(), LARGE);
+        let silent = client(address).await;
+        let mut bodies = Vec::new();
+        for _ in 0..STREAMS {
+            let mut silent = silent.clone().ready().await.unwrap();
+            let (response, _) =
+                silent.send_request(Request::get("http://a/").body(()).unwrap(), true).unwrap();
+            bodies.push(response.await.unwrap().into_body());
+        }
+        // As much as one window has: where one connection serves all of them it is full now.
+        while sent.load(Ordering::SeqCst) < LARGE + WINDOW {
+            tokio::task::yield_now().await;
+        }
+        for client in [&reader, &client(address).await] {
+            assert_eq!(get(client, "/").await.unwrap().1.len(), LARGE);
+        }
+        // Those that waited go on, all at once: they share the client's window.
+        let mut reading = JoinSet::new();
+        for body in bodies {
+            reading.spawn_local(whole(body));
+        }
+        while let Some(body) = reading.join_next().await {
+            assert_eq!(body.unwrap().unwrap().len(), LARGE);
+        }
+    });
 }

@@ -102,12 +102,12 @@ impl Local {
         self.shared_conns.forget_leaving();
         let conns = self.shared_conns.conns.borrow();
         let own = conns.iter().filter(|shared| shared.backend == backend.number && shared.key == Some(key));
-        // A client that reads nothing fills the windows of its streams. Together these must not fill the
-        // connection's, which is others', too.
+        // A client that reads nothing fills the window of each of its streams: together they must leave some of
+        // the connection's to others. Half of that may be consumed and not announced yet.
         let mut own = own
             .filter(|shared| {
                 let ConnSettings { config, .. } = shared.settings;
-                let most = config.connection_window / config.stream_window.max(1);
+                let most = config.connection_window / 2 / config.stream_window.max(1);
                 shared.conn.open_streams() < most.max(1) as usize
             })
             .map(|shared| &shared.conn);
