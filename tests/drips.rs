@@ -226,6 +226,55 @@ fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
     }
 }
 
+/// A rule that waits for a body of chunks, each of one byte with a long extension: what frames the body is
+/// kept with it, so that has a bound, too.
+#[test]
+fn a_body_that_is_waited_for_is_bounded_with_what_frames_it() {
+    /// Chunks, of 16,000 bytes each: 16 MB for a kilobyte of body.
+    const CHUNKS: usize = 1_000;
+    /// What the server has sent when the response goes on: what is kept, and what the system keeps of four
+    /// sockets.
+    const MOST: usize = 4 << 20;
+    let (tell, told) = mpsc::channel();
+    let server = origin(move |mut stream| {
+        asks_by_a_head(&mut stream);
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, 65_536).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        let chunk = format!("1;{}\r\nx\r\n", "e".repeat(15_992));
+        for _ in 0..CHUNKS {
+            stream.write_all(chunk.as_bytes()).unwrap();
+            tell.send(chunk.len()).unwrap();
+        }
+        stream.write_all(b"0\r\n\r\n").unwrap();
+    });
+    let (socket, address) = listener();
+    let tune = "nbthread 1\n tune.rcvbuf.server 65536\n tune.sndbuf.client 65536";
+    let _program = Manylane::start_ready(&format!(
+        "{}listen l\n bind {}\n mode http\n server s {server}\n http-response wait-for-body time 300s\n",
+        defaults().replace("nbthread 1", tune),
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let begin = "HTTP/1.1 200 OK";
+    let mut first = [0; 15];
+    client.read_exact(&mut first).unwrap();
+    assert_eq!(first, begin.as_bytes());
+    let sent: usize = told.try_iter().sum();
+    println!("{sent} bytes were sent when the response began");
+    assert!(sent < MOST, "{sent} bytes");
+    // It is whole.
+    let (mut piece, mut tail, mut data) = (vec![0; 65_536], Vec::new(), 0);
+    while !tail.ends_with(b"\r\n0\r\n\r\n") {
+        let length = client.read(&mut piece).unwrap();
+        assert!(length > 0, "it is cut");
+        data += piece[..length].iter().filter(|&&byte| byte == b'x').count();
+        tail.extend_from_slice(&piece[..length]);
+        tail.drain(..tail.len().saturating_sub(16));
+    }
+    assert_eq!(data, CHUNKS);
+}
+
 #[test]
 fn answers_to_checks_take_no_more_drop_by_drop() {
     let backend = |server: SocketAddr, rules: &str, options: &str| {

@@ -13,6 +13,7 @@ use http::{Method, Request, Response, StatusCode};
 use sha1::Digest;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A key, and what a server that has it says (RFC 6455, 1.3).
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -410,4 +411,77 @@ fn a_connect_goes_through_a_server_of_http_2() {
     let head = head(&mut stream);
     assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("CONNECT None false"), "{head}");
     echoes(&mut stream);
+}
+
+/// An origin of HTTP/1 that takes a body for each request that has a length, whatever its method, and agrees
+/// to no tunnel. Its answer is the number of the connection, from 1, and the head that it got.
+fn lengths() -> SocketAddr {
+    let connections = AtomicUsize::new(0);
+    origin(move |mut stream| {
+        let number = connections.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while reader.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
+            let asked = head(&mut reader).to_lowercase();
+            let text = format!("{number} {asked}");
+            let answer = format!("HTTP/1.1 404 No\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+            let length = asked.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+            if stream.write_all(answer.as_bytes()).is_err() || reader.read_exact(&mut body).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// What [`lengths`] answers to a client of HTTP/1: the connection's number, and the head.
+fn seen(stream: &mut BufReader<TcpStream>, line: &str) -> (usize, String) {
+    stream.get_mut().write_all(format!("{line}\r\nHost: b.example\r\n\r\n").as_bytes()).unwrap();
+    let head = head(stream).to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    let body = String::from_utf8(body).unwrap();
+    let (number, asked) = body.split_once(' ').unwrap();
+    (number.parse().unwrap(), asked.to_owned())
+}
+
+/// Where a server does not agree to a tunnel its connection serves others. It must not wait for a body of a
+/// length that the tunnel's client has named: the next request would be that body.
+#[test]
+fn a_tunnel_with_a_length_takes_nothing_of_the_next_request() {
+    let plain = || Request::builder().method(Method::CONNECT).uri("b.example:443").body(()).unwrap();
+    for reuse in ["safe", "aggressive", "always"] {
+        for (kind, mut request) in [("extended", chat("/chat")), ("plain", plain())] {
+            let what = format!("http-reuse {reuse}, {kind} CONNECT");
+            let (web, address) = listener();
+            let _program = Manylane::start_ready(&format!(
+                "{} mode http\nlisten l\n bind {}\n http-reuse {reuse}\n server s {}\n",
+                DEFAULTS.replace("nbthread 2", "nbthread 1"),
+                fd(&web),
+                lengths()
+            ));
+            let mut other = BufReader::new(connect(address));
+            assert_eq!(seen(&mut other, "GET /first HTTP/1.1").0, 1, "{what}");
+            let begin = "GET /victim?q=";
+            request.headers_mut().insert("content-length", begin.len().into());
+            request.headers_mut().insert("expect", "100-continue".parse().unwrap());
+            block(async {
+                let mut client = client(address).await;
+                // Later requests of a session use any connection.
+                let get = Request::get("http://a.example/").body(()).unwrap();
+                assert_eq!(client.send_request(get, true).unwrap().0.await.unwrap().status(), 404, "{what}");
+                let (response, mut tunnel) = ask(&mut client, request).await;
+                assert_eq!(response.status(), 404, "{what}");
+                let mut text = String::new();
+                while let Some(data) = tunnel.down.data().await {
+                    text.push_str(std::str::from_utf8(&data.unwrap()).unwrap());
+                }
+                assert!(!text.contains("content-length") && !text.contains("expect"), "{what}: {text}");
+                let asked = move || [(); 2].map(|()| seen(&mut other, &format!("{begin}DELETE HTTP/1.1")));
+                for (_, asked) in tokio::task::spawn_blocking(asked).await.unwrap() {
+                    assert!(asked.starts_with("get /victim?q=delete http/1.1\r\n"), "{what}: {asked}");
+                }
+            });
+        }
+    }
 }

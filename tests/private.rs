@@ -3,6 +3,7 @@
 
 use crate::common;
 
+use bytes::Bytes;
 use common::watch::until;
 use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, origin};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,6 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 const MODES: [&str; 4] = ["never", "safe", "aggressive", "always"];
 
@@ -348,4 +350,72 @@ fn a_connection_that_a_check_authenticated_serves_no_client() {
     let control = proxy.control();
     until(|| column(&control, "s", "status") == "UP");
     nobody_else_is("checker", proxy.address, "check-reuse-pool");
+}
+
+/// An origin of HTTP/2 that authenticates nobody: it answers with the number of the connection, to `/wait/1`
+/// once `released` is as much, and with what `X-Asks` says as a challenge.
+fn numbers(waiting: &Arc<AtomicUsize>, released: &Arc<AtomicUsize>) -> SocketAddr {
+    let (waiting, released) = (waiting.clone(), released.clone());
+    common::h2::serve(move |stream, number| {
+        let (waiting, released) = (waiting.clone(), released.clone());
+        async move {
+            let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+            while let Some(Ok((request, mut respond))) = connection.accept().await {
+                let (waiting, released) = (waiting.clone(), released.clone());
+                tokio::task::spawn_local(async move {
+                    if request.uri().path() == "/wait/1" {
+                        waiting.fetch_add(1, Ordering::SeqCst);
+                        while released.load(Ordering::SeqCst) < 1 {
+                            tokio::time::sleep(Duration::from_millis(1)).await;
+                        }
+                    }
+                    let text = format!("{number}:-");
+                    let mut response = http::Response::builder().header("content-length", text.len());
+                    if let Some(asks) = request.headers().get("x-asks") {
+                        response = response.status(401).header("www-authenticate", asks);
+                    }
+                    let response = response.body(()).unwrap();
+                    // Its client may have left.
+                    if let Ok(mut out) = respond.send_response(response, false) {
+                        let _ = out.send_data(Bytes::from(text), true);
+                    }
+                });
+            }
+        }
+    })
+}
+
+/// A connection of HTTP/2 to a server has many clients' streams, so none may authenticate it: it takes no
+/// further stream from there on, and those that it has end well.
+#[test]
+fn a_connection_of_http_2_that_a_client_authenticated_serves_nobody_else() {
+    for mode in ["safe", "aggressive", "always"] {
+        for (fields, status) in [
+            ("Authorization: NTLM ann\r\n", 200),
+            ("X-Asks: Negotiate\r\n", 401),
+            ("X-Asks: Basic realm=a, NTLM\r\n", 401),
+        ] {
+            let what = format!("http-reuse {mode}, {fields:?}");
+            let (waiting, released) = (Arc::default(), Arc::default());
+            let server = numbers(&waiting, &released);
+            let proxy = Proxy::start(1, &format!(" http-reuse {mode}\n server s {server} proto h2"));
+            let (mut ann, mut other) = (connect(proxy.address), connect(proxy.address));
+            // By now any mode shares it.
+            let own = [(); 4].map(|()| ask(&mut ann, "/", "").1)[3];
+            send(&mut other, "/wait/1", "");
+            until(|| waiting.load(Ordering::SeqCst) == 1);
+            let (said, number, _) = ask(&mut ann, "/", fields);
+            assert_eq!((said, number), (status, own), "{what}");
+            for _ in 0..3 {
+                let mut third = connect(proxy.address);
+                for _ in 0..3 {
+                    let (status, number, _) = ask(&mut third, "/", "");
+                    assert_eq!(status, 200, "{what}");
+                    assert_ne!(number, own, "{what}");
+                }
+            }
+            released.store(1, Ordering::SeqCst);
+            assert_eq!(answer(&mut other), (200, own, "-".to_owned()), "{what}");
+        }
+    }
 }
