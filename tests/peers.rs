@@ -175,9 +175,12 @@ fn a_process_and_haproxy_know_what_either_counts() {
             (manylane, haproxy)
         };
         share(&manylane, &haproxy);
-        let shown = manylane.ask("show peers ps");
-        assert!(shown.contains("id=two(remote,active)"), "{shown}");
-        assert!(shown.contains("app_state=RUNNING") && shown.contains("id=ps/own"), "{shown}");
+        // What is shown may be older than what was shared.
+        until(|| {
+            let shown = manylane.ask("show peers ps");
+            let parts = ["id=two(remote,active)", "app_state=RUNNING", "id=ps/own"];
+            parts.iter().all(|part| shown.contains(part))
+        });
         // HAProxy acknowledges what it was told.
         until(|| {
             let shown = manylane.ask("show peers");
