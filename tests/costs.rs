@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 const MOST: u64 = 19_900;
 
 /// The same of a request that comes over HTTP/2, one at a time, and goes to a server of HTTP/1.
-const MOST_H2: u64 = 69_400;
+const MOST_H2: u64 = 32_400;
 
 /// The first line of a head, which is read to its end; none where the stream ends.
 fn first_line(stream: &mut impl BufRead) -> Option<String> {

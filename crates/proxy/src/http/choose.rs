@@ -36,10 +36,15 @@ impl Session<'_> {
     }
 
     /// `stick match`, `stick on` and `stick store-request`
+    #[inline(always)]
     pub(super) fn stick(&self, request: &Request, asking: &mut Asking, up: &Pump, backend: &Backend) {
-        if backend.rules.stick.is_empty() {
-            return;
+        if !backend.rules.stick.is_empty() {
+            self.stick_by_rules(request, asking, up, backend);
         }
+    }
+
+    #[inline(never)] // most requests have no such rules
+    fn stick_by_rules(&self, request: &Request, asking: &mut Asking, up: &Pump, backend: &Backend) {
         let request_data = data(request, up);
         let phase = EvalPhase {
             request: Some(&request.head),

@@ -13,7 +13,7 @@ use crate::counts::count_in_front;
 use crate::flow::Side;
 use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
 use crate::rules::{
-    Answer, Content, Countable, End, EvalPhase, Lookups, Stores, any_holds, content, forward,
+    Answer, Content, Countable, End, EvalPhase, Forwarded, Lookups, Stores, any_holds, content, forward,
 };
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
@@ -355,6 +355,20 @@ impl Session<'_> {
         }
     }
 
+    /// `option forwarded`
+    #[inline(never)] // most proxies do without it
+    fn forward(
+        &self,
+        how: &Forwarded,
+        request: &mut Request,
+        up: &Pump,
+        backend: &Backend,
+    ) -> Result<(), EditError> {
+        let request_data = data(request, up);
+        let phase = EvalPhase { backend: Some(backend), request_data, ..EvalPhase::default() };
+        forward(how, &self.eval(), phase, &mut request.head)
+    }
+
     /// Makes the changes that every request needs, whichever server it goes to.
     fn prepare(
         &self,
@@ -364,7 +378,6 @@ impl Session<'_> {
         up: &Pump,
     ) -> Result<(), EditError> {
         asking.ruled = self.by_rule(request, asking, up, backend);
-        let request_data = data(request, up);
         let head = &mut request.head;
         if let Some(cookie) = &backend.http.cookie {
             asking.told = edit::told(head, cookie, backend, now().seconds);
@@ -388,10 +401,10 @@ impl Session<'_> {
         if request.body == Body::Chunked && head.version() < Version::HTTP_11 {
             head.set_version(Version::HTTP_11)?; // a server of HTTP/1.0 might not expect chunks
         }
-        if let Some(forwarded) = &backend.http.forwarded {
-            let phase = EvalPhase { backend: Some(backend), request_data, ..EvalPhase::default() };
-            forward(forwarded, &self.eval(), phase, head)?;
+        if let Some(how) = &backend.http.forwarded {
+            self.forward(how, request, up, backend)?;
         }
+        let head = &mut request.head;
         edit::addresses(head, self.frontend, backend, &self.client)?;
         self.identify(head)?;
         self.stick(request, asking, up, backend);

@@ -337,6 +337,7 @@ impl Session<'_> {
     }
 
     /// Logs what is known of the request at work by now, as `do-log` asks for it.
+    #[inline(never)] // most proxies log no steps
     fn log_now(&self, step: LogStep) {
         if let Some(record) = &*self.record.borrow() {
             self.write(step, record);

@@ -268,7 +268,7 @@ impl Session<'_> {
 
             // From here on the response goes to the client.
             let answered = Answered { backend, permit, asking, request, method, closes };
-            self.store(answered, response, server, &from_server);
+            self.store(&answered, response, server, &from_server);
             let status = response.head.status();
             let answered_with = || count_status!(permit.server().counts.own(), status);
             self.scopes.memory.response.set(Some((response.head.version(), status)));

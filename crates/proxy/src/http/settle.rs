@@ -118,17 +118,29 @@ impl Session<'_> {
     }
 
     /// `stick on`, `stick store-request` and `stick store-response`, when the server has answered.
+    #[inline(always)]
     pub(super) fn store(
         &self,
-        answered: Answered<'_>,
+        answered: &Answered<'_>,
         response: &Response,
         server: BodyEnd<'_>,
         from_server: &Chain,
     ) {
-        let Answered { backend, permit, asking, .. } = answered;
-        if backend.rules.stick.is_empty() && backend.rules.store_response.is_empty() {
-            return;
+        let rules = &answered.backend.rules;
+        if !(rules.stick.is_empty() && rules.store_response.is_empty()) {
+            self.store_by_rules(answered, response, server, from_server);
         }
+    }
+
+    #[inline(never)] // most requests have no such rules
+    fn store_by_rules(
+        &self,
+        answered: &Answered<'_>,
+        response: &Response,
+        server: BodyEnd<'_>,
+        from_server: &Chain,
+    ) {
+        let &Answered { backend, permit, asking, .. } = answered;
         let mut seen = BodyPeek::new(server, response.body, From::Server, backend.http.response_limits);
         if backend.rules.reads_data {
             let _ = seen.begin(from_server); // what is wrong with it is found again when it is forwarded
