@@ -18,6 +18,7 @@ const TABLES: &str = "\
     backend ip6s\n stick-table type ipv6 size 1k expire 10m peers ps store gpc0\n\
     backend numbers\n stick-table type integer size 1k expire 10m peers ps store gpc0\n\
     backend names\n stick-table type string len 12 size 1k peers ps store gpc0\n\
+    backend usual_names\n stick-table type string size 1k peers ps store gpc0\n\
     backend data\n stick-table type binary len 5 size 1k expire 10m peers ps store gpc0\n";
 
 /// One of two peers.
@@ -114,6 +115,7 @@ fn share(one: &Peer, two: &Peer) {
         ("ip6s", "2001:db8::1", "gpc0", "data.gpc0 300"),
         ("numbers", "65538", "gpc0", "data.gpc0 300"),
         ("names", "hello", "gpc0", "data.gpc0 300"),
+        ("usual_names", "hello", "gpc0", "data.gpc0 300"),
         ("ps/own", "192.0.2.3", "gpc0", "data.gpc0 300"),
     ];
     for (from, to, last) in [(one, two, "2"), (two, one, "3")] {

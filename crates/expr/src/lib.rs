@@ -26,7 +26,7 @@ pub use acl::{Acls, Condition, Truth, criteria};
 pub use args::ArgKind;
 pub use cast::{cast, is_castable, parse_int};
 pub use clock::{Civil, Zone};
-pub use convert::{When, is_host, put_node_name, put_node_port};
+pub use convert::{When, is_forwarded, is_host, put_node_name, put_node_port};
 pub use env::{
     ClientFacts, Data, Env, Host, LinkError, LinkFacts, LinkStream, Links, Number, ProxyFacts, RequestLine,
     ServerFacts, Settings, StreamFacts, StreamSetting, Timestamp, TlsFacts,

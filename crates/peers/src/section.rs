@@ -18,6 +18,9 @@ use manylane_stick::{Data, Entry, MAX_KEY_BYTES, Table, with_key};
 use manylane_sync::Arc;
 use std::collections::{BTreeMap, HashMap};
 
+/// Changed entries that are looked at for a peer in one go.
+const LOOKED_AT_ONCE: usize = 4096;
+
 /// Milliseconds of silence after which a heartbeat is sent.
 pub const HEARTBEAT: u64 = 3000;
 /// Milliseconds of silence after which a peer is taken for gone: it would have sent a heartbeat.
@@ -534,8 +537,9 @@ impl Section {
         }
         for (number, shared) in tables.iter().enumerate().filter(|(_, shared)| !shared.receives_only) {
             let cursor = &mut cursors[number];
-            for (change, entry) in shared.changes.range(cursor.told + 1..) {
-                if more || out.len() - begin >= FILL {
+            // Entries that have gone write nothing, and are many after a long absence.
+            for (seen, (change, entry)) in shared.changes.range(cursor.told + 1..).enumerate() {
+                if more || seen >= LOOKED_AT_ONCE || out.len() - begin >= FILL {
                     more = true;
                     break;
                 }

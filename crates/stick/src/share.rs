@@ -9,7 +9,7 @@
 
 use crate::entry::Entry;
 use crate::rate;
-use manylane_expr::Datum;
+use manylane_expr::{DataType, Datum};
 use manylane_sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The entries of a table that have changed: a bit each, and a bit for each word of these.
@@ -106,7 +106,15 @@ impl Entry<'_> {
         let datum = datum.into();
         let Some((word, first, period)) = self.place(datum) else { return };
         match kept {
-            Kept::Number(number) if !datum.data.is_rate() => word.store(number, Ordering::Relaxed),
+            Kept::Number(number) if !datum.data.is_rate() => {
+                // Peers tell of servers by their ids: the name that was stored here is another server's then.
+                if word.swap(number, Ordering::Relaxed) != number
+                    && datum.data == DataType::ServerId
+                    && let Some((name, ..)) = self.place(DataType::ServerKey.into())
+                {
+                    name.store(0, Ordering::Relaxed);
+                }
+            }
             Kept::Rate(told) if datum.data.is_rate() => {
                 let _guard = self.table.shard_of(self.at).inner.lock();
                 rate::restore(word, self.word(first + 1), period, now, told);

@@ -2,7 +2,9 @@
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_expr::{Ask, DataType, Datum, Outcome, Type, Value};
-use manylane_stick::{Data, Entry, MAX_SERVER_KEYS, Spec, Table, server_key, server_key_text, with_key};
+use manylane_stick::{
+    Data, Entry, Kept, MAX_SERVER_KEYS, Spec, Table, server_key, server_key_text, with_key,
+};
 
 fn spec(key: Type, size: u32, expire: u64) -> Spec {
     let plain = |kind| Data { kind, count: 1, period: 0 };
@@ -326,4 +328,21 @@ fn texts_of_servers_have_numbers_that_stay_and_there_are_so_many_of_them() {
     let given = (0..2 * MAX_SERVER_KEYS).map_while(|n| server_key(&format!("many {n}"))).count();
     assert_eq!(given, MAX_SERVER_KEYS - 2);
     assert_eq!((server_key("none left"), server_key("a")), (None, Some(first)));
+}
+
+#[test]
+fn another_server_that_a_peer_tells_of_has_no_name_here() {
+    let mut spec = spec(Type::Int, 10, 0);
+    let plain = |kind| Data { kind, count: 1, period: 0 };
+    spec.data = vec![plain(DataType::ServerId), plain(DataType::ServerKey)];
+    let table = Table::new(spec);
+    with_key(table.spec(), Value::Int(1), |words| {
+        let entry = table.get_or_make(words, 0).unwrap();
+        entry.learn(DataType::ServerId, Kept::Number(1), 0);
+        entry.learn(DataType::ServerKey, Kept::Number(7), 0);
+        entry.learn(DataType::ServerId, Kept::Number(1), 0);
+        assert_eq!(entry.get(DataType::ServerKey, 0), Some(7));
+        entry.learn(DataType::ServerId, Kept::Number(2), 0);
+        assert_eq!(entry.get(DataType::ServerKey, 0), Some(0));
+    });
 }

@@ -84,7 +84,9 @@ impl Key {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let mut encrypted = plain.to_vec();
+        // With room for the padding: a vector that grows leaves the session behind in freed memory.
+        let mut encrypted = Vec::with_capacity(plain.len() + IV);
+        encrypted.extend_from_slice(plain);
         let context = self.encrypts.encrypt(&mut encrypted).ok()?;
         let iv: &[u8] = (&context).try_into().ok()?;
         let tag = hmac::sign(&self.signs, &self.signed(iv, &encrypted)?);

@@ -97,7 +97,7 @@ pub(super) const ROWS: &[Row] = &[
 impl Forwarded {
     pub(super) fn apply<'x>(self, value: Value<'x>, scratch: &mut Scratch<'x>) -> Option<Value<'x>> {
         match self {
-            Self::IsValid => Some(Value::Bool(is_valid(value.bytes()?))),
+            Self::IsValid => Some(Value::Bool(is_forwarded(value.bytes()?))),
             Self::Field(wanted) => field(value.bytes()?, wanted).map(Value::Str),
             Self::NameOfNode => Node::parse(value.bytes()?).map(|node| match node.name {
                 Name::Address(ip) => ip.into(),
@@ -335,7 +335,8 @@ impl<'a> Parameters<'a> {
     }
 }
 
-fn is_valid(text: &[u8]) -> bool {
+/// Whether `text` is the value of a `Forwarded` field.
+pub fn is_forwarded(text: &[u8]) -> bool {
     Parameters::new(text).all(|read| read.is_ok())
 }
 

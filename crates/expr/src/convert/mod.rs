@@ -4,7 +4,7 @@ mod address;
 pub(crate) mod encode;
 mod fix;
 mod forwarded;
-pub use forwarded::{is_host, put_node_name, put_node_port};
+pub use forwarded::{is_forwarded, is_host, put_node_name, put_node_port};
 pub(crate) mod hash;
 mod map;
 mod misc;

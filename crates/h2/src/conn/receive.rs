@@ -282,7 +282,7 @@ impl Connection {
             return match self.absent(id) {
                 Absent::Fault(problem) => Err(problem.into()),
                 // What was on its way when we reset the stream is no attack: windows bound it.
-                Absent::Ignored if data > 0 => Ok(false),
+                Absent::Ignored if data > 0 && self.role == Role::Client => Ok(false),
                 Absent::Ignored => {
                     self.cheap_frame(now)?;
                     Ok(false)

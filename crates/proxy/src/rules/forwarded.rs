@@ -2,8 +2,10 @@
 
 use super::text::Text;
 use super::{EvalContext, EvalPhase};
-use manylane_expr::{Env, Expression, Scratch, Value, Writer, is_host, put_node_name, put_node_port};
-use manylane_http::{EditError, Head, Known};
+use manylane_expr::{
+    Env, Expression, Scratch, Value, Writer, is_forwarded, is_host, put_node_name, put_node_port,
+};
+use manylane_http::{EditError, Head, Known, List};
 use std::net::SocketAddr;
 
 /// What the field says, in its order.
@@ -37,7 +39,8 @@ pub(crate) enum Source {
     Sample(Box<Expression>),
 }
 
-/// Adds the field to a request: behind what other proxies say in the last of them, as HAProxy does.
+/// Adds the field to a request: behind what other proxies say in the last of them, as HAProxy does. Where one
+/// of those is not valid, it is a line of its own: behind an open quote it would be part of the client's.
 pub(crate) fn forward(
     forwarded: &Forwarded,
     eval: &EvalContext<'_>,
@@ -45,10 +48,12 @@ pub(crate) fn forward(
     head: &mut Head,
 ) -> Result<(), EditError> {
     let mut text = Text::new();
-    let mut last = None;
+    let (mut last, mut valid) = (None, true);
     while let Some(id) = head.find(b"forwarded", last) {
+        valid &= head.field(id).is_some_and(|field| List::new(field.value).all(is_forwarded));
         last = Some(id);
     }
+    let last = last.filter(|_| valid);
     let before = last.and_then(|id| head.field(id)).map(|field| field.value);
     let phase = EvalPhase { request: Some(head), ..phase };
     eval.with(phase, |env, scratch| {

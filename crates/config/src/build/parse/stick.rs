@@ -10,6 +10,7 @@ use std::time::Duration;
 /// Bytes of a key that is text or data, unless the file says otherwise, and at most: a key is compared for
 /// each request.
 const KEY_BYTES: i64 = 32;
+const TEXT_KEY_BYTES: usize = 31;
 const MAX_KEY_BYTES: i64 = 1024;
 
 /// Entries of a table at most: their numbers have 28 bits.
@@ -117,6 +118,9 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
                     }
                 });
                 let has_length = matches!(key, Some(Type::Str | Type::Bin));
+                if key == Some(Type::Str) {
+                    key_bytes = TEXT_KEY_BYTES; // as HAProxy, which keeps a byte for the end
+                }
                 if has_length && words.get(index + 2).is_some_and(|word| *word == *"len") {
                     let read = |bytes: &[u8]| value::integer(bytes, 1, MAX_KEY_BYTES);
                     key_bytes = option(b, line, words, index + 2, read)? as usize;
@@ -141,7 +145,7 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
                 index += 1;
             }
             b"srvkey" => {
-                let Some(kind) = line.words.get(index + 1) else {
+                let Some(kind) = words.get(index + 1) else {
                     b.found.alert(line.end(), "'stick-table' : 'srvkey' expects name or addr, found none");
                     return None;
                 };
