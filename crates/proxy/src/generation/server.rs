@@ -258,7 +258,7 @@ pub struct SendHeader {
 /// Next pool number: each server that the process has had took one.
 static POOLS: AtomicU64 = AtomicU64::new(0);
 
-/// Placeholder of log lines for a missing server name.
+/// What log lines have in place of a server's name where the request reached none, as in HAProxy.
 const NO_SERVER: &str = "<NOSRV>";
 
 /// Builds a server of a line. `last` is its entry in the server state file.
