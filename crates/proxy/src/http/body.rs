@@ -4,6 +4,7 @@ use super::Session;
 use super::pump::{Broken, Pump};
 use super::request::Wait;
 use crate::generation::Backend;
+use crate::rules::EvalPhase;
 use crate::termination::Cause;
 use manylane_buf::Chain;
 use manylane_expr::Data;
@@ -138,4 +139,14 @@ pub(super) fn data<'a>(request: &Request, up: &'a Pump) -> Data<'a> {
         _ => None,
     };
     Data { bytes: Some(up.data()), complete: up.is_done(), announced, is_body: true }
+}
+
+/// Returns the phase in which the rules of a backend see a request and what was read of its body.
+pub(super) fn phase_of<'a>(request: &'a Request, up: &'a Pump, backend: &'a Backend) -> EvalPhase<'a> {
+    EvalPhase {
+        request: Some(&request.head),
+        request_data: data(request, up),
+        backend: Some(backend),
+        ..EvalPhase::default()
+    }
 }

@@ -1,7 +1,7 @@
 //! Which server a request goes to, and over which of its idle connections.
 
 use super::Session;
-use super::body::data;
+use super::body::{data, phase_of};
 use super::exchange::Asking;
 use super::pump::Pump;
 use crate::generation::{Backend, Reuse, Target, TimeoutOf};
@@ -24,13 +24,7 @@ impl Session<'_> {
         if backend.rules.use_server.is_empty() {
             return None;
         }
-        let request_data = data(request, up);
-        let phase = EvalPhase {
-            request: Some(&request.head),
-            request_data,
-            backend: Some(backend),
-            ..EvalPhase::default()
-        };
+        let phase = phase_of(request, up, backend);
         let obeyed = backend.http.persist || asking.forced;
         Target::server(&backend.rules.use_server, &self.eval(), phase, backend.balancer.servers(), obeyed)
     }
@@ -45,13 +39,7 @@ impl Session<'_> {
 
     #[inline(never)] // most requests have no such rules
     fn stick_by_rules(&self, request: &Request, asking: &mut Asking, up: &Pump, backend: &Backend) {
-        let request_data = data(request, up);
-        let phase = EvalPhase {
-            request: Some(&request.head),
-            request_data,
-            backend: Some(backend),
-            ..EvalPhase::default()
-        };
+        let phase = phase_of(request, up, backend);
         let assigned = asking.ruled.or(self.by_cookie(asking, backend)).is_some();
         let obeyed = backend.http.persist || asking.forced;
         (asking.stuck, asking.stores) = self.eval().stick(phase, backend, assigned, obeyed);

@@ -2,7 +2,7 @@
 //! they decide on.
 
 use super::answer::{self, Made, NoAnswer};
-use super::body::{NoBody, data};
+use super::body::{NoBody, data, phase_of};
 use super::body_peek::Incoming;
 use super::exchange::{About, After, Asking};
 use super::pump::{Broken, Pump};
@@ -80,13 +80,7 @@ impl Session<'_> {
 
     /// Evaluates `force-persist` and `ignore-persist`.
     pub(super) fn persist(&self, request: &Request, up: &Pump, asking: &mut Asking, backend: &Backend) {
-        let request_data = data(request, up);
-        let phase = EvalPhase {
-            request: Some(&request.head),
-            request_data,
-            backend: Some(backend),
-            ..EvalPhase::default()
-        };
+        let phase = phase_of(request, up, backend);
         let first = Obeyed::first(&backend.rules.persist, &self.eval(), phase);
         asking.forced = first == Some(Obeyed::Force);
         asking.ignored = first == Some(Obeyed::Ignore);
