@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use tokio::sync::Notify;
 
 const MODES: [&str; 4] = ["never", "safe", "aggressive", "always"];
 
@@ -352,22 +352,20 @@ fn a_connection_that_a_check_authenticated_serves_no_client() {
     nobody_else_is("checker", proxy.address, "check-reuse-pool");
 }
 
-/// An origin of HTTP/2 that authenticates nobody: it answers with the number of the connection, to `/wait/1`
-/// once `released` is as much, and with what `X-Asks` says as a challenge.
-fn numbers(waiting: &Arc<AtomicUsize>, released: &Arc<AtomicUsize>) -> SocketAddr {
-    let (waiting, released) = (waiting.clone(), released.clone());
+/// An origin of HTTP/2 that authenticates nobody. It answers with the number of the connection: to `/wait` once
+/// `release` is notified, and with what `X-Asks` says as a challenge.
+fn numbers(waiting: &Arc<AtomicUsize>, release: &Arc<Notify>) -> SocketAddr {
+    let (waiting, release) = (waiting.clone(), release.clone());
     common::h2::serve(move |stream, number| {
-        let (waiting, released) = (waiting.clone(), released.clone());
+        let (waiting, release) = (waiting.clone(), release.clone());
         async move {
             let Ok(mut connection) = h2::server::handshake(stream).await else { return };
             while let Some(Ok((request, mut respond))) = connection.accept().await {
-                let (waiting, released) = (waiting.clone(), released.clone());
+                let (waiting, release) = (waiting.clone(), release.clone());
                 tokio::task::spawn_local(async move {
-                    if request.uri().path() == "/wait/1" {
+                    if request.uri().path() == "/wait" {
                         waiting.fetch_add(1, Ordering::SeqCst);
-                        while released.load(Ordering::SeqCst) < 1 {
-                            tokio::time::sleep(Duration::from_millis(1)).await;
-                        }
+                        release.notified().await;
                     }
                     let text = format!("{number}:-");
                     let mut response = http::Response::builder().header("content-length", text.len());
@@ -396,13 +394,13 @@ fn a_connection_of_http_2_that_a_client_authenticated_serves_nobody_else() {
             ("X-Asks: Basic realm=a, NTLM\r\n", 401),
         ] {
             let what = format!("http-reuse {mode}, {fields:?}");
-            let (waiting, released) = (Arc::default(), Arc::default());
-            let server = numbers(&waiting, &released);
+            let (waiting, release) = (Arc::default(), Arc::new(Notify::new()));
+            let server = numbers(&waiting, &release);
             let proxy = Proxy::start(1, &format!(" http-reuse {mode}\n server s {server} proto h2"));
             let (mut ann, mut other) = (connect(proxy.address), connect(proxy.address));
             // By now any mode shares it.
             let own = [(); 4].map(|()| ask(&mut ann, "/", "").1)[3];
-            send(&mut other, "/wait/1", "");
+            send(&mut other, "/wait", "");
             until(|| waiting.load(Ordering::SeqCst) == 1);
             let (said, number, _) = ask(&mut ann, "/", fields);
             assert_eq!((said, number), (status, own), "{what}");
@@ -414,7 +412,7 @@ fn a_connection_of_http_2_that_a_client_authenticated_serves_nobody_else() {
                     assert_ne!(number, own, "{what}");
                 }
             }
-            released.store(1, Ordering::SeqCst);
+            release.notify_one();
             assert_eq!(answer(&mut other), (200, own, "-".to_owned()), "{what}");
         }
     }
