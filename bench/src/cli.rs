@@ -45,6 +45,10 @@ enum Command {
     #[cfg(not(manylane_sim))]
     #[command(name = "h2")]
     Http2(crate::proxy::Http2Arguments),
+    /// Requests, handshakes and idle connections with TLS, and requests beside a flood of handshakes, beside
+    /// haproxy and nginx
+    #[cfg(not(manylane_sim))]
+    Tls(crate::proxy::TlsArguments),
     /// Looking at the program and changing it while it serves: dumps under load, reloads, start, sessions
     #[cfg(not(manylane_sim))]
     Manage(crate::manage::ManageArguments),
@@ -203,6 +207,8 @@ pub fn main() -> ExitCode {
         Command::Attacks(arguments) => crate::proxy::attacks(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Http2(arguments) => crate::proxy::http2(&arguments),
+        #[cfg(not(manylane_sim))]
+        Command::Tls(arguments) => crate::proxy::tls(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Manage(arguments) => crate::manage::run(&arguments),
         #[cfg(not(manylane_sim))]

@@ -192,37 +192,48 @@ fn table(row: &Row, how: &How, programs: &Programs) -> Result<String, String> {
         }
     }
     drop(answers);
-    let all: Vec<_> = all
-        .into_iter()
-        .map(|(kind, _, samples)| {
-            let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
-            (kind, median(samples), least)
-        })
-        .collect();
-    let peers = all.iter().filter(|(kind, ..)| row.beside.contains(kind));
+    let all = all.into_iter().map(|(kind, _, samples)| (kind, samples)).collect();
+    Ok(lines(&format!("{}; {}", row.words, row.unit), all, row.beside, row.most))
+}
+
+/// The lines of a table for one row: each program's median and least sample, and of ours the ratio to the best
+/// of `beside`, which is to be at most `most`: over epoll, and over io_uring.
+pub(super) fn lines(words: &str, all: Vec<(Kind, Vec<f64>)>, beside: &[Kind], most: [f64; 2]) -> String {
+    let figures = |(kind, samples): (Kind, Vec<f64>)| {
+        let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
+        (kind, median(samples), least)
+    };
+    let all: Vec<_> = all.into_iter().map(figures).collect();
+    let peers = all.iter().filter(|(kind, ..)| beside.contains(kind));
     let best = peers.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(kind, median, _)| (*kind, *median));
     let mut text = String::new();
     for (kind, median, least) in &all {
         let ratio = best.filter(|_| kind.is_ours()).map(|(peer, best)| {
-            let most = row.most[usize::from(*kind == Kind::Uring)];
+            let most = most[usize::from(*kind == Kind::Uring)];
             format!("{:.2} of {peer}, {}", median / best, met(median / best, most))
         });
         let _ = writeln!(
             text,
-            "| {}; {} | {kind} | {median:.3} | {least:.3} | {} |",
-            row.words,
-            row.unit,
+            "| {words} | {kind} | {median:.3} | {least:.3} | {} |",
             ratio.as_deref().unwrap_or("–")
         );
     }
-    Ok(text)
+    text
 }
 
-/// The clients.
-fn clients(row: &Row, requests: u64, program: &Program) -> Result<Child, String> {
+/// Starts `h2load`, which makes `requests` to `url` by so many connections of so many streams.
+pub(super) fn h2load(
+    requests: u64,
+    connections: u32,
+    streams: u32,
+    more: &[&str],
+    url: &str,
+) -> Result<Child, String> {
     Command::new("h2load")
-        .args(["-n", &requests.to_string(), "-c", &row.connections.to_string()])
-        .args(["-m", &row.streams.to_string(), &format!("http://{}/", program.address())])
+        .args(["-n", &requests.to_string(), "-c", &connections.to_string()])
+        .args(["-m", &streams.to_string()])
+        .args(more)
+        .arg(url)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -230,19 +241,29 @@ fn clients(row: &Row, requests: u64, program: &Program) -> Result<Child, String>
         .map_err(|error| format!("cannot start h2load: {error}; it is in the package nghttp2-client"))
 }
 
+/// Waits for `h2load`, all of whose requests have a response with the status 2xx.
+///
+/// # Errors
+/// A sentence, when one has not.
+pub(super) fn all_answered(requests: u64, h2load: Child) -> Result<(), String> {
+    let output = h2load.wait_with_output();
+    let text = String::from_utf8_lossy(&output.map_err(|error| error.to_string())?.stdout).into_owned();
+    let all = format!("{requests} succeeded, 0 failed");
+    if text.contains(&all) && text.contains(&format!("status codes: {requests} 2xx")) {
+        return Ok(());
+    }
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("succeeded")).collect();
+    Err(format!("of {requests} requests not all were answered: {told:?}"))
+}
+
+fn clients(row: &Row, requests: u64, program: &Program) -> Result<Child, String> {
+    h2load(requests, row.connections, row.streams, &[], &format!("http://{}/", program.address()))
+}
+
 /// One round of one program.
 fn round(row: &Row, how: &How, program: &Program) -> Result<f64, String> {
     let requests = (row.requests * u64::from(how.requests) / 100).max(1);
-    let go = |requests: u64| {
-        let output = clients(row, requests, program)?.wait_with_output();
-        let text = String::from_utf8_lossy(&output.map_err(|error| error.to_string())?.stdout).into_owned();
-        let all = format!("{requests} succeeded, 0 failed");
-        if text.contains(&all) && text.contains(&format!("status codes: {requests} 2xx")) {
-            return Ok(());
-        }
-        let told: Vec<&str> = text.lines().filter(|line| line.contains("succeeded")).collect();
-        Err(format!("of {requests} requests not all were answered: {told:?}"))
-    };
+    let go = |requests: u64| all_answered(requests, clients(row, requests, program)?);
     go((requests / 10).max(u64::from(row.connections * row.streams)))?;
     let processes = program.processes();
     let before = processes.usage()?;
@@ -317,7 +338,7 @@ fn haproxy(port: u16, server: u16, origin: Origin) -> String {
 }
 
 /// What each nginx has.
-fn nginx_of(workers: u32, port: u16, programs: &Programs, own: &str) -> String {
+pub(super) fn nginx_of(workers: u32, port: u16, programs: &Programs, own: &str) -> String {
     let folder = programs.folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|what| format!("    {what}_temp_path {folder}/{what};\n"))

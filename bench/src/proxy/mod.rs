@@ -18,6 +18,7 @@ mod http2;
 pub(crate) mod load;
 pub(crate) mod program;
 mod scenario;
+mod tls;
 pub(crate) mod usage;
 
 pub use attacks::{AttackArguments, run as attacks};
@@ -25,6 +26,7 @@ pub use burst::run as burst;
 use clap::Args;
 pub use drips::run as drips;
 pub use http2::{Http2Arguments, run as http2};
+pub use tls::{TlsArguments, run as tls};
 use load::{Arrival, Load, Phase, Traffic};
 use program::{Kind, Program, Programs, free_port};
 use scenario::{SCENARIOS, Scenario, Target, Unit};

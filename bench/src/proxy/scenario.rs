@@ -53,6 +53,8 @@ pub(crate) struct Shape {
     pub(crate) accepts: Option<u32>,
     /// Clients that are connected meanwhile, had an answer and ask for nothing more.
     pub(crate) beside: usize,
+    /// `track-sc0 src` into a table of three rates, and a rule that denies by one of them.
+    pub(crate) track: bool,
 }
 
 /// One row of the table.
@@ -82,6 +84,7 @@ pub(crate) const PLAIN: Shape = Shape {
     checks: 0,
     accepts: None,
     beside: 0,
+    track: false,
 };
 
 /// Requests a second of the scenario with a fixed rate.
@@ -255,6 +258,16 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         unit: Unit::Request,
         target: Target::Own(1.10),
         shape: Shape { log: true, ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "track",
+        words: "keep-alive with track-sc0 src, three rates and a deny rule, beside none",
+        unit: Unit::Request,
+        target: Target::Own(1.08),
+        shape: Shape { track: true, ..PLAIN },
         traffic: keep_alive,
         kinds: NOT_NGINX,
         requests: 30_000,
@@ -438,7 +451,7 @@ impl Scenario {
 
     /// HAProxy's language, for haproxy and for ours.
     fn haproxy(&self, port: u16, origin: u16, logs: u16, inner: &str) -> String {
-        let Shape { tcp, balance, places, log, hop, checks, accepts, beside } = self.shape;
+        let Shape { tcp, balance, places, log, hop, checks, accepts, beside, track } = self.shape;
         // Each connection may need two descriptors, and with splicing another two, of which haproxy makes
         // sure at its start. A fifth of the descriptors that these need is for what is idle
         // (`tune.pool-low-fd-ratio`): with many servers, a connection to each of them on both
@@ -469,6 +482,13 @@ impl Scenario {
             (false, false) => "    mode http\n    http-reuse always\n",
         });
         let _ = writeln!(text, "\nfrontend outside\n    bind 127.0.0.1:{port}\n    default_backend servers");
+        if track {
+            text.push_str(
+                "    stick-table type ip size 100k expire 60s store \
+                 conn_rate(10s),http_req_rate(10s),http_err_rate(10s)\n    http-request track-sc0 src\n    \
+                 http-request deny if { sc_http_req_rate(0) gt 100000000 }\n",
+            );
+        }
         if hop {
             let _ = write!(
                 text,
