@@ -1,5 +1,5 @@
-//! `--help NAME`: whatever has that name, from all tables. A keyword, an option of `option` lines, an action,
-//! a fetch, a converter, a criterion of conditions, a predicate.
+//! `--help NAME`: looks up a name in all tables. These are keywords, `option` names, actions, fetches,
+//! converters, ACL criteria and predicates.
 
 use crate::cond::Predicate;
 use crate::guess;
@@ -7,14 +7,14 @@ use crate::reference::{plain, sentence};
 use crate::table::{Action, Keyword, Ruleset, Table, with_arguments};
 use manylane_expr::{converters, criteria, fetches};
 
-/// What `--help NAME` shows: everything of the name, or the nearest one.
+/// The output of `--help NAME`: all entries with the name.
 ///
 /// # Errors
-/// When nothing has this name; the text says so and proposes one.
+/// If nothing has this name. The text says so and suggests the nearest name.
 pub fn help(name: &str) -> Result<String, String> {
     let words: Vec<&str> = name.split_whitespace().collect();
     let name = words.join(" ");
-    // As it is written in lines: `set-var(txn.x)`, `http-request deny`.
+    // Accept names as written in lines: `set-var(txn.x)`, `http-request deny`.
     let bare = name.split('(').next().unwrap_or_default();
     let table = Table::get();
     let option = format!("option {name}");
@@ -35,7 +35,7 @@ pub fn help(name: &str) -> Result<String, String> {
     Ok(shown.join("\n"))
 }
 
-/// A row, with the actions of a list.
+/// Describes a keyword; a ruleset also lists its actions.
 fn keyword(row: &Keyword) -> String {
     let mut text = plain(row);
     if let Some(list) = Ruleset::LISTS.into_iter().find(|list| list.name() == row.name) {
@@ -49,7 +49,7 @@ fn named(action: &Action) -> &'static str {
     action.name.trim_end_matches(['(', '.'])
 }
 
-/// An action by its name, or behind the name of a list.
+/// Describes actions with this name. The name of a ruleset may precede it.
 fn actions(name: &str) -> Option<String> {
     let inside = Ruleset::LISTS.into_iter().find_map(|list| {
         let action = name.strip_prefix(list.name())?.strip_prefix(' ')?;
@@ -69,7 +69,7 @@ fn actions(name: &str) -> Option<String> {
     ))
 }
 
-/// Fetches, converters, criteria and predicates.
+/// Describes fetches, converters, ACL criteria and predicates.
 fn samples(name: &str) -> Vec<String> {
     let mut shown = Vec::new();
     for row in fetches().filter(|row| row.name == name) {
@@ -102,7 +102,7 @@ fn told(name: &str, text: &str, facts: &[(&str, &str)], refused: Option<&str>) -
     out
 }
 
-/// All names, for a proposal.
+/// All names, for suggestions.
 fn known() -> impl Iterator<Item = &'static str> {
     let rows = Table::get().rows().iter();
     let keywords = rows.flat_map(|row| [Some(row.name), row.name.strip_prefix("option ")]).flatten();

@@ -1,10 +1,10 @@
-//! The reference manual, made from the table.
+//! Generates the configuration reference from the keyword table.
 
 use crate::cond::Predicate;
 use crate::table::{Arg, Keyword, Kind, Repeat, Shape, Status, Table, with_arguments};
 use std::fmt::Write;
 
-/// A row as `--help` shows it.
+/// A row as `--help` prints it.
 pub(crate) fn plain(row: &Keyword) -> String {
     let mut out = format!("{}\n    {}.\n", usage(row), sentence(row.help));
     for (what, text) in facts(row) {
@@ -19,7 +19,7 @@ fn usage(row: &Keyword) -> String {
     with_arguments(&format!("{no}{}", row.name), &row.usage())
 }
 
-/// A usage in lines that can be read, since code in Markdown is not broken.
+/// Breaks a usage into lines of at most `WIDTH` columns, since Markdown does not wrap code.
 fn broken(usage: &str) -> Vec<String> {
     const WIDTH: usize = 100;
     let mut lines: Vec<String> = Vec::new();
@@ -88,16 +88,17 @@ fn facts(row: &Keyword) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// With a capital letter.
+/// Makes the first letter a capital.
 pub(crate) fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// Columns of the documents (`cargo xtask check`).
+/// Maximum columns of generated documents (`cargo xtask check`).
 const WIDTH: usize = 110;
 
-/// Writes `text` in lines of at most `WIDTH` columns: the first behind `lead`, the others below its text.
+/// Writes `text` in lines of at most `WIDTH` columns. The first begins with `lead`; the others are indented
+/// to align with its text.
 fn wrap(out: &mut String, lead: &str, text: &str) {
     out.push_str(lead);
     let mut column = lead.len();
@@ -117,7 +118,7 @@ fn wrap(out: &mut String, lead: &str, text: &str) {
     out.push('\n');
 }
 
-/// What is not built, as Markdown: `docs/unbuilt.md`.
+/// Keywords that are not built, as Markdown: `docs/unbuilt.md`.
 pub fn unbuilt() -> String {
     let mut out = String::from(UNBUILT);
     let mut rows: Vec<&Keyword> = Table::get().rows().iter().collect();

@@ -1,7 +1,7 @@
-//! The checked configuration: what the file means, typed, each value with the place that it comes from.
+//! The checked configuration: typed settings, each with the place that it comes from.
 //!
-//! Expressions (conditions, log formats, samples, patterns) are words with positions: the crate `expr` reads
-//! them with its own registries and reports with the same places.
+//! Expressions (conditions, log formats, samples, patterns) stay words with positions. The crate `expr`
+//! parses them with its own registries and reports errors at the same places.
 
 pub use crate::table::{BindOptions, ServerOptions, TlsOptions, TlsProcess, Tune};
 
@@ -16,12 +16,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A value and the line's keyword that gave it.
+/// A value with the position of the keyword that set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set<T> {
     /// The value.
     pub value: T,
-    /// Where it was given.
+    /// Position of the keyword.
     pub pos: Pos,
 }
 
@@ -30,7 +30,7 @@ pub struct Set<T> {
 pub struct Config {
     /// `global`
     pub global: Global,
-    /// All proxies in the order of the files, `defaults` among them.
+    /// All proxies and `defaults` sections, in the order of the files.
     pub proxies: Vec<Proxy>,
     /// `userlist`
     pub userlists: Vec<Userlist>,
@@ -46,15 +46,15 @@ pub struct Config {
     pub log_profiles: Vec<LogProfile>,
     /// `crt-store`
     pub crt_stores: Vec<CrtStore>,
-    /// Names of the files, for reports.
+    /// Names of the files by file index, for reports.
     pub files: Vec<Box<[u8]>>,
-    /// The environment after the last line: what programs and `defined()` at run time see.
+    /// The environment after the last line. External programs and expressions at run time see it.
     pub environment: Environment,
 }
 
 impl Config {
-    /// Where a file is that is named at `pos`: a relative name begins where the last `default-path` before it
-    /// says.
+    /// The path of a file named at `pos`. A relative name starts at the folder of the last `default-path`
+    /// line before `pos`.
     pub fn path(&self, name: &[u8], pos: Pos) -> PathBuf {
         let before =
             |statement: &&Statement| (statement.pos.file, statement.pos.line) <= (pos.file, pos.line);
@@ -70,49 +70,50 @@ impl Config {
             Some([kind, origin]) if *kind == *"origin" => path(origin.bytes()),
             _ => PathBuf::new(),
         };
-        base.join(path(name)) // an absolute name stays as it is
+        base.join(path(name)) // an absolute name replaces `base`
     }
 }
 
 impl Config {
-    /// The file and line of a position, as reports name them.
+    /// The file name and line of a position, for reports. `None` for a file that is not part of this
+    /// configuration.
     pub fn place(&self, pos: Pos) -> Option<(&[u8], u32)> {
         Some((self.files.get(pos.file.index())?, pos.line))
     }
 }
 
-/// A line kept as it is: its keyword's arguments.
+/// A line that is kept as words: a keyword and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// The keyword, of one or more words.
+    /// The keyword, one or more words separated by single spaces.
     pub keyword: &'static str,
-    /// What follows it.
+    /// The words after the keyword.
     pub words: Vec<Word>,
-    /// Where the keyword stands.
+    /// Position of the keyword.
     pub pos: Pos,
 }
 
-/// `if` or `unless` and what follows.
+/// `if` or `unless`, and the condition after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// `unless`: the rule applies when the condition does not hold.
+    /// True for `unless`: the rule applies when the condition is false.
     pub unless: bool,
-    /// The words of the condition, at least one.
+    /// Words of the condition, at least one.
     pub words: Vec<Word>,
-    /// Where `if` or `unless` stands.
+    /// Position of `if` or `unless`.
     pub pos: Pos,
 }
 
 /// `hard-stop-after`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardStop {
-    /// Time from the request to stop.
+    /// Time from the request to stop until the process ends its connections.
     pub after: Duration,
 }
 
-/// `unix-bind`: what all unix listeners have in common.
+/// `unix-bind`: defaults for all unix listeners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // the words of the option, as for `bind`
+#[allow(missing_docs)] // named like the options of `bind`
 pub struct UnixBind {
     pub prefix: Option<Word>,
     pub mode: Option<u32>,
@@ -122,23 +123,24 @@ pub struct UnixBind {
     pub gid: Option<u32>,
 }
 
-/// Settings of the process; what is `None` has the default that the table shows. Fields have the keywords'
-/// names.
+/// Settings of the process. `None` means not given; the keyword table shows the default. Fields are named
+/// after the keywords.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)] // the table of keywords documents them
+#[allow(missing_docs)] // documented by the keyword table
 pub struct Global {
     pub busy_polling: Option<Set<bool>>,
     pub chroot: Option<Set<Word>>,
-    /// `None` inside: infinite.
+    /// `None` inside means `infinite`.
     pub close_spread_time: Option<Set<Option<Duration>>>,
-    /// `cpu-map`, `cpu-policy`, `cpu-set`, `cpu-affinity` in order.
+    /// `cpu-map`, `cpu-policy`, `cpu-set` and `cpu-affinity` lines in order.
     pub cpu_placement: Vec<Statement>,
     pub daemon: Option<Set<bool>>,
-    /// `default-path` lines in order: each holds for what follows it.
+    /// `default-path` lines in order. Each applies to the lines after it.
     pub default_path: Vec<Statement>,
     pub description: Option<Set<Word>>,
     pub disable_fast_forward: Option<Set<bool>>,
-    /// `external-check`: programs may check servers; `preserve-env`: with all of the process's environment.
+    /// `external-check`: programs may check servers. True with `preserve-env`: they get the whole environment
+    /// of the process.
     pub external_check: Option<Set<bool>>,
     pub disable_zero_copy: Option<Set<bool>>,
     /// `h2-workaround-bogus-websocket-clients`
@@ -151,7 +153,7 @@ pub struct Global {
     pub grace: Option<Set<Duration>>,
     pub group: Option<Set<Word>>,
     pub h1_accept_payload: Option<Set<bool>>,
-    /// Name and spelling.
+    /// Lower-case name and the spelling to send.
     pub h1_case_adjust: Vec<(Word, Word)>,
     pub h1_case_adjust_file: Option<Set<Word>>,
     pub hard_stop_after: Option<Set<HardStop>>,
@@ -196,38 +198,38 @@ pub struct Global {
     pub ulimit_n: Option<Set<u32>>,
     pub unix_bind: Option<Set<UnixBind>>,
     pub user: Option<Set<Word>>,
-    /// `set-var` and `set-var-fmt` in order.
+    /// `set-var` and `set-var-fmt` lines in order.
     pub variables: Vec<Statement>,
     pub warn_blocked_after: Option<Set<Duration>>,
     pub zero_warning: Option<Set<bool>>,
     pub insecure_setuid: Option<Set<bool>>,
 }
 
-/// What a proxy is.
+/// Kind of a proxy section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProxyKind {
-    /// Settings for others.
+    /// Default settings of the proxies after it.
     Defaults,
-    /// Listens.
+    /// Accepts clients.
     Frontend,
     /// Has servers.
     Backend,
-    /// Both.
+    /// Frontend and backend in one.
     Listen,
 }
 
 impl ProxyKind {
-    /// Whether it listens.
+    /// True if it accepts clients: `frontend` and `listen`.
     pub fn is_frontend(self) -> bool {
         matches!(self, Self::Frontend | Self::Listen)
     }
 
-    /// Whether it has servers.
+    /// True if it has servers: `backend` and `listen`.
     pub fn is_backend(self) -> bool {
         matches!(self, Self::Backend | Self::Listen)
     }
 
-    /// The word that begins its section.
+    /// The keyword that begins the section.
     pub fn name(self) -> &'static str {
         match self {
             Self::Defaults => "defaults",
@@ -241,18 +243,18 @@ impl ProxyKind {
 /// A proxy, or a `defaults` section.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    /// What it is.
+    /// Kind of section.
     pub kind: ProxyKind,
-    /// Its name; empty for a `defaults` section without one.
+    /// Its name; empty for an unnamed `defaults` section.
     pub name: Word,
-    /// Where its section begins.
+    /// Position of the section header.
     pub pos: Pos,
-    /// The `defaults` section that it begins with, as an index of [`Config::proxies`]; the rules of a named
-    /// one come before the proxy's own, and its ACLs are visible to those rules only.
+    /// The `defaults` section that it inherits from, as an index of [`Config::proxies`]. If that section has
+    /// a name, its rules run before those of the proxy, and only those rules see its ACLs.
     pub defaults: Option<usize>,
-    /// Its header names that section.
+    /// True if the header names that section with `from`.
     pub explicit_defaults: bool,
-    /// What it can take over from `defaults`.
+    /// Settings that `defaults` sections can give.
     pub settings: Settings,
     /// `id`
     pub id: Option<Set<u32>>,
@@ -262,12 +264,12 @@ pub struct Proxy {
     pub description: Option<Set<Word>>,
     /// `bind`
     pub binds: Vec<Bind>,
-    /// `server`, and those that `server-template` lines made. Each by itself: a table of thousands
-    /// that doubles would take three times the memory for a moment.
+    /// `server` lines, and the servers of `server-template` lines. They are boxed so that growing a table of
+    /// thousands copies pointers only; the peak would be three times its size otherwise.
     pub servers: Vec<Box<Server>>,
     /// `acl`
     pub acls: Vec<Acl>,
-    /// Rules of all lists in order.
+    /// Rules of all rulesets, in order.
     pub rules: Vec<Rule>,
     /// `filter`
     pub filters: Vec<Filter>,
@@ -289,47 +291,47 @@ pub struct Proxy {
     pub stick_rules: Vec<StickRule>,
 }
 
-/// `stick`: the server of a key is found in a table, or stored there.
+/// A `stick` line: finds the server of a key in a table, or stores it there.
 #[derive(Clone, Debug)]
 pub struct StickRule {
-    /// What is done.
+    /// What the rule does.
     pub kind: StickKind,
-    /// The expression that makes the key.
+    /// Expression of the key.
     pub key: Vec<Word>,
-    /// `table`; else that of the proxy.
+    /// `table`; `None` means the table of the proxy.
     pub table: Option<Word>,
-    /// When it applies; always without one.
+    /// `None` means always.
     pub condition: Option<Condition>,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
 /// What a `stick` rule does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StickKind {
-    /// `on`: both of the next two.
+    /// `on`: `match` and `store-request` together.
     On,
-    /// `match`: finds the server of a request.
+    /// `match`: takes the server of a request from the table.
     Match,
-    /// `store-request`: stores the server by what the request says.
+    /// `store-request`: stores the server under a key from the request.
     StoreRequest,
-    /// `store-response`: stores the server by what its response says.
+    /// `store-response`: stores the server under a key from the response.
     StoreResponse,
 }
 
-/// Statuses of HTTP, 100 to 599.
+/// A set of HTTP status codes from 100 to 599.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StatusSet([u64; 8]);
 
 impl StatusSet {
-    /// `http-err-codes`, unless the file says otherwise.
+    /// Default of `http-err-codes`: 400 to 499.
     pub fn errors() -> Self {
         let mut set = Self::default();
         set.change(400..=499, true);
         set
     }
 
-    /// `http-fail-codes`, unless the file says otherwise.
+    /// Default of `http-fail-codes`: 500 to 599 without 501 and 505.
     pub fn failures() -> Self {
         let mut set = Self::default();
         set.change(500..=599, true);
@@ -338,7 +340,7 @@ impl StatusSet {
         set
     }
 
-    /// Adds statuses, or takes them out.
+    /// Adds or removes statuses. Ignores those outside of 100 to 599.
     pub fn change(&mut self, statuses: std::ops::RangeInclusive<u16>, add: bool) {
         for status in statuses {
             let Some((word, bit)) = Self::bit(status) else { continue };
@@ -351,7 +353,7 @@ impl StatusSet {
         (n < 500).then(|| (n / 64, 1 << (n % 64)))
     }
 
-    /// Whether a status is among them.
+    /// True if the set has `status`.
     pub fn contains(&self, status: u16) -> bool {
         Self::bit(status).is_some_and(|(word, bit)| self.0[word] & bit != 0)
     }
@@ -360,36 +362,36 @@ impl StatusSet {
 /// `stick-table`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StickTable {
-    /// The type of its keys: `Ipv4`, `Ipv6`, `Int`, `Str` or `Bin`.
+    /// Type of the keys: `Ipv4`, `Ipv6`, `Int`, `Str` or `Bin`.
     pub key: Type,
-    /// Bytes of a text or of data that are kept.
+    /// Maximum length of a text or binary key in bytes.
     pub key_bytes: usize,
-    /// Entries at most.
+    /// Maximum number of entries.
     pub size: u32,
-    /// How long an entry stays without being used; for good without it.
+    /// Lifetime of an unused entry; `None` means that entries do not expire.
     pub expire: Option<Duration>,
     /// `nopurge`
     pub nopurge: bool,
-    /// `srvkey addr`: servers are known again by their addresses, else by their names.
+    /// `srvkey addr`: identifies stored servers by address; otherwise by name.
     pub by_address: bool,
-    /// `store`, in the order of data types.
+    /// `store`, sorted by data type.
     pub data: Vec<StickData>,
-    /// `peers`: the section that shares it.
+    /// `peers`: the section whose peers share the table.
     pub peers: Option<Word>,
-    /// `recv-only`: it is filled by peers, which are told nothing of it.
+    /// `recv-only`: takes updates from peers and sends none.
     pub receives_only: bool,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
-/// What entries of a stick table keep.
+/// A data type that the entries of a stick table store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StickData {
-    /// What.
+    /// The data type.
     pub kind: DataType,
-    /// Elements of an array; 1 for what is none.
+    /// Number of elements; 1 for a type that is not an array.
     pub count: u32,
-    /// What a rate is over; zero for what is none.
+    /// Period of a rate; zero for a type that is not a rate.
     pub period: Duration,
 }
 
@@ -402,37 +404,37 @@ pub enum Filter {
     Trace(TraceFilter),
 }
 
-/// `filter bwlim-in` and `filter bwlim-out`: bounds the bytes of a stream.
+/// `filter bwlim-in` and `filter bwlim-out`: limits the bandwidth of streams.
 #[derive(Clone, Debug)]
 pub struct BandwidthLimit {
-    /// What rules call it; no other of the proxy has this name.
+    /// Name that rules refer to, unique in the proxy.
     pub name: Word,
-    /// Bytes from the client are bounded, else bytes to it.
+    /// True for `bwlim-in`, which limits data from the client; false for data to the client.
     pub incoming: bool,
-    /// Bytes a period, above 0.
+    /// Bytes per period, at least 1.
     pub limit: u32,
-    /// At least a millisecond. Zero where it is that of a stick table.
+    /// At least one millisecond. Zero if the stick table gives the period.
     pub period: Duration,
     /// `key`: streams with the same key share the limit.
     pub shared: Option<SharedLimit>,
-    /// So many bytes go on together at least, where as many are there.
+    /// `min-size`: minimum number of bytes to forward at a time, if that many are available.
     pub min_size: u32,
-    /// Where it stands.
+    /// Position of the line.
     pub pos: Pos,
 }
 
-/// By what streams share the limit of a filter.
+/// How streams share the limit of a filter.
 #[derive(Clone, Debug)]
 pub struct SharedLimit {
-    /// The expression that makes the key.
+    /// Expression of the key.
     pub key: Vec<Word>,
-    /// `table`; else that of the proxy.
+    /// `table`; `None` means the table of the proxy.
     pub table: Option<Word>,
 }
 
-/// `filter trace`: tells what streams do.
+/// `filter trace`: logs what streams do.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the table of keywords documents them
+#[allow(missing_docs)] // documented by the keyword table
 pub struct TraceFilter {
     pub name: Word,
     pub random_forwarding: bool,
@@ -441,7 +443,7 @@ pub struct TraceFilter {
 }
 
 impl Proxy {
-    /// One with settings and nothing else.
+    /// A proxy with settings only.
     pub fn bare(kind: ProxyKind, name: Word, pos: Pos, settings: Settings) -> Self {
         Self {
             kind,
@@ -473,14 +475,14 @@ impl Proxy {
 /// `mode`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Bytes.
+    /// Forwards bytes.
     Tcp,
-    /// Messages.
+    /// Forwards HTTP messages.
     Http,
 }
 
 impl Mode {
-    /// As it is written.
+    /// The word in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -489,18 +491,18 @@ impl Mode {
     }
 }
 
-/// What a proxy takes over from its `defaults`; what is `None` has the default that the table shows. Fields
-/// have the keywords' names.
+/// Settings that a proxy inherits from `defaults`. `None` means not given; the keyword table shows the
+/// default. Fields are named after the keywords.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the table of keywords documents them
+#[allow(missing_docs)] // documented by the keyword table
 pub struct Settings {
-    /// Keywords that were refused for their values: what they were to set is unknown.
+    /// Keywords whose lines were refused, so their settings are unknown. Checks draw no conclusion from them.
     pub refused: Vec<&'static str>,
     pub backlog: Option<Set<u32>>,
     pub balance: Option<Set<Balance>>,
-    /// `option httpchk`, `tcp-check`, `redis-check`: how servers are checked.
+    /// `option httpchk`, `option tcp-check` and the like: kind of health check.
     pub check_kind: Option<Statement>,
-    /// `http-check` and `tcp-check` lines in order: the section's own, or those of its `defaults`.
+    /// `http-check` and `tcp-check` lines in order. Own lines replace those from `defaults`, per family.
     pub check_steps: Vec<Statement>,
     /// `http-check disable-on-404`
     pub disable_on_404: Option<Set<bool>>,
@@ -515,7 +517,7 @@ pub struct Settings {
     pub default_backend: Option<Set<Word>>,
     pub default_server: ServerOptions,
     pub disabled: Option<Set<bool>>,
-    /// Where streams go that no cookie and no rule has a server for.
+    /// `dispatch`: destination of streams for which neither a cookie nor a rule selects a server.
     pub dispatch: Option<Set<Address>>,
     pub dynamic_cookie_key: Option<Set<Word>>,
     pub error_files: Vec<ErrorFile>,
@@ -530,12 +532,11 @@ pub struct Settings {
     /// `http-error` lines.
     pub http_errors: Vec<Statement>,
     pub http_reuse: Option<Set<&'static str>>,
-    /// `None` inside: the header field is not sent.
     pub http_send_name_header: Option<Set<Word>>,
     pub inspect_request: Option<Set<Duration>>,
     pub inspect_response: Option<Set<Duration>>,
     pub load_server_state: Option<Set<&'static str>>,
-    /// `no log` empties it.
+    /// Empty after `no log`.
     pub log: Vec<LogTarget>,
     pub log_format: Option<Set<Word>>,
     pub log_format_sd: Option<Set<Word>>,
@@ -547,11 +548,11 @@ pub struct Settings {
     pub maxconn: Option<Set<u32>>,
     pub mode: Option<Set<Mode>>,
     pub monitor_uri: Option<Set<Word>>,
-    /// By [`Toggle`]; see [`Settings::option`].
+    /// Indexed by [`Toggle`]; see [`Settings::option`].
     pub options: [Option<Set<bool>>; Toggle::COUNT],
     pub originalto: Option<Set<AddressHeader>>,
     pub rate_limit: Option<Set<u32>>,
-    /// `option redispatch`: the interval in retries; -1 for the last one only.
+    /// `option redispatch`: retries between two changes of the server; -1 for the last retry only.
     pub redispatch: Option<Set<i32>>,
     pub restrict_header_names: Option<Set<&'static str>>,
     pub retries: Option<Set<u32>>,
@@ -559,9 +560,9 @@ pub struct Settings {
     pub server_keep_alive: KeepAlive,
     pub server_state_file: Option<Statement>,
     pub source: Option<Set<Source>>,
-    /// `stats ...` lines in order.
+    /// `stats` lines in order.
     pub stats: Vec<Statement>,
-    /// By [`Timeout`]; see [`Settings::timeout`].
+    /// Indexed by [`Timeout`]; see [`Settings::timeout`].
     pub timeouts: [Option<Set<Duration>>; Timeout::COUNT],
     pub unique_id_format: Option<Set<Word>>,
     pub unique_id_header: Option<Set<Word>>,
@@ -631,22 +632,22 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether a switch is on.
+    /// True if a switch is on. A switch that is not set is off.
     pub fn option(&self, toggle: Toggle) -> bool {
         self.option_or(toggle, false)
     }
 
-    /// The same of a switch that is as `usual` where the file does not say how.
+    /// Like [`Settings::option`], but a switch that is not set has the value `usual`.
     pub fn option_or(&self, toggle: Toggle, usual: bool) -> bool {
         self.options[toggle.index()].map_or(usual, |set| set.value)
     }
 
-    /// A timeout as it was given; `Some` of zero is as good as none for most of them, but was meant.
+    /// A timeout as given. `Some(Duration::ZERO)` means an explicit zero, which turns most timeouts off.
     pub fn timeout(&self, timeout: Timeout) -> Option<Duration> {
         self.timeouts[timeout as usize].map(|set| set.value)
     }
 
-    /// How many lines a copy holds beside those that replace each other.
+    /// Number of list items that a copy of the settings duplicates.
     pub(crate) fn lines(&self) -> usize {
         self.error_files.len()
             + self.errorfiles.len()
@@ -658,35 +659,36 @@ impl Settings {
             + self.originalto.as_ref().map_or(0, |set| set.value.except.len())
     }
 
-    /// The mode.
+    /// The mode, TCP by default.
     pub fn mode(&self) -> Mode {
         match self.mode {
-            // What an unknown one was to be is unknown; more lines have a meaning in HTTP.
+            // Assume HTTP if the 'mode' line was refused: more keywords are valid there, so fewer follow-up
+            // errors.
             _ if self.refused.contains(&"mode") => Mode::Http,
             mode => mode.map_or(Mode::Tcp, |set| set.value),
         }
     }
 }
 
-/// TCP keep-alive of one side.
+/// TCP keep-alive settings of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// Packets without an answer.
+    /// Unanswered probes before the connection counts as dead.
     pub count: Option<Set<u32>>,
-    /// Silence before the first.
+    /// Idle time before the first probe.
     pub idle: Option<Set<Duration>>,
-    /// Time between two.
+    /// Time between two probes.
     pub interval: Option<Set<Duration>>,
 }
 
-/// A `bind` line, or a `stats socket`.
+/// A `bind` line or a `stats socket` line.
 #[derive(Clone, Debug)]
 pub struct Bind {
-    /// Where, at least one; what was wrong was reported and is not here.
+    /// Addresses to listen on. Wrong addresses were reported and left out.
     pub addresses: Vec<Set<Address>>,
-    /// How.
+    /// Options of the line.
     pub options: BindOptions,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
@@ -695,55 +697,55 @@ pub struct Bind {
 pub struct Server {
     /// Its name.
     pub name: Word,
-    /// Where it is.
+    /// Its address.
     pub address: Set<Address>,
-    /// Its options, those of `default-server` lines before it included.
+    /// Its options, merged with those of earlier `default-server` lines.
     pub options: ServerOptions,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
-    /// Made by a `server-template` line: the number behind its prefix.
+    /// For a server of a `server-template` line: the number after the prefix.
     pub template: Option<u64>,
 }
 
 /// An `acl` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
-    /// Its name; lines of one name are alternatives.
+    /// Its name. Lines with the same name are alternatives.
     pub name: Word,
-    /// Criterion, flags and patterns.
+    /// Fetch, flags and patterns.
     pub words: Vec<Word>,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its list.
+    /// The ruleset that it belongs to.
     pub list: Ruleset,
-    /// The action's name; one that ends with `(` has arguments in the first of `words`.
+    /// Name of the action. If it ends with `(`, the first word has its arguments in parentheses.
     pub action: &'static str,
-    /// The action as written, and its arguments.
+    /// The action as written, then its arguments.
     pub words: Vec<Word>,
-    /// When.
+    /// `None` means always.
     pub condition: Option<Condition>,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
 /// A `use_backend` or `use-server` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The name; a log format when it contains `%`.
+    /// Name of the backend or server; a log format if it contains `%`.
     pub target: Word,
-    /// When.
+    /// `None` means always.
     pub condition: Option<Condition>,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
 impl Choice {
-    /// Whether the name is made at run time.
+    /// True if the name is a log format, evaluated at run time.
     pub fn is_dynamic(&self) -> bool {
         self.target.bytes().contains(&b'%')
     }
@@ -752,81 +754,81 @@ impl Choice {
 /// A `capture` or `declare capture` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
-    /// What.
+    /// What is captured.
     pub kind: CaptureKind,
-    /// The name of the cookie or header field; empty for `declare capture`.
+    /// Name of the cookie or header field; empty for `declare capture`.
     pub name: Word,
-    /// Bytes that are kept.
+    /// Maximum length in bytes.
     pub length: u32,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
-/// What is captured.
+/// What a capture keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CaptureKind {
     /// A cookie.
     Cookie,
-    /// A field of requests.
+    /// A header field of requests.
     RequestHeader,
-    /// A field of responses.
+    /// A header field of responses.
     ResponseHeader,
-    /// A place for a rule of requests.
+    /// A slot for request rules to fill.
     RequestSlot,
-    /// A place for a rule of responses.
+    /// A slot for response rules to fill.
     ResponseSlot,
 }
 
-/// `errorfile`, `errorloc`
+/// An `errorfile` or `errorloc` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorFile {
-    /// The status it answers for.
+    /// Status code of the error.
     pub code: u16,
-    /// A redirection, else a file.
+    /// `Some` for `errorloc`, `None` for `errorfile`.
     pub redirect: Option<Redirection>,
-    /// The file or the URL.
+    /// The file, or the URL of `errorloc`.
     pub target: Word,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
-/// `errorloc`
+/// How an `errorloc` line redirects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirection {
-    /// The status of the answer: 302 or 303.
+    /// Status code of the redirect: 302 or 303.
     pub status: u16,
 }
 
-/// `option forwardfor`, `option originalto`
+/// `option forwardfor`, `option originalto`: header fields with an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressHeader {
-    /// Addresses for which nothing is added (R-G7).
+    /// Addresses for which no field is added (R-G7).
     pub except: Vec<ExceptNetwork>,
-    /// The header field; `None` for the usual one.
+    /// Name of the header field; `None` means the default.
     pub name: Option<Word>,
-    /// Nothing is added when it is there.
+    /// Adds no field if the message has one.
     pub if_none: bool,
 }
 
-/// `option forwarded`: what the field says.
+/// `option forwarded`: parts of the `Forwarded` field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
-    /// How the client speaks to us.
+    /// `proto`: the protocol of the client connection.
     pub proto: bool,
-    /// The host that the request asks for.
+    /// `host`: the host of the request.
     pub host: Option<FieldSource>,
-    /// `by`: who took the request, and the port.
+    /// `by`: the address that accepted the request.
     pub proxy: Option<FieldSource>,
-    /// `by_port`
+    /// `by_port`: its port.
     pub proxy_port: Option<FieldSource>,
-    /// `for`: who made the request.
+    /// `for`: the address of the client.
     pub client: Option<FieldSource>,
-    /// `for_port`
+    /// `for_port`: its port.
     pub client_port: Option<FieldSource>,
 }
 
 impl Forwarded {
-    /// Its sample expressions.
+    /// All sample expressions.
     pub fn expressions(&self) -> impl Iterator<Item = &Word> {
         let Self { proto: _, host, proxy, proxy_port, client, client_port } = self;
         [host, proxy, proxy_port, client, client_port].into_iter().filter_map(|part| match part {
@@ -839,23 +841,23 @@ impl Forwarded {
 /// Where a part of a `Forwarded` field comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldSource {
-    /// From the connection, or the request.
+    /// From the connection or the request.
     Usual,
-    /// From a sample expression.
+    /// From the result of a sample expression.
     Expression(Word),
 }
 
-/// A network of IPv4 or IPv6.
+/// An IPv4 or IPv6 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExceptNetwork {
     /// An address of the network.
     pub address: IpAddr,
-    /// Bits that its addresses share.
+    /// Length of the prefix in bits.
     pub prefix: u8,
 }
 
 impl ExceptNetwork {
-    /// Reads `address`, `address/bits`, or `address/mask` for IPv4.
+    /// Parses `address`, `address/bits`, or `address/mask` for IPv4.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -897,9 +899,9 @@ pub enum LogFormatOption {
 /// `hash-type`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashType {
-    /// `consistent`, else `map-based`.
+    /// True for `consistent`, false for `map-based`.
     pub consistent: bool,
-    /// The function.
+    /// Name of the hash function.
     pub function: &'static str,
     /// `avalanche`
     pub avalanche: bool,
@@ -908,15 +910,15 @@ pub struct HashType {
 /// `balance`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// What.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// Arguments that `expr` or the algorithm reads: an expression, or options.
+    /// Its words, kept for `expr` or the algorithm: an expression or options.
     pub words: Vec<Word>,
 }
 
 /// An algorithm of `balance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // the words themselves
+#[allow(missing_docs)] // named like the words
 pub enum Algorithm {
     Roundrobin,
     StaticRr,
@@ -925,17 +927,17 @@ pub enum Algorithm {
     Source,
     Uri,
     UrlParam,
-    /// `hdr(name)`: the argument is the first of the words.
+    /// `hdr(name)`: the first word is the name.
     Hdr,
-    /// `hash` and an expression.
+    /// `hash`, with an expression as the words.
     Hash,
-    /// `rdp-cookie(name)`: the argument, or what holds without one, is the first of the words.
+    /// `rdp-cookie(name)`: the first word is the name, given or default.
     RdpCookie,
     /// `random(draws)`
     Random(u32),
-    /// Our own: least time of the last answers, weighted.
+    /// Not in HAProxy: weighted moving average of response times.
     Ewma,
-    /// Our own: Maglev's table.
+    /// Not in HAProxy: Maglev hashing.
     Maglev,
 }
 
@@ -944,7 +946,7 @@ pub enum Algorithm {
 pub struct Cookie {
     /// Its name.
     pub name: Word,
-    /// What is done with it; `None`: it is only read.
+    /// `rewrite`, `insert` or `prefix`; `None` means that the cookie is only read.
     pub mode: Option<CookieMode>,
     /// `indirect`
     pub indirect: bool,
@@ -960,9 +962,9 @@ pub struct Cookie {
     pub secure: bool,
     /// `dynamic`
     pub dynamic: bool,
-    /// `domain`, several.
+    /// `domain`; may repeat.
     pub domains: Vec<Word>,
-    /// `attr`, several.
+    /// `attr`; may repeat.
     pub attributes: Vec<Word>,
     /// `maxidle`
     pub maxidle: Option<Duration>,
@@ -970,97 +972,97 @@ pub struct Cookie {
     pub maxlife: Option<Duration>,
 }
 
-/// What is done with a cookie.
+/// How the proxy sets a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // the words themselves
+#[allow(missing_docs)] // named like the words
 pub enum CookieMode {
     Rewrite,
     Insert,
     Prefix,
 }
 
-/// An event of `retry-on`.
+/// A condition of `retry-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RetryOn {
-    /// A named event.
+    /// An event by its keyword.
     Event(&'static str),
-    /// An answer with this status.
+    /// A response with this status code.
     Status(u16),
 }
 
 /// `source`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The address and perhaps a range of ports.
+    /// The address, with an optional range of ports.
     pub address: Set<Address>,
-    /// `usesrc`: whose address is used instead, as written.
+    /// `usesrc`: the address to use instead, as written.
     pub usesrc: Option<Word>,
     /// `interface`
     pub interface: Option<Word>,
 }
 
-/// `send-proxy` and its versions.
+/// `send-proxy` and its variants: version of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // versions of the protocol
 pub enum ProxyHeader {
     None,
     V1,
     V2,
-    /// Version 2 that tells of TLS.
+    /// Version 2 with TLS information.
     V2Tls,
-    /// The same, with the name in the client's certificate.
+    /// The same with the common name of the client certificate.
     V2TlsName,
 }
 
 /// A `log` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
-    /// `log global`: the targets of `global`.
+    /// `log global`: the targets of the `global` section.
     Global(Pos),
-    /// A target of its own.
+    /// A target of this section.
     Own(Box<LogLine>),
 }
 
-/// A target of log lines.
+/// Target and format of a `log` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// Where to.
+    /// Destination.
     pub sink: LogSink,
-    /// `len`: bytes of a line.
+    /// `len`: maximum length of a line in bytes.
     pub length: Option<u32>,
     /// `format`
     pub format: Option<&'static str>,
-    /// `profile`: the section that says what its lines say.
+    /// `profile`: the `log-profile` section.
     pub profile: Option<Word>,
-    /// `sample`: ranges of line numbers and the length of their round.
+    /// `sample`: logs only a part of the lines.
     pub sample: Option<LogSample>,
-    /// Facility, 0 to 23.
+    /// Syslog facility, 0 to 23.
     pub facility: u8,
-    /// Lines of less importance are left out: 0 (emerg) to 7 (debug).
+    /// Maximum severity number, 0 (emerg) to 7 (debug). Less severe lines are not sent.
     pub level: u8,
-    /// Lines are never more important than this.
+    /// Lines with a smaller severity number are sent with this one.
     pub min_level: u8,
-    /// Where the line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
-/// `log-profile`: what lines to a target say, in place of what the proxy says of them.
+/// A `log-profile` section: replaces the log formats of the proxy for a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogProfile {
     /// Its name.
     pub name: Word,
     /// `log-tag`
     pub tag: Option<Set<Word>>,
-    /// `on`
+    /// `on` lines, at most one per step.
     pub steps: Vec<ProfileStep>,
 }
 
-/// `on`: the lines of a step.
+/// An `on` line: what to log at a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileStep {
-    /// Which.
+    /// The step.
     pub step: LogStep,
-    /// `drop`: there are none.
+    /// `drop`: logs nothing.
     pub drop: bool,
     /// `format`
     pub format: Option<Word>,
@@ -1068,20 +1070,20 @@ pub struct ProfileStep {
     pub structured: Option<Word>,
 }
 
-/// What a line is written for.
+/// A step of a stream or a connection that can be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)] // the words of the configuration
+#[allow(missing_docs)] // named like the words
 pub enum LogStep {
     Accept,
     Request,
     Connect,
     Response,
     Close,
-    /// A connection or a stream that went wrong.
+    /// An error of a connection or stream.
     Error,
-    /// Each that has no line of its own.
+    /// All steps without an `on` line.
     Any,
-    /// `do-log` in one of the lists of rules, from here on.
+    /// From here on: `do-log` actions, by ruleset.
     QuicInit,
     TcpReqConn,
     TcpReqSess,
@@ -1111,20 +1113,20 @@ impl LogStep {
         ("http-after-res", Self::HttpAfterRes),
     ];
 
-    /// Those of a stream's course, which `log-steps` chooses from.
+    /// Steps of a stream, the valid values of `log-steps`.
     pub const COURSE: [Self; 5] = [Self::Accept, Self::Request, Self::Connect, Self::Response, Self::Close];
 
-    /// The words for them.
+    /// All words of the configuration.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::NAMES.iter().map(|(name, _)| *name)
     }
 
-    /// The word for it.
+    /// The word in the configuration.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, step)| *step == self).map_or("", |(name, _)| name)
     }
 
-    /// That of a word.
+    /// The step with this word.
     pub fn by_name(name: &[u8]) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, step)| *step)
     }
@@ -1135,25 +1137,25 @@ impl LogStep {
 pub struct LogSteps(u8);
 
 impl LogSteps {
-    /// All of them.
+    /// All steps of [`LogStep::COURSE`].
     pub const ALL: Self = Self(0b1_1111);
 
-    /// With one more.
+    /// The set with `step` added, which must be one of [`LogStep::COURSE`].
     #[must_use]
     pub const fn with(self, step: LogStep) -> Self {
         Self(self.0 | 1 << (step as u8 & 7))
     }
 
-    /// Whether a step is one of them.
+    /// True if the set has `step`.
     pub const fn has(self, step: LogStep) -> bool {
         (step as u8) < 5 && self.0 & 1 << step as u8 != 0
     }
 }
 
-/// Where log lines go.
+/// Destination of log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogSink {
-    /// An address; a UDP port that was left out is 514.
+    /// A network address or unix socket. The default UDP port is 514.
     Address(Address),
     /// Standard output.
     Stdout,
@@ -1163,12 +1165,12 @@ pub enum LogSink {
     Ring(Word),
 }
 
-/// `sample ranges:size`
+/// `sample ranges:size`: which lines of every `size` are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSample {
-    /// Ranges of numbers, both ends included, ascending and apart.
+    /// Inclusive ranges of line numbers from 1, ascending and disjoint.
     pub ranges: Vec<(u32, u32)>,
-    /// Lines of a round.
+    /// Number of lines in a cycle.
     pub size: u32,
 }
 
@@ -1188,7 +1190,7 @@ pub struct Userlist {
 pub struct Group {
     /// Its name.
     pub name: Word,
-    /// `users`
+    /// `users`: names of its users.
     pub users: Vec<Word>,
 }
 
@@ -1197,23 +1199,23 @@ pub struct Group {
 pub struct User {
     /// The name.
     pub name: Word,
-    /// The password; without one nobody is this user.
+    /// The password. Without one, authentication as this user always fails.
     pub password: Option<Password>,
-    /// `groups`
+    /// `groups`: names of groups that the user is in.
     pub groups: Vec<Word>,
 }
 
 /// A password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Password {
-    /// As crypt(3) hashes it.
+    /// Hash in the format of crypt(3).
     Hash(Word),
-    /// As it is.
+    /// Plain text.
     Plain(Word),
 }
 
 impl std::fmt::Debug for Password {
-    /// Secrets do not get into logs.
+    /// Hides the secret, so that it cannot get into logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Hash(_) => "Hash(..)",
@@ -1234,7 +1236,7 @@ pub struct HttpErrors {
 /// A `crt-store` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrtStore {
-    /// Its name; empty without.
+    /// Its name; empty if the header has none.
     pub name: Word,
     /// `crt-base`
     pub crt_base: Option<Set<Word>>,
@@ -1244,20 +1246,20 @@ pub struct CrtStore {
     pub loads: Vec<CrtLoad>,
 }
 
-/// A certificate of a `crt-store` section.
+/// A `load` line of a `crt-store` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrtLoad {
-    /// `crt`: the file with the certificate and its chain.
+    /// `crt`: file with the certificate and its chain.
     pub crt: Word,
-    /// `key`: the file with its key.
+    /// `key`: file with the private key.
     pub key: Option<Word>,
-    /// `alias`: what else it is called.
+    /// `alias`: another name for the certificate.
     pub alias: Option<Word>,
-    /// `ocsp`: the file with what its authority says of it.
+    /// `ocsp`: file with the OCSP response.
     pub ocsp: Option<Word>,
-    /// `issuer`: the file with the certificate of its issuer.
+    /// `issuer`: file with the issuer's certificate.
     pub issuer: Option<Word>,
-    /// Where its line is.
+    /// Position of the line.
     pub pos: Pos,
 }
 
@@ -1268,7 +1270,7 @@ pub struct Resolvers {
     pub name: Word,
     /// `nameserver`
     pub nameservers: Vec<Nameserver>,
-    /// `parse-resolv-conf`
+    /// `parse-resolv-conf`: uses the name servers of the system.
     pub system: bool,
     /// `hold`
     pub holds: Vec<ResolverHold>,
@@ -1293,7 +1295,7 @@ pub struct Peers {
     pub binds: Vec<Bind>,
     /// `peer` and `server`
     pub peers: Vec<Peer>,
-    /// `table`, each with its name.
+    /// `table` lines, each with the name of the table.
     pub tables: Vec<(Word, StickTable)>,
 }
 
@@ -1302,7 +1304,7 @@ pub struct Peers {
 pub struct Peer {
     /// Its name.
     pub name: Word,
-    /// Where it is; the process itself may have a `bind` line for it.
+    /// Its address. The local peer may have a `bind` line instead.
     pub address: Option<Set<Address>>,
 }
 
@@ -1311,16 +1313,16 @@ pub struct Peer {
 pub struct Nameserver {
     /// Its name.
     pub name: Word,
-    /// Where it is.
+    /// Its address.
     pub address: Set<Address>,
 }
 
-/// How long an answer of a kind holds.
+/// A `hold` line: how long a kind of response stays valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolverHold {
-    /// The kind.
+    /// Kind of response.
     pub kind: &'static str,
-    /// How long.
+    /// How long it stays valid.
     pub time: Duration,
 }
 
@@ -1405,13 +1407,13 @@ mod tests {
     }
 }
 
-/// What a master does when its worker fails (`master-worker`).
+/// Reaction of the master to a failed worker (`master-worker`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerFails {
-    /// It ends, and all other workers with it.
+    /// The master stops all workers and exits.
     Exit,
-    /// It ends once the others have ended by themselves.
+    /// The master exits once the other workers have ended.
     Wait,
-    /// It starts another one.
+    /// The master starts another worker.
     Restart,
 }

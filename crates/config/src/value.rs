@@ -1,17 +1,17 @@
-//! Values: times, sizes, integers. What a number is and in which unit is never guessed: a wrong unit, a sign,
-//! a fraction or anything after the value is an error that shows where.
+//! Parsers for times, sizes and integers. They never guess: a wrong unit, a sign, a fraction or trailing text
+//! is an error with its position.
 
 use crate::Shown;
 use crate::lex::Word;
 use crate::limits::MAX_TIMER_MS;
 use std::time::Duration;
 
-/// Why a word is no value, and at which of its bytes.
+/// Why a word is not a valid value, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError {
-    /// Offset in the word.
+    /// Byte offset in the word.
     pub at: usize,
-    /// What is wrong, as a clause behind the word and a colon.
+    /// The reason, a clause to put after the word and a colon.
     pub message: String,
 }
 
@@ -21,19 +21,19 @@ impl ValueError {
     }
 }
 
-/// The unit of a time without one.
+/// The unit of a time that is written without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds.
     Us,
-    /// Milliseconds: nearly always.
+    /// Milliseconds, the unit of nearly all times.
     Ms,
     /// Seconds.
     S,
 }
 
 impl Unit {
-    /// As it is written.
+    /// The unit as written.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Us => "us",
@@ -43,7 +43,8 @@ impl Unit {
     }
 }
 
-/// Digits at the beginning: the number and how many bytes it takes. `None` for a number beyond 64 bits.
+/// Parses leading digits: returns the number and its length in bytes. The number is `None` if it does not fit
+/// into 64 bits.
 fn digits(bytes: &[u8]) -> Result<(Option<u64>, usize), ValueError> {
     let length = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if length == 0 {
@@ -59,12 +60,12 @@ fn digits(bytes: &[u8]) -> Result<(Option<u64>, usize), ValueError> {
     Ok((number, length))
 }
 
-/// A time: digits and one of `us`, `ms`, `s`, `m`, `h`, `d`, or `unit` when none is there. At most
-/// [`MAX_TIMER_MS`]. Letters may follow the unit, as in `15min`, which HAProxy reads with a warning:
-/// [`long_unit`].
+/// Parses a time: digits, then `us`, `ms`, `s`, `m`, `h`, `d`, or nothing for `unit`. At most
+/// [`MAX_TIMER_MS`]. Lower-case letters may follow the unit, as in `15min`: HAProxy accepts them with a
+/// warning, see [`long_unit`].
 ///
 /// # Errors
-/// When the word is anything else.
+/// If the word is not a time, or is too large.
 pub fn time(word: &[u8], unit: Unit) -> Result<Duration, ValueError> {
     let (number, length) = digits(word)?;
     let rest = &word[length..];
@@ -91,7 +92,7 @@ pub fn time(word: &[u8], unit: Unit) -> Result<Duration, ValueError> {
         })
 }
 
-/// How many letters stand behind the unit of a time; `None` without any.
+/// Number of letters after the unit of a time; `None` if there are none.
 pub fn long_unit(time: &[u8]) -> Option<usize> {
     let unit = &time[time.iter().take_while(|byte| byte.is_ascii_digit()).count()..];
     let behind =
@@ -99,10 +100,10 @@ pub fn long_unit(time: &[u8]) -> Option<usize> {
     (!behind.is_empty() && behind.iter().all(u8::is_ascii_lowercase)).then_some(behind.len())
 }
 
-/// A size in bytes: digits and perhaps `k`, `m` or `g` for 2^10, 2^20 and 2^30.
+/// Parses a size in bytes: digits, and optionally `k`, `m` or `g` for 2^10, 2^20 and 2^30.
 ///
 /// # Errors
-/// When the word is anything else, or the size is outside of `min` to `max`.
+/// If the word is not a size, or is outside of `min` to `max`.
 pub fn size(word: &[u8], min: u64, max: u64) -> Result<u64, ValueError> {
     let (number, length) = digits(word)?;
     let shift = match &word[length..] {
@@ -121,10 +122,10 @@ pub fn size(word: &[u8], min: u64, max: u64) -> Result<u64, ValueError> {
         .ok_or_else(|| ValueError::new(0, range(min, max, u64::MAX)))
 }
 
-/// An integer.
+/// Parses a decimal integer.
 ///
 /// # Errors
-/// When the word is anything else, or the number is outside of `min` to `max`.
+/// If the word is not an integer, or is outside of `min` to `max`.
 pub fn integer(word: &[u8], min: i64, max: i64) -> Result<i64, ValueError> {
     let outside = || ValueError::new(0, range(min, max, i64::MAX));
     let (negative, unsigned) = match word.strip_prefix(b"-") {
@@ -145,14 +146,14 @@ fn range<T: std::fmt::Display + PartialEq>(min: T, max: T, unbounded: T) -> Stri
     if max == unbounded { format!("the least is {min}") } else { format!("the range is {min} to {max}") }
 }
 
-/// A value that the table's shapes gave.
+/// An argument, parsed as its [`Kind`](crate::table::Kind) in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// An integer.
     Int(i64),
     /// A time.
     Time(Duration),
-    /// Bytes.
+    /// A size in bytes.
     Size(u64),
     /// One of a list of words.
     Choice(&'static str),

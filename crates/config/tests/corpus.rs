@@ -1,8 +1,7 @@
-//! Small configuration files, each accepted or refused by us as its head says, and by the installed haproxy
-//! as well unless the head gives the reason why not. `# exit: N` is our exit code of `-c`; `# haproxy: N,
-//! reason` is a difference on purpose.
+//! Small configuration files with the expected result of `-c` in their heads. `# exit: N` is our exit code.
+//! The installed haproxy must return the same, unless `# haproxy: N, reason` documents the difference.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use manylane_config::cond::Build;
 use manylane_config::diag::{Check, Severity};
@@ -16,7 +15,7 @@ use std::process::{Command, Stdio};
 struct Case {
     path: PathBuf,
     ours: u8,
-    /// Haproxy's exit code and why it differs.
+    /// Expected exit code of haproxy, and why it differs.
     theirs: Option<(u8, String)>,
 }
 
@@ -76,7 +75,7 @@ fn every_file_is_accepted_or_refused_as_its_head_says() {
                 case.ours
             ));
         }
-        // Errors are pointed at.
+        // Each error has a position in its line.
         for finding in loaded.found.found().iter().filter(|finding| finding.severity == Severity::Alert) {
             let pos = finding.pos.unwrap_or_else(|| panic!("{}: {}", case.path.display(), finding.message));
             let (line, _) = sources.line(pos.file, pos.line).unwrap();
@@ -106,7 +105,7 @@ fn the_installed_haproxy_agrees_or_differs_for_a_reason() {
             .output()
             .unwrap();
         let expected = case.theirs.as_ref().map_or(case.ours, |(code, _)| *code);
-        // As shells tell it that a signal ended it.
+        // Like a shell, count the end by a signal as 128 plus its number.
         let code = run.status.code().or(run.status.signal().map(|signal| 128 + signal));
         if code != Some(i32::from(expected)) {
             let text = String::from_utf8_lossy(&run.stderr);

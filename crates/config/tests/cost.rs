@@ -1,7 +1,7 @@
-//! What reading costs in processor time, which a busy machine does not add to: a start with a large file is a
-//! matter of milliseconds, and grows with the file, not faster.
+//! Processor time of reading, which does not depend on the load of the machine. It must grow linearly with
+//! the size of the file.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// A backend of 100 servers, so many times.
+/// `backends` backends with 100 servers each.
 fn text(backends: usize) -> String {
     let mut text = String::from("defaults\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n");
     for backend in 0..backends {
@@ -28,12 +28,12 @@ fn text(backends: usize) -> String {
     text
 }
 
-/// What this thread has had of a processor.
+/// Processor time that this thread has used.
 fn spent() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
-/// The least of several runs.
+/// The minimum of several runs.
 fn read(text: &str) -> Duration {
     let build = Build::bare();
     let run = || {
@@ -52,11 +52,11 @@ fn read(text: &str) -> Duration {
 fn a_file_ten_times_as_long_takes_about_ten_times_as_long() {
     let (short, long) = (read(&text(10)), read(&text(100)));
     println!("1,000 servers: {short:?}; 10,000 servers: {long:?}, {:?} a line", long / 10_000);
-    // Noise of a busy machine is allowed for; a quadratic step would be a factor of 100.
+    // A linear step has a factor of 10; 40 leaves room for noise. A quadratic step has a factor of 100.
     assert!(long < short * 40, "{short:?} and {long:?}");
 }
 
-/// Reads a text within `most`. What is linear takes a small part of it, also on a busy machine.
+/// Fails if reading `text` takes `most` or longer. Linear work takes only a small part of it.
 fn read_within(text: &str, most: Duration) {
     let build = Build::bare();
     let mut sources = Sources::new();

@@ -1,6 +1,6 @@
-//! Whatever is in a file: no panic, bounded work, findings that point into the file.
+//! Hostile input: no panic, bounded work, and findings with valid positions.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use manylane_config::cond::{Build, evaluate};
 use manylane_config::diag::Diagnostics;
@@ -17,7 +17,7 @@ fn environment() -> Environment {
     environment
 }
 
-/// Reads a text and shows everything that was found.
+/// Reads a text and renders all findings.
 fn read(text: &[u8]) -> (Diagnostics, String) {
     let mut sources = Sources::new();
     sources.add("hostile.cfg", text).unwrap();
@@ -70,7 +70,7 @@ fn every_keyword_takes_nothing_too_much_and_nonsense_without_a_panic() {
     }
 }
 
-/// Nothing is silently ignored: a keyword that is read complains about an argument too many, or keeps it.
+/// A keyword refuses an extra argument or keeps it; it never ignores one.
 #[test]
 fn flags_and_typed_keywords_refuse_an_argument_too_many() {
     for row in Table::get().rows() {
@@ -95,7 +95,7 @@ fn flags_and_typed_keywords_refuse_an_argument_too_many() {
 fn refused_keywords_are_named_with_their_reason() {
     for row in Table::get().rows() {
         let Some(reason) = row.status.reason() else { continue };
-        // What does nothing has its arguments looked at first.
+        // Keywords without effect check their arguments first.
         if matches!((&row.status, &row.shape), (Status::Idle(_), Shape::Flag | Shape::Args(_))) {
             continue;
         }
@@ -141,14 +141,14 @@ fn templates_cannot_fill_the_memory() {
 #[test]
 fn sections_and_what_they_take_over_are_bounded() {
     let (found, _) = read("backend a\n".repeat(limits::MAX_SECTIONS + 1).as_bytes());
-    // Each but the first has a name that is taken, and the last is one too many.
+    // All sections except the first have a duplicate name, and the last exceeds the limit.
     assert_eq!(found.errors(), limits::MAX_SECTIONS);
     let lines = " http-error status 503\n".repeat(2000);
     let (_, shown) = read(format!("defaults\n{lines}{}", "backend b\n".repeat(600)).as_bytes());
     assert!(shown.contains("taken over from 'defaults'"), "{shown}");
 }
 
-/// Words that configurations are made of, so that random lines get past the first word.
+/// Words of configurations, so that random lines get past the keyword.
 fn word() -> impl Strategy<Value = String> {
     let names: Vec<&'static str> = Table::get().rows().iter().map(|row| row.name).collect();
     prop_oneof![
@@ -167,7 +167,7 @@ fn word() -> impl Strategy<Value = String> {
     ]
 }
 
-/// `usual` cases, unless `PROPTEST_CASES` says otherwise.
+/// `PROPTEST_CASES`, or `usual`.
 fn cases(usual: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
 }
@@ -195,7 +195,7 @@ proptest! {
         }
     }
 
-    /// Quoting any text in single quotes, its own quotes escaped outside of them, gives the text back.
+    /// Text in single quotes, with its own quotes escaped outside of them, is unchanged.
     #[test]
     fn quoted_text_comes_back(text in "[ -~\t]{0,60}") {
         let quoted = format!("'{}'", text.replace('\'', "'\\''"));
@@ -207,7 +207,7 @@ proptest! {
             Some(text.into_bytes()));
     }
 
-    /// A file cut anywhere is read to its end.
+    /// A file that is cut at any byte is read to its end.
     #[test]
     fn a_file_cut_anywhere_is_read(cut in 0usize..2000) {
         let text = include_bytes!("whole.cfg");

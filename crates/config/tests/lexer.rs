@@ -1,6 +1,6 @@
-//! Words of lines: the manual's table of quoting, the places where it is silent, and positions.
+//! Splitting of lines: the manual's table of quoting, the rules where it says nothing, and positions.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use manylane_config::lex::{Budget, Environment, LexError, Scope, Word, split};
 use manylane_config::limits;

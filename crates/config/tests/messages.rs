@@ -1,6 +1,6 @@
-//! What a user reads: lines with mistakes as people make them, and what is said of each.
+//! Messages for common mistakes.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use manylane_config::cond::Build;
 use manylane_config::diag::Severity;
@@ -8,7 +8,7 @@ use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
 
-/// What is said of a file, sorted by line: line, column, a letter for the severity, the words.
+/// Findings of a file, sorted by position: line, column, severity letter, message.
 fn said(config: &str) -> Vec<String> {
     let mut sources = Sources::new();
     sources.add("t.cfg", config.to_owned()).unwrap();
@@ -30,7 +30,7 @@ fn said(config: &str) -> Vec<String> {
     all.iter().map(show).collect()
 }
 
-/// A file in which `line` is line 7, of the frontend, or the last one.
+/// A file with `line` as line 7, in the frontend.
 fn file(line: &str) -> String {
     let timeouts = " timeout client 5s\n timeout connect 5s\n timeout server 5s\n";
     format!(

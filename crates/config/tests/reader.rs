@@ -1,6 +1,6 @@
-//! Statements of sources: files, conditional blocks, messages, and changes to the environment between lines.
+//! Statements of sources: files, conditional blocks, messages, and changes of the environment between lines.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use manylane_config::cond::Build;
 use manylane_config::diag::{Diagnostics, Severity};

@@ -1,6 +1,6 @@
-//! The table of keywords: complete, consistent, and the source of the reference.
+//! The keyword table: complete, consistent, and in agreement with the generated reference.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use manylane_config::cond::Build;
 use manylane_config::diag::Severity;
@@ -52,7 +52,7 @@ fn options_of_lines_take_a_fixed_number_of_words() {
     }
 }
 
-/// The reference and the page of what is not built are made from the table; `MANYLANE_BLESS=1` writes them.
+/// The reference and the page of unbuilt keywords match the table; `MANYLANE_BLESS=1` writes them.
 #[test]
 fn the_reference_is_up_to_date() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).canonicalize().unwrap().join("../../docs");
@@ -70,7 +70,7 @@ fn the_reference_is_up_to_date() {
     }
 }
 
-/// HAProxy 3.2, if it is there (`scripts/peers`).
+/// HAProxy 3.2, if installed (`scripts/peers`).
 fn haproxy() -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("MANYLANE_HAPROXY")?);
     let version = Command::new(&path).arg("-v").stdin(Stdio::null()).output();
@@ -81,14 +81,14 @@ fn haproxy() -> Option<PathBuf> {
     Some(path)
 }
 
-/// Its manual, which its package brings.
+/// The manual in its package.
 fn manual() -> Option<String> {
     let path = haproxy()?.parent()?.join("../share/doc/haproxy/configuration.txt.gz");
     let out = Command::new("gzip").arg("-dc").arg(path).output().ok()?;
     Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// Whether the table knows a name at a place: whole, or as the beginning of longer ones.
+/// True if the table has `name` in a place, as a whole or as the beginning of a longer name.
 fn known(name: &str, place: SectionKind) -> bool {
     let begins = format!("{name} ");
     Table::get()
@@ -148,7 +148,7 @@ fn every_keyword_of_the_manuals_list_of_global_is_known() {
     assert_eq!(missing, Vec::<&str>::new());
 }
 
-/// What the installed program has registered: newer than its manual in places.
+/// Keywords that the installed program registers. Some are newer than its manual.
 #[test]
 fn every_keyword_that_the_installed_haproxy_registers_is_known() {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/minimal.cfg");
@@ -235,7 +235,7 @@ fn nothing_is_without_a_decision() {
     }
 }
 
-/// What was said of a file, and whether one of it is an error.
+/// The findings of a file, and whether one is an error.
 fn said(config: String) -> (String, bool) {
     let mut sources = Sources::new();
     sources.add("test.cfg", config).unwrap();

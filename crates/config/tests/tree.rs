@@ -1,6 +1,6 @@
-//! What a whole file means: the checked tree, inheritance, and the findings that need more than a line.
+//! The checked tree of whole files, inheritance, and findings about more than one line.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use manylane_config::cond::Build;
 use manylane_config::diag::Severity;
@@ -25,7 +25,7 @@ fn tree(text: &str) -> Config {
     loaded.config
 }
 
-/// `line:column severity message`, the first line of each.
+/// `line:column severity message` of each finding, first lines only.
 fn findings(text: &str) -> Vec<String> {
     let (_, loaded) = read(text);
     let show = |finding: &manylane_config::diag::Diagnostic| {
@@ -114,12 +114,12 @@ fn proxies_begin_with_their_defaults_and_change_only_themselves() {
     let client = |proxy: &Proxy| proxy.settings.timeout(Timeout::Client).unwrap().as_secs();
     assert_eq!((client(f), client(g), client(h)), (2, 1, 3));
     assert!(!f.settings.option(Toggle::HTTPCLOSE));
-    // The last of the connection modes counts.
+    // The last connection mode wins.
     assert!(!g.settings.option(Toggle::HTTPCLOSE) && g.settings.option(Toggle::HTTP_KEEP_ALIVE));
     assert_eq!(f.settings.maxconn.unwrap().value, 7);
     assert_eq!(g.settings.maxconn.unwrap().value, 5);
     assert!(f.settings.log.is_empty() && matches!(g.settings.log[..], [LogTarget::Own(_)]));
-    // A section of defaults without `from` begins with nothing.
+    // A `defaults` section without `from` starts empty.
     assert!(h.settings.maxconn.is_none() && h.settings.mode() == Mode::Tcp);
     assert_eq!(config.proxies[f.defaults.unwrap()].name, "b");
 }
@@ -268,7 +268,7 @@ fn rules_of_defaults_are_for_one_side_only() {
         ("backend b from d\nbackend c from d\n", vec![]),
         ("frontend f from d\n bind :1\nbackend b from plain\n", vec![]),
         ("frontend f from d\n bind :1\nbackend b from d\n", vec![format!("10:1 A backend 'b' {has}{twice}")]),
-        // Implicit use is use.
+        // Inheriting by position counts as use.
         ("backend b\nfrontend f\n bind :1\n", vec![format!("9:1 A frontend 'f' {has}{twice}")]),
         (
             "listen l from d\n bind :1\n",
@@ -289,7 +289,7 @@ fn rules_of_defaults_are_for_one_side_only() {
     ] {
         assert_eq!(why(rest, base), expected, "{rest}");
     }
-    // ACLs and times of inspection alone are no rules.
+    // ACLs and inspection delays are not rules.
     let settings = "defaults d\n acl a src 127.0.0.1\n tcp-request inspect-delay 1s\n";
     assert_eq!(why("listen l from d\n bind :1\ndefaults e from d\n", settings), [""; 0]);
     for (rule, back, reason) in [

@@ -1,5 +1,5 @@
-//! What can be told only when all files are read: names that are taken twice, references that lead nowhere,
-//! settings that do not fit together.
+//! Checks that need all files: duplicate names, references to missing sections, settings that do not fit
+//! together.
 
 use super::Builder;
 use crate::Shown;
@@ -24,7 +24,7 @@ pub(super) fn check(b: &mut Builder<'_>) {
     let profiles = Sections::new("log-profile", config.log_profiles.iter().map(|section| &section.name));
     let peers = Sections::new("peers", config.peers.iter().map(|section| &section.name));
     let rings = Sections::new("ring", config.rings.iter().map(|section| &section.name));
-    // What many proxies took over is reported once, at its line.
+    // Report an inherited setting once, at its line in `defaults`, and not for each proxy.
     let mut reported = HashSet::new();
     for (index, proxy) in config.proxies.iter().enumerate() {
         for name in rings_of(&proxy.settings.log) {
@@ -67,7 +67,8 @@ pub(super) fn check(b: &mut Builder<'_>) {
         profiles.require(b, &mut reported, name);
     }
     super::inherit::check(b, &config.proxies);
-    // What compiles the proxies finds each by its name, and goes on after this error to report others.
+    // Later steps find proxies by name and continue after this error to find others. Disable the duplicates
+    // so that they do not confuse them.
     for index in names.repeated {
         let proxy = &mut config.proxies[index];
         proxy.settings.disabled = Some(Set { value: true, pos: proxy.name.pos() });
@@ -76,10 +77,10 @@ pub(super) fn check(b: &mut Builder<'_>) {
     b.config = config;
 }
 
-/// Names that a proposal chooses from at most, so that many mistakes among many names stay cheap.
+/// Maximum number of names to compare for a suggestion. It bounds the cost of many mistakes among many names.
 const MAX_PROPOSED: usize = 1000;
 
-/// What `known` has that is nearest to `name`; nothing once findings are only counted.
+/// `; did you mean 'x'?` with the nearest name in `known`. Empty once findings are only counted.
 fn proposal<'a, N: IntoIterator<Item = &'a str>>(
     b: &Builder<'_>,
     name: &Word,
@@ -88,8 +89,8 @@ fn proposal<'a, N: IntoIterator<Item = &'a str>>(
     if b.found.is_full() { String::new() } else { super::proposal(name, known()) }
 }
 
-/// The section `default`, which asks the name servers of the system: there without being written, where
-/// something names it.
+/// The `resolvers` section `default`, which uses the name servers of the system. It exists without being
+/// written if a setting refers to it.
 fn system_resolvers(config: &Config) -> Option<Resolvers> {
     const NAME: &[u8] = b"default";
     if config.resolvers.iter().any(|section| section.name.bytes() == NAME) {
@@ -134,7 +135,7 @@ fn profiles_of(log: &[LogTarget]) -> impl Iterator<Item = &Word> {
     })
 }
 
-/// The sections of a kind, by name.
+/// Names of the sections of one kind.
 struct Sections<'c> {
     kind: &'static str,
     names: Vec<&'c Word>,
@@ -148,7 +149,7 @@ impl<'c> Sections<'c> {
         Self { kind, names, bytes }
     }
 
-    /// Reports a name that no section has.
+    /// Reports a name that no section has, once per position.
     fn require(&self, b: &mut Builder<'_>, reported: &mut HashSet<Pos>, name: &Word) {
         if !self.bytes.contains(name.bytes()) && reported.insert(name.pos()) {
             let proposal =
@@ -159,7 +160,7 @@ impl<'c> Sections<'c> {
     }
 }
 
-/// Users name groups, and groups name users.
+/// Checks that the groups of users and the users of groups exist.
 fn userlist(b: &mut Builder<'_>, list: &Userlist) {
     let groups: HashSet<&[u8]> = list.groups.iter().map(|group| group.name.bytes()).collect();
     let users: HashSet<&[u8]> = list.users.iter().map(|user| user.name.bytes()).collect();
@@ -186,13 +187,13 @@ fn userlist(b: &mut Builder<'_>, list: &Userlist) {
     }
 }
 
-/// Names of proxies, and who has them first.
+/// Names of proxies and servers. A name belongs to the first proxy that has it.
 struct Names {
     frontends: HashMap<Vec<u8>, usize>,
     backends: HashMap<Vec<u8>, usize>,
-    /// Servers, each with the index of its proxy.
+    /// Names of servers, each with the index of its proxy.
     servers: HashSet<(usize, Vec<u8>)>,
-    /// Proxies whose name another one has already.
+    /// Proxies with a name that an earlier one has.
     repeated: Vec<usize>,
 }
 
@@ -235,7 +236,7 @@ impl Names {
         names
     }
 
-    /// Numbers and GUIDs that are taken twice.
+    /// Reports duplicate numbers and GUIDs of proxies.
     fn twins(&self, b: &mut Builder<'_>, proxies: &[Proxy]) {
         let mut ids: HashMap<u32, Pos> = HashMap::new();
         let mut guids: HashMap<&[u8], Pos> = HashMap::new();
@@ -261,9 +262,9 @@ impl Names {
         self.backends.get(name).map(|index| &proxies[*index])
     }
 
-    /// Where a frontend sends requests.
+    /// Checks the backends that a frontend refers to.
     fn backends(&self, b: &mut Builder<'_>, proxies: &[Proxy], proxy: &Proxy) {
-        // What a backend took over from its defaults means nothing to it.
+        // Backends ignore these settings, which they can inherit.
         if !proxy.kind.is_frontend() {
             return;
         }
@@ -296,8 +297,7 @@ impl Names {
                 {
                     self.mode_mismatch(b, proxy, backend, keyword, name);
                 }
-                // From TCP to HTTP a connection is upgraded, unless the rule that does it is a static one of
-                // TCP mode.
+                // A TCP frontend can upgrade a connection for an HTTP backend.
                 Some(_) => {}
             }
         }
@@ -382,7 +382,7 @@ fn tracked(b: &mut Builder<'_>, names: &Names, index: usize, track: &Word) {
     }
 }
 
-/// Settings that do not fit together.
+/// Warns of settings that do not fit together.
 fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     let settings = &proxy.settings;
     let kind = proxy.kind.name();
@@ -434,7 +434,7 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     }
 }
 
-/// Warns of the first rule of a list behind one that ends it without a condition.
+/// Warns of the first rule after an unconditional one that ends its ruleset.
 fn never_run(b: &mut Builder<'_>, rules: &[Rule]) {
     for list in [Ruleset::HttpRequest, Ruleset::HttpResponse, Ruleset::HttpAfterResponse] {
         let mut own = rules.iter().filter(|rule| rule.list == list);
@@ -452,7 +452,7 @@ fn never_run(b: &mut Builder<'_>, rules: &[Rule]) {
     }
 }
 
-/// Whether an action ends a list, as far as HAProxy warns of it.
+/// True if the action ends its ruleset. The list is that of HAProxy's warning.
 fn ends(list: Ruleset, action: &str) -> bool {
     match action {
         "allow" => true,
@@ -462,7 +462,7 @@ fn ends(list: Ruleset, action: &str) -> bool {
     }
 }
 
-/// Warns of rules that run before rules that stand above them.
+/// Warns of rules that run before the rules above them.
 fn misplaced(b: &mut Builder<'_>, proxy: &Proxy) {
     const STAGES: [&str; 8] = [
         "tcp-request connection",
@@ -498,7 +498,7 @@ fn misplaced(b: &mut Builder<'_>, proxy: &Proxy) {
     }
 }
 
-/// Clients and servers that are waited for without end pile up: HAProxy's warning.
+/// Warns of missing timeouts, as HAProxy does: without them, stuck connections accumulate.
 fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
     let unset = |timeout: Timeout| {
         proxy.settings.timeout(timeout).is_none_or(|time| time == Duration::ZERO)

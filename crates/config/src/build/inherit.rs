@@ -1,5 +1,4 @@
-//! What proxies take over from `defaults` sections that have names: who may share one, and who may share one
-//! with rules.
+//! Checks on named `defaults` sections: which proxies may share one, and which may share one that has rules.
 
 use super::Builder;
 use crate::Shown;
@@ -10,8 +9,8 @@ use std::collections::HashMap;
 
 pub(super) fn check(b: &mut Builder<'_>, proxies: &[Proxy]) {
     implicit_defaults(b, proxies);
-    // The first proxy with a frontend's side and the first with a backend's side that have the rules of a
-    // section.
+    // For each section with rules: the first proxy with a frontend side and the first with a backend side
+    // that inherit them.
     let mut users: HashMap<usize, [Option<&Proxy>; 2]> = HashMap::new();
     for proxy in proxies {
         let Some(index) = proxy.defaults.filter(|index| !proxies[*index].rules.is_empty()) else { continue };
@@ -62,7 +61,7 @@ fn first(defaults: &Proxy) -> &Rule {
     &defaults.rules[0]
 }
 
-/// A rule that means nothing on this side, why, and what to do.
+/// A rule that is invalid on this side, the reason, and the advice.
 fn out_of_place(defaults: &Proxy, back: bool) -> Option<(&Rule, &'static str, &'static str)> {
     let front_only = |list| matches!(list, Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession);
     let makes_slot =
@@ -84,8 +83,7 @@ fn at(b: &Builder<'_>, pos: Pos) -> String {
     format!("{}:{}", Shown(b.sources.name(pos.file)), pos.line)
 }
 
-/// A `defaults` section that one proxy names and another takes because it is the last one changes for both
-/// when it moves.
+/// Warns of a `defaults` section that one proxy names and another inherits by position, as HAProxy does.
 fn implicit_defaults(b: &mut Builder<'_>, proxies: &[Proxy]) {
     let mut users: HashMap<usize, [Option<&Proxy>; 2]> = HashMap::new();
     for proxy in proxies {

@@ -1,4 +1,4 @@
-//! One line: its keyword found, its place and its arguments checked, its code run.
+//! One line: finds its keyword, checks its place and arguments, and runs its handler.
 
 use super::{Builder, proposal};
 use crate::diag::Severity;
@@ -9,20 +9,20 @@ use crate::tree::{Set, Statement};
 use crate::value::{self, Unit, Value, ValueError};
 use std::time::Duration;
 
-/// A line whose shape was checked, or one option of a `bind` or `server` line.
+/// A line whose shape was checked. It can also be one option of a `bind` or `server` line.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) keyword: &'static Keyword,
     pub(crate) prefix: Prefix,
     /// The first word of the keyword.
     pub(crate) head: &'a Word,
-    /// What follows the keyword.
+    /// The words after the keyword.
     pub(crate) words: &'a [Word],
     /// The arguments of a [`Shape::Args`].
     pub(crate) values: Vec<Value>,
 }
 
-/// What stands before the keyword.
+/// The prefix of a keyword: `no`, `default`, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prefix {
     None,
@@ -30,13 +30,13 @@ pub(crate) enum Prefix {
     Default,
 }
 
-/// Times beside `timeout` of which less than 100 ms without a unit is suspicious, as HAProxy has it.
+/// Keywords other than `timeout` for which HAProxy warns of a time below 100 ms without a unit.
 const SHORT_TIMES: [&str; 5] = ["agent-inter", "downinter", "fastinter", "hold", "inter"];
 
-/// Second words of a keyword that a message lists; more are for `--help` to list.
+/// Maximum number of second words of a keyword that a message lists. `--help` shows all.
 const LISTED: usize = 12;
 
-/// Misplaced keywords that HAProxy refuses; others it ignores with a warning.
+/// Keywords that HAProxy refuses if misplaced. It ignores others with a warning.
 const REFUSED_IN_FRONTENDS: [&str; 7] = [
     "server",
     "server-template",
@@ -49,7 +49,7 @@ const REFUSED_IN_FRONTENDS: [&str; 7] = [
 const REFUSED_IN_BACKENDS: [&str; 3] = ["declare capture", "tcp-request connection", "tcp-request session"];
 
 impl Builder<'_> {
-    /// A line that begins no section.
+    /// Handles a line that is not a section header.
     pub(super) fn keyword(&mut self, words: &[Word]) {
         if self.skips() {
             return;
@@ -103,7 +103,7 @@ impl Builder<'_> {
         if self.found.is_full() {
             return self.found.alert(head.pos(), "unknown keyword");
         }
-        // `timeout clent`: the first word is known, so the second one is wrong.
+        // For `timeout clent`: the first word is known, so the second one is wrong.
         let begins = |keyword: &&Keyword| {
             keyword.places.contains(place)
                 && keyword.name.split_once(' ').is_some_and(|(first, _)| first.as_bytes() == head.bytes())
@@ -144,7 +144,7 @@ impl Builder<'_> {
         self.found.alert(head.pos(), message);
     }
 
-    /// Reports a keyword that is not legal here. Whether the line is still to be checked: never.
+    /// Reports a keyword that is not valid here. Always returns false: the line is not checked further.
     fn misplaced(
         &mut self,
         keyword: &'static Keyword,
@@ -197,7 +197,7 @@ impl Builder<'_> {
         false
     }
 
-    /// Checks the words behind a keyword and runs its code.
+    /// Checks the arguments of a keyword and runs its handler.
     pub(super) fn obey(&mut self, keyword: &'static Keyword, prefix: Prefix, head: &Word, words: &[Word]) {
         let handler = match keyword.status {
             Status::Built(handler) | Status::Words(handler) => Ok(handler),
@@ -212,7 +212,7 @@ impl Builder<'_> {
         match &keyword.shape {
             Shape::Flag => line.no_more(self, 0),
             Shape::Own(_, min) => {
-                // What is switched off needs no arguments.
+                // A keyword with `no` or `default` needs no arguments.
                 if words.len() < *min && prefix == Prefix::None {
                     return self.found.alert(line.end(), keyword.expects(words.len()));
                 }
@@ -225,14 +225,14 @@ impl Builder<'_> {
         match handler {
             Ok(handler) => (handler.0)(self, &line),
             Err(reason) => {
-                // No warning: `zero-warning` would refuse a file that HAProxy takes.
+                // Not a warning: with `zero-warning` it would refuse a file that HAProxy accepts.
                 let message = format!("'{}' has no effect here: {reason}", keyword.name);
                 self.found.push(Severity::Notice, Some(head.pos()), message);
             }
         }
     }
 
-    /// Reports a word that is no value of a keyword.
+    /// Reports a word that is not a valid value.
     fn unfit(&mut self, keyword: &'static Keyword, word: &Word, error: ValueError) {
         let message = match unbuilt::choice(keyword.name, word.bytes()) {
             Some(why) => {
@@ -253,14 +253,15 @@ impl Builder<'_> {
         self.refused(keyword.name);
     }
 
-    /// A line of the section was refused, so nothing is to be concluded from the setting's absence.
+    /// Notes that a line with this keyword was refused, so that checks do not treat the setting as missing.
     pub(crate) fn refused(&mut self, name: &'static str) {
         if self.place().is_proxy() && !self.settings().refused.contains(&name) {
             self.settings().refused.push(name);
         }
     }
 
-    /// Warns of a time with a unit as a word, `15min`, and of one that looks like seconds without their unit.
+    /// Warns of a unit that is written as a word (`15min`), and of times that look like seconds without a
+    /// unit.
     pub(crate) fn doubtful_time(&mut self, name: &str, word: &Word, unit: Unit) {
         let shown = word.shown();
         if let Some(letters) = value::long_unit(word.bytes()) {
@@ -314,13 +315,13 @@ impl Builder<'_> {
     }
 }
 
-/// The clause of an error behind the word that it is about.
+/// Puts a colon before the message, to follow the word that it is about.
 fn because(error: ValueError) -> ValueError {
     ValueError { message: format!(": {}", error.message), ..error }
 }
 
 impl Kind {
-    /// A word as a value; the error's text goes behind the word in quotes.
+    /// Parses a word. The message of an error follows the quoted word.
     fn read(&self, word: &Word) -> Result<Value, ValueError> {
         let bytes = word.bytes();
         let one_of = |words: &'static [&'static str]| {
@@ -348,7 +349,7 @@ impl Kind {
     }
 }
 
-/// A handler asks for what its row's shape has.
+/// Message for a handler that asks for an argument that its row does not have.
 const SHAPED: &str = "the row's shape has this argument";
 
 impl Line<'_> {
@@ -356,7 +357,7 @@ impl Line<'_> {
         self.head.pos()
     }
 
-    /// Where a further word would stand.
+    /// Position of the next word, after the last one.
     pub(crate) fn end(&self) -> Pos {
         let last = self.words.last().unwrap_or(self.head);
         if self.words.is_empty() { self.head.pos() } else { last.pos_at(usize::MAX) }
@@ -366,12 +367,12 @@ impl Line<'_> {
         Set { value, pos: self.pos() }
     }
 
-    /// The flag is there.
+    /// Always true: the flag is present.
     pub(crate) fn given(&self) -> bool {
         true
     }
 
-    /// The flag is there, without `no`.
+    /// True unless `no` or `default` precedes it.
     pub(crate) fn on(&self) -> bool {
         self.prefix == Prefix::None
     }
@@ -401,17 +402,17 @@ impl Line<'_> {
         *value
     }
 
-    /// A word behind the keyword. Rows say how many there are at least.
+    /// The word at `index`. The row guarantees a minimum number of words.
     pub(crate) fn text(&self, index: usize) -> &Word {
         &self.words[index]
     }
 
-    /// The same, as a value of the tree.
+    /// A copy of that word for the tree.
     pub(crate) fn word(&self, index: usize) -> Word {
         self.words[index].clone()
     }
 
-    /// Words from `index` on, as one text.
+    /// The words from `index` on, joined by spaces.
     pub(crate) fn sentence(&self, index: usize) -> Word {
         Word::join(self.words.get(index..).unwrap_or_default(), self.end())
     }
@@ -420,7 +421,7 @@ impl Line<'_> {
         Statement { keyword: self.keyword.name, words: self.words.to_vec(), pos: self.pos() }
     }
 
-    /// Reports words beyond the first `count`.
+    /// Reports an error if there are more than `count` words.
     pub(crate) fn no_more(&self, b: &mut Builder<'_>, count: usize) {
         if let Some(extra) = self.words.get(count) {
             b.found.alert(extra.pos(), self.keyword.expects(self.words.len()));
@@ -446,17 +447,17 @@ impl Line<'_> {
         }
     }
 
-    /// The word at `index` as an integer, or a report.
+    /// Parses the word at `index` as an integer, or reports an error.
     pub(crate) fn own_int(&self, b: &mut Builder<'_>, index: usize, min: i64, max: i64) -> Option<i64> {
         self.own(b, index, |bytes| value::integer(bytes, min, max))
     }
 
-    /// The word at `index` as a time in milliseconds, or a report.
+    /// Parses the word at `index` as a time in milliseconds, or reports an error.
     pub(crate) fn own_time(&self, b: &mut Builder<'_>, index: usize) -> Option<Duration> {
         self.own_time_in(b, index, Unit::Ms)
     }
 
-    /// The word at `index` as a time, or a report.
+    /// Parses the word at `index` as a time, or reports an error.
     pub(crate) fn own_time_in(&self, b: &mut Builder<'_>, index: usize, unit: Unit) -> Option<Duration> {
         let time = self.own(b, index, |bytes| value::time(bytes, unit));
         if let (Some(_), Some(word)) = (time, self.words.get(index)) {
@@ -465,12 +466,12 @@ impl Line<'_> {
         time
     }
 
-    /// The word at `index` as a size, or a report.
+    /// Parses the word at `index` as a size, or reports an error.
     pub(crate) fn own_size(&self, b: &mut Builder<'_>, index: usize, min: u64, max: u64) -> Option<u64> {
         self.own(b, index, |bytes| value::size(bytes, min, max))
     }
 
-    /// The word at `index` as one of these, or a report.
+    /// Parses the word at `index` as one of `words`, or reports an error.
     pub(crate) fn own_choice(
         &self,
         b: &mut Builder<'_>,

@@ -1,9 +1,8 @@
-//! From statements to the checked tree.
+//! Builds the checked tree from statements.
 //!
-//! Each line goes through the table: which keyword is it, is it legal here, does it have the right number of
-//! words, are they of the right kind. Then the keyword's own code runs. What is wrong is reported and the
-//! next line is read, so that one run finds all errors; when all files are read, names and references are
-//! checked.
+//! For each line, the table gives the keyword, the sections in which it is valid, and the number and types of
+//! its arguments. If they match, the handler of the keyword runs. Otherwise the error is reported and the
+//! next line is read, so one run finds all errors. After the last file, names and references are checked.
 
 mod check;
 mod inherit;
@@ -28,18 +27,18 @@ use crate::tree::{
 use section::Current;
 use std::collections::{HashMap, HashSet};
 
-/// What a run of reading gives.
+/// Result of reading a configuration.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The tree; use it only if `found` has no errors.
+    /// The tree. Use it only if `found` has no errors.
     pub config: Config,
     /// All findings.
     pub found: Diagnostics,
 }
 
-/// Reads all sources. `environment` is what lines see at the beginning, `diag_mode` is `-dD`.
+/// Reads all sources. `environment` is the environment of the first line. `diag_mode` is `-dD`.
 ///
-/// Never panics, whatever is in the sources; ends in time and memory bounded by [`crate::limits`].
+/// Never panics. Time and memory are bounded by [`crate::limits`].
 pub fn load(sources: &Sources, build: &Build, environment: Environment, diag_mode: bool) -> Loaded {
     let mut found = Diagnostics::new(diag_mode);
     let mut reader = Reader::new(sources, build, environment);
@@ -60,7 +59,7 @@ pub fn load(sources: &Sources, build: &Build, environment: Environment, diag_mod
         inherited: 0,
         sources,
     };
-    // As many as there are: a vector that grows needs three times as much for a moment.
+    // Allocate once: a vector that grows has a peak of three times its size.
     builder.config.proxies.reserve_exact(sources.proxies().min(MAX_SECTIONS));
     while let Some(item) = reader.next(builder.found) {
         match item {
@@ -86,27 +85,27 @@ pub fn load(sources: &Sources, build: &Build, environment: Environment, diag_mod
     Loaded { config, found }
 }
 
-/// The tree at work.
+/// State while the tree is being built.
 #[derive(Debug)]
 pub(crate) struct Builder<'a> {
     pub(crate) found: &'a mut Diagnostics,
     pub(crate) config: Config,
     /// The environment that the next line sees.
     pub(crate) environment: Environment,
-    /// Options of the `bind` line at work.
+    /// Options of the current `bind` line.
     pub(crate) bind: BindOptions,
-    /// Options of the `server` line at work.
+    /// Options of the current `server` line.
     pub(crate) server: ServerOptions,
-    /// The section at work.
+    /// The current section.
     current: Current,
-    /// Keywords of the section that may not be repeated.
+    /// Keywords of the current section that may not be repeated.
     used: HashSet<&'static str>,
-    /// Names in the section that may not be taken twice, behind a letter for their kind.
+    /// Unique names in the current section, each after a letter for its kind.
     names: HashSet<Vec<u8>>,
-    /// The last `defaults` section, and the first two of each name: indexes of the tree's proxies.
+    /// Indexes in `config.proxies`: the last `defaults` section, and the first two of each name.
     last_defaults: Option<usize>,
     named_defaults: HashMap<Vec<u8>, (usize, Option<usize>)>,
-    /// Counts of the run, for the limits.
+    /// Counters for the limits of the run.
     sections: usize,
     servers: usize,
     binds: usize,
@@ -114,11 +113,11 @@ pub(crate) struct Builder<'a> {
     sources: &'a Sources,
 }
 
-/// Rows are found by place, so a row of proxies runs in proxies only, and so on for every kind of section.
+/// Rows are found by place, so a handler runs only in the sections of its row.
 const PLACED: &str = "a keyword runs only in the sections of its row";
 
 impl Builder<'_> {
-    /// Where the next line stands.
+    /// The kind of the current section.
     pub(crate) fn place(&self) -> SectionKind {
         self.current.place(&self.config)
     }
@@ -141,7 +140,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The `http-errors` section at work, if it is one.
+    /// The current `http-errors` section; `None` in other sections.
     pub(crate) fn http_errors(&mut self) -> Option<&mut HttpErrors> {
         match self.current {
             Current::HttpErrors(index) => Some(&mut self.config.http_errors[index]),
@@ -184,12 +183,12 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether the section has no such name yet; it has it then.
+    /// Takes a name in the current section. False if it is taken.
     pub(crate) fn takes_name(&mut self, kind: u8, name: &Word) -> bool {
         self.names.insert([&[kind], name.bytes()].concat())
     }
 
-    /// Whether `count` more servers are allowed.
+    /// Counts `count` more servers. False, with an error, beyond the limit.
     pub(crate) fn has_room_for_servers(&mut self, pos: Pos, count: u64) -> bool {
         if count > (MAX_SERVERS - self.servers) as u64 {
             self.found.alert(pos, format!("there are more than {MAX_SERVERS} servers"));
@@ -199,7 +198,7 @@ impl Builder<'_> {
         true
     }
 
-    /// Whether one more listener is allowed.
+    /// Counts a `bind` line. False, with an error, beyond the limit.
     pub(crate) fn has_room_for_bind(&mut self, pos: Pos) -> bool {
         if self.binds >= MAX_BINDS {
             self.found.alert(pos, format!("there are more than {MAX_BINDS} 'bind' lines"));
@@ -218,7 +217,7 @@ impl Builder<'_> {
     }
 }
 
-/// `; did you mean 'x'?` with the nearest known words, or nothing.
+/// `; did you mean 'x'?` with the nearest known words, or an empty string.
 pub(crate) fn proposal<'a>(word: &Word, known: impl IntoIterator<Item = &'a str>) -> String {
     guess(word.bytes(), known)
 }

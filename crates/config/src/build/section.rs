@@ -1,4 +1,4 @@
-//! Sections: their headers, and what is at work between two of them.
+//! Section headers, and the state of the current section.
 
 use super::{Builder, proposal};
 use crate::Shown;
@@ -9,10 +9,10 @@ use crate::tree::{
     Config, CrtStore, HttpErrors, LogProfile, Peers, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist,
 };
 
-/// The section at work; numbers are indexes of the tree's lists.
+/// The current section, with its index in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Current {
-    /// None yet in this file.
+    /// No section yet in this file.
     Top,
     Global,
     Proxy(usize),
@@ -23,9 +23,9 @@ pub(super) enum Current {
     Ring(usize),
     LogProfile(usize),
     CrtStore(usize),
-    /// One whose lines are checked, and mean nothing.
+    /// A section whose lines are checked but have no effect.
     FcgiApp,
-    /// One that was refused: its lines are part of what was refused.
+    /// A refused section: its lines are skipped without further errors.
     Skipped,
 }
 
@@ -53,7 +53,7 @@ impl Current {
 }
 
 impl Builder<'_> {
-    /// What `.SECTION` shows on the next line.
+    /// Value of `.SECTION` for the next line.
     pub(super) fn section_name(&self) -> Vec<u8> {
         let name = match self.current {
             Current::Top | Current::Skipped => return Vec::new(),
@@ -115,7 +115,8 @@ impl Builder<'_> {
         self.begin_proxy(kind, words);
     }
 
-    /// The name in a header; one is made up for a section without, so that its lines are still read.
+    /// The name in a header. If it is missing, reports an error and returns an empty name, so that the lines
+    /// are still read.
     fn name(&mut self, words: &[Word]) -> Word {
         let header = &words[0];
         let Some(name) = words.get(1) else {
@@ -171,7 +172,7 @@ impl Builder<'_> {
         }
         let defaults = match explicit {
             Some(base) => self.named_defaults(kind, &name, base),
-            // A `defaults` section begins with nothing unless it names another.
+            // A `defaults` section starts empty unless it names another one.
             None if kind == ProxyKind::Defaults => None,
             None => self.last_defaults,
         };
@@ -254,7 +255,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Its name may be missing, and there may be several of a name.
+    /// The name is optional and need not be unique.
     fn begin_crt_store(&mut self, words: &[Word]) {
         let name = match words.get(1) {
             Some(_) => self.name(words),
@@ -268,7 +269,7 @@ impl Builder<'_> {
         self.current = Current::CrtStore(self.config.crt_stores.len() - 1);
     }
 
-    /// Sections that have a name and nothing else in their header.
+    /// Begins a section whose header has a name and nothing else.
     fn begin_named(&mut self, place: SectionKind, words: &[Word]) {
         let name = self.name(words);
         if let Some(extra) = words.get(2) {
@@ -337,7 +338,7 @@ impl Builder<'_> {
         };
     }
 
-    /// Whether lines belong to a section that was refused.
+    /// True in a refused section.
     pub(super) fn skips(&self) -> bool {
         self.current == Current::Skipped
     }

@@ -1,4 +1,4 @@
-//! Reading and evaluating conditions.
+//! Parses and evaluates conditions.
 
 use super::{Build, Predicate};
 use crate::Shown;
@@ -7,10 +7,10 @@ use crate::lex::{Argument, Budget, Environment, Scope, Word, arguments, split};
 use crate::limits::MAX_EXPRESSION_DEPTH;
 use crate::source::{FileId, Pos};
 
-/// Why a condition cannot be evaluated, and at which byte (from 0).
+/// Why a condition cannot be evaluated, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionError {
-    /// Offset in the expression.
+    /// Byte offset in the expression, from 0.
     pub at: usize,
     /// What is wrong.
     pub message: String,
@@ -24,10 +24,10 @@ impl std::fmt::Display for ConditionError {
 
 impl std::error::Error for ConditionError {}
 
-/// Whether a condition holds.
+/// Evaluates a condition.
 ///
 /// # Errors
-/// When it is not a condition.
+/// If it cannot be parsed.
 pub fn evaluate(text: &[u8], environment: &Environment, build: &Build) -> Result<bool, ConditionError> {
     let mut parser = Parser { text, at: 0, depth: 0 };
     parser.spaces();
@@ -46,12 +46,12 @@ pub fn evaluate(text: &[u8], environment: &Environment, build: &Build) -> Result
     Ok(expression.holds(environment, build))
 }
 
-/// The condition of the option `-cc`: its text is split into words as a line is, quotes and variables
-/// included, and the words are joined again.
+/// Evaluates the condition of the option `-cc`. Its text is split into words like a line, with quotes and
+/// variables, and the words are joined by spaces.
 ///
 /// # Errors
-/// When it is not a condition, with the offset in `text`. The program shows the message and ends with exit
-/// code 2 ([`ExitCode::Unusable`](crate::diag::ExitCode)), where true is 0 and false is 1.
+/// If it cannot be parsed, with the offset in `text`. The program then exits with code 2
+/// ([`ExitCode::Unusable`](crate::diag::ExitCode)); the code is 0 for true and 1 for false.
 pub fn evaluate_option(
     text: &[u8],
     environment: &Environment,
@@ -161,7 +161,7 @@ impl Parser<'_> {
         self.predicate()
     }
 
-    /// The integer at work, as C writes them; whether it is not zero.
+    /// Parses an integer in C syntax; true if it is not zero.
     fn integer(&mut self) -> Option<bool> {
         let sign = usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
         let digits = &self.text[self.at + sign..];
@@ -197,7 +197,7 @@ impl Parser<'_> {
         }
         let mut found = arguments(self.text, open).map_err(|e| self.error(e.at(), e.to_string()))?;
         if arity == 1 && found.list.is_empty() {
-            // As HAProxy: nothing is a word, too, and a version that cannot be read.
+            // As in HAProxy, a missing argument is an empty one.
             found.list.push(Argument { at: open, bytes: Vec::new() });
         }
         if found.list.len() != arity {
@@ -273,7 +273,7 @@ mod tests {
             ("version_atleast(3.5.1)", false),
             ("version_before(3.5.1) && version_before(3.6-dev1)", true),
             ("version_before(3.5)", false),
-            // As in HAProxy, what is no version is older than all.
+            // As in HAProxy, a text that is not a version is older than every version.
             ("version_atleast(v3.5-dev3) && !version_before(v3.5-dev3)", true),
             ("fips_mode()", false),
             ("!fips_mode()", true),

@@ -1,4 +1,4 @@
-//! Conditions: the expressions of `.if`, `.elif` and `-cc`, and the facts they ask for.
+//! Conditions: the expressions of `.if`, `.elif` and `-cc`, and the facts that they test.
 //!
 //! ```text
 //! expression := conjunction { "||" conjunction }
@@ -6,10 +6,10 @@
 //! term := { "!" } ( "(" expression ")" | integer | predicate [ "(" arguments ")" ] )
 //! ```
 //!
-//! The whole expression is read before any of it is evaluated, so that a mistake behind `1 ||` is found too.
-//! An empty expression is false. Integers are written as in C (`10`, `0x1f`, `-1`); all but zero are true.
+//! The whole expression is parsed before any of it is evaluated, so an error after `1 ||` is found too. An
+//! empty expression is false. Integers have C syntax (`10`, `0x1f`, `-1`); all except zero are true.
 //!
-//! Stricter than HAProxy, which answers something: a predicate without its argument is an error.
+//! Unlike in HAProxy, most predicates refuse an empty argument.
 
 mod expression;
 mod predicate;
@@ -19,27 +19,26 @@ pub use expression::{ConditionError, evaluate, evaluate_option};
 pub use predicate::Predicate;
 pub use version::{LibraryVersion, Version};
 
-/// What was built: the answers that do not come from the environment. The program supplies it, so that
-/// `feature()` and the program's own `-vv` cannot differ.
+/// Facts about the program that conditions test. The program supplies them, so `feature()` and `-vv` always
+/// agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
-    /// The version of HAProxy whose configuration language is spoken: what `version_atleast` compares with.
+    /// The version of HAProxy whose configuration language this is. `version_atleast` compares with it.
     pub version: Version,
-    /// Names that `feature()` answers with true, as HAProxy spells them (`OPENSSL`, `THREAD`...).
+    /// Features for `feature()`, as HAProxy spells them (`OPENSSL`, `THREAD`...).
     pub features: &'static [&'static str],
-    /// Names that `enabled()` answers with true unless they are switched off: run-time choices such as
-    /// `POLL` or `SPLICE`.
+    /// Run-time options for `enabled()`, such as `POLL` or `SPLICE`.
     pub enabled: &'static [&'static str],
-    /// A bit for each of them that is switched off, by option or keyword: see [`without`](Self::without).
+    /// One bit per entry of `enabled`, set if it is off; see [`without`](Self::without).
     pub disabled: u32,
-    /// The TLS library, if there is one: its name as it calls itself and its version.
+    /// Name and version of the TLS library; `None` without TLS.
     pub tls: Option<(&'static str, LibraryVersion)>,
-    /// The number of AWS-LC's interface, if that is the TLS library.
+    /// API version of AWS-LC, if that is the TLS library.
     pub awslc_api: Option<u64>,
 }
 
 impl Build {
-    /// Nothing built but the language itself, which is HAProxy 3.5's.
+    /// No features, only the language of HAProxy 3.5.
     pub const fn bare() -> Self {
         Self {
             version: Version::SPOKEN,
@@ -51,7 +50,7 @@ impl Build {
         }
     }
 
-    /// The same with a run-time choice switched off, if it is one of ours.
+    /// The same with a run-time option turned off. Ignores unknown names.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         if let Some(number) = self.enabled.iter().position(|known| *known == name) {
@@ -60,7 +59,7 @@ impl Build {
         self
     }
 
-    /// Names for which `enabled()` is true.
+    /// Run-time options that are on.
     pub fn enabled(&self) -> impl Iterator<Item = &'static str> {
         let of = |number: usize| self.disabled & 1 << number == 0;
         self.enabled.iter().enumerate().filter(move |(number, _)| of(*number)).map(|(_, name)| *name)

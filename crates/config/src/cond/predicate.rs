@@ -1,23 +1,23 @@
-//! The predicates of conditions: one table.
+//! The predicates of conditions, in one table.
 
 use super::{Build, LibraryVersion, Version};
 use crate::Shown;
 use crate::lex::{Argument, Environment};
 
-/// A predicate of the manual.
+/// A predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Predicate {
     /// `awslc_api_atleast(number)`
     AwslcApiAtLeast,
     /// `awslc_api_before(number)`
     AwslcApiBefore,
-    /// `defined(name)`: a variable of the environment is set, be it empty.
+    /// `defined(name)`: the environment variable is set, even if it is empty.
     Defined,
-    /// `enabled(name)`: a run-time choice is on.
+    /// `enabled(name)`: the run-time option is on.
     Enabled,
     /// `fips_mode()`: the TLS library is in FIPS mode.
     FipsMode,
-    /// `feature(name)`: something is built in.
+    /// `feature(name)`: the feature is built in.
     Feature,
     /// `openssl_version_atleast(version)`
     OpensslVersionAtLeast,
@@ -73,17 +73,17 @@ const TABLE: &[(&str, Predicate, usize, &str)] = &[
 ];
 
 impl Predicate {
-    /// The predicate of a name.
+    /// The predicate with this name.
     pub fn named(name: &[u8]) -> Option<Self> {
         TABLE.iter().find(|row| row.0.as_bytes() == name).map(|row| row.1)
     }
 
-    /// All names, for proposals and documentation.
+    /// All names.
     pub fn names() -> impl Iterator<Item = &'static str> {
         TABLE.iter().map(|row| row.0)
     }
 
-    /// Name, number of arguments and help of each, for documentation.
+    /// Name, number of arguments and help of each predicate, for the documentation.
     pub fn table() -> impl Iterator<Item = (&'static str, usize, &'static str)> {
         TABLE.iter().map(|&(name, _, arity, help)| (name, arity, help))
     }
@@ -92,7 +92,7 @@ impl Predicate {
         TABLE.iter().find(|row| row.1 == self).expect("every predicate has a row")
     }
 
-    /// The name as it is written.
+    /// Its name in conditions.
     pub fn name(self) -> &'static str {
         self.row().0
     }
@@ -101,7 +101,7 @@ impl Predicate {
         self.row().2
     }
 
-    /// What is wrong with an argument, whatever the facts are; its index and why.
+    /// Checks the form of the arguments: the index of a wrong one and the error.
     pub(super) fn complaint(self, arguments: &[Argument]) -> Option<(usize, String)> {
         let text = &arguments.first()?.bytes;
         let expected = match self {
@@ -127,7 +127,7 @@ impl Predicate {
             Defined => environment.get(text(0)).is_some(),
             Enabled => build.enabled().any(|name| name.as_bytes() == text(0)),
             Feature => listed(build.features),
-            FipsMode => false, // nothing that would have the mode is built
+            FipsMode => false, // no library with this mode is built
             OpensslVersionAtLeast => {
                 openssl.zip(LibraryVersion::parse(text(0))).is_some_and(|(ours, asked)| ours >= asked)
             }
@@ -138,7 +138,7 @@ impl Predicate {
             StrEq => text(0) == text(1),
             StrNeq => text(0) != text(1),
             StrStr => contains(text(0), text(1)),
-            // As in HAProxy, one that cannot be read is older than all.
+            // As in HAProxy, a text that is not a version is older than every version.
             VersionAtLeast => Version::parse(text(0)).is_none_or(|asked| build.version >= asked),
             VersionBefore => Version::parse(text(0)).is_some_and(|asked| build.version < asked),
         }
@@ -149,8 +149,7 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Both are words of one line, so the product of their lengths is bounded; most positions end at the first
-/// byte.
+/// True if `text` contains `part`. Both are words of one line, which bounds the product of their lengths.
 fn contains(text: &[u8], part: &[u8]) -> bool {
     part.is_empty() || text.windows(part.len()).any(|window| window == part)
 }

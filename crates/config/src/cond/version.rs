@@ -1,22 +1,21 @@
-//! Versions and their order.
+//! Versions of HAProxy and of TLS libraries.
 
 use std::fmt;
 
-/// A version as HAProxy writes it: `3.4`, `2.4-dev19`, `2.6.12-1+deb12u4`. Missing numbers are zero; what
-/// follows the numbers of commits is ignored. A development version is older than the release of the same
-/// numbers.
+/// A version of HAProxy: `3.4`, `2.4-dev19`, `2.6.12-1+deb12u4`. Missing numbers are zero. Text after the
+/// number of commits is ignored. A development version is older than the release with the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     major: u32,
     minor: u32,
     patch: u32,
-    /// `-dev4`, `-rc2` and `-pre1` come before the release.
+    /// `-dev4`, `-rc2` and `-pre1` precede the release.
     stage: Stage,
-    /// Commits since, as in `2.6.12-5`.
+    /// Commits since the release, as in `2.6.12-5`.
     commits: u32,
 }
 
-/// In order of time.
+/// Stages in order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Stage {
     Development(u32),
@@ -25,10 +24,10 @@ enum Stage {
 }
 
 impl Version {
-    /// The version whose language this crate speaks.
+    /// The version whose language this crate implements.
     pub const SPOKEN: Self = Self { major: 3, minor: 5, patch: 0, stage: Stage::Release, commits: 0 };
 
-    /// Reads a version; `None` when it does not begin with a digit or a number is too large.
+    /// Parses a version. `None` if it does not begin with a digit or a number does not fit into 32 bits.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut rest = text;
         let mut numbers = [0; 3];
@@ -61,7 +60,7 @@ impl Version {
                 break;
             }
         }
-        // `-g1234abc-5`: the name of a commit may stand before their number.
+        // In `-g1234abc-5` the hash of a commit precedes the number of commits.
         if rest.starts_with(b"-") && !rest.get(1).is_some_and(u8::is_ascii_digit) {
             rest = &rest[1..];
             rest = &rest[rest.iter().take_while(|&&b| b != b'-' && b != b'+').count()..];
@@ -76,7 +75,7 @@ impl Version {
     }
 }
 
-/// The digits at the beginning, taken off.
+/// Parses leading digits and removes them from `rest`.
 fn take_number(rest: &mut &[u8]) -> Option<u32> {
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let number = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
@@ -104,17 +103,17 @@ impl fmt::Display for Version {
 pub struct LibraryVersion {
     numbers: [u32; 3],
     stage: Stage,
-    /// The letter of OpenSSL before 3.0; 0 for none.
+    /// Letter of OpenSSL versions before 3.0; 0 means none.
     letter: u8,
 }
 
 impl LibraryVersion {
-    /// A release.
+    /// A release without a letter.
     pub const fn new(major: u32, minor: u32, fix: u32) -> Self {
         Self { numbers: [major, minor, fix], stage: Stage::Release, letter: 0 }
     }
 
-    /// Reads a version; `None` when it is not one.
+    /// Parses a version; `None` if the text is not one.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut rest = text;
         let mut version = Self::new(0, 0, 0);

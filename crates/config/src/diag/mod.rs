@@ -1,6 +1,6 @@
-//! Findings about a configuration: all of one run, in HAProxy's shape.
+//! Findings about a configuration, in HAProxy's format.
 //!
-//! A finding at a place is shown as
+//! A finding with a position is shown as
 //!
 //! ```text
 //! [ALERT]    (4711) : config : parsing [edge.cfg:12] : unknown keyword 'maxcon' in 'frontend' section; did
@@ -10,8 +10,8 @@
 //!   ^~~~~~
 //! ```
 //!
-//! The first line has the shape that scripts and editors read from HAProxy. The second is what terminals make
-//! a link of; the word below is underlined, with the caret at the fault.
+//! Scripts and editors parse the first line, which has the format of HAProxy. Terminals can make a link of
+//! the second. The last line underlines the word, with a caret at the error.
 
 mod outcome;
 mod render;
@@ -22,14 +22,14 @@ use crate::limits::{MAX_ALIKE, MAX_DIAGNOSTICS};
 use crate::source::{FileId, Pos};
 use std::collections::{BTreeSet, HashMap};
 
-/// How much a finding matters. Ordered.
+/// Severity of a finding, in increasing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Suspicious but legal; shown with `-dD` only.
+    /// Suspicious but valid; shown only with `-dD`.
     Diag,
     /// Information.
     Notice,
-    /// Probably not meant so; the configuration is used, unless `-dW` or `zero-warning` forbid it.
+    /// Probably a mistake. The configuration is used, unless `-dW` or `zero-warning` forbids it.
     Warning,
     /// An error: the configuration is not used.
     Alert,
@@ -38,23 +38,23 @@ pub enum Severity {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
-    /// The place, when there is one.
+    /// Its position, if it has one.
     pub pos: Option<Pos>,
-    /// What was wrong and what to do, without a full stop at the end of a place's first line; further lines
-    /// are shown below it.
+    /// The error and advice. The first line has no full stop if the finding has a position. Further lines are
+    /// shown below the source line.
     pub message: String,
 }
 
-/// The findings of one run.
+/// The findings of one run, bounded in number.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     found: Vec<Diagnostic>,
     counts: [usize; 4],
-    /// How many there were of each that was kept.
+    /// Number of findings with the same severity and text as a kept one.
     alike: HashMap<(Severity, String), usize>,
-    /// How many were neither kept nor counted in `alike`.
+    /// Number of findings that were neither kept nor counted in `alike`.
     dropped: usize,
     /// Files with errors.
     files: BTreeSet<FileId>,
@@ -62,13 +62,13 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// None yet. Findings of [`Severity::Diag`] are kept only in diagnostic mode (`-dD`).
+    /// An empty list. It keeps findings of [`Severity::Diag`] only in diagnostic mode (`-dD`).
     pub fn new(diag_mode: bool) -> Self {
         Self { diag_mode, ..Self::default() }
     }
 
-    /// Adds a finding. Beyond [`MAX_DIAGNOSTICS`] findings, and [`MAX_ALIKE`] with the same words, they are
-    /// only counted. The first alert is always kept.
+    /// Adds a finding. It is only counted beyond [`MAX_DIAGNOSTICS`] findings, or [`MAX_ALIKE`] with the same
+    /// text. The first alert is always kept.
     pub fn push(&mut self, severity: Severity, pos: Option<Pos>, message: impl Into<String>) {
         if severity == Severity::Diag && !self.diag_mode {
             return;
@@ -90,61 +90,61 @@ impl Diagnostics {
         }
     }
 
-    /// Adds an error at a place.
+    /// Adds an error at a position.
     pub fn alert(&mut self, pos: Pos, message: impl Into<String>) {
         self.push(Severity::Alert, Some(pos), message);
     }
 
-    /// Adds a warning at a place.
+    /// Adds a warning at a position.
     pub fn warning(&mut self, pos: Pos, message: impl Into<String>) {
         self.push(Severity::Warning, Some(pos), message);
     }
 
-    /// Adds something suspicious at a place, in diagnostic mode.
+    /// Adds a finding of [`Severity::Diag`] at a position.
     pub fn diag(&mut self, pos: Pos, message: impl Into<String>) {
         self.push(Severity::Diag, Some(pos), message);
     }
 
-    /// The findings that were kept, oldest first.
+    /// The kept findings, oldest first.
     pub fn found(&self) -> &[Diagnostic] {
         &self.found
     }
 
-    /// Whether an error was found in the line of `pos`: another one may only follow from it.
+    /// True if an error was found in the line of `pos`. A further error there may be a consequence.
     ///
-    /// Cost: a look at each finding that was kept.
+    /// Cost: linear in the number of kept findings.
     pub fn has_error_in_line(&self, pos: Pos) -> bool {
         let same = |found: Pos| (found.file, found.line) == (pos.file, pos.line);
         let mut errors = self.found.iter().filter(|found| found.severity == Severity::Alert);
         errors.any(|found| found.pos.is_some_and(same))
     }
 
-    /// How many there were of a severity, kept or not.
+    /// Number of findings of a severity, kept or not.
     pub fn count(&self, severity: Severity) -> usize {
         self.counts[severity as usize]
     }
 
-    /// How many errors there were.
+    /// Number of errors, kept or not.
     pub fn errors(&self) -> usize {
         self.count(Severity::Alert)
     }
 
-    /// Whether there are so many that nobody reads proposals any more, which cost time.
+    /// True if there are [`MAX_DIAGNOSTICS`] findings. Callers then omit suggestions, which are expensive.
     pub fn is_full(&self) -> bool {
         self.counts.iter().sum::<usize>() >= MAX_DIAGNOSTICS
     }
 
-    /// How many findings were only counted, and have other words than those that were kept.
+    /// Number of findings that were not kept and have a text that no kept one has.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// How many findings have the words of one that was kept, itself included.
+    /// Number of findings with the same severity and text, itself included.
     fn alike(&self, finding: &Diagnostic) -> usize {
         self.alike.get(&(finding.severity, finding.message.clone())).copied().unwrap_or(1)
     }
 
-    /// `2 errors, 1 warning`; `None` without any.
+    /// `2 errors, 1 warning`; `None` without errors and warnings.
     pub fn tally(&self) -> Option<String> {
         let parts = [(Severity::Alert, "error"), (Severity::Warning, "warning")].map(|(severity, word)| {
             match self.count(severity) {
@@ -159,7 +159,7 @@ impl Diagnostics {
 }
 
 impl Severity {
-    /// The word between brackets, padded to the width of the longest.
+    /// The severity in brackets, padded to a common width.
     pub(crate) fn tag(self) -> &'static str {
         match self {
             Self::Diag => "[DIAG]     ",

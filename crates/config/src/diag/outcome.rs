@@ -1,44 +1,44 @@
-//! What a run ends with: the closing lines and the exit code, as HAProxy's `-c`.
+//! Closing lines and exit code of a run, as with HAProxy's `-c`.
 
 use super::render::line;
 use super::{Diagnostics, Severity};
 use crate::Shown;
 use crate::source::Sources;
 
-/// What the program was asked for, and what the configuration has.
+/// Facts for the verdict besides the findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// `-dW` or `zero-warning`: a warning refuses the configuration.
+    /// `-dW` or `zero-warning`: warnings refuse the configuration.
     pub warnings_are_errors: bool,
-    /// Whether something listens: a `bind` line, or a run-time socket.
+    /// True if there is a listener: a `bind` line or a run-time socket.
     pub has_listener: bool,
 }
 
-/// A process's exit code.
+/// Exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ExitCode {
-    /// The configuration can be used; a condition is true.
+    /// The configuration is usable, or the condition is true.
     Ok = 0,
-    /// The configuration has errors, or warnings that are not allowed; a condition is false.
+    /// The configuration has errors or forbidden warnings, or the condition is false.
     Error = 1,
-    /// The configuration has no errors, but nothing listens; a condition cannot be evaluated.
+    /// The configuration has no errors and no listener, or the condition cannot be evaluated.
     Unusable = 2,
 }
 
-/// How a run ends.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The exit code of `-c`; a start goes on only with [`ExitCode::Ok`].
+    /// Exit code of `-c`. The program starts only with [`ExitCode::Ok`].
     pub code: ExitCode,
-    /// Closing lines that belong with the findings, the count of errors and warnings the last of them.
+    /// Closing lines of the findings. The last one counts errors and warnings.
     pub errors: String,
-    /// Closing words on success: not shown with `-q`.
+    /// Message of success, omitted with `-q`.
     pub summary: String,
 }
 
 impl Diagnostics {
-    /// How the run ends. `pid` is the process's number for the heads of lines.
+    /// The result of the run. `pid` is the process number for the heads of lines.
     pub fn verdict(&self, sources: &Sources, pid: u32, check: Check) -> Outcome {
         let mut errors = String::new();
         let alert = |out: &mut String, message: &str| line(out, Severity::Alert, pid, message);

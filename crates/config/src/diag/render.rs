@@ -1,4 +1,4 @@
-//! Findings as text.
+//! Formats findings as text.
 
 use super::{Diagnostic, Diagnostics, Severity};
 use crate::Shown;
@@ -10,8 +10,8 @@ use std::fmt::Write;
 use std::ops::Range;
 
 impl Diagnostics {
-    /// The kept findings as text in the order of their lines, each as HAProxy shapes it, with the process's
-    /// number `pid` in its head. Of findings with the same words the first is shown, and where the next are.
+    /// Formats the kept findings in HAProxy's format, sorted by position, with the process number `pid` in
+    /// their heads. Of findings with the same text it shows the first, and the positions of the next ones.
     pub fn render(&self, sources: &Sources, pid: u32) -> String {
         let mut sorted: Vec<&Diagnostic> = self.found.iter().collect();
         sorted.sort_by_key(|finding| (finding.pos.is_none(), finding.pos));
@@ -38,7 +38,7 @@ impl Diagnostics {
     }
 }
 
-/// Where `count` more findings with the same words are; the first of these places are known.
+/// One line about `count` more findings with the same text; `places` are the positions of the first of them.
 fn also(sources: &Sources, count: usize, places: &[Pos]) -> String {
     if places.is_empty() {
         return format!("   | {count} more of the same\n");
@@ -55,7 +55,7 @@ impl Diagnostic {
             line(out, self.severity, pid, &self.message);
             return;
         };
-        // A message of several lines keeps its first line together with the place.
+        // Keep the first line of the message next to the position.
         let (first, rest) = match self.message.split_once('\n') {
             Some((first, rest)) => (first, Some(rest)),
             None => (self.message.as_str(), None),
@@ -71,15 +71,14 @@ impl Diagnostic {
     }
 }
 
-/// One line in HAProxy's shape.
+/// Writes one line in HAProxy's format.
 pub(super) fn line(out: &mut String, severity: Severity, pid: u32, message: &str) {
     out.push_str(severity.tag());
     out.push_str(&format!("({pid}) : config : {message}\n"));
 }
 
-/// The source line around `pos` without its indentation, and below it the word at `pos` underlined, with a
-/// caret at `pos` itself. What a terminal would act on is shown escaped, and the caret stands below what is
-/// shown.
+/// Writes the source line around `pos` without its indentation, then underlines the word at `pos`, with a
+/// caret at `pos`. Control characters are escaped; the caret accounts for that.
 fn context(sources: &Sources, pos: Pos, out: &mut String) {
     let Some((bytes, _)) = sources.line(pos.file, pos.line) else { return };
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
@@ -109,8 +108,7 @@ fn context(sources: &Sources, pos: Pos, out: &mut String) {
     out.push_str(&format!("  {:width$}{}^{}\n", "", "~".repeat(left), "~".repeat(right)));
 }
 
-/// The word that has the byte at `at`, as the file writes it: with its quotes and escapes. Empty where `at`
-/// is between words.
+/// The word around the byte at `at` as written, with quotes and escapes. Empty if `at` is between words.
 fn word_around(line: &[u8], at: usize) -> Range<usize> {
     let (mut begin, mut quote, mut index) = (None, None, 0);
     while let Some(&byte) = line.get(index) {
@@ -135,12 +133,12 @@ fn word_around(line: &[u8], at: usize) -> Range<usize> {
     begin.map(|begin| begin..line.len()).filter(|word| word.contains(&at)).unwrap_or(at..at)
 }
 
-/// Whether a byte is one of the further bytes of a UTF-8 character.
+/// True for a continuation byte of UTF-8.
 fn is_continuation(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
 
-/// Text of one column a character: tabs become one space, harmful bytes are escaped.
+/// Text with one column per character: tabs become a space, harmful bytes are escaped.
 fn plain(bytes: &[u8]) -> String {
     let mut text = String::new();
     let escape = |byte: u8, text: &mut String| {

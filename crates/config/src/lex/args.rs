@@ -1,25 +1,24 @@
-//! Arguments in parentheses, as in `regsub("a,b",x)`: a second splitting, of the words that the first one
-//! made.
+//! Splits arguments in parentheses, as in `regsub("a,b",x)`. The input is a word, so its bytes have been
+//! unquoted once.
 //!
-//! Arguments are separated by commas and end at the first closing parenthesis. Quotes protect as on lines;
-//! outside of single quotes a backslash protects a space, a quote and itself, and `\n`, `\r`, `\t` are the
-//! usual bytes. Neither variables nor `\x` nor comments mean anything here, white space is part of the
-//! argument, and a backslash before any other byte stays: a comma or a parenthesis is protected by quotes
-//! only.
+//! Commas separate arguments; the first closing parenthesis ends them. Quotes protect as on lines. Outside of
+//! single quotes a backslash protects a space, a quote and itself, and `\n`, `\r`, `\t` have their usual
+//! meaning. A backslash before any other byte is kept, so only quotes protect a comma or a parenthesis. White
+//! space is part of the argument. Variables, `\x` and comments have no meaning here.
 
-/// One argument after quotes and escapes.
+/// An argument, unquoted and unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// The bytes.
+    /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Offset of its first byte, opening quote included, in the text.
+    /// Offset of its first byte in the text, opening quote included.
     pub at: usize,
 }
 
-/// The arguments between a pair of parentheses.
+/// Arguments between a pair of parentheses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
-    /// In order. `()` has none; `(,)` has two empty ones.
+    /// The arguments in order. `()` has none, `(,)` has two empty ones.
     pub list: Vec<Argument>,
     /// Offset after the closing parenthesis.
     pub end: usize,
@@ -28,9 +27,9 @@ pub struct Arguments {
 /// Why arguments cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentError {
-    /// No closing parenthesis; the offset is that of the opening one.
+    /// There is no closing parenthesis; offset of the opening one.
     Unclosed(usize),
-    /// A quote without its partner, and its offset.
+    /// An unterminated quote; its offset.
     Quote(usize),
 }
 
@@ -54,13 +53,13 @@ impl std::fmt::Display for ArgumentError {
 
 impl std::error::Error for ArgumentError {}
 
-/// Splits the arguments whose opening parenthesis is at `open` in `text`.
+/// Splits the arguments after the opening parenthesis at `open` in `text`.
 ///
 /// # Errors
-/// When a quote or the list does not end.
+/// If a quote or the list is not terminated.
 ///
 /// # Panics
-/// When there is no `(` at `open`.
+/// If there is no `(` at `open`.
 pub fn arguments(text: &[u8], open: usize) -> Result<Arguments, ArgumentError> {
     assert_eq!(text.get(open), Some(&b'('), "arguments begin with a parenthesis");
     let mut list = Vec::new();

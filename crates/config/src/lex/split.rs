@@ -1,4 +1,4 @@
-//! Splitting one line into words.
+//! Splits one line into words.
 
 use super::variable::PSEUDO;
 use super::{LexError, Scope, Word};
@@ -7,7 +7,7 @@ use crate::guess;
 use crate::limits::{MAX_EXPANDED_BYTES, MAX_EXPANSION_TOTAL, MAX_LINE_BYTES, MAX_WORDS};
 use crate::source::Pos;
 
-/// What variables may still add to the run.
+/// Remaining bytes that variables can add in this run.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: usize,
@@ -19,10 +19,10 @@ impl Default for Budget {
     }
 }
 
-/// Splits a line, without its line feed, into words. `start` is the place of its first byte.
+/// Splits a line, without its line feed, into words. `start` is the position of its first byte.
 ///
 /// # Errors
-/// The first thing that is wrong; the line has no words then.
+/// The first error in the line. None of its words are returned then.
 pub fn split(line: &[u8], start: Pos, scope: &Scope<'_>, budget: &mut Budget) -> Result<Vec<Word>, LexError> {
     if line.len() > MAX_LINE_BYTES {
         return Err(error(1, format!("line too long ({} bytes), the limit is {MAX_LINE_BYTES}", line.len())));
@@ -38,7 +38,7 @@ struct Splitter<'a> {
     scope: &'a Scope<'a>,
     budget: &'a mut Budget,
     words: Vec<Word>,
-    /// The word at work.
+    /// The current word.
     word: Option<Word>,
     /// Bytes that variables added to this line.
     expanded: usize,
@@ -71,7 +71,7 @@ impl Splitter<'_> {
         Ok(self.words)
     }
 
-    /// Column of the byte at work.
+    /// Column of the current byte.
     fn column(&self) -> u32 {
         self.column_of(self.at)
     }
@@ -80,13 +80,13 @@ impl Splitter<'_> {
         self.start.column + index as u32
     }
 
-    /// The word at work; it begins at `index` if there is none.
+    /// The current word, or a new one that begins at `index`.
     fn word(&mut self, index: usize) -> &mut Word {
         let pos = self.start.at_column(self.start.column + index as u32);
         self.word.get_or_insert_with(|| Word::plain(Vec::new(), pos))
     }
 
-    /// Takes the byte at work as it is.
+    /// Appends the current byte.
     fn literal(&mut self, byte: u8) -> Result<(), LexError> {
         if byte == 0 {
             return Err(self.nul());
@@ -130,7 +130,7 @@ impl Splitter<'_> {
     fn weak_quotes(&mut self) -> Result<(), LexError> {
         let open = self.at;
         self.at += 1;
-        // A pair of quotes makes a word even with nothing inside, except around a list that is empty.
+        // A pair of quotes makes a word even if it is empty, unless it contains only empty lists.
         let mut only_lists = false;
         loop {
             match self.line.get(self.at) {
@@ -179,7 +179,7 @@ impl Splitter<'_> {
         }
     }
 
-    /// Puts in the variable at work; `open` is the quote before it. Whether it was a list.
+    /// Expands the variable at the current byte; `open` is the quote before it. True if it is a list.
     fn variable(&mut self, open: usize) -> Result<bool, LexError> {
         let dollar = self.at;
         let brace = self.line.get(dollar + 1) == Some(&b'{');
@@ -273,7 +273,7 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// White space at either end of the text ends the word that it touches.
+    /// Adds the parts of a list. White space at either end of the value ends the adjacent word.
     fn put_list(&mut self, value: &[u8], open: usize, dollar: usize) -> Result<(), LexError> {
         let mut parts = value.split(|byte| byte.is_ascii_whitespace() || *byte == 0x0b).peekable();
         let mut begin = open;

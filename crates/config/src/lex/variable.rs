@@ -1,26 +1,26 @@
-//! Variables that lines may name: those of the process's environment as `setenv` and its like change it, and
-//! the pseudo-variables of the place.
+//! Variables in lines: the environment, as changed by `setenv` and related keywords, and pseudo-variables
+//! such as `.LINE`.
 
 use crate::limits::MAX_VARIABLE_BYTES;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStringExt;
 
-/// The environment as the configuration sees and changes it. The process's own is not touched: whoever starts
-/// programs passes this one on.
+/// Environment variables of the configuration. They start as a copy; the environment of the process itself
+/// never changes. Code that starts programs passes this one to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Names of those that the command line gave.
+    /// Names that the command line set.
     given: BTreeSet<Vec<u8>>,
 }
 
 /// Why a variable cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidVariable {
-    /// Empty, or with an equals sign or a NUL byte inside.
+    /// Empty, or with an equals sign or a NUL byte.
     Name,
-    /// Longer than [`MAX_VARIABLE_BYTES`], or with a NUL byte inside.
+    /// With a NUL byte, or longer than [`MAX_VARIABLE_BYTES`] together with the name.
     Value,
 }
 
@@ -30,7 +30,7 @@ impl Environment {
         Self::default()
     }
 
-    /// A copy of the process's.
+    /// A copy of the process environment.
     pub fn of_process() -> Self {
         Self {
             variables: std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec())).collect(),
@@ -43,10 +43,10 @@ impl Environment {
         self.variables.get(name).map(Vec::as_slice)
     }
 
-    /// Sets a variable, whatever it was.
+    /// Sets a variable or replaces its value.
     ///
     /// # Errors
-    /// When the name or the value is not one that an environment can hold.
+    /// If an environment cannot hold the name or the value.
     pub fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidVariable> {
         if name.is_empty() || name.contains(&b'=') || name.contains(&0) {
             return Err(InvalidVariable::Name);
@@ -58,25 +58,26 @@ impl Environment {
         Ok(())
     }
 
-    /// Sets a variable to what the command line says, which a line that means the same does not change.
+    /// Sets a variable from the command line. Handlers check [`Environment::is_given`], so a line with the
+    /// same meaning does not override it.
     ///
     /// # Errors
-    /// As [`Environment::set`].
+    /// Like [`Environment::set`].
     pub fn give(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidVariable> {
         self.set(name, value)?;
         self.given.insert(name.to_vec());
         Ok(())
     }
 
-    /// Whether the command line gave it.
+    /// True if the command line set the variable.
     pub fn is_given(&self, name: &[u8]) -> bool {
         self.given.contains(name)
     }
 
-    /// Sets a variable unless it is set.
+    /// Sets a variable that is not set yet.
     ///
     /// # Errors
-    /// As [`Environment::set`].
+    /// Like [`Environment::set`].
     pub fn preset(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidVariable> {
         if self.variables.contains_key(name) { Ok(()) } else { self.set(name, value) }
     }
@@ -86,27 +87,27 @@ impl Environment {
         self.variables.remove(name);
     }
 
-    /// Removes all variables but those named.
+    /// Removes all variables except those in `keep`.
     pub fn reset(&mut self, keep: &[&[u8]]) {
         self.variables.retain(|name, _| keep.contains(&name.as_slice()));
     }
 
-    /// All variables in the order of their names.
+    /// All variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.variables.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
 }
 
-/// What variables mean on one line.
+/// Variables that a line can use.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
-    /// The environment as the lines before left it.
+    /// The environment after the lines before.
     pub environment: &'a Environment,
     /// `.FILE`
     pub file: &'a [u8],
     /// `.LINE`
     pub line: u32,
-    /// `.SECTION`: the section's name, or its kind if it has none, or nothing before the first.
+    /// `.SECTION`: the name of the section, or its kind if it has none. Empty before the first section.
     pub section: &'a [u8],
 }
 
@@ -114,7 +115,7 @@ pub struct Scope<'a> {
 pub(super) const PSEUDO: [&str; 3] = [".FILE", ".LINE", ".SECTION"];
 
 impl Scope<'_> {
-    /// The value of a variable; `None` when it is not set.
+    /// The value of a variable; `None` if it is not set.
     pub(super) fn lookup(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
         match name {
             b".FILE" => Some(Cow::Borrowed(self.file)),

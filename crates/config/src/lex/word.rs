@@ -1,19 +1,18 @@
-//! A word, and where each of its bytes was written.
+//! A word with the source position of each byte.
 
 use crate::Shown;
 use crate::source::Pos;
 
-/// A word after quotes, escapes and variables, with the place of each of its bytes.
+/// A word, unquoted and expanded, with the source position of each byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     bytes: Vec<u8>,
     pos: Pos,
-    /// Where the columns of the following bytes start; empty when every byte was written as it is.
+    /// Changes of the offset between bytes and columns; empty if the word was written as is.
     runs: Vec<Run>,
 }
 
-/// Bytes of a word from `offset` on were written at `column` and following, or, when `fixed`, all at
-/// `column`.
+/// From the byte at `offset` on, columns count up from `column`, or are all `column` if `fixed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     offset: u32,
@@ -22,35 +21,35 @@ struct Run {
 }
 
 impl Word {
-    /// A word that was written as it is, from `pos` on.
+    /// A word without quotes, escapes and variables that begins at `pos`.
     pub fn plain(bytes: impl Into<Vec<u8>>, pos: Pos) -> Self {
         Self { bytes: bytes.into(), pos, runs: Vec::new() }
     }
 
-    /// The bytes.
+    /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes as text, if they are UTF-8.
+    /// The bytes as text; `None` if they are not UTF-8.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok()
     }
 
-    /// For messages.
+    /// The word for messages, with harmful bytes escaped.
     pub fn shown(&self) -> Shown<'_> {
         Shown(&self.bytes)
     }
 
-    /// Where the word begins, opening quote included.
+    /// Position of its first byte, opening quote included.
     pub fn pos(&self) -> Pos {
         self.pos
     }
 
-    /// Where the byte at `offset` was written; past the end, the place after the last byte.
+    /// Position of the byte at `offset`. Past the end: the position after the last byte.
     pub fn pos_at(&self, offset: usize) -> Pos {
         let offset = offset.min(self.bytes.len()) as u32;
-        // By halves: a line of escapes has a run for each, and whoever joins words asks for each byte.
+        // Binary search: a word of escapes has a run for each byte, and `join` looks up every byte.
         let before = self.runs.partition_point(|run| run.offset <= offset);
         let column = match before.checked_sub(1).map(|last| self.runs[last]) {
             Some(run) if run.fixed => run.column,
@@ -60,7 +59,8 @@ impl Word {
         self.pos.at_column(column)
     }
 
-    /// The words' bytes joined by single spaces, as one word: for texts that go to the end of the line.
+    /// Joins words by single spaces, for texts that extend to the end of the line. `at` is the position if
+    /// there are none.
     pub fn join(words: &[Word], at: Pos) -> Self {
         let mut joined = Self::plain(Vec::new(), words.first().map_or(at, Word::pos));
         for (index, word) in words.iter().enumerate() {
@@ -74,7 +74,7 @@ impl Word {
         joined
     }
 
-    /// A part of the word, with its places.
+    /// A part of the word, with its positions.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         let mut part = Self::plain(Vec::new(), self.pos_at(range.start));
         for offset in range {
@@ -83,7 +83,7 @@ impl Word {
         part
     }
 
-    /// Appends bytes of a variable that was written at `column`.
+    /// Appends the value of a variable that was written at `column`.
     pub(super) fn extend_fixed(&mut self, bytes: &[u8], column: u32) {
         if let [first, rest @ ..] = bytes {
             self.push(*first, column, true);
@@ -91,7 +91,7 @@ impl Word {
         }
     }
 
-    /// Appends a byte that was written at `column`. `fixed` bytes come from a variable.
+    /// Appends a byte that was written at `column`; `fixed` if it comes from a variable.
     pub(super) fn push(&mut self, byte: u8, column: u32, fixed: bool) {
         let offset = self.bytes.len() as u32;
         let expected = match self.runs.last() {

@@ -1,4 +1,4 @@
-//! Conditional blocks and messages.
+//! Conditional blocks (`.if`) and messages (`.alert` and the like).
 
 use crate::cond::{Build, evaluate};
 use crate::diag::{Diagnostics, Severity};
@@ -7,20 +7,20 @@ use crate::lex::{Environment, Word};
 use crate::limits::MAX_CONDITION_DEPTH;
 use crate::source::Pos;
 
-/// The open blocks, outermost first.
+/// Open blocks, outermost first.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     open: Vec<Block>,
-    /// `.if` directives beyond the allowed depth, whose `.endif` are still to come.
+    /// Open `.if` blocks beyond the maximum depth.
     refused: usize,
 }
 
 #[derive(Debug)]
 struct Block {
-    /// The `.if`.
+    /// Position of the `.if`.
     pos: Pos,
     branch: Branch,
-    /// `.else` was seen.
+    /// True after `.else`.
     last: bool,
 }
 
@@ -31,26 +31,26 @@ struct Block {
 ///    └──────────────────► Waiting (.elif that holds, .else)
 ///      it does not
 /// ```
-/// A block inside of one that is not taken is `Over` from the start: nothing in it is evaluated.
+/// A block inside of a block that is not taken starts as `Over`: none of its conditions are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Branch {
-    /// These lines count.
+    /// The lines are used.
     Taken,
-    /// These do not, a later branch may.
+    /// The lines are skipped; a later branch can be taken.
     Waiting,
-    /// Neither these nor later ones do.
+    /// The lines are skipped, as are all later branches.
     Over,
 }
 
 const DIRECTIVES: [&str; 8] = [".alert", ".diag", ".elif", ".else", ".endif", ".if", ".notice", ".warning"];
 
 impl Blocks {
-    /// Whether lines count now.
+    /// True if lines are used.
     pub(super) fn hold(&self) -> bool {
         self.refused == 0 && self.open.last().is_none_or(|block| block.branch == Branch::Taken)
     }
 
-    /// Obeys a line whose first word begins with a dot.
+    /// Runs a line whose first word begins with a dot.
     pub(super) fn directive(
         &mut self,
         words: &[Word],
@@ -117,7 +117,7 @@ impl Blocks {
         }
     }
 
-    /// The innermost block, if another branch may begin in it.
+    /// The innermost block, if it can have another branch; otherwise reports an error.
     fn another_branch(&mut self, name: &Word, found: &mut Diagnostics) -> Option<&mut Block> {
         let Some(block) = self.open.last_mut() else {
             found.alert(name.pos(), format!("lone '{}' with no matching '.if'", name.shown()));
@@ -130,7 +130,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// Blocks do not go on in the next file.
+    /// Reports open blocks. Blocks cannot span files.
     pub(super) fn end_of_file(&mut self, found: &mut Diagnostics) {
         for block in self.open.drain(..) {
             found.alert(block.pos, "non-terminated '.if' block, '.endif' is missing");

@@ -1,7 +1,7 @@
-//! From sources to statements: lines are split into words, and directives (`.if` and its like) are obeyed.
+//! Reads statements from sources: splits lines into words and runs directives such as `.if`.
 //!
-//! Whoever reads statements pulls them one by one, and may change the environment and the section's name in
-//! between: the next line sees the change.
+//! The caller takes statements one by one. In between it may change the environment and the name of the
+//! section, which the next line sees.
 
 mod blocks;
 
@@ -11,12 +11,12 @@ use crate::lex::{Budget, Environment, Scope, Word, split};
 use crate::source::{FileId, Pos, Sources};
 use blocks::Blocks;
 
-/// What a reader gives.
+/// An item of [`Reader::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A statement: one line's words, at least one, the first not empty.
+    /// The words of one line: at least one, and the first is not empty.
     Statement(Vec<Word>),
-    /// A file ended, and with it the section in it.
+    /// The end of a file, which also ends its last section.
     EndOfFile(FileId),
 }
 
@@ -24,23 +24,23 @@ pub enum Item {
 #[derive(Debug)]
 pub struct Reader<'a> {
     sources: &'a Sources,
-    /// What the next line's conditions ask.
+    /// Facts for the conditions of the next line.
     pub build: Build,
     files: std::vec::IntoIter<FileId>,
-    /// The file at work and the last line that was read of it.
+    /// The current file and the number of its last line that was read.
     now: Option<(FileId, u32)>,
     blocks: Blocks,
     budget: Budget,
-    /// The environment that the next line sees.
+    /// The environment of the next line.
     pub environment: Environment,
-    /// The name of the section, or its kind if it has none, for `.SECTION`.
+    /// Name of the section, or its kind if it has none, for `.SECTION`.
     pub section: Vec<u8>,
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl<'a> Reader<'a> {
-    /// A reader at the beginning of the first source.
+    /// A reader at the start of the first source.
     pub fn new(sources: &'a Sources, build: &'a Build, environment: Environment) -> Self {
         Self {
             sources,
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next statement or end of a file; `None` after the last file.
+    /// The next statement or end of file; `None` after the last file.
     pub fn next(&mut self, found: &mut Diagnostics) -> Option<Item> {
         loop {
             let (file, last) = match self.now {
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
             line: number,
             section: &self.section,
         };
-        // Lines of blocks that do not hold are split, too: quotes must match there as well, as in HAProxy.
+        // Split the lines of skipped blocks too: quotes must match there as well, as in HAProxy.
         let words = match split(line, start, &scope, &mut self.budget) {
             Ok(words) => words,
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Reading files and folders.
+//! Reads files and folders.
 
 use super::{FileId, Sources};
 use crate::Shown;
@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Why a source could not be added: one sentence that names it.
+/// Why a source cannot be added: one sentence with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
     message: String,
@@ -38,7 +38,7 @@ pub(super) fn load(sources: &mut Sources, path: &Path) -> Result<Vec<FileId>, Lo
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         let name = name.as_bytes();
-        // Folders inside are not entered, as in HAProxy; a link is followed to see what it is.
+        // Skip subfolders, as in HAProxy. A symbolic link counts as its target.
         if name.starts_with(b".") || !name.ends_with(b".cfg") || !entry.path().is_file() {
             continue;
         }
@@ -52,7 +52,7 @@ pub(super) fn load(sources: &mut Sources, path: &Path) -> Result<Vec<FileId>, Lo
     names.iter().map(|path| load_file(sources, path)).collect()
 }
 
-/// Reads one byte more than is allowed at most, so that an endless device ends in an error.
+/// Reads at most one byte more than the limit, so that an endless device gives an error.
 fn load_file(sources: &mut Sources, path: &Path) -> Result<FileId, LoadError> {
     let name = path.as_os_str().as_bytes();
     let failed = |error| LoadError::new(name, system(&error));
@@ -62,7 +62,7 @@ fn load_file(sources: &mut Sources, path: &Path) -> Result<FileId, LoadError> {
     sources.add(name, text)
 }
 
-/// The system's own words, without the number that std appends.
+/// The error text of the system, without the number that std appends.
 fn system(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
@@ -75,7 +75,7 @@ fn system(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    /// A folder that is removed when dropped.
+    /// A temporary folder that is removed on drop.
     struct Folder(PathBuf);
 
     impl Folder {

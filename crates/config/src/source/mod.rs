@@ -1,5 +1,5 @@
-//! Where configuration text comes from: files and folders given with `-f`, and texts given by a program.
-//! Positions are file, line and column, and stay with everything that is made of them.
+//! Configuration texts: files and folders of `-f`, and texts that a program supplies. Everything made from a
+//! text keeps its position: file, line and column.
 
 mod load;
 
@@ -9,21 +9,21 @@ use crate::limits::{MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES};
 use crate::table::SectionKind;
 use std::path::Path;
 
-/// A file of one [`Sources`]. Comparing orders by the order of reading.
+/// A file of one [`Sources`], ordered by the order of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
 
 impl FileId {
-    /// Its place in the order of reading.
+    /// Index in the order of reading.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// For texts that belong to no [`Sources`].
+    /// For texts that do not belong to a [`Sources`].
     pub(crate) const ALONE: Self = Self(0);
 }
 
-/// A place in a source: line and column count from 1, columns in bytes.
+/// A position in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pos {
     /// The file.
@@ -34,18 +34,18 @@ pub struct Pos {
     pub column: u32,
 }
 
-/// A text with its name and the starts of its lines.
+/// A text with its name and line index.
 #[derive(Debug)]
 struct File {
     name: Vec<u8>,
     text: Vec<u8>,
-    /// Offset of each line's first byte.
+    /// Offset of the first byte of each line.
     starts: Vec<u32>,
 }
 
-/// All texts of one run, in the order in which they are read.
+/// All texts of one run, in the order of reading.
 ///
-/// Names and texts are bytes: configurations are older than UTF-8, and what is not UTF-8 survives.
+/// Names and texts are bytes and need not be UTF-8.
 #[derive(Debug, Default)]
 pub struct Sources {
     files: Vec<File>,
@@ -54,15 +54,15 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// No sources yet.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a text under a name that messages show.
+    /// Adds a text. Messages show `name`.
     ///
     /// # Errors
-    /// When a limit of [`crate::limits`] on files or bytes is passed.
+    /// If the number of files or bytes exceeds a limit of [`crate::limits`].
     pub fn add(&mut self, name: impl Into<Vec<u8>>, text: impl Into<Vec<u8>>) -> Result<FileId, LoadError> {
         let (name, text) = (name.into(), text.into());
         if self.files.len() >= MAX_FILES {
@@ -92,22 +92,22 @@ impl Sources {
         Ok(FileId(self.files.len() as u32 - 1))
     }
 
-    /// Adds the file at `path`, or, if it is a folder, its files whose names end in `.cfg` and do not begin
-    /// with a dot, in the order of their names' bytes.
+    /// Adds the file at `path`. For a folder, adds its files whose names end in `.cfg` and do not begin with
+    /// a dot, sorted by the bytes of their names.
     ///
     /// # Errors
-    /// When something cannot be read, or is neither file nor folder, or a limit is passed. Files before it
-    /// stay added.
+    /// If something cannot be read, is neither file nor folder, or exceeds a limit. Files before it stay
+    /// added.
     pub fn load(&mut self, path: &Path) -> Result<Vec<FileId>, LoadError> {
         load::load(self, path)
     }
 
-    /// Bytes of all files.
+    /// Total size of all files in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Lines of all files that begin a proxy or `defaults`, those that `.if` leaves out included.
+    /// Number of headers of proxies and `defaults` in all files, those in skipped `.if` blocks included.
     pub fn proxies(&self) -> usize {
         self.proxies
     }
@@ -122,13 +122,13 @@ impl Sources {
         &self.file(file).name
     }
 
-    /// How many lines the file has; the end of the last line starts no further one.
+    /// Number of lines in the file. A line feed at the end starts no further line.
     pub fn lines(&self, file: FileId) -> u32 {
         let file = self.file(file);
         if file.text.is_empty() { 0 } else { file.starts.len() as u32 }
     }
 
-    /// Line `number` (from 1) without its end, and whether it had one. `None` past the last line.
+    /// Line `number` (from 1) without its line feed, and whether it had one. `None` past the last line.
     pub fn line(&self, file: FileId, number: u32) -> Option<(&[u8], bool)> {
         let file = self.file(file);
         let index = number.checked_sub(1)? as usize;
@@ -149,14 +149,14 @@ impl Sources {
     }
 }
 
-/// Whether a line begins a proxy or `defaults`.
+/// True if a line is the header of a proxy or `defaults`.
 fn begins_proxy(line: &[u8]) -> bool {
     let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
     word.and_then(SectionKind::section).is_some_and(SectionKind::is_proxy)
 }
 
 impl Pos {
-    /// The same line, another column.
+    /// The same line with another column.
     pub fn at_column(self, column: u32) -> Self {
         Self { column, ..self }
     }

@@ -1,4 +1,4 @@
-//! Options behind the addresses of a `bind` line; of `stats socket`, too.
+//! Options of `bind` and `stats socket` lines.
 
 use super::section::BIND;
 use super::tls::TlsOptions;
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 const MANY: i64 = i32::MAX as i64;
 
-/// From each line a field of the options, a row of the table and the code that stores the value.
+/// Each line makes a field of the options, a row of the table and the code that stores the value.
 macro_rules! options {
     (values { $($field:ident: $type:ty = $arg:expr, $get:ident, $name:literal, $help:literal;)* }
      flags { $($flag:ident, $on:literal, $flag_help:literal;)* }) => {
-        /// Options of one `bind` line; `None` is what the table shows as the default, or nothing.
+        /// Options of one `bind` line. `None` means not given; the table shows the default, if there is one.
         #[derive(Clone, Debug, Default)]
         pub struct BindOptions {
             $(#[doc = concat!("`", $name, "`: ", $help, ".")]
@@ -23,10 +23,10 @@ macro_rules! options {
             pub $flag: Option<Set<bool>>,)*
             /// `mode`: access rights of a unix socket's file.
             pub mode: Option<Set<u32>>,
-            /// `thread`: which lanes accept, as written; those of all words, and all lanes where there is
-            /// none.
+            /// `thread`: which lanes accept, as written. The sets of all words are united; no word means all
+            /// lanes.
             pub thread: Vec<Word>,
-            /// `ssl` and what belongs to it.
+            /// `ssl` and other TLS options.
             pub tls: TlsOptions,
         }
 
@@ -112,7 +112,8 @@ pub(super) fn rows() -> Vec<Keyword> {
     rows
 }
 
-/// HAProxy had several processes once; the one that there is now is odd, and none is even.
+/// `process`: numbers of HAProxy processes, which no longer exist. There is one process with the odd number
+/// 1, so `even` is an error.
 fn process(b: &mut Builder<'_>, line: &Line<'_>) {
     let word = &line.words[0];
     let slash = word.bytes().iter().position(|byte| *byte == b'/');
@@ -144,7 +145,7 @@ pub(super) fn stats_socket(b: &mut Builder<'_>, line: &Line<'_>) {
     b.config.global.stats_sockets.push(bind);
 }
 
-/// What all unix listeners have in common.
+/// `unix-bind`: defaults of all unix listeners.
 pub(super) fn unix_bind(b: &mut Builder<'_>, line: &Line<'_>) {
     let mut common = crate::tree::UnixBind::default();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Health checks: their steps in proxies.
+//! Health checks: the steps in proxies.
 
 use super::section::{DLB, SectionKind, SectionKinds};
 use super::{Keyword, flag, own};
@@ -16,8 +16,8 @@ const CONNECT: &str = "[default] [port <number>|<expression>] [addr <address>] [
 const SEND: &str = "[meth <method>] [uri <uri>|uri-lf <format>] [ver <version>] [hdr <name> <format>]... \
                     [body <text>|body-lf <format>] [comment <text>]";
 
-/// Steps that set variables, whose names stand in parentheses: the keyword without them, what opens them,
-/// what they say.
+/// Steps that set variables, with the variable in parentheses: the keyword, the prefix of its word, the
+/// usage, the help.
 const SETTERS: &[(&str, &str, &str, &str)] = &[
     ("http-check set-var", "set-var(", "(<name>[,<condition>...]) <expression>", "sets a variable"),
     (
@@ -101,7 +101,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     rows
 }
 
-/// A step that the table does not name as it stands, since it has a variable in parentheses.
+/// Reads a step with a variable in parentheses. The table cannot find these by name.
 fn setter(b: &mut Builder<'_>, line: &Line<'_>) {
     let Some(first) = line.words.first() else { return };
     let family = line.keyword.name;
@@ -118,27 +118,26 @@ fn setter(b: &mut Builder<'_>, line: &Line<'_>) {
     b.settings().check_steps.push(statement);
 }
 
-/// The same without its variable.
+/// Reports such a step without its variable.
 fn nameless(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = line.keyword.name;
     b.found.alert(line.pos(), format!("'{name}' expects a variable in parentheses: {name}(check.name)"));
 }
 
-/// Keeps a step. The first of a section takes the place of those of its family that it has from its
-/// `defaults`.
+/// Adds a step. The first own step of a family removes the steps inherited from `defaults`.
 fn step(b: &mut Builder<'_>, line: &Line<'_>) {
     let statement = line.statement();
     forget_inherited(b, family(statement.keyword));
     b.settings().check_steps.push(statement);
 }
 
-/// Drops the steps of a family that a section has from its `defaults`.
+/// Removes the inherited steps of a family.
 pub(super) fn forget_inherited(b: &mut Builder<'_>, of: &str) {
     let begins = b.proxy().pos;
     b.settings().check_steps.retain(|step| step.pos >= begins || family(step.keyword) != of);
 }
 
-/// `http-check` or `tcp-check`.
+/// The family of a step: `http-check` or `tcp-check`.
 fn family(keyword: &str) -> &str {
     keyword.split(' ').next().unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! Settings of the process in `global`. `setenv` and its like change what the next line sees.
+//! Settings of the process in `global`. `setenv` and related keywords change the environment of the next
+//! line.
 
 use super::section::GLOBAL;
 use super::{Arg, Keyword, Kind, args, choice, flag, int, own, switch, text, time};
@@ -9,7 +10,7 @@ use crate::value;
 
 const MANY: i64 = i32::MAX as i64;
 
-/// From each line a row that stores its value in a field of the tree's `Global`.
+/// Makes a handler that stores the value in a field of `Global`.
 macro_rules! store {
     ($field:ident, $get:ident $(as $type:ty)?) => {
         |b, line| b.config.global.$field = Some(line.set(line.$get(0) $(as $type)?))
@@ -22,7 +23,7 @@ macro_rules! raise {
     };
 }
 
-/// The variable with the name of this process among its peers.
+/// Environment variable with the name of the local peer.
 const LOCAL_PEER: &[u8] = b"HAPROXY_LOCALPEER";
 
 fn variable(b: &mut Builder<'_>, line: &Line<'_>, only_if_unset: bool) {
@@ -248,7 +249,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(store!(thread_hard_limit, int as u32)),
         args("node", GLOBAL, [text("name")], "the name of this process in statistics").built(|b, line| {
             let name = line.word(0);
-            // It is in the head of log lines, where a blank would end it.
+            // The name is part of the header of log lines, where a space would end it.
             if !name.bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte)) {
                 let message = format!(
                     "'node' expects letters, digits, '.', '-' and '_' only, found '{}'",
@@ -589,7 +590,8 @@ fn default_path(b: &mut Builder<'_>, line: &Line<'_>) {
     b.config.global.default_path.push(line.statement());
 }
 
-/// `http-err-codes`, `http-fail-codes`: `400-499 -404,410 +500`. Without a sign the first word begins anew.
+/// `http-err-codes`, `http-fail-codes`: `400-499 -404,410 +500`. If the first word has no sign, it replaces
+/// the set.
 fn statuses(b: &mut Builder<'_>, line: &Line<'_>) {
     let errors = line.keyword.name == "http-err-codes";
     let global = &mut b.config.global;

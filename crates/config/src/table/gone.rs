@@ -1,10 +1,9 @@
-//! Keywords of proxies that HAProxy itself has removed: files that still have them are told what stands in
-//! their place.
+//! Keywords that HAProxy has removed from proxies. The error for each names its replacement.
 
 use super::section::DFLB;
 use super::{Keyword, own};
 
-/// Name, what it was, what to do.
+/// Name, former meaning, replacement.
 const GONE: &[(&str, &str, &str)] = &[
     (
         "appsession",

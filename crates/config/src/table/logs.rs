@@ -1,4 +1,4 @@
-//! Where log lines go and what is in them.
+//! Log targets and log formats.
 
 use super::section::{DFL, DFLB, GLOBAL, SectionKind, SectionKinds};
 use super::{Keyword, own, text};
@@ -133,7 +133,7 @@ fn log_steps(b: &mut Builder<'_>, line: &Line<'_>) {
     b.settings().log_steps = Some(line.set(steps));
 }
 
-/// `on` of a profile.
+/// `on` of a `log-profile` section.
 fn profile_step(b: &mut Builder<'_>, line: &Line<'_>) {
     let word = &line.words[0];
     let Some(step) = LogStep::by_name(word.bytes()) else {
@@ -144,7 +144,7 @@ fn profile_step(b: &mut Builder<'_>, line: &Line<'_>) {
     let mut words = line.words[1..].iter();
     while let Some(word) = words.next() {
         let value = match word.bytes() {
-            // Of 'drop' and formats the later ones count.
+            // A later 'drop' or format wins over an earlier one.
             b"drop" => {
                 made = ProfileStep { step, drop: true, format: None, structured: None };
                 continue;
@@ -163,13 +163,13 @@ fn profile_step(b: &mut Builder<'_>, line: &Line<'_>) {
             return b.found.alert(word.pos(), message);
         }
     }
-    // The last line of a step counts.
+    // The last line of a step wins.
     let steps = &mut b.log_profile().steps;
     steps.retain(|known| known.step != step);
     steps.push(made);
 }
 
-/// The smallest ring, which is HAProxy's, and the largest.
+/// Sizes of a ring in bytes. The minimum is that of HAProxy.
 const MIN_RING: u64 = 16_384;
 const MAX_RING: u64 = 1 << 30;
 

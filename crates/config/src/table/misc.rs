@@ -1,4 +1,4 @@
-//! Sections beside proxies: users, error files, resolvers, and those that are not built.
+//! Sections other than proxies: users, error files, resolvers, certificates, and those that are not built.
 
 use super::section::{SectionKind, SectionKinds};
 use super::{Keyword, Timeout, int, own};

@@ -1,10 +1,9 @@
-//! The table of keywords: every keyword of HAProxy's configuration language, once.
+//! The keyword table: one row for each keyword of HAProxy's configuration language.
 //!
-//! A row says where a keyword is legal, what arguments it takes and in which unit, its default, whether
-//! sections inherit it from `defaults`, what its repetition means, and whether it is built. The reader, the
-//! messages, `--help KEYWORD` and `docs/configuration.md` are made from these rows; tests walk them. A
-//! keyword that HAProxy knows and this program has not is a row with a reason: using it is an error that says
-//! so.
+//! A row says where a keyword is valid, its arguments and their units, its default, whether sections inherit
+//! it from `defaults`, what repetition means, and whether it is built. The reader, the messages, `--help
+//! KEYWORD` and `docs/configuration.md` all use these rows, and tests walk them. A keyword of HAProxy that is
+//! not built has a row with the reason: using it is an error that shows it.
 
 mod bind;
 mod checks;
@@ -41,88 +40,88 @@ use crate::value::Unit;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What obeys a line whose shape was checked.
+/// Runs a line whose shape was checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Handler(pub(crate) fn(&mut Builder<'_>, &Line<'_>));
 
 /// One keyword.
 #[derive(Clone, Debug)]
 pub struct Keyword {
-    /// The word, or words separated by single spaces, as written: `maxconn`, `timeout client`.
+    /// One or more words separated by single spaces: `maxconn`, `timeout client`.
     pub name: &'static str,
-    /// The family, a chapter of the reference.
+    /// Its family: a chapter of the reference.
     pub family: &'static str,
-    /// Where it is legal.
+    /// Sections in which it is valid.
     pub places: SectionKinds,
-    /// In `defaults` sections only if they have a name.
+    /// In `defaults`, valid only if the section has a name.
     pub named_defaults_only: bool,
-    /// What follows it.
+    /// Its arguments.
     pub shape: Shape,
-    /// What holds without it, in words; empty when nothing does.
+    /// Its default in words; empty if there is none.
     pub default: &'static str,
-    /// What a second line with it means.
+    /// Effect of a second line with it.
     pub repeat: Repeat,
-    /// `no` may stand before it.
+    /// True if `no` may precede it.
     pub negatable: bool,
     /// Whether it is built.
     pub status: Status,
-    /// What of it is refused, or has no effect, though the rest is built; empty when nothing is.
+    /// The part of a built keyword that is refused or has no effect; empty if there is none.
     pub but: &'static str,
-    /// What it does, in one sentence without its full stop.
+    /// What it does: one sentence without the full stop.
     pub help: &'static str,
 }
 
-/// What follows a keyword.
+/// The arguments of a keyword.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// Nothing.
+    /// No arguments.
     Flag,
-    /// These, checked before the keyword's own code runs.
+    /// Arguments that are checked before the handler runs.
     Args(Vec<Arg>),
-    /// A grammar of its own: how it is shown, and how many words there must be at least.
+    /// Arguments that the handler checks: the usage, and the minimum number of words.
     Own(&'static str, usize),
 }
 
 /// One argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Arg {
-    /// What it is called in messages and in the reference.
+    /// Its name in messages and in the reference.
     pub name: &'static str,
-    /// What it may be.
+    /// Its type.
     pub kind: Kind,
-    /// How often it stands there.
+    /// How often it occurs.
     pub count: Count,
 }
 
-/// What an argument may be.
+/// Type of an argument.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// An integer in this range.
+    /// An integer, inclusive bounds.
     Int(i64, i64),
-    /// A time; the unit holds where none is written.
+    /// A time; the unit is used if none is written.
     Time(Unit),
-    /// The same above zero: how often something is done.
+    /// A time above zero.
     Interval(Unit),
-    /// Bytes in this range.
+    /// A size in bytes, inclusive bounds.
     Size(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// `on` or `off`.
     Switch,
-    /// Any word that is not empty.
+    /// Any non-empty word.
     Text,
 }
 
-/// How often an argument stands there.
+/// How often an argument occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Once.
+    /// Exactly once.
     One,
-    /// Once or not at all.
+    /// At most once.
     Optional,
 }
 
-/// What a second line with the same keyword means.
+/// Effect of a second line with the same keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// It replaces the first.
@@ -133,21 +132,21 @@ pub enum Repeat {
     Refused,
 }
 
-/// Whether a keyword is built.
+/// Whether a keyword is built, with its handler or the reason.
 #[derive(Clone, Copy, Debug)]
 pub enum Status {
-    /// Its meaning is in the checked tree.
+    /// Its settings are typed values in the tree.
     Built(Handler),
-    /// It is kept in the tree as words with positions, and `expr` reads them.
+    /// The tree keeps its expressions as words with positions, for `expr`.
     Words(Handler),
-    /// It is accepted and does nothing here, with a notice that says why.
+    /// Accepted without effect. A notice shows the reason.
     Idle(&'static str),
-    /// It is an error, and this is why.
+    /// An error that shows the reason.
     Refused(&'static str),
 }
 
 impl Status {
-    /// A word for the reference.
+    /// Description for the reference.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Built(_) => "read",
@@ -157,7 +156,7 @@ impl Status {
         }
     }
 
-    /// Why it does nothing or is refused.
+    /// Why it has no effect or is refused.
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Built(_) | Self::Words(_) => None,
@@ -166,7 +165,7 @@ impl Status {
     }
 }
 
-/// A row with one argument or none is written in one line: these and the methods below are its words.
+/// Makes a row. This function and the methods of [`Keyword`] keep most rows on one line.
 fn row(name: &'static str, places: SectionKinds, shape: Shape, help: &'static str) -> Keyword {
     Keyword {
         name,
@@ -196,7 +195,7 @@ fn args<const N: usize>(
     row(name, places, Shape::Args(args.into()), help)
 }
 
-/// `min`: how many words there must be.
+/// A row whose handler checks the arguments; `min` is the minimum number of words.
 fn own(
     name: &'static str,
     places: SectionKinds,
@@ -240,7 +239,7 @@ fn switch(name: &'static str) -> Arg {
 }
 
 impl Arg {
-    /// As it is written: `<number>`, `on|off`.
+    /// The argument in a usage: `<number>`, `on|off`.
     fn usage(&self) -> String {
         let text = match self.kind {
             Kind::Choice(words) => words.join("|"),
@@ -295,7 +294,7 @@ impl Keyword {
         Self { named_defaults_only: true, ..self }
     }
 
-    /// Its arguments as they are written: `<name> [<option>...]`; empty without any.
+    /// The usage: `<name> [<option>...]`. Empty without arguments.
     pub fn usage(&self) -> String {
         match &self.shape {
             Shape::Flag => String::new(),
@@ -304,19 +303,18 @@ impl Keyword {
         }
     }
 
-    /// For messages: what it expects, and how many arguments it has.
+    /// The error for a wrong number of arguments.
     pub(crate) fn expects(&self, found: usize) -> String {
         expects(self.name, &self.usage(), found)
     }
 
-    /// Whether sections take it over from their `defaults`.
+    /// True if sections inherit it from `defaults`.
     pub fn inherited(&self) -> bool {
         self.places.contains(SectionKind::Defaults)
     }
 }
 
-/// `'maxconn' expects <number>, found no argument`: the one form of what is wrong about a number of
-/// arguments.
+/// The error for a wrong number of arguments: `'maxconn' expects <number>, found none`.
 pub fn expects(name: &str, usage: &str, found: usize) -> String {
     let usage = if usage.is_empty() { "no argument" } else { usage };
     match found {
@@ -326,19 +324,19 @@ pub fn expects(name: &str, usage: &str, found: usize) -> String {
     }
 }
 
-/// A name and its arguments, as they are written: parentheses follow without a blank.
+/// A name and its usage. Parentheses follow the name without a space.
 pub(crate) fn with_arguments(name: &str, usage: &str) -> String {
     let blank = if usage.is_empty() || usage.starts_with('(') { "" } else { " " };
     format!("{name}{blank}{usage}")
 }
 
-/// All keywords, and how they are found.
+/// All keywords, indexed by name.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Keyword>,
-    /// Rows of a name, by name.
+    /// Indexes of the rows with a name.
     names: HashMap<&'static str, Vec<usize>>,
-    /// Words of the longest name.
+    /// Words in the longest name.
     longest: usize,
 }
 
@@ -373,7 +371,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
 });
 
 impl Table {
-    /// The table.
+    /// The table, built on first use.
     pub fn get() -> &'static Self {
         &TABLE
     }
@@ -383,18 +381,18 @@ impl Table {
         &self.rows
     }
 
-    /// All rows of a name.
+    /// All rows with a name.
     pub fn named(&self, name: &str) -> impl Iterator<Item = &Keyword> {
         self.names.get(name).into_iter().flatten().map(|&index| &self.rows[index])
     }
 
-    /// The row of a name in a place.
+    /// The row with a name that is valid in a place.
     pub fn find(&self, name: &str, place: SectionKind) -> Option<&Keyword> {
         self.named(name).find(|row| row.places.contains(place))
     }
 
-    /// The row with the longest name that the words begin with, legal in `place` or not, and the number of
-    /// its words. One that is legal goes before a longer one that is not.
+    /// The row with the longest name at the beginning of `words`, and the number of its words. Prefers a row
+    /// that is valid in `place`, even to a longer one that is not.
     pub(crate) fn longest(&self, words: &[&[u8]], place: SectionKind) -> Option<(&Keyword, usize)> {
         let mut elsewhere = None;
         let mut name = Vec::new();
@@ -412,8 +410,7 @@ impl Table {
                 return Some((row, index + 1));
             }
             if elsewhere.is_none() {
-                // Of two rows the one of the nearer relation: for a backend a row of proxies, not of
-                // `global`.
+                // In a proxy, prefer the row of another kind of proxy to one of `global`.
                 let related = |row: &&Keyword| {
                     place.is_proxy()
                         && SectionKind::PROXIES.iter().any(|related| row.places.contains(*related))
@@ -425,11 +422,10 @@ impl Table {
         elsewhere
     }
 
-    /// `; did you mean 'x'?` with the names legal in `place` that are nearest to the beginning of a line, or
-    /// nothing.
+    /// `; did you mean 'x'?` with the nearest name that is valid in `place`, or an empty string.
     pub(crate) fn guess(&self, words: &[&[u8]], place: SectionKind) -> String {
         let legal = || self.rows.iter().filter(|row| row.places.contains(place)).map(|row| row.name);
-        // With as many words as the name has, so that `option httplg` is compared as a whole.
+        // Compare as many words as the name has: `option httplg` as a whole.
         for count in (1..=words.len().min(self.longest)).rev() {
             let typed = words[..count].join(&b' ');
             let guess = guess(&typed, legal().filter(|name| name.split(' ').count() == count));
@@ -437,7 +433,7 @@ impl Table {
                 return guess;
             }
         }
-        // The first word alone may be the beginning of several: `timeout`.
+        // Several names may share the first word, such as `timeout`.
         words
             .first()
             .map_or(String::new(), |word| guess(word, legal().filter_map(|name| name.split(' ').next())))

@@ -1,20 +1,19 @@
-//! `option ...`: switches of proxies. With `no` before it an option is off, with `default` it is as if it
-//! never was set.
+//! `option` lines: switches of proxies. `no` turns an option off, `default` restores its default.
 
 use super::section::{DFL, DFLB, DLB, SectionKinds};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line, Prefix};
 use crate::tree::{AddressHeader, ExceptNetwork, FieldSource, Forwarded, LogFormatOption, Set};
 
-/// A switch.
+/// An `option` that is either on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Toggle(u8);
 
-/// From each line a [`Toggle`] and its row.
+/// Each line makes a [`Toggle`] and its row.
 macro_rules! toggles {
     ($($constant:ident $name:literal $places:ident $help:literal;)*) => {
         const TABLE: &[(&str, SectionKinds, &str)] = &[$((concat!("option ", $name), $places, $help)),*];
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)] // numbers of constants below
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)] // the variants number the constants below
         enum Number { $($constant),* }
         impl Toggle {
             $(#[doc = concat!("`option ", $name, "`: ", $help, ".")]
@@ -79,15 +78,15 @@ toggles! {
 }
 
 impl Toggle {
-    /// How many there are.
+    /// Number of switches.
     pub const COUNT: usize = TABLE.len();
 
-    /// All.
+    /// All switches.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..TABLE.len() as u8).map(Self)
     }
 
-    /// The keyword, `option` included.
+    /// The keyword, with `option`.
     pub fn name(self) -> &'static str {
         TABLE[usize::from(self.0)].0
     }
@@ -107,7 +106,7 @@ fn toggle(b: &mut Builder<'_>, line: &Line<'_>) {
     let exclusive = [Toggle::HTTP_KEEP_ALIVE, Toggle::HTTP_SERVER_CLOSE, Toggle::HTTPCLOSE];
     let options = &mut b.settings().options;
     options[toggle.index()] = value;
-    // The last of the three modes counts.
+    // The last of the three modes wins.
     if line.prefix == Prefix::None && exclusive.contains(&toggle) {
         for other in exclusive.into_iter().filter(|other| *other != toggle) {
             options[other.index()] = None;
@@ -122,7 +121,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             let usual =
                 if name == Toggle::TCP_SMART_ACCEPT.name() { "on in HTTP mode, else off" } else { "off" };
             let row = flag(name, places, help).default(usual).built(toggle);
-            // HAProxy has the two halves of this one to switch off.
+            // HAProxy has no `no option tcpka`; `clitcpka` and `srvtcpka` turn the halves off.
             if name == Toggle::TCPKA.name() { row } else { row.negatable() }
         })
         .collect();
@@ -234,7 +233,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     rows
 }
 
-/// The last of a section says how its servers are checked.
+/// Stores the kind of health check. The last line of a section wins.
 fn check_kind(b: &mut Builder<'_>, line: &Line<'_>) {
     let most = match line.keyword.name {
         "option httpchk" => 4,
@@ -278,7 +277,7 @@ fn redispatch(b: &mut Builder<'_>, line: &Line<'_>) {
     }
 }
 
-/// The arguments of `option forwarded`; without any `proto` and `for` are meant.
+/// Reads `option forwarded`. Without arguments it means `proto for`.
 fn forwarded(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Set<Forwarded>> {
     if line.prefix != Prefix::None {
         line.no_more(b, 0);
@@ -351,7 +350,7 @@ fn forwarded(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Set<Forwarded>> {
     Some(line.set(forwarded))
 }
 
-/// The arguments of `forwardfor` and `originalto` (R-G7).
+/// Reads `option forwardfor` and `option originalto` (R-G7).
 fn address_header(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Set<AddressHeader>> {
     let mut header = AddressHeader::default();
     let mut words = line.words.iter();

@@ -1,5 +1,4 @@
-//! Keywords of proxies that belong to no other family: what they are, where they listen, whom they balance
-//! over.
+//! Keywords of proxies that belong to no other family: modes, listeners, servers, balancing.
 
 use super::section::{DFL, DFLB, DLB, FL, FLB, LB};
 use super::{Keyword, Toggle, args, choice, flag, int, own, text, time};
@@ -8,7 +7,7 @@ use crate::tree::{ErrorFile, HashType, Mode, Redirection};
 
 const MANY: i64 = i32::MAX as i64;
 
-/// Not so `balance rdp-cookie`, which takes the cookie for a key.
+/// Why `persist rdp-cookie` is refused. `balance rdp-cookie` works, since it only hashes the cookie.
 const RDP: &str = "the address in the cookie is not looked for yet; 'balance rdp-cookie' brings the same \
     user to the same server";
 
@@ -429,8 +428,7 @@ fn mode(b: &mut Builder<'_>, line: &Line<'_>) {
 fn hash_type(b: &mut Builder<'_>, line: &Line<'_>) {
     let Some(method) = line.own_choice(b, 0, &["map-based", "consistent"]) else { return };
     let consistent = method == "consistent";
-    // The function that a bare 'consistent' means spreads badly over a ring, so it comes with the other
-    // mixing step.
+    // The function of a bare 'consistent' distributes badly over a ring, so the avalanche step is added.
     let mut hash = HashType { consistent, function: "sdbm", avalanche: consistent && line.words.len() == 1 };
     let mut next = 1;
     if let Some(word) = line.words.get(1).filter(|word| **word != "avalanche") {
@@ -456,7 +454,7 @@ fn hash_type(b: &mut Builder<'_>, line: &Line<'_>) {
 }
 
 fn error_answer(b: &mut Builder<'_>, line: &Line<'_>, redirect: Option<u16>) {
-    /// Codes that have an answer of their own.
+    /// Status codes of errors that the proxy itself can send.
     const CODES: [u16; 18] =
         [200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 414, 422, 425, 429, 431, 500, 501, 502];
     const MORE: [u16; 3] = [503, 504, 421];
@@ -479,7 +477,7 @@ fn error_answer(b: &mut Builder<'_>, line: &Line<'_>, redirect: Option<u16>) {
     }
 }
 
-/// The `errorfile` of an `http-errors` section.
+/// `errorfile` in an `http-errors` section.
 pub(super) fn section_error_file(b: &mut Builder<'_>, line: &Line<'_>) {
     error_answer(b, line, None);
 }

@@ -1,5 +1,5 @@
-//! Rules: lines that say what happens to a connection, a request or a response, and when. Names of actions
-//! are checked here; their arguments and conditions are kept as words with positions, and `expr` reads them.
+//! Rules: actions on a connection, request or response, with conditions. The names of actions are checked
+//! here. Their arguments and conditions stay words with positions, which `expr` parses.
 
 use super::section::{DFL, DFLB, DLB, FLB, SectionKinds};
 use super::{Keyword, own, time};
@@ -7,7 +7,7 @@ use crate::build::{Builder, Line, parse, proposal};
 use crate::lex::Word;
 use crate::tree::{Acl, Rule};
 
-/// A list of rules, run at one moment of a connection's or a request's life.
+/// A list of rules that runs at one point of a connection or a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ruleset {
     /// `tcp-request connection`
@@ -30,30 +30,30 @@ pub enum Ruleset {
 
 use Ruleset::*;
 
-/// An action: its name, and in which lists it may stand. A name that ends with `(` takes arguments in
+/// An action: its name and the rulesets in which it is valid. A name that ends with `(` has its arguments in
 /// parentheses.
 #[derive(Clone, Copy, Debug)]
 pub struct Action {
     /// The name.
     pub name: &'static str,
-    /// A letter for each list: `c` connection, `s` session, `t` content, `r` response content, `q` request,
-    /// `p` response, `a` after response.
+    /// One letter per ruleset: `c` connection, `s` session, `t` request content, `r` response content, `q`
+    /// request, `p` response, `a` after response.
     lists: &'static str,
-    /// Its arguments as they are written.
+    /// Its usage.
     pub usage: &'static str,
-    /// What it does, in one sentence without its full stop.
+    /// What it does: one sentence without the full stop.
     pub help: &'static str,
-    /// Why it is refused, if it is.
+    /// Why it is refused; `None` if it is built.
     pub refused: Option<&'static str>,
 }
 
 impl Action {
-    /// All of them, in order of their names.
+    /// All actions, sorted by name.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         ACTIONS.iter()
     }
 
-    /// For messages: what the action `name` of `list` expects, and that it has `found` arguments.
+    /// The error for `found` arguments after the action `name` of `list`.
     pub fn expects(list: Ruleset, name: &str, found: usize) -> String {
         let usage = ACTIONS.iter().find(|action| action.name == name).map_or("", |action| action.usage);
         let keyword = match list {
@@ -63,7 +63,7 @@ impl Action {
         super::expects(&keyword, usage, found)
     }
 
-    /// The lists that it may stand in.
+    /// The rulesets in which it is valid.
     pub fn lists(&self) -> impl Iterator<Item = Ruleset> {
         Ruleset::LISTS.into_iter().filter(|list| self.lists.contains(list.letter()))
     }
@@ -285,7 +285,7 @@ static ACTIONS: &[Action] = &[
 ];
 
 impl Ruleset {
-    /// Those that are lists of actions, in the order in which they run.
+    /// Rulesets with actions, in the order in which they run.
     pub const LISTS: [Self; 7] = [
         TcpRequestConnection,
         TcpRequestSession,
@@ -323,7 +323,7 @@ impl Ruleset {
         }
     }
 
-    /// Actions that may stand in the list.
+    /// Actions that are valid in the ruleset.
     pub fn actions(self) -> impl Iterator<Item = &'static Action> {
         ACTIONS.iter().filter(move |action| action.lists.contains(self.letter()))
     }
@@ -465,7 +465,7 @@ fn rule(b: &mut Builder<'_>, line: &Line<'_>) {
 
 pub(super) fn redirect(b: &mut Builder<'_>, line: &Line<'_>) {
     let (words, condition) = parse::split_condition(b, line);
-    // Options may stand before the kind: the rule itself is read where it is compiled.
+    // Options may precede the kind. The compiler of the rule checks the rest.
     let kind = |word: &Word| ["location", "prefix", "scheme"].iter().any(|known| *word == **known);
     if words.iter().position(kind).is_some_and(|at| at + 1 < words.len()) {
         let rule = Rule { list: Redirect, action: "redirect", words, condition, pos: line.pos() };

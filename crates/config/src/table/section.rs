@@ -1,8 +1,8 @@
-//! Where keywords stand: sections, and the option lists of `bind` and `server` lines.
+//! Sections and option lists in which keywords are valid.
 
 use super::{Keyword, own};
 
-/// A kind of section, or of a list of options.
+/// A kind of section, or an option list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SectionKind {
@@ -44,15 +44,15 @@ pub enum SectionKind {
     LogProfile,
     /// `acme`
     Acme,
-    /// Options behind the addresses of a `bind` line.
+    /// Options of a `bind` line.
     BindOption,
-    /// Options behind the address of a `server` line.
+    /// Options of a `server` line.
     ServerOption,
-    /// Before the first section, and the headers of sections anywhere.
+    /// Section headers, which are valid anywhere, and the lines before the first section.
     Top,
 }
 
-/// Every place with its word.
+/// All places with their names.
 const ALL: [(SectionKind, &str); 22] = [
     (SectionKind::Global, "global"),
     (SectionKind::Defaults, "defaults"),
@@ -79,25 +79,25 @@ const ALL: [(SectionKind, &str); 22] = [
 ];
 
 impl SectionKind {
-    /// Sections that are proxies, or what proxies begin with.
+    /// Proxies and their `defaults`.
     pub(super) const PROXIES: [Self; 4] = [Self::Defaults, Self::Frontend, Self::Listen, Self::Backend];
 
     pub(crate) fn is_proxy(self) -> bool {
         Self::PROXIES.contains(&self)
     }
 
-    /// The word that begins the section.
+    /// The keyword that begins the section.
     pub fn name(self) -> &'static str {
         ALL.iter().find(|(place, _)| *place == self).map_or("", |(_, name)| name)
     }
 
-    /// The section that a word begins.
+    /// The section that a keyword begins.
     pub(crate) fn section(word: &[u8]) -> Option<Self> {
         let sections = ALL.iter().filter(|(place, _)| *place < Self::BindOption);
         sections.clone().find(|(_, name)| name.as_bytes() == word).map(|(place, _)| *place)
     }
 
-    /// Words that begin sections.
+    /// Keywords that begin sections.
     pub(crate) fn section_names() -> impl Iterator<Item = &'static str> {
         ALL.iter().filter(|(place, _)| *place < Self::BindOption).map(|(_, name)| *name)
     }
@@ -118,12 +118,12 @@ impl SectionKinds {
         Self(bits)
     }
 
-    /// Whether a place is in the set.
+    /// True if the set has `place`.
     pub fn contains(self, place: SectionKind) -> bool {
         self.0 & 1 << place as u8 != 0
     }
 
-    /// The places of the set.
+    /// All places of the set.
     pub fn iter(self) -> impl Iterator<Item = SectionKind> {
         ALL.iter().map(|(place, _)| *place).filter(move |place| self.contains(*place))
     }
@@ -132,7 +132,7 @@ impl SectionKinds {
 use SectionKind::*;
 
 pub(super) const GLOBAL: SectionKinds = SectionKinds::of(&[Global]);
-/// The manual's columns: `D` defaults, `F` frontend, `L` listen, `B` backend.
+/// Named after the manual's columns: `D` defaults, `F` frontend, `L` listen, `B` backend.
 pub(super) const DFLB: SectionKinds = SectionKinds::of(&[Defaults, Frontend, Listen, Backend]);
 pub(super) const DFL: SectionKinds = SectionKinds::of(&[Defaults, Frontend, Listen]);
 pub(super) const DLB: SectionKinds = SectionKinds::of(&[Defaults, Listen, Backend]);
@@ -142,7 +142,7 @@ pub(super) const LB: SectionKinds = SectionKinds::of(&[Listen, Backend]);
 pub(super) const BIND: SectionKinds = SectionKinds::of(&[BindOption]);
 pub(super) const SERVER: SectionKinds = SectionKinds::of(&[ServerOption]);
 
-/// The headers of sections.
+/// Rows of the section headers.
 pub(super) fn rows() -> Vec<Keyword> {
     const TOP: SectionKinds = SectionKinds::of(&[Top]);
     let read = |_: &mut crate::build::Builder<'_>, _: &crate::build::Line<'_>| {};

@@ -1,4 +1,4 @@
-//! Options behind the address of a `server`, `server-template` or `default-server` line.
+//! Options of `server`, `server-template` and `default-server` lines.
 
 use super::section::SERVER;
 use super::tls::TlsOptions;
@@ -13,22 +13,22 @@ const MANY: i64 = i32::MAX as i64;
 macro_rules! options {
     (values { $($field:ident: $type:ty = $arg:expr, $get:ident, $name:literal, $help:literal;)* }
      flags { $($flag:ident, $on:literal, $off:literal, $flag_help:literal;)* }) => {
-        /// Options of one server, those of `default-server` included; `None` was not given.
+        /// Options of one server, merged with those of `default-server`. `None` means not given.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct ServerOptions {
             $(#[doc = concat!("`", $name, "`: ", $help, ".")]
             pub $field: Option<Set<$type>>,)*
             $(#[doc = concat!("`", $on, "` and `", $off, "`: ", $flag_help, ".")]
             pub $flag: Option<Set<bool>>,)*
-            /// `send-proxy` and its versions.
+            /// `send-proxy` and its variants.
             pub send_proxy: Option<Set<ProxyHeader>>,
-            /// `proxy-v2-options`: what a PROXY header tells beside the addresses.
+            /// `proxy-v2-options`: extra information in a PROXY header.
             pub proxy_v2_options: Option<Set<Word>>,
-            /// `set-proxy-v2-tlv-fmt(id)`: further fields of a PROXY header, with their log formats.
+            /// `set-proxy-v2-tlv-fmt(id)`: TLVs of a PROXY header with their types and log formats.
             pub proxy_tlvs: Vec<(u8, Word)>,
-            /// `source`: the address that the server sees.
+            /// `source`: the source address of connections to the server.
             pub source: Option<Set<Source>>,
-            /// `ssl` and what belongs to it.
+            /// `ssl` and other TLS options.
             pub tls: TlsOptions,
         }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const MANY: i64 = i32::MAX as i64;
 
-/// Why parts of TLS are refused.
+/// Reason for refusing TLS keywords that are not built.
 pub(super) const TLS: &str = "it is not built yet";
 
 const FINITE: &str = "keys are exchanged over elliptic curves only";
@@ -19,7 +19,7 @@ const SIGNATURES: &str = "which signatures are used is for the certificates to s
 const OCSP: &str = "responses of OCSP are not renewed yet";
 const NOT_YET: &str = "it is not built yet";
 
-/// TLS settings of the process; `None` was not given.
+/// TLS settings of the process. `None` means not given.
 #[derive(Clone, Debug, Default)]
 pub struct TlsProcess {
     /// `ca-base`
@@ -46,7 +46,7 @@ pub struct TlsProcess {
     pub rate: Option<Set<u32>>,
 }
 
-/// Rows of which the process has two, for each side.
+/// Rows that exist once for `bind` lines and once for `server` lines.
 macro_rules! defaults {
     ($side:ident, $ciphers:literal, $suites:literal, $curves:literal) => {
         [

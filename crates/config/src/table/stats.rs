@@ -53,7 +53,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     ]
 }
 
-/// The page's settings are kept in the order of their lines: rules among them depend on it.
+/// Keeps the page's settings in the order of their lines, since the order of rules matters.
 fn word(b: &mut Builder<'_>, line: &Line<'_>) {
     match line.keyword.name {
         "stats enable" | "stats hide-version" | "stats show-legends" | "stats show-modules"

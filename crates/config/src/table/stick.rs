@@ -1,4 +1,4 @@
-//! Stick tables and what uses them, and peers. What is not built is refused by name.
+//! Stick tables, the rules that use them, and peers. Parts that are not built are refused by name.
 
 use super::section::{FLB, LB, SectionKind, SectionKinds};
 use super::{Keyword, flag, own};

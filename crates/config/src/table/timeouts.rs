@@ -1,4 +1,4 @@
-//! `timeout ...`: how long is waited for what.
+//! `timeout` lines of proxies.
 
 use super::section::{DFL, DFLB, DLB, SectionKind, SectionKinds};
 use super::{Keyword, time};
@@ -8,29 +8,29 @@ use crate::build::{Builder, Line};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Timeout {
-    /// For the answer of a health check.
+    /// Response of a health check.
     Check,
-    /// For bytes of the client.
+    /// Inactivity of the client.
     Client,
-    /// For bytes of the client after half of the connection was closed.
+    /// Inactivity of the client after one half of its connection was closed.
     ClientFin,
-    /// For the PROXY protocol's and TLS's greeting of a client.
+    /// PROXY header and TLS handshake of a client.
     ClientHs,
-    /// For a connection to a server.
+    /// Connection attempt to a server.
     Connect,
-    /// For the next request on an idle connection.
+    /// Next request on an idle client connection.
     HttpKeepAlive,
-    /// For the whole head of a request.
+    /// Complete head of a request.
     HttpRequest,
-    /// For a free place at a server.
+    /// Wait in the queue for a server.
     Queue,
-    /// For bytes of the server.
+    /// Inactivity of the server.
     Server,
-    /// For bytes of the server after half of the connection was closed.
+    /// Inactivity of the server after one half of its connection was closed.
     ServerFin,
-    /// Until a tarpitted request is answered.
+    /// Delay before the response to a tarpitted request.
     Tarpit,
-    /// For bytes of either side of a tunnel.
+    /// Inactivity of either side of a tunnel.
     Tunnel,
 }
 
@@ -76,10 +76,10 @@ const TABLE: [(Timeout, &str, SectionKinds, &str, &str); 12] = [
 ];
 
 impl Timeout {
-    /// How many there are.
+    /// Number of timeouts.
     pub const COUNT: usize = TABLE.len();
 
-    /// All, in the order of their numbers.
+    /// All timeouts, in the order of their discriminants.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.0)
     }

@@ -1,22 +1,22 @@
-//! Options of TLS, of `bind` and `server` lines and of the defaults of both.
+//! TLS options of `bind` and `server` lines, and their defaults in `global`.
 
 use super::section::{BIND, SERVER};
 use super::{Keyword, args, choice, flag, own, text};
 use crate::lex::Word;
 use crate::tree::Set;
 
-/// What a side says of TLS; `None` was not given.
+/// TLS options of one side. `None` means not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// `ssl` and `no-ssl`
     pub ssl: Option<Set<bool>>,
-    /// `crt`, in order.
+    /// `crt` in order.
     pub crt: Vec<Word>,
-    /// `crt-list`, in order.
+    /// `crt-list` in order.
     pub crt_list: Vec<Word>,
-    /// `default-crt`, in order.
+    /// `default-crt` in order.
     pub default_crt: Vec<Word>,
-    /// `alpn`; empty for none.
+    /// `alpn`; an empty word means none.
     pub alpn: Option<Set<Word>>,
     /// `ciphers`
     pub ciphers: Option<Set<Word>>,
@@ -44,7 +44,7 @@ pub struct TlsOptions {
     pub client_ciphers: Option<Set<bool>>,
     /// `no-ca-names`
     pub no_ca_names: Option<Set<bool>>,
-    /// `sni`: an expression.
+    /// `sni`: a sample expression.
     pub sni: Option<Set<Word>>,
     /// `verifyhost`
     pub verifyhost: Option<Set<Word>>,
@@ -58,14 +58,14 @@ pub struct TlsOptions {
     pub check_alpn: Option<Set<Word>>,
 }
 
-/// Versions as the options name them, the oldest first.
+/// Names of TLS versions, the oldest first.
 pub(super) const VERSIONS: &[&str] = &["SSLv3", "TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3"];
 
 const OLD: &str = "TLS below 1.2 is broken (RFC 8996), and not spoken";
 const EARLY: &str = "early data can be sent again by anybody, and is not built";
 const SIGNED: &str = "which signatures are used is for the certificates to say";
 
-/// What is refused on both sides: name, words behind it, why.
+/// Options that both sides refuse: name, number of arguments, reason.
 const REFUSED: &[(&str, usize, &str)] = &[
     ("allow-0rtt", 0, EARLY),
     ("client-sigalgs", 1, SIGNED),
@@ -97,7 +97,7 @@ const REFUSED_SERVER: &[(&str, usize, &str)] = &[
     ("sni-auto", 0, "names are not made of requests yet: use 'sni'"),
 ];
 
-/// The options that both sides have.
+/// Rows of options that both sides have.
 macro_rules! both {
     ($side:ident, $place:expr) => {{
         let of_list = |name: &'static str, usage: &'static str, help: &'static str| {

@@ -1,15 +1,15 @@
-//! `tune.*`: sizes and counts of the process. One definition a setting: its field, name, type, range, default
-//! and help.
+//! `tune.*`: sizes and counts of the process. One line defines a setting: field, type, argument, name,
+//! default and help.
 
 use super::section::GLOBAL;
 use super::{Keyword, args, choice, flag, int, own, size, switch, time};
 use crate::tree::Set;
 use std::time::Duration;
 
-/// From each line a field of [`Tune`], a row of the table and the code that stores the value.
+/// Each line makes a field of [`Tune`], a row of the table and the code that stores the value.
 macro_rules! tune {
     ($($field:ident: $type:ty = $arg:expr, $get:ident, $name:literal, $default:literal, $help:literal;)*) => {
-        /// The `tune.*` settings that were given; what is `None` has the default that the table shows.
+        /// The `tune.*` settings that were given. `None` means not given; the table shows the default.
         #[derive(Clone, Debug, Default)]
         pub struct Tune {
             $(#[doc = concat!("`", $name, "`: ", $help, ". Default: ", $default, ".")]
@@ -177,8 +177,8 @@ tune! {
         transaction; 0 for no bound";
 }
 
-/// Settings of things that are not built, which mean nothing until they are, and of things that this program
-/// has not by design.
+/// Rows of `tune.*`. The refused ones belong to features that are not built, or that this program omits by
+/// design.
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = built();
     let edge = "descriptors are always registered edge-triggered";

@@ -1,24 +1,23 @@
-//! Keywords that are read but whose meaning is not built, as a whole or in part, in one place: the reader,
-//! `--help` and the reference go by it. A keyword that is built leaves this list, and nothing else has to
-//! change.
+//! Keywords that are not built, as a whole or in part. The reader, `--help` and the reference all use these
+//! lists. Building a keyword only removes its row from here.
 
 use super::{Keyword, Status};
 
-/// By family and name.
+/// Family, name, reason.
 type Row = (&'static str, &'static str, &'static str);
 
 const DRIVER: &str = "the driver's own constant holds";
 const GLITCHES: &str = "glitches are not counted: a message that is no good HTTP/1 is refused at once";
 pub(super) const COPIES: &str = "bytes go from one side to the other without being copied, whatever it says";
 
-/// Refused, and why.
+/// Refused keywords.
 const REFUSED: &[Row] = &[
     ("Logs", "backing-file", "a ring is in memory only; log to a server or a file to keep lines"),
     ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
     ("Process", "dns-accept-family", "'resolve-prefer' says which family a server's name is resolved to"),
 ];
 
-/// Without effect, and why.
+/// Keywords without effect.
 const IDLE: &[Row] = &[
     (
         "Bind options",
@@ -62,7 +61,7 @@ const IDLE: &[Row] = &[
     ("Tuning", "tune.takeover-other-tg-connections", "groups keep no idle connections from each other"),
 ];
 
-/// What of a keyword is refused.
+/// Keywords that are refused in part.
 const PARTLY: &[Row] = &[
     (
         "Bind options",
@@ -93,7 +92,7 @@ const PARTLY: &[Row] = &[
     ),
 ];
 
-/// Values of keywords that HAProxy has and this program has not, and why.
+/// Values that HAProxy has and this program refuses: keyword, value, reason.
 const CHOICES: &[Row] = &[
     ("filter", "cache", "the cache is not built yet"),
     ("filter", "compression", "compression is not built yet"),
@@ -108,7 +107,7 @@ const CHOICES: &[Row] = &[
     ("proto", "spop", "SPOE is not built yet"),
 ];
 
-/// Why a value of a keyword is refused, if it is one of HAProxy's.
+/// Why a value is refused, if HAProxy has it and this program does not.
 pub(crate) fn choice(keyword: &str, value: &[u8]) -> Option<&'static str> {
     CHOICES
         .iter()
@@ -116,7 +115,7 @@ pub(crate) fn choice(keyword: &str, value: &[u8]) -> Option<&'static str> {
         .map(|(.., why)| *why)
 }
 
-/// A row of the table with what this list says of it.
+/// The row with its status from these lists.
 pub(super) fn settled(mut row: Keyword) -> Keyword {
     let of = |list: &[Row]| {
         list.iter().find(|(family, name, _)| *family == row.family && *name == row.name).map(|(.., why)| *why)

@@ -1,4 +1,4 @@
-//! `filter`
+//! `filter` lines.
 
 use super::{Builder, Line};
 use crate::diag::Severity;
@@ -8,11 +8,11 @@ use crate::tree::{BandwidthLimit, Filter, SharedLimit, TraceFilter};
 use crate::value::{self, Unit, ValueError};
 use std::time::Duration;
 
-/// The filters there are.
+/// Filters that are built.
 const FILTERS: [&str; 3] = ["bwlim-in", "bwlim-out", "trace"];
 
-/// Options of `bwlim-in` and `bwlim-out`: the first two are of those that each stream has for itself, the
-/// next three of those that streams share by an entry of a stick table.
+/// Options of `bwlim-in` and `bwlim-out`. The first two are for limits per stream, the next three for limits
+/// that streams share through a stick table.
 const LIMIT_OPTIONS: [&str; 6] = ["default-limit", "default-period", "limit", "key", "table", "min-size"];
 
 /// Options of `trace`.
@@ -38,7 +38,7 @@ pub(crate) fn filter(b: &mut Builder<'_>, line: &Line<'_>) {
     b.proxy().filters.extend(filter);
 }
 
-/// What follows an option; what is wrong with it is reported.
+/// Parses the value of an option, or reports an error.
 fn option<T>(
     b: &mut Builder<'_>,
     line: &Line<'_>,
@@ -79,7 +79,7 @@ fn bandwidth(b: &mut Builder<'_>, line: &Line<'_>, incoming: bool) -> Option<Ban
     };
     let (mut limit, mut period, mut min_size) = (None, None, 0);
     let (mut shared_limit, mut key, mut table) = (None, Vec::new(), None);
-    let mut kinds = [None; 2]; // where the first option of each kind stands
+    let mut kinds = [None; 2]; // position of the first option of each kind
     let mut index = 2;
     while let Some(word) = line.words.get(index) {
         let is_shared = matches!(word.bytes(), b"limit" | b"key" | b"table");
@@ -98,7 +98,7 @@ fn bandwidth(b: &mut Builder<'_>, line: &Line<'_>, incoming: bool) -> Option<Ban
             }
             b"limit" => shared_limit = Some(option(b, line, index, size(1))?),
             b"key" => {
-                // Converters may stand in words of their own.
+                // The expression may have several words, for converters.
                 let rest = &line.words[index + 1..];
                 let end = rest.iter().position(|word| LIMIT_OPTIONS.iter().any(|name| *word == **name));
                 key = rest[..end.unwrap_or(rest.len())].to_vec();

@@ -1,4 +1,4 @@
-//! `bind` and `stats socket`.
+//! `bind` and `stats socket` lines.
 
 use super::{Builder, Line, address, options};
 use crate::table::{BindOptions, SectionKind};
@@ -14,7 +14,7 @@ pub(crate) fn bind(b: &mut Builder<'_>, line: &Line<'_>) {
     b.proxy().binds.push(bind);
 }
 
-/// The addresses and options of a line. Addresses that are wrong are reported and left out.
+/// Parses the addresses and options of a line. Wrong addresses are reported and left out.
 pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Bind {
     let rules = Rules { statement: line.keyword.name, longest_path: LONGEST_BOUND_PATH, ..Rules::BIND };
     let list = &line.words[0];
@@ -36,7 +36,7 @@ pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Bind {
     Bind { addresses, options, pos: line.pos() }
 }
 
-/// Access rights in octal.
+/// Parses access rights in octal.
 pub(crate) fn octal(b: &mut Builder<'_>, line: &Line<'_>, index: usize) -> Option<u32> {
     let word = line.words.get(index)?;
     let digits = word.text().filter(|text| text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()));

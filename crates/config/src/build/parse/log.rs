@@ -1,4 +1,4 @@
-//! `log`.
+//! `log` lines.
 
 use super::{Builder, Line, address, at, got};
 use crate::build::{Prefix, proposal};
@@ -8,7 +8,7 @@ use crate::tree::{LogLine, LogSample, LogSink, LogTarget};
 use crate::value;
 use manylane_net::Rules;
 
-/// Formats of lines.
+/// Formats of log lines.
 pub(crate) const LOG_FORMATS: &[&str] =
     &["local", "rfc3164", "rfc5424", "priority", "short", "timed", "iso", "raw"];
 
@@ -111,7 +111,7 @@ fn own(b: &mut Builder<'_>, line: &Line<'_>) -> Option<LogLine> {
     Some(target)
 }
 
-/// `1,3-5:10`: which lines of every ten.
+/// Parses `1,3-5:10`: which lines of every ten.
 fn sample(b: &mut Builder<'_>, line: &Line<'_>, index: usize) -> Option<LogSample> {
     let word = line.words.get(index);
     let sample = word.and_then(read_sample);

@@ -1,4 +1,4 @@
-//! Grammars of keywords that have one of their own.
+//! Parsers of keywords with their own grammar.
 
 mod filter;
 mod listen;
@@ -30,12 +30,12 @@ use crate::tree::Set;
 use manylane_net::{Address, Rules};
 use std::borrow::Cow;
 
-/// Offset of the first byte that names of sections and servers may not have.
+/// Offset of the first byte that is invalid in names of sections and servers.
 pub(crate) fn bad_name_byte(name: &[u8]) -> Option<usize> {
     name.iter().position(|byte| !(byte.is_ascii_alphanumeric() || b".:_-".contains(byte)))
 }
 
-/// An address, or a report that points at what is wrong in it.
+/// Parses an address, or reports the error at its position.
 pub(super) fn address(b: &mut Builder<'_>, name: &str, word: &Word, rules: &Rules) -> Option<Set<Address>> {
     let Some(text) = word.text() else {
         b.found.alert(
@@ -64,8 +64,8 @@ pub(super) fn address(b: &mut Builder<'_>, name: &str, word: &Word, rules: &Rule
     }
 }
 
-/// An address with `$NAME` and `${NAME}` replaced from the environment, which HAProxy does in addresses also
-/// where the word is not in double quotes. What is not set is empty.
+/// An address with `$NAME` and `${NAME}` replaced from the environment. HAProxy also does this outside of
+/// double quotes. Unset variables are empty.
 fn expanded<'t>(environment: &Environment, text: &'t str) -> Cow<'t, str> {
     if !text.contains('$') {
         return text.into();
@@ -85,7 +85,7 @@ fn expanded<'t>(environment: &Environment, text: &'t str) -> Cow<'t, str> {
     out.into()
 }
 
-/// Obeys the options in `words` that are rows of `place`.
+/// Runs the handlers of the options in `words` that are rows of `place`.
 fn options(b: &mut Builder<'_>, place: SectionKind, words: &[Word]) {
     let mut rest = words;
     while let [head, after @ ..] = rest {
@@ -102,7 +102,8 @@ fn options(b: &mut Builder<'_>, place: SectionKind, words: &[Word]) {
             let guess = super::proposal(head, known);
             let message = format!("unknown keyword '{}' of a '{}' line{guess}", head.shown(), place.name());
             b.found.alert(head.pos(), message);
-            // What follows an unknown option may be its value: guessing which would only make more noise.
+            // The next word may be the value of the unknown option. Stop, since guessing would add false
+            // errors.
             return;
         };
         let takes = match &keyword.shape {
@@ -110,7 +111,7 @@ fn options(b: &mut Builder<'_>, place: SectionKind, words: &[Word]) {
             Shape::Args(args) => args.len(),
             Shape::Own(_, words) => *words,
         };
-        // As the last word of its line it is a field without a value.
+        // As the last word of the line it is a TLV without a value.
         let is_empty = after.is_empty() && name == b"set-proxy-v2-tlv-fmt";
         if after.len() < takes && !is_empty {
             return b.found.alert(head.pos(), keyword.expects(after.len()));
@@ -132,12 +133,12 @@ fn options(b: &mut Builder<'_>, place: SectionKind, words: &[Word]) {
     }
 }
 
-/// For messages: a word in quotes, or nothing.
+/// `, found 'word'` for messages.
 fn got(word: Option<&Word>) -> String {
     word.map_or_else(|| ", found nothing".into(), |word| format!(", found '{}'", word.shown()))
 }
 
-/// Where a word stands, or the end of the line.
+/// Position of a word, or of the end of the line.
 fn at(word: Option<&Word>, line: &Line<'_>) -> Pos {
     word.map_or_else(|| line.end(), Word::pos)
 }

@@ -9,8 +9,8 @@ use crate::value;
 use manylane_net::Rules;
 use std::time::Duration;
 
-/// The words before `if` or `unless`, and what follows. The first of either word ends the arguments, as in
-/// HAProxy: a text that is one of these words must be quoted together with something else.
+/// Splits off the condition. The first `if` or `unless` ends the arguments, as in HAProxy; an argument can
+/// only contain these words as a part of a longer quoted text.
 pub(crate) fn split_condition(b: &mut Builder<'_>, line: &Line<'_>) -> (Vec<Word>, Option<Condition>) {
     let Some(index) = line.words.iter().position(|word| *word == "if" || *word == "unless") else {
         return (line.words.to_vec(), None);
@@ -64,11 +64,11 @@ pub(crate) fn use_server(b: &mut Builder<'_>, line: &Line<'_>) {
 /// An algorithm of `balance`.
 struct AlgorithmRow {
     name: &'static str,
-    /// With what holds where its words leave something open.
+    /// The algorithm with default parameters.
     algorithm: Algorithm,
-    /// Whether it takes something in parentheses.
+    /// True if it takes an argument in parentheses.
     takes_argument: bool,
-    /// Checks the words behind it.
+    /// Checks the words after the name.
     options: Options,
 }
 
@@ -82,7 +82,7 @@ const fn with_argument(name: &'static str, algorithm: Algorithm, options: Option
     AlgorithmRow { takes_argument: true, ..row(name, algorithm, options) }
 }
 
-/// All algorithms, by name. What they do is `balance`'s.
+/// All algorithms, by name. The crate `balance` implements them.
 const ALGORITHMS: [AlgorithmRow; 13] = [
     row("ewma", Algorithm::Ewma, no_options),
     row("first", Algorithm::First, no_options),
@@ -99,12 +99,12 @@ const ALGORITHMS: [AlgorithmRow; 13] = [
     row("url_param", Algorithm::UrlParam, url_param_options),
 ];
 
-/// The algorithms of `balance` by name, as written without arguments.
+/// Algorithms of `balance` with their names, without arguments.
 pub fn algorithms() -> impl Iterator<Item = (&'static str, Algorithm)> {
     ALGORITHMS.iter().map(|row| (row.name, row.algorithm))
 }
 
-/// The cookie that `balance rdp-cookie` looks for, unless it says otherwise: the user's name.
+/// Default cookie of `balance rdp-cookie`: the name of the user.
 const RDP_COOKIE: &str = "mstshash";
 
 pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
@@ -118,7 +118,7 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
         None => None,
         Some(open) => match arguments(word.bytes(), open) {
             Ok(found) if found.end == word.bytes().len() && found.list.len() <= 1 => {
-                // A text that cannot be empty is as good as none.
+                // Treat an empty argument as a missing one.
                 found.list.into_iter().next().filter(|argument| !argument.bytes.is_empty())
             }
             Ok(found) => {
@@ -179,7 +179,7 @@ fn needs(b: &mut Builder<'_>, line: &Line<'_>, what: &str) {
     b.found.alert(line.end(), format!("'balance {}' expects {what}, found none", line.words[0].shown()));
 }
 
-/// Whether there is a word behind the name; it is checked elsewhere.
+/// True if a word follows the name; otherwise reports an error. Other code checks the word.
 fn has_word(b: &mut Builder<'_>, line: &Line<'_>, what: &str) -> bool {
     let there = line.words.len() > 1;
     if !there {

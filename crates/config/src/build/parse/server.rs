@@ -1,5 +1,5 @@
-//! `server`, `default-server`, `server-template`, name servers, and options of servers with more than one
-//! value.
+//! `server`, `default-server` and `server-template` lines, name servers, and server options with several
+//! values.
 
 use super::{Builder, Line, address, bad_name_byte, options};
 use crate::Shown;
@@ -78,7 +78,7 @@ pub(crate) fn server_template(b: &mut Builder<'_>, line: &Line<'_>) {
         let name = Word::plain([prefix.bytes(), number.to_string().as_bytes()].concat(), prefix.pos());
         let mut options = options.clone();
         if number != low {
-            // The number is the first one's; the others get free ones.
+            // Only the first server gets the given number.
             options.id = None;
         }
         let server =

@@ -7,24 +7,23 @@ use crate::value::{self, Unit, ValueError};
 use manylane_expr::{DataType, Type};
 use std::time::Duration;
 
-/// Bytes of a key that is text or data, unless the file says otherwise, and at most: a key is compared for
-/// each request.
+/// Default length of binary and text keys, and their maximum, in bytes. Each request compares keys.
 const KEY_BYTES: i64 = 32;
 const TEXT_KEY_BYTES: usize = 31;
 const MAX_KEY_BYTES: i64 = 1024;
 
-/// Entries of a table at most: their numbers have 28 bits.
+/// Maximum number of entries. Entry numbers have 28 bits.
 const MAX_SIZE: u64 = (1 << 28) - (1 << 16);
 
-/// Elements of `gpt`, `gpc` and `gpc_rate` at most, as in HAProxy.
+/// Maximum number of elements of `gpt`, `gpc` and `gpc_rate`, as in HAProxy.
 const MAX_ELEMENTS: i64 = 100;
 
-/// The longest period of a rate: its times are milliseconds of 32 bits, compared by their difference.
+/// Maximum period of a rate. Its times are 32-bit milliseconds that are compared by difference.
 const LONGEST_PERIOD: Duration = Duration::from_millis(1 << 30);
 
 const OPTIONS: [&str; 8] = ["type", "size", "expire", "nopurge", "srvkey", "peers", "recv-only", "store"];
 
-/// Those that need what is not built.
+/// Options that need features that are not built: name, whether a value follows, reason.
 const UNBUILT: [(&str, bool, &str); 2] = [
     ("write-to", true, "tables do not copy what they count to another table"),
     ("brates-factor", true, "bytes are counted one by one"),
@@ -68,7 +67,7 @@ fn wrong<T>(b: &mut Builder<'_>, word: &Word, at: usize, message: &str) -> Optio
     None
 }
 
-/// What follows the option at `index`.
+/// Parses the value of the option at `index`, or reports an error.
 fn option<'l, T>(
     b: &mut Builder<'_>,
     line: &Line<'_>,
@@ -91,7 +90,7 @@ fn option<'l, T>(
     }
 }
 
-/// The table that `words` of the line say.
+/// Parses the options of a table.
 pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Option<StickTable> {
     let (mut key, mut key_bytes, mut size, mut expire) = (None, KEY_BYTES as usize, None, None);
     let (mut nopurge, mut by_address, mut data) = (false, false, Vec::<StickData>::new());
@@ -119,7 +118,7 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
                 });
                 let has_length = matches!(key, Some(Type::Str | Type::Bin));
                 if key == Some(Type::Str) {
-                    key_bytes = TEXT_KEY_BYTES; // as HAProxy, which keeps a byte for the end
+                    key_bytes = TEXT_KEY_BYTES; // as HAProxy, which reserves a byte for the terminator
                 }
                 if has_length && words.get(index + 2).is_some_and(|word| *word == *"len") {
                     let read = |bytes: &[u8]| value::integer(bytes, 1, MAX_KEY_BYTES);
@@ -199,7 +198,7 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
         return None;
     };
     data.sort_by_key(|data| data.kind);
-    let size = u32::try_from(size).ok()?; // in its range
+    let size = u32::try_from(size).ok()?; // in range, checked by `option`
     Some(StickTable {
         key,
         key_bytes,
@@ -214,7 +213,7 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
     })
 }
 
-/// `gpc0,http_req_rate(10s),gpc_rate(4,1m)`
+/// Parses `gpc0,http_req_rate(10s),gpc_rate(4,1m)`.
 fn store(b: &mut Builder<'_>, word: &Word, data: &mut Vec<StickData>) -> Option<()> {
     let bytes = word.bytes();
     let mut at = 0;
