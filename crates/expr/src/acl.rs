@@ -1,8 +1,8 @@
 //! ACLs and conditions.
 //!
-//! An ACL is a list of criteria of which any may hold; a condition is a disjunction of conjunctions of ACLs.
-//! Both answer with a [`Truth`], whose middle value says that more bytes may change the answer: content
-//! rules wait then.
+//! An ACL is a list of tests, and passes if any of them does. A condition is a disjunction of conjunctions of
+//! ACLs. Both evaluate to a [`Truth`]. [`Truth::Wait`] means that more bytes may change the result, so
+//! content rules wait.
 
 use crate::cast::{cast, is_castable, parse_whole};
 use crate::env::Env;
@@ -20,20 +20,20 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// An answer, and whether it is final. The order is that of certainty: a disjunction is the largest of its
-/// parts, a conjunction the smallest.
+/// Result of an ACL or a condition. The variants are ordered: a disjunction is the maximum of its parts, a
+/// conjunction the minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Truth {
-    /// It does not hold.
+    /// It is false.
     Fail,
-    /// It is not known before more has been received.
+    /// It is unknown until more data arrives.
     Wait,
-    /// It holds.
+    /// It is true.
     Pass,
 }
 
 impl Truth {
-    /// The opposite; what is not known stays so.
+    /// The negation; [`Truth::Wait`] stays.
     #[must_use]
     pub fn negated(self) -> Self {
         match self {
@@ -44,7 +44,7 @@ impl Truth {
     }
 }
 
-/// Names that are an ACL of their own: fetch, and how it is compared.
+/// ACL-only criteria: name, fetch, kind of matching.
 const DERIVED: &[(&str, &str, MatchKind)] = &[
     ("base", "base", MatchKind::Str),
     ("cook", "req.cook", MatchKind::Str),
@@ -68,7 +68,7 @@ const DERIVED: &[(&str, &str, MatchKind)] = &[
     ("urlp", "urlp", MatchKind::Str),
 ];
 
-/// Names that take each of [`SUFFIXES`].
+/// Names that form a criterion with each of [`SUFFIXES`], and their fetches.
 const SUFFIXED: &[(&str, &str)] = &[
     ("base", "base"),
     ("cook", "req.cook"),
@@ -90,7 +90,7 @@ const SUFFIXES: &[(&str, MatchKind)] = &[
     ("_sub", MatchKind::Sub),
 ];
 
-/// The fetch and kind of matching that a criterion's name stands for.
+/// The fetch and the kind of matching of an ACL-only criterion.
 fn derived(name: &[u8]) -> Option<(&'static str, MatchKind)> {
     if let Some((_, fetch, kind)) = DERIVED.iter().find(|(known, ..)| known.as_bytes() == name) {
         return Some((fetch, *kind));
@@ -101,7 +101,7 @@ fn derived(name: &[u8]) -> Option<(&'static str, MatchKind)> {
     })
 }
 
-/// All criteria that are names of their own, for the reference.
+/// All ACL-only criteria with their fetches and kinds of matching, for the reference.
 pub fn criteria() -> impl Iterator<Item = (String, &'static str, MatchKind)> {
     let suffixed = SUFFIXED.iter().flat_map(|(name, fetch)| {
         SUFFIXES.iter().map(move |(suffix, kind)| (format!("{name}{suffix}"), *fetch, *kind))
@@ -109,17 +109,17 @@ pub fn criteria() -> impl Iterator<Item = (String, &'static str, MatchKind)> {
     DERIVED.iter().map(|(name, fetch, kind)| ((*name).to_owned(), *fetch, *kind)).chain(suffixed)
 }
 
-/// One criterion with its patterns.
+/// A criterion with its patterns.
 #[derive(Debug)]
 struct Test {
     expression: Expression,
     kind: MatchKind,
-    /// What the samples are cast to.
+    /// Type to which samples are cast.
     takes: Type,
     patterns: Vec<(Arc<Reference>, View)>,
 }
 
-/// The comparison that an operator asks for.
+/// A comparison operator of integer patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
     Equal,
@@ -154,7 +154,7 @@ impl Operator {
 }
 
 impl Test {
-    /// Compiles criterion, flags and patterns. Errors tell the word.
+    /// Compiles criterion, flags and patterns. The word of an error is an index of `words`.
     fn compile(words: &[&[u8]], compiler: &mut Compiler<'_>) -> Result<Self, Error> {
         let Some(&criterion) = words.first() else {
             return Err(Error::new(0, "an ACL expects a criterion such as src or hdr(host), found none"));
@@ -163,7 +163,7 @@ impl Test {
         let own = derived(name);
         let parsed = match own {
             Some((fetch, _)) => {
-                // The same arguments and converters behind the fetch's own name.
+                // Compile the same arguments and converters with the name of the fetch.
                 let text = [fetch.as_bytes(), &criterion[behind..]].concat();
                 let moved = |error: Error| Error {
                     at: match error.at.checked_sub(fetch.len()) {
@@ -194,7 +194,7 @@ impl Test {
                 parsed.expression
             }
         };
-        // Behind converters only the type counts.
+        // After converters only the type of the sample matters.
         let mut kind = match own {
             Some((_, kind)) if !parsed.is_converted() => Some(kind),
             _ => MatchKind::default_of(parsed.gives()),
@@ -247,7 +247,7 @@ impl Test {
                     files.push((at + 1, file, ignore_case));
                     at += 1;
                 }
-                // A number or a text that begins with a dash.
+                // A negative number, or a text that begins with a dash.
                 _ if letter.is_ascii_digit() || flag.len() > 2 => break,
                 _ => {
                     let message = format!(
@@ -356,7 +356,7 @@ fn trailing(criterion: &[u8], at: usize) -> Error {
     Error::new(at, format!("a criterion expects ',' and a converter, found '{}'", Shown(&criterion[at..])))
 }
 
-/// Patterns that stand in the line.
+/// Compiles patterns of the configuration line.
 fn inline(
     kind: MatchKind,
     ignore_case: bool,
@@ -379,10 +379,10 @@ fn inline(
     Ok((reference, view))
 }
 
-/// A pattern with the number of the word that it is from.
+/// A pattern with the index of its word.
 type Written<'w> = (usize, Cow<'w, [u8]>);
 
-/// Numbers and ranges of a line, with operators turned into ranges.
+/// Numbers and ranges of a line. A number after an operator becomes a range.
 fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Error> {
     let mut ranges = Vec::new();
     let mut operator = None;
@@ -393,7 +393,7 @@ fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Erro
             continue;
         }
         match operator {
-            // A range is one, whatever stands before it.
+            // An operator does not apply to ranges.
             Some(_) if word.contains(&b':') => ranges.push((at, Cow::Borrowed(*word))),
             None | Some(Operator::Equal) => ranges.push((at, Cow::Borrowed(*word))),
             Some(operator) => {
@@ -401,7 +401,7 @@ fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Erro
                     let why = format!("a comparison expects a whole number, found '{}'", Shown(word));
                     Error::new(0, why).in_word(at)
                 })?;
-                // Nothing is above the largest number: no range.
+                // No number is greater than the maximum: no range.
                 let range = operator.range(n).map(|range| (at, Cow::Owned(range.to_string().into_bytes())));
                 ranges.extend(range);
             }
@@ -415,7 +415,7 @@ fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Erro
     Ok(ranges)
 }
 
-/// An ACL: any of its criteria may hold.
+/// An ACL: passes if any of its tests does.
 #[derive(Debug)]
 pub(crate) struct Acl {
     tests: Vec<Test>,
@@ -433,7 +433,7 @@ impl Acl {
         best
     }
 
-    /// How many ACLs lie within each other here, by the fetch `acl`.
+    /// Nesting depth of ACLs, by the fetch `acl`.
     pub(crate) fn depth(&self) -> usize {
         self.tests.iter().map(|test| test.expression.acl_depth()).max().unwrap_or(0)
     }
@@ -443,7 +443,7 @@ impl Acl {
     }
 }
 
-/// ACLs that are there without being written.
+/// Predefined ACLs.
 const PREDEFINED: &[(&str, &[&[u8]])] = &[
     ("FALSE", &[b"always_false"]),
     ("HTTP", &[b"req.proto_http"]),
@@ -470,7 +470,7 @@ const PREDEFINED: &[(&str, &[&[u8]])] = &[
     ("WAIT_END", &[b"wait_end"]),
 ];
 
-/// The named ACLs of one proxy. All lines of a proxy are added before its conditions are compiled.
+/// The named ACLs of one proxy. Add all lines of a proxy before compiling its conditions.
 #[derive(Debug, Default)]
 pub struct Acls {
     open: HashMap<Vec<u8>, Vec<Test>>,
@@ -478,9 +478,9 @@ pub struct Acls {
 }
 
 impl Compiler<'_> {
-    /// Adds a line to the ACLs: `words` are what follows the name, from the criterion on; the error's word
-    /// counts from there. A name that is there already gets an alternative; an error when a condition was
-    /// compiled with it, which would not see that.
+    /// Adds an `acl` line; `words` are the words after the name. The word of an error is an index of `words`.
+    /// A line with an existing name adds an alternative. It is an error if a compiled condition uses the
+    /// name, since that condition would not see the alternative.
     pub fn add_acl(&mut self, name: &[u8], words: &[&[u8]]) -> Result<(), Error> {
         let late = |acls: &Acls| {
             if !acls.done.contains_key(name) {
@@ -494,14 +494,14 @@ impl Compiler<'_> {
         };
         late(&self.acls)?;
         let test = Test::compile(words, self);
-        late(&self.acls)?; // its own line may use it
-        // There is such an ACL, even if its line is wrong: who uses it is not to be told that there is none.
+        late(&self.acls)?; // the line itself may use the ACL
+        // Add the name even if the line is wrong, so that its uses do not cause further errors.
         let tests = self.acls.open.entry(name.to_vec()).or_default();
         tests.push(test?);
         Ok(())
     }
 
-    /// The ACL of that name, to which no line is added any more.
+    /// The ACL with this name. No line can be added to it afterwards.
     pub(crate) fn acl(&mut self, name: &[u8]) -> Result<Arc<Acl>, Error> {
         if let Some(acl) = self.acls.done.get(name) {
             return Ok(acl.clone());
@@ -526,24 +526,23 @@ impl Compiler<'_> {
     }
 }
 
-/// One ACL of a conjunction.
+/// An ACL in a conjunction.
 #[derive(Debug)]
 struct Term {
     acl: Arc<Acl>,
     negated: bool,
 }
 
-/// What stands behind `if` or `unless`.
+/// The condition after `if` or `unless`.
 #[derive(Debug)]
 pub struct Condition {
     unless: bool,
-    /// Alternatives of conjunctions.
+    /// A disjunction of conjunctions.
     any_of: Vec<Vec<Term>>,
 }
 
 impl Condition {
-    /// Compiles the words behind `if` (or, with `unless`, behind that). The error's word counts from the
-    /// first of them.
+    /// Compiles the words after `if` or `unless`. The word of an error is an index of `words`.
     pub fn compile(
         unless: bool,
         words: &[&[u8]],
@@ -577,7 +576,7 @@ impl Condition {
             let bangs = word.len() - name.len();
             if name.is_empty() {
                 at += 1;
-                // `! !name` counts, `!` at the end does not.
+                // `! !name` is a double negation; a trailing `!` is an error.
                 if at == words.len() {
                     return Err(Error::new(0, "'!' expects an ACL, found none").in_word(at - 1));
                 }
@@ -619,7 +618,7 @@ impl Condition {
                     )
                     .in_word(at),
                 );
-                // What a rule keeps in reach for others is none of its business.
+                // The warning was reported. Drop the ACL: it can never pass here.
                 acl = Arc::new(Acl { tests: Vec::new() });
             }
             all_of.push(Term { acl, negated });
@@ -631,7 +630,7 @@ impl Condition {
         Ok(Self { unless, any_of })
     }
 
-    /// The answer. [`Truth::Wait`] comes only while the environment is not final.
+    /// Evaluates the condition. [`Truth::Wait`] is only possible while `env.is_final` is false.
     pub fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Truth {
         let mut best = Truth::Fail;
         for all_of in &self.any_of {
@@ -654,7 +653,7 @@ impl Condition {
         if self.unless { best.negated() } else { best }
     }
 
-    /// Whether the rule applies, where nothing is waited for.
+    /// True if the condition passes. Treats [`Truth::Wait`] as false, so use it only where nothing waits.
     pub fn holds(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> bool {
         self.eval(env, scratch) == Truth::Pass
     }

@@ -1,4 +1,4 @@
-//! Arguments in parentheses: cutting, unquoting, types.
+//! Arguments in parentheses: splitting, unquoting, types.
 
 use crate::cast::{parse_addr, parse_whole};
 use crate::error::Error;
@@ -8,13 +8,13 @@ use crate::table::NamedTable;
 use crate::variable::VariableId;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Arguments of one keyword at most: the longest signature has 5, the rest is room.
+/// Maximum number of arguments of a keyword. The longest signature has 5.
 pub(crate) const MAX_ARGS: usize = 12;
 
-/// What an argument is.
+/// Type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
-    /// A whole number.
+    /// An integer.
     Int,
     /// Text.
     Str,
@@ -22,32 +22,32 @@ pub enum ArgKind {
     Ipv4,
     /// An IPv6 address.
     Ipv6,
-    /// A frontend; the current one when it is not given.
+    /// A frontend; the current one by default.
     Front,
-    /// A backend; the current one when it is not given.
+    /// A backend; the current one by default.
     Back,
     /// `backend/server`, or a server of the current backend.
     Server,
     /// A user list.
     Userlist,
-    /// A stick table, by the name of its proxy.
+    /// A stick table, named by its proxy.
     Table,
     /// `scope.name`.
     Variable,
-    /// A whole number or a variable.
+    /// An integer or a variable.
     IntOrVariable,
-    /// An IPv4 mask, dotted or as a count of bits.
+    /// An IPv4 mask, in dotted notation or as a number of bits.
     Mask4,
-    /// An IPv6 mask, as an address or as a count of bits.
+    /// An IPv6 mask, as an address or as a number of bits.
     Mask6,
     /// A regular expression.
     Regex,
-    /// A map.
+    /// A map file.
     File,
 }
 
 impl ArgKind {
-    /// The word for it in signatures.
+    /// Its name in signatures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Int => "integer",
@@ -69,25 +69,25 @@ impl ArgKind {
     }
 }
 
-/// One argument as it was written, unquoted.
+/// An argument, unquoted, with its offset.
 #[derive(Clone, Debug)]
 struct Arg {
     bytes: Vec<u8>,
     at: usize,
 }
 
-/// The arguments of a keyword while it is compiled.
+/// The arguments of a keyword during compilation.
 pub(crate) struct Args<'c, 'n> {
     /// The keyword.
     pub(crate) keyword: &'static str,
     args: Vec<Arg>,
-    /// Where the closing parenthesis is, or the end of the keyword.
+    /// Offset of the closing parenthesis, or of the end of the keyword.
     end: usize,
     pub(crate) compiler: &'c mut Compiler<'n>,
 }
 
-/// Cuts `text[open..]`, which begins behind an opening parenthesis, at commas up to the closing one. Returns
-/// the offset behind it.
+/// Splits the arguments that begin at `open`, after the opening parenthesis. Returns them and the offset
+/// after the closing one.
 fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
     let mut args = Vec::new();
     let mut arg = Arg { bytes: Vec::new(), at: open };
@@ -140,7 +140,8 @@ fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
     }
 }
 
-/// `'field' expects (<integer>,<string>[,<integer>]), found 1 argument`.
+/// The error for a wrong number of arguments: `'field' expects (<integer>,<string>[,<integer>]), found 1
+/// argument`.
 fn miscounted(keyword: &str, kinds: &[ArgKind], required: usize, found: usize) -> String {
     let mut shape = String::new();
     for (index, kind) in kinds.iter().enumerate() {
@@ -159,15 +160,15 @@ fn miscounted(keyword: &str, kinds: &[ArgKind], required: usize, found: usize) -
     format!("'{keyword}' expects {shape}, found {found}")
 }
 
-/// What stands behind a keyword.
+/// Text after a keyword: its arguments.
 pub(crate) struct Tail {
     args: Vec<Arg>,
     close: usize,
-    /// Where the expression goes on.
+    /// Offset at which the expression continues.
     pub(crate) next: usize,
 }
 
-/// Reads `(...)` at `at`, if it is there.
+/// Parses `(...)` at `at`, if it is there.
 pub(crate) fn tail(text: &[u8], at: usize) -> Result<Tail, Error> {
     if text.get(at) != Some(&b'(') {
         return Ok(Tail { args: Vec::new(), close: at, next: at });
@@ -177,7 +178,7 @@ pub(crate) fn tail(text: &[u8], at: usize) -> Result<Tail, Error> {
 }
 
 impl<'c, 'n> Args<'c, 'n> {
-    /// Checks the count.
+    /// Checks the number of arguments.
     pub(crate) fn new(
         keyword: &'static str,
         tail: Tail,
@@ -186,7 +187,7 @@ impl<'c, 'n> Args<'c, 'n> {
         compiler: &'c mut Compiler<'n>,
     ) -> Result<Self, Error> {
         let mut tail = tail;
-        // `name()` has one empty argument where there may be one, else none.
+        // `name()` has one empty argument if the keyword takes arguments, and none otherwise.
         if kinds.is_empty() && matches!(&tail.args[..], [only] if only.bytes.is_empty()) {
             tail.args.clear();
         }
@@ -203,12 +204,12 @@ impl<'c, 'n> Args<'c, 'n> {
         self.args.get(index)
     }
 
-    /// Where an argument begins; the end of the arguments where it is not given.
+    /// Offset of an argument; the end of the arguments if it is missing.
     pub(crate) fn at(&self, index: usize) -> usize {
         self.arg(index).map_or(self.end, |arg| arg.at)
     }
 
-    /// An error about an argument.
+    /// An error at an argument.
     pub(crate) fn error(&self, index: usize, message: impl Into<String>) -> Error {
         Error::new(self.at(index), message)
     }
@@ -220,22 +221,22 @@ impl<'c, 'n> Args<'c, 'n> {
         self.error(index, message)
     }
 
-    /// The bytes of an argument; nothing when it is not given.
+    /// The bytes of an argument; `None` if it is missing.
     pub(crate) fn bytes(&self, index: usize) -> Option<&[u8]> {
         self.arg(index).map(|arg| &arg.bytes[..])
     }
 
-    /// As [`Args::bytes`], and nothing when it is empty.
+    /// Like [`Args::bytes`], but `None` for an empty argument.
     pub(crate) fn given(&self, index: usize) -> Option<&[u8]> {
         self.bytes(index).filter(|bytes| !bytes.is_empty())
     }
 
-    /// An argument kept by the program.
+    /// A copy of an argument for the program; empty if it is missing.
     pub(crate) fn boxed(&self, index: usize) -> Box<[u8]> {
         self.bytes(index).unwrap_or_default().into()
     }
 
-    /// A whole number, if it is given.
+    /// An integer argument; `None` if it is missing or empty.
     pub(crate) fn int(&self, index: usize) -> Result<Option<i64>, Error> {
         match self.given(index) {
             None => Ok(None),
@@ -246,7 +247,7 @@ impl<'c, 'n> Args<'c, 'n> {
         }
     }
 
-    /// A whole number that must be there and in a range.
+    /// An integer argument in `range`, or `default` if it is missing. An error if outside of the range.
     pub(crate) fn int_in(
         &self,
         index: usize,
@@ -276,7 +277,7 @@ impl<'c, 'n> Args<'c, 'n> {
         }
     }
 
-    /// A mask as the number whose set bits are kept.
+    /// A mask with the bits to keep set.
     pub(crate) fn mask4(&self, index: usize) -> Result<u32, Error> {
         let text = self.bytes(index).unwrap_or_default();
         if let Some(bits @ 0..=32) = parse_whole(text) {

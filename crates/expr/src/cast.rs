@@ -1,4 +1,4 @@
-//! From one type to another: which casts there are, and how they are made.
+//! Casts between types of samples.
 //!
 //! | from | bool | int | addr | ipv4 | ipv6 | str | bin | meth |
 //! |---|---|---|---|---|---|---|---|---|
@@ -14,8 +14,7 @@ use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether every or some value of type `from` has a form of type `to`. `Any` on the left is decided when it
-/// is evaluated.
+/// True if values of type `from` can be cast to `to`. A cast from `Any` is checked at evaluation.
 pub fn is_castable(from: Type, to: Type) -> bool {
     use Type::*;
     matches!(
@@ -31,9 +30,9 @@ pub fn is_castable(from: Type, to: Type) -> bool {
     )
 }
 
-/// The value as `to`; nothing when it has no such form, or when its text does not fit into the scratch.
+/// Casts a value to `to`. `None` if this value cannot be cast, or if its text does not fit into the scratch.
 ///
-/// Text and data are never copied: only numbers and addresses are written to the scratch.
+/// Text and bytes are never copied. Only numbers and addresses are written to the scratch.
 pub fn cast<'x>(value: Value<'x>, to: Type, scratch: &mut Scratch<'x>) -> Option<Value<'x>> {
     use Value::*;
     Some(match (to, value) {
@@ -53,7 +52,7 @@ pub fn cast<'x>(value: Value<'x>, to: Type, scratch: &mut Scratch<'x>) -> Option
         (Type::Ipv6, Ipv4(addr)) => Ipv6(addr.to_ipv6_mapped()),
         (Type::Ipv6, Int(n)) => Ipv6(Ipv4Addr::from_bits(n as u32).to_ipv6_mapped()),
         (Type::Ipv6, Str(text)) => cast(parse_addr(text)?.into(), Type::Ipv6, scratch)?,
-        // A text ends at the first NUL.
+        // Text ends at the first NUL byte.
         (Type::Str, Bin(bytes)) => Str(&bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]),
         (Type::Str, Method(bytes)) => Str(bytes),
         (Type::Bin, Str(bytes) | Method(bytes)) => Bin(bytes),
@@ -70,13 +69,12 @@ pub fn cast<'x>(value: Value<'x>, to: Type, scratch: &mut Scratch<'x>) -> Option
     })
 }
 
-/// The value as text: casts, and the bytes taken out.
+/// Casts a value to text and returns its bytes.
 pub(crate) fn text<'x>(value: Value<'x>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
     cast(value, Type::Str, scratch)?.bytes()
 }
 
-/// The number that leading digits make, with an optional sign; 0 without digits. What is too large is cut to
-/// the range.
+/// Parses leading digits with an optional sign; 0 without digits. Saturates at the bounds of the type.
 pub fn parse_int(text: &[u8]) -> i64 {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -92,17 +90,17 @@ pub fn parse_int(text: &[u8]) -> i64 {
     n
 }
 
-/// A whole number and nothing else.
+/// Parses a text that is a decimal integer as a whole.
 pub(crate) fn parse_whole(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// An address of either family in its usual form.
+/// Parses an IPv4 or IPv6 address.
 pub(crate) fn parse_addr(text: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The IPv4 address inside of `::ffff:a.b.c.d`, `2002:AABB:CCDD::/48` or `::a.b.c.d`.
+/// The IPv4 address in `::ffff:a.b.c.d`, `2002:AABB:CCDD::/48` or `::a.b.c.d`.
 pub(crate) fn v6_to_v4(addr: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = addr.segments();
     if let Some(v4) = addr.to_ipv4_mapped() {

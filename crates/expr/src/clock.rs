@@ -1,4 +1,4 @@
-//! Dates as text: the civil calendar, local time, and the formats of `strftime(3)`.
+//! Formats dates: the civil calendar, local time, and the formats of `strftime(3)`.
 
 use crate::scratch::Writer;
 use jiff::{Timestamp, tz::TimeZone};
@@ -19,29 +19,29 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Local time's offsets from UTC.
+/// A time zone: offsets of local time from UTC.
 #[derive(Clone, Debug)]
 pub struct Zone(TimeZone);
 
 impl Zone {
-    /// The machine's, or that of the variable `TZ`.
+    /// The zone of the machine, or of the environment variable `TZ`.
     pub fn system() -> Self {
         Self(TimeZone::system())
     }
 
-    /// None: local time is UTC.
+    /// UTC as local time.
     pub fn utc() -> Self {
         Self(TimeZone::UTC)
     }
 
-    /// Seconds east of UTC at that moment.
+    /// Offset at a Unix time, in seconds east of UTC.
     pub fn offset(&self, unix: i64) -> i64 {
         let moment = Timestamp::from_second(unix).unwrap_or(Timestamp::UNIX_EPOCH);
         i64::from(self.0.to_offset(moment).seconds())
     }
 }
 
-/// A date and a time of day.
+/// A local date and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
     /// The year.
@@ -56,9 +56,9 @@ pub struct Civil {
     pub minute: u8,
     /// 0..60
     pub second: u8,
-    /// 0: Sunday
+    /// 0..7, 0 is Sunday
     pub weekday: u8,
-    /// 0: the first of January
+    /// 0..=365, 0 is the first of January
     pub yearday: u16,
     /// Seconds east of UTC.
     pub offset: i64,
@@ -66,17 +66,17 @@ pub struct Civil {
     pub unix: i64,
 }
 
-/// The text `22/Nov/2026:04:05:06` of the second that was written last: many lines have the same.
+/// Cache of the last formatted second, such as `22/Nov/2026:04:05:06`. Many log lines have the same one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Second {
     unix: i64,
     text: [u8; 20],
-    /// Of the text; 0 while there is none.
+    /// Length of the text; 0 if it is empty.
     len: usize,
 }
 
 impl Second {
-    /// Writes the second at `unix`, in local time.
+    /// Writes the Unix time `unix` as local time.
     pub(crate) fn put(&mut self, unix: i64, zone: &Zone, out: &mut Writer<'_>) -> Option<()> {
         const FORMAT: &[u8] = b"%d/%b/%Y:%H:%M:%S";
         if self.len == 0 || self.unix != unix {
@@ -93,11 +93,11 @@ impl Second {
     }
 }
 
-/// Moments further away than this many seconds from 1970 are cut to it: about 30 million years.
+/// Maximum distance from 1970 in seconds, about 36 million years. Times outside are clamped.
 const MAX_SECONDS: i64 = 1 << 50;
 
 impl Civil {
-    /// The date at `unix`, `offset` seconds east of UTC. Days are turned into dates as in Hinnant's
+    /// The date at the Unix time `unix`, `offset` seconds east of UTC. Uses Hinnant's algorithm
     /// `civil_from_days`.
     pub fn new(unix: i64, offset: i64) -> Self {
         let unix = unix.clamp(-MAX_SECONDS, MAX_SECONDS);
@@ -128,12 +128,12 @@ impl Civil {
         }
     }
 
-    /// Three letters.
+    /// English abbreviation with three letters.
     pub fn month_name(&self) -> &'static str {
         &MONTHS[usize::from(self.month) - 1][..3]
     }
 
-    /// `+0200`
+    /// Writes the offset as `+0200`.
     pub fn put_offset(&self, out: &mut Writer<'_>) -> Option<()> {
         let minutes = self.offset.abs() / 60;
         out.print(format_args!(
@@ -144,12 +144,12 @@ impl Civil {
         ))
     }
 
-    /// ISO 8601's year and week.
+    /// ISO 8601 year and week.
     fn week(&self) -> (i64, i64) {
         let monday = i64::from((self.weekday + 6) % 7);
         let week = (i64::from(self.yearday) - monday + 10) / 7;
         let weeks_of = |year: i64| {
-            // A year has 53 weeks when it begins or ends with a Thursday.
+            // A year has 53 weeks if it begins or ends on a Thursday.
             let p = |y: i64| (y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400)).rem_euclid(7);
             if p(year) == 4 || p(year - 1) == 3 { 53 } else { 52 }
         };
@@ -162,8 +162,8 @@ impl Civil {
         }
     }
 
-    /// Writes it as `format` says, in the C locale. What is not known is written as it is. `None` when it
-    /// does not fit.
+    /// Writes the date in the format of `strftime(3)`, in the C locale. Unknown conversions are copied.
+    /// `None` if it does not fit.
     pub fn format(&self, format: &[u8], out: &mut Writer<'_>) -> Option<()> {
         let mut rest = format;
         while let [first, tail @ ..] = rest {
@@ -172,7 +172,7 @@ impl Civil {
                 out.push(*first)?;
                 continue;
             }
-            // `%E` and `%O` ask for alternative forms, of which the C locale has none.
+            // `%E` and `%O` select alternative forms, which the C locale does not have.
             if let [b'E' | b'O', tail @ ..] = rest {
                 rest = tail;
             }
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn a_second_is_its_date_whichever_was_written_before() {
         let (zone, mut second) = (Zone::utc(), Second::default());
-        let far = MAX_SECONDS; // a year of eight digits, which is not kept
+        let far = MAX_SECONDS; // a year of eight digits, which is not cached
         for unix in [0, 0, 1_500_000_000, 1_500_000_001, far, 0, far, 1_500_000_001, 1_500_000_001] {
             let mut buffer = [0; 64];
             let mut out = Writer::new(&mut buffer);

@@ -1,4 +1,4 @@
-//! What a program runs against: borrowed parts of a session, a stream and the process.
+//! Input of an evaluation: borrowed parts of a session, a stream and the process.
 
 use crate::clock::Zone;
 use crate::eval_points::Direction;
@@ -12,7 +12,7 @@ use manylane_http::Head;
 use manylane_sync::Reader;
 use std::net::SocketAddr;
 
-/// A moment in wall clock time.
+/// A point in wall clock time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01 00:00 UTC.
@@ -21,133 +21,132 @@ pub struct Timestamp {
     pub micros: u32,
 }
 
-/// Bytes of one direction that have been received and are still here: of a message's body, or of a TCP
-/// stream.
+/// Received bytes of one direction that are still buffered: the body of a message, or a TCP stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Data<'a> {
-    /// The bytes; nothing before the first.
+    /// The bytes; `None` before the first one.
     pub bytes: Option<&'a Chain>,
-    /// No more will come: the end was received, or there is no room for more.
+    /// True if no more bytes follow: the end was received, or the buffer is full.
     pub complete: bool,
-    /// Length that the message announces, when it does.
+    /// Length of the body that the message announces, if it does.
     pub announced: Option<u64>,
-    /// They are a message's body, and its head is apart; else all that came.
+    /// True for the body of a message, without its head; false for all bytes of a TCP stream.
     pub is_body: bool,
 }
 
 impl Data<'_> {
-    /// Bytes that are here.
+    /// Number of buffered bytes.
     pub fn len(&self) -> usize {
         self.bytes.map_or(0, Chain::len)
     }
 
-    /// No byte is here.
+    /// True if no byte is buffered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A proxy as samples show it.
+/// A proxy for fetches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProxyFacts<'a> {
-    /// Its `id`, or the one that it was given.
+    /// Its `id`, given or assigned.
     pub id: i64,
     /// Its name.
     pub name: &'a [u8],
-    /// `default_backend`; empty without.
+    /// `default_backend`; empty if there is none.
     pub default_backend: &'a [u8],
 }
 
-/// What TLS of a connection has agreed on.
+/// Result of the TLS handshake of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TlsFacts<'a> {
-    /// Such as `TLSv1.3`.
+    /// Protocol version, such as `TLSv1.3`.
     pub version: &'static str,
     /// OpenSSL's name of the cipher suite.
     pub cipher: &'static str,
-    /// Bits of the cipher's key.
+    /// Key size of the cipher in bits.
     pub key_bits: i64,
-    /// The group of the exchange of keys.
+    /// Group of the key exchange.
     pub curve: Option<&'static str>,
-    /// The protocol that was chosen by ALPN.
+    /// Protocol selected by ALPN.
     pub alpn: Option<&'a [u8]>,
-    /// The name that the client asked for.
+    /// Server name in the client hello (SNI).
     pub name: Option<&'a [u8]>,
-    /// The connection goes on with the session of an earlier one.
+    /// True if the session was resumed.
     pub resumed: bool,
-    /// The peer's certificate.
+    /// The peer's certificate in DER.
     pub certificate: Option<&'a [u8]>,
-    /// The certificate that this side has shown.
+    /// The certificate that this side sent, in DER.
     pub shown: Option<&'a [u8]>,
-    /// OpenSSL's number of why the handshake failed; 0 if it did not.
+    /// OpenSSL's error code of a failed handshake; 0 if it succeeded.
     pub error: u32,
-    /// Its words.
+    /// Text of that error.
     pub error_text: &'static str,
-    /// OpenSSL's number of what is wrong with the peer's certificate.
+    /// OpenSSL's code of the verification of the peer's certificate; 0 if it is valid.
     pub verify: u32,
-    /// Its secrets, where they are kept, by the labels of files for programs that read captured traffic.
+    /// Secrets of the session, if they are kept, with their labels in the NSS key log format.
     pub secrets: &'a [(&'static str, Box<[u8]>)],
 }
 
-/// The client's side: fixed while the connection lives, except for what rules set.
+/// The client side. It is constant during the connection, except for changes by rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientFacts<'a> {
-    /// The client's address as rules and the PROXY protocol left it; nothing for unix sockets.
+    /// Source address, possibly changed by the PROXY protocol or rules; `None` for unix sockets.
     pub source: Option<SocketAddr>,
-    /// The address that it connected to, likewise.
+    /// Destination address, likewise.
     pub destination: Option<SocketAddr>,
-    /// The connection's own addresses.
+    /// Source address of the connection itself.
     pub link_source: Option<SocketAddr>,
-    /// The connection's own addresses.
+    /// Destination address of the connection itself.
     pub link_destination: Option<SocketAddr>,
     /// The frontend.
     pub frontend: ProxyFacts<'a>,
-    /// The listener: the frontend's, and its place there.
+    /// The listener: its frontend, and its index there.
     pub listener: Option<(ProxyId, u32)>,
     /// `id` of the `bind` line.
     pub listener_id: i64,
-    /// `name` of the `bind` line; empty without.
+    /// `name` of the `bind` line; empty if there is none.
     pub listener_name: &'a [u8],
-    /// What TLS has agreed on, if the connection is encrypted.
+    /// TLS of the connection; `None` if it is not encrypted.
     pub tls: Option<TlsFacts<'a>>,
     /// 1 for HTTP/1, 2 for HTTP/2; 0 in TCP mode.
     pub http_major: i64,
-    /// A PROXY protocol header was received.
+    /// True if a PROXY protocol header was received.
     pub proxied: bool,
-    /// Its authority.
+    /// Authority TLV of the PROXY header.
     pub proxy_authority: Option<&'a [u8]>,
-    /// Its unique id.
+    /// Unique ID TLV of the PROXY header.
     pub proxy_unique_id: Option<&'a [u8]>,
-    /// All of its vectors: a type, a length of two bytes, a value.
+    /// All TLVs of the PROXY header: a byte of type, two bytes of length, the value.
     pub proxy_tlvs: &'a [u8],
-    /// When the connection was accepted.
+    /// Time at which the connection was accepted.
     pub accepted: Timestamp,
-    /// No request came before this one on the connection.
+    /// True for the first request on the connection.
     pub first_request: bool,
 }
 
-/// The server's side, as far as it was chosen.
+/// The server side, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerFacts<'a> {
     /// The backend.
     pub backend: Option<ProxyFacts<'a>>,
     /// `id` and name of the server.
     pub server: Option<(i64, &'a [u8])>,
-    /// Our address of the connection to it.
+    /// Local address of the connection to the server.
     pub source: Option<SocketAddr>,
-    /// Its address.
+    /// Address of the server.
     pub destination: Option<SocketAddr>,
-    /// As [`ClientFacts::tls`].
+    /// Like [`ClientFacts::tls`].
     pub tls: Option<TlsFacts<'a>>,
-    /// As [`ClientFacts::http_major`].
+    /// Like [`ClientFacts::http_major`].
     pub http_major: i64,
-    /// Whether the connection to it has served a request before.
+    /// True if the connection has served an earlier request.
     pub reused: bool,
 }
 
-/// A setting of a proxy that rules may change for a stream.
+/// A setting of a proxy that rules can change for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the words of the settings
+#[allow(missing_docs)] // named after the settings
 pub enum StreamSetting {
     ClientTimeout,
     ConnectTimeout,
@@ -158,101 +157,101 @@ pub enum StreamSetting {
     TunnelTimeout,
 }
 
-/// Settings of the stream and of its proxies: timeouts in milliseconds, 0 without one. Asked for only where
-/// an expression wants to know.
+/// Settings of a stream and its proxies. Timeouts are in milliseconds, 0 for none. Called only by expressions
+/// that use them.
 pub trait Settings {
-    /// The proxy's own; nothing while there is no such proxy.
+    /// The setting of the proxy; `None` if there is no such proxy yet.
     fn of_proxy(&self, which: StreamSetting) -> Option<i64>;
-    /// The one in use for this stream.
+    /// The current setting of the stream.
     fn of_stream(&self, which: StreamSetting) -> Option<i64>;
 }
 
-/// A connection as samples show it, beside its addresses.
+/// State of a connection for fetches, without its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkFacts {
-    /// Streams that it has now.
+    /// Open streams.
     pub streams: u32,
-    /// Streams that it may have at a time.
+    /// Maximum number of concurrent streams.
     pub streams_limit: u32,
-    /// Oddities of the peer so far; none where they are not counted.
+    /// Protocol glitches of the peer; `None` if they are not counted.
     pub glitches: Option<u32>,
-    /// What is wrong with it.
+    /// The error of the connection, if it has one.
     pub error: Option<LinkError>,
-    /// The stream at work.
+    /// The current stream.
     pub stream: LinkStream,
 }
 
-/// The stream at work, as one of its connections has it.
+/// The current stream as its connection numbers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStream {
-    /// Its number there; of HTTP/1, that of the request, from 0 on.
+    /// Stream ID. For HTTP/1 the number of the request, from 0.
     pub id: u32,
-    /// The code with which the peer has reset it, of a stream of HTTP/2.
+    /// Error code if the peer reset the stream (HTTP/2).
     pub reset: Option<u32>,
 }
 
 impl Default for LinkFacts {
-    /// One that carries one stream at a time, and is well.
+    /// A connection with one stream and no error.
     fn default() -> Self {
         Self { streams: 1, streams_limit: 1, glitches: None, error: None, stream: LinkStream::default() }
     }
 }
 
-/// What is wrong with a connection.
+/// Error of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkError {
-    /// Its number in HAProxy's manual, at `fc_err_name`.
+    /// HAProxy's number, as in the manual at `fc_err_name`.
     pub code: u8,
-    /// Its name there.
+    /// HAProxy's name for it.
     pub name: &'static str,
-    /// For people.
+    /// Description for people.
     pub sentence: &'static str,
 }
 
-/// The connections of the stream.
+/// The connections of a stream.
 pub trait Links {
-    /// To the client.
+    /// The connection to the client.
     fn front(&self) -> LinkFacts;
-    /// To the server; nothing where there is none.
+    /// The connection to the server; `None` if there is none.
     fn back(&self) -> Option<LinkFacts>;
 }
 
-/// What the stream remembers of its messages.
+/// Data about the messages of a stream, kept after they are gone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamFacts<'a> {
-    /// `unique-id-format`'s result.
+    /// Result of `unique-id-format`.
     pub unique_id: Option<&'a [u8]>,
-    /// Values of `capture request header` lines and `http-request capture`, by slot.
+    /// Captures of requests by slot: `capture request header` and `http-request capture`.
     pub request_captures: &'a [Option<&'a [u8]>],
-    /// The same of responses.
+    /// Captures of responses by slot.
     pub response_captures: &'a [Option<&'a [u8]>],
-    /// The request line as it was received: method, target and version.
+    /// The request line as received.
     pub request_line: Option<RequestLine<'a>>,
-    /// The response's version, `1.1` for HTTP/1.1, and its status.
+    /// Version and status of the response; `1.1` for HTTP/1.1.
     pub response_line: Option<(&'a [u8], u16)>,
     /// `set-priority-class`
     pub priority_class: i64,
-    /// `set-priority-offset`, milliseconds
+    /// `set-priority-offset` in milliseconds
     pub priority_offset: i64,
-    /// File and line of the last rule that ended a list.
+    /// File and line of the last rule that ended a ruleset.
     pub last_rule: Option<(&'a [u8], i64)>,
 }
 
-/// A request's first line.
+/// A request line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestLine<'a> {
     /// `GET`
     pub method: &'a [u8],
-    /// As it was sent.
+    /// The target as received.
     pub target: &'a [u8],
     /// `1.1` for HTTP/1.1
     pub version: &'a [u8],
-    /// Bytes of it that are kept for later; 0 for all.
+    /// Number of bytes of the line to keep; 0 means all.
     pub most: usize,
 }
 
 impl<'a> RequestLine<'a> {
-    /// What is kept of its parts: method, blank, target, blank and protocol, version.
+    /// The kept parts: method, space, target, space and protocol, version.
     pub(crate) fn kept(&self) -> [&'a [u8]; 5] {
         let mut left = if self.most == 0 { usize::MAX } else { self.most };
         [self.method, b" ", self.target, b" HTTP/", self.version].map(|part| {
@@ -262,7 +261,7 @@ impl<'a> RequestLine<'a> {
         })
     }
 
-    /// What is kept of its target.
+    /// The kept part of the target.
     pub(crate) fn kept_target(&self) -> &'a [u8] {
         self.kept()[2]
     }
@@ -270,7 +269,7 @@ impl<'a> RequestLine<'a> {
 
 /// A number that only the proxy knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // the names of the fetches
+#[allow(missing_docs)] // named after the fetches
 pub enum Number {
     AvgQueue(ProxyId),
     BackConn(ProxyId),
@@ -290,81 +289,81 @@ pub enum Number {
     SrvSessRate(ServerId),
     SrvUweight(ServerId),
     SrvWeight(ServerId),
-    /// Connections of a listener, by its place in the frontend.
+    /// Connections of a listener, by its index in the frontend.
     ListenerConn(ProxyId, u32),
-    /// Lines that the frontend has logged.
+    /// Number of lines that the frontend has logged.
     LogLines(ProxyId),
     /// Connections of the process.
     ProcessConn,
-    /// 1 while the process ends.
+    /// 1 while the process stops, 0 before.
     Stopping,
-    /// This lane's number, from 0.
+    /// Number of this lane, from 0.
     Thread,
 }
 
-/// Answers what is not in a message. Called while a program runs: it must not block or allocate.
+/// Access to data outside of messages. Methods are called during evaluation: they must not block or allocate.
 pub trait Host {
-    /// The number now; nothing when it is not known.
+    /// The current number; `None` if it is unknown.
     fn number(&self, which: Number) -> Option<i64>;
-    /// The backend of that name, for the converters that look names up.
+    /// The backend with this name, for converters that look up names.
     fn backend(&self, name: &[u8]) -> Option<ProxyId>;
-    /// The server of that name of the backend.
+    /// The server with this name in a backend.
     fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId>;
-    /// Whether the user list knows the user with that password.
+    /// True if the user list has the user with this password.
     fn authenticate(&self, list: UserlistId, user: &[u8], password: &[u8]) -> bool;
-    /// The user's group of that number, from 0.
+    /// Name of the user's group with index `number`; `None` past the last one.
     fn group(&self, list: UserlistId, user: &[u8], number: usize) -> Option<&[u8]>;
-    /// Whether the address is one of this machine's.
+    /// True if the address belongs to this machine.
     fn is_local(&self, addr: std::net::IpAddr) -> bool;
-    /// This machine's name.
+    /// Name of this machine.
     fn hostname(&self) -> &[u8];
-    /// What the converter `debug` saw.
+    /// Output of the converter `debug`.
     fn debug(&self, prefix: &[u8], sink: &[u8], value: Option<Value<'_>>);
 }
 
-/// All that a program may look at.
+/// All input of an evaluation.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
-    /// The moment of this evaluation.
+    /// Current time.
     pub now: Timestamp,
-    /// Local time's rules.
+    /// Time zone for local time.
     pub zone: &'a Zone,
-    /// The message whose rules are run; a log line is of the response's side.
+    /// Direction of the message whose rules run. Log lines use the response.
     pub direction: Direction,
-    /// Nothing more is waited for: what is not here now is absent for good (`inspect-delay` is over).
+    /// True if nothing waits for more data, for example after `inspect-delay`: missing data stays missing.
     pub is_final: bool,
-    /// The request's head.
+    /// Head of the request.
     pub request: Option<&'a Head>,
-    /// The response's head.
+    /// Head of the response.
     pub response: Option<&'a Head>,
-    /// The request's body, or the client's bytes in TCP mode.
+    /// Body of the request, or the client's bytes in TCP mode.
     pub request_data: Data<'a>,
-    /// The response's body, or the server's bytes in TCP mode.
+    /// Body of the response, or the server's bytes in TCP mode.
     pub response_data: Data<'a>,
-    /// The client's side.
+    /// The client side.
     pub client: &'a ClientFacts<'a>,
-    /// The server's side.
+    /// The server side.
     pub server: &'a ServerFacts<'a>,
-    /// Both connections, where there are any.
+    /// The connections of the stream, if there are any.
     pub links: Option<&'a dyn Links>,
-    /// Settings of the stream.
+    /// Settings of the stream, if there is one.
     pub settings: Option<&'a dyn Settings>,
-    /// What the stream remembers.
+    /// Data about the messages of the stream.
     pub stream: &'a StreamFacts<'a>,
-    /// What only log lines have.
+    /// Data for log lines only.
     pub log: Option<&'a LogFacts<'a>>,
-    /// Stick tables, where there are any.
+    /// Stick tables, if there are any.
     pub tables: Option<&'a dyn StickTables>,
     /// Variables.
     pub variables: Scopes<'a>,
-    /// The lane's licence to read what is published.
+    /// The lane's reader of published values.
     pub reader: &'a Reader,
-    /// The rest.
+    /// All other data.
     pub host: &'a dyn Host,
 }
 
 impl<'a> Env<'a> {
-    /// The data of one direction.
+    /// Data of one direction.
     pub fn data(&self, direction: Direction) -> Data<'a> {
         match direction {
             Direction::Request => self.request_data,
@@ -372,7 +371,7 @@ impl<'a> Env<'a> {
         }
     }
 
-    /// The head of one direction.
+    /// Head of one direction.
     pub fn head(&self, direction: Direction) -> Option<&'a Head> {
         match direction {
             Direction::Request => self.request,

@@ -1,22 +1,22 @@
-//! What is wrong with an expression, and where.
+//! Errors of compilation, with their positions.
 
 use crate::nearest::guess;
 use crate::show::Shown;
 use std::fmt::{Display, Formatter};
 
-/// One sentence about one place of what was compiled.
+/// An error: one sentence about one position in the compiled words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Index of the word; 0 where there is only one.
+    /// Index of the word; 0 if there is only one.
     pub word: usize,
-    /// Offset in the word's bytes; at most its length.
+    /// Byte offset in the word, at most its length.
     pub at: usize,
-    /// What is wrong and what to do.
+    /// What is wrong and how to correct it.
     pub message: String,
 }
 
 impl Error {
-    /// About the byte at `at` of the only word.
+    /// An error at the byte `at` of the only word.
     pub fn new(at: usize, message: impl Into<String>) -> Self {
         Self { word: 0, at, message: message.into() }
     }
@@ -27,7 +27,7 @@ impl Error {
         Self { word, ..self }
     }
 
-    /// The same error in a text of which the compiled part begins at `offset`.
+    /// The same error in a longer text, in which the compiled part begins at `offset`.
     #[must_use]
     pub fn shifted(self, offset: usize) -> Self {
         Self { at: self.at + offset, ..self }
@@ -42,7 +42,7 @@ impl Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What stands at `at`, for the end of a message: `'word'`, or that nothing does.
+/// The text from `at` on for a message: `'word'`, or `none`.
 pub(crate) fn found_at(text: &[u8], at: usize) -> String {
     match text.get(at..) {
         None | Some([]) => "none".to_owned(),
@@ -50,7 +50,7 @@ pub(crate) fn found_at(text: &[u8], at: usize) -> String {
     }
 }
 
-/// `'what' expects a, b or c, found 'word'`, where few words are known.
+/// `'what' expects a, b or c, found 'word'`. For short lists of known words.
 pub fn none_of<'a>(what: &str, known: impl IntoIterator<Item = &'a str>, word: &[u8]) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let choice = match &known[..] {
@@ -60,7 +60,7 @@ pub fn none_of<'a>(what: &str, known: impl IntoIterator<Item = &'a str>, word: &
     format!("'{what}' expects {choice}, found '{}'{}", Shown(word), guess(word, known))
 }
 
-/// `unknown KIND 'word'`, with the nearest known word.
+/// `unknown KIND 'word'`, with a suggestion.
 pub(crate) fn unknown<'a>(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'a str>) -> String {
     format!("unknown {kind} '{}'{}", Shown(word), guess(word, known))
 }

@@ -1,8 +1,8 @@
-//! Where an expression stands, and where a fetch has something to give.
+//! Points at which expressions are evaluated, and at which fetches have values.
 
 use std::ops::BitOr;
 
-/// A set of moments of a connection's or message's life at which expressions are evaluated.
+/// A set of points of a connection or a message at which expressions are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EvalPoints(u32);
 
@@ -19,7 +19,7 @@ macro_rules! places {
         impl EvalPoints {
             $($(#[$doc])* pub const $name: Self = Self(1 << $bit);)*
 
-            /// The single places and their names, in order.
+            /// All single points with their names, in order.
             pub const ALL: &'static [(Self, &'static str)] = &[$((Self::$name, $text)),*];
         }
     };
@@ -66,63 +66,63 @@ places! {
     LOG = 18, "logs";
     /// `tcp-check` and `http-check`
     CHECK = 19, "health checks";
-    /// While the configuration is read
+    /// While the configuration is read.
     CONFIGURATION = 20, "the configuration's own settings";
-    /// Commands at run time
+    /// Commands at run time.
     COMMAND = 21, "commands at run time";
 }
 
 impl EvalPoints {
-    /// Nowhere.
+    /// No point.
     pub const NONE: Self = Self(0);
-    /// Everywhere.
+    /// All points.
     pub const EVERYWHERE: Self = Self::range(0, 21);
-    /// `http-request` of a proxy that may be a frontend or a backend.
+    /// `http-request` of frontends and backends.
     pub const HTTP_REQUEST: Self = Self(Self::FRONT_REQUEST.0 | Self::BACK_REQUEST.0);
     /// `http-response` and `http-after-response`.
     pub const HTTP_RESPONSE: Self = Self(Self::FRONT_RESPONSE.0 | Self::BACK_RESPONSE.0);
 
-    /// All but the configuration's own settings: what runs in a process that serves.
+    /// All points in a serving process: not those of the configuration.
     pub(crate) const RUNNING: Self = Self(Self::EVERYWHERE.0 & !Self::CONFIGURATION.0);
-    /// While there is a connection, or a check in place of it.
+    /// While there is a connection to a client, or of a health check.
     pub(crate) const LINK: Self = Self::range(0, 19);
-    /// While there is a client's connection.
+    /// While there is a connection to a client.
     pub(crate) const CLIENT: Self = Self::range(0, 18);
-    /// While there is a client's connection with finished handshakes.
+    /// While there is a client connection whose handshakes are finished.
     pub(crate) const HANDSHAKEN: Self = Self::range(1, 18);
-    /// While the request's bytes are kept.
+    /// While the bytes of the request are buffered.
     pub(crate) const REQUEST: Self = Self::range(2, 10);
-    /// While bytes of either message are kept.
+    /// While bytes of a request or a response are buffered.
     pub(crate) const MESSAGE: Self = Self(Self::range(2, 17).0 | Self::CHECK.0);
-    /// While there is a stream, with what is remembered of its request.
+    /// While there is a stream with data about its request.
     pub(crate) const STREAM: Self = Self::range(2, 18);
-    /// When a backend was chosen.
+    /// After a backend was selected.
     pub(crate) const BACKEND: Self = Self::range(6, 19);
-    /// When a server is chosen, until the end.
+    /// From the selection of a server to the end of the stream.
     pub(crate) const AT_SERVER: Self = Self::range(9, 18);
-    /// When a server was chosen.
+    /// After a server was selected.
     pub(crate) const SERVER: Self = Self::range(10, 19);
-    /// When a server has answered, until the end.
+    /// After the server has responded.
     pub(crate) const ANSWERED: Self = Self::range(11, 19);
-    /// While the response's bytes are kept.
+    /// While the bytes of the response are buffered.
     pub(crate) const RESPONSE: Self = Self(Self::range(11, 17).0 | Self::CHECK.0);
 
     const fn range(first: u32, last: u32) -> Self {
         Self(((1 << (last + 1)) - 1) & !((1 << first) - 1))
     }
 
-    /// All places of either.
+    /// The union of two sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether they have a place in common.
+    /// True if the sets have a point in common.
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The places as a sentence's part.
+    /// Names of the points for a sentence.
     pub fn names(self) -> String {
         let names: Vec<&str> =
             Self::ALL.iter().filter(|(place, _)| self.meets(*place)).map(|(_, name)| *name).collect();
@@ -130,7 +130,7 @@ impl EvalPoints {
     }
 }
 
-/// Which message a fetch without side of its own looks at.
+/// Direction of a message. Fetches without a direction of their own use that of [`Env`](crate::Env).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the client to the server.

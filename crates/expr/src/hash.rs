@@ -1,40 +1,40 @@
-//! Hash functions of 32 bits by the names that HAProxy's manual has for them: converters, and keys of
-//! balancing (`hash-type`).
+//! 32-bit hash functions with the names of HAProxy's manual, for converters and for keys of load balancing
+//! (`hash-type`).
 //!
-//! Each gives what HAProxy's gives, so that a fleet of both sends a key to the same server. Cost: about a
-//! nanosecond a byte.
+//! The results equal those of HAProxy, so a mixed fleet sends a key to the same server. Cost: about a
+//! nanosecond per byte.
 
 use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
 
 static ETHERNET: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISO_HDLC);
 static ISCSI: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISCSI);
 
-/// The CRC of Ethernet, gzip and PNG.
+/// CRC-32 of Ethernet, gzip and PNG.
 pub fn crc32(bytes: &[u8]) -> u32 {
     ETHERNET.checksum(bytes)
 }
 
-/// The CRC of iSCSI (Castagnoli's polynomial; RFC 4960, appendix B).
+/// CRC-32C of iSCSI (Castagnoli polynomial; RFC 4960, appendix B).
 pub fn crc32c(bytes: &[u8]) -> u32 {
     ISCSI.checksum(bytes)
 }
 
-/// Bernstein's: times 33, plus the byte.
+/// Bernstein's hash: times 33, plus the byte.
 pub fn djb2(bytes: &[u8]) -> u32 {
     bytes.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
 }
 
-/// Of the sdbm library: times 65599, plus the byte.
+/// Hash of the sdbm library: times 65599, plus the byte.
 pub fn sdbm(bytes: &[u8]) -> u32 {
     sdbm_onto(0, bytes)
 }
 
-/// [`sdbm`] that goes on from an earlier hash.
+/// [`sdbm`] that continues an earlier hash.
 pub fn sdbm_onto(hash: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(hash, |hash, byte| hash.wrapping_mul(65_599).wrapping_add(u32::from(*byte)))
 }
 
-/// Two words that are inverted, crossed and rotated by amounts that follow from the words themselves.
+/// Two words that are inverted, exchanged and rotated by amounts that depend on the words.
 pub fn wt6(bytes: &[u8]) -> u32 {
     let (mut left, mut right) = (0xa53c_965a_u32, 0x5ca6_953a_u32);
     let (mut first, mut second) = (6, 18);
@@ -50,7 +50,8 @@ pub fn wt6(bytes: &[u8]) -> u32 {
     left ^ right
 }
 
-/// R. Jenkins' integer hash of six steps: each bit of the input changes about half of the output's.
+/// R. Jenkins' integer hash with six steps: each bit of the input changes about half of the bits of the
+/// output.
 #[inline]
 pub fn mix(n: u32) -> u32 {
     let n = n.wrapping_add(0x7ed5_5d16).wrapping_add(n << 12);
@@ -61,7 +62,7 @@ pub fn mix(n: u32) -> u32 {
     (n ^ 0xb55a_4f09) ^ (n >> 16)
 }
 
-/// `avalanche` of `hash-type`: [`mix`], and a multiplication that spreads neighbours over a ring.
+/// `avalanche` of `hash-type`: [`mix`], then a multiplication that spreads adjacent values over a ring.
 #[inline]
 pub fn avalanche(n: u32) -> u32 {
     mix(n).wrapping_mul(3_221_225_473)
@@ -71,7 +72,7 @@ pub fn avalanche(n: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// What HAProxy 2.6's converters of the same names give, as run.
+    /// Results of the converters of HAProxy 2.6.
     #[test]
     fn hashes_are_those_of_haproxy() {
         for (key, plain, mixed) in [

@@ -1,4 +1,4 @@
-//! What an expression may name: proxies, servers, user lists, variables, files.
+//! Names in expressions: proxies, servers, user lists, variables, files.
 
 use crate::acl::Acls;
 use crate::convert;
@@ -10,7 +10,7 @@ use crate::show::Shown;
 use crate::table::NamedTable;
 use crate::variable::VariableNames;
 
-/// A proxy of the generation; what the number means is the business of who gave it.
+/// A proxy of the generation. The implementation of [`Names`] defines the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProxyId(pub u32);
 
@@ -22,57 +22,57 @@ pub struct ServerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserlistId(pub u32);
 
-/// One of a proxy's two sides.
+/// One side of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProxySide {
-    /// It listens.
+    /// Accepts clients.
     Front,
-    /// It has servers.
+    /// Has servers.
     Back,
 }
 
-/// Resolves names while a generation is built.
+/// Resolves names during compilation.
 pub trait Names {
-    /// The proxy of that name with that side.
+    /// The proxy with this name and side.
     fn proxy(&self, name: &[u8], side: ProxySide) -> Option<ProxyId>;
-    /// The proxy whose line is compiled, if it has that side.
+    /// The proxy of the current line, if it has this side.
     fn current(&self, side: ProxySide) -> Option<ProxyId>;
-    /// The server of that name of the backend.
+    /// The server with this name in a backend.
     fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId>;
-    /// The user list of that name.
+    /// The user list with this name.
     fn userlist(&self, name: &[u8]) -> Option<UserlistId>;
-    /// Whether the user list has that group.
+    /// True if the user list has the group.
     fn has_group(&self, list: UserlistId, name: &[u8]) -> bool;
-    /// The stick table of that name, which is that of its proxy.
+    /// The stick table of the proxy or `peers` section with this name.
     fn table(&self, _name: &[u8]) -> Option<NamedTable> {
         None
     }
-    /// A variable of the environment as the configuration sees it.
+    /// An environment variable of the configuration.
     fn environment(&self, name: &[u8]) -> Option<Vec<u8>>;
-    /// The bytes of a map or a file of patterns; `name` is as it was written.
+    /// Reads a map or a pattern file. `name` is as written.
     fn file(&self, name: &[u8]) -> std::io::Result<Vec<u8>>;
 }
 
-/// What a word of an expression looks at.
+/// The input that a keyword of an expression uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looks {
-    /// At nothing but its arguments, the clock and variables.
+    /// Only its arguments, the clock and variables.
     Fixed,
-    /// At the connections and what the stream remembers.
+    /// The connections, and data that the stream keeps.
     Connection,
-    /// At a number of the host's.
+    /// A number from [`Host`](crate::Host).
     Number,
-    /// At a message's head, or its body for a form's parameter.
+    /// The head of a message, or its body for a form parameter.
     Message,
-    /// At bytes of a body or of a TCP stream.
+    /// Bytes of a body or of a TCP stream.
     Data,
-    /// It is a converter.
+    /// The keyword is a converter.
     Converter,
-    /// It is an alias of a log format.
+    /// The keyword is an alias of a log format.
     Alias,
 }
 
-/// Why a fetch, a converter or an alias would give nothing where the expressions will run; nothing when it
+/// The reason why a fetch, a converter or an alias has no value where the expressions run; `None` if it
 /// works.
 pub type Missing = fn(name: &str, looks: Looks) -> Option<&'static str>;
 
@@ -80,32 +80,32 @@ pub type Missing = fn(name: &str, looks: Looks) -> Option<&'static str>;
 pub struct Compiler<'a> {
     /// Resolves names.
     pub names: &'a dyn Names,
-    /// All variables that the generation's expressions name.
+    /// All variables that the expressions use.
     pub variables: &'a mut VariableNames,
-    /// All maps and files of patterns that they use.
+    /// All maps and pattern files that they use.
     pub references: &'a mut References,
-    /// The named ACLs that its conditions and the fetch `acl` see.
+    /// Named ACLs for conditions and the fetch `acl`.
     pub acls: Acls,
-    /// What is probably not meant: the fetch gives nothing at this place.
+    /// Probable mistakes: the fetch has no value at this point.
     pub warnings: Vec<Error>,
-    /// What whoever runs the expressions does not supply: using it is an error.
+    /// Keywords without a value where the expressions run: using one is an error.
     pub missing: Missing,
-    /// Something compiled so far looks at bytes of a body or of a TCP stream. Set here, reset by whoever
-    /// wants to know.
+    /// True if an expression uses bytes of a body or a TCP stream. Compilation sets it; the caller resets it.
     pub reads_data: bool,
-    /// The same of the addresses of connections to servers.
+    /// The same for addresses of connections to servers.
     pub looks_at_links: bool,
-    /// The same of what a stream's log line says of its course: times, bytes, tries, its end.
+    /// The same for data of a stream's log line: times, bytes, retries, termination state.
     pub looks_at_course: bool,
-    /// The line at work stands in a `defaults` section: a server must be named with its backend, since the
-    /// backends that begin with the section differ.
+    /// True in a `defaults` section. A server must then be named with its backend, since several backends may
+    /// inherit the line.
     pub in_defaults: bool,
-    /// The file and line at work, as reports name them.
+    /// The current file and line for reports.
     pub place: Option<(&'a [u8], u32)>,
 }
 
 impl<'a> Compiler<'a> {
-    /// For one generation; `variables` and `references` are kept by the caller, since evaluation needs them.
+    /// A compiler for one generation. Evaluation needs `variables` and `references`, so the caller keeps
+    /// them.
     pub fn new(
         names: &'a dyn Names,
         variables: &'a mut VariableNames,
@@ -126,33 +126,33 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Where the line at work stands.
+    /// The current position for reports.
     pub(crate) fn at(&self) -> String {
         self.place.map_or("an unknown place".to_owned(), |(file, line)| {
             format!("file '{}' line {line}", Shown(file))
         })
     }
 
-    /// The warnings so far, taken out.
+    /// Removes and returns the warnings so far.
     pub fn take_warnings(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.warnings)
     }
 }
 
-/// What `--help` and the manual say about a fetch or a converter.
+/// Documentation of a fetch or a converter.
 #[derive(Clone, Copy, Debug)]
 pub struct Described {
     /// Its name.
     pub name: &'static str,
-    /// One sentence without its full stop.
+    /// What it does: one sentence without the full stop.
     pub help: &'static str,
-    /// Why it is refused, if it is.
+    /// Why it is refused; `None` if it is built.
     pub refused: Option<&'static str>,
-    /// Where a fetch has something to give; nothing for converters.
+    /// Points at which a fetch has a value; `None` for converters.
     pub places: Option<EvalPoints>,
 }
 
-/// All fetches, in order of their names, those that are not built yet among them.
+/// All fetches, sorted by name, including those that are not built.
 pub fn fetches() -> impl Iterator<Item = Described> {
     fetch::table().iter().map(|row| Described {
         name: row.name,
@@ -162,7 +162,7 @@ pub fn fetches() -> impl Iterator<Item = Described> {
     })
 }
 
-/// All converters, in order of their names, those that are not built yet among them.
+/// All converters, sorted by name, including those that are not built.
 pub fn converters() -> impl Iterator<Item = Described> {
     convert::table().iter().map(|row| Described {
         name: row.name,

@@ -1,29 +1,29 @@
-//! The known word nearest to a mistyped one.
+//! Finds known words near a mistyped one.
 //!
-//! Optimal string alignment: insertions, deletions, replacements and swaps of neighbours count one each, each
-//! byte is edited once. Three rows of the table are kept, rows that cannot stay within the bound end the
-//! work.
+//! The distance is optimal string alignment: insertions, deletions, replacements and swaps of neighbours cost
+//! one each, and no byte is edited twice. Three rows of the table are kept. The search stops when no row can
+//! stay within the bound.
 
-/// Bytes of a word for which a nearest known word is looked for; no keyword is longer.
+/// Maximum length of a word to find suggestions for, in bytes. No keyword is longer.
 pub const MAX_GUESSED_BYTES: usize = 64;
-/// Edits between a mistyped word and the one that is proposed.
+/// Maximum number of edits between a word and its suggestion.
 pub const MAX_EDITS: usize = 3;
-/// Bytes from which on a word may be taken for the beginning of a longer one.
+/// Minimum length of a word that is completed to a longer one, in bytes.
 const MIN_BEGINNING: usize = 3;
 
-/// Words that are proposed at most.
+/// Maximum number of suggestions.
 const MAX_PROPOSED: usize = 3;
 
-/// The known word that takes the fewest edits from `word`, if they are few for its length: one for each three
-/// bytes, at most [`MAX_EDITS`]. Of several the first.
+/// The known word with the fewest edits from `word`, the first of several. Allows one edit for every three
+/// bytes, at most [`MAX_EDITS`].
 pub fn nearest<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_few(word, known).first().copied()
 }
 
-/// The known words that take the fewest edits from `word`, at most `MAX_PROPOSED`; if none is near, those
-/// that begin with it.
+/// The known words with the fewest edits from `word`, at most `MAX_PROPOSED`. If none is near, those that
+/// begin with `word`.
 ///
-/// Cost: for each candidate at most 64 x 64 steps; candidates whose length differs too much cost nothing.
+/// Cost: at most 64 × 64 steps per candidate. Candidates whose length differs too much are skipped.
 fn nearest_few<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut best = Vec::new();
     let mut longer = Vec::new();
@@ -33,7 +33,7 @@ fn nearest_few<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Vec
     let mut bound = (word.len().div_ceil(3)).min(MAX_EDITS);
     for candidate in known {
         match distance(word, candidate.as_bytes(), bound) {
-            // A word of which nothing stays is no guess.
+            // Skip words that share no byte with `word`.
             Some(edits) if edits < candidate.len() => {
                 if edits < bound {
                     best.clear();
@@ -56,7 +56,7 @@ fn nearest_few<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Vec
     if best.is_empty() { longer } else { best }
 }
 
-/// `; did you mean 'x' or 'y'?` with the nearest known words, or nothing.
+/// `; did you mean 'x' or 'y'?` with the nearest known words, or an empty string.
 pub fn guess<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = nearest_few(word, known).iter().map(|word| format!("'{word}'")).collect();
     match &quoted[..] {
@@ -66,7 +66,7 @@ pub fn guess<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Strin
     }
 }
 
-/// Edits from `a` to `b`, case ignored, if they are at most `bound`.
+/// Number of edits from `a` to `b`, ignoring case; `None` if they exceed `bound`.
 fn distance(a: &[u8], b: &[u8], bound: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > bound || b.len() > MAX_GUESSED_BYTES {
         return None;
@@ -90,7 +90,7 @@ fn distance(a: &[u8], b: &[u8], bound: usize) -> Option<usize> {
             rows[now][j] = edits;
             least = least.min(edits);
         }
-        // A swap may reach back one row further, which is why the row before counts too.
+        // A swap uses the row before the last one, so both rows must exceed the bound.
         if least > bound && rows[before][..=b.len()].iter().all(|&edits| edits > bound) {
             return None;
         }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(of(b"nothing-like-it"), "");
     }
 
-    /// The textbook table, without bound or saved rows.
+    /// The textbook algorithm, with the whole table and without a bound.
     fn plain(a: &[u8], b: &[u8]) -> usize {
         let mut table = vec![vec![0usize; b.len() + 1]; a.len() + 1];
         for i in 0..=a.len() {

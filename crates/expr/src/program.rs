@@ -1,4 +1,4 @@
-//! Sample expressions: a fetch and the converters behind it, compiled to steps.
+//! Sample expressions: a fetch and its converters, compiled to steps.
 
 use crate::args::{self, Args};
 use crate::cast::{cast, is_castable};
@@ -13,7 +13,7 @@ use crate::scratch::Scratch;
 use crate::show::Shown;
 use std::ops::ControlFlow;
 
-/// Converters of one expression at most: a bound on the work that one word can ask for.
+/// Maximum number of converters in an expression. It bounds the work of one word.
 pub const MAX_CONVERTERS: usize = 64;
 
 /// A compiled sample expression, such as `req.hdr(host),lower,map(hosts.map)`.
@@ -31,14 +31,14 @@ struct Step {
     convert: Convert,
 }
 
-/// An expression, and where its text ends.
+/// An expression and the offset of its end in the text.
 pub(crate) struct Parsed {
     pub(crate) expression: Expression,
     pub(crate) end: usize,
 }
 
 impl Expression {
-    /// Compiles a word that is an expression and nothing else. It must have something to give at `place`.
+    /// Compiles a word that is an expression as a whole. The fetch must have a value at `place`.
     pub fn compile(text: &[u8], place: EvalPoints, compiler: &mut Compiler<'_>) -> Result<Self, Error> {
         let parsed = Self::parse(text, 0, compiler)?;
         if parsed.end < text.len() {
@@ -51,7 +51,7 @@ impl Expression {
         Ok(parsed.expression)
     }
 
-    /// Compiles from `start` on, as far as the expression goes. Where it stands is not checked.
+    /// Compiles the expression at `start`, up to where it ends. Does not check the evaluation point.
     pub(crate) fn parse(text: &[u8], start: usize, compiler: &mut Compiler<'_>) -> Result<Parsed, Error> {
         let (name, at) = keyword(text, start);
         if name.is_empty() {
@@ -120,7 +120,7 @@ impl Expression {
         Ok(Parsed { expression, end })
     }
 
-    /// An error when the fetch has nothing to give at `place`.
+    /// An error if the fetch has no value at `place`.
     pub(crate) fn check_place(&self, at: usize, place: EvalPoints) -> Result<(), Error> {
         if self.places.meets(place) {
             return Ok(());
@@ -131,37 +131,37 @@ impl Expression {
         ))
     }
 
-    /// The type of what it gives.
+    /// Type of the result.
     pub fn gives(&self) -> Type {
         self.gives
     }
 
-    /// Where it has something to give.
+    /// Points at which the fetch has a value.
     pub fn places(&self) -> EvalPoints {
         self.places
     }
 
-    /// Whether there is a converter behind the fetch.
+    /// True if the expression has a converter.
     pub(crate) fn is_converted(&self) -> bool {
         !self.steps.is_empty()
     }
 
-    /// Whether its value is fixed by the configuration.
+    /// True if the configuration determines the value.
     pub fn is_constant(&self) -> bool {
         self.fetch.is_constant() && self.steps.is_empty()
     }
 
-    /// The sample; of several values of a field or parameter the one that the fetch's name stands for (mostly
-    /// the last).
+    /// Evaluates the sample. If a field or parameter has several values, the fetch selects one, mostly the
+    /// last.
     ///
-    /// Cost: no allocation; what converters write is in the scratch, and a chain that needs more than
-    /// [`crate::SCRATCH_BYTES`] gives nothing.
+    /// Cost: no allocation. Converters write to the scratch; a chain that needs more than
+    /// [`crate::SCRATCH_BYTES`] has no result.
     pub fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
         let sample = self.fetch.eval(env, scratch)?;
         self.convert(sample, env, scratch).ok_or(Absent::Never)
     }
 
-    /// As [`Expression::eval`], cast to `to`.
+    /// Evaluates the sample and casts it to `to`.
     pub fn eval_as<'x>(
         &'x self,
         to: Type,
@@ -172,7 +172,7 @@ impl Expression {
         cast(value, to, scratch).ok_or(Absent::Never)
     }
 
-    /// The sample's bytes as they are, or its text when it has another type.
+    /// Evaluates the sample to its bytes if it is binary, or to its text otherwise.
     pub(crate) fn eval_bytes<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
         match self.eval(env, scratch).ok()?.value {
             Value::Bin(bytes) => Some(bytes),
@@ -180,12 +180,12 @@ impl Expression {
         }
     }
 
-    /// The sample as text; bytes end at their first NUL.
+    /// Evaluates the sample to text. Binary samples end at the first NUL byte.
     pub fn eval_text<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
         self.eval_as(Type::Str, env, scratch).ok()?.bytes()
     }
 
-    /// The sample as a number.
+    /// Evaluates the sample to a number.
     pub fn eval_int(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Option<i64> {
         let mut scratch = scratch.reborrow();
         match self.eval_as(Type::Int, env, &mut scratch).ok()? {
@@ -194,17 +194,17 @@ impl Expression {
         }
     }
 
-    /// How many ACLs lie within each other here, by the fetch `acl`.
+    /// Nesting depth of ACLs, by the fetch `acl`.
     pub(crate) fn acl_depth(&self) -> usize {
         self.fetch.acl_depth()
     }
 
-    /// The user list whose groups it gives.
+    /// The user list whose groups the fetch returns.
     pub(crate) fn groups_of(&self) -> Option<crate::names::UserlistId> {
         self.fetch.groups_of()
     }
 
-    /// Gives every value that there is to `visit`, until it has enough.
+    /// Passes each value to `visit` until it breaks.
     pub(crate) fn each(
         &self,
         env: &Env<'_>,
@@ -240,7 +240,7 @@ impl Expression {
     }
 }
 
-/// The keyword at `start` and its end: up to a parenthesis, a comma, a bracket or white space.
+/// The keyword at `start`, and the offset of its end.
 pub(crate) fn keyword(text: &[u8], start: usize) -> (&[u8], usize) {
     let rest = text.get(start..).unwrap_or_default();
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.+:".contains(byte);

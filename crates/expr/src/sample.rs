@@ -1,16 +1,16 @@
-//! Typed samples: what a fetch gives, what converters change and what patterns are matched against.
+//! Typed samples: results of fetches and converters, and input of patterns.
 
 use std::fmt::{Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The type of a sample, or what a converter accepts.
+/// Type of a sample, or the type that a converter accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     /// True or false.
     Bool,
-    /// Signed, 64 bits.
+    /// A signed 64-bit integer.
     Int,
-    /// An address of either family.
+    /// An IPv4 or IPv6 address.
     Addr,
     /// An IPv4 address.
     Ipv4,
@@ -22,14 +22,14 @@ pub enum Type {
     Bin,
     /// An HTTP method.
     Method,
-    /// Known when it is evaluated only.
+    /// Known at evaluation only.
     Any,
-    /// Of a converter: what went in.
+    /// For converters: the type of the input.
     Same,
 }
 
 impl Type {
-    /// The word for it in signatures.
+    /// Its name in signatures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -52,22 +52,22 @@ impl Display for Type {
     }
 }
 
-/// A sample's value. It borrows from the [`Env`](crate::Env), the program or the [`Scratch`](crate::Scratch).
+/// A value. It borrows from the [`Env`](crate::Env), the program or the [`Scratch`](crate::Scratch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// True or false.
     Bool(bool),
     /// A number.
     Int(i64),
-    /// An address.
+    /// An IPv4 address.
     Ipv4(Ipv4Addr),
-    /// An address.
+    /// An IPv6 address.
     Ipv6(Ipv6Addr),
-    /// Text in no particular encoding.
+    /// Text of unspecified encoding.
     Str(&'a [u8]),
     /// Bytes.
     Bin(&'a [u8]),
-    /// The name of a method.
+    /// Name of an HTTP method.
     Method(&'a [u8]),
 }
 
@@ -85,7 +85,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes of text, data or a method.
+    /// The bytes of a text, of binary data or of a method; `None` for other types.
     pub fn bytes(&self) -> Option<&'a [u8]> {
         match *self {
             Self::Str(bytes) | Self::Bin(bytes) | Self::Method(bytes) => Some(bytes),
@@ -93,7 +93,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The address.
+    /// The address; `None` for other types.
     pub fn addr(&self) -> Option<IpAddr> {
         match *self {
             Self::Ipv4(addr) => Some(addr.into()),
@@ -112,12 +112,12 @@ impl From<IpAddr> for Value<'_> {
     }
 }
 
-/// A sample: a value, and whether it may still be another one when more has been received.
+/// A value, and whether more data can change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
     /// The value.
     pub value: Value<'a>,
-    /// More bytes may give another value: content rules wait before they rely on its absence of a match.
+    /// True if more bytes may give another value. A test that does not match then waits.
     pub may_change: bool,
 }
 
@@ -130,16 +130,16 @@ impl<'a> From<Value<'a>> for Sample<'a> {
 /// Why there is no sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// There is none, and there will be none.
+    /// There is none, and more data will not help.
     Never,
-    /// What it is taken from has not been received yet.
+    /// The data has not been received yet.
     NotYet,
 }
 
-/// A sample or the reason why there is none.
+/// A sample, or the reason why there is none.
 pub type Fetched<'a> = Result<Sample<'a>, Absent>;
 
-/// Shorthand for a final value.
+/// A final value as a result.
 pub(crate) fn found(value: Value<'_>) -> Fetched<'_> {
     Ok(value.into())
 }

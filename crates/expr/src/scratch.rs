@@ -1,10 +1,9 @@
-//! Memory of a lane in which evaluations write what is not in a message: one fixed buffer, and the state of
-//! the regular expressions' machines.
+//! Memory of a lane for evaluations: one fixed buffer, and the caches of regular expressions.
 //!
-//! A [`Lane`] belongs to one lane and lives as long as it. A [`Scratch`] is the lend of one evaluation: bytes
-//! are cut off the free rest, so what was given out stays valid while the evaluation's results are used, and
-//! all of it is free again when the lend ends. Nothing is allocated but the machines' states, once for each
-//! expression and lane.
+//! A [`Lane`] lives as long as the scheduler's lane that owns it. A [`Scratch`] borrows it for one
+//! evaluation. Results take bytes from its free rest and stay valid while the borrow lasts; then all bytes
+//! are free again. Nothing is allocated, except for the cache of a regular expression at its first use on a
+//! lane.
 
 use crate::clock::Second;
 use crate::pattern::looking::{self, Looking};
@@ -14,23 +13,22 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Bytes that one evaluation may write, all its converters together. Four times the default `tune.bufsize`:
-/// each of a chain of converters may write a value of the size of a message's buffer a few times before a
-/// sample is missing for lack of room.
+/// Size of the buffer in bytes, for all converters of an evaluation together. It is four times the default of
+/// `tune.bufsize`, so a chain can write several values of the size of a buffer.
 pub const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// States of regular expressions that a lane keeps. More than that, and all are dropped: a flood of
-/// expressions that are added while the program runs costs time then, not memory.
+/// Maximum number of regular expressions with a cache on a lane. When it is exceeded, all caches are dropped.
+/// A flood of expressions that are added at run time then costs time, but no memory.
 pub const MAX_MACHINES: usize = 4096;
 
-/// What one lane needs to evaluate programs.
+/// State of one lane for evaluations.
 #[derive(Debug)]
 pub struct Lane {
     buffer: Box<[u8]>,
     tools: Tools,
 }
 
-/// What is not bytes.
+/// State other than the buffer.
 #[derive(Debug)]
 pub(crate) struct Tools {
     machines: Machines,
@@ -39,7 +37,7 @@ pub(crate) struct Tools {
 }
 
 impl Lane {
-    /// A lane's memory. `seed` starts its random numbers: they are for sampling, not for secrets.
+    /// Allocates the buffer. `seed` starts the random numbers, which are for sampling and not for secrets.
     pub fn new(seed: u64) -> Self {
         Self {
             buffer: vec![0; SCRATCH_BYTES].into_boxed_slice(),
@@ -47,16 +45,16 @@ impl Lane {
         }
     }
 
-    /// Lends all of it to one evaluation.
+    /// Borrows the whole buffer for one evaluation.
     pub fn scratch(&mut self) -> Scratch<'_> {
         Scratch { free: &mut self.buffer, tools: &mut self.tools }
     }
 
-    /// Drops the states of regular expressions: to be called when a new generation of the configuration is in
-    /// use.
+    /// Drops the caches of regular expressions. Call it when a new generation of the configuration becomes
+    /// active.
     pub fn forget(&mut self) {
         self.tools.machines = Machines::default();
-        self.tools.second = Second::default(); // it may have another time zone
+        self.tools.second = Second::default(); // the time zone may have changed
     }
 }
 
@@ -68,17 +66,18 @@ pub struct Scratch<'a> {
 }
 
 impl<'a> Scratch<'a> {
-    /// The same memory for a shorter time: what is written through it is free again afterwards.
+    /// Reborrows the memory. Bytes that are written through it are free again when it ends.
     pub fn reborrow(&mut self) -> Scratch<'_> {
         Scratch { free: self.free, tools: self.tools }
     }
 
-    /// Bytes that are free.
+    /// Number of free bytes.
     pub fn room(&self) -> usize {
         self.free.len()
     }
 
-    /// Lets `write` fill the free bytes from the front; keeps as many as it says.
+    /// Lets `write` fill the free bytes from the start, and takes as many as it returns. `None` takes
+    /// nothing.
     pub fn fill(&mut self, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<&'a [u8]> {
         let len = write(self.free)?;
         if len > self.free.len() {
@@ -89,7 +88,7 @@ impl<'a> Scratch<'a> {
         Some(kept)
     }
 
-    /// A writer that keeps what was written when it is done.
+    /// Lets `write` append to a writer, and takes the bytes. `None` if something did not fit.
     pub fn build(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Option<()>) -> Option<&'a [u8]> {
         self.fill(|free| {
             let mut writer = Writer::new(free);
@@ -98,18 +97,18 @@ impl<'a> Scratch<'a> {
         })
     }
 
-    /// A copy of the bytes.
+    /// Copies bytes into the scratch.
     pub fn copy(&mut self, bytes: &[u8]) -> Option<&'a [u8]> {
         self.build(|writer| writer.put(bytes))
     }
 
-    /// Formatted text.
+    /// Writes formatted text into the scratch.
     pub fn print(&mut self, text: fmt::Arguments<'_>) -> Option<&'a [u8]> {
         self.build(|writer| writer.write_fmt(text).ok())
     }
 
-    /// The first `most` of the free bytes, or all of them, for a text that grows while others are evaluated.
-    /// They hold anything.
+    /// Takes the first `most` free bytes, or all if there are fewer, for a text that grows during other
+    /// evaluations. Their content is arbitrary.
     pub fn take(&mut self, most: usize) -> &'a mut [u8] {
         let most = most.min(self.free.len());
         let (taken, rest) = std::mem::take(&mut self.free).split_at_mut(most);
@@ -117,12 +116,12 @@ impl<'a> Scratch<'a> {
         taken
     }
 
-    /// The first half of the free bytes, for a text that grows while others are evaluated.
+    /// Takes the first half of the free bytes, for a text that grows during other evaluations.
     pub(crate) fn take_half(&mut self) -> &'a mut [u8] {
         self.take(self.free.len() / 2)
     }
 
-    /// The next random number of the lane (SplitMix64 by Steele, Lea and Flood).
+    /// The lane's next random number (SplitMix64 by Steele, Lea and Flood).
     pub fn random(&mut self) -> u64 {
         self.tools.random = self.tools.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.tools.random;
@@ -131,7 +130,7 @@ impl<'a> Scratch<'a> {
         z ^ (z >> 31)
     }
 
-    /// The text of a second's date, as lines have it.
+    /// The cache of the last formatted second.
     pub(crate) fn second(&mut self) -> &mut Second {
         &mut self.tools.second
     }
@@ -142,7 +141,7 @@ impl<'a> Scratch<'a> {
         &mut machines.linear.entry(address(regex)).or_insert_with(|| (regex.clone(), regex.create_cache())).1
     }
 
-    /// The lane's own machine of an expression that looks around: compiled at its first use.
+    /// The lane's own machine of a backtracking expression, compiled at its first use.
     pub(crate) fn looking(&mut self, regex: &Arc<Looking>) -> Option<&looking::Machine> {
         let machines = &mut self.tools.machines;
         machines.room(address(regex));
@@ -150,7 +149,7 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// Bytes written one after another into a bounded buffer.
+/// Appends bytes to a bounded buffer.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
@@ -159,41 +158,41 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes to `buffer` from its start.
+    /// A writer that starts at the beginning of `buffer`.
     pub fn new(buffer: &'a mut [u8]) -> Self {
         Self { buffer, len: 0, full: false }
     }
 
-    /// What was written.
+    /// The bytes written so far.
     pub fn written(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
 
-    /// What was written, for as long as the buffer lives; nothing when something did not fit.
+    /// The bytes written, with the lifetime of the buffer; `None` if something did not fit.
     pub fn into_written(self) -> Option<&'a [u8]> {
         let Self { buffer, len, full } = self;
         (!full).then_some(&buffer[..len])
     }
 
-    /// Bytes written.
+    /// Number of bytes written.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Nothing was written.
+    /// True if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Something did not fit.
+    /// True if something did not fit.
     pub fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Appends the bytes, or those of them that fit; nothing is returned when some did not.
+    /// Appends bytes. If not all fit, appends those that do and returns `None`.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Option<()> {
-        // Most of what a line is made of: no call is worth it.
+        // Most appended runs are short: avoid the call.
         if bytes.len() <= 4 {
             for &byte in bytes {
                 self.push(byte)?;
@@ -223,8 +222,8 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// Appends the bytes, of which those that `is_plain` is false of are written by `other`. It must be true
-    /// of letters, digits, and the signs that addresses of pages mostly have.
+    /// Appends bytes, and calls `other` for those that are not `is_plain`. `is_plain` must be true for
+    /// letters, digits, and the characters that [`usual`] accepts.
     #[inline]
     pub(crate) fn put_mapped(
         &mut self,
@@ -234,7 +233,7 @@ impl<'a> Writer<'a> {
     ) -> Option<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            // Eight at a time, then the one that stopped them.
+            // Skip eight bytes at a time, then find the byte that is not plain.
             let mut plain = 0;
             while let Some(eight) = rest.get(plain..).and_then(<[u8]>::first_chunk::<8>)
                 && usual(u64::from_le_bytes(*eight))
@@ -250,7 +249,7 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// Appends a number in decimal digits, with zeroes before it up to so many of them, at most 20.
+    /// Appends a number in decimal digits, padded with zeroes to `least` digits, at most 20.
     #[inline]
     pub fn put_number(&mut self, n: i64, least: usize) -> Option<()> {
         if let (0..=9, 0 | 1) = (n, least) {
@@ -287,9 +286,9 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Whether all eight bytes are ASCII from `$` to `z`, without `\\` and `]`: bytes that nobody writes
-/// otherwise. It may be false of others that are, too. A byte is marked by its highest bit, and a borrow or
-/// carry out of one only where that one is marked.
+/// True if all eight bytes are ASCII from `$` to `z` except `\\` and `]`, which no encoding changes. May be
+/// false for others, too. The highest bit of a byte marks a mismatch; a borrow or carry leaves a byte only if
+/// it is marked.
 #[inline]
 fn usual(eight: u64) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -306,7 +305,7 @@ impl Write for Writer<'_> {
     }
 }
 
-/// States of regular expressions by the address of the expression, which its entry keeps alive.
+/// Caches of regular expressions, by the address of the expression. An entry keeps its expression alive.
 #[derive(Debug, Default)]
 struct Machines {
     linear: ByAddress<(Arc<meta::Regex>, meta::Cache)>,
@@ -316,7 +315,7 @@ struct Machines {
 type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<AddressHasher>>;
 
 impl Machines {
-    /// Makes room for the one at `address`, if it is new.
+    /// Makes room for the expression at `address`, if it is new.
     fn room(&mut self, address: usize) {
         let known = || self.linear.contains_key(&address) || self.looking.contains_key(&address);
         if self.linear.len() + self.looking.len() >= MAX_MACHINES && !known() {
@@ -330,7 +329,7 @@ fn address<T>(of: &Arc<T>) -> usize {
     std::ptr::from_ref::<T>(of) as usize
 }
 
-/// Spreads an address: its low bits are zeroes.
+/// Hashes an address, whose low bits are zero.
 #[derive(Default)]
 struct AddressHasher(u64);
 

@@ -1,12 +1,12 @@
-//! Bytes from configurations inside of messages: bounded, and harmless to a terminal.
+//! Formats bytes of configurations for messages: bounded, and harmless to a terminal.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
-/// Bytes of a word that a message repeats.
+/// Maximum number of bytes of a word in a message.
 pub const MAX_SHOWN_BYTES: usize = 128;
 
-/// Bytes as a message shows them: UTF-8 as it is, control bytes and what is not UTF-8 as `\xNN`, and at most
-/// [`MAX_SHOWN_BYTES`] of them.
+/// Formats bytes for a message: control characters and invalid UTF-8 as `\xNN`, at most [`MAX_SHOWN_BYTES`]
+/// of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(pub &'a [u8]);
 
@@ -40,8 +40,8 @@ impl Display for Shown<'_> {
     }
 }
 
-/// Whether a terminal or a log would act on `c` instead of showing it. Direction marks count: they can make a
-/// line look like another.
+/// True if a terminal or a log could interpret `c` instead of showing it. This includes direction marks,
+/// which can disguise a line.
 pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')

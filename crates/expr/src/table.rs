@@ -1,5 +1,5 @@
-//! Stick tables as expressions know them: which data entries have, and what may be asked of them. The tables
-//! themselves are the crate `stick`'s.
+//! Stick tables for expressions: types of data, and operations on entries. The crate `stick` implements the
+//! tables.
 
 use crate::sample::{Type, Value};
 
@@ -7,18 +7,18 @@ use crate::sample::{Type, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableId(pub u32);
 
-/// A table as names find it.
+/// A stick table that a name resolved to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedTable {
-    /// Which.
+    /// The table.
     pub id: TableId,
-    /// The type of its keys: `Ipv4`, `Ipv6`, `Int`, `Str` or `Bin`.
+    /// Type of its keys: `Ipv4`, `Ipv6`, `Int`, `Str` or `Bin`.
     pub key: Type,
 }
 
-/// What an entry may keep, in the order of reports.
+/// A type of data in an entry, in the order of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)] // the names of the configuration
+#[allow(missing_docs)] // named after the words of the configuration
 pub enum DataType {
     ServerId,
     Gpt0,
@@ -50,7 +50,7 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 27] = [
         Self::ServerId,
         Self::Gpt0,
@@ -81,7 +81,7 @@ impl DataType {
         Self::GlitchRate,
     ];
 
-    /// The name in the configuration.
+    /// Its name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ServerId => "server_id",
@@ -114,12 +114,12 @@ impl DataType {
         }
     }
 
-    /// That of a name.
+    /// The type with this name.
     pub fn by_name(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|data| data.name().as_bytes() == name)
     }
 
-    /// It is a rate over a period of its own.
+    /// True for a rate, which has a period.
     pub const fn is_rate(self) -> bool {
         matches!(
             self,
@@ -137,18 +137,18 @@ impl DataType {
         )
     }
 
-    /// There are several, by number.
+    /// True for an array.
     pub const fn is_array(self) -> bool {
         matches!(self, Self::Gpt | Self::Gpc | Self::GpcRate)
     }
 }
 
-/// A place of an entry: the data, and which of an array; 0 for the others.
+/// A value of an entry: the type of data, and the index in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Datum {
-    /// What.
+    /// The type of data.
     pub data: DataType,
-    /// Which of them.
+    /// Index in an array; 0 for other types.
     pub index: u32,
 }
 
@@ -158,62 +158,63 @@ impl From<DataType> for Datum {
     }
 }
 
-/// What is asked of an entry.
+/// An operation on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
-    /// Its number now; of a rate, events a period.
+    /// Returns the current number; for a rate, events per period.
     Read(Datum),
-    /// Counts one, in general counter 0 or 1 and its rate; the number then.
+    /// Increments general counter 0 or 1 and its rate. Returns the new number.
     Increment(u32),
-    /// The same in an element of the arrays.
+    /// The same for an element of the arrays.
     IncrementElement(u32),
-    /// Makes general counter 0 or 1 zero; what it was.
+    /// Clears general counter 0 or 1. Returns the old number.
     Clear(u32),
-    /// The same of an element of the array.
+    /// The same for an element of the array.
     ClearElement(u32),
-    /// Counts one in `conn_cnt` and `conn_rate`; the number then.
+    /// Increments `conn_cnt` and `conn_rate`. Returns the new number.
     CountConnection,
-    /// Who is counted in it.
+    /// Returns the number of streams and connections that track the entry.
     Trackers,
-    /// Milliseconds until it expires.
+    /// Returns the milliseconds until it expires.
     Expire,
-    /// Milliseconds since it was used.
+    /// Returns the milliseconds since its last use.
     Idle,
-    /// Nothing but whether it is there: 1.
+    /// Returns 1 if the entry exists.
     Exists,
 }
 
 impl Ask {
-    /// Whether the entry changes by it.
+    /// True if the operation changes the entry.
     pub fn changes(self) -> bool {
         use Ask::*;
         matches!(self, Increment(_) | IncrementElement(_) | Clear(_) | ClearElement(_) | CountConnection)
     }
 }
 
-/// What became of it.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The number.
+    /// The result.
     Number(i64),
-    /// There is no such entry.
+    /// The entry does not exist.
     NoEntry,
-    /// The table keeps nothing of the kind.
+    /// The table does not store this type of data.
     NotKept,
-    /// Nothing is tracked there.
+    /// The counter tracks no entry.
     NotTracked,
 }
 
-/// The tables of a generation, and the entries that a stream is counted in. Called while a program runs: it
-/// must not block, and allocates for a new entry at most.
+/// The stick tables of a generation, and the entries that a stream tracks. Methods are called during
+/// evaluation: they must not block, and may allocate for a new entry only.
 pub trait StickTables {
-    /// Asks the entry that counter `counter` tracks, or where `table` is given the one with its key there.
+    /// Runs an operation on the entry that counter `counter` tracks. If `table` is given, uses the entry of
+    /// that table with the same key.
     fn tracked(&self, counter: u32, table: Option<TableId>, ask: Ask) -> Outcome;
-    /// Asks the entry of a key, whose type is the table's. What [changes](Ask::changes) an entry makes it
-    /// first, if `makes`.
+    /// Runs an operation on the entry of a key, which has the type of the table. If `makes` is true, an
+    /// operation that [changes](Ask::changes) the entry creates it first.
     fn keyed(&self, table: TableId, key: Value<'_>, ask: Ask, makes: bool) -> Outcome;
-    /// The key that counter `counter` tracks, in its table's type; text goes through `bytes`.
+    /// The key that counter `counter` tracks, with the type of its table. Text is written to `bytes`.
     fn key_of<'b>(&self, counter: u32, bytes: &'b mut [u8]) -> Option<Value<'b>>;
-    /// Entries that the table has, and those that it has room for.
+    /// Number of entries in the table, and its maximum.
     fn entries(&self, table: TableId) -> (u32, u32);
 }

@@ -1,14 +1,13 @@
-//! Variables: names are resolved when the configuration is read, values live as long as their scope.
+//! Variables. Names are resolved when the configuration is read; values live as long as their scope.
 //!
 //! Rules:
-//! 1. A name belongs to a scope and has a dense number in it ([`VariableId`]). Evaluation never looks at
-//!    names.
-//! 2. Values of `sess`, `txn`, `req`, `res` and `check` are in a [`Variables`] of one lane each, which its
-//!    owner clears and uses again: in steady state it allocates nothing. Text is kept in one run of bytes
-//!    that is bounded by [`MAX_SCOPE_BYTES`].
-//! 3. Values of `proc` are shared by the lanes: each is published as a whole ([`ProcessVariables`]), reading
-//!    is two plain loads. Setting one allocates and takes a lock, so it is for rules that run now and then;
-//!    of two that set one at the same time either wins.
+//! 1. A name belongs to a scope and has a dense index in it ([`VariableId`]). Evaluation uses no names.
+//! 2. Values of `sess`, `txn`, `req`, `res` and `check` are in a [`Variables`] each, which belongs to one
+//!    lane. Its owner clears and reuses it, so the steady state allocates nothing. Text is in one byte
+//!    vector, bounded by [`MAX_SCOPE_BYTES`].
+//! 3. Lanes share values of `proc`. Each is published as a whole ([`ProcessVariables`]); reading one takes
+//!    two plain loads. Setting one allocates and takes a lock, so it is for rules that run rarely. Of two
+//!    concurrent writes either one wins.
 
 use crate::error::Error;
 use crate::sample::Value;
@@ -20,34 +19,34 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a variable's name at most.
+/// Maximum length of a variable's name in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
-/// Variables of one scope at most; the bound is on the file, not on traffic.
+/// Maximum number of variables in a scope. It bounds the configuration, not traffic.
 pub const MAX_VARIABLES: usize = 4096;
-/// Bytes of text that one scope's variables hold at most, unless [`Variables::with_limit`] says otherwise: a
-/// flood of long values fails to be set.
+/// Default maximum size of text in a scope's variables, in bytes; see [`Variables::with_limit`]. Setting a
+/// value beyond it fails.
 pub const MAX_SCOPE_BYTES: usize = 64 * 1024;
 
-/// Bytes that a variable counts for beside its text, where `tune.vars.*-max-size` bounds them: about what
-/// HAProxy has it.
+/// Overhead of a variable in bytes, for the limits of `tune.vars.*-max-size`. It is similar to that of
+/// HAProxy.
 pub const VARIABLE_BYTES: usize = 64;
 
-/// `tune.vars.*-max-size`: bytes of variables. An outer scope counts those within it.
+/// `tune.vars.*-max-size` in bytes. The limit of a scope includes the scopes inside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariableLimits {
     /// `proc`
     pub process: usize,
-    /// `sess`, and `txn`
+    /// `sess`, including `txn`
     pub session: usize,
-    /// `txn`, and `req` and `res`
+    /// `txn`, including `req` and `res`
     pub transaction: usize,
-    /// `req` and `res`
+    /// `req` and `res` together
     pub message: usize,
     /// `check`
     pub check: usize,
-    /// All of the process. Each lane has its share, so that none has to ask the others.
+    /// All variables of the process. Each lane has an equal share, so lanes need no synchronisation.
     pub global: usize,
-    /// How many lanes share.
+    /// Number of lanes.
     pub lanes: usize,
 }
 
@@ -67,33 +66,33 @@ impl Default for VariableLimits {
 }
 
 thread_local! {
-    /// Bytes of this lane's variables.
+    /// Size of this lane's variables in bytes.
     static LANE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How long a variable lives.
+/// Scope of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// As long as the process.
+    /// The process.
     Process,
-    /// As long as the client's connection.
+    /// The client connection.
     Session,
     /// A request and its response.
     Transaction,
-    /// While the request is worked on.
+    /// The processing of a request.
     Request,
-    /// While the response is worked on.
+    /// The processing of a response.
     Response,
     /// One run of a health check.
     Check,
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Self; 6] =
         [Self::Process, Self::Session, Self::Transaction, Self::Request, Self::Response, Self::Check];
 
-    /// The word before the dot.
+    /// Its prefix in names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Process => "proc",
@@ -106,7 +105,7 @@ impl Scope {
     }
 }
 
-/// A variable: a place in its scope.
+/// A variable: its index in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VariableId {
     /// Its scope.
@@ -114,7 +113,7 @@ pub struct VariableId {
     pub(crate) index: u16,
 }
 
-/// All names of a generation.
+/// All variable names of a generation.
 #[derive(Clone, Debug, Default)]
 pub struct VariableNames {
     ids: HashMap<Vec<u8>, VariableId>,
@@ -122,7 +121,7 @@ pub struct VariableNames {
 }
 
 impl VariableNames {
-    /// The variable of `scope.name`, made when it is new.
+    /// The variable named `scope.name`, created on first use.
     pub fn resolve(&mut self, text: &[u8]) -> Result<VariableId, Error> {
         if let Some(id) = self.ids.get(text) {
             return Ok(*id);
@@ -170,23 +169,23 @@ impl VariableNames {
         Ok(id)
     }
 
-    /// The variable of that name, if an expression of the generation names it.
+    /// The variable with this name, if an expression of the generation uses it.
     pub fn get(&self, text: &[u8]) -> Option<VariableId> {
         self.ids.get(text).copied()
     }
 
-    /// How many variables a scope has.
+    /// Number of variables in a scope.
     pub fn count(&self, scope: Scope) -> usize {
         usize::from(self.counts[scope as usize])
     }
 
-    /// All names with their places, in no particular order.
+    /// All names with their variables, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], VariableId)> {
         self.ids.iter().map(|(name, id)| (&name[..], *id))
     }
 }
 
-/// A value without its bytes.
+/// A value; text is in [`Variables::bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Unset,
@@ -214,21 +213,21 @@ impl TextKind {
     }
 }
 
-/// The values of one scope's variables.
+/// The values of the variables in one scope.
 #[derive(Debug)]
 pub struct Variables {
     slots: Vec<Slot>,
     bytes: Vec<u8>,
-    /// Bytes of `bytes` that a slot still points to.
+    /// Number of bytes in `bytes` that slots refer to.
     live: usize,
-    /// Variables that are set.
+    /// Number of variables that are set.
     count: usize,
     limit: usize,
 }
 
 impl Drop for Variables {
     fn drop(&mut self) {
-        self.clear(); // they do not count any more
+        self.clear(); // subtracts from the lane's sum
     }
 }
 
@@ -253,17 +252,17 @@ impl Default for Variables {
 }
 
 impl Variables {
-    /// All unset; text takes at most `limit` bytes.
+    /// Variables that are all unset. Text takes at most `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Self { slots: Vec::new(), bytes: Vec::new(), live: 0, count: 0, limit: limit.min(u32::MAX as usize) }
     }
 
-    /// Whether nothing was ever set since it was [cleared](Self::clear).
+    /// True if nothing was set since it was [cleared](Self::clear).
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// All unset; the memory is kept for the next use.
+    /// Unsets all variables and keeps the memory.
     pub fn clear(&mut self) {
         let before = self.used();
         self.slots.clear();
@@ -273,12 +272,12 @@ impl Variables {
         self.tell(before);
     }
 
-    /// Bytes that they count for.
+    /// Size of the variables for the limits, in bytes.
     pub fn used(&self) -> usize {
         self.live + self.count * VARIABLE_BYTES
     }
 
-    /// What a variable counts for by now.
+    /// Current size of a variable.
     fn used_by(&self, id: VariableId) -> usize {
         match self.slots.get(usize::from(id.index)) {
             None | Some(Slot::Unset) => 0,
@@ -287,16 +286,16 @@ impl Variables {
         }
     }
 
-    /// Tells the lane's sum what they count for, if it was `before`.
+    /// Updates the lane's sum after a change from size `before`.
     fn tell(&self, before: usize) {
         let now = self.used();
         if now != before {
-            // Of a thread that ends nothing is summed up any more.
+            // The sum does not exist any more while a thread ends.
             let _ = LANE.try_with(|sum| sum.set((sum.get() + now).saturating_sub(before)));
         }
     }
 
-    /// The value, text as it lies here.
+    /// The value; text is borrowed.
     pub fn get(&self, id: VariableId) -> Option<Value<'_>> {
         Some(match *self.slots.get(usize::from(id.index))? {
             Slot::Unset => return None,
@@ -308,7 +307,7 @@ impl Variables {
         })
     }
 
-    /// Forgets the value.
+    /// Unsets a variable.
     pub fn unset(&mut self, id: VariableId) {
         let before = self.used();
         self.forget(id);
@@ -325,7 +324,7 @@ impl Variables {
         }
     }
 
-    /// Sets the value; false when its text does not fit, and then the variable is unset.
+    /// Sets a variable. If the text does not fit, unsets it and returns false.
     pub fn set(&mut self, id: VariableId, value: Value<'_>) -> bool {
         let before = self.used();
         let fits = self.put(id, value);
@@ -355,7 +354,7 @@ impl Variables {
                 return true;
             }
         };
-        // In place, when the old text was not shorter.
+        // In place, if the old text is at least as long.
         if let Slot::Text { start, len: old, .. } = self.slots[index]
             && text.len() <= old as usize
         {
@@ -379,8 +378,8 @@ impl Variables {
         true
     }
 
-    /// Moves the living texts together. Quadratic in the number of variables that hold text, which the file
-    /// bounds.
+    /// Moves the used texts together. Takes time quadratic in the number of variables with text, which the
+    /// configuration bounds.
     fn compact(&mut self) {
         let mut end = 0usize;
         let mut from = 0u32;
@@ -413,14 +412,14 @@ impl Variables {
     }
 }
 
-/// A value with bytes of its own.
+/// A value with owned bytes.
 #[derive(Debug)]
 enum Owned {
     Plain(Value<'static>),
     Text(TextKind, Box<[u8]>),
 }
 
-/// The values of `proc` variables, for all lanes, and for generations that follow each other.
+/// The values of `proc` variables, shared by all lanes and by consecutive generations.
 #[derive(Debug)]
 pub struct ProcessVariables {
     values: Box<[Arc<Global>]>,
@@ -431,16 +430,16 @@ pub struct ProcessVariables {
 #[derive(Debug)]
 struct Global {
     value: Published<Option<Owned>>,
-    /// What it counts for; changed under the purse's lock.
+    /// Size for the limits; changed under the lock of `purse`.
     size: AtomicUsize,
     purse: Arc<Purse>,
 }
 
-/// What all of them count for.
+/// Sum of the sizes of all `proc` variables.
 #[derive(Debug)]
 struct Purse {
     setting: Mutex<()>,
-    /// Grows under the lock; read without.
+    /// Increases under the lock; read without it.
     used: AtomicUsize,
 }
 
@@ -453,12 +452,12 @@ impl Drop for Global {
 }
 
 impl ProcessVariables {
-    /// For the names of a generation, all unset.
+    /// Unset variables for the names of a generation.
     pub fn new(names: &VariableNames) -> Self {
         Self::with_room(names, 0)
     }
 
-    /// The same, with room for so many more names of that scope, which are resolved later.
+    /// The same with room for `more` names that are resolved later.
     pub fn with_room(names: &VariableNames, more: usize) -> Self {
         let count = names.count(Scope::Process) + more;
         let purse = Arc::new(Purse { setting: Mutex::new(&SIZES, ()), used: AtomicUsize::new(0) });
@@ -468,8 +467,9 @@ impl ProcessVariables {
         Self { values: (0..count).map(|_| global()).collect(), purse: purse.clone() }
     }
 
-    /// Takes over from `before` each variable of `shared`, by its number here and there: to set one sets
-    /// both. Those that it has alone count with all others from then on. Before anybody uses `self`.
+    /// Shares variables with `before`: each pair in `shared` is an index here and there. Setting a shared
+    /// variable affects both. The other variables count into the sum of `before` from then on. Call it before
+    /// `self` is used.
     pub fn follow(&mut self, before: &Self, shared: impl IntoIterator<Item = (VariableId, VariableId)>) {
         for (own, then) in shared {
             if let (Some(own), Some(then)) =
@@ -487,7 +487,7 @@ impl ProcessVariables {
         self.purse = before.purse.clone();
     }
 
-    /// The value.
+    /// The value, if it is set.
     pub fn get<'a>(&'a self, id: VariableId, reader: &'a Reader) -> Option<Value<'a>> {
         match self.values.get(usize::from(id.index))?.value.load(reader).as_ref()? {
             Owned::Plain(value) => Some(*value),
@@ -495,13 +495,13 @@ impl ProcessVariables {
         }
     }
 
-    /// Sets or, without a value, unsets a variable for all lanes.
+    /// Sets a variable for all lanes; `None` unsets it.
     pub fn set(&self, id: VariableId, value: Option<Value<'_>>) {
         self.set_within(id, value, usize::MAX);
     }
 
-    /// The same, if all of them count for `most` bytes at most then; else the variable is unset. Whether it
-    /// fitted.
+    /// Sets a variable if the sum of all sizes is at most `most` afterwards; otherwise unsets it and returns
+    /// false.
     fn set_within(&self, id: VariableId, value: Option<Value<'_>>, most: usize) -> bool {
         let Some(slot) = self.values.get(usize::from(id.index)) else { return false };
         let size = value.map_or(0, size);
@@ -520,16 +520,16 @@ impl ProcessVariables {
         let fits = size <= most.saturating_sub(others);
         let counted = if fits { size } else { 0 };
         slot.size.store(counted, Ordering::Relaxed);
-        // it may shrink meanwhile, with a generation that goes
+        // The sum may also decrease concurrently, when an older generation is dropped.
         slot.purse.used.fetch_add(counted.wrapping_sub(before), Ordering::Relaxed);
-        // Under the lock: else the value of one lane could stand beside the size of another's.
+        // Publish under the lock, so that value and size are from the same write.
         slot.value.replace(owned.filter(|_| fits));
         drop(setting);
         fits
     }
 }
 
-/// Bytes that a value counts for.
+/// Size of a value for the limits, in bytes.
 fn size(value: Value<'_>) -> usize {
     VARIABLE_BYTES
         + match value {
@@ -538,7 +538,7 @@ fn size(value: Value<'_>) -> usize {
         }
 }
 
-/// The variables that an evaluation sees; a scope that does not exist at the moment is `None`.
+/// The variables that an evaluation sees. A scope that does not exist is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scopes<'a> {
     /// `proc`
@@ -553,7 +553,7 @@ pub struct Scopes<'a> {
     pub response: Option<&'a RefCell<Variables>>,
     /// `check`
     pub check: Option<&'a RefCell<Variables>>,
-    /// How much of them there may be.
+    /// Limits of sizes.
     pub limits: VariableLimits,
 }
 
@@ -569,8 +569,8 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// The value; text of a lane's scopes is copied into the scratch, since a converter further on may set
-    /// the variable anew.
+    /// The value. Text of lane scopes is copied into the scratch, since a later converter may set the
+    /// variable again.
     pub fn get<'x>(&self, id: VariableId, reader: &'x Reader, scratch: &mut Scratch<'x>) -> Option<Value<'x>>
     where
         'a: 'x,
@@ -590,7 +590,7 @@ impl<'a> Scopes<'a> {
         })
     }
 
-    /// Whether there is room for a value, in its scope and in those around it.
+    /// True if a value fits into its scope and the scopes around it.
     fn fits(&self, id: VariableId, cell: &RefCell<Variables>, value: Value<'_>) -> bool {
         if self.limits == VariableLimits::default() {
             return true;
@@ -612,12 +612,12 @@ impl<'a> Scopes<'a> {
             Scope::Session | Scope::Process => true,
         };
         inner
-            // A check's session has nothing else.
+            // The session of a check has no other variables.
             && within(session + used(self.check), self.limits.session)
             && within(LANE.get(), share)
     }
 
-    /// Sets or, without a value, unsets; false when the scope does not exist now or the text does not fit.
+    /// Sets a variable; `None` unsets it. False if the scope does not exist or the value does not fit.
     pub fn set(&self, id: VariableId, value: Option<Value<'_>>) -> bool {
         if id.scope == Scope::Process {
             let lane = LANE.get().saturating_mul(self.limits.lanes);
@@ -717,7 +717,7 @@ mod tests {
         let text = |length: usize| Some(Value::Str(&[b'x'; 1000][..length - VARIABLE_BYTES]));
         let none = VariableLimits::default();
         let of = |limits| scopes(VariableLimits { ..limits });
-        // Of messages both count; what takes the place of another one does so alone.
+        // `req` and `res` count together; a new value replaces the size of the old one.
         let message = VariableLimits { message: 300, ..none };
         assert!(of(message).set(req, text(200)));
         assert!(!of(message).set(res, text(101)));
@@ -732,14 +732,14 @@ mod tests {
         assert!(!of(transaction_only).set(req, text(100)) && of(transaction_only).set(sess, text(500)));
         let session_only = VariableLimits { session: 1600, ..none };
         assert!(!of(session_only).set(req, text(101)) && of(session_only).set(req, text(100)));
-        // A check's own bound, and its session's, which has nothing else.
+        // A check has its own limit, and that of its session, which has no other variables.
         let of_check = RefCell::new(Variables::default());
         let of = |limits| Scopes { check: Some(&of_check), ..scopes(limits) };
         assert!(!of(VariableLimits { check: 300, ..none }).set(own, text(301)));
         assert!(of(VariableLimits { check: 300, ..none }).set(own, text(300)));
         assert!(!of(VariableLimits { session: 1800, ..none }).set(own, text(301)), "it is unset then");
         let of = |limits| scopes(VariableLimits { ..limits });
-        // A lane has its share of what all have, without what the process has.
+        // A lane has its share of the global limit, minus the `proc` variables.
         assert_eq!(LANE.get(), 1600);
         let shared = VariableLimits { global: 4000, lanes: 2, process: 750, ..none };
         assert!(!of(shared).set(global, text(751)) && of(shared).set(global, text(700)));

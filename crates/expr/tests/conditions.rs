@@ -4,7 +4,7 @@ mod common;
 use common::{World, request, response};
 use manylane_expr::*;
 
-/// Conditions of which haproxy answered the same (`tests/differential.rs`).
+/// Conditions with their results, which the installed haproxy confirms.
 const CONDITIONS: &[(&str, bool)] = &[
     ("TRUE", true),
     ("!TRUE", false),
@@ -122,7 +122,7 @@ fn conditions_hold_as_the_manual_says() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Runs the same through the installed program, which answers each with a header field.
+/// Runs the conditions in the installed program, which sets a header field for each.
 #[test]
 fn the_installed_haproxy_agrees_on_every_condition() {
     let lines: Vec<String> = CONDITIONS
@@ -154,8 +154,7 @@ fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
         compiler.add_acl(b"two", &[b"path", b"/a/b"]).unwrap();
         compiler.add_acl(b"no", &[b"always_false"]).unwrap();
         let condition = Condition::compile(true, &[b"two", b"!no"], EvalPoints::HTTP_REQUEST, compiler);
-        // The condition holds what it was compiled with, so a further line is refused instead of being
-        // without effect.
+        // The condition holds the compiled ACL, so a further line would have no effect and is refused.
         let late = compiler.add_acl(b"two", &[b"path", b"/y"]).unwrap_err();
         assert!(late.message.contains("behind a condition that uses it"), "{}", late.message);
         condition.unwrap()
@@ -190,10 +189,10 @@ fn the_fetch_acl_asks_whether_named_acls_hold() {
         };
         assert!(error(b"acl(none)", compiler).contains("unknown ACL"), "{}", error(b"acl(none)", compiler));
         assert!(error(b"acl()", compiler).contains("unknown ACL"), "{}", error(b"acl()", compiler));
-        // An ACL that uses itself gets no further line.
+        // An ACL that uses itself accepts no further line.
         compiler.add_acl(b"self", &[b"always_false"]).unwrap();
         assert!(compiler.add_acl(b"self", &[b"acl(self)"]).is_err());
-        // A chain is bounded.
+        // The depth of a chain is bounded.
         compiler.add_acl(b"d0", &[b"acl(two)"]).unwrap();
         let wrong = (1..30).find(|n| {
             let (name, inner) = (format!("d{n}"), format!("acl(d{})", n - 1));
@@ -207,7 +206,7 @@ fn the_fetch_acl_asks_whether_named_acls_hold() {
     }
 }
 
-/// Who uses it is not told that there is none: its own line was told to be wrong.
+/// A wrong line is reported once; uses of the ACL cause no further error.
 #[test]
 fn an_acl_whose_line_is_wrong_is_there() {
     let mut world = world();
@@ -423,14 +422,14 @@ fn conditions_on_responses_look_at_the_response() {
 fn a_list_has_a_file_or_may_have_one_or_is_only_a_name() {
     let mut world = world();
     world.names.files.insert(b"there".to_vec(), b"/a/b one\n".to_vec());
-    // The same file is the same list, by whichever name.
+    // All spellings of a file name the same list.
     for name in ["there", "file@there", "opt@there"] {
         assert_eq!(world.text(&format!("path,map({name})")).as_deref(), Some("one"));
     }
     assert_eq!(world.references.numbered().len(), 1);
     let list = |world: &World, name: &[u8]| world.references.get(name, true).unwrap();
     assert_eq!(list(&world, b"opt@there").name(), Some(&b"there"[..]));
-    // Neither of these has a file, and both begin empty.
+    // These have no file and start empty.
     for name in ["opt@absent", "virt@there"] {
         assert_eq!(world.text(&format!("path,map({name})")), None);
         list(&world, name.as_bytes()).add_new(b"/a/b", b"two").unwrap();
@@ -439,7 +438,7 @@ fn a_list_has_a_file_or_may_have_one_or_is_only_a_name() {
     assert_eq!(list(&world, b"absent").name(), Some(&b"absent"[..]));
     assert_eq!(list(&world, b"virt@there").name(), Some(&b"virt@there"[..]));
     assert_eq!(world.text("path,map(there)").as_deref(), Some("one"));
-    // A line that needs the file is refused, whatever another one puts up with.
+    // A line that requires the file is refused, even if another line made it optional.
     for name in ["absent", "file@absent", "virt@", "opt@"] {
         let (_, message) = world.refusal(&format!("path,map({name})"));
         assert!(message.contains("cannot read"), "{name}: {message}");

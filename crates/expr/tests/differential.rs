@@ -1,4 +1,4 @@
-//! The same expressions through the installed haproxy and through us.
+//! Compares expressions with the installed haproxy.
 
 mod common;
 use common::{World, request};
@@ -26,7 +26,7 @@ fn world() -> World {
     world
 }
 
-/// Samples of the lines of `cases.txt`, those that differ by port or thread aside: bytes, or nothing.
+/// Samples of `cases.txt`, except for those that depend on ports or threads.
 #[test]
 fn samples_are_those_of_the_installed_haproxy() {
     let mut world = world();
@@ -64,7 +64,7 @@ fn samples_are_those_of_the_installed_haproxy() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Formats that a variable takes.
+/// Formats to set variables to.
 const FORMATS: &[&str] = &[
     "a %% b",
     "%[path]",

@@ -1,6 +1,6 @@
 //! Log formats.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 mod common;
 use common::World;
@@ -68,7 +68,7 @@ fn captures_stand_between_braces_and_their_marks_are_encoded() {
     static MARKED: [Option<&[u8]>; 1] = [Some(b"a]\\\"")];
     world.stream.response_captures = &MARKED;
     let expected = r#"{a]\#22} {a\]\\#22} "{a\]\\#22}" a\]\\#22"#;
-    let written = world.format("%hs %{+E}hs %{+E,+Q}hs %{+E}hsl", Use::Log); // with each backslash twice
+    let written = world.format("%hs %{+E}hs %{+E,+Q}hs %{+E}hsl", Use::Log); // the helper doubles backslashes
     assert_eq!(written.replace(r"\\", r"\"), expected);
     world.stream.response_captures = &[];
     assert_eq!(world.format("%hrl", Use::Log), "a#7Cb#22 - c#0A");
@@ -90,7 +90,7 @@ fn flags_quote_escape_and_give_hexadecimal_digits() {
     assert_eq!(world.format("%{+Q}s", Use::Log), "\"s1\"");
 }
 
-/// As the installed haproxy logs it for a request that no server answered.
+/// The log line of the installed haproxy for a request without a response.
 #[test]
 fn what_is_missing_is_a_dash_in_log_lines() {
     let mut world = World::new();
@@ -158,7 +158,7 @@ fn variables_live_in_their_scopes_and_all_types_come_back() {
         assert_eq!(world.text("var(txn.v)"), None);
         assert_eq!(world.text("var(txn.v,none)").as_deref(), Some("none"));
     }
-    // A scope that does not exist now takes nothing and gives nothing.
+    // Variables of a scope that does not exist cannot be set or read.
     assert_eq!(world.text("int(1),set-var(res.v)").as_deref(), Some("1"));
     assert_eq!(world.text("var(res.v)"), None);
 }
@@ -203,7 +203,7 @@ fn one_item_may_be_json_among_others() {
     let mut world = logging();
     assert_eq!(
         world.format("a %{+json}[str('x\"y')] %(:str){+json}[int(1)] %{+cbor}[int(1000)]", Use::Text),
-        // The helper shows a backslash as two.
+        // The helper doubles backslashes.
         "a \"x\\\\\"y\" \"1\" 1903E8"
     );
 }

@@ -1,5 +1,5 @@
-//! `json_query` beside `serde_json` (item 32 of haproxy-today): each value of any text is found by its path,
-//! and no text is misread.
+//! Compares `json_query` with `serde_json` (item 32 of haproxy-today): it finds each value by its path, and
+//! misreads no text.
 
 mod common;
 use common::World;
@@ -7,7 +7,7 @@ use manylane_expr::{EvalPoints, Expression, Value as Sample};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// What the converter gives, with its type.
+/// Result of the converter, with its type.
 #[derive(Debug, PartialEq)]
 enum Given {
     Bool(bool),
@@ -42,7 +42,7 @@ fn query(text: &str, path: &str) -> Option<Given> {
     }
 }
 
-/// What it has to give for a value that stands at the path.
+/// Expected result for the value at the path.
 fn expected(value: &Value) -> Option<Given> {
     match value {
         Value::Bool(b) => Some(Given::Bool(*b)),
@@ -57,11 +57,11 @@ fn check(text: &str, value: &Value, path: &str) -> Result<(), TestCaseError> {
     let given = query(text, path);
     match (value, given) {
         (Value::Array(_), Some(Given::Text(array))) => {
-            // serde_json reads the last digit of a number in two ways: both are read anew.
+            // serde_json may change the last digit of a number, so parse both again.
             let again = serde_json::from_str::<Value>(&value.to_string()).expect("JSON");
             prop_assert_eq!(serde_json::from_slice::<Value>(&array).expect("JSON"), again);
         }
-        // Those that are no small whole numbers: rounded to six digits.
+        // Other numbers are rounded to six digits.
         (Value::Number(number), Some(Given::Text(text))) => {
             let (given, there) = (
                 String::from_utf8_lossy(&text).parse::<f64>().expect("a number"),
@@ -97,7 +97,7 @@ fn check(text: &str, value: &Value, path: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Without NUL, at which a text ends for converters.
+/// Text without NUL bytes, which end text in converters.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z]{1,4}",
@@ -132,7 +132,7 @@ proptest! {
         check(&text.expect("JSON"), &value, "$")?;
     }
 
-    /// What is no JSON gives nothing but what stands before the fault.
+    /// An invalid text has no result, except for a value before the error.
     #[test]
     fn no_text_is_misread(value in value(), at in any::<prop::sample::Index>(), byte in 1_u8..0x7f) {
         let mut bent = serde_json::to_string(&value).expect("JSON").into_bytes();
@@ -144,11 +144,11 @@ proptest! {
             Ok(read @ (Value::Bool(_) | Value::String(_))) => prop_assert_eq!(whole, expected(&read)),
             Ok(_) => {}
             Err(error) if error.to_string().contains("out of range") => {}
-            // The first value may be whole, and something stand behind it.
+            // The first value may be valid, with an error after it.
             Err(_) => {
                 let mut values = serde_json::Deserializer::from_str(&bent).into_iter::<Value>();
                 let first = values.next();
-                // Words and numbers also need an end for serde.
+                // serde_json also needs a delimiter after words and numbers.
                 let closed = bent.starts_with(['"', '[', '{']);
                 let fine = whole.is_none() || matches!(first, Some(Ok(_))) || !closed;
                 prop_assert!(fine, "{:?} of {}", whole, bent);

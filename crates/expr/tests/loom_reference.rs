@@ -1,11 +1,11 @@
-//! A reference changes while a lane reads it, in every order that the machine allows.
+//! A reference changes while a lane reads it: all interleavings.
 
 #![cfg(loom)]
 
 use manylane_expr::Reference;
 use manylane_sync::{Arc, Reader, model, qsbr, thread};
 
-/// Two writers and a reader: a reader sees whole lists only, and no change is lost.
+/// Two writers and a reader: the reader sees complete lists only, and no change is lost.
 #[test]
 fn a_reader_sees_whole_lists_and_no_change_is_lost() {
     model(|| {
@@ -28,7 +28,7 @@ fn a_reader_sees_whole_lists_and_no_change_is_lost() {
     });
 }
 
-/// Rules of two lanes, each of which would add what is not there.
+/// Rules on two lanes that both add a missing entry.
 #[test]
 fn what_two_add_at_once_stands_there_once() {
     for sets in [false, true] {

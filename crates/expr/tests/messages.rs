@@ -1,13 +1,13 @@
-//! What a user reads of a mistake in an expression, a format or a condition: `messages.txt` has all of it.
+//! Messages for mistakes in expressions, formats and conditions; `messages.txt` lists them.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 mod common;
 
 use common::World;
 use manylane_expr::*;
 
-/// What is said of `text`, with its place.
+/// The message for `text`, with its position.
 fn said(world: &mut World, kind: &str, text: &str) -> String {
     world.compiling(|compiler| match kind {
         "expression" => match Expression::compile(text.as_bytes(), EvalPoints::EVERYWHERE, compiler) {

@@ -1,11 +1,11 @@
-//! What holds for any input.
+//! Properties for arbitrary input.
 
 mod common;
 use common::World;
 use manylane_expr::*;
 use proptest::prelude::*;
 
-/// Pieces of which hostile expressions are made.
+/// Pieces of hostile expressions.
 fn piece() -> impl Strategy<Value = String> {
     let names: Vec<&str> = fetches().map(|row| row.name).chain(converters().map(|row| row.name)).collect();
     prop_oneof![
@@ -29,13 +29,13 @@ proptest! {
                 world.with(|env, scratch| {
                     let mut scratch = scratch.reborrow();
                     let value = expression.eval(env, &mut scratch);
-                    // What the signature promises.
+                    // The result has the type of the signature.
                     if let (Ok(sample), kind) = (value, expression.gives()) {
                         let given = sample.value.kind();
                         let promised = match kind {
                             Type::Any | Type::Same => true,
                             Type::Addr => matches!(given, Type::Ipv4 | Type::Ipv6),
-                            // A mask over an address may give the other family.
+                            // A mask may change the address family.
                             kind => given == kind,
                         };
                         assert!(promised, "{text} gives {given}, not {kind}");
@@ -84,13 +84,13 @@ proptest! {
             let back = world.text(&format!("bin({digits}),{pair},hex"));
             prop_assert_eq!(back, Some(digits.to_uppercase()), "{}", pair);
         }
-        // What takes text sees a binary sample up to its first NUL.
+        // Converters of text use a binary sample up to its first NUL byte.
         let text: Vec<u8> = bytes.iter().copied().take_while(|byte| *byte != 0).collect();
         prop_assert_eq!(world.bytes(&format!("bin({digits}),url_enc,url_dec")), Some(text));
         prop_assert_eq!(world.text(&format!("bin({digits}),hex")), Some(digits.to_uppercase()));
     }
 
-    /// Every kind of matching against the plain meaning of it.
+    /// Compares every kind of matching with its plain definition.
     #[test]
     fn indexes_answer_as_a_scan_of_the_list(
         patterns in prop::collection::vec("[abAB./]{1,4}", 1..8),
@@ -128,7 +128,7 @@ proptest! {
         }
     }
 
-    /// A run of sets, unsets and clears against a map.
+    /// Compares a sequence of operations on variables with a map.
     #[test]
     fn variables_keep_what_was_set_last_within_their_limit(
         steps in prop::collection::vec((0usize..4, prop::option::of(prop::collection::vec(any::<u8>(),

@@ -1,6 +1,6 @@
-//! The tables of names: complete, consistent, and the same as those of the installed haproxy.
+//! The tables of names: complete, consistent, and in agreement with the installed haproxy.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 mod common;
 use manylane_expr::{Described, EvalPoints, MatchKind, converters, criteria, fetches};
@@ -34,7 +34,7 @@ fn every_name_is_there_once_with_help_or_a_reason() {
     }
 }
 
-/// One list of the program's registered keywords.
+/// A list of the keywords that the installed program registers.
 fn dump(list: &str) -> Option<String> {
     let program = common::haproxy::program()?;
     let folder = std::env::temp_dir().join(format!("manylane-expr-registry-{}-{list}", std::process::id()));
@@ -51,7 +51,7 @@ fn dump(list: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&out.expect("it just told its version").stdout).into_owned())
 }
 
-/// The first word of a signature.
+/// The name in a signature.
 fn name(signature: &str) -> &str {
     signature.split(['(', ':']).next().unwrap().trim()
 }
@@ -101,7 +101,7 @@ fn every_converter_and_acl_of_the_installed_haproxy_is_known() {
         let (name, fetch, kind) = (words[0], words[2], words[4]);
         count += 1;
         let expected = ours.get(name).map(|(fetch, kind)| (*fetch, kind.name()));
-        // A method is a text here, and groups are samples of a fetch of their own.
+        // Here a method is a text, and groups are samples of their own fetch.
         let otherwise = match name {
             "method" => expected.is_none(),
             "http_auth_group" => expected == Some(("http_auth_groups", "str")),
@@ -112,7 +112,7 @@ fn every_converter_and_acl_of_the_installed_haproxy_is_known() {
     assert!(count > 50, "the list was not found: {count}");
 }
 
-/// Programs and references are shared by the lanes of a generation.
+/// Lanes of a generation share programs and references.
 #[test]
 fn programs_may_be_shared_by_lanes() {
     fn shared<T: Send + Sync>() {}

@@ -1,10 +1,10 @@
-//! Fetches and converters, one line each: what HAProxy 3.2 gives for them was tried with the installed
-//! program (`tests/differential.rs` tries it again).
+//! Fetches and converters, one per line, with the results of HAProxy 3.2 (`tests/differential.rs` confirms
+//! them).
 
 mod common;
 use common::{World, request, response};
 
-/// Expressions of the text that `tests/differential.rs` gives to haproxy as well.
+/// Expressions with their results, also used by `tests/differential.rs`.
 const CASES: &str = include_str!("cases.txt");
 
 #[test]
@@ -42,7 +42,7 @@ fn every_case_gives_the_value_beside_it() {
     assert!(count > 100, "{count}");
 }
 
-/// Items 29 to 33 and 35 of haproxy-today, as far as HAProxy 3.2 has them not.
+/// Items 29 to 33 and 35 of haproxy-today that HAProxy 3.2 does not have.
 #[test]
 fn converters_of_later_versions_give_the_value_beside_them() {
     let mut world = World::new();
@@ -90,7 +90,7 @@ fn converters_of_later_versions_give_the_value_beside_them() {
     world.direction = manylane_expr::Direction::Response;
     world.response = Some(response(200, &[("set-cookie", "a=1; path=/; b=2"), ("set-cookie", "c=3")]));
     assert_eq!(world.text("res.cook_names").as_deref(), Some("a,c"));
-    // Those without an equals sign, and what says something about the cookies, have no names.
+    // Cookies without an equals sign, and attributes, have no names.
     world.direction = manylane_expr::Direction::Request;
     world.request = Some(request("GET", "/", &[("cookie", "$Version=1; a=1; b; $Path=x; c = 3; e=")]));
     assert_eq!(world.text("req.cook_names").as_deref(), Some("a,c,e"));
@@ -252,7 +252,7 @@ fn messages_of_fix_are_checked_and_read() {
     }
 }
 
-/// Item 62 of haproxy-today: a field of a message within another is looked for there alone.
+/// Item 62 of haproxy-today: the field of an inner message is only searched there.
 #[test]
 fn fields_of_protobuf_are_found_within_their_messages() {
     // 1: { 1: 150, 3: "inner" }, 2: "outer", 4: -3 (zigzag), 5: 1.5 as a float, 6: -2.5 as a double,

@@ -1,5 +1,5 @@
-//! Evaluation takes nothing from the global allocator (rule 2 of the README).
-#![cfg(not(any(loom, manylane_sim)))] // the simulator has an allocator of its own
+//! Evaluation uses no memory of the global allocator (rule 2 of the README).
+#![cfg(not(any(loom, manylane_sim)))] // the simulator has its own allocator
 
 mod common;
 use common::{World, request};
@@ -8,8 +8,8 @@ use manylane_expr::*;
 #[global_allocator]
 static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
 
-/// All expressions of the table of cases, conditions with every kind of index, the formats of logs: each once
-/// to make the state of its regular expressions, then without an allocation.
+/// Evaluates all cases, conditions with every kind of index, and the log formats: once to create the caches
+/// of regular expressions, then without allocations.
 #[test]
 fn expressions_conditions_and_formats_take_nothing_from_the_global_allocator() {
     let mut world = World::new();

@@ -30,7 +30,7 @@ impl Address {
         let masked = |addr: Ipv4Addr| Value::Ipv4(Ipv4Addr::from_bits(addr.to_bits() & v4));
         Some(match value {
             Value::Ipv4(addr) => masked(addr),
-            // One that stands for an IPv4 address is one.
+            // An address in IPv6 form that contains an IPv4 address counts as that.
             Value::Ipv6(addr) => match v6_to_v4(addr) {
                 Some(addr) => masked(addr),
                 None => Value::Ipv6(Ipv6Addr::from_bits(addr.to_bits() & v6?)),

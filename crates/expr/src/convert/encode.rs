@@ -22,30 +22,30 @@ pub(crate) enum Encode {
     PortOnly,
 }
 
-/// Which byte of a number stands first.
+/// Byte order of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endian {
     Big,
     Little,
 }
 
-/// How `json` reads its input.
+/// Input encoding of `json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonInput {
     Ascii,
     Utf8 { silent: bool, permissive: bool },
 }
 
-/// Of base64.
+/// A base64 alphabet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alphabet {
     last: [u8; 2],
     padded: bool,
 }
 
-/// RFC 4648, 4
+/// RFC 4648, section 4.
 pub(crate) const STANDARD: Alphabet = Alphabet { last: *b"+/", padded: true };
-/// RFC 4648, 5, without padding
+/// RFC 4648, section 5, without padding.
 const URL: Alphabet = Alphabet { last: *b"-_", padded: false };
 
 fn made(encode: Encode) -> Result<Convert, Error> {
@@ -165,7 +165,7 @@ impl Encode {
     }
 }
 
-/// Host, in its brackets if it has them, and port; the port is empty without one.
+/// Splits an authority into the host, with brackets if it has them, and the port, which may be empty.
 pub(crate) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     let behind = memchr::memrchr(b']', authority).map_or(0, |at| at + 1);
     match memchr::memrchr(b':', &authority[behind..]) {
@@ -174,7 +174,7 @@ pub(crate) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Two digits for each byte, upper case.
+/// Writes two upper-case hexadecimal digits for each byte.
 pub(crate) fn put_hex(bytes: &[u8], out: &mut Writer<'_>) -> Option<()> {
     bytes.iter().try_for_each(|byte| {
         let nibble = |n: u8| b"0123456789ABCDEF"[usize::from(n)];
@@ -206,8 +206,8 @@ fn encode64(bytes: &[u8], alphabet: Alphabet, out: &mut Writer<'_>) -> Option<()
     Some(())
 }
 
-/// Decodes into `out`; nothing when the text is no base64 of that alphabet or does not fit. Padding is needed
-/// where the alphabet has it.
+/// Decodes base64 into `out` and returns the length. `None` if the text is invalid or does not fit. Padding
+/// is required if the alphabet uses it.
 pub(crate) fn decode64(text: &[u8], alphabet: Alphabet, out: &mut [u8]) -> Option<usize> {
     let bare = match text {
         [bare @ .., b'=', b'='] | [bare @ .., b'='] if alphabet.padded => bare,
@@ -268,7 +268,7 @@ fn json(text: &[u8], input: JsonInput, out: &mut Writer<'_>) -> Option<()> {
         };
         rest = &rest[len.min(rest.len())..];
         match code {
-            // A JSON escape has four digits.
+            // A JSON escape has only four digits.
             Some(code) if code <= 0xffff => put_json(code, out)?,
             _ if matches!(input, JsonInput::Utf8 { silent: true, .. }) => {}
             _ => return None,
@@ -277,8 +277,8 @@ fn json(text: &[u8], input: JsonInput, out: &mut Writer<'_>) -> Option<()> {
     Some(())
 }
 
-/// The first character and its length; no character where the bytes are none. `permissive` takes forms that
-/// are longer than needed.
+/// Decodes the first character and returns its code and length; the code is `None` if the bytes are invalid.
+/// `permissive` accepts overlong forms.
 fn utf8(text: &[u8], permissive: bool) -> (Option<u32>, usize) {
     let (len, mask) = match text[0] {
         0..0x80 => return (Some(u32::from(text[0])), 1),

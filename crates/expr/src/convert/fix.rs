@@ -1,4 +1,4 @@
-//! FIX, the protocol of exchanges: `tag=value` and a byte 0x01 for each field.
+//! FIX, a protocol of stock exchanges. A field is `tag=value` and a byte 0x01.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -11,7 +11,7 @@ pub(crate) enum Fix {
     TagValue(u32),
 }
 
-/// Tags that have names for rules.
+/// Tags with names.
 const TAGS: &[(&str, u32)] = &[
     ("BeginString", BEGIN),
     ("BodyLength", LENGTH),
@@ -26,7 +26,7 @@ const LENGTH: u32 = 9;
 const SUM: u32 = 10;
 const KIND: u32 = 35;
 
-/// What a message begins with in each version.
+/// Values of `BeginString`, by version.
 const VERSIONS: &[&[u8]] = &[b"FIX.4.0", b"FIX.4.1", b"FIX.4.2", b"FIX.4.3", b"FIX.4.4", b"FIXT.1.1"];
 
 fn tag(args: &mut Args<'_, '_>) -> Result<Convert, Error> {
@@ -54,13 +54,12 @@ pub(super) const ROWS: &[Row] = &[
     ),
 ];
 
-/// Digits and nothing else.
+/// Parses a text that has only digits.
 fn number(text: &[u8]) -> Option<u32> {
     text.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(text).ok()?.parse().ok())?
 }
 
-/// The fields at the start of a message: each tag, its value, and where it ends; none from the first that is
-/// wrong on.
+/// Iterates over the fields of a message: tag, value and end offset. Ends at the first invalid field.
 struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -82,7 +81,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Whether a message stands there.
+/// `Some(true)` for a valid message; `Some(false)` or `None` otherwise.
 fn is_valid(bytes: &[u8]) -> Option<bool> {
     let mut fields = Fields { bytes, at: 0 };
     let (tag, version, _) = fields.next()?;

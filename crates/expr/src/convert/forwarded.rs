@@ -1,4 +1,4 @@
-//! The `Forwarded` field of RFC 7239: what a value says, and the names of nodes that it is written with.
+//! The `Forwarded` field of RFC 7239: parses values, and writes names of nodes.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -115,8 +115,8 @@ impl Forwarded {
     }
 }
 
-/// Appends the name of a node, as the converter makes one of an address or a text: that of IPv6 in brackets,
-/// a text with the mark of an obfuscated identifier. `None`: it has a byte that no identifier may have.
+/// Writes the name of a node from an address or a text: IPv6 addresses in brackets, texts as obfuscated
+/// identifiers. `None` if a byte is invalid in identifiers.
 fn put_name(value: Value<'_>, out: &mut Writer<'_>) -> Option<()> {
     match value {
         Value::Ipv4(ip) => out.print(format_args!("{ip}")),
@@ -130,7 +130,7 @@ fn put_name(value: Value<'_>, out: &mut Writer<'_>) -> Option<()> {
     }
 }
 
-/// The same of a port: a number, as 32 bits of it say, or an obfuscated identifier.
+/// Writes a port: a number as 32 bits unsigned, a text as an obfuscated identifier.
 fn put_port(value: Value<'_>, out: &mut Writer<'_>) -> Option<()> {
     match value {
         Value::Int(number) => out.put_number((number as u32).into(), 1),
@@ -138,7 +138,7 @@ fn put_port(value: Value<'_>, out: &mut Writer<'_>) -> Option<()> {
     }
 }
 
-/// An identifier that says nothing about who it is.
+/// Writes an obfuscated identifier.
 fn put_identifier(text: &[u8], out: &mut Writer<'_>) -> Option<()> {
     if text.is_empty() || !text.iter().all(|byte| is_identifying(*byte)) {
         return None;
@@ -147,8 +147,8 @@ fn put_identifier(text: &[u8], out: &mut Writer<'_>) -> Option<()> {
     out.put(text)
 }
 
-/// Appends the name of a node to a `Forwarded` field: as [`put_name`], but a text that is a name already
-/// stays as it is.
+/// Writes the name of a node in a `Forwarded` field. Valid names are kept; other values are written as by
+/// `put_name`.
 pub fn put_node_name(value: Value<'_>, out: &mut Writer<'_>) -> Option<()> {
     match value.bytes() {
         Some(text) if matches!(name(text), Some((_, []))) => out.put(text),
@@ -157,7 +157,7 @@ pub fn put_node_name(value: Value<'_>, out: &mut Writer<'_>) -> Option<()> {
     }
 }
 
-/// Appends the port of a node to a `Forwarded` field: a number that is one, or an obfuscated identifier.
+/// Writes the port of a node in a `Forwarded` field: a valid number, or an obfuscated identifier.
 pub fn put_node_port(value: Value<'_>, out: &mut Writer<'_>) -> Option<()> {
     match value {
         Value::Int(number) if matches!(number, 1..=0xffff) => out.put_number(number, 1),
@@ -173,7 +173,7 @@ fn is_identifying(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
 }
 
-/// Whether a text may be the host of an element: a name, or an address in brackets, and maybe a port.
+/// True for a valid host of an element: a name, or an address in brackets, and an optional port.
 pub fn is_host(text: &[u8]) -> bool {
     let rest = match text {
         [b'[', inside @ ..] => match memchr::memchr(b']', inside) {
@@ -204,11 +204,11 @@ enum Port<'a> {
     Text(&'a [u8]),
 }
 
-/// A node: who took part.
+/// A node: a participant of the request.
 struct Node<'a> {
     name: Name<'a>,
     port: Option<Port<'a>>,
-    /// What stands behind the name that is no port.
+    /// Text after the name that is not a port.
     rest: &'a [u8],
 }
 
@@ -220,7 +220,7 @@ fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A port in digits.
+/// Parses a decimal port.
 fn number(text: &[u8]) -> Option<u16> {
     if !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -235,7 +235,7 @@ fn port(text: &[u8]) -> Option<Port<'_>> {
     }
 }
 
-/// The name that a text begins with, and what follows it.
+/// Parses the name at the start of a text; returns it and the rest.
 fn name(text: &[u8]) -> Option<(Name<'_>, &[u8])> {
     let split = |is_part: fn(u8) -> bool| {
         text.split_at(text.iter().position(|byte| !is_part(*byte)).unwrap_or(text.len()))
@@ -268,11 +268,11 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The parameters of an element, each with its value out of its quotes; an error where the text is no
-/// element.
+/// Iterates over the parameters of an element, with unquoted values. The last item is an error if the text is
+/// invalid.
 struct Parameters<'a> {
     rest: &'a [u8],
-    /// A bit for each that was there.
+    /// One bit for each parameter that occurred.
     seen: u8,
     is_over: bool,
 }
@@ -308,7 +308,7 @@ impl<'a> Parameters<'a> {
             b"proto" => (Parameter::Proto, 8),
             _ => return None,
         };
-        // Each at most once.
+        // No parameter may repeat.
         if self.seen & bit > 0 {
             return None;
         }
@@ -323,7 +323,7 @@ impl<'a> Parameters<'a> {
                 (value, rest, false)
             }
         };
-        // Brackets and colons are no bytes of a token.
+        // Brackets and colons are not allowed in tokens, so such values need quotes.
         let is_written = is_quoted || !value.iter().any(|byte| b"[]:".contains(byte));
         let is_good = match parameter {
             Parameter::Proto => !is_quoted && (value == b"http" || value == b"https"),
@@ -335,12 +335,12 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// Whether `text` is the value of a `Forwarded` field.
+/// True if `text` is a valid value of a `Forwarded` field.
 pub fn is_forwarded(text: &[u8]) -> bool {
     Parameters::new(text).all(|read| read.is_ok())
 }
 
-/// The value of a parameter, of a text that is valid.
+/// The value of a parameter; `None` if the text is invalid.
 fn field(text: &[u8], wanted: Parameter) -> Option<&[u8]> {
     let mut found = None;
     for read in Parameters::new(text) {

@@ -1,4 +1,4 @@
-//! Checksums and hashes. None of the short ones is for security.
+//! Checksums and hashes. The short ones are not for security.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -12,7 +12,7 @@ use crate::variable::VariableId;
 
 #[derive(Debug)]
 pub(crate) enum Hash {
-    /// 32 bits, and what is done with them at the end.
+    /// A 32-bit hash function and its finalizer.
     Short {
         function: fn(&[u8]) -> u32,
         finish: Option<fn(u32) -> u32>,
@@ -27,11 +27,11 @@ pub(crate) enum Hash {
     },
 }
 
-/// Of a message authentication code.
+/// Key of a message authentication code.
 #[derive(Debug)]
 pub(crate) enum Key {
     Bytes(Box<[u8]>),
-    /// Base64 in a variable.
+    /// Base64 text in a variable.
     Variable(VariableId),
 }
 
@@ -45,9 +45,9 @@ pub(crate) enum Digest {
     Sha512,
 }
 
-/// Bytes of the longest digest.
+/// Size of the longest digest in bytes.
 const MAX_DIGEST: usize = 64;
-/// Bytes of the longest block.
+/// Size of the longest block in bytes.
 const MAX_BLOCK: usize = 128;
 
 impl Digest {
@@ -72,7 +72,7 @@ impl Digest {
         }
     }
 
-    /// Hashes the parts one after another; returns the digest and its length.
+    /// Hashes the parts in order; returns the digest and its length.
     fn of(self, parts: [&[u8]; 2]) -> ([u8; MAX_DIGEST], usize) {
         fn run<D: sha2::Digest>(parts: [&[u8]; 2]) -> ([u8; MAX_DIGEST], usize) {
             let mut state = D::new();
@@ -91,7 +91,7 @@ impl Digest {
         }
     }
 
-    /// RFC 2104.
+    /// HMAC (RFC 2104).
     fn hmac(self, key: &[u8], message: &[u8]) -> ([u8; MAX_DIGEST], usize) {
         let mut block = [0; MAX_BLOCK];
         if key.len() > self.block() {

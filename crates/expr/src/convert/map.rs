@@ -1,4 +1,4 @@
-//! Maps: a sample is looked for among a file's patterns, and what stands beside the pattern comes out.
+//! Maps: look up a sample among the patterns of a file, and return the value of the pattern.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -16,7 +16,7 @@ pub(crate) struct Map {
     reference: Arc<Reference>,
     view: View,
     gives: MapValue,
-    /// The values have `\1` for what parentheses matched.
+    /// Values are templates in which `\1` is the first group of the pattern.
     expands: bool,
     default: Option<Fixed>,
 }

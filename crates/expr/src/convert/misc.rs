@@ -18,7 +18,7 @@ pub(crate) enum Misc {
     Debug { prefix: Box<[u8]>, sink: Box<[u8]> },
 }
 
-/// When a variable is set; a bit for each condition, all must hold.
+/// Conditions for setting a variable, one bit each. All must be true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct When(u8);
 
@@ -34,10 +34,10 @@ const CONDITIONS: [(&str, u8); 8] = [
 ];
 
 impl When {
-    /// Always.
+    /// No condition.
     pub const ALWAYS: Self = Self(0);
 
-    /// Adds a condition by its name.
+    /// Adds a condition by name. An error is a sentence.
     pub fn with(self, name: &[u8]) -> Result<Self, String> {
         match CONDITIONS.iter().find(|(known, _)| known.as_bytes() == name) {
             Some((_, bit)) => Ok(Self(self.0 | bit)),
@@ -45,9 +45,9 @@ impl When {
         }
     }
 
-    /// Whether the variable is to be set: `old` is its value, `new` what it would get. Variables of the
-    /// process exist from the start, with nothing in them; `ifgt` and `iflt` are about numbers, and hold of
-    /// all else.
+    /// True if the variable is to be set; `old` is its value and `new` the next one. Variables of the process
+    /// always exist, possibly without a value. `ifgt` and `iflt` only apply to numbers and are true for other
+    /// values.
     pub fn holds(self, id: VariableId, old: Option<Value<'_>>, new: Value<'_>) -> bool {
         let exists = old.is_some() || id.scope == Scope::Process;
         let empty = new.bytes().is_some_and(<[u8]>::is_empty);

@@ -1,4 +1,5 @@
-//! Converters: functions from sample to sample. One table of names with signatures; compiled to an enum.
+//! Converters: functions from sample to sample. One table holds their names and signatures; they are compiled
+//! to an enum.
 
 mod address;
 pub(crate) mod encode;
@@ -26,7 +27,7 @@ use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
 use std::sync::LazyLock;
 
-/// A converter: its name, signature, and how it is compiled.
+/// A converter: name, signature, constructor.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -38,7 +39,7 @@ pub(crate) struct Row {
     pub(crate) make: Make,
 }
 
-/// How a row becomes a program's step.
+/// How to compile a converter.
 #[derive(Clone, Copy)]
 pub(crate) enum Make {
     Built(fn(&mut Args<'_, '_>) -> Result<Convert, Error>),
@@ -54,7 +55,7 @@ impl Row {
     }
 }
 
-/// A row that is built.
+/// A row of a converter that is built.
 const fn row(
     name: &'static str,
     args: &'static [ArgKind],
@@ -67,7 +68,7 @@ const fn row(
     Row { name, args, required, takes, gives, help, make: Make::Built(make) }
 }
 
-/// All rows in order of their names.
+/// All rows, sorted by name.
 pub(crate) fn table() -> &'static [Row] {
     static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
         let mut rows: Vec<Row> = [
@@ -96,7 +97,7 @@ pub(crate) fn table() -> &'static [Row] {
     &TABLE
 }
 
-/// The row of that name.
+/// The row with this name.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Row> {
     let table = table();
     table.binary_search_by(|row| row.name.as_bytes().cmp(name)).ok().map(|at| &table[at])
@@ -123,7 +124,7 @@ pub(crate) enum Convert {
 }
 
 impl Convert {
-    /// The converted value; nothing when the value has none. `value` has the type that the row takes.
+    /// Converts a value; `None` if it has no result. `value` has the type that the row accepts.
     pub(crate) fn apply<'x>(
         &'x self,
         value: Value<'x>,

@@ -1,5 +1,5 @@
-//! MQTT, the protocol of messages between devices: the first packet of each side, in versions 3.1, 3.1.1 and
-//! 5.0.
+//! MQTT, a protocol for messages between devices: parses the first packet of each side, in versions 3.1,
+//! 3.1.1 and 5.0.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -52,19 +52,18 @@ const OF_CONNACK: [(&str, Field); 3] = [
     ("reason_code", Field::ReasonCode),
 ];
 
-/// How the value of a property is written.
+/// Encoding of a property's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Byte,
     Two,
     Four,
     Text,
-    /// Two texts: a property that may be there several times, and that nobody asks for.
+    /// Two texts: a property that may repeat, and that rules cannot query.
     Pair,
 }
 
-/// Properties of version 5.0: their numbers, how they are written, and whether a client, its last will, and a
-/// server may have them.
+/// Properties of version 5.0: number, encoding, and whether a client, its last will, or a server may have it.
 const PROPERTIES: &[(u8, Kind, [bool; 3])] = &[
     (1, Kind::Byte, [false, true, false]),
     (2, Kind::Four, [false, true, false]),
@@ -93,7 +92,7 @@ const PROPERTIES: &[(u8, Kind, [bool; 3])] = &[
     (42, Kind::Byte, [false, false, true]),
 ];
 
-/// Whose properties, by their place in [`PROPERTIES`].
+/// Indexes of the flags in [`PROPERTIES`].
 const OF_CLIENT: usize = 0;
 const OF_WILL: usize = 1;
 const OF_SERVER: usize = 2;
@@ -139,7 +138,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
 ];
 
-/// Bytes that are read from the front.
+/// Reads from the front of a byte slice.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -157,13 +156,13 @@ impl<'a> Bytes<'a> {
         Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }
 
-    /// A length of two bytes, and what has it.
+    /// Reads a length of two bytes, and the text.
     fn text(&mut self) -> Option<&'a [u8]> {
         let length = self.number(2)?;
         self.take(length as usize)
     }
 
-    /// A number of one to four bytes, seven bits each, the lowest first.
+    /// Reads a variable byte integer: one to four bytes with seven bits each, the lowest first.
     fn variable(&mut self) -> Option<usize> {
         let mut number = 0;
         for shift in [0, 7, 14, 21] {
@@ -176,7 +175,7 @@ impl<'a> Bytes<'a> {
         None
     }
 
-    /// The properties that stand here; each may be there once.
+    /// Reads and validates the properties. Only those of [`Kind::Pair`] may repeat.
     fn properties(&mut self, whose: usize) -> Option<Properties<'a>> {
         let length = self.variable()?;
         let all = self.take(length)?;
@@ -205,7 +204,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Properties whose form is good.
+/// Validated properties.
 #[derive(Clone, Copy, Default)]
 struct Properties<'a>(&'a [u8]);
 
@@ -230,14 +229,14 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// What a field says.
+/// Value of a field.
 #[derive(Clone, Copy)]
 enum MqttValue<'a> {
     Number(u32),
     Text(&'a [u8]),
 }
 
-/// A packet whose form is good.
+/// A valid packet.
 enum Read<'a> {
     Connect(Connect<'a>),
     Connack { flags: u8, reason: u8, version: u8, properties: Properties<'a> },
@@ -285,7 +284,7 @@ fn connect<'a>(rest: &mut Bytes<'a>) -> Option<Connect<'a>> {
     let flags = rest.byte()?;
     let keep_alive = rest.number(2)?;
     let has = |bit: u8| flags & bit > 0;
-    // A bit that is kept free. What the others may not say together is for the server to refuse.
+    // The reserved bit must be 0. Contradictions between the other flags are left to the server.
     if has(1) {
         return None;
     }
@@ -304,18 +303,18 @@ fn connect<'a>(rest: &mut Bytes<'a>) -> Option<Connect<'a>> {
     Some(Connect { name, version, flags, keep_alive, properties, client, will, username, password })
 }
 
-/// Whether a property is a number.
+/// True if the property has a numeric value.
 fn is_number(id: u8) -> bool {
     let kind = PROPERTIES.iter().find(|(known, ..)| *known == id).map(|(_, kind, _)| *kind);
     matches!(kind, Some(Kind::Byte | Kind::Two | Kind::Four))
 }
 
-/// Whether all bytes of the packet are here.
+/// True if the packet is complete.
 fn is_whole(bytes: &[u8]) -> bool {
     let mut rest = Bytes(bytes.get(1..).unwrap_or_default());
     match rest.variable() {
         Some(length) => rest.0.len() >= length,
-        None => bytes.len() > 4, // no length has more bytes
+        None => bytes.len() > 4, // a longer length is invalid
     }
 }
 
@@ -343,7 +342,7 @@ impl Mqtt {
                 Field::Flags => MqttValue::Number(flags.into()),
                 Field::ProtocolVersion => MqttValue::Number(version.into()),
                 Field::ReasonCode => MqttValue::Number(reason.into()),
-                // A number that a server of 5.0 leaves out is 0, as in HAProxy.
+                // A numeric property that a 5.0 server omits is 0, as in HAProxy.
                 Field::Property(id) => properties
                     .find(id)
                     .or_else(|| (version == 5 && is_number(id)).then_some(MqttValue::Number(0)))?,

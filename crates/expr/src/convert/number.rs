@@ -1,4 +1,4 @@
-//! Arithmetic on signed numbers of 64 bits; what overflows stays at the end of the range.
+//! Saturating arithmetic on signed 64-bit numbers.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -33,7 +33,7 @@ pub(crate) enum Operator {
     Xor,
 }
 
-/// A number of the program, or of a variable.
+/// A constant, or a variable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operand {
     Int(i64),
@@ -48,7 +48,7 @@ impl Operand {
         }
     }
 
-    /// The number; nothing when the variable is not set or no number.
+    /// The number; `None` if the variable is not set or not a number.
     pub(super) fn value<'x>(self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Option<i64> {
         match self {
             Self::Int(n) => Some(n),

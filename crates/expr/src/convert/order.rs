@@ -1,4 +1,4 @@
-//! Control characters, and texts from their end to their beginning.
+//! Control characters, and reversal of texts.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -9,13 +9,13 @@ use crate::scratch::Scratch;
 
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// A bit for each control character, by its code; bit 32 is 0x7f.
+    /// One bit per control character by code; bit 32 is for 0x7f.
     HasControl(u64),
     Reverse,
     ReverseDomain,
 }
 
-/// Bits of control characters: 0x00 to 0x1f, and 0x7f.
+/// All control characters: 0x00 to 0x1f, and 0x7f.
 const ANY: u64 = (1 << 33) - 1;
 /// NUL, line feed and carriage return.
 const HTTP: u64 = 1 | 1 << b'\n' | 1 << b'\r';

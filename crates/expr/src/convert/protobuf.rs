@@ -1,4 +1,4 @@
-//! Fields of messages in the encoding of Protocol Buffers, alone or within gRPC.
+//! Fields of Protocol Buffers messages, plain or in gRPC.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -9,11 +9,11 @@ use crate::sample::{Type, Value};
 pub(crate) struct Message {
     path: Box<[u32]>,
     kind: Kind,
-    /// Each message has gRPC's five bytes before it.
+    /// True if each message has the five-byte header of gRPC.
     grpc: bool,
 }
 
-/// What a field is read as; texts are bytes, as all that has no type.
+/// Type of a field. Text and untyped fields are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Raw,
@@ -30,7 +30,7 @@ enum Kind {
     Fixed64,
 }
 
-/// The names of types; `uint64` and `enum` give the same number as those they share a kind with.
+/// Type names. `uint64` and `enum` share a variant with types that give the same number.
 const KINDS: &[(&str, Kind)] = &[
     ("bool", Kind::Bool),
     ("double", Kind::Double),
@@ -48,7 +48,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("uint64", Kind::Int64),
 ];
 
-/// Messages within each other at most, as `1.2.3` names them: each is a call within that of the outer one.
+/// Maximum length of a path such as `1.2.3`. Each level is a recursive call.
 const MAX_DEPTH: usize = 16;
 
 fn message(args: &Args<'_, '_>, grpc: bool) -> Result<Convert, Error> {
@@ -89,10 +89,10 @@ pub(super) const ROWS: &[Row] = &[
     }),
 ];
 
-/// Takes what a message has off its front.
+/// Reads fields from the front of a message.
 struct Fields<'a>(&'a [u8]);
 
-/// A field's value as it stands there.
+/// An encoded value.
 enum Wire<'a> {
     Varint(u64, &'a [u8]),
     Eight(&'a [u8; 8]),
@@ -118,7 +118,7 @@ impl<'a> Fields<'a> {
         Some((n, bytes))
     }
 
-    /// The next field's number and value; none at the end, and where the bytes are no message.
+    /// The number and value of the next field; `None` at the end or for invalid bytes.
     fn field(&mut self) -> Option<(u32, Wire<'a>)> {
         let (key, _) = self.varint()?;
         let value = match key & 7 {
@@ -157,7 +157,7 @@ impl Message {
         }
     }
 
-    /// The first field at this path that is there.
+    /// The first field at the path.
     fn within<'x>(&self, message: &'x [u8], path: &[u32]) -> Option<Value<'x>> {
         let (first, inner) = path.split_first()?;
         let mut fields = Fields(message);

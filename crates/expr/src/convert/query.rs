@@ -1,8 +1,7 @@
-//! `json_query`: what stands at a path of a JSON text (RFC 8259).
+//! `json_query`: the value at a path of a JSON text (RFC 8259).
 //!
-//! The text is read up to the end of what is looked for, so one that was cut behind that still answers.
-//! Nothing is built of it: members are passed over where they stand. Of two members with one name the first
-//! counts.
+//! The parser stops after the value, so a text that is truncated after it still has a result. It builds no
+//! tree; it skips other members. Of members with the same name the first one is used.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -13,25 +12,25 @@ use crate::scratch::{Scratch, Writer};
 #[derive(Debug)]
 pub(crate) struct Query {
     path: Box<[Segment]>,
-    /// Numbers are asked for as whole ones.
+    /// True if numbers are requested as integers.
     int: bool,
 }
 
-/// A step of a path.
+/// A segment of a path.
 #[derive(Debug, PartialEq, Eq)]
 enum Segment {
     Member(Box<[u8]>),
     Element(usize),
 }
 
-/// Values within each other at most, of which each is a call of its reader: more is no answer.
+/// Maximum nesting depth, since each level is a recursive call. Deeper texts have no result.
 const MAX_DEPTH: usize = 128;
 
-/// The largest whole number that a double has with all before it: further ones are not whole for others that
-/// read the text.
+/// The largest integer up to which a double represents all integers. Other readers of the text may round
+/// larger ones.
 const MAX_WHOLE: i64 = (1 << 53) - 1;
 
-/// `$.name[0].other`; `\.` is a dot within a name.
+/// Parses `$.name[0].other`; `\.` is a dot in a name.
 fn path(text: &[u8]) -> Option<Box<[Segment]>> {
     let mut rest = text.strip_prefix(b"$")?;
     let mut path = Vec::new();
@@ -131,7 +130,7 @@ impl Query {
     }
 }
 
-/// A JSON text, and how far it was read.
+/// A JSON text and the position of the parser.
 struct Reader<'t> {
     text: &'t [u8],
     at: usize,
@@ -148,13 +147,13 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads this byte behind blanks.
+    /// Skips blanks, then reads this byte.
     fn byte(&mut self, byte: u8) -> Option<()> {
         self.blanks();
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
-    /// Goes to the value of a member or an element of the value that begins here.
+    /// Moves to the value of a member or an element of the value at the current position.
     fn enter(&mut self, segment: &Segment, scratch: &mut Scratch<'_>) -> Option<()> {
         match segment {
             Segment::Member(name) => {
@@ -181,7 +180,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a member's name, and tells whether it is this one.
+    /// Reads a member's name; true if it equals `name`.
     fn name(&mut self, name: &[u8], scratch: &mut Scratch<'_>) -> Option<bool> {
         let inside = self.string()?;
         if memchr::memchr(b'\\', inside).is_none() {
@@ -191,7 +190,7 @@ impl<'t> Reader<'t> {
         Some(scratch.build(|out| unescape(inside, &mut |part| out.put(part)))? == name)
     }
 
-    /// Reads a string; what stands between its quotes.
+    /// Reads a string; returns the text between its quotes.
     fn string(&mut self) -> Option<&'t [u8]> {
         (self.peek()? == b'"').then_some(())?;
         let start = self.at + 1;
@@ -210,7 +209,7 @@ impl<'t> Reader<'t> {
         Some(inside)
     }
 
-    /// Passes over a value that lies within so many others.
+    /// Skips a value at nesting depth `depth`.
     fn skip(&mut self, depth: usize) -> Option<()> {
         if depth > MAX_DEPTH {
             return None;
@@ -268,7 +267,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Reads one or more digits.
+    /// Reads at least one digit; returns their number.
     fn digits(&mut self) -> Option<usize> {
         let count = self.text[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
@@ -276,7 +275,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Gives the text that stands between quotes in pieces; none where an escape is none.
+/// Passes the unescaped text to `put` in pieces. `None` for an invalid escape.
 fn unescape(inside: &[u8], put: &mut dyn FnMut(&[u8]) -> Option<()>) -> Option<()> {
     let mut rest = inside;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -311,14 +310,14 @@ fn unescape(inside: &[u8], put: &mut dyn FnMut(&[u8]) -> Option<()>) -> Option<(
     put(rest)
 }
 
-/// The number of four hexadecimal digits, and what follows.
+/// Parses four hexadecimal digits; returns the number and the rest.
 fn unit(text: &[u8]) -> Option<(u32, &[u8])> {
     let (digits, rest) = text.split_at_checked(4)?;
     let n = digits.iter().try_fold(0, |n, &byte| Some(n << 4 | u32::from(crate::fetch::digit(byte)?)))?;
     Some((n, rest))
 }
 
-/// A number as C's `%g` writes it: six digits, without zeroes at the end of a fraction.
+/// Writes a number like C's `%g`: six significant digits, without trailing zeroes.
 fn put_double(number: f64, out: &mut Writer<'_>) -> Option<()> {
     if !number.is_finite() {
         return out.put(if number > 0.0 { b"inf" } else { b"-inf" });

@@ -1,4 +1,4 @@
-//! Entries of stick tables by a key that is the sample.
+//! Entries of stick tables with the sample as the key.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -17,14 +17,14 @@ pub(crate) struct InTable {
     shows: Shows,
 }
 
-/// What is made of the answer.
+/// The result of the converter.
 #[derive(Clone, Copy, Debug)]
 enum Shows {
-    /// The number; 0 where there is no entry.
+    /// The number; 0 if there is no entry.
     Number,
-    /// Whether there is an entry.
+    /// True if there is an entry.
     Exists,
-    /// The number, or this one where there is no entry; nothing without one.
+    /// The number; the default if there is no entry, or no sample without a default.
     Or(Option<i64>),
 }
 

@@ -1,4 +1,4 @@
-//! Text: case, parts, joins, comparison, replacement.
+//! Text: case, parts, joining, comparison, replacement.
 
 use super::number::Operand;
 use super::{Convert, Row, row};
@@ -156,7 +156,7 @@ impl Text {
                     None => None,
                 };
                 let value = value.unwrap_or_default();
-                // A delimiter stands between two things.
+                // Write the delimiter only between two non-empty parts.
                 let start = if *item && (text.is_empty() || value.is_empty() && end.is_empty()) {
                     b""
                 } else {
@@ -186,7 +186,8 @@ impl Text {
                     let differ = text.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b));
                     return Some(Value::Bool(text.len() == other.len() && differ == 0));
                 }
-                // As memcmp: the difference of the first bytes that differ, else of the lengths.
+                // Like memcmp: the difference of the first different bytes, or the sign of the difference in
+                // length.
                 let difference = text.iter().zip(other).find(|(a, b)| a != b).map_or_else(
                     || (text.len() as i64 - other.len() as i64).signum(),
                     |(a, b)| i64::from(*a) - i64::from(*b),
@@ -213,8 +214,8 @@ fn mapped<'x>(text: &[u8], scratch: &mut Scratch<'x>, map: impl Fn(u8) -> u8) ->
     })
 }
 
-/// Field `index` and `count - 1` further ones, 0 for all; counted from the end when negative. Nothing when
-/// there is no such field.
+/// Field `index` and the `count - 1` fields after it, or all if `count` is 0. A negative index counts from
+/// the end. `None` if there is no such field.
 fn field(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bool) -> Option<&[u8]> {
     let mut skip = index.unsigned_abs() - 1;
     let mut left = count;
@@ -256,15 +257,15 @@ fn field(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bo
     }
 }
 
-/// As [`field`] for words, which are never empty; empty when there is no such word. What is left when words
-/// run out reaches to the end of the text.
+/// Like [`field`] for words, which are never empty. Returns an empty text if there is no such word. If there
+/// are fewer than `count` words, the result extends to the end of the text.
 fn word(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bool) -> &[u8] {
     let mut skip = index.unsigned_abs() - 1;
     let mut left = count;
     if index > 0 {
         let mut at = 0;
         loop {
-            // At the start of a word or the end of the text.
+            // Move to the start of a word or to the end of the text.
             at += text[at..].iter().position(|byte| !is_delimiter(byte)).unwrap_or(text.len() - at);
             if skip == 0 || at == text.len() {
                 break;

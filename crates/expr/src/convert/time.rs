@@ -1,4 +1,4 @@
-//! Dates as text.
+//! Formatting of dates.
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -76,7 +76,7 @@ impl Time {
                 let date = Civil::new(seconds, if *local { env.zone.offset(seconds) } else { 0 });
                 scratch.build(|out| {
                     let mut rest = &format[..];
-                    // The fraction has as many digits as the unit, which the calendar does not know.
+                    // `%N`, which `Civil` does not know, has as many digits as the unit.
                     while unit != Unit::Seconds
                         && let Some(at) = find_fraction(rest)
                     {
@@ -95,7 +95,7 @@ impl Time {
     }
 }
 
-/// Where the first `%N` is that is not part of `%%N`.
+/// Offset of the first `%N` that is not part of `%%N`.
 fn find_fraction(format: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(percent) = format.get(at..).and_then(|rest| memchr::memchr(b'%', rest)) {

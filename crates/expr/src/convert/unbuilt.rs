@@ -1,6 +1,6 @@
-//! Converters of HAProxy that are not built: their names are known, and using one is an error that says so.
+//! Converters of HAProxy that are not built. Using one is an error that shows the reason.
 //!
-//! A later row in one of the other files takes the place of a name here.
+//! Each name has one row: remove it here when another file gets a row for it.
 
 use super::{Make, Row};
 use crate::sample::Type;
@@ -41,7 +41,7 @@ const OTHER: &[&str] = &[
     "when",
 ];
 
-/// Names and why they are refused.
+/// Names, and the reason for refusing them.
 const GROUPS: &[(&[&str], &str)] =
     &[(CRYPTO, "ciphers and signatures are not built yet"), (OTHER, "it is not built yet")];
 

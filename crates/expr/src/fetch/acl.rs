@@ -1,4 +1,4 @@
-//! `acl`: whether named ACLs hold.
+//! `acl`: evaluates named ACLs.
 
 use super::{Fetch, Row, row};
 use crate::acl::{Acl, Truth};
@@ -10,11 +10,11 @@ use crate::sample::{Sample, Type, Value};
 use crate::scratch::Scratch;
 use manylane_sync::Arc;
 
-/// ACLs, each as it is or negated, that all have to hold.
+/// A conjunction of ACLs, each optionally negated.
 #[derive(Debug)]
 pub(crate) struct AllOf(Box<[(Arc<Acl>, bool)]>);
 
-/// ACLs within each other at most: each is a call within that of the outer one.
+/// Maximum nesting depth of ACLs. Each level is a recursive call.
 const MAX_DEPTH: usize = 16;
 
 fn all_of(args: &mut Args<'_, '_>) -> Result<Fetch, Error> {

@@ -1,4 +1,4 @@
-//! Addresses, proxies and settings of both connections; what the stream remembers.
+//! Addresses, proxies and settings of both connections, and data that the stream keeps.
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -48,7 +48,7 @@ pub(crate) enum Connection {
     BackLink(LinkFact),
 }
 
-/// Something of one connection.
+/// A property of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkFact {
     Error,
@@ -80,7 +80,7 @@ impl LinkFact {
     }
 }
 
-/// One end of one connection.
+/// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Source,
@@ -112,14 +112,14 @@ fn made(connection: Connection) -> Result<Fetch, Error> {
     Ok(Fetch::Connection(connection))
 }
 
-/// A row without arguments.
+/// A row of a fetch without arguments.
 macro_rules! plain {
     ($name:literal, $out:ident, $places:ident, $help:expr, $what:expr) => {
         row($name, &[], 0, Type::$out, EvalPoints::$places, $help, |_| made($what))
     };
 }
 
-/// What is known of the connection on one side, which `$peer` is at the other end of.
+/// Rows for the connection to `$peer`.
 macro_rules! links {
     ($link:ident, $peer:literal, $places:ident, $agreed:ident, $stream:ident,
      [$error:literal, $name:literal, $sentence:literal,
@@ -191,7 +191,7 @@ macro_rules! links {
     };
 }
 
-/// Captures of one message at most, as far as expressions are concerned.
+/// Maximum index of a capture.
 const MAX_CAPTURE: i64 = 4095;
 
 fn capture(args: &Args<'_, '_>) -> Result<usize, Error> {
@@ -239,7 +239,7 @@ pub(super) const LINKS: [[Row; 9]; 2] = [
     ),
 ];
 
-/// A row of a setting: of the proxy, or of the stream.
+/// A row of a setting of the proxy or the stream.
 macro_rules! setting {
     ($name:literal, $places:ident, $help:literal, $of:ident, $which:ident) => {
         plain!($name, Int, $places, $help, C::$of(StreamSetting::$which))
@@ -401,7 +401,7 @@ pub(super) const ROWS: &[Row] = &[
     plain!("unique-id", Str, EVERYWHERE, "the identifier that 'unique-id-format' makes", C::UniqueId),
 ];
 
-/// Names of vectors, as the PROXY protocol's text has them.
+/// Names of TLVs in the specification of the PROXY protocol.
 const TLVS: [(&str, u8); 12] = [
     ("ALPN", 0x01),
     ("AUTHORITY", 0x02),
@@ -419,10 +419,10 @@ const TLVS: [(&str, u8); 12] = [
 
 const SSL: u8 = 0x20;
 
-/// Bytes of an SSL vector's value before the vectors within it.
+/// Size of the SSL TLV's value before its sub-TLVs, in bytes.
 const SSL_HEAD: usize = 5;
 
-/// The number of a vector: 0 to 255, also in hexadecimal digits behind `0x`, or its name.
+/// Parses a type of TLV: 0 to 255, hexadecimal digits after `0x`, or a name.
 fn tlv(args: &Args<'_, '_>) -> Result<u8, Error> {
     let text = args.boxed(0);
     let named =
@@ -442,7 +442,7 @@ fn tlv(args: &Args<'_, '_>) -> Result<u8, Error> {
         .ok_or_else(|| args.expected(0, "a number from 0 to 255 or the name of a vector, such as AUTHORITY,"))
 }
 
-/// The first vector of that type, `within` also of those in the one of TLS.
+/// The first TLV of this type; `within` also searches in the SSL TLV.
 fn find_tlv(mut rest: &[u8], wanted: u8, within: bool) -> Option<&[u8]> {
     while let [kind, high, low, behind @ ..] = rest {
         let (value, next) = behind.split_at_checked(u16::from_be_bytes([*high, *low]).into())?;
@@ -460,7 +460,7 @@ fn find_tlv(mut rest: &[u8], wanted: u8, within: bool) -> Option<&[u8]> {
     None
 }
 
-/// The text, if there is any.
+/// The text, if it exists.
 fn some(text: Option<&[u8]>) -> Fetched<'_> {
     text.map_or(Err(Absent::Never), |text| found(Value::Str(text)))
 }
@@ -474,7 +474,7 @@ fn nonempty(text: &[u8]) -> Option<&[u8]> {
 }
 
 impl Connection {
-    /// Whether it is about the connection to the server, or else about what is only noted for who looks.
+    /// True for data that must be requested in advance: that of the connection to the server, and stream IDs.
     pub(super) fn looks_at_link(self) -> bool {
         matches!(self, Self::BackLink(_) | Self::FrontLink(LinkFact::StreamId))
             || matches!(self, Self::Addr(end) | Self::Port(end) | Self::IsLocal(end) if end.is_back())
@@ -498,7 +498,7 @@ impl Connection {
             }
             Self::BackHttpMajor => int((server.http_major > 0).then_some(server.http_major)),
             Self::FrontHttpMajor => int((client.http_major > 0).then_some(client.http_major)),
-            // Until one is chosen, the frontend stands in its place.
+            // The frontend acts as the backend until one is selected.
             Self::BackendId => int(Some(server.backend.unwrap_or(client.frontend).id)),
             Self::BackendName => some(Some(server.backend.unwrap_or(client.frontend).name)),
             Self::OfProxy(which) => int(env.settings.and_then(|settings| settings.of_proxy(which))),
@@ -533,13 +533,13 @@ impl Connection {
     }
 }
 
-/// `HTTP/1.1` also stands for all versions behind it, as in HAProxy: conditions that were written before
-/// those hold for them.
+/// The version of a message. `HTTP/1.1` also stands for later versions, as in HAProxy, so that old conditions
+/// keep matching.
 fn version(number: Option<&[u8]>) -> Fetched<'static> {
     some(number.map(|number| if number < b"1.1" { &b"HTTP/1.0"[..] } else { b"HTTP/1.1" }))
 }
 
-/// A target from its path on: clients of HTTP/2 and of proxies send it with scheme and authority. None
+/// The path and query of a target. Clients of HTTP/2 and of proxies also send scheme and authority. `None`
 /// without a path.
 fn from_path(target: &[u8]) -> Option<&[u8]> {
     let behind = match memchr::memmem::find(target, b"://") {
@@ -552,7 +552,7 @@ fn from_path(target: &[u8]) -> Option<&[u8]> {
     behind.starts_with(b"/").then_some(behind)
 }
 
-/// An IPv4 address that a socket of both families shows as IPv6 is an IPv4 address.
+/// Converts an IPv4-mapped address, which a dual-stack socket shows, to IPv4.
 fn plain_ip(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }

@@ -1,4 +1,4 @@
-//! Samples that need no traffic: constants, the clock, chance, variables, the process.
+//! Samples without traffic: constants, the clock, random numbers, variables, the process.
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -10,7 +10,7 @@ use crate::scratch::Scratch;
 use crate::variable::VariableId;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A value of the program's own.
+/// An owned value of a program.
 #[derive(Debug)]
 pub(crate) enum Fixed {
     Bool(bool),
@@ -39,7 +39,7 @@ impl Fixed {
 #[derive(Debug)]
 pub(crate) enum Constant {
     Value(Fixed),
-    /// A variable of the environment that is not there.
+    /// An environment variable that is not set.
     Nothing,
     Date {
         offset: i64,
@@ -55,7 +55,7 @@ pub(crate) enum Constant {
     Hostname,
 }
 
-/// Of a date.
+/// Unit of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Seconds,
@@ -64,7 +64,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// `s`, `ms` or `us`.
+    /// Parses `s`, `ms` or `us`.
     pub(crate) fn of(args: &Args<'_, '_>, index: usize) -> Result<Self, Error> {
         match args.given(index) {
             None | Some(b"s") => Ok(Self::Seconds),
@@ -74,13 +74,13 @@ impl Unit {
         }
     }
 
-    /// A moment since 1970.
+    /// Time since 1970 in this unit.
     pub(crate) fn of_date(self, date: Timestamp) -> i64 {
         let per_second = self.per_second();
         date.seconds * per_second + i64::from(date.micros) * per_second / 1_000_000
     }
 
-    /// Units in a second.
+    /// Number of units in a second.
     pub(crate) fn per_second(self) -> i64 {
         match self {
             Self::Seconds => 1,
@@ -213,7 +213,7 @@ pub(super) const ROWS: &[Row] =
         ),
     ];
 
-/// The bytes of an even number of hexadecimal digits.
+/// Decodes an even number of hexadecimal digits.
 pub(crate) fn unhex(text: &[u8]) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) {
         return None;
@@ -241,7 +241,7 @@ impl Constant {
             Self::DateMicros => found(Value::Int(i64::from(env.now.micros))),
             Self::Rand(range) => {
                 let random = u64::from((scratch.random() >> 32) as u32);
-                // A product's upper half is uniform below the range, but for 2^-32 (Lemire).
+                // The upper half of the product is uniform in the range, with a bias below 2^-32 (Lemire).
                 found(Value::Int(match range {
                     Some(range) => (random * range) >> 32,
                     None => random,

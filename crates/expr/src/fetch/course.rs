@@ -1,4 +1,4 @@
-//! The course of the stream so far: what log lines have aliases for.
+//! Data about the stream so far, as the aliases of log lines have it.
 
 use super::{Fetch, Row, row};
 use crate::args::ArgKind::*;
@@ -34,7 +34,7 @@ pub(crate) enum Course {
     Reused,
 }
 
-/// A row without arguments.
+/// A row of a fetch without arguments.
 macro_rules! plain {
     ($name:literal, $out:ident, $places:ident, $help:expr, $what:ident) => {
         row($name, &[], 0, Type::$out, EvalPoints::$places, $help, |_| Ok(Fetch::Course(Course::$what)))
@@ -121,7 +121,7 @@ impl Course {
         }
     }
 
-    /// Whether it is known to the stream's record only.
+    /// True if only the record of the stream has the value.
     pub(super) fn looks_at_course(self) -> bool {
         !matches!(self, Self::ProcessConnections | Self::ProcessId | Self::Reused)
     }

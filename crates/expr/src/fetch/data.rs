@@ -1,4 +1,4 @@
-//! Samples of bytes: bodies, and what a TCP client sent first.
+//! Samples from bytes: bodies, and the first bytes of a TCP client.
 
 use super::{Fetch, Row, rdp, row, tls_hello};
 use crate::args::{ArgKind::*, Args};
@@ -35,17 +35,17 @@ pub(crate) enum DataFetch {
     WaitEnd,
     IsHttp,
     Hello(tls_hello::Part),
-    /// Of this name; of any without one.
+    /// The cookie with this name; any cookie if it is empty.
     RdpCookie(Box<[u8]>),
     RdpCookieCount(Box<[u8]>),
 }
 
-/// Where the data of [`DataFetch::PayloadLv`] begin.
+/// Start of the data of [`DataFetch::PayloadLv`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Skip {
-    /// Behind the length, moved by this.
+    /// Relative to the end of the length field.
     Relative(i64),
-    /// At this offset.
+    /// At this offset in the buffer.
     Absolute(usize),
 }
 
@@ -53,7 +53,7 @@ fn made(data: DataFetch) -> Result<Fetch, Error> {
     Ok(Fetch::Data(data))
 }
 
-/// Bytes of an offset or a length at most: no buffer is larger.
+/// Maximum of an offset or a length, in bytes. No buffer is larger.
 const MAX_PAYLOAD: i64 = 1 << 30;
 
 fn rdp_cookie(args: &Args<'_, '_>, which: fn(Box<[u8]>) -> DataFetch) -> Result<Fetch, Error> {
@@ -168,8 +168,8 @@ pub(super) const ROWS: &[Row] = rows! {
     "wait_end", &[], 0, Bool, RUNNING, "true once nothing more is waited for", |_| made(D::WaitEnd);
 };
 
-/// The bytes from `offset`, at most `len`: as they lie when they are in one segment, else copied into the
-/// scratch. Nothing when there are none, or when the copy has no room.
+/// At most `len` bytes from `offset`: borrowed if they are in one segment, else copied into the scratch.
+/// `None` if there are none, or if the copy does not fit.
 pub(super) fn contiguous<'x>(
     data: Data<'x>,
     offset: usize,
@@ -209,12 +209,12 @@ pub(super) fn contiguous<'x>(
     }
 }
 
-/// Whether more bytes may still come.
+/// True if more bytes may follow.
 fn may_grow(env: &Env<'_>, data: Data<'_>) -> bool {
     !env.is_final && !data.complete
 }
 
-/// Whether bytes that are still arriving may be those of an HTTP message: judged by the first of them.
+/// True if the bytes received so far may begin an HTTP message.
 pub(super) fn may_become_http(env: &Env<'_>) -> bool {
     let data = env.data(env.direction);
     let Some(first) = data.bytes.and_then(Chain::front) else { return may_grow(env, data) };
@@ -226,7 +226,7 @@ pub(super) fn may_become_http(env: &Env<'_>) -> bool {
         }
 }
 
-/// What is missing may still come, or not.
+/// The reason for missing bytes: they may follow, or not.
 fn absent(env: &Env<'_>, data: Data<'_>) -> Absent {
     if may_grow(env, data) { Absent::NotYet } else { Absent::Never }
 }
@@ -255,7 +255,8 @@ impl DataFetch {
                 let head = env.head(side).filter(|_| data.is_body || data.bytes.is_none()).map_or(0, size);
                 Ok(Sample { value: Value::Int((head + data.len()) as i64), may_change: may_grow(env, data) })
             }
-            // Bytes of a message whose head is apart have no place in what was received.
+            // `payload` counts from the first received byte, so it is undefined for a body whose head is
+            // stored apart.
             Self::Payload { side, .. } | Self::PayloadLv { side, .. } if of(side).is_body => {
                 Err(Absent::Never)
             }
@@ -326,7 +327,7 @@ impl DataFetch {
                     rdp::Read::None | rdp::Read::Short => found(Value::Int(0)),
                 }
             }
-            // Where there is a request, there is no ClientHello.
+            // A connection with a request has no ClientHello.
             Self::Hello(_) if env.request_data.is_body => Err(Absent::Never),
             Self::Hello(part) => {
                 let data = env.request_data;
@@ -341,7 +342,7 @@ impl DataFetch {
     }
 }
 
-/// Bytes of a head as HTTP/1 writes it.
+/// Size of a head in HTTP/1 syntax.
 fn size(head: &Head) -> usize {
     let line = match head.status() {
         0 => head.method().len() + head.target().len() + b"  HTTP/1.1\r\n".len(),
@@ -352,7 +353,7 @@ fn size(head: &Head) -> usize {
     line + fields + b"\r\n".len()
 }
 
-/// Whether the bytes begin with an HTTP/1 request whose head is complete; `None` while that is not known.
+/// True if the bytes begin with an HTTP/1 request with a complete head; `None` if more bytes are needed.
 fn looks_like_http(bytes: &[u8]) -> Option<bool> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let method = bytes.iter().position(|byte| !is_token(*byte));

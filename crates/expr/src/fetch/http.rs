@@ -1,4 +1,4 @@
-//! Samples of messages: start lines, fields, cookies, parameters, credentials.
+//! Samples from messages: start lines, fields, cookies, parameters, credentials.
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -15,7 +15,7 @@ use manylane_http::{Head, Known, Name};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
 
-/// A fetch whose side is `None` looks at the message whose rules are run.
+/// Side of a fetch. `None` means the message whose rules run.
 type Side = Option<Direction>;
 
 const REQ: Side = Some(Direction::Request);
@@ -89,7 +89,7 @@ pub(crate) enum Http {
     Auth {
         list: UserlistId,
     },
-    /// The user, if the list knows the credentials.
+    /// The user, if the list has these credentials.
     AuthUserOf {
         list: UserlistId,
     },
@@ -99,7 +99,7 @@ pub(crate) enum Http {
     },
 }
 
-/// What a text is read as.
+/// Type of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Text,
@@ -117,7 +117,7 @@ impl Form {
     }
 }
 
-/// An address as header fields have it: maybe in brackets, maybe with a port.
+/// An address in a header field: optionally in brackets, optionally with a port.
 fn field_ip(text: &[u8]) -> Option<IpAddr> {
     parse_addr(text).or_else(|| {
         let text = std::str::from_utf8(text).ok()?;
@@ -141,7 +141,7 @@ fn field_name(args: &Args<'_, '_>) -> Result<Option<Name>, Error> {
 
 fn field(args: &Args<'_, '_>, side: Side, whole: bool, form: Form) -> Result<Fetch, Error> {
     let name = field_name(args)?;
-    // 0 is the last one, as without a number.
+    // 0 selects the last one, as does a missing number.
     let at = args.int(1)?.filter(|at| *at != 0);
     made(Http::Field { side, name, whole, at, form })
 }
@@ -183,7 +183,7 @@ fn param(args: &Args<'_, '_>, form: Form) -> Result<Fetch, Error> {
     made(Http::Param { name: args.given(0).map(Into::into), delimiter, any_case: any_case(args, 2)?, form })
 }
 
-/// A row of a field's or cookie's fetch.
+/// Rows of fetches for fields or cookies.
 macro_rules! rows {
     ($($name:literal, $args:expr, $out:ident, $places:ident, $help:literal, $make:expr;)*) => {
         &[$(row($name, $args, 0, Type::$out, EvalPoints::$places, $help, $make)),*]
@@ -324,7 +324,7 @@ fn count(n: usize) -> Fetched<'static> {
     found(Value::Int(n as i64))
 }
 
-/// Calls `visit` with each member, or each whole value, of the fields of a name or of all.
+/// Calls `visit` with each list member, or each whole value, of the fields with a name, or of all fields.
 fn fields<'x, R>(
     head: &'x Head,
     name: Option<&Name>,
@@ -341,7 +341,7 @@ fn fields<'x, R>(
     }
 }
 
-/// Cookies of a request's `Cookie` fields, or the first of each of a response's `Set-Cookie` fields.
+/// Visits the cookies of `Cookie` fields, or the first pair of each `Set-Cookie` field.
 fn cookies<'x, R>(
     head: &'x Head,
     side: Direction,
@@ -360,7 +360,7 @@ fn cookies<'x, R>(
     ControlFlow::Continue(())
 }
 
-/// Values of `name=value` pairs between `&` or `;`; a name without `=` has none.
+/// Visits the values of `name=value` pairs between `&`, `;` or `extra`. Names without `=` are skipped.
 fn params<'x, R>(
     pairs: &'x [u8],
     extra: u8,
@@ -380,14 +380,14 @@ fn params<'x, R>(
     ControlFlow::Continue(())
 }
 
-/// The target from its path on.
+/// The path and query of the target.
 fn path_query(head: &Head) -> Option<&[u8]> {
     let (target, path) = (head.target(), head.path()?);
     let start = (path.as_ptr() as usize).checked_sub(target.as_ptr() as usize)?;
     target.get(start..)
 }
 
-/// The first word of `Authorization`, and what follows.
+/// The scheme of an `Authorization` value, and the text after it.
 fn credentials<'x>(head: &'x Head, name: Option<&Name>) -> Option<(&'x [u8], &'x [u8])> {
     let value = match name {
         Some(name) => head.value(name)?,
@@ -397,16 +397,16 @@ fn credentials<'x>(head: &'x Head, name: Option<&Name>) -> Option<(&'x [u8], &'x
     Some((&value[..space], value[space..].trim_ascii_start()))
 }
 
-/// The schemes that are known, as they are shown.
+/// Known schemes as the fetch returns them.
 const SCHEMES: &[&[u8]] = &[b"Basic", b"Bearer"];
 
-/// The user of a request whose credentials the list knows.
+/// The user of the request, if the list has the credentials.
 fn known<'x>(head: &'x Head, list: UserlistId, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
     let (user, password) = basic(head, scratch)?;
     env.host.authenticate(list, user, password).then_some(user)
 }
 
-/// User and password of a request's `Authorization: Basic`.
+/// User and password of `Authorization: Basic`.
 pub fn basic<'x>(head: &'x Head, scratch: &mut Scratch<'x>) -> Option<(&'x [u8], &'x [u8])> {
     let (scheme, rest) = credentials(head, None)?;
     if !scheme.eq_ignore_ascii_case(b"basic") {
@@ -429,7 +429,7 @@ impl Http {
         )
     }
 
-    /// The user list whose groups it gives.
+    /// The user list whose groups the fetch returns.
     pub(crate) fn groups_of(&self) -> Option<UserlistId> {
         match self {
             Self::AuthGroups { list } => Some(*list),
@@ -437,7 +437,7 @@ impl Http {
         }
     }
 
-    /// Every sample of a fetch that has several.
+    /// Visits all samples of a fetch that has several.
     pub(super) fn each(
         &self,
         env: &Env<'_>,
@@ -484,7 +484,7 @@ impl Http {
         if any { Ok(()) } else { Err(Absent::Never) }
     }
 
-    /// What follows the delimiter in the target.
+    /// The part of the target after the delimiter.
     fn query_of<'x>(&self, env: &Env<'x>, delimiter: u8) -> Option<&'x [u8]> {
         let target = env.request?.target();
         let at = memchr::memchr(delimiter, target)?;
@@ -539,7 +539,7 @@ impl Http {
             Self::Cookie { side, name, form } => {
                 let side = side.unwrap_or(env.direction);
                 let head = env.head(side).ok_or(Absent::Never)?;
-                // Without a name it is the first of all.
+                // Without a name, use the first cookie.
                 let at = if name.is_some() { None } else { Some(1) };
                 nth(at, |visit| cookies(head, side, name.as_deref(), visit))
                     .map_or(Err(Absent::Never), |text| form.of(text))
@@ -550,10 +550,10 @@ impl Http {
                     Direction::Request => Known::COOKIE,
                     Direction::Response => Known::SET_COOKIE,
                 };
-                // What follows the first of a Set-Cookie says how long and where it holds.
+                // Only the first pair of `Set-Cookie` is a cookie; the others are attributes.
                 let each = if *side == Direction::Request { usize::MAX } else { 1 };
                 let names = scratch.build(|out| {
-                    // As in HAProxy, what begins with a dollar sign says something about the cookies.
+                    // As in HAProxy, names that begin with a dollar sign are attributes.
                     let named = |cookie: &manylane_http::Cookie<'_>| {
                         cookie.is_pair() && !cookie.name.starts_with(b"$")
                     };
@@ -599,7 +599,7 @@ impl Http {
         }
     }
 
-    /// What is taken from the request alone.
+    /// Evaluates fetches of the request only.
     fn eval_request<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
         let head = env.request.ok_or(Absent::Never)?;
         let host = head.value(Known::HOST).unwrap_or_default();
@@ -624,7 +624,7 @@ impl Http {
                 found(Value::Int(port))
             }
             Self::Base { query } => {
-                // `*` has none.
+                // The target `*` has no path.
                 let path = if *query { path_query(head) } else { head.path() }.unwrap_or_default();
                 some(scratch.build(|out| {
                     out.put(host)?;
@@ -671,8 +671,8 @@ impl Http {
     }
 }
 
-/// The `at`th of what `each` visits, from 1, or from the end with a negative number; the last without a
-/// number.
+/// The item number `at` that `each` visits: from 1, or from the end if it is negative. `None` selects the
+/// last.
 fn nth<'x>(
     at: Option<i64>,
     each: impl Fn(&mut dyn FnMut(&'x [u8]) -> ControlFlow<&'x [u8]>) -> ControlFlow<&'x [u8]>,
@@ -710,8 +710,8 @@ fn nth<'x>(
     seen
 }
 
-/// All fields: as HTTP/1 writes them with an empty line at the end, or each name and value with its length
-/// before it (a variable length integer of the SPOE protocol) and two empty strings at the end.
+/// Writes all fields: in HTTP/1 syntax with a final empty line, or with the length before each name and value
+/// (varints of the SPOE protocol) and two empty strings at the end.
 fn field_block(head: &Head, binary: bool, out: &mut crate::scratch::Writer<'_>) -> Option<()> {
     for field in head.fields() {
         if binary {
@@ -733,8 +733,8 @@ fn field_block(head: &Head, binary: bool, out: &mut crate::scratch::Writer<'_>) 
     out.put(if binary { &[0, 0] } else { b"\r\n" })
 }
 
-/// A variable length integer: below 240 one byte, then the lowest four bits with 0xf0 and seven more in each
-/// byte that follows.
+/// Writes a varint of the SPOE protocol: one byte below 240; otherwise the lowest four bits with 0xf0, then
+/// seven bits per byte.
 fn put_varint(mut n: u64, out: &mut crate::scratch::Writer<'_>) -> Option<()> {
     if n < 240 {
         return out.push(n as u8);

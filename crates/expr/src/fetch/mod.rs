@@ -1,4 +1,4 @@
-//! Fetches: where samples come from. One table of names with signatures; compiled to an enum.
+//! Fetches: sources of samples. One table holds their names and signatures; they are compiled to an enum.
 
 mod acl;
 mod connection;
@@ -27,7 +27,7 @@ use crate::scratch::Scratch;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-/// A fetch: its name, signature, and how it is compiled.
+/// A fetch: name, signature, constructor.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -39,7 +39,7 @@ pub(crate) struct Row {
     pub(crate) make: Make,
 }
 
-/// How a row becomes a program's step.
+/// How to compile a fetch.
 #[derive(Clone, Copy)]
 pub(crate) enum Make {
     Built(fn(&mut Args<'_, '_>) -> Result<Fetch, Error>),
@@ -55,7 +55,7 @@ impl Row {
     }
 }
 
-/// A row that is built.
+/// A row of a fetch that is built.
 const fn row(
     name: &'static str,
     args: &'static [ArgKind],
@@ -68,7 +68,7 @@ const fn row(
     Row { name, args, required, out, places, help, make: Make::Built(make) }
 }
 
-/// All rows in order of their names.
+/// All rows, sorted by name.
 pub(crate) fn table() -> &'static [Row] {
     static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
         let mut rows: Vec<Row> = [
@@ -97,13 +97,13 @@ pub(crate) fn table() -> &'static [Row] {
     &TABLE
 }
 
-/// The row of that name.
+/// The row with this name.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Row> {
     let table = table();
     table.binary_search_by(|row| row.name.as_bytes().cmp(name)).ok().map(|at| &table[at])
 }
 
-/// What a message that is still arriving has not, it may have later.
+/// Changes the reason to [`Absent::NotYet`] while the message is incomplete.
 fn later(env: &Env<'_>, absent: Absent) -> Absent {
     if env.is_final || env.head(env.direction).is_some() || !data::may_become_http(env) {
         return absent;
@@ -126,7 +126,7 @@ pub(crate) enum Fetch {
 }
 
 impl Fetch {
-    /// The sample; of those that have several, the last.
+    /// Evaluates the fetch; if it has several samples, the last.
     pub(crate) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
         match self {
             Self::Acl(all) => Ok(all.eval(env, scratch)),
@@ -143,8 +143,8 @@ impl Fetch {
         }
     }
 
-    /// Gives every sample in turn until `visit` has enough; or the reason why there is none. Each evaluation
-    /// may use all of the scratch.
+    /// Passes each sample to `visit` until it breaks; an error is the reason why there is none. Each
+    /// evaluation may use the whole scratch.
     pub(crate) fn each(
         &self,
         env: &Env<'_>,
@@ -162,7 +162,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// How many ACLs lie within each other here.
+    /// Nesting depth of ACLs.
     pub(crate) fn acl_depth(&self) -> usize {
         match self {
             Self::Acl(all) => all.depth(),
@@ -170,7 +170,7 @@ impl Fetch {
         }
     }
 
-    /// The user list whose groups it gives.
+    /// The user list whose groups the fetch returns.
     pub(crate) fn groups_of(&self) -> Option<crate::names::UserlistId> {
         match self {
             Self::Http(http) => http.groups_of(),
@@ -178,10 +178,10 @@ impl Fetch {
         }
     }
 
-    /// What it looks at.
+    /// The input that the fetch uses.
     pub(crate) fn looks(&self) -> Looks {
         match self {
-            // What they look at was seen to when they were compiled.
+            // The inputs of an ACL were checked when its line was compiled.
             Self::Acl(_) | Self::Constant(_) => Looks::Fixed,
             Self::Connection(_) | Self::Course(_) | Self::Tls(_) | Self::Stick(_) => Looks::Connection,
             Self::Number(_) => Looks::Number,
@@ -190,12 +190,12 @@ impl Fetch {
         }
     }
 
-    /// Whether it looks at bytes of a body or of a TCP stream.
+    /// True if it uses bytes of a body or of a TCP stream.
     pub(crate) fn reads_data(&self) -> bool {
         matches!(self, Self::Data(_) | Self::Http(http::Http::BodyParam { .. }))
     }
 
-    /// Whether it looks at the addresses of the connection to the server.
+    /// True if it uses the connection to the server.
     pub(crate) fn looks_at_link(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.looks_at_link(),
@@ -204,12 +204,12 @@ impl Fetch {
         }
     }
 
-    /// Whether it looks at what becomes of the stream.
+    /// True if it uses data about how the stream proceeds.
     pub(crate) fn looks_at_course(&self) -> bool {
         matches!(self, Self::Course(course) if course.looks_at_course())
     }
 
-    /// Whether the message must be complete enough for it to be known: what content rules wait for.
+    /// True if the configuration determines the value.
     pub(crate) fn is_constant(&self) -> bool {
         matches!(self, Self::Constant(constant::Constant::Value(_)))
     }

@@ -1,4 +1,4 @@
-//! Numbers of proxies and servers that only the proxy knows: names are resolved when the file is read.
+//! Numbers of proxies and servers, which [`Host`](crate::Host) supplies. Names are resolved at compilation.
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -8,7 +8,7 @@ use crate::eval_points::EvalPoints;
 use crate::names::ProxySide::{Back as BackSide, Front as FrontSide};
 use crate::sample::{Type, Value};
 
-/// What is asked.
+/// The number to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadNumber(pub(super) Number);
 

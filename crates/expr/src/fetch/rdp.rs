@@ -1,22 +1,22 @@
-//! The cookie that a client of the Remote Desktop Protocol begins its connection with (MS-RDPBCGR, 2.2.1.1):
-//! a line of text behind the headers of TPKT and X.224.
+//! The cookie at the start of a Remote Desktop Protocol connection (MS-RDPBCGR, 2.2.1.1): a line of text
+//! after the TPKT and X.224 headers.
 
-/// Bytes of those headers: four, and seven.
+/// Size of the headers in bytes: four and seven.
 const HEADERS: usize = 11;
 const LABEL: &[u8] = b"Cookie:";
 
-/// What was found.
+/// Result of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read<'a> {
-    /// Its value.
+    /// The value of the cookie.
     Cookie(&'a [u8]),
-    /// There is none, and no further byte will change that.
+    /// There is none; more bytes do not help.
     None,
-    /// It may be that its end was not received yet.
+    /// The end of the cookie may follow.
     Short,
 }
 
-/// The cookie of this name, in any case of letters; of any name if that is empty.
+/// Finds the cookie with this name, ignoring case; an empty name matches any.
 pub(crate) fn cookie<'a>(bytes: &'a [u8], name: &[u8]) -> Read<'a> {
     let Some(text) = bytes.get(HEADERS..) else { return Read::Short };
     let Some((label, rest)) = text.split_at_checked(LABEL.len()) else { return Read::Short };

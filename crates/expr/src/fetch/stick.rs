@@ -1,4 +1,4 @@
-//! Entries of stick tables: those that counters track, and that of the client's address.
+//! Entries of stick tables: those that counters track, and that of the client address.
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -20,13 +20,13 @@ pub(crate) enum Stick {
     Free(TableId),
 }
 
-/// What is asked of an entry, and how its answer is shown.
+/// An operation on an entry, and the form of its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Query {
     pub(crate) ask: Ask,
-    /// Bytes are shown in KiB.
+    /// True to convert bytes to KiB.
     pub(crate) kilo: bool,
-    /// The entry is made, if it is not there.
+    /// True to create a missing entry.
     pub(crate) makes: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) const fn makes(ask: Ask) -> Query {
 }
 
 impl Query {
-    /// The number that was told. An entry that is not there counts nothing.
+    /// The result as a sample. A missing entry counts as 0.
     pub(crate) fn shown(self, told: Outcome) -> Option<i64> {
         match told {
             Outcome::Number(n) if self.kilo => Some(n >> 10),
@@ -58,7 +58,7 @@ impl Query {
     }
 }
 
-/// Elements of an array that a table may keep, and counters that a stream may have: as in HAProxy.
+/// Maximum index of an array and of a counter, as in HAProxy.
 pub(crate) const MAX_INDEX: i64 = 99;
 const MAX_COUNTER: i64 = 14;
 
@@ -77,7 +77,7 @@ fn tracked(counter: u32, table: Option<TableId>, asked: Query) -> Result<Fetch, 
     Ok(Fetch::Stick(Stick::Tracked { counter, table, asked }))
 }
 
-/// Fetches of one number of an entry: of a counter by its number, of the first three, of the source.
+/// Rows for one number of an entry: by counter number, for the first three counters, and by client address.
 macro_rules! numbers {
     ($place:ident; $($asked:expr, $help:literal,
         [$any:literal, $zero:literal, $one:literal, $two:literal, $src:literal];)*) => {
@@ -160,7 +160,7 @@ pub(super) const NUMBERS: &[Row] = numbers! { RUNNING;
         ["sc_sess_rate", "sc0_sess_rate", "sc1_sess_rate", "sc2_sess_rate", "src_sess_rate"];
 };
 
-/// No command at run time has those of KiB.
+/// Run-time commands have no KiB variants.
 pub(super) const KILOBYTES: &[Row] = numbers! { LINK;
     kilo(D::BytesInCnt), "KiB from the client",
         ["sc_kbytes_in", "sc0_kbytes_in", "sc1_kbytes_in", "sc2_kbytes_in", "src_kbytes_in"];
@@ -168,7 +168,7 @@ pub(super) const KILOBYTES: &[Row] = numbers! { LINK;
         ["sc_kbytes_out", "sc0_kbytes_out", "sc1_kbytes_out", "sc2_kbytes_out", "src_kbytes_out"];
 };
 
-/// Fetches of an element of an array: `(<index>,<counter>[,<table>])`, `(<index>,<table>)`.
+/// Rows for an array element: `(<index>,<counter>[,<table>])`, `(<index>,<table>)`.
 macro_rules! elements {
     ($($asked:expr, $help:literal, [$any:literal, $src:literal];)*) => {
         &[$(
@@ -189,7 +189,7 @@ pub(crate) fn index(args: &Args<'_, '_>) -> Result<u32, Error> {
     Ok(args.int_in(0, 0..=MAX_INDEX, 0)? as u32)
 }
 
-/// An element of an array.
+/// Reads an element of an array.
 pub(crate) fn element(data: DataType) -> impl Fn(u32) -> Query {
     move |index| plain(Ask::Read(Datum { data, index }))
 }
@@ -324,7 +324,7 @@ pub(super) const ROWS: &[Row] = &[
     }),
 ];
 
-/// Bytes of a key that `sc_key` gives at most: those that tables keep.
+/// Maximum length of a key from `sc_key`, as in tables, in bytes.
 const LONGEST_KEY: usize = 1024;
 
 impl Stick {

@@ -1,4 +1,4 @@
-//! TLS of both connections: what was agreed on, and whose certificates were shown.
+//! TLS of both connections: parameters and certificates.
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
@@ -15,16 +15,16 @@ use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::{AlgorithmIdentifier, AttributeTypeAndValue, X509Name};
 
-/// Which connection.
+/// The connection, and whose certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
     Server,
-    /// The client's again, of which the certificate is looked at that we have shown.
+    /// The client connection with the certificate that this side sent.
     Own,
 }
 
-/// What of it.
+/// The property to return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Used,
@@ -37,11 +37,11 @@ pub(crate) enum Part {
     HasName,
     IsResumed,
     HasCertificate,
-    /// What checking the certificate came to.
+    /// Result of the verification of the certificate.
     Verified,
-    /// The same of the certificates above it, which are not told apart: 0.
+    /// The same for its issuers, which are not distinguished: always 0.
     AuthorityVerified,
-    /// Why the handshake failed.
+    /// Error of the handshake.
     Error,
     ErrorText,
     Der,
@@ -54,27 +54,27 @@ pub(crate) enum Part {
     CertificateVersion,
     SignatureAlgorithm,
     KeyAlgorithm,
-    /// A secret of that label as it is.
+    /// The secret with this label, binary.
     Secret(&'static str),
-    /// The same in hexadecimal digits.
+    /// The same as hexadecimal digits.
     SecretText(&'static str),
 }
 
-/// How a distinguished name is shown.
+/// Form of a distinguished name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dn {
-    /// One of its attributes, by OpenSSL's short name; all without.
+    /// An attribute by OpenSSL's short name; `None` means all.
     entry: Option<Box<[u8]>>,
-    /// Which of several of that name; from the end where it is negative.
+    /// Number of the occurrence; negative numbers count from the end.
     occurrence: i64,
-    /// As RFC 2253 has it; else as OpenSSL's one line.
+    /// True for the form of RFC 2253, false for OpenSSL's one-line form.
     rfc2253: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tls(Side, Part);
 
-/// A row without arguments.
+/// A row of a fetch without arguments.
 macro_rules! plain {
     ($name:literal, $out:ident, $places:ident, $help:literal, $side:ident, $part:ident) => {
         row($name, &[], 0, Type::$out, EvalPoints::$places, $help, |_| {
@@ -87,8 +87,8 @@ const KEY: &str = "the master key of TLS 1.2, with 'tune.ssl.keylog'";
 const RANDOM: &str = "what the client chose at random, with 'tune.ssl.keylog'";
 const SECRET: &str = "a secret of TLS 1.3, with 'tune.ssl.keylog'";
 
-/// The rows of secrets of a side. Those of TLS 1.3 may stand in the same places for both, as in HAProxy:
-/// before there is a server's connection they have no value.
+/// Rows for the secrets of a side. Both sides allow TLS 1.3 secrets at the same points, as in HAProxy;
+/// without a server connection they have no value.
 macro_rules! secrets {
     ($side:ident, $places:ident, $session:literal, $random:literal, [$($name:literal $label:literal),*]) => {
         &[
@@ -133,7 +133,7 @@ pub(super) const SERVER_SECRETS: &[Row] = secrets!(
     ]
 );
 
-/// The two rows of distinguished names.
+/// Rows for the subject and the issuer.
 macro_rules! names {
     ($subject:literal, $issuer:literal, $places:ident, $side:ident) => {
         [
@@ -275,7 +275,7 @@ fn some<T>(value: Option<T>, make: impl FnOnce(T) -> Value<'static>) -> Fetched<
 }
 
 impl Tls {
-    /// Whether it is about the connection to the server.
+    /// True if it uses the connection to the server.
     pub(super) fn looks_at_link(&self) -> bool {
         self.0 == Side::Server
     }
@@ -330,7 +330,7 @@ fn secret<'x>(tls: &TlsFacts<'x>, label: &str) -> Option<&'x [u8]> {
     tls.secrets.iter().find(|(own, _)| *own == label).map(|(_, secret)| &**secret)
 }
 
-/// What stands in the peer's certificate.
+/// A property of the certificate.
 fn of_certificate<'x>(part: &Part, tls: &TlsFacts<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
     let Some(der) = tls.certificate else { return Err(Absent::Never) };
     if *part == Part::Sha1 {
@@ -362,7 +362,7 @@ fn of_certificate<'x>(part: &Part, tls: &TlsFacts<'x>, scratch: &mut Scratch<'x>
     }
 }
 
-/// `YYMMDDhhmmssZ`
+/// Writes `YYMMDDhhmmssZ`.
 fn put_time(time: ASN1Time, out: &mut Writer<'_>) -> Option<()> {
     let time = time.to_datetime();
     out.print(format_args!(
@@ -376,36 +376,36 @@ fn put_time(time: ASN1Time, out: &mut Writer<'_>) -> Option<()> {
     ))
 }
 
-/// The last common name of whom the certificate `der` is for.
+/// The last common name in the subject of the certificate `der`.
 pub fn common_name(der: &[u8]) -> Option<Vec<u8>> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let name = certificate.subject().iter_common_name().last()?;
     Some(name.as_str().map_or(name.attr_value().data, str::as_bytes).to_vec())
 }
 
-/// What a certificate says, in OpenSSL's words.
+/// Contents of a certificate in OpenSSL's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateText {
-    /// Its number.
+    /// Serial number.
     pub serial: String,
-    /// From when it is valid.
+    /// Start of the validity.
     pub not_before: String,
-    /// Until when it is valid.
+    /// End of the validity.
     pub not_after: String,
-    /// Names and addresses of hosts that it is for.
+    /// Host names and addresses (subject alternative names).
     pub names: Vec<String>,
-    /// Kind and bits of its key.
+    /// Type and size of the key.
     pub key: String,
-    /// Its SHA-1.
+    /// SHA-1 fingerprint.
     pub sha1: String,
-    /// Whom it is for.
+    /// Subject.
     pub subject: String,
-    /// Who has signed it.
+    /// Issuer.
     pub issuer: String,
 }
 
 impl CertificateText {
-    /// Of the certificate `der`.
+    /// Parses the certificate `der`; `None` if it is invalid.
     pub fn of(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let mut names = Vec::new();
@@ -443,20 +443,20 @@ impl CertificateText {
     }
 }
 
-/// Bits of an unsigned number, whose first byte is the highest.
+/// Number of significant bits of a big-endian number.
 fn bits_of(number: &[u8]) -> usize {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     let first = number.get(zeros).map_or(0, |byte| byte.leading_zeros() as usize);
     (number.len() - zeros) * 8 - first
 }
 
-/// Bits of the curve that a key names. A point alone does not tell: its coordinates are whole bytes.
+/// Size of the key's curve in bits. The point itself only shows whole bytes.
 fn curve_bits(algorithm: &AlgorithmIdentifier<'_>) -> Option<usize> {
     let curve = algorithm.parameters.as_ref()?.as_oid().ok()?.to_id_string();
     CURVES.iter().find(|(known, _)| *known == curve).map(|(_, bits)| *bits)
 }
 
-/// The curves of NIST and their bits.
+/// NIST curves and their sizes in bits.
 const CURVES: &[(&str, usize)] = &[
     ("1.2.840.10045.3.1.1", 192),
     ("1.3.132.0.33", 224),
@@ -465,25 +465,25 @@ const CURVES: &[(&str, usize)] = &[
     ("1.3.132.0.35", 521),
 ];
 
-/// What a list of revoked certificates says.
+/// Contents of a certificate revocation list in OpenSSL's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevokedText {
-    /// Its version.
+    /// Version of the format.
     pub version: u32,
-    /// How it is signed.
+    /// Algorithm of the signature.
     pub signature: String,
-    /// Who has signed it.
+    /// Issuer.
     pub issuer: String,
-    /// Since when it holds.
+    /// Time of this update.
     pub last_update: String,
-    /// Until when it holds.
+    /// Time of the next update.
     pub next_update: String,
-    /// Two lines for each certificate: its number, and when it was revoked.
+    /// Two lines per certificate: serial number and time of revocation.
     pub revoked: String,
 }
 
 impl RevokedText {
-    /// Of the list `der`.
+    /// Parses the list `der`; `None` if it is invalid.
     pub fn of(der: &[u8]) -> Option<Self> {
         let (_, list) = CertificateRevocationList::from_der(der).ok()?;
         let mut revoked = String::new();
@@ -505,7 +505,7 @@ impl RevokedText {
     }
 }
 
-/// A number without the zero in front that only says that it is positive.
+/// Removes the leading zero byte that keeps a DER integer positive.
 fn positive(serial: &[u8]) -> &[u8] {
     match serial {
         [0, rest @ ..] if !rest.is_empty() => rest,
@@ -531,7 +531,7 @@ fn date_of(time: ASN1Time) -> String {
     text
 }
 
-/// `Aug 13 17:42:24 2020 GMT`
+/// Writes `Aug 13 17:42:24 2020 GMT`.
 fn put_date(text: &mut String, time: ASN1Time) {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -555,7 +555,7 @@ fn one_line(name: &X509Name<'_>) -> String {
     parts_of(name).into_iter().map(part).collect()
 }
 
-/// Attributes of names by OpenSSL's short names.
+/// OpenSSL's short names of attributes.
 const ATTRIBUTES: &[(&str, &str)] = &[
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -574,7 +574,7 @@ const ATTRIBUTES: &[(&str, &str)] = &[
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// Signatures and keys likewise.
+/// OpenSSL's names of algorithms of signatures and keys.
 const ALGORITHMS: &[(&str, &str)] = &[
     ("1.2.840.113549.1.1.1", "rsaEncryption"),
     ("1.2.840.113549.1.1.5", "RSA-SHA1"),
@@ -590,12 +590,12 @@ const ALGORITHMS: &[(&str, &str)] = &[
     ("1.3.101.113", "ED448"),
 ];
 
-/// What has no name is shown by its number.
+/// The name of an OID, or the OID itself if it has none.
 fn named<'a>(oid: &'a str, names: &'static [(&str, &str)]) -> &'a str {
     names.iter().find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name)
 }
 
-/// The attributes of a name: numbers and values.
+/// The attributes of a name: OIDs and values.
 fn parts_of(name: &X509Name<'_>) -> Vec<(String, Vec<u8>)> {
     let relative = name.iter().flat_map(|relative| relative.iter());
     let part = |part: &AttributeTypeAndValue<'_>| {

@@ -1,11 +1,10 @@
-//! What a TLS ClientHello says before anything is decrypted (RFC 8446, 4.1.2; RFC 6066, 3; RFC 7301, 3.1):
-//! for routing by name in TCP mode. Read only, bounded by the bytes that are here; a hello in several records
-//! is taken as incomplete.
+//! Parses an unencrypted TLS ClientHello (RFC 8446, 4.1.2; RFC 6066, 3; RFC 7301, 3.1), for routing by name
+//! in TCP mode. A hello that spans several records counts as incomplete.
 
 use crate::sample::Value;
 use crate::scratch::Scratch;
 
-/// What is looked for.
+/// The value to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Kind,
@@ -19,7 +18,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// The extension that it stands in.
+    /// The extension that contains it.
     fn extension(self) -> usize {
         match self {
             Self::ServerName => 0,
@@ -27,26 +26,26 @@ impl Part {
             Self::SignatureAlgorithms => 13,
             Self::Alpn => 16,
             Self::KeyShareGroups => 51,
-            Self::Kind | Self::Version | Self::Ciphers => usize::MAX, // in none
+            Self::Kind | Self::Version | Self::Ciphers => usize::MAX, // in no extension
         }
     }
 }
 
-/// What was found.
+/// Result of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read<'a> {
     Value(Value<'a>),
-    /// Not there, and no further byte will change that.
+    /// The value is not there; more bytes do not help.
     None,
-    /// The hello has not been received as a whole.
+    /// The hello is incomplete.
     Short,
 }
 
-/// Record type 22: handshake.
+/// Record type 22, handshake, and its message type.
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 
-/// Takes fields off the front of bytes.
+/// Reads from the front of a byte slice.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -60,14 +59,14 @@ impl<'a> Fields<'a> {
         Some(self.take(width)?.iter().fold(0, |n, byte| n << 8 | usize::from(*byte)))
     }
 
-    /// Bytes whose length stands before them in `width` bytes.
+    /// Reads a vector with a length of `width` bytes.
     fn vector(&mut self, width: usize) -> Option<&'a [u8]> {
         let len = self.number(width)?;
         self.take(len)
     }
 }
 
-/// Looks for `part` at the beginning of `bytes`.
+/// Finds `part` in a ClientHello at the start of `bytes`.
 pub(crate) fn read<'x>(bytes: &'x [u8], part: Part, scratch: &mut Scratch<'x>) -> Read<'x> {
     if bytes.first().is_some_and(|kind| *kind != HANDSHAKE) || bytes.get(1).is_some_and(|major| *major != 3) {
         return Read::None;
@@ -116,7 +115,7 @@ fn inside<'a>(mut hello: Fields<'a>, part: Part, scratch: &mut Scratch<'a>) -> O
                     break Some(Value::Str(name));
                 }
             },
-            // The list as it stands: each name behind its length.
+            // The list as sent: a length before each name.
             Part::Alpn => Some(Value::Str(list.0)),
             Part::KeyShareGroups => scratch
                 .build(|out| {
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
     use crate::scratch::Lane;
 
-    /// A ClientHello of TLS 1.2's form with a server name, ALPN, and lists of what the client can do.
+    /// A TLS 1.2 ClientHello with a server name, ALPN, and lists of capabilities.
     fn hello(name: &[u8]) -> Vec<u8> {
         let sized = |width: usize, body: &[u8]| [&body.len().to_be_bytes()[8 - width..], body].concat();
         let sni = sized(2, &[&[0][..], &sized(2, name)].concat());

@@ -1,6 +1,6 @@
-//! Fetches of HAProxy that are not built: their names are known, and using one is an error that says so.
+//! Fetches of HAProxy that are not built. Using one is an error that shows the reason.
 //!
-//! A later row in one of the other files takes the place of a name here.
+//! Each name has one row: remove it here when another file gets a row for it.
 
 use super::{Make, Row};
 use crate::eval_points::EvalPoints;
@@ -100,7 +100,7 @@ const OTHER: &[&str] = &[
     "spoe.engine-id",
 ];
 
-/// Names and why they are refused.
+/// Names, and the reason for refusing them.
 const GROUPS: &[(&[&str], &str)] = &[
     (TLS, "it is not built yet"),
     (INTERNAL, "it shows the inside of HAProxy"),

@@ -1,4 +1,4 @@
-//! Aliases: short names of what log lines are made of.
+//! Aliases: short names for values in log lines.
 
 use super::encode::{Encoding, Item};
 use super::{Flags, Use, put_code, put_int, put_text};
@@ -7,40 +7,40 @@ use crate::env::{Env, Number, Timestamp};
 use crate::scratch::{Scratch, Writer};
 use std::net::{IpAddr, SocketAddr};
 
-/// What only log lines know. Times are milliseconds; -1 where the phase was not reached.
+/// Data that only log lines have. Times are in milliseconds; -1 if the phase was not reached.
 #[derive(Clone, Copy, Debug)]
 pub struct LogFacts<'a> {
-    /// When the request's first byte came.
+    /// Time of the first byte of the request.
     pub request_date: Timestamp,
-    /// `%Th`: handshakes.
+    /// `%Th`: time of handshakes.
     pub handshake: i64,
-    /// `%Ti`: idle before the request.
+    /// `%Ti`: idle time before the request.
     pub idle: i64,
-    /// `%TR`: the request, from its first byte.
+    /// `%TR`: time to receive the request, from its first byte.
     pub request: i64,
-    /// `%Tw`: in queues.
+    /// `%Tw`: time in queues.
     pub queue: i64,
-    /// `%Tc`: until the server was connected.
+    /// `%Tc`: time to connect to the server.
     pub connect: i64,
-    /// `%Tr`: until the response's head.
+    /// `%Tr`: time until the head of the response.
     pub response: i64,
-    /// `%Td`: the data.
+    /// `%Td`: time of the data transfer.
     pub data: i64,
-    /// `%Ta`: from the request's first byte to the end.
+    /// `%Ta`: active time, from the first byte of the request to the end.
     pub active: i64,
-    /// `%Tt`: from the connection to the end.
+    /// `%Tt`: total time, from the connection to the end.
     pub total: i64,
-    /// `%Tu`: as the user sees it.
+    /// `%Tu`: time that the user perceives.
     pub user: i64,
-    /// Bytes to the client.
+    /// Bytes sent to the client.
     pub bytes_read: u64,
-    /// Bytes to the server.
+    /// Bytes sent to the server.
     pub bytes_uploaded: u64,
-    /// The line is written before the end: totals have a plus sign.
+    /// True if the line is written before the end of the stream. Totals then have a plus sign.
     pub partial: bool,
-    /// Of the response; -1 without one.
+    /// Status code of the response; -1 without a response.
     pub status: i64,
-    /// Cause, state and the two letters of cookies.
+    /// Termination state: cause, phase, and two characters for cookies.
     pub termination: [u8; 4],
     /// `capture cookie` in the request.
     pub request_cookie: Option<&'a [u8]>,
@@ -52,21 +52,22 @@ pub struct LogFacts<'a> {
     pub backend_connections: i64,
     /// Connections of the server.
     pub server_connections: i64,
-    /// Tries after the first.
+    /// Number of retries.
     pub retries: i64,
-    /// The last of them went to another server.
+    /// True if the last retry went to another server.
     pub redispatched: bool,
-    /// Taken from the server's queue until it was its turn, itself included; 0 when it was not there.
+    /// Requests that left the server's queue until it was this one's turn, itself included; 0 if it was not
+    /// queued.
     pub server_queue: i64,
     /// The same of the backend's queue.
     pub backend_queue: i64,
-    /// Requests or sessions of the process.
+    /// Number of requests or sessions of the process.
     pub request_count: u64,
-    /// The process's number.
+    /// Process number.
     pub process_id: u32,
-    /// `%OG`: what the line is written for.
+    /// `%OG`: the event that caused the line.
     pub origin: &'static str,
-    /// In place of a server's name when there is none: `<NOSRV>`, `<STATS>`...
+    /// Replacement for the server name if there is none: `<NOSRV>`, `<STATS>`...
     pub no_server: &'a [u8],
 }
 
@@ -110,7 +111,7 @@ impl Default for LogFacts<'_> {
     }
 }
 
-/// What an alias stands for.
+/// The value of an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alias {
     BytesRead,
@@ -181,7 +182,7 @@ pub(super) enum Alias {
 
 use Alias as A;
 
-/// By name.
+/// Aliases by name.
 const ALIASES: &[(&str, Alias)] = &[
     ("B", A::BytesRead),
     ("CC", A::RequestCookie),
@@ -258,19 +259,19 @@ impl Alias {
         ALIASES.iter().map(|(name, _)| *name)
     }
 
-    /// Whether it writes nothing, not even a sign, when there is nothing: the spaces around it are one then.
+    /// True if an empty value writes nothing, not even a dash. The spaces around it are then merged.
     pub(super) fn may_vanish(self) -> bool {
         let fields =
             matches!(self, A::RequestFields | A::ResponseFields | A::RequestFieldList | A::ResponseFieldList);
         fields || matches!(self, A::QueryString)
     }
 
-    /// Whether it is a list, for encodings.
+    /// True for a list, for encodings.
     pub(super) fn is_list(self) -> bool {
         matches!(self, A::RequestFieldList | A::ResponseFieldList)
     }
 
-    /// Whether it is a part of a request's line, for encodings: no text is one there.
+    /// True for a part of the request line. An empty one is an empty text in encodings.
     pub(super) fn may_be_empty(self) -> bool {
         matches!(
             self,
@@ -278,7 +279,7 @@ impl Alias {
         )
     }
 
-    /// Writes a list's values in an encoding.
+    /// Writes the values of a list in an encoding.
     pub(super) fn write_list(
         self,
         env: &Env<'_>,
@@ -309,7 +310,7 @@ impl Alias {
         encoding.close_list(out)
     }
 
-    /// Whether it is a number, for encodings.
+    /// True for a number, for encodings.
     pub(super) fn is_number(self) -> bool {
         match self {
             A::BytesRead
@@ -379,12 +380,12 @@ impl Alias {
         }
     }
 
-    /// Whether it is about the connection to the server.
+    /// True if it uses the connection to the server.
     pub(super) fn looks_at_link(self) -> bool {
         matches!(self, A::BackendIp | A::BackendPort | A::ServerIp | A::ServerPort)
     }
 
-    /// Whether it is about the course of the stream: what becomes of it while it is served.
+    /// True if it uses data about how the stream proceeds.
     pub(super) fn looks_at_course(self) -> bool {
         let ends =
             matches!(self, A::Termination | A::TerminationCookies | A::RequestCookie | A::ResponseCookie);
@@ -397,7 +398,7 @@ impl Alias {
         ends || counts || phases || matches!(self, A::Active | A::Data | A::Total | A::User)
     }
 
-    /// Writes it. Outside of log lines what only they know is missing.
+    /// Writes the value. Data of log lines is missing in other formats.
     pub(super) fn write(
         self,
         env: &Env<'_>,
@@ -447,7 +448,7 @@ impl Alias {
                     [.., [b' ', protocol @ ..], version] if !protocol.is_empty() => {
                         put_encoded(&[protocol, version], flags, out)
                     }
-                    _ => text(Some(b"HTTP/0.9"), out), // there was no room for it
+                    _ => text(Some(b"HTTP/0.9"), out), // the kept part ends before it
                 },
                 None => text(bad_request(env), out),
             },
@@ -519,7 +520,7 @@ impl Alias {
             A::BackendPort => put_port(env.server.source, flags, usage, out),
             A::ServerIp => put_ip(env.server.destination, flags, usage, out),
             A::ServerPort => put_port(env.server.destination, flags, usage, out),
-            // Of what is no request nothing was captured.
+            // An invalid request has no captures.
             A::RequestFields | A::ResponseFields | A::RequestFieldList | A::ResponseFieldList
                 if env.client.http_major > 0 && env.stream.request_line.is_none() =>
             {
@@ -535,7 +536,7 @@ impl Alias {
     }
 }
 
-/// In place of a request line that could not be read; a stream without requests has none.
+/// Replacement for an invalid request line. A stream without requests has none.
 fn bad_request(env: &Env<'_>) -> Option<&'static [u8]> {
     (env.client.http_major > 0).then_some(b"<BADREQ>")
 }
@@ -579,12 +580,12 @@ fn put_port(addr: Option<SocketAddr>, flags: Flags, usage: Use, out: &mut Writer
     }
 }
 
-/// The target up to its question mark, and from it on.
+/// Splits a target before its question mark.
 fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
     target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()))
 }
 
-/// The path without scheme and host.
+/// The path without scheme, host and query.
 fn path_only(target: &[u8]) -> &[u8] {
     let path = split_query(target).0;
     match memchr::memmem::find(path, b"://") {
@@ -596,7 +597,7 @@ fn path_only(target: &[u8]) -> &[u8] {
     }
 }
 
-/// Text of a peer: what is not printable ASCII, and what the line's own marks are, as `#XX`.
+/// Writes text from a peer. Bytes other than printable ASCII, and the delimiters of log lines, become `#XX`.
 fn put_encoded(parts: &[&[u8]], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
     if flags.bare {
         return parts.iter().try_for_each(|part| out.put(part));
@@ -618,7 +619,7 @@ fn put_encoded(parts: &[&[u8]], flags: Flags, out: &mut Writer<'_>) -> Option<()
     Some(())
 }
 
-/// What was captured, without the marks of a list of captures.
+/// Writes a capture. The delimiters of capture lists are encoded.
 fn put_field(value: &[u8], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
     let is_marked = |byte| flags.escape && matches!(byte, b'\\' | b']');
     out.put_mapped(
@@ -628,7 +629,7 @@ fn put_field(value: &[u8], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
     )
 }
 
-/// `{one|two}`; nothing when nothing is captured by configuration.
+/// Writes `{one|two}`, or nothing if no captures are configured.
 fn put_captures(captures: &[Option<&[u8]>], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
     if captures.is_empty() {
         return Some(());
@@ -641,7 +642,7 @@ fn put_captures(captures: &[Option<&[u8]>], flags: Flags, out: &mut Writer<'_>) 
     out.put(close)
 }
 
-/// Each in its own words, `-` for one that was not there.
+/// Writes captures separated by spaces, with `-` for missing ones.
 fn put_capture_list(captures: &[Option<&[u8]>], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
     for (index, capture) in captures.iter().enumerate() {
         if index > 0 {

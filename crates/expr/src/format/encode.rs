@@ -1,20 +1,20 @@
-//! Values of log formats as JSON (RFC 8259) or CBOR (RFC 8949).
+//! Writes values of log formats as JSON (RFC 8259) or CBOR (RFC 8949).
 
 use crate::cast::{cast, parse_int};
 use crate::convert::encode::put_hex;
 use crate::sample::{Type, Value};
 use crate::scratch::{Scratch, Writer};
 
-/// What values are written as.
+/// The encoding of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
-    /// `+json`; `utf8`: what is UTF-8 stays as it is.
+    /// `+json`; `utf8` keeps UTF-8 as it is.
     Json { utf8: bool },
-    /// `+cbor`; `raw`: its bytes instead of their hexadecimal digits.
+    /// `+cbor`; `raw` writes bytes instead of hexadecimal digits.
     Cbor { raw: bool },
 }
 
-/// The type behind a name: `%(name:type)`.
+/// Type in `%(name:type)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemType {
     Text,
@@ -35,12 +35,12 @@ impl ItemType {
     }
 }
 
-/// A value on its way into an encoding.
+/// A value to encode.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Item<'a> {
-    /// There is no such thing.
+    /// There is no such value.
     Null,
-    /// There might be a text, and is none.
+    /// A text that is missing.
     Missing,
     Bool(bool),
     Number(i64),
@@ -49,7 +49,7 @@ pub(super) enum Item<'a> {
 }
 
 impl<'x> Item<'x> {
-    /// Of a sample; `binary`: bytes need not be text.
+    /// Converts a sample; `binary` allows bytes that are not text.
     pub(super) fn of(value: Option<Value<'x>>, binary: bool, scratch: &mut Scratch<'x>) -> Self {
         match value {
             None => Self::Missing,
@@ -63,7 +63,7 @@ impl<'x> Item<'x> {
         }
     }
 
-    /// As the type that its name asks for.
+    /// Converts the value to the type of its name.
     pub(super) fn as_type(self, kind: Option<ItemType>, scratch: &mut Scratch<'x>) -> Self {
         match (kind, self) {
             (Some(ItemType::Text), Self::Bool(truth)) => Self::Text(if truth { b"1" } else { b"0" }),
@@ -80,7 +80,7 @@ impl<'x> Item<'x> {
 }
 
 impl Encoding {
-    /// Before the first of the named values.
+    /// Writes the start of a map.
     pub(super) fn open(self, out: &mut Writer<'_>) -> Option<()> {
         match self {
             Self::Json { .. } => out.push(b'{'),
@@ -88,7 +88,7 @@ impl Encoding {
         }
     }
 
-    /// Behind the last of them.
+    /// Writes the end of a map.
     pub(super) fn close(self, out: &mut Writer<'_>) -> Option<()> {
         match self {
             Self::Json { .. } => out.push(b'}'),
@@ -96,7 +96,7 @@ impl Encoding {
         }
     }
 
-    /// Before each of them.
+    /// Writes the name of an entry.
     pub(super) fn put_name(self, name: &[u8], is_first: bool, out: &mut Writer<'_>) -> Option<()> {
         match self {
             Self::Json { .. } => {
@@ -132,7 +132,7 @@ impl Encoding {
                     put_head(raw, 3, text.len() as u64, out)?;
                     put_cbor(raw, text, out)
                 }
-                // A string of one part, its number of parts unknown, as HAProxy has it.
+                // A byte string of indefinite length with one chunk, as in HAProxy.
                 Item::Bytes(bytes) => {
                     put_cbor(raw, &[0x5f], out)?;
                     put_head(raw, 2, bytes.len() as u64, out)?;
@@ -143,7 +143,7 @@ impl Encoding {
         }
     }
 
-    /// Before the first of a list's values.
+    /// Writes the start of a list.
     pub(super) fn open_list(self, out: &mut Writer<'_>) -> Option<()> {
         match self {
             Self::Json { .. } => out.push(b'['),
@@ -151,7 +151,7 @@ impl Encoding {
         }
     }
 
-    /// Between two of them.
+    /// Writes the separator of a list.
     pub(super) fn next_of_list(self, out: &mut Writer<'_>) -> Option<()> {
         match self {
             Self::Json { .. } => out.put(b", "),
@@ -159,7 +159,7 @@ impl Encoding {
         }
     }
 
-    /// Behind the last of them.
+    /// Writes the end of a list.
     pub(super) fn close_list(self, out: &mut Writer<'_>) -> Option<()> {
         match self {
             Self::Json { .. } => out.push(b']'),
@@ -168,7 +168,7 @@ impl Encoding {
     }
 }
 
-/// A type of CBOR and its number, in as few bytes as it needs.
+/// Writes a CBOR head, a major type and a number, in the shortest form.
 fn put_head(raw: bool, kind: u8, number: u64, out: &mut Writer<'_>) -> Option<()> {
     let bytes = number.to_be_bytes();
     let (short, from) = match number {
@@ -186,8 +186,8 @@ fn put_cbor(raw: bool, bytes: &[u8], out: &mut Writer<'_>) -> Option<()> {
     if raw { out.put(bytes) } else { put_hex(bytes, out) }
 }
 
-/// The inside of a string: printable ASCII, the rest behind backslashes, byte by byte or, with `utf8`, only
-/// what is no UTF-8 or controls a terminal.
+/// Writes the contents of a JSON string. Bytes other than printable ASCII are escaped; with `utf8` only
+/// invalid UTF-8 and control characters are.
 fn put_json(text: &[u8], utf8: bool, out: &mut Writer<'_>) -> Option<()> {
     if !utf8 {
         return put_bytes(text, out);

@@ -2,14 +2,16 @@
 //!
 //! | part | written as |
 //! |---|---|
-//! | text | it is; in log lines runs of spaces are one space |
-//! | `%alias` | the table of aliases says; what is missing is `-` in log lines and nothing elsewhere |
-//! | `%[expression]` | text; in header fields control characters as `%XX`, in log lines as `#XX` |
-//! | `%{+Q}` `%{+X}` `%{+E}` | in quotes; addresses, ports and numbers in hexadecimal digits; `"`, `\` and `]` behind a backslash |
-//! | `%{+Q}o` | for all that follows |
-//! | `%{+json}` `%{+cbor}` | in JSON, `%{+json,+utf8}` with UTF-8 as it is; in CBOR as hexadecimal digits |
-//! | `%{+json}o` | a map of all that have names: `%(name)alias`, `%(name:type)[...]`; `+bin`: CBOR's bytes |
-//! | `%{+bin}o` | bytes of samples stay what they are |
+//! | text | as it is; in log lines, several spaces become one |
+//! | `%alias` | see the table of aliases; a missing value is `-` in log lines and empty elsewhere |
+//! | `%[expression]` | text; control characters as `%XX` in header fields and as `#XX` in log lines |
+//! | `%{+Q}` | in quotes |
+//! | `%{+X}` | addresses, ports and numbers in hexadecimal digits |
+//! | `%{+E}` | with a backslash before `"`, `\` and `]` |
+//! | `%{+Q}o` | sets the flags for all later parts |
+//! | `%{+json}` `%{+cbor}` | in JSON, with `+utf8` without escaping UTF-8; in CBOR as hexadecimal digits |
+//! | `%{+json}o` | a map of all named parts: `%(name)alias`, `%(name:type)[...]`; `+bin` for CBOR bytes |
+//! | `%{+bin}o` | keeps the bytes of binary samples |
 //! | `%%` | `%` |
 
 mod alias;
@@ -28,22 +30,22 @@ use crate::show::Shown;
 use alias::Alias;
 use encode::{Encoding, Item, ItemType};
 
-/// What a format is for.
+/// Purpose of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// A line of a log.
     Log,
-    /// An identifier: blanks are as in a line, and what is missing is left out.
+    /// An identifier: spaces as in a log line, missing values are empty.
     Id,
-    /// A header field, a path, a location: control characters cannot get out of it.
+    /// A header field, a path or a location. Control characters are encoded.
     Header,
     /// Anything else: a body, a variable, a key.
     Text,
-    /// A body that need not be text: samples of bytes keep what follows a NUL.
+    /// A binary body: samples keep the bytes after a NUL.
     Bytes,
 }
 
-/// Parts of one format at most.
+/// Maximum number of parts in a format.
 pub const MAX_PARTS: usize = 4096;
 
 /// The format of `option tcplog`.
@@ -60,27 +62,27 @@ pub const HTTPS_LOG: &str = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B 
                              %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r \
                              %[fc_err]/%[ssl_fc_err,hex]/%[ssl_c_err]/%[ssl_c_ca_err]/%[ssl_fc_is_resumed] \
                              %[ssl_fc_sni]/%sslv/%sslc";
-/// The format without any of these options in HTTP mode.
+/// Default format in HTTP mode, without these options.
 pub const PLAIN_HTTP_LOG: &str = "Connect from %ci:%cp to %fi:%fp (%f/HTTP)";
-/// The format without any of these options in TCP mode.
+/// Default format in TCP mode, without these options.
 pub const PLAIN_TCP_LOG: &str = "Connect from %ci:%cp to %fi:%fp (%f/TCP)";
 
-/// How a part is written.
+/// Flags of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flags {
     quote: bool,
     hex: bool,
     escape: bool,
-    /// Bytes of samples stay what they are.
+    /// Keeps the bytes of binary samples.
     binary: bool,
-    /// For an encoding: nothing stands for what is missing, and no byte for another.
+    /// For encodings: no replacement of missing values, and no encoding of bytes.
     bare: bool,
 }
 
 #[derive(Debug)]
 enum Part {
     Text(Box<[u8]>),
-    /// One space, unless there is one before it: beside an alias that may vanish. Elsewhere it is text.
+    /// One space, unless a space precedes it. Only next to an alias that may vanish; other spaces are text.
     Space,
     Alias(Alias, Flags),
     Sample(Box<Expression>, Flags),
@@ -101,21 +103,21 @@ struct Encoded {
 pub struct Format {
     parts: Vec<Part>,
     usage: Use,
-    /// All parts are values of a map.
+    /// Set if all parts are entries of a map.
     map: Option<Encoding>,
 }
 
-/// What stands between `%` and the alias or the bracket.
+/// The text between `%` and the alias or the bracket.
 struct Head {
     flags: Flags,
     encoding: Option<Encoding>,
     name: Box<[u8]>,
     kind: Option<ItemType>,
-    /// Where the alias or the bracket begins.
+    /// Offset of the alias or the bracket.
     at: usize,
 }
 
-/// What a part is called, for encodings.
+/// Name and type of a part, for encodings.
 struct Named {
     part: usize,
     name: Box<[u8]>,
@@ -124,7 +126,7 @@ struct Named {
 }
 
 impl Format {
-    /// Compiles a format. Errors tell the offset in the text.
+    /// Compiles a format. Errors have the offset in the text.
     pub fn compile(
         text: &[u8],
         usage: Use,
@@ -171,7 +173,7 @@ impl Format {
                         kind: head.kind,
                         encoding: head.encoding,
                     });
-                    // Whether bytes stay is for the whole format to say.
+                    // Only a flag for the whole format affects bytes.
                     let flags = Flags { binary: flags.binary, ..head.flags };
                     parts.push(Part::Sample(Box::new(parsed.expression), flags));
                     at = parsed.end + 1;
@@ -238,14 +240,14 @@ impl Format {
         Ok(Self { parts: settled(encoded(parts, named, map)), usage, map })
     }
 
-    /// Writes the text. What does not fit is cut; the writer tells.
+    /// Writes the text. Text that does not fit is cut, and the writer is marked as full.
     ///
-    /// Cost: no allocation; samples use the scratch one after another.
+    /// Cost: no allocation. Samples use the scratch one after another.
     pub fn write(&self, env: &Env<'_>, scratch: &mut Scratch<'_>, out: &mut Writer<'_>) {
         if let Some(map) = self.map {
             map.open(out);
         }
-        // A space at the beginning is none.
+        // Omit a space at the start.
         let mut after_space = true;
         for (index, part) in self.parts.iter().enumerate() {
             match part {
@@ -290,7 +292,7 @@ impl Format {
         }
     }
 
-    /// The text in the scratch: at most half of what is free there; nothing when it does not fit.
+    /// Writes the text to the scratch, using at most half of its free bytes. `None` if it does not fit.
     pub fn eval<'x>(&self, env: &Env<'_>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
         if let [Part::Text(text)] = &self.parts[..] {
             return scratch.copy(text);
@@ -301,7 +303,7 @@ impl Format {
         out.into_written()
     }
 
-    /// The text when it is always the same.
+    /// The text, if it is always the same.
     pub fn constant(&self) -> Option<&[u8]> {
         match &self.parts[..] {
             _ if self.map.is_some() => None,
@@ -311,7 +313,7 @@ impl Format {
         }
     }
 
-    /// Whether a part is an alias: those look at what is logged.
+    /// True if a part is an alias, which needs data of a log line.
     pub fn has_aliases(&self) -> bool {
         self.parts.iter().any(|part| match part {
             Part::Alias(..) => true,
@@ -339,7 +341,7 @@ impl Encoded {
             Part::Alias(alias, flags) => {
                 let mut text = Writer::new(scratch.take_half());
                 alias.write(env, Flags { bare: true, quote: false, ..*flags }, usage, scratch, &mut text);
-                let text = text.into_written().unwrap_or_default(); // what has no room is left out
+                let text = text.into_written().unwrap_or_default(); // empty if it does not fit
                 let item = match text {
                     b"" if alias.may_be_empty() => Item::Text(b""),
                     b"" if alias.may_vanish() => Item::Null,
@@ -354,7 +356,7 @@ impl Encoded {
     }
 }
 
-/// Parts with an encoding of their own; of a map only those that have names.
+/// Wraps parts that have an encoding. A map only keeps parts with names.
 fn encoded(parts: Vec<Part>, named: Vec<Named>, map: Option<Encoding>) -> Vec<Part> {
     let mut named = named.into_iter().peekable();
     let mut made = Vec::with_capacity(parts.len());
@@ -372,11 +374,11 @@ fn encoded(parts: Vec<Part>, named: Vec<Named>, map: Option<Encoding>) -> Vec<Pa
     made
 }
 
-/// Spaces that are always written become text, and texts that follow one another are one.
+/// Turns spaces that are always written into text, and joins adjacent texts.
 fn settled(parts: Vec<Part>) -> Vec<Part> {
     let vanishes = |part: Option<&Part>| matches!(part, Some(Part::Alias(alias, _)) if alias.may_vanish());
     let mut settled: Vec<Part> = Vec::with_capacity(parts.len());
-    let mut before_vanishes = true; // at the beginning a space is none
+    let mut before_vanishes = true; // a space at the start is omitted
     let mut parts = parts.into_iter().peekable();
     while let Some(part) = parts.next() {
         let vanishing = vanishes(Some(&part));
@@ -404,7 +406,7 @@ fn flush(parts: &mut Vec<Part>, plain: &mut Vec<u8>) {
     }
 }
 
-/// Reads `(name:type)` and `{flags}` behind the percent sign at `at`.
+/// Parses `(name:type)` and `{flags}` after the percent sign at `at`.
 fn head(text: &[u8], at: usize, inherited: Flags, map: Option<Encoding>) -> Result<Head, Error> {
     let mut flags = inherited;
     let (mut name, mut kind): (Box<[u8]>, _) = (Box::default(), None);
@@ -477,7 +479,7 @@ fn head(text: &[u8], at: usize, inherited: Flags, map: Option<Encoding>) -> Resu
     Ok(Head { flags, encoding, name, kind, at })
 }
 
-/// Writes text as flags and usage say.
+/// Writes text according to flags and usage.
 fn put_text(text: Option<&[u8]>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
     let text = text.filter(|text| !text.is_empty());
     if flags.bare {
@@ -519,7 +521,7 @@ fn put_code(sign: u8, byte: u8, out: &mut Writer<'_>) -> Option<()> {
     put_hex(&[byte], out)
 }
 
-/// A number in the form that the flags ask for.
+/// Writes a number according to the flags.
 fn put_int(n: i64, flags: Flags, out: &mut Writer<'_>) -> Option<()> {
     if flags.hex { out.print(format_args!("{n:04X}")) } else { out.put_number(n, 1) }
 }

@@ -1,34 +1,33 @@
-//! The entries of a list of patterns or a map.
+//! Entries of pattern lists and maps.
 
 use super::hashed::Hashed;
 use super::tree::Tree;
 use std::hash::BuildHasher;
-use std::sync::Arc; // an entry is written once, and only read from then on
+use std::sync::Arc; // std: entries are immutable, so models need not see it
 
-/// A pattern, and what a map has for it.
+/// A pattern, and its value in a map.
 #[derive(Debug)]
 pub struct Entry {
-    /// Tells it from all others of the reference, also from those that are gone.
+    /// Unique in the reference; never reused.
     pub(super) id: u64,
-    /// Of the file; 0 for what was added later.
+    /// Line in the file; 0 for an entry that was added later.
     pub(super) line: usize,
     pub(super) pattern: Box<[u8]>,
     pub(super) value: Box<[u8]>,
 }
 
 impl Entry {
-    /// Tells it from all others of the reference, also from those that are gone. Entries are in the order of
-    /// these numbers.
+    /// Number of the entry, unique in its reference and never reused. Entries are sorted by it.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// As it was written.
+    /// The pattern as written.
     pub fn pattern(&self) -> &[u8] {
         &self.pattern
     }
 
-    /// What a map has for it; empty in a list of patterns.
+    /// The value in a map; empty in a pattern list.
     pub fn value(&self) -> &[u8] {
         &self.value
     }
@@ -43,31 +42,31 @@ impl Entry {
     }
 }
 
-/// Entries at one moment, in order. A copy costs nothing.
+/// An immutable version of the entries, sorted by number. A copy costs a reference count.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
     by_id: Tree<u64, Arc<Entry>>,
-    /// Of patterns and values.
+    /// Size of patterns and values.
     bytes: usize,
 }
 
 impl Entries {
-    /// How many.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// None.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of patterns and values.
+    /// Size of patterns and values in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All of them in order.
+    /// All entries in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.by_id.iter().map(|(_, entry)| entry)
     }
@@ -80,7 +79,7 @@ impl Entries {
         self.by_id.get(&id)
     }
 
-    /// Adds one, or puts it in the place of that with its number.
+    /// Inserts an entry, or replaces the one with the same number.
     pub(super) fn insert(&mut self, entry: Arc<Entry>) {
         self.remove_bytes(entry.id);
         self.bytes += entry.bytes();
@@ -98,7 +97,7 @@ impl Entries {
 }
 
 impl FromIterator<Arc<Entry>> for Entries {
-    /// Of entries in order.
+    /// Collects entries that are in order.
     fn from_iter<T: IntoIterator<Item = Arc<Entry>>>(all: T) -> Self {
         let all: Vec<(u64, Arc<Entry>)> = all.into_iter().map(|entry| (entry.id, entry)).collect();
         let bytes = all.iter().map(|(_, entry)| entry.bytes()).sum();
@@ -112,7 +111,7 @@ impl Extend<Arc<Entry>> for Entries {
     }
 }
 
-/// Entries by their patterns, as these are written: how those are found that a change is about.
+/// Index of entries by pattern as written. Changes use it to find their entries.
 #[derive(Debug, Default)]
 pub(super) struct ByPattern(Hashed<()>);
 
@@ -122,7 +121,7 @@ impl ByPattern {
         Self(Hashed::of(all, |state, (), entry| state.hash_one(&*entry.pattern)))
     }
 
-    /// All of that pattern, in order.
+    /// All entries with this pattern, in order.
     pub(super) fn all(&self, pattern: &[u8]) -> impl Iterator<Item = &Arc<Entry>> {
         let all = self.0.all(self.0.hash(pattern)).map(|leaf| &leaf.entry);
         all.filter(move |entry| *entry.pattern == *pattern)

@@ -1,19 +1,19 @@
-//! Entries by the hash of a key, in a table of which a copy costs nothing and shares what it can.
+//! A persistent hash table of entries: a copy costs a reference count and shares its nodes.
 //!
-//! A trie over the bits of the hash, five at a time, with the slots in use only (P. Bagwell, *Ideal Hash
-//! Trees*, 2001). The hash is keyed, so that nobody who chooses keys can choose the trie's shape. A look-up
-//! or a change takes as many steps as the logarithm of the length to the base of 32.
+//! It is a trie over the bits of the hash, five at a time, that stores used slots only (P. Bagwell, *Ideal
+//! Hash Trees*, 2001). The hash is keyed, so clients cannot choose keys that unbalance it. A look-up or a
+//! change takes log32(length) steps.
 
 use super::entry::Entry;
 use super::tree::Tree;
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::Arc; // a node is written before it is shared, and only read from then on
+use std::sync::Arc; // std: nodes are immutable once shared, so models need not see it
 
-/// Bits of the hash that a branch tells apart.
+/// Bits of the hash that select a slot of a branch.
 const BITS: u32 = 5;
 
-/// Entries with a key each; of those with the same key, all.
+/// Entries by key; several entries may have the same key.
 #[derive(Clone, Debug)]
 pub(super) struct Hashed<K> {
     state: RandomState,
@@ -22,7 +22,7 @@ pub(super) struct Hashed<K> {
 
 #[derive(Clone, Debug)]
 struct Branch<K> {
-    /// Which slots there are.
+    /// Bit set of the used slots.
     bitmap: u32,
     slots: Vec<Slot<K>>,
 }
@@ -31,7 +31,7 @@ struct Branch<K> {
 enum Slot<K> {
     Branch(Arc<Branch<K>>),
     One(Leaf<K>),
-    /// All of one hash, by their entries' numbers.
+    /// All entries with one hash, by number.
     Many(u64, Tree<u64, Leaf<K>>),
 }
 
@@ -57,21 +57,21 @@ impl<K> Branch<K> {
         Self { bitmap: 0, slots: Vec::new() }
     }
 
-    /// The bit of a hash, and where its slot is or would be.
+    /// The bit of a hash, and the index of its slot.
     fn place(&self, hash: u64, shift: u32) -> (u32, usize) {
         let bit = 1 << ((hash >> shift) & ((1 << BITS) - 1));
         (bit, (self.bitmap & (bit - 1)).count_ones() as usize)
     }
 }
 
-/// The order of slots: the lowest bits are the first branch's.
+/// Order of the slots: the lowest bits select in the root.
 fn order(a: u64, b: u64) -> Ordering {
     let digit = |hash: u64| hash >> ((a ^ b).trailing_zeros() / BITS * BITS) & ((1 << BITS) - 1);
     if a == b { Ordering::Equal } else { digit(a).cmp(&digit(b)) }
 }
 
 impl<K: Clone> Branch<K> {
-    /// Of leaves in the [`order`] of their hashes, and of their numbers.
+    /// Builds a branch from leaves that are sorted by [`order`] of their hashes, then by number.
     fn of(leaves: &[Leaf<K>], shift: u32) -> Self {
         super::work::steps(leaves.len());
         let mut branch = Self::new();
@@ -100,7 +100,7 @@ impl<K: Clone> Default for Hashed<K> {
 }
 
 impl<K: Clone> Hashed<K> {
-    /// Of entries in order, with their keys; `hash` gives a key's hash.
+    /// Builds a table from entries in order, with their keys; `hash` returns the hash of a key.
     pub(super) fn of(all: Vec<(K, &Arc<Entry>)>, hash: impl Fn(&RandomState, &K, &Entry) -> u64) -> Self {
         let state = RandomState::new();
         let leaf = |(key, entry): (K, &Arc<Entry>)| Leaf {
@@ -118,12 +118,12 @@ impl<K: Clone> Hashed<K> {
         self.state.hash_one(key)
     }
 
-    /// The first entry of the keys that are the `same`, of those with that hash.
+    /// The first entry with this hash for which `same` is true.
     pub(super) fn find(&self, hash: u64, same: impl Fn(&Leaf<K>) -> bool) -> Option<&Arc<Entry>> {
         self.all(hash).find(|leaf| same(leaf)).map(|leaf| &leaf.entry)
     }
 
-    /// All with that hash, in order.
+    /// All leaves with this hash, in order.
     pub(super) fn all(&self, hash: u64) -> impl Iterator<Item = &Leaf<K>> {
         let (mut one, mut many) = (None, None);
         let mut branch = &*self.root;
@@ -143,13 +143,13 @@ impl<K: Clone> Hashed<K> {
         one.into_iter().chain(many.into_iter().flatten().map(|(_, leaf)| leaf))
     }
 
-    /// An entry of the same number has its place taken.
+    /// Inserts an entry, or replaces the one with the same number.
     pub(super) fn insert(&mut self, hash: u64, key: K, entry: &Arc<Entry>) {
         insert(&mut self.root, 0, Leaf { hash, key, entry: entry.clone() });
     }
 
     pub(super) fn remove(&mut self, hash: u64, id: u64) {
-        // What is not there shall not make branches anew.
+        // Check first: removing a missing entry must not copy branches.
         if self.all(hash).any(|leaf| leaf.entry.id() == id) {
             remove(&mut self.root, 0, hash, id);
         }
@@ -186,7 +186,7 @@ fn insert<K: Clone>(branch: &mut Arc<Branch<K>>, shift: u32, leaf: Leaf<K>) {
         }
         Slot::One(_) | Slot::Many(..) => {}
     }
-    // Two hashes that are not the same differ in one of their bits.
+    // Different hashes differ in some digit, so the recursion ends.
     let Some(hash) = slot.hash() else { return };
     let mut inner = Branch::new();
     inner.bitmap = inner.place(hash, shift + BITS).0;
@@ -196,7 +196,7 @@ fn insert<K: Clone>(branch: &mut Arc<Branch<K>>, shift: u32, leaf: Leaf<K>) {
     *slot = Slot::Branch(inner);
 }
 
-/// It must be there.
+/// Removes an entry that must exist.
 fn remove<K: Clone>(branch: &mut Arc<Branch<K>>, shift: u32, hash: u64, id: u64) {
     let branch = Arc::make_mut(branch);
     super::work::steps(branch.slots.len());
@@ -225,7 +225,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Hashes that differ in the last bits or in the first only, or not at all.
+        /// Hashes that differ only in the last bits or only in the first, or are equal.
         #[test]
         fn entries_are_found_under_their_hash_and_copies_stay_as_they_are(
             steps in prop::collection::vec((0..6_u64, 0..3_u64, 0..6_u64, any::<bool>()), 0..150),

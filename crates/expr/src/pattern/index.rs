@@ -1,4 +1,4 @@
-//! Patterns of one kind, ready for look-ups, and for changes that leave copies as they are.
+//! Indexes of patterns by kind, for look-ups and for changes that leave copies intact.
 
 use super::entry::{Entries, Entry};
 use super::hashed::Hashed;
@@ -13,9 +13,9 @@ use crate::scratch::Scratch;
 use crate::show::Shown;
 use aho_corasick::AhoCorasick;
 use std::hash::BuildHasher;
-use std::sync::Arc; // entries and machines are written once, and only read from then on
+use std::sync::Arc; // std: entries and machines are immutable, so models need not see it
 
-/// Patterns of one kind. A copy costs little, and shares what it can.
+/// An index of patterns of one kind. Copies are cheap and share their nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     table: Table,
@@ -36,16 +36,16 @@ enum Table {
     Reg { each: Tree<u64, Regex>, all: Parts<Together> },
 }
 
-/// A machine that finds all of some entries, and their numbers. None: it was too much for one, and they are
+/// An automaton for some entries, and their numbers. `None` if it would be too large; the entries are then
 /// tried one by one.
 type Substrings = Option<Arc<(AhoCorasick, Vec<u64>)>>;
 
-/// Expressions of a run of entries.
+/// Regular expressions of a run of entries.
 #[derive(Clone, Debug)]
 struct Together {
-    /// A machine for all that one can be for.
+    /// One machine for all expressions that can share it.
     any: Option<Regex>,
-    /// The numbers of the others, which are tried one by one.
+    /// Numbers of the other expressions, which are tried one by one.
     apart: Arc<[u64]>,
 }
 
@@ -75,7 +75,7 @@ impl Index {
         Self { table, ignore_case }
     }
 
-    /// Of entries in order. The error has the entry's place and a sentence.
+    /// Builds an index of entries in order. An error has the index of the entry and a sentence.
     pub(super) fn new(
         kind: MatchKind,
         ignore_case: bool,
@@ -85,7 +85,7 @@ impl Index {
         let keyed = |key: &dyn Fn(&[u8]) -> Vec<u8>| {
             Prefixes::of(entries.iter().map(|entry| (key(&entry.pattern), entry.clone())))
         };
-        // What any text is a pattern of is made at once, and the rest an entry at a time.
+        // Build tables without syntax errors as a whole, and the others entry by entry.
         match &mut index.table {
             Table::Nothing | Table::Sub(_) => {}
             Table::Text(table) => {
@@ -110,7 +110,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Whether an index of that kind takes a pattern, whatever else is in it. The error is a sentence.
+    /// Checks that an index of this kind accepts a pattern. An error is a sentence.
     pub(super) fn check(kind: MatchKind, ignore_case: bool, text: &[u8]) -> Result<(), String> {
         match kind {
             MatchKind::Bin => bytes(text).map(drop),
@@ -128,7 +128,7 @@ impl Index {
         }
     }
 
-    /// Adds the last of `entries`. The error is a sentence, and the index is of no use then.
+    /// Adds the last entry of `entries`. An error is a sentence; the index is unusable then.
     pub(super) fn add(&mut self, entry: &Arc<Entry>, entries: &Entries) -> Result<(), String> {
         self.place(entry)?;
         match &mut self.table {
@@ -139,16 +139,16 @@ impl Index {
         Ok(())
     }
 
-    /// An entry has another value.
+    /// Replaces an entry by one with another value.
     pub(super) fn replace(&mut self, entry: &Arc<Entry>) -> Result<(), String> {
         match &mut self.table {
-            // These know entries by their numbers.
+            // These store the numbers of entries, which stay.
             Table::Sub(_) | Table::Reg { .. } => Ok(()),
             _ => self.place(entry),
         }
     }
 
-    /// Puts an entry where it is found, but for machines.
+    /// Inserts an entry into the tables, but not into machines.
     fn place(&mut self, entry: &Arc<Entry>) -> Result<(), String> {
         let fold = self.ignore_case;
         let text = &*entry.pattern;
@@ -176,7 +176,7 @@ impl Index {
         Ok(())
     }
 
-    /// Removes an entry, which `entries` do not have any more.
+    /// Removes an entry that is no longer in `entries`.
     pub(super) fn remove(&mut self, entry: &Entry, entries: &Entries) {
         let fold = self.ignore_case;
         let (id, text) = (entry.id, &*entry.pattern);
@@ -210,7 +210,7 @@ impl Index {
         }
     }
 
-    /// Whether patterns are tried one by one.
+    /// True if patterns are tried one by one.
     pub(super) fn is_list(&self) -> bool {
         match &self.table {
             Table::Reg { .. } => true,
@@ -219,7 +219,7 @@ impl Index {
         }
     }
 
-    /// Whether any pattern matches a sample of the kind's type.
+    /// True if any pattern matches a sample of the kind's type.
     pub(super) fn is_match(&self, value: Value<'_>, entries: &Entries, scratch: &mut Scratch<'_>) -> bool {
         match (&self.table, value) {
             (Table::Sub(parts), value) => value.bytes().is_some_and(|text| {
@@ -230,7 +230,7 @@ impl Index {
             }),
             (Table::Reg { all, each }, value) => value.bytes().is_some_and(|text| {
                 all.iter().any(|part| {
-                    // It finds those that are gone, too: what it does not find is not there.
+                    // The machine may also find removed entries, so only a negative result is final.
                     let any = part.machine.any.as_ref().is_some_and(|any| any.is_match(text, scratch));
                     match any {
                         true if part.is_whole() => true,
@@ -243,9 +243,9 @@ impl Index {
         }
     }
 
-    /// The entry that matches: of exact texts and networks the finest, of prefixes the longest (the first in
-    /// the list when case does not matter), else the first in the list. `entries` are those that the
-    /// index was made of.
+    /// The entry that matches. For exact texts and networks it is the most specific, for prefixes the longest
+    /// (the first in the list if case is ignored), otherwise the first in the list. `entries` must be those
+    /// of the index.
     pub(super) fn find<'i>(
         &'i self,
         value: Value<'i>,
@@ -333,7 +333,7 @@ impl Index {
         }
     }
 
-    /// The first entry of a part that is still there and stands somewhere in a text.
+    /// The first entry of a part that still exists and occurs in a text.
     fn substring<'e>(
         &self,
         part: &super::parts::Part<Substrings>,
@@ -359,7 +359,7 @@ impl Index {
         }
     }
 
-    /// The expression of that entry.
+    /// The regular expression of an entry.
     pub(super) fn regex(&self, entry: &Entry) -> Option<&Regex> {
         match &self.table {
             Table::Reg { each, .. } => each.get(&entry.id),
@@ -368,7 +368,7 @@ impl Index {
     }
 }
 
-/// The number of the first expression of a part that matches.
+/// Number of the first matching expression of a part.
 fn expression(
     each: &Tree<u64, Regex>,
     part: &super::parts::Part<Together>,
@@ -379,7 +379,7 @@ fn expression(
     all.find(|(_, regex)| regex.is_match(text, scratch)).map(|(id, _)| *id)
 }
 
-/// The number of the first expression of a part that matches, of those that its machine is not for.
+/// Number of the first matching expression of a part, among those outside of its machine.
 fn apart(
     each: &Tree<u64, Regex>,
     part: &super::parts::Part<Together>,
@@ -390,7 +390,7 @@ fn apart(
     part.machine.apart.iter().copied().find(matches)
 }
 
-/// Makes a machine that finds the patterns of entries.
+/// Builds the automaton for the patterns of entries.
 fn substrings(ignore_case: bool) -> impl Fn(&[(u64, &[u8])]) -> Substrings {
     move |all| {
         let patterns = all.iter().map(|(_, pattern)| pattern);
@@ -399,8 +399,8 @@ fn substrings(ignore_case: bool) -> impl Fn(&[(u64, &[u8])]) -> Substrings {
     }
 }
 
-/// Makes a machine for expressions, each of which is fine: those that it cannot be for stand apart, and where
-/// the sum of the others is too much all are tried one by one.
+/// Builds a machine for valid expressions. Those that it cannot contain stay apart. If the others are too
+/// large together, all are tried one by one.
 fn any_of(ignore_case: bool, each: &Tree<u64, Regex>) -> impl Fn(&[(u64, &[u8])]) -> Together {
     move |all| {
         if let [(only, _)] = all {
@@ -442,7 +442,7 @@ fn network(text: &[u8]) -> Result<ip::Network, String> {
     })
 }
 
-/// The one that comes first in the list, of those that there are.
+/// The first in the list of two entries.
 fn first<'e>(a: Option<&'e Arc<Entry>>, b: Option<&'e Arc<Entry>>) -> Option<&'e Arc<Entry>> {
     match (a, b) {
         (Some(a), Some(b)) => Some(if a.id <= b.id { a } else { b }),

@@ -1,21 +1,21 @@
-//! Networks: the longest mask that holds an address wins.
+//! Networks; the longest matching mask wins.
 
 use super::entry::Entry;
 use super::hashed::Hashed;
 use crate::cast::{parse_whole, v6_to_v4};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc; // entries are written once, and only read from then on
+use std::sync::Arc; // std: entries are immutable, so models need not see it
 
-/// A network with its mask, which may have holes in IPv4.
+/// A network: address and mask. An IPv4 mask need not be contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
     V4(u32, u32),
     V6(u128, u128),
 }
 
-/// Reads `192.168.1/22`, `10.12`, `10.0.0.0/255.0.0.0`, `2001:db8::/32`. Missing octets of IPv4 are zeroes
-/// before the last.
+/// Parses `192.168.1/22`, `10.12`, `10.0.0.0/255.0.0.0`, `2001:db8::/32`. Missing IPv4 octets are zeroes
+/// before the last one.
 pub(crate) fn parse(text: &[u8]) -> Option<Network> {
     let (address, mask) = match memchr::memchr(b'/', text) {
         Some(slash) => (&text[..slash], Some(&text[slash + 1..])),
@@ -49,7 +49,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<Network> {
     Some(Network::V4(address & mask, mask))
 }
 
-/// Networks by mask, the longest first: one hashed look-up for each mask that is in use.
+/// Networks by mask, longest mask first: a look-up hashes the address once per mask in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Networks {
     v4: Vec<(u32, Hashed<u32>)>,
@@ -73,8 +73,8 @@ impl Networks {
         }
     }
 
-    /// The entry of the longest mask. An IPv4 address is looked for in mapped form as well, an IPv6 one that
-    /// holds an IPv4 address as that.
+    /// The entry with the longest mask. An IPv4 address also matches in mapped form, an IPv6 address also as
+    /// the IPv4 address in it.
     pub(super) fn find(&self, addr: IpAddr) -> Option<&Arc<Entry>> {
         match addr {
             IpAddr::V4(addr) => self.find_v4(addr).or_else(|| self.find_v6(addr.to_ipv6_mapped())),

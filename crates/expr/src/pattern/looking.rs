@@ -1,50 +1,53 @@
-//! Regular expressions with look-around, back references and what else needs going back: for those that the
-//! linear engine refuses. Backtracking is bounded by steps, and the steps by the length of the text, since
-//! one step may look at all of it: a match takes some milliseconds at most, whatever a client sends. What
-//! would take more does not match, and is counted.
+//! Regular expressions that need backtracking, such as look-around and back references, which the linear
+//! engine refuses.
+//!
+//! The number of backtracking steps is bounded by the length of the text, since one step may scan all of it.
+//! A match therefore takes some milliseconds at most for any input. A match that exceeds the bound counts as
+//! a mismatch, see [`given_up`].
 
 use super::regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES};
 use fancy_regex::{BytesMode, Captures, RegexBuilder, RegexInput};
 
-/// Texts of up to so many bytes are short.
+/// Maximum length of a short text in bytes.
 pub const SHORT_TEXT: usize = 2048;
 
-/// Steps back in a short text: enough to try each of its places.
+/// Maximum backtracking steps in a short text: enough to try each position.
 pub const SHORT_STEPS: usize = 4096;
 
-/// Steps back in a longer text: enough for an expression that says where it begins, by `^` or by a text.
+/// Maximum backtracking steps in a longer text: enough for expressions that are anchored by `^` or by a
+/// literal.
 pub const LONG_STEPS: usize = 128;
 
-/// Matches of one expression that `regsub` with `g` replaces in a text.
+/// Maximum number of matches that `regsub` with `g` replaces in a text.
 pub const MOST_REPLACED: usize = 64;
 
-/// Of the searches for these, beside the first, so many may go back as often as one alone may. The others
-/// have a share, so that all together take less than ten times as long as one: [`LONG_STEPS`] in a short
-/// text, [`FEW_STEPS`] in a longer one.
+/// Each search of `regsub` after the first has a lower limit: [`LONG_STEPS`] in a short text, [`FEW_STEPS`]
+/// in a longer one. This number of searches may exceed it, up to the limit of a single match. All searches
+/// together then take less than ten times as long as one.
 const LONG_SEARCHES: u32 = 4;
 
-/// Steps back in a longer text, of a search behind the first.
+/// Maximum backtracking steps in a longer text, for later searches of `regsub`.
 const FEW_STEPS: usize = 8;
 
-/// EvalPoints of an expression at which it looks around or back: what stands between two of them is a machine
-/// of its own.
+/// Maximum number of look-arounds and back references in an expression. Each part between two of them is
+/// compiled to its own machine.
 pub const MOST_LOOKS: usize = 16;
 
-/// Of those, up to so many cost what a step may; steps are shared out among more.
+/// Expressions with up to this number of look-arounds have the full limit of steps; it is divided for others.
 const USUAL_LOOKS: usize = 4;
 
-/// Bytes of the text of such an expression.
+/// Maximum length of such an expression in bytes.
 pub const LONGEST_LOOKING: usize = 4096;
 
-/// Instructions of one compiled expression, and what its repetitions may be written out to: the engine writes
-/// them out before it counts.
+/// Maximum number of instructions of a compiled expression. It also bounds the length with repetitions
+/// expanded, since the engine expands them before it counts.
 const MOST_INSTRUCTIONS: usize = 10_000;
 
-// Models have no statics; they do not match.
+// Loom models have no statics; they do not run expressions.
 #[cfg(not(loom))]
 static GIVEN_UP: manylane_stats::Counter = manylane_stats::Counter::new("regex_given_up");
 
-/// How many matches were given up since the start, because they would have taken too long.
+/// Number of matches since the start that exceeded their limit of steps.
 pub fn given_up() -> u64 {
     #[cfg(not(loom))]
     let count = GIVEN_UP.read_cheap();
@@ -53,8 +56,8 @@ pub fn given_up() -> u64 {
     count
 }
 
-/// How often a text looks around or back: `(?=`, `(?!`, `(?<=`, `(?<!`, `(?>`, `\1`, `\k<name>`. What is
-/// escaped or of a class may count, too.
+/// Number of look-arounds and back references in a text: `(?=`, `(?!`, `(?<=`, `(?<!`, `(?>`, `\1`,
+/// `\k<name>`. An upper bound, as escapes and classes are not parsed.
 fn looks(text: &[u8]) -> usize {
     let around =
         text.windows(3).filter(|three| three.starts_with(b"(?") && b"=!<>".contains(&three[2])).count();
@@ -63,10 +66,10 @@ fn looks(text: &[u8]) -> usize {
     around + back.count()
 }
 
-/// Whether steps that look around may be thrown away uncounted: inside of another look-around or of `(?>`,
-/// and by possessive quantifiers.
+/// True if the engine may discard steps without counting them: look-around or back references inside of
+/// another look-around, of `(?>`, or of a possessive quantifier.
 fn hides_steps(text: &[u8]) -> bool {
-    let mut open: Vec<bool> = Vec::new(); // whether each open parenthesis throws steps away
+    let mut open: Vec<bool> = Vec::new(); // for each open parenthesis: discards steps
     let (mut looks, mut possessive) = (false, false);
     let mut rest = text;
     while let [byte, tail @ ..] = rest {
@@ -97,10 +100,10 @@ fn hides_steps(text: &[u8]) -> bool {
     looks && possessive
 }
 
-/// How long a text is with its repetitions written out; at least, where it is no expression.
+/// Length of an expression with its repetitions expanded; a lower bound if it is invalid.
 fn written_out(text: &[u8]) -> u64 {
-    // What stands before the last item, and that item, which a repetition is of; the same of each open
-    // parenthesis.
+    // Lengths of the text before the last item, and of that item, which a repetition applies to. `open` has
+    // both for each open parenthesis.
     let (mut before, mut item) = (0_u64, 0_u64);
     let mut open: Vec<(u64, u64)> = Vec::new();
     let mut rest = text;
@@ -137,24 +140,25 @@ fn written_out(text: &[u8]) -> u64 {
     })
 }
 
-/// A match was given up.
+/// Counts a match that exceeded its limit.
 pub(super) fn give_up() {
     #[cfg(not(loom))]
     GIVEN_UP.add(1);
 }
 
-/// What is compiled for each lane, so that lanes share none of its changing state.
+/// An expression that each lane compiles for itself, so that lanes share no mutable state.
 #[derive(Debug)]
 pub(crate) struct Looking {
     text: Box<str>,
     ignore_case: bool,
-    /// EvalPoints at which it looks around.
+    /// Number of look-arounds and back references.
     looks: usize,
-    /// For who is no lane.
+    /// For threads that are not lanes.
     own: Machine,
 }
 
-/// The compiled expression, for short texts, for longer ones, and for the next of many searches in these.
+/// Compiled expressions with the limits for short texts, for longer texts, and for later searches of
+/// `regsub`.
 #[derive(Debug)]
 pub(crate) struct Machine {
     short: fancy_regex::Regex,
@@ -162,15 +166,15 @@ pub(crate) struct Machine {
     few: fancy_regex::Regex,
 }
 
-/// A search went back too often.
+/// A search exceeded its limit of steps.
 #[derive(Debug)]
 pub(super) struct GaveUp;
 
-/// Searches for one match after another in a text, which are bounded together.
+/// Consecutive searches in a text, which are bounded together.
 #[derive(Debug)]
 pub(super) struct Searches {
     begun: bool,
-    /// [`LONG_SEARCHES`] that are left.
+    /// How many of [`LONG_SEARCHES`] are left.
     left: u32,
 }
 
@@ -180,15 +184,15 @@ impl Searches {
     }
 }
 
-/// Escapes that mean another thing here than in Perl's expressions, or are not relied on: `\g` may call a
-/// group as a function.
+/// Escapes that differ from Perl's, or whose meaning is not guaranteed: `\g` may call a group as a
+/// subroutine.
 const OTHERWISE: &[u8] = b"hHOyYgGK";
 
-/// What is not relied on, likewise: conditions, recursion, functions, what is absent. Few use them, and
-/// HAProxy's manual does not.
+/// Other refused syntax: conditions, recursion, subroutines, absence operators. It is rare, and HAProxy's
+/// manual does not mention it.
 const UNUSUAL: &[&str] = &["(?(", "(?R", "(?&", "(?P>", "(?~", "{,"];
 
-/// The offset at which the engine ceased to understand `text`; 0 when that is not what it refuses.
+/// Offset of a syntax error in `text`; 0 for other errors.
 pub(super) fn fault(text: &str) -> usize {
     match fancy_regex::Regex::new(text) {
         Err(fancy_regex::Error::ParseError(at, _)) => at,
@@ -200,10 +204,10 @@ impl Looking {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason for refusing it.
     pub(super) fn new(text: &str, ignore_case: bool) -> Result<Self, String> {
         let escaped = text.as_bytes().windows(2).enumerate().filter(|(at, pair)| {
-            // A backslash that is itself escaped escapes nothing.
+            // An escaped backslash starts no escape.
             let before = text.as_bytes()[..*at].iter().rev().take_while(|byte| **byte == b'\\').count();
             pair[0] == b'\\' && before % 2 == 0
         });
@@ -234,12 +238,12 @@ impl Looking {
         Ok(Self { text: text.into(), ignore_case, looks, own: Machine::new(text, ignore_case, looks)? })
     }
 
-    /// One more, for a lane.
+    /// Compiles the expression for a lane. `None` cannot happen, as [`Looking::new`] has compiled it.
     pub(crate) fn machine(&self) -> Option<Machine> {
-        Machine::new(&self.text, self.ignore_case, self.looks).ok() // it was compiled before
+        Machine::new(&self.text, self.ignore_case, self.looks).ok() // [`Looking::new`] has compiled it
     }
 
-    /// That of who is no lane: the state comes from a pool that threads share.
+    /// The machine for threads that are not lanes. It takes its state from a shared pool.
     pub(super) fn own(&self) -> &Machine {
         &self.own
     }
@@ -277,7 +281,7 @@ impl Machine {
         })
     }
 
-    /// The groups of the first match that begins at `from` or behind it.
+    /// The groups of the first match that begins at or after `from`.
     pub(super) fn groups<'t>(
         &self,
         text: &'t [u8],
@@ -317,7 +321,7 @@ mod tests {
         let slow = Regex::new(br"(.*)(.*)(.*)(.*)\1\2\3x(?!y)", false).unwrap();
         assert!(!slow.is_match("ab".repeat(SHORT_TEXT / 2).as_bytes(), &mut lane.scratch()));
         assert!(given_up() > before);
-        // In a long text only what says where it begins is found at any place.
+        // In a long text, only anchored expressions match at any position.
         let long = [&[b'.'; SHORT_TEXT][..], b"/user/77"].concat();
         let anchored = Regex::new(br"^\.+/user/(?!0)[0-9]+$", false).unwrap();
         assert!(anchored.is_match(&long, &mut lane.scratch()));
@@ -362,7 +366,7 @@ mod tests {
     fn searches_in_one_text_are_bounded_together() {
         let mut lane = Lane::new(1);
         let mut replaced = |part: &str, matches: usize| {
-            // Nothing says where it begins: each place in front of a match is a step.
+            // The expression is not anchored: each position before a match is a step.
             let regex = Regex::new(b"(?:a|b(?=z))+", false).unwrap();
             let text = part.repeat(matches);
             let before = given_up();
@@ -384,7 +388,7 @@ mod tests {
         assert!(!replaced(&longer, SHORT_TEXT / 40), "not soon enough for a longer text");
     }
 
-    /// Words of expressions, in any order.
+    /// Parts of expressions to combine at random.
     const WORDS: &[&str] = &[
         "(",
         ")",
@@ -466,7 +470,7 @@ mod tests {
         let sizes = [&b"a{3}b"[..], b"(ab{2,4}){3}c", br"\{9(?:)", b"{{3})"].map(written_out);
         assert_eq!(sizes, [4, 16, 3, 1]);
         assert!(refused(b"(?!a").starts_with("this regular expression is refused: "));
-        // What stands in a class is plain, as in Perl's expressions, whichever engine it is.
+        // `[` in a class is literal with both engines, as in Perl.
         for (text, matching) in [
             ("^[[a]]$", "a]"),
             ("^[a&&b]$", "&"),

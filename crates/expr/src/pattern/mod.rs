@@ -1,17 +1,17 @@
-//! Patterns: how samples are compared, and indexes that make many of them as cheap as few.
+//! Patterns: kinds of matching, and indexes whose cost depends little on the number of patterns.
 //!
 //! | kind | index | cost of a look-up | cost of a change |
 //! |---|---|---|---|
-//! | `str`, `bin` | hashed ([`hashed`]) | one hash of the sample | the logarithm of the length |
-//! | `beg`, `end` | sorted ([`prefix`]) | one search | the same |
-//! | `dir`, `dom` | the same, once for each part of the sample | one search a part | the same |
-//! | `sub` | Aho-Corasick, for runs of entries ([`parts`]) | one pass for each run | the same, averaged over many |
-//! | `int`, `len` | hashed numbers, ranges in order | one hash, one step a range | the same |
-//! | `ip` | hashed networks by mask | one hash for each mask that is in use | the same |
-//! | `reg` | a machine for each run of entries | one pass for each run; those that look around are tried one by one beside it ([`looking`]) | the same, averaged over many |
+//! | `str`, `bin` | hash table ([`hashed`]) | one hash of the sample | logarithmic in the length |
+//! | `beg`, `end` | sorted tree ([`prefix`]) | one search | logarithmic |
+//! | `dir`, `dom` | the same | one search per part of the sample | logarithmic |
+//! | `sub` | Aho-Corasick per run of entries ([`parts`]) | one pass per run | logarithmic, amortized |
+//! | `int`, `len` | hash table of numbers, list of ranges | one hash, one step per range | logarithmic |
+//! | `ip` | hash table per mask | one hash per mask in use | logarithmic |
+//! | `reg` | machine per run; look-around apart ([`looking`]) | one pass per run | logarithmic, amortized |
 //!
-//! Nothing is changed in place that a lane may look at: what is sorted or hashed shares with its former self
-//! what did not change ([`tree`]).
+//! A change never modifies what a lane may read. Tables are persistent: a changed copy shares all unchanged
+//! nodes ([`tree`]).
 
 mod entry;
 mod hashed;
@@ -45,39 +45,39 @@ use crate::sample::Type;
 use crate::show::Shown;
 use std::fmt;
 
-/// How a sample is compared with patterns.
+/// Kind of matching: how a sample is compared with patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchKind {
-    /// There is a sample.
+    /// The sample exists.
     Found,
-    /// It is true.
+    /// The sample is true.
     Bool,
-    /// It is a number of a set of ranges.
+    /// The number is in one of the ranges.
     Int,
-    /// It is an address in a network.
+    /// The address is in one of the networks.
     Ip,
-    /// It has these bytes.
+    /// The bytes are equal.
     Bin,
-    /// Its length is in a set of ranges.
+    /// The length is in one of the ranges.
     Len,
-    /// It is this text.
+    /// The text is equal.
     Str,
-    /// It has this text in it.
+    /// The text contains the pattern.
     Sub,
     /// A regular expression matches.
     Reg,
-    /// It begins with this text.
+    /// The text begins with the pattern.
     Beg,
-    /// It ends with this text.
+    /// The text ends with the pattern.
     End,
-    /// It has this text between slashes.
+    /// The pattern is a part of the text between slashes or question marks.
     Dir,
-    /// It has this text between dots, slashes, colons or question marks.
+    /// The pattern is a part of the text between dots, slashes, colons or question marks.
     Dom,
 }
 
 impl MatchKind {
-    /// All of them, by the words behind `-m`.
+    /// All kinds with their words after `-m`.
     pub const ALL: [(Self, &'static str); 13] = [
         (Self::Found, "found"),
         (Self::Bool, "bool"),
@@ -94,12 +94,12 @@ impl MatchKind {
         (Self::Dom, "dom"),
     ];
 
-    /// The word behind `-m`.
+    /// Its word after `-m`.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
-    /// What the sample is cast to before it is compared.
+    /// Type to which samples are cast before the comparison.
     pub fn takes(self) -> Type {
         match self {
             Self::Found => Type::Any,
@@ -111,7 +111,7 @@ impl MatchKind {
         }
     }
 
-    /// The kind for a type when no other is asked for.
+    /// Default kind for a type; `None` if `-m` is required.
     pub fn default_of(sample: Type) -> Option<Self> {
         match sample {
             Type::Bool => Some(Self::Bool),
@@ -123,7 +123,7 @@ impl MatchKind {
     }
 }
 
-/// A range of numbers, both ends in it.
+/// An inclusive range of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) least: i64,
@@ -131,7 +131,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Reads `5`, `1024:65535`, `1024:`, `:1023`.
+    /// Parses `5`, `1024:65535`, `1024:`, `:1023`.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
         let bad =
             || format!("expected a whole number or a range such as 1024:65535, found '{}'", Shown(text));
@@ -157,7 +157,7 @@ impl Range {
 }
 
 impl fmt::Display for Range {
-    /// As it is read.
+    /// The syntax that [`Range::parse`] accepts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.least, self.most) {
             (least, most) if least == most => write!(f, "{least}"),

@@ -1,21 +1,22 @@
-//! Machines that try many patterns in one pass. Such a machine cannot be changed, so that a list that changes
-//! has several, each for a run of its entries, and those of a few entries are made anew while those of many
-//! stay (J. Bentley and J. Saxe, *Decomposable Searching Problems*, 1980): over many changes each entry is
-//! built into a machine a number of times that is the logarithm of the list's length. An entry that is gone
-//! stays in its machine, and who finds it looks whether it is still there, until half of the machine is gone.
+//! Machines that try many patterns in one pass.
+//!
+//! A machine is immutable. A list that changes therefore has several, each for a run of its entries. A change
+//! rebuilds small machines and keeps large ones (J. Bentley and J. Saxe, *Decomposable Searching Problems*,
+//! 1980). Over many changes an entry is built into log(length) machines. A removed entry stays in its machine
+//! until half of the machine's entries are removed; look-ups check that an entry still exists.
 
 use super::entry::Entries;
 
-/// A list's machines, in order of their entries.
+/// The machines of a list, in the order of their entries.
 #[derive(Clone, Debug)]
 pub(super) struct Parts<M>(Vec<Part<M>>);
 
 #[derive(Clone, Debug)]
 pub(super) struct Part<M> {
-    /// Numbers of the first and the last entry that it was made of.
+    /// Numbers of its first and last entry.
     pub(super) first: u64,
     pub(super) last: u64,
-    /// Entries that it was made of, and those of them that are gone.
+    /// Number of its entries, and of those that were removed.
     count: usize,
     gone: usize,
     pub(super) machine: M,
@@ -28,7 +29,7 @@ impl<M> Default for Parts<M> {
 }
 
 impl<M> Part<M> {
-    /// Whether all entries that it finds are still there.
+    /// True if none of its entries was removed.
     pub(super) fn is_whole(&self) -> bool {
         self.gone == 0
     }
@@ -39,14 +40,14 @@ impl<M> Parts<M> {
         self.0.iter()
     }
 
-    /// One machine for all.
+    /// Builds one machine for all entries.
     pub(super) fn all(entries: &Entries, make: &impl Fn(&[(u64, &[u8])]) -> M) -> Self {
         let mut parts = Self::default();
         parts.0.extend(Part::of(entries, 0, u64::MAX, make));
         parts
     }
 
-    /// The entry behind all others was added: a machine for it, and for those in front of it that are as few.
+    /// Adds the last entry of `entries`: merges it with preceding machines that have no more entries.
     pub(super) fn add(&mut self, id: u64, entries: &Entries, make: &impl Fn(&[(u64, &[u8])]) -> M) {
         let mut first = id;
         let mut count = 1;
@@ -57,7 +58,7 @@ impl<M> Parts<M> {
         self.0.extend(Part::of(entries, first, id, make));
     }
 
-    /// An entry was removed.
+    /// Notes that an entry was removed.
     pub(super) fn remove(&mut self, id: u64, entries: &Entries, make: &impl Fn(&[(u64, &[u8])]) -> M) {
         let Some(at) = self.0.iter().position(|part| (part.first..=part.last).contains(&id)) else { return };
         let part = &mut self.0[at];
@@ -71,7 +72,7 @@ impl<M> Parts<M> {
 }
 
 impl<M> Part<M> {
-    /// Of the entries with these numbers; none when there are none.
+    /// Builds a machine for the entries from `first` to `last`; `None` if there are none.
     fn of(entries: &Entries, first: u64, last: u64, make: &impl Fn(&[(u64, &[u8])]) -> M) -> Option<Self> {
         let all = entries.iter_from(&first).take_while(|(id, _)| **id <= last);
         let all: Vec<(u64, &[u8])> = all.map(|(id, entry)| (*id, entry.pattern())).collect();

@@ -1,19 +1,18 @@
-//! Prefixes in sorted order. The longest prefix of a text is the text's sorted predecessor, or else a prefix
-//! of what the two have in common: a search costs a few steps down the tree.
+//! A sorted set of prefixes. The longest prefix of a text is its predecessor in the order, or a prefix of
+//! what the text and that predecessor have in common. So a search takes a few descents of the tree.
 
 use super::entry::Entry;
 use super::tree::Tree;
 use std::cmp::Ordering;
-use std::sync::Arc; // keys are written once, and only read from then on
+use std::sync::Arc; // std: keys are immutable, so models need not see it
 
-/// A set of keys. Keys and texts are read through a function, so that the same table works from the end of a
-/// text.
+/// A set of keys, which also works for suffixes: [`Text`] reads texts in either direction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prefixes {
     tree: Tree<Key, Arc<Entry>>,
 }
 
-/// A key, as it is compared, and the number of its entry.
+/// A normalized key and the number of its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Key {
     bytes: Arc<[u8]>,
@@ -21,7 +20,7 @@ struct Key {
 }
 
 impl Ord for Key {
-    /// Of equal keys the first entry is the last, which a search comes to.
+    /// Of equal keys the first entry sorts last, where the search arrives.
     fn cmp(&self, other: &Self) -> Ordering {
         self.bytes.cmp(&other.bytes).then(other.id.cmp(&self.id))
     }
@@ -33,7 +32,7 @@ impl PartialOrd for Key {
     }
 }
 
-/// A text in the table's reading direction and case.
+/// A text in the direction and case of the keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<'t> {
     pub(super) bytes: &'t [u8],
@@ -47,14 +46,14 @@ impl Text<'_> {
         if self.fold { byte.to_ascii_lowercase() } else { byte }
     }
 
-    /// Bytes that the text and the key have in common at the front.
+    /// Length of the common prefix of the text and the key.
     fn common(&self, key: &[u8]) -> usize {
         (0..key.len().min(self.bytes.len())).take_while(|&index| self.at(index) == key[index]).count()
     }
 }
 
 impl Prefixes {
-    /// Of entries with their keys.
+    /// Builds a set of entries with their keys.
     pub(super) fn of(all: impl Iterator<Item = (Vec<u8>, Arc<Entry>)>) -> Self {
         let key =
             |(bytes, entry): (Vec<u8>, Arc<Entry>)| (Key { bytes: bytes.into(), id: entry.id() }, entry);
@@ -63,8 +62,8 @@ impl Prefixes {
         Self { tree: Tree::from_sorted(all) }
     }
 
-    /// Adds a key as it is compared: reversed or in lower case where the texts are. An entry of the same
-    /// number has its place taken.
+    /// Inserts a normalized key: reversed or in lower case, as the texts are read. Replaces an entry with the
+    /// same number and key.
     pub(super) fn insert(&mut self, key: Vec<u8>, entry: &Arc<Entry>) {
         self.tree.insert(Key { bytes: key.into(), id: entry.id() }, entry.clone());
     }
@@ -73,9 +72,10 @@ impl Prefixes {
         self.tree.remove(&Key { bytes: key.into(), id });
     }
 
-    /// The keys that the text begins with, longest first: length and, of equal ones, the first entry.
+    /// The keys that are prefixes of the text, longest first, with their lengths. Of equal keys only the
+    /// first entry is returned.
     pub(super) fn all<'p>(&'p self, text: Text<'p>) -> impl Iterator<Item = (usize, &'p Arc<Entry>)> {
-        // Only the first bytes of the text count: no prefix is left that is longer.
+        // Only the first `end` bytes of the text matter: all longer prefixes were returned.
         let mut end = Some(text.bytes.len());
         std::iter::from_fn(move || {
             loop {
@@ -93,7 +93,7 @@ impl Prefixes {
                     end = common.checked_sub(1);
                     return Some((common, entry));
                 }
-                // Whatever is a prefix and longer than what the two have in common would stand between them.
+                // A longer prefix would sort between the key and the text, so none exists.
                 end = Some(common);
             }
         })

@@ -1,22 +1,22 @@
-//! Lists of patterns and maps: read once, shared by all that name them, changed while lanes read.
+//! Pattern lists and maps: loaded once, shared by all users of a name, and changed while lanes read them.
 //!
 //! Rules:
-//! 1. A file is one [`Reference`], whoever names it and however often; a map and a list of patterns of the
-//!    same name are two. Patterns that stand in the configuration's lines are a reference without a name.
-//! 2. Who uses it asks for a view: a kind of matching and whether case matters. Views that are the same share
-//!    an index.
-//! 3. What lanes see is a [`Snapshot`]: entries and the indexes of all views, immutable, published as a
-//!    whole. A lane reads it with one plain load and holds it until its next quiescent moment.
-//! 4. A change takes the reference's lock, makes a new snapshot and publishes it. The new one shares with the
-//!    former what did not change, so that an entry that is added, removed or replaced costs about the
-//!    logarithm of the list's length. A change that any view refuses changes nothing.
-//! 5. A version that was prepared gathers entries that nobody matches, until it is committed and takes the
-//!    place of the whole list. With it the versions before it are gone.
-//! 6. Rules change the version that is matched, an entry at a time, and wait for nobody longer than for
-//!    [`AT_ONCE`] such changes. What takes as long as a list is long is for operators: they have a lock of
-//!    their own, one at a time, and make indexes below that alone. Under the reference's they take what they
-//!    need, and put what came of it. Prepared versions and views are changed by nobody else, so that both are
-//!    still as they were.
+//! 1. A file is one [`Reference`], no matter how many lines name it. A map and a pattern list with the same
+//!    name are separate. Patterns of a configuration line are a reference without a name.
+//! 2. A user of a reference requests a view: a kind of matching, and whether to ignore case. Equal views
+//!    share an index.
+//! 3. Lanes see a [`Snapshot`]: entries and the indexes of all views, immutable and published as a whole. A
+//!    lane reads it with one plain load and holds it until its next quiescent state.
+//! 4. A change locks the state, builds a new snapshot and publishes it. It shares unchanged nodes with the
+//!    old one, so adding, removing or replacing an entry takes time logarithmic in the length of the list. A
+//!    change that any view refuses has no effect.
+//! 5. A prepared version collects entries that do not match yet. Committing it replaces the whole list, and
+//!    discards older prepared versions.
+//! 6. Rules change single entries of the active version. They wait at most for the lock of [`AT_ONCE`] such
+//!    changes. Operations in the order of the list's length come from operators. These hold the lock
+//!    `operators`, one at a time, and build indexes under that lock alone. They take the state's lock only to
+//!    read their input and to publish the result. Nothing else changes prepared versions and views, so both
+//!    are still valid then.
 
 use super::entry::{ByPattern, Entries, Entry};
 use super::index::Index;
@@ -30,57 +30,56 @@ use crate::show::Shown;
 use manylane_sync::{LockClass, Mutex, MutexGuard, Published, Reader};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc; // what it holds is written once, and only read from then on
+use std::sync::Arc; // std: the content is immutable, so models need not see it
 
-/// Bytes of one file, and of a reference's entries, at most.
+/// Maximum size of a file, and of the entries of a reference, in bytes.
 pub const MAX_REFERENCE_BYTES: usize = 256 << 20;
-/// Entries of one reference at most, those of versions that are prepared included: numbers of entries have 32
-/// bits.
+/// Maximum number of entries of a reference, those of prepared versions included. Entry numbers have 32 bits.
 pub const MAX_ENTRIES: usize = 16 << 20;
 
-/// Entries that are added with the reference's lock held once.
+/// Number of entries that are added per acquisition of the state's lock.
 const AT_ONCE: usize = 64;
 
-/// What takes long about references (rule 6).
+/// Lock for long operations on references (rule 6).
 static OPERATORS: LockClass = LockClass::new("operators' changes of references", 44);
-/// Changes of references; nothing but publishing is done below it.
+/// Lock for changes of references. Its holder acquires only the locks of publishing.
 static CHANGES: LockClass = LockClass::new("references", 45);
 
-/// A pattern and its value, before they are entries.
+/// A pattern and its value.
 pub type Pair = (Box<[u8]>, Box<[u8]>);
 
-/// Which entries a change is about.
+/// Selects the entries of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which<'a> {
-    /// All of this pattern, as it is written.
+    /// All entries with this pattern as written.
     Pattern(&'a [u8]),
-    /// The one of this number: [`Entry::id`].
+    /// The entry with this [`Entry::id`].
     Id(u64),
 }
 
-/// Why a version is not to be had.
+/// Why a version is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoVersion {
-    /// It was not prepared yet.
+    /// It has not been prepared.
     Future,
-    /// It, or a newer one, was committed.
+    /// It or a newer one has been committed.
     Past,
 }
 
 /// Why nothing was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdded {
-    /// There is no such version.
+    /// The version is not available.
     Version(NoVersion),
-    /// A sentence.
+    /// The reason, a sentence.
     Refused(String),
 }
 
-/// Which index of a snapshot.
+/// Index of a view in the snapshots of its reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View(usize);
 
-/// A file's entries and indexes at one moment.
+/// Entries and indexes of a reference at a point in time.
 #[derive(Debug)]
 pub struct Snapshot {
     entries: Entries,
@@ -98,28 +97,28 @@ impl Snapshot {
         self.indexes[view.0].find(value, &self.entries, scratch).map(|entry| &**entry)
     }
 
-    /// Whether any entry does.
+    /// True if any entry matches.
     pub(crate) fn is_match(&self, view: View, value: Value<'_>, scratch: &mut Scratch<'_>) -> bool {
         self.indexes[view.0].is_match(value, &self.entries, scratch)
     }
 
-    /// The expression of an entry, in a view of expressions.
+    /// The regular expression of an entry, in a view of kind `reg`.
     pub(crate) fn regex(&self, view: View, entry: &Entry) -> Option<&Regex> {
         self.indexes[view.0].regex(entry)
     }
 
-    /// Entries.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// No entry.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
 
-/// How a list is looked at.
+/// A view with its current index.
 #[derive(Clone, Debug)]
 struct Viewed {
     kind: MatchKind,
@@ -131,20 +130,20 @@ struct Viewed {
 struct State {
     entries: Entries,
     views: Vec<Viewed>,
-    /// Made when somebody looks for entries so the first time, and kept from then on.
+    /// Index for changes, built on first use.
     by_pattern: Option<ByPattern>,
-    /// What values have to be, since somebody reads them so.
+    /// Types that all values must have, since a user reads them so.
     values: Vec<MapValue>,
-    /// What its users say of themselves.
+    /// Descriptions of the users, for reports.
     users: Vec<String>,
-    /// The number of the newest entry.
+    /// Number of the newest entry.
     newest: u64,
-    /// The version that is matched, and the newest that was prepared.
+    /// The active version, and the newest prepared one.
     version: u64,
     prepared: u64,
-    /// Entries of versions that are prepared, and have any.
+    /// Entries of prepared versions; versions without entries are absent.
     pending: BTreeMap<u64, Entries>,
-    /// Entries that are being added, and their bytes.
+    /// Number and size of entries that are being added.
     coming: (usize, usize),
 }
 
@@ -156,13 +155,12 @@ impl State {
         }
     }
 
-    /// Entries of all versions.
+    /// Number of entries in all versions.
     fn count(&self) -> usize {
         self.entries.len() + self.pending.values().map(Entries::len).sum::<usize>()
     }
 
-    /// Whether so many entries with so many bytes can be added, whatever the version. The error is a
-    /// sentence.
+    /// Checks that this number of entries of this size can be added to any version. An error is a sentence.
     fn has_room(&self, entries: usize, bytes: usize) -> Result<(), String> {
         if self.count() + self.coming.0 + entries > MAX_ENTRIES {
             return Err(format!("at most {MAX_ENTRIES} entries fit, found more"));
@@ -174,7 +172,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether something can be added to that version; none stands for the one that is matched.
+    /// Checks that entries can be added to a version. The result is `None` for the active one.
     fn open(&self, version: Option<u64>) -> Result<Option<u64>, NoVersion> {
         match version {
             Some(version) if version > self.prepared => Err(NoVersion::Future),
@@ -183,7 +181,7 @@ impl State {
         }
     }
 
-    /// The first of so many new numbers, which are one behind the other.
+    /// Reserves `count` consecutive entry numbers and returns the first.
     fn take_ids(&mut self, count: usize) -> u64 {
         let first = self.newest + 1;
         self.newest += count as u64;
@@ -202,38 +200,38 @@ impl State {
     }
 }
 
-/// What `show acl` and `show map` tell of a reference as a whole.
+/// Summary of a reference for `show acl` and `show map`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Who uses it.
+    /// Descriptions of its users.
     pub users: Vec<String>,
-    /// The version that is matched.
+    /// The active version.
     pub version: u64,
-    /// The newest that was prepared.
+    /// The newest prepared version.
     pub prepared: u64,
-    /// Entries of all versions.
+    /// Number of entries in all versions.
     pub entries: usize,
 }
 
-/// What one view says of a sample.
+/// Result of a look-up in one view.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// How it compares.
+    /// Kind of matching.
     pub kind: MatchKind,
-    /// Whether case does not matter.
+    /// True if case is ignored.
     pub ignore_case: bool,
-    /// Whether patterns are tried one by one.
+    /// True if patterns are tried one by one.
     pub is_list: bool,
     /// The entry that matches.
     pub found: Option<Arc<Entry>>,
 }
 
-/// A list of patterns or a map.
+/// A pattern list or a map.
 pub struct Reference {
-    /// None for patterns of a line.
+    /// `None` for patterns of a configuration line.
     name: Option<Box<[u8]>>,
     is_map: bool,
-    /// Held by who takes long; taken before `state`.
+    /// Held during long operations; acquired before `state`.
     operators: Mutex<()>,
     state: Mutex<State>,
     published: Published<Snapshot>,
@@ -247,7 +245,7 @@ impl fmt::Debug for Reference {
 }
 
 impl Reference {
-    /// Of a file's bytes.
+    /// Parses a file. An error is a sentence with the line.
     pub fn new(name: &[u8], is_map: bool, bytes: &[u8]) -> Result<Self, String> {
         let mut entries = Vec::new();
         for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -278,7 +276,7 @@ impl Reference {
         Ok(Self::of(Some(name.into()), is_map, entries))
     }
 
-    /// Of patterns that stand in a line.
+    /// A reference for patterns of a configuration line.
     pub(crate) fn inline(patterns: &[&[u8]]) -> Self {
         let entry = |(id, pattern): (u64, &&[u8])| {
             Arc::new(Entry { id, line: 0, pattern: (*pattern).into(), value: Box::default() })
@@ -308,17 +306,17 @@ impl Reference {
         Held::new(self.state.lock())
     }
 
-    /// As it was written in the configuration; nothing for patterns that stand in a line.
+    /// Its name as written in the configuration; `None` for patterns of a line.
     pub fn name(&self) -> Option<&[u8]> {
         self.name.as_deref()
     }
 
-    /// Whether entries have values.
+    /// True if entries have values.
     pub fn is_map(&self) -> bool {
         self.is_map
     }
 
-    /// What it is as a whole.
+    /// A summary for reports.
     pub fn summary(&self) -> Summary {
         let state = self.lock();
         Summary {
@@ -329,7 +327,7 @@ impl Reference {
         }
     }
 
-    /// Remembers who uses it.
+    /// Adds the description of a user.
     pub(crate) fn used_by(&self, user: String) {
         let mut state = self.lock();
         if state.users.last() != Some(&user) {
@@ -337,14 +335,14 @@ impl Reference {
         }
     }
 
-    /// What it is now. It stays valid until the reader's next quiescent moment, which the borrow forbids
-    /// before it is given up.
+    /// The current snapshot. It is valid until the reader's next quiescent state, which the borrow of
+    /// `reader` prevents.
     pub fn load<'a>(&'a self, reader: &'a Reader) -> &'a Snapshot {
         self.published.load(reader)
     }
 
-    /// The view for that kind of matching, made when it is new. The error has the number of the entry and a
-    /// sentence that names its line.
+    /// The view with this kind of matching, created on first use. An error has the index of the entry and a
+    /// sentence with its line.
     pub(crate) fn view(&self, kind: MatchKind, ignore_case: bool) -> Result<View, (usize, String)> {
         let _alone = self.operators.lock();
         let mut state = self.lock();
@@ -368,7 +366,7 @@ impl Reference {
         })
     }
 
-    /// Has all values be of that kind. The error is a sentence that names the line of one that is not.
+    /// Requires all values to have a type. An error is a sentence with the line of a value that does not.
     pub(crate) fn require(&self, wanted: MapValue) -> Result<(), String> {
         let _alone = self.operators.lock();
         let mut state = self.lock();
@@ -389,7 +387,7 @@ impl Reference {
         Ok(())
     }
 
-    /// The entries of a version; of the one that is matched for none.
+    /// The entries of a version; `None` means the active one.
     pub fn entries(&self, version: Option<u64>) -> Entries {
         let state = self.lock();
         match version {
@@ -400,13 +398,12 @@ impl Reference {
         }
     }
 
-    /// Has entries be found by their patterns from the first change on: the first one does not pay for it,
-    /// then.
+    /// Builds the index for changes now, so that the first change at run time does not have to.
     pub fn will_change(&self) {
         self.lock().by_pattern();
     }
 
-    /// What each view says of a sample, given as a text.
+    /// Looks up a text in each view.
     pub fn look(&self, sample: &[u8], scratch: &mut Scratch<'_>) -> Vec<Comparison> {
         let (entries, views) = {
             let state = self.lock();
@@ -421,22 +418,22 @@ impl Reference {
         views.into_iter().map(look).collect()
     }
 
-    /// Adds an entry at the end, where there is none of this pattern as it is written: `add-acl`. The error
-    /// is a sentence; then nothing has changed.
+    /// `add-acl`: appends an entry, unless one with the same pattern as written exists. On an error, which is
+    /// a sentence, nothing changes.
     pub fn add_new(&self, pattern: &[u8], value: &[u8]) -> Result<(), String> {
         let mut state = self.lock();
         let is_there = state.by_pattern().all(pattern).next().is_some();
         if is_there { Ok(()) } else { self.append(&mut state, pattern, value) }
     }
 
-    /// Adds one entry at the end.
+    /// Appends an entry.
     fn append(&self, state: &mut State, pattern: &[u8], value: &[u8]) -> Result<(), String> {
         state.has_room(1, pattern.len() + value.len())?;
         check_values(&state.values, [value])?;
         self.append_all(state, vec![(pattern.into(), value.into())])
     }
 
-    /// Adds a few at the end.
+    /// Appends some entries.
     fn append_all(&self, state: &mut State, pairs: Vec<Pair>) -> Result<(), String> {
         let added: Vec<Arc<Entry>> = entries_of(state.take_ids(pairs.len()), pairs).collect();
         let mut entries = state.entries.clone();
@@ -454,11 +451,11 @@ impl Reference {
         Ok(())
     }
 
-    /// Adds entries at the end of a version, all or, when one is refused, none; to the version that is
-    /// matched for none. Of that one lanes may see the first of them before the last.
+    /// Appends all entries to a version, or none if one is refused. `None` means the active version. Lanes
+    /// may see the first entries of the active version before the last.
     ///
     /// # Errors
-    /// [`NotAdded`]
+    /// If the version is not available, or a pattern or value is invalid, or the entries do not fit.
     pub fn add_all(&self, version: Option<u64>, pairs: Vec<Pair>) -> Result<(), NotAdded> {
         let _alone = self.operators.lock();
         let bytes = pairs.iter().map(|(pattern, value)| pattern.len() + value.len()).sum();
@@ -470,7 +467,7 @@ impl Reference {
         };
         check_values(&values, pairs.iter().map(|(_, value)| &**value)).map_err(NotAdded::Refused)?;
         for Viewed { kind, ignore_case, .. } in views {
-            // Every view must take them, sooner or later.
+            // Check against all views, for when the version becomes active.
             pairs
                 .iter()
                 .try_for_each(|(pattern, _)| Index::check(kind, ignore_case, pattern))
@@ -478,7 +475,7 @@ impl Reference {
         }
         {
             let mut state = self.lock();
-            state.has_room(pairs.len(), bytes).map_err(NotAdded::Refused)?; // rules add, too
+            state.has_room(pairs.len(), bytes).map_err(NotAdded::Refused)?; // rules may have added entries
             state.coming = (pairs.len(), bytes);
         }
         let added = match version {
@@ -489,7 +486,7 @@ impl Reference {
         added.map_err(NotAdded::Refused)
     }
 
-    /// To a version that nobody matches yet.
+    /// Appends to a version that is not active.
     fn add_ahead(&self, version: u64, pairs: Vec<Pair>) -> Result<(), String> {
         let (first, mut entries) = {
             let mut state = self.lock();
@@ -497,14 +494,15 @@ impl Reference {
         };
         entries.extend(entries_of(first, pairs));
         let mut state = self.lock();
-        state.coming = (0, 0); // they are there
+        state.coming = (0, 0); // they are in `entries`
         let before = state.pending.insert(version, entries);
         drop(state);
         drop(before);
         Ok(())
     }
 
-    /// To the one that is matched: rules have their turns in between, and what they add stands between, too.
+    /// Appends to the active version. The lock is released in between, so rules can add their entries among
+    /// these.
     fn add_in_turns(&self, pairs: Vec<Pair>) -> Result<(), String> {
         let mut pairs = pairs.into_iter();
         while pairs.len() > 0 {
@@ -517,7 +515,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Removes entries of the version that is matched: `del-acl`, `del-map`. Tells how many there were.
+    /// `del-acl`, `del-map`: removes entries of the active version and returns their number.
     pub fn remove(&self, which: Which<'_>) -> usize {
         let mut state = self.lock();
         let removed = state.which(which);
@@ -537,8 +535,8 @@ impl Reference {
         removed.len()
     }
 
-    /// Gives entries of the version that is matched a new value. Tells how many there were. The error is a
-    /// sentence; then nothing has changed.
+    /// Changes the value of entries of the active version and returns their number. On an error, which is a
+    /// sentence, nothing changes.
     pub fn replace(&self, which: Which<'_>, value: &[u8]) -> Result<usize, String> {
         self.give(&mut self.lock(), which, value)
     }
@@ -569,8 +567,8 @@ impl Reference {
         Ok(changed.len())
     }
 
-    /// Gives all entries of a pattern a new value, or adds one: `set-map`. The error is a sentence; then
-    /// nothing has changed.
+    /// `set-map`: changes the value of all entries with a pattern, or adds one. On an error, which is a
+    /// sentence, nothing changes.
     pub fn set(&self, pattern: &[u8], value: &[u8]) -> Result<(), String> {
         let mut state = self.lock();
         match self.give(&mut state, Which::Pattern(pattern), value)? {
@@ -579,19 +577,18 @@ impl Reference {
         }
     }
 
-    /// Begins a new version, empty. Tells its number.
+    /// Prepares a new, empty version and returns its number.
     pub fn prepare(&self) -> u64 {
         let mut state = self.lock();
         state.prepared += 1;
         state.prepared
     }
 
-    /// Has a version take the place of the one that is matched; those between are gone.
+    /// Replaces the active version by a prepared one, and discards older prepared versions.
     ///
     /// # Errors
-    /// [`NotAdded`]: it was not prepared, another one was committed after that, or its entries are too much
-    /// together for one of the users. Nothing has
-    /// changed then.
+    /// If the version was not prepared, or it or a newer one was committed, or its entries are too large for
+    /// a view. Nothing changes then.
     pub fn commit(&self, version: u64) -> Result<(), NotAdded> {
         let _alone = self.operators.lock();
         let entries = {
@@ -605,7 +602,7 @@ impl Reference {
         self.take(entries, Some(version)).map_err(NotAdded::Refused)
     }
 
-    /// Removes all entries of a version; of the one that is matched for none.
+    /// Removes all entries of a version; `None` means the active one.
     pub fn clear(&self, version: Option<u64>) {
         let _alone = self.operators.lock();
         let mut state = self.lock();
@@ -617,14 +614,14 @@ impl Reference {
             }
             _ => {
                 drop(state);
-                // An empty list is nobody too much.
+                // An empty list is valid in all views.
                 let _ = self.take(Entries::default(), None);
             }
         }
     }
 
-    /// Has entries take the place of all, those of a version if it is one: for who holds `operators`. The
-    /// error is a sentence; then nothing has changed.
+    /// Replaces all entries, with those of `version` if it is `Some`. The caller holds `operators`. On an
+    /// error, which is a sentence, nothing changes.
     fn take(&self, entries: Entries, version: Option<u64>) -> Result<(), String> {
         let (mut views, is_searched) = {
             let state = self.lock();
@@ -645,7 +642,7 @@ impl Reference {
         }
         self.publish(&mut state, entries, views);
         drop(state);
-        drop((by_pattern, gone)); // which takes as long as the list was
+        drop((by_pattern, gone)); // takes time linear in the old list, so not under the lock
         Ok(())
     }
 
@@ -661,7 +658,7 @@ fn entries_of(first: u64, pairs: Vec<Pair>) -> impl Iterator<Item = Arc<Entry>> 
     (first..).zip(pairs).map(entry)
 }
 
-/// Whether all values are what they have to be. The error is a sentence.
+/// Checks that all values have the required types. An error is a sentence.
 fn check_values<'v>(
     wanted: &[MapValue],
     values: impl IntoIterator<Item = &'v [u8]> + Clone,
@@ -674,7 +671,7 @@ fn check_values<'v>(
     Ok(())
 }
 
-/// A map's line: the pattern, and the value behind it.
+/// Splits the line of a map into the pattern and the value.
 pub fn split(line: &[u8]) -> (&[u8], &[u8]) {
     let end = memchr::memchr2(b' ', b'\t', line).unwrap_or(line.len());
     (&line[..end], line[end..].trim_ascii())

@@ -1,4 +1,4 @@
-//! All references of a generation.
+//! All pattern lists and maps of a generation.
 
 use super::reference::{MAX_REFERENCE_BYTES, Reference};
 use crate::names::Names;
@@ -7,29 +7,28 @@ use manylane_sync::Arc;
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 
-/// All references of a generation, in the order in which they were named first.
+/// All references of a generation, in the order of first use.
 #[derive(Debug, Default)]
 pub struct References {
-    /// With the number that the configuration gives (`-u`), if it does.
+    /// Each with its number from the configuration (`-u`), if it has one.
     all: Vec<(Option<u32>, Arc<Reference>)>,
     by_name: HashMap<(Box<[u8]>, bool), Arc<Reference>>,
-    /// Names of files that are not there, and need not be.
+    /// Names of optional files that do not exist.
     absent: HashSet<Box<[u8]>>,
 }
 
-/// Where a list's entries come from at the start.
+/// Source of the initial entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// `file@path`, or the path alone.
+    /// `file@path` or a plain path.
     File,
-    /// `opt@path`: the file need not be there.
+    /// `opt@path`: the file may be missing.
     Optional,
-    /// `virt@name`: no file.
+    /// `virt@name`: there is no file.
     Virtual,
 }
 
-/// What a list is called, and where it comes from. The same file is the same list, by whichever name; `virt@`
-/// belongs to the name.
+/// Name and origin of a reference. All spellings of a file have the same name; `virt@` is part of the name.
 fn origin(name: &[u8]) -> (&[u8], Origin) {
     let behind = |prefix: &[u8]| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
     match (behind(b"file@"), behind(b"opt@"), behind(b"virt@")) {
@@ -41,12 +40,11 @@ fn origin(name: &[u8]) -> (&[u8], Origin) {
 }
 
 impl References {
-    /// The reference of a file, read at the first use, or of another name (`Origin`). The error is a
-    /// sentence.
+    /// The reference with this name. A file is read on first use. An error is a sentence.
     pub fn open(&mut self, name: &[u8], is_map: bool, names: &dyn Names) -> Result<Arc<Reference>, String> {
         let (name, origin) = origin(name);
         let known = self.get(name, is_map);
-        // One that began without its file is no excuse for a line that needs it.
+        // A reference that started without its optional file does not satisfy a line that requires the file.
         if let Some(known) = known.filter(|_| origin != Origin::File || !self.absent.contains(name)) {
             return Ok(known);
         }
@@ -72,14 +70,14 @@ impl References {
         Ok(reference)
     }
 
-    /// Patterns that stand in a line.
+    /// Adds a reference for the patterns of a line.
     pub(crate) fn inline(&mut self, patterns: &[&[u8]]) -> Arc<Reference> {
         let reference = Arc::new(Reference::inline(patterns));
         self.all.push((None, reference.clone()));
         reference
     }
 
-    /// Gives a reference its number. Whether no other one has it.
+    /// Assigns a number to a reference. False if another one has it.
     pub(crate) fn number(&mut self, reference: &Arc<Reference>, number: u32) -> bool {
         let is_free =
             self.all.iter().all(|(own, other)| *own != Some(number) || Arc::ptr_eq(other, reference));
@@ -90,13 +88,13 @@ impl References {
         is_free
     }
 
-    /// The reference of that name, for what changes it at run time.
+    /// The reference with this name, for changes at run time.
     pub fn get(&self, name: &[u8], is_map: bool) -> Option<Arc<Reference>> {
         self.by_name.get(&(origin(name).0.into(), is_map)).cloned()
     }
 
-    /// All of them with their numbers, in order of these. Those that the configuration gives no number take
-    /// the free ones in order.
+    /// All references, sorted by number. Those without a number in the configuration get the free ones in
+    /// order.
     pub fn numbered(&self) -> Vec<(u32, &Arc<Reference>)> {
         let mut given: Vec<u32> = self.all.iter().filter_map(|(number, _)| *number).collect();
         given.sort_unstable();

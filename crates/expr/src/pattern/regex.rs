@@ -1,5 +1,5 @@
-//! Regular expressions over bytes, in Perl's syntax: matched in linear time, but for those that have to go
-//! back ([`looking`](super::looking)).
+//! Regular expressions over bytes, in Perl's syntax. Matching takes linear time, except for expressions that
+//! need backtracking ([`looking`](super::looking)).
 
 use super::looking::{self, GaveUp, Looking, MOST_REPLACED, Searches};
 use crate::scratch::{Scratch, Writer};
@@ -9,37 +9,35 @@ use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::{Input, meta, util::syntax};
 use std::ops::Range;
 
-/// Bytes that one compiled expression may take: a bound on what a line of a file can ask for.
+/// Maximum size of a compiled expression in bytes.
 pub const MAX_REGEX_BYTES: usize = 4 << 20;
 
-/// Bytes that the state of one expression's machine may grow to on one lane, whatever the texts are: beyond
-/// it states are forgotten and made anew. Every lane has one for every expression that it used.
+/// Maximum size of the cache of one expression on one lane, in bytes. A full cache is cleared. Each lane has
+/// a cache for each expression that it has used.
 pub const MAX_MACHINE_BYTES: usize = 256 << 10;
 
-/// Groups that `\0` to `\9` can name.
+/// Number of groups that a template can use: `\0` to `\9`.
 const GROUPS: usize = 10;
 
-/// Where each of them begins and ends.
+/// Start and end of each group.
 type Slots = [Option<NonMaxUsize>; 2 * GROUPS];
 
-/// A compiled expression. Its machine's changing state is in the lane ([`crate::Lane`]): matching takes no
-/// lock.
+/// A compiled expression. Its mutable state is in the [`Lane`](crate::Lane), so matching takes no lock.
 ///
-/// `$` matches before a line feed that ends the text, too, as in Perl's expressions: that is, the expression
-/// may also match the text without it.
+/// As in Perl, `$` also matches before a line feed at the end of the text.
 #[derive(Clone, Debug)]
 pub struct Regex {
     engine: Engine,
     end: End,
 }
 
-/// What an expression says of the text's end.
+/// The anchor at the end of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Nothing,
     /// `$`
     Dollar,
-    /// `\z`, which is the very end: such an expression takes `$` for that, too.
+    /// `\z`, the very end. In such an expression `$` means the same.
     Very,
 }
 
@@ -53,9 +51,9 @@ impl Regex {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// A sentence that says why it is refused.
+    /// A sentence with the reason for refusing it.
     pub fn new(text: &[u8], ignore_case: bool) -> Result<Self, String> {
-        // The engine that looks around takes it for a plain text.
+        // The backtracking engine would take this as literal text.
         if let Some(range) = backwards(text) {
             let shown = Shown(&text[range]);
             return Err(format!("this regular expression is refused: the repetition {shown} runs backwards"));
@@ -68,8 +66,8 @@ impl Regex {
         let (text, end) = plain(text);
         match Looking::new(&text, ignore_case) {
             Ok(looking) => Ok(Self { engine: Engine::Looking(Arc::new(looking)), end }),
-            // Of two sentences the one that says more: the other engine knows look-around, but names no place
-            // in the text.
+            // The linear engine only reports that it has no look-around, so prefer the other reason.
+            // Otherwise its own reason is better, as it has a position.
             Err(why) if linear.contains("look-around") || linear.contains("backreference") => {
                 Err(format!("this regular expression is refused: {why}"))
             }
@@ -77,7 +75,7 @@ impl Regex {
         }
     }
 
-    /// One machine for several expressions.
+    /// Compiles one machine for several expressions.
     pub(crate) fn any_of(texts: &[&[u8]], ignore_case: bool) -> Result<Self, String> {
         let texts: Vec<(String, End)> =
             texts.iter().map(|text| std::str::from_utf8(text).map(plain)).collect::<Result<_, _>>().map_err(
@@ -103,17 +101,17 @@ impl Regex {
         }
     }
 
-    /// Whether it is none that a machine for several can be of.
+    /// True if the expression cannot be part of a machine for several.
     pub(super) fn stands_alone(&self) -> bool {
         matches!(self.engine, Engine::Looking(_)) || self.end == End::Very
     }
 
-    /// The text without the line feed at its end, where it may also be matched so.
+    /// The text without a final line feed, if `$` may match before it.
     fn shorter<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
         text.strip_suffix(b"\n").filter(|_| self.end == End::Dollar)
     }
 
-    /// Whether it matches somewhere in `text`.
+    /// True if it matches somewhere in `text`.
     pub fn is_match(&self, text: &[u8], scratch: &mut Scratch<'_>) -> bool {
         let mut is_match = |text: &[u8]| match &self.engine {
             Engine::Linear(regex) => {
@@ -127,7 +125,7 @@ impl Regex {
         is_match(text) || self.shorter(text).is_some_and(is_match)
     }
 
-    /// The same off the data path: the machine's state comes from a pool that threads share.
+    /// The same for threads that are not lanes: takes the state from a shared pool.
     pub fn matches(&self, text: &[u8]) -> bool {
         let is_match = |text: &[u8]| match &self.engine {
             Engine::Linear(regex) => regex.is_match(text),
@@ -136,7 +134,7 @@ impl Regex {
         is_match(text) || self.shorter(text).is_some_and(is_match)
     }
 
-    /// Where the first match begins and ends, and its groups.
+    /// Start and end of the first match, and its groups.
     fn groups(
         &self,
         text: &[u8],
@@ -149,7 +147,7 @@ impl Regex {
         if let Some(shorter) = self.shorter(text).filter(|shorter| from <= shorter.len()) {
             let mut others = [None; 2 * GROUPS];
             let other = self.search(shorter, from, scratch, &mut others, searches)?;
-            // Of two that begin together, as of `\s*$`, it is the one that goes to the end by itself.
+            // If both matches begin together, as with `\s*$`, take the one at the end of the whole text.
             if other.is_some_and(|(start, _)| first.is_none_or(|(first, _)| start < first)) {
                 *slots = others;
                 return Ok(other);
@@ -185,8 +183,8 @@ impl Regex {
         Ok(slots[0].zip(slots[1]).map(|(start, end)| (start.get(), end.get())))
     }
 
-    /// The text with the first match, or all, replaced as `template` says: `\1` is what the first parentheses
-    /// matched.
+    /// Replaces the first match, or all, by `template`, in which `\1` is the first group. `None` if the
+    /// result does not fit into the scratch, or a search gives up.
     pub(crate) fn replace<'x>(
         &self,
         text: &'x [u8],
@@ -199,8 +197,7 @@ impl Regex {
         let Ok(Some(mut at)) = self.groups(text, 0, scratch, &mut slots, &mut searches) else {
             return Some(text);
         };
-        // The result grows at the front of the scratch while the machine is borrowed in between: by turns,
-        // part for part.
+        // The result grows at the start of the scratch, between searches, which borrow the scratch too.
         let mut copied = 0;
         let mut len = 0;
         let mut most = if matches!(self.engine, Engine::Looking(_)) { MOST_REPLACED } else { usize::MAX };
@@ -219,7 +216,7 @@ impl Regex {
             if !all || end >= text.len() {
                 break;
             }
-            // A match of nothing must not be found again.
+            // Advance after an empty match, so that it is not found again.
             let mut from = end;
             if start == end {
                 len = append(scratch, len, |out| out.push(text[end]))?;
@@ -229,15 +226,15 @@ impl Regex {
             match self.groups(text, from, scratch, &mut slots, &mut searches) {
                 Ok(Some(next)) => at = next,
                 Ok(None) => break,
-                Err(GaveUp) => return None, // nothing rather than a part
+                Err(GaveUp) => return None, // no partial results
             }
         }
         len = append(scratch, len, |out| out.put(&text[copied.min(text.len())..]))?;
         scratch.fill(|_| Some(len))
     }
 
-    /// `template` with the groups of the first match in it, `\1` for the first parentheses; nothing when
-    /// there is no match, or no room in the scratch.
+    /// Expands `template` with the groups of the first match; `\1` is the first group. `None` if there is no
+    /// match, or no room in the scratch.
     pub fn expand<'x>(&self, text: &[u8], template: &[u8], scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
         let mut slots = [None; 2 * GROUPS];
         self.groups(text, 0, scratch, &mut slots, &mut Searches::new()).ok()??;
@@ -245,7 +242,7 @@ impl Regex {
     }
 }
 
-/// Writes behind the first `len` free bytes without keeping them yet; returns the new length.
+/// Writes after the first `len` free bytes without taking them. Returns the new length.
 fn append(
     scratch: &mut Scratch<'_>,
     len: usize,
@@ -261,7 +258,7 @@ fn append(
     Some(len + added)
 }
 
-/// The offset of what is wrong in an expression that [`Regex::new`] refuses; 0 where that cannot be told.
+/// Offset of the error in an expression that [`Regex::new`] refuses; 0 if it is unknown.
 pub fn fault(text: &[u8]) -> usize {
     if let Some(range) = backwards(text) {
         return range.start;
@@ -270,7 +267,7 @@ pub fn fault(text: &[u8]) -> usize {
     let (engines, _) = plain(text);
     use regex_syntax::ast::ErrorKind::{UnsupportedBackreference, UnsupportedLookAround};
     let at = match regex_syntax::parse(&engines) {
-        // It was the other engine that refused it.
+        // The backtracking engine reported the error.
         Err(regex_syntax::Error::Parse(error))
             if matches!(error.kind(), UnsupportedBackreference | UnsupportedLookAround) =>
         {
@@ -280,11 +277,11 @@ pub fn fault(text: &[u8]) -> usize {
         Err(regex_syntax::Error::Translate(error)) => error.span().start.offset,
         _ => return 0,
     };
-    // The engines' words may be longer than the text: then their offset is of no use.
+    // The translated text may differ before the error; then the offset does not apply.
     if text.as_bytes().get(..at) == engines.as_bytes().get(..at) { at } else { 0 }
 }
 
-/// The first repetition whose least count is above its most, such as `{3,1}`.
+/// The first repetition whose minimum exceeds its maximum, such as `{3,1}`.
 fn backwards(text: &[u8]) -> Option<Range<usize>> {
     let (mut at, mut in_class) = (0, false);
     while let Some(byte) = text.get(at) {
@@ -314,9 +311,8 @@ fn backwards(text: &[u8]) -> Option<Range<usize>> {
     None
 }
 
-/// What Perl's expressions mean by a text, in the engines' words: a backslash before `<` or `>` makes it a
-/// plain one, not an end of a word, and in a class `[`, `&&` and `~~` are nothing special. And what is said
-/// of the end.
+/// Translates an expression from Perl's syntax to that of the engines, and returns its end anchor. `\<` and
+/// `\>` are literal characters, not word boundaries. In a class `[`, `&&` and `~~` are literal.
 fn plain(text: &str) -> (String, End) {
     let mut end = End::Nothing;
     let mut out = String::with_capacity(text.len());
@@ -336,7 +332,7 @@ fn plain(text: &str) -> (String, End) {
             }
             '[' if !in_class => {
                 in_class = true;
-                // A bracket that comes first is one of the class.
+                // A bracket at the start of a class is literal.
                 taken += rest[1..].strip_prefix('^').map_or(0, |_| 1);
                 taken += usize::from(rest[taken..].starts_with(']'));
                 out.push_str(&rest[..taken]);
@@ -392,7 +388,7 @@ fn expand(text: &[u8], template: &[u8], slots: &Slots, out: &mut Writer<'_>) -> 
     Some(())
 }
 
-/// Messages of the engine draw the expression with a caret; the sentence is their last line.
+/// The last line of an engine's message. The lines before it draw the expression with a caret.
 fn last_line(message: &str) -> String {
     let line = message.lines().last().unwrap_or_default();
     line.trim_start_matches("error: ").to_owned()

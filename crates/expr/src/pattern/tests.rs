@@ -1,4 +1,4 @@
-//! A list that is changed is what a new one of the same entries is, and its changes are cheap.
+//! A changed list behaves like a new list with the same entries, and changes are cheap.
 
 use super::work::{counted, held};
 use super::*;
@@ -7,7 +7,7 @@ use crate::scratch::Lane;
 use manylane_sync::Reader;
 use proptest::prelude::*;
 
-/// Kinds that have patterns, with texts that are patterns of the kind.
+/// Kinds with patterns, each with some valid patterns.
 const KINDS: &[(MatchKind, &[&str])] = &[
     (MatchKind::Str, &["a", "A", "ab", "aB", "b", ""]),
     (MatchKind::Bin, &["61", "6162", "62", "4142", "6A", "6a"]),
@@ -25,7 +25,7 @@ const KINDS: &[(MatchKind, &[&str])] = &[
 const TEXTS: &[&str] =
     &["", "a", "A", "ab", "AB", "abc", "ba", "cba", "x/a/b?c", "/b/", "w.a.b", "a/b.c:B", "aabbcc", "j"];
 
-/// What each look finds: the value, which tells entries apart.
+/// Result of each look-up: the value, which identifies the entry, and whether there is a match.
 fn found(list: &Reference, kind: MatchKind, view: View) -> Vec<(Option<Box<[u8]>>, bool)> {
     let reader = Reader::new();
     let snapshot = list.load(&reader);
@@ -62,7 +62,7 @@ proptest! {
             f{at}", patterns[*which])).collect();
         let list = Reference::new(b"list", true, lines.join("\n").as_bytes()).unwrap();
         let view = list.view(kind, ignore_case);
-        prop_assume!(view.is_ok()); // a pattern of nothing makes the value the pattern
+        prop_assume!(view.is_ok()); // an empty pattern can make the value the pattern
         let view = view.unwrap();
         for (number, (which, step)) in steps.into_iter().enumerate() {
             let (pattern, value) = (patterns[which].as_bytes(), format!("s{number}"));
@@ -93,7 +93,7 @@ proptest! {
     }
 }
 
-/// A list of so many different patterns of that kind, which a rule changes.
+/// A list of `count` different patterns, prepared for changes.
 fn long(kind: MatchKind, count: usize) -> Reference {
     let lines: Vec<String> = (0..count).map(|number| format!("{} v", pattern(kind, number))).collect();
     let list = Reference::new(b"long", true, lines.join("\n").as_bytes()).unwrap();
@@ -111,7 +111,7 @@ fn pattern(kind: MatchKind, number: usize) -> String {
     }
 }
 
-/// The most steps that one of many changes takes, and what they take on the average.
+/// Maximum and average number of steps of a change.
 fn steps(kind: MatchKind, count: usize) -> (usize, usize) {
     let list = long(kind, count);
     let all: Vec<usize> = (0..400)
@@ -128,7 +128,7 @@ fn steps(kind: MatchKind, count: usize) -> (usize, usize) {
     (all.iter().copied().max().unwrap_or(0), all.iter().sum::<usize>() / all.len())
 }
 
-/// A request's rule changes a list: what that takes must not grow with the list.
+/// The cost of a change by a rule must not grow with the list.
 #[test]
 fn a_change_takes_about_as_many_steps_in_a_long_list_as_in_a_short_one() {
     for kind in [
@@ -142,20 +142,19 @@ fn a_change_takes_about_as_many_steps_in_a_long_list_as_in_a_short_one() {
     ] {
         let (short, _) = steps(kind, 100);
         let (long, _) = steps(kind, 20_000);
-        // Two hundred times as long, and eight steps deeper in a tree of which four ways are made anew at
-        // most.
+        // The list is 200 times as long, so the tree is eight levels deeper. A change copies at most four
+        // paths.
         assert!(long <= short * 3, "{kind:?}: {short} steps became {long}");
         assert!(long < 500, "{kind:?}: {long} steps");
     }
-    // A machine for many patterns is made anew, but seldom.
+    // Machines for many patterns are rebuilt rarely.
     for kind in [MatchKind::Sub, MatchKind::Reg] {
         let (_, average) = steps(kind, 2_000);
         assert!(average < 200, "{kind:?}: {average} steps on the average");
     }
 }
 
-/// A rule that changes a list waits for whoever holds its lock: an operator who changes all of it must not
-/// hold it for as long.
+/// A rule waits for the lock. An operator who changes a whole list must not hold it for all of that time.
 #[test]
 fn an_operator_who_changes_all_of_a_list_holds_up_a_rule_for_a_few_entries_at_most() {
     for (kind, _) in KINDS {
@@ -186,7 +185,7 @@ fn an_operator_who_changes_all_of_a_list_holds_up_a_rule_for_a_few_entries_at_mo
     }
 }
 
-/// One that looks around has no place in a machine for several: the others have.
+/// An expression with look-around stays out of the common machine; the others share it.
 #[test]
 fn an_expression_that_looks_around_leaves_the_others_of_its_list_together() {
     let lines: Vec<String> = (0..300)

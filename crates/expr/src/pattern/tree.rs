@@ -1,20 +1,19 @@
-//! An ordered map of which a copy costs nothing and shares what it can: a change of one copy makes those
-//! nodes anew that lie on the way to the place of the change, and leaves the others to both.
+//! A persistent ordered map: a copy costs a reference count, and a change copies only the nodes on the path
+//! to its position.
 //!
-//! A balanced binary tree (G. Adelson-Velsky and E. Landis, 1962), changed as J. Driscoll, N. Sarnak, D.
-//! Sleator and R. Tarjan have it in *Making Data Structures Persistent* (1989). A node that nobody else has
-//! is changed where it is, so that to fill a tree copies nothing.
+//! It is an AVL tree (G. Adelson-Velsky and E. Landis, 1962), made persistent by path copying (J. Driscoll,
+//! N. Sarnak, D. Sleator and R. Tarjan, *Making Data Structures Persistent*, 1989). A node that is not shared
+//! is changed in place, so filling a tree copies nothing.
 //!
-//! A look-up and a change take as many steps as the tree is deep, which is at most 1.44 times the logarithm
-//! of its length.
+//! A look-up or a change takes at most 1.44 log2(length) steps.
 
 use std::cmp::Ordering;
-use std::sync::Arc; // a node is written before it is shared, and only read from then on
+use std::sync::Arc; // std: nodes are immutable once shared, so models need not see it
 
-/// Nodes on the way to any leaf, at most: enough for 2^32 of them.
+/// Maximum depth, for 2^32 nodes.
 const MOST_DEPTH: usize = 48;
 
-/// Keys in order with a value each.
+/// A map in the order of its keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree<K, V> {
     root: Link<K, V>,
@@ -39,7 +38,7 @@ impl<K, V> Default for Tree<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> Tree<K, V> {
-    /// Of keys in order, each once.
+    /// Builds a tree from distinct keys in order.
     pub(crate) fn from_sorted(mut all: Vec<(K, V)>) -> Self {
         let len = all.len();
         Self { root: sorted(&mut all.drain(..), len), len }
@@ -62,7 +61,8 @@ impl<K: Ord + Clone, V: Clone> Tree<K, V> {
         None
     }
 
-    /// The last one whose key `holds`, which it must do for all keys up to some place and for none behind it.
+    /// The last entry for whose key `holds` is true. `holds` must be true for a prefix of the keys and false
+    /// for the rest.
     pub(crate) fn last_where(&self, mut holds: impl FnMut(&K) -> bool) -> Option<(&K, &V)> {
         let mut link = &self.root;
         let mut last = None;
@@ -82,9 +82,9 @@ impl<K: Ord + Clone, V: Clone> Tree<K, V> {
         self.len += usize::from(insert(&mut self.root, key, value));
     }
 
-    /// Whether there was one.
+    /// Removes a key. False if it does not exist.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
-        // What is not there shall not make nodes anew.
+        // Check first: removing a missing key must not copy nodes.
         let is_there = self.get(key).is_some();
         if is_there {
             remove(&mut self.root, key);
@@ -99,7 +99,7 @@ impl<K: Ord + Clone, V: Clone> Tree<K, V> {
         iter
     }
 
-    /// Those from that key on.
+    /// Iterates from `key` on.
     pub(crate) fn iter_from(&self, key: &K) -> Iter<'_, K, V> {
         let mut iter = Iter { way: [None; MOST_DEPTH], depth: 0 };
         let mut link = &self.root;
@@ -116,10 +116,10 @@ impl<K: Ord + Clone, V: Clone> Tree<K, V> {
     }
 }
 
-/// All of them in order. It asks for no memory.
+/// Iterates in order without allocating.
 #[derive(Debug)]
 pub(crate) struct Iter<'t, K, V> {
-    /// Nodes that come next, the nearest last, each before what is on its right.
+    /// Nodes to visit, the next one last, each before its right subtree.
     way: [Option<&'t Node<K, V>>; MOST_DEPTH],
     depth: usize,
 }
@@ -154,7 +154,7 @@ fn height<K, V>(link: &Link<K, V>) -> u8 {
     link.as_ref().map_or(0, |node| node.height)
 }
 
-/// A tree of the next `len`.
+/// Builds a tree from the next `len` entries.
 fn sorted<K, V>(all: &mut impl Iterator<Item = (K, V)>, len: usize) -> Link<K, V> {
     super::work::step();
     let before = len.checked_sub(1)? / 2;
@@ -165,7 +165,7 @@ fn sorted<K, V>(all: &mut impl Iterator<Item = (K, V)>, len: usize) -> Link<K, V
     Some(Arc::new(Node { key, value, height, left, right }))
 }
 
-/// Whether the key is new.
+/// Inserts or replaces. True if the key is new.
 fn insert<K: Ord + Clone, V: Clone>(link: &mut Link<K, V>, key: K, value: V) -> bool {
     super::work::step();
     let Some(shared) = link else {
@@ -224,7 +224,7 @@ fn take_first<K: Ord + Clone, V: Clone>(link: &mut Link<K, V>) -> Option<(K, V)>
     Some(first)
 }
 
-/// Has the heights of a node's sides differ by one at most, where they do by two.
+/// Rotates a node whose subtrees differ in height by two.
 fn balance<K: Clone, V: Clone>(shared: &mut Arc<Node<K, V>>) {
     let node = Arc::make_mut(shared);
     let (left, right) = (height(&node.left), height(&node.right));
@@ -247,7 +247,7 @@ fn balance<K: Clone, V: Clone>(shared: &mut Arc<Node<K, V>>) {
     }
 }
 
-/// The node on the left takes the place of this one.
+/// Rotates right: the left child takes the place of the node.
 fn turn_right<K: Clone, V: Clone>(shared: &mut Arc<Node<K, V>>) {
     let node = Arc::make_mut(shared);
     let Some(mut child) = node.left.take() else { return };
@@ -260,7 +260,7 @@ fn turn_right<K: Clone, V: Clone>(shared: &mut Arc<Node<K, V>>) {
     node.height = height(&node.left).max(height(&node.right)) + 1;
 }
 
-/// The node on the right takes the place of this one.
+/// Rotates left: the right child takes the place of the node.
 fn turn_left<K: Clone, V: Clone>(shared: &mut Arc<Node<K, V>>) {
     let node = Arc::make_mut(shared);
     let Some(mut child) = node.right.take() else { return };
@@ -279,7 +279,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Its height, if all of it is balanced and each node knows its own.
+    /// The height of a tree, after checking balance and stored heights.
     fn checked(link: &Link<u8, u32>) -> u8 {
         let Some(node) = link else { return 0 };
         let (left, right) = (checked(&node.left), checked(&node.right));

@@ -1,9 +1,9 @@
-//! What the value of a map is read as.
+//! Types of map values.
 
 use crate::cast::{parse_addr, parse_whole};
 use crate::sample::Value;
 
-/// What the value of a map is read as.
+/// Type of the values of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapValue {
     Str,

@@ -1,16 +1,15 @@
-//! Steps that look-ups and changes take, counted for tests: what a change costs is shown by these, and not by
-//! the clock.
+//! Counts the steps of look-ups and changes, so that tests can check costs without a clock.
 
 use std::ops::{Deref, DerefMut};
 
 #[cfg(test)]
 thread_local! {
     static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-    /// The most while a lock was held.
+    /// Maximum while a lock was held.
     static HELD: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// A lock that is held, for which others wait.
+/// A held lock. Tests count the steps under it.
 pub(super) struct Held<G> {
     guard: G,
     #[cfg(test)]
@@ -48,7 +47,7 @@ impl<G> Drop for Held<G> {
     }
 }
 
-/// The most steps that `work` takes while it holds a lock.
+/// Maximum number of steps that `work` takes under a lock.
 #[cfg(test)]
 pub(super) fn held(work: impl FnOnce()) -> usize {
     HELD.with(|held| held.set(0));
@@ -56,20 +55,20 @@ pub(super) fn held(work: impl FnOnce()) -> usize {
     HELD.with(std::cell::Cell::get)
 }
 
-/// A node, a slot or a pattern was looked at or made.
+/// Counts a node, slot or pattern that is visited or created.
 #[inline]
 pub(super) fn step() {
     steps(1);
 }
 
-/// So many were.
+/// Counts several steps.
 #[inline]
 pub(super) fn steps(_count: usize) {
     #[cfg(test)]
     STEPS.with(|steps| steps.set(steps.get() + _count));
 }
 
-/// What `work` takes.
+/// Number of steps that `work` takes.
 #[cfg(test)]
 pub(super) fn counted(work: impl FnOnce()) -> usize {
     let before = STEPS.with(std::cell::Cell::get);

@@ -1,4 +1,4 @@
-//! Runs the installed haproxy with rules that set header fields, and tells what it set them to.
+//! Runs the installed haproxy with rules that set header fields, and returns their values.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Ends the process with the test.
+/// A process that ends with the test.
 struct Running(Child, std::path::PathBuf);
 
 impl Drop for Running {
@@ -17,8 +17,7 @@ impl Drop for Running {
     }
 }
 
-/// HAProxy, of the version for which the cases were written, 3.2 (`scripts/peers`); others do a few things
-/// otherwise.
+/// HAProxy 3.2, for which the cases were written (`scripts/peers`). Other versions differ in details.
 pub fn program() -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("MANYLANE_HAPROXY")?);
     let version = Command::new(&path).arg("-v").stdin(Stdio::null()).output();
@@ -29,16 +28,16 @@ pub fn program() -> Option<PathBuf> {
     Some(path)
 }
 
-/// Sends a request like that of the tests' world through `rules`; gives the values of the fields afterwards,
-/// as they came out of the converter `hex`, decoded. Nothing when it is not there.
+/// Sends the request of [`World`](super::World) through `rules` and returns the values of the fields. haproxy
+/// sends them through `hex`; they are decoded here. `None` without haproxy.
 pub fn run(rules: &str, fields: &[String]) -> Option<Vec<Vec<u8>>> {
     let program = program()?;
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("manylane-expr-{}-{count}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    // A port that was free a moment ago: should another take it, haproxy refuses to start and the test says
-    // so.
+    // The port may be taken in the meantime. haproxy then refuses to start, and the test fails with its
+    // message.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

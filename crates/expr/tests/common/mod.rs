@@ -1,6 +1,6 @@
-//! A small world for expressions: a request and a response, two proxies, a server, files.
+//! Test data for expressions: a request and a response, two proxies, a server, files.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test uses a part; helpers of tests, too
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test uses a part; helpers of tests
 
 use manylane_buf::Chain;
 use manylane_expr::*;
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Names: the frontend `f`, the backend `b` with the server `s1`, the user list `users`.
+/// Resolves the frontend `f`, the backend `b` with the server `s1`, and the user list `users`.
 #[derive(Default)]
 pub struct TestNames {
     pub files: HashMap<Vec<u8>, Vec<u8>>,
@@ -52,7 +52,7 @@ impl Names for TestNames {
 
 pub struct TestHost;
 
-/// A client's connection of HTTP/1, and a server's of HTTP/2 that is broken.
+/// An HTTP/1 connection to a client, and a failed HTTP/2 connection to a server.
 struct TestLinks;
 
 impl Links for TestLinks {
@@ -119,7 +119,7 @@ impl Host for TestHost {
     fn debug(&self, _: &[u8], _: &[u8], _: Option<Value<'_>>) {}
 }
 
-/// All parts of an environment, owned.
+/// Owns all parts of an [`Env`].
 pub struct World {
     pub names: TestNames,
     pub variable_names: VariableNames,
@@ -161,7 +161,8 @@ pub fn response(status: u16, fields: &[(&str, &str)]) -> Head {
 }
 
 impl World {
-    /// `GET /a/b?x=1&y=2` from 127.0.0.1:40000 to 127.0.0.1:18099 at 2017-07-14 02:40:00.123456 UTC.
+    /// The request `GET /a/b?x=1&y=2` from 127.0.0.1:40000 to 127.0.0.1:18099 at 2017-07-14 02:40:00.123456
+    /// UTC.
     pub fn new() -> Self {
         let source = Some("127.0.0.1:40000".parse().unwrap());
         let destination = Some("127.0.0.1:18099".parse().unwrap());
@@ -216,7 +217,7 @@ impl World {
         result
     }
 
-    /// Runs `work` with an environment and a scratch.
+    /// Runs `work` with an [`Env`] and a scratch.
     pub fn with<R>(&mut self, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
         let data = |bytes, complete| Data { bytes: Some(bytes), complete, announced: None, is_body: false };
         if self.process.is_none() {
@@ -250,7 +251,7 @@ impl World {
         work(&env, &mut self.lane.scratch())
     }
 
-    /// The value of an expression as text; nothing when there is none.
+    /// The value of an expression as escaped text.
     pub fn text(&mut self, expression: &str) -> Option<String> {
         self.bytes(expression).map(|bytes| bytes.escape_ascii().to_string())
     }
@@ -276,7 +277,7 @@ impl World {
         }
     }
 
-    /// The answer of a condition, its words separated by spaces.
+    /// The result of a condition; its words are separated by spaces.
     pub fn verdict(&mut self, condition: &str) -> Truth {
         let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
         let compiled = self
@@ -285,7 +286,7 @@ impl World {
         self.with(|env, scratch| compiled.eval(env, &mut scratch.reborrow()))
     }
 
-    /// A format's text.
+    /// The text of a format.
     pub fn format(&mut self, text: &str, usage: Use) -> String {
         let format = self
             .compiling(|compiler| Format::compile(text.as_bytes(), usage, EvalPoints::EVERYWHERE, compiler))
