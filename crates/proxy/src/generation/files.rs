@@ -1,5 +1,5 @@
-//! Files that a configuration names and that are kept in memory: each is read once, whoever names it, and all
-//! together are bounded.
+//! Files that a configuration names and that stay in memory. Each file is read once, and their total size is
+//! limited.
 
 use manylane_sync::Arc;
 use std::collections::HashMap;
@@ -8,12 +8,12 @@ use std::io::{Error, Read, Result};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of one file at most: it is sent whole, from memory.
+/// Size limit of one file, in bytes: it is sent in one piece, from memory.
 pub(super) const MAX_FILE_BYTES: usize = 1 << 20;
-/// Bytes of all of them: pages of errors have some kilobytes.
+/// Size limit of all files together, in bytes: error pages have a few kilobytes.
 const MAX_TOTAL_BYTES: usize = 64 << 20;
 
-/// What is made of a file's bytes before they are kept.
+/// Converts the bytes of a file before they are kept.
 pub(super) type Made = fn(Vec<u8>) -> std::result::Result<Vec<u8>, &'static str>;
 
 /// The files that were read.
@@ -24,18 +24,18 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The bytes of a file as they are.
+    /// Returns the bytes of a file.
     ///
     /// # Errors
-    /// It cannot be read, or there is no room for it.
+    /// If the file cannot be read, or exceeds a limit.
     pub(super) fn bytes(&mut self, path: PathBuf) -> Result<Arc<[u8]>> {
         self.kept((path, false), Ok)
     }
 
-    /// A file that `make` turns into a message.
+    /// Returns the file as the message that `make` converts it to.
     ///
     /// # Errors
-    /// As before, and what `make` finds wrong.
+    /// As [`bytes`](Self::bytes), and the errors of `make`.
     pub(super) fn message(&mut self, path: PathBuf, make: Made) -> Result<Arc<[u8]>> {
         self.kept((path, true), make)
     }
@@ -50,10 +50,10 @@ impl Files {
         Ok(bytes)
     }
 
-    /// The bytes of a file, for a caller that keeps what it makes of them.
+    /// Reads a file for a caller that keeps the converted bytes itself.
     ///
     /// # Errors
-    /// It cannot be read, or there is no room for it.
+    /// If the file cannot be read, or exceeds a limit.
     pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -70,10 +70,10 @@ impl Files {
     }
 }
 
-/// Opens a file to read it. Not a pipe, whose writer may never come.
+/// Opens a file for reading. Refuses pipes: opening one blocks until there is a writer.
 ///
 /// # Errors
-/// As of [`File::open`], and for a pipe.
+/// Those of [`File::open`], and an error for a pipe.
 pub(super) fn open(path: &Path) -> Result<File> {
     if std::fs::metadata(path)?.file_type().is_fifo() {
         return Err(Error::other("expected a file, found a pipe"));

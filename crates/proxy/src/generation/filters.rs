@@ -1,11 +1,11 @@
-//! Filters of proxies: what rules and streams find of the `filter` lines.
+//! `filter` lines of proxies.
 
 use super::refuse::Refuse;
 use super::stick;
 use crate::flow::{Bandwidth, FilterId, Side};
 use manylane_config::tree::{self, Config, Proxy};
 
-/// The filters of a proxy, in the file's order.
+/// The filters of a proxy, in the order of the file.
 #[derive(Debug, Default)]
 pub struct Filters {
     limits: Vec<BandwidthFilter>,
@@ -13,33 +13,33 @@ pub struct Filters {
     pub(crate) traces: Vec<TraceFilter>,
 }
 
-/// `filter bwlim-in` and `filter bwlim-out`: it is idle until a rule puts it to work.
+/// `filter bwlim-in`, `filter bwlim-out`: limits a stream after a rule has enabled it.
 #[derive(Debug)]
 pub(crate) struct BandwidthFilter {
     name: Box<[u8]>,
     pub(crate) id: FilterId,
-    /// Whose bytes it bounds.
+    /// The side whose bytes are limited.
     pub(crate) sender: Side,
     pub(crate) usual: Bandwidth,
-    /// Streams share the limit, in a period of the table's.
+    /// Set if streams share the limit; the stick table then gives the period.
     pub(super) shared: Option<tree::SharedLimit>,
 }
 
 /// `filter trace`
 #[derive(Debug)]
 pub(crate) struct TraceFilter {
-    /// What its lines begin with: its name and that of the proxy.
+    /// Prefix of its lines: names of the filter and the proxy.
     pub(crate) label: Box<str>,
-    /// Bytes go on in pieces of random size.
+    /// Forward data in pieces of random size.
     pub(crate) random_forwarding: bool,
-    /// Tells the bytes themselves.
+    /// Print the data, too.
     pub(crate) hexdump: bool,
-    /// Tells nothing.
+    /// Print nothing.
     pub(crate) quiet: bool,
 }
 
 impl Filters {
-    /// Those of a proxy with this number. What is wrong with them is reported.
+    /// Returns the filters of proxy `number`. Reports their errors.
     pub(super) fn of(proxy: &Proxy, number: u32, config: &Config, refuse: &mut Refuse<'_>) -> Self {
         let mut filters = Self::default();
         for (index, filter) in (0..).zip(&proxy.filters) {
@@ -81,17 +81,17 @@ impl Filters {
         filters
     }
 
-    /// The filter of this name that rules put to work.
+    /// Returns the bandwidth filter with this name.
     pub(super) fn limit(&self, name: &[u8]) -> Option<&BandwidthFilter> {
         self.limits.iter().find(|filter| *filter.name == *name)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no filters.
     pub(crate) fn is_empty(&self) -> bool {
         self.traces.is_empty() && self.limits.is_empty()
     }
 
-    /// Whether there is one for bytes of this side.
+    /// Returns true if a filter sees the bytes of this side.
     pub(crate) fn sees(&self, sender: Side) -> bool {
         !self.traces.is_empty() || self.limits.iter().any(|filter| filter.sender == sender)
     }

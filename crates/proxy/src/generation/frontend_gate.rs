@@ -1,23 +1,23 @@
-//! Whether a frontend takes connections: an operator closes it for a while, or for good.
+//! Whether a frontend accepts connections. An operator may pause it, or shut it for good.
 
 use manylane_sync::atomic::{AtomicU64, Ordering};
 
-/// A frontend's gate, which its generations share. Lanes look at it between two connections.
+/// The gate of a frontend, shared by its generations. Lanes read it before they accept a connection.
 #[derive(Debug, Default)]
-pub struct FrontendGate(AtomicU64); // the state in two bits, and above them how often it changed
+pub struct FrontendGate(AtomicU64); // bits 0 and 1: the state; above: number of changes
 
-/// Whether connections are taken.
+/// State of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontendGateState {
-    /// They are.
+    /// The frontend accepts connections.
     Open,
-    /// They are not, until it is open again.
+    /// The frontend accepts no connections until it is open again.
     Paused,
-    /// They are not any more.
+    /// The frontend accepts no connections any more. Final.
     Shut,
 }
 
-/// A gate as it was at one moment.
+/// The state of a gate, and the number of its changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrontendGateSnapshot(u64);
 
@@ -32,18 +32,18 @@ impl FrontendGateSnapshot {
 }
 
 impl FrontendGate {
-    /// What it is.
+    /// Returns the state.
     pub fn state(&self) -> FrontendGateState {
         self.seen().state()
     }
 
-    /// What it is, which differs from what it was before each change.
+    /// Returns a snapshot. Snapshots before and after a change differ.
     pub(crate) fn seen(&self) -> FrontendGateSnapshot {
-        // Acquire: pairs with the release in `set`, whoever sees it closed sees what was done before.
+        // Acquire: pairs with the release in `set`. A lane that sees the new state sees all writes before it.
         FrontendGateSnapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// Sets it, unless it was shut. What it was before.
+    /// Sets the state, unless the gate is shut. Returns the state before.
     pub fn set(&self, to: FrontendGateState) -> FrontendGateState {
         let state = match to {
             FrontendGateState::Open => 0,

@@ -1,62 +1,62 @@
-//! `tune.h2.*`: what is allowed to peers that speak HTTP/2.
+//! `tune.h2.*`: limits of HTTP/2 connections.
 
 use manylane_config::table::Tune;
 use manylane_config::tree::Set;
 use manylane_h1::Limits;
 use manylane_mux::h2::{Config, DEFAULT_WINDOW};
 
-/// What all streams of a connection may have sent before it goes on, unless the file says otherwise: 25
-/// streams that nobody reads hold back no other.
+/// Default size of a connection's receive buffer, in bytes: 25 streams that nobody reads do not block others.
 const RXBUF: u32 = 1600 << 10;
 
-/// Streams at a time, unless the file says otherwise.
+/// Default number of concurrent streams.
 const STREAMS: u32 = 100;
 
-/// Bytes of a frame at least, and at most, that a side can be told to send (RFC 9113, 6.5.2).
+/// Range of SETTINGS_MAX_FRAME_SIZE (RFC 9113, 6.5.2), in bytes.
 const MIN_FRAME: u32 = 16_384;
 const MAX_FRAME: u32 = 16_777_215;
 
-/// Settings of HTTP/2, of the process.
+/// HTTP/2 settings of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct H2Settings {
-    /// To clients.
+    /// For connections to clients.
     pub front: Config,
-    /// To servers.
+    /// For connections to servers.
     pub back: Config,
-    /// `tune.h2.fe.max-total-streams`: streams after which a client is to make another connection.
+    /// `tune.h2.fe.max-total-streams`: number of streams after which a connection to a client is drained.
     pub most_streams: Option<u64>,
     /// `tune.h2.log-errors`
     pub logged: LoggedErrors,
-    /// `tune.glitches.kill.cpu-usage`: the processor load, in percent, from which glitches end connections.
+    /// `tune.glitches.kill.cpu-usage`: CPU usage in percent from which connections with too many glitches are
+    /// closed.
     pub kill_at_load: u64,
 }
 
-/// Which errors of clients are logged where no request is.
+/// Which errors of clients are logged if they belong to no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LoggedErrors {
     /// None.
     None,
-    /// Those that end the connection.
+    /// Errors that end the connection.
     Connection,
-    /// And those that end a stream before it has a request.
+    /// Also errors that end a stream before it has a request.
     #[default]
     Stream,
 }
 
 impl H2Settings {
-    /// To a client of a proxy whose requests may have these heads.
+    /// Returns the settings for a client of a proxy with these limits of request heads.
     pub fn of_client(&self, limits: &Limits) -> Config {
         Config { head: limits.head, room: limits.room, fields: limits.fields, ..self.front }
     }
 
-    /// To a server of a proxy whose responses may have these heads.
+    /// Returns the settings for a server of a proxy with these limits of response heads.
     pub fn of_server(&self, limits: &Limits) -> Config {
         Config { head: limits.head, room: limits.room, fields: limits.fields, ..self.back }
     }
 
-    /// As the file says, which also says how large a buffer is.
+    /// Returns the configured settings. `bufsize` is the default of the frame size.
     pub(super) fn of(tune: &Tune, bufsize: usize) -> Self {
-        // 0 is as if it were not there.
+        // 0 means the default.
         let given = |set: Option<Set<u64>>| {
             set.and_then(|set| u32::try_from(set.value).ok()).filter(|number| *number > 0)
         };

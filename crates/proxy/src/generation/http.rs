@@ -1,4 +1,4 @@
-//! What `mode http` adds to a frontend or a backend.
+//! Settings of frontends and backends in `mode http`.
 
 use super::bind::text;
 use super::process::Process;
@@ -22,11 +22,11 @@ use std::time::Duration;
 /// Settings of `mode http`.
 #[derive(Debug)]
 pub struct Http {
-    /// Bounds of heads of requests.
+    /// Limits of request heads.
     pub request_limits: Limits,
-    /// Bounds of heads of responses.
+    /// Limits of response heads.
     pub response_limits: Limits,
-    /// What happens to connections after a response.
+    /// Which connections stay open after a response.
     pub close: CloseMode,
     /// `option forwardfor`
     pub forwarded_for: Option<AddressField>,
@@ -34,32 +34,32 @@ pub struct Http {
     pub(crate) forwarded: Option<Forwarded>,
     /// `option originalto`
     pub original_to: Option<AddressField>,
-    /// Answers by status, instead of the program's own.
+    /// Messages by status, in place of the program's own.
     pub answers: Vec<(u16, Arc<[u8]>)>,
-    /// The same with more to them: `http-error`.
+    /// `http-error`: replies that have precedence over `answers`.
     pub replies: Vec<Reply>,
     /// `unique-id-format`
     pub unique_id: Option<Format>,
     /// `unique-id-header`
     pub unique_id_header: Option<Box<[u8]>>,
-    /// `option h1-case-adjust-bogus-client`, or `-server`: names of fields are spelled as `global` says.
+    /// `option h1-case-adjust-bogus-client`, `-server`: spell field names as `h1-case-adjust` says.
     pub spells: bool,
     /// `monitor-uri`
     pub monitor: Option<Box<[u8]>>,
-    /// Rules may ask for the password of a request.
+    /// True if a rule may use the password of a request.
     pub asks_for_passwords: bool,
-    /// `stats uri` and the others.
+    /// `stats uri` and related keywords.
     pub stats: Option<Arc<StatsPage>>,
     /// `option http-restrict-req-hdr-names`
     pub names: NamePolicy,
     /// `option http-ignore-probes`
     pub ignore_probes: bool,
-    /// `option idle-close-on-response`: idle connections outlive the request to stop, until their next
+    /// `option idle-close-on-response`: idle connections stay open when the process stops, until their next
     /// response or timeout.
     pub outlives_stop: bool,
-    /// `option disable-h2-upgrade`: a client that begins with the preface of HTTP/2 is refused.
+    /// `option disable-h2-upgrade`: refuse a client that begins with the HTTP/2 preface.
     pub disable_h2_upgrade: bool,
-    /// `option checkcache`: a response that a cache would keep with its cookie is refused.
+    /// `option checkcache`: refuse a response that a cache would store together with its cookie.
     pub check_cache: bool,
     /// `option http-drop-request-trailers`
     pub drop_request_trailers: bool,
@@ -75,10 +75,10 @@ pub struct Http {
     pub send_name: Option<Box<[u8]>>,
     /// `option prefer-last-server`
     pub prefer_last: bool,
-    /// `max-keep-alive-queue`: the server of the last request is not preferred with so many waiting for it;
-    /// nothing for no bound.
+    /// `max-keep-alive-queue`: length of the queue up to which the server of the last request is preferred;
+    /// `None` for no limit.
     pub keep_queue: Option<u32>,
-    /// `max-session-srv-conns`: connections to servers that a session keeps for itself.
+    /// `max-session-srv-conns`: number of private server connections that a session may keep.
     pub most_private: usize,
     /// `option persist`
     pub persist: bool,
@@ -88,23 +88,23 @@ pub struct Http {
     pub retry_on: RetryEvents,
 }
 
-/// Which side of a proxy.
+/// Side of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// It listens.
+    /// The frontend.
     Front,
-    /// It has servers.
+    /// The backend.
     Back,
 }
 
-/// Whether something of a proxy, or of the section that it begins with, may look at passwords.
+/// Returns true if the proxy or its `defaults` section may use passwords.
 fn asks_for_passwords(proxy: &Proxy, config: &Config) -> bool {
     let defaults = proxy.defaults.map(|index| &config.proxies[index]);
     defaults.into_iter().chain([proxy]).any(|proxy| mentioned_by(proxy, b"http_auth"))
 }
 
 impl Http {
-    /// The page of counters, if that is what a request asks for.
+    /// Returns the statistics page if the request asks for it.
     #[inline]
     pub fn stats_at(&self, head: &Head) -> Option<&Arc<StatsPage>> {
         let asks = |page: &&Arc<StatsPage>| {
@@ -115,44 +115,44 @@ impl Http {
     }
 }
 
-/// What happens to connections after a response. `option httpclose` is for clients' in a frontend, for
-/// servers' in a backend; of the others the stricter of both counts.
+/// Which connections stay open after a response. `option httpclose` of a frontend is about the client's
+/// connection, that of a backend about the server's. Otherwise the stricter of frontend and backend applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CloseMode {
-    /// Both stay.
+    /// Both stay open.
     KeepAlive,
-    /// `option http-server-close`: the client's stays.
+    /// `option http-server-close`: the client's stays open.
     Server,
-    /// `option httpclose`: none stays.
+    /// `option httpclose`: none stays open.
     Both,
 }
 
 /// `http-reuse`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// A session keeps its connection to itself.
+    /// A session uses only its own connections.
     Never,
-    /// A session's first request goes out on a new one.
+    /// The first request of a session uses a new connection.
     Safe,
-    /// A session's first request goes out on one that was used more than once.
+    /// The first request of a session may use an idle connection that has been reused before.
     Aggressive,
-    /// Any request goes out on any.
+    /// Any request may use any idle connection.
     Always,
 }
 
 /// `option forwardfor`, `option originalto`
 #[derive(Clone, Debug)]
 pub struct AddressField {
-    /// The field's name.
+    /// Name of the field, in lower case.
     pub name: Box<[u8]>,
-    /// Addresses for which nothing is added (R-G7).
+    /// Networks whose addresses are not added (R-G7).
     pub except: Vec<ExceptNetwork>,
-    /// Nothing is added when it is there.
+    /// `if-none`: nothing is added to a message that has the field.
     pub if_none: bool,
 }
 
 impl AddressField {
-    /// Whether an address is told.
+    /// Returns true if the address is to be added.
     pub fn tells(&self, address: IpAddr) -> bool {
         !self.except.iter().any(|network| within(network, address))
     }
@@ -173,11 +173,12 @@ fn within(network: &ExceptNetwork, address: IpAddr) -> bool {
 /// `cookie`
 #[derive(Clone, Debug)]
 pub struct Cookie {
-    /// Its name.
+    /// Name of the cookie.
     pub name: Box<[u8]>,
-    /// What is done with it; none only reads it.
+    /// What the proxy does with the cookie; `None` only reads it.
     pub mode: Option<tree::CookieMode>,
-    /// `indirect`: the server does not see it, and no client that has the right one gets it again.
+    /// `indirect`: the server does not see the cookie, and a client that has the right one does not get it
+    /// again.
     pub indirect: bool,
     /// `nocache`
     pub nocache: bool,
@@ -185,39 +186,39 @@ pub struct Cookie {
     pub postonly: bool,
     /// `preserve`
     pub preserve: bool,
-    /// `maxidle`: so many seconds after it was sent it is as if it were not there.
+    /// `maxidle`: seconds after which a cookie that was not renewed is ignored.
     pub most_idle: Option<i64>,
-    /// `maxlife`: so many seconds after the first one was sent.
+    /// `maxlife`: seconds after which a cookie is ignored.
     pub most_life: Option<i64>,
-    /// What follows the value in `Set-Cookie`: `; path=/` and so on.
+    /// Attributes in `Set-Cookie`, such as `; path=/`.
     pub attributes: Box<[u8]>,
 }
 
 /// `retry-on`
 #[derive(Clone, Debug, Default)]
 pub struct RetryEvents {
-    /// The connection could not be made.
+    /// The connection failed.
     pub connect: bool,
-    /// The server closed without an answer.
+    /// The server closed without a response.
     pub empty: bool,
-    /// The answer did not come in time.
+    /// The response timed out.
     pub timeout: bool,
-    /// The answer was no HTTP.
+    /// The response was not valid HTTP.
     pub junk: bool,
-    /// Answers with these.
+    /// Responses with these statuses.
     pub statuses: Vec<u16>,
 }
 
 impl RetryEvents {
-    /// Whether anything but a connection that could not be made is tried again: then requests are kept as
-    /// they are sent.
+    /// Returns true if failures after the connection are retried. Then requests are kept for a replay.
     pub fn replays(&self) -> bool {
         let Self { connect: _, empty, timeout, junk, statuses } = self;
         *empty || *timeout || *junk || !statuses.is_empty()
     }
 }
 
-/// What messages may be like; `relaxed`: the option that accepts unsafe violations is set.
+/// Returns the deviations from the RFCs that are accepted. `relaxed` is true if the option for unsafe
+/// violations is set.
 pub(super) fn leniency(settings: &Settings, relaxed: bool) -> Leniency {
     match (relaxed, settings.option(Toggle::HTTP_STRICT_FRAMING)) {
         (true, _) => Leniency::ALL,
@@ -301,7 +302,7 @@ pub(super) fn http<'c>(
         },
         send_name: settings.http_send_name_header.as_ref().map(|set| set.value.bytes().into()),
         prefer_last: on(Toggle::PREFER_LAST_SERVER),
-        // -1: no bound
+        // -1: no limit
         keep_queue: settings.max_keep_alive_queue.and_then(|set| u32::try_from(set.value).ok()),
         most_private: settings.max_session_srv_conns.as_ref().map_or(usize::MAX, |set| set.value as usize),
         persist: on(Toggle::PERSIST),
@@ -329,7 +330,7 @@ fn cookie(set: &Set<tree::Cookie>) -> Cookie {
         preserve,
         httponly,
         secure,
-        dynamic: _, // of the servers
+        dynamic: _, // read with the servers
         domains,
         attributes,
         maxidle,
@@ -376,7 +377,7 @@ fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {
             RetryOn::Event("empty-response") => events.empty = true,
             RetryOn::Event("response-timeout") => events.timeout = true,
             RetryOn::Event("junk-response") => events.junk = true,
-            RetryOn::Event("0rtt-rejected") => {} // of TLS, which is refused
+            RetryOn::Event("0rtt-rejected") => {} // 0-RTT is not built
             RetryOn::Event("all-retryable-errors") => {
                 events.connect = true;
                 events.empty = true;
@@ -392,8 +393,8 @@ fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {
     events
 }
 
-/// Files and redirections instead of the program's own answers: the last line about a status holds. Those of
-/// a `defaults` section stand before the proxy's own.
+/// Returns the messages of `errorfile`, `errorloc` and `errorfiles`. The last line for a status applies;
+/// lines of the `defaults` section come first.
 fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec<(u16, Arc<[u8]>)> {
     let mut all: Vec<(u16, Arc<[u8]>)> = Vec::new();
     let mut add = |file: &ErrorFile, refuse: &mut Refuse<'_>| {
@@ -419,15 +420,14 @@ fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec
     all
 }
 
-/// Looks at the files of sections that no proxy names, too: a file that cannot be read is an error wherever
-/// it stands.
+/// Checks the files of sections that no proxy uses: a file that cannot be read is an error anywhere.
 pub(super) fn unused(sections: &[tree::HttpErrors], refuse: &mut Refuse<'_>) {
     for file in sections.iter().flat_map(|section| &section.files) {
         answer(file, refuse);
     }
 }
 
-/// The message that an error file has, or a redirection in its place.
+/// Returns the message of an error file, or the redirection in its place.
 pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Arc<[u8]>> {
     if let Some(redirection) = file.redirect {
         let mut bytes = format!(
@@ -441,13 +441,13 @@ pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Arc<[u
     }
     let path = refuse.path(&file.target);
     let message = refuse.files.message(path.clone(), |bytes| match &bytes[..] {
-        [] => Ok(bytes), // as `/dev/null`: the connection is closed without an answer
+        [] => Ok(bytes), // as `/dev/null`: the connection is closed without a response
         bytes => whole(bytes),
     });
     let is_known = |refuse: &Refuse<'_>| refuse.found.found().iter().any(|one| one.pos == Some(file.pos));
     match message {
         Ok(message) => Some(message),
-        Err(_) if is_known(refuse) => None, // a 'listen' asks twice, and so do all who share their defaults
+        Err(_) if is_known(refuse) => None, // reported before, by another proxy or the other half
         Err(why) => {
             refuse.found.alert(file.pos, format!("cannot use error file '{}': {why}", path.display()));
             None
@@ -455,8 +455,7 @@ pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Arc<[u
     }
 }
 
-/// The file's head with a length of its body: line ends are made strict, since people write these files with
-/// editors.
+/// Returns the message of an error file: lines end with CRLF, and `content-length` is that of the body.
 fn whole(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
     let text = bytes;
     let mut head = Vec::new();

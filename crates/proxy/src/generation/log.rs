@@ -21,46 +21,46 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// All targets of a generation, and what lines say of the process.
+/// All targets of a generation, and the process's own texts in log lines.
 #[derive(Debug, Default)]
 pub struct Logs {
-    /// In the order of their places.
+    /// Targets by number.
     pub targets: Vec<Arc<Target>>,
-    /// The sections `ring`, in the order of the file.
+    /// `ring` sections, in the order of the file.
     pub rings: Vec<Arc<Ring>>,
-    /// Where their lines are sent.
+    /// Servers to which the rings' lines are sent.
     pub ring_servers: Vec<Arc<RingServer>>,
-    /// The place of standard error, where the process tells what happens to its proxies and servers.
+    /// Number of the target for standard error, which gets events of proxies and servers.
     pub(crate) console: Option<usize>,
-    /// Those of `global`: places.
+    /// Numbers of the targets of `global`.
     pub(crate) global: Vec<usize>,
-    /// Targets that have a profile, and the number of its section.
+    /// Number of the `log-profile` section, by number of the target.
     profiled: HashMap<usize, usize>,
     /// `log-tag` of `global`.
     pub(crate) tag: Box<str>,
     /// `log-send-hostname`
     pub host: Box<str>,
-    /// The system's name, for `%H`.
+    /// Host name of the system, for `%H`.
     pub hostname: Box<str>,
 }
 
-/// `log-profile`: what the lines to some targets say.
+/// `log-profile`: formats of the lines to some targets.
 #[derive(Debug)]
 pub struct Profile {
-    /// Places of the targets.
+    /// Numbers of the targets.
     pub targets: Vec<usize>,
-    /// Who writes them.
+    /// Tag of the lines.
     pub tag: Box<str>,
     /// `on`
     pub steps: Vec<ProfileLine>,
 }
 
-/// The lines of a step: what is not given is as the frontend has it.
+/// Format of the lines of a step; the frontend's settings apply to what is not set.
 #[derive(Debug)]
 pub struct ProfileLine {
-    /// Which.
+    /// The step.
     pub step: LogStep,
-    /// There are none.
+    /// Write no line.
     pub drop: bool,
     /// `format`
     pub format: Option<Format>,
@@ -69,72 +69,70 @@ pub struct ProfileLine {
 }
 
 impl Profile {
-    /// What it says of a step.
+    /// Returns the format of this step, else that of `any`.
     pub fn line(&self, step: LogStep) -> Option<&ProfileLine> {
         let of = |step| self.steps.iter().find(|line| line.step == step);
         of(step).or_else(|| of(LogStep::Any))
     }
 }
 
-/// How a frontend logs.
+/// Log settings of a frontend.
 #[derive(Debug)]
 pub struct FrontendLog {
-    /// Places of its targets that have no profile.
+    /// Numbers of the targets without a profile.
     pub targets: Vec<usize>,
-    /// Those that have.
+    /// Profiles of the other targets.
     pub profiles: Vec<Profile>,
     /// `log-steps`
     pub steps: Option<LogSteps>,
-    /// What a line says.
+    /// Format of a line.
     pub format: Format,
-    /// `error-log-format`: what the lines of connections say that did not become streams. The manual has it
-    /// for all errors; haproxy writes those of streams as `log-format` says, and so do we: what happened
-    /// to a request stays in its line.
+    /// `error-log-format`: format of lines for connections that did not become streams. The manual says that
+    /// it is for all errors, but HAProxy formats errors of streams by `log-format`, and so does this program:
+    /// the line of a request shows its error.
     pub errors: Option<Format>,
-    /// `log-format-sd`: the structured data of lines in rfc5424's form.
+    /// `log-format-sd`: structured data of lines in the format rfc5424.
     pub structured: Option<Format>,
-    /// `option logasap`: the line is written when the server has answered, or in TCP mode was reached.
+    /// `option logasap`: the line is written once the server has responded, or in TCP mode is connected.
     pub early: bool,
-    /// What the lines of connections that did not become streams begin with, where there is no
-    /// `error-log-format`.
+    /// Format of lines for connections that did not become streams, if there is no `error-log-format`.
     pub refused: Format,
-    /// Who writes it.
+    /// Tag of the lines.
     pub tag: Box<str>,
     /// `option dontlog-normal`
     pub only_errors: bool,
     /// `option dontlognull`
     pub no_null: bool,
-    /// No format and no option says what a line says: then only requests have one, as with HAProxy, and what
-    /// is none has not.
+    /// True if the configuration sets no format. Then, as in HAProxy, only requests have a line.
     pub plain: bool,
     /// `option log-separate-errors`
     pub separate: bool,
 }
 
-/// How a backend logs what happens to its servers.
+/// Log settings for events of a backend's servers.
 #[derive(Debug)]
 pub struct EventLog {
-    /// EvalPoints of its targets.
+    /// Numbers of the targets.
     pub targets: Vec<usize>,
-    /// Who writes it.
+    /// Tag of the lines.
     pub tag: Box<str>,
 }
 
-/// Who writes lines, unless the file says otherwise.
+/// Default tag.
 const TAG: &str = "manylane";
 
-/// The port of syslog.
+/// Default port of syslog.
 const SYSLOG: u16 = 514;
 
-/// Bytes of a line, unless the file says otherwise.
+/// Default length of a line, in bytes.
 const LENGTH: u32 = 1024;
 
-/// Bytes of a line on standard error: what a pipe takes in one piece, so that lines of several lanes do not
-/// mix.
+/// Length of a line on standard error, in bytes. A pipe takes up to this many bytes atomically, so lines of
+/// several lanes do not mix.
 const CONSOLE_LENGTH: usize = 4096;
 
 impl Logs {
-    /// The targets of `global`.
+    /// Builds the rings, their servers and the targets of `global`.
     pub(super) fn new(global: &Global, refuse: &mut Refuse<'_>) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let hostname: Box<str> = own.trim().into();
@@ -154,7 +152,7 @@ impl Logs {
         logs
     }
 
-    /// What happens to proxies and servers is told on standard error from here on, if it is open.
+    /// Adds standard error, if it is open, as the target for events of proxies and servers.
     pub fn open_console(&mut self) {
         let made = Sink::stderr().ok().zip(Facility::new(0)).and_then(|(sink, facility)| {
             let spec = TargetSpec {
@@ -187,7 +185,7 @@ impl Logs {
                     };
                     if let Some(target) = made {
                         let wanted = line.profile.as_ref().map(Word::bytes);
-                        // That there is none was reported.
+                        // A missing section was reported before.
                         let section = refuse
                             .config
                             .log_profiles
@@ -203,11 +201,11 @@ impl Logs {
         places
     }
 
-    /// The target of a line that names a ring.
+    /// Returns the target of a `log` line that names a ring.
     fn ring(&self, line: &LogLine, name: &Word, refuse: &mut Refuse<'_>) -> Option<Target> {
         let config = refuse.config;
         let place = config.rings.iter().position(|section| section.name.bytes() == name.bytes());
-        // That there is none was reported.
+        // A missing section was reported before.
         let (section, ring) = place.map(|place| (&config.rings[place], &self.rings[place]))?;
         let own = LogLine {
             format: line.format.or(section.format.map(|set| set.value)).or(Some("raw")),
@@ -217,7 +215,7 @@ impl Logs {
         made(&own, Ok(Sink::Ring(ring.clone())), refuse)
     }
 
-    /// The servers of all rings.
+    /// Builds the servers of all rings.
     fn ring_servers(&self, refuse: &mut Refuse<'_>) -> Vec<Arc<RingServer>> {
         let config = refuse.config;
         let mut servers = Vec::new();
@@ -254,12 +252,12 @@ impl Logs {
         servers
     }
 
-    /// Where a proxy logs.
+    /// Builds the targets of a proxy; returns their numbers.
     pub(super) fn targets(&mut self, proxy: &Proxy, refuse: &mut Refuse<'_>) -> Vec<usize> {
         self.places(&proxy.settings.log, refuse)
     }
 
-    /// How a backend logs what happens to its servers.
+    /// Returns the log settings for events of a backend's servers.
     pub(super) fn events(&self, proxy: &Proxy, targets: Vec<usize>) -> EventLog {
         EventLog { targets, tag: self.tag(proxy) }
     }
@@ -268,7 +266,7 @@ impl Logs {
         proxy.settings.log_tag.as_ref().map_or(self.tag.clone(), |set| text(&set.value))
     }
 
-    /// What a section says of a frontend's lines to a target.
+    /// Builds the profile `section` for the lines of a frontend to `target`.
     fn profile<'c>(
         &self,
         section: usize,
@@ -292,7 +290,7 @@ impl Logs {
         Some(Profile { targets: vec![target], tag, steps })
     }
 
-    /// How a frontend logs to `targets`; none if there are none.
+    /// Returns the log settings of a frontend; `None` without targets, or after an error.
     pub(super) fn of<'c>(
         &mut self,
         proxy: &'c Proxy,
@@ -317,7 +315,7 @@ impl Logs {
         let (format, errors, structured) =
             (own(&settings.log_format), own(&settings.error_log_format), own(&settings.log_format_sd));
         let (format, errors, structured) = (format?, errors?, structured?);
-        // As HAProxy, be they taken over from 'defaults' or not.
+        // As in HAProxy, also if the format comes from 'defaults'.
         let given = settings.log_format.as_ref().or(settings.log_format_sd.as_ref()).map(|set| set.pos);
         let given = given.or(settings.log_option.map(|set| set.pos));
         if let Some(pos) = given.filter(|_| settings.log.is_empty()) {
@@ -401,12 +399,12 @@ fn rings(refuse: &mut Refuse<'_>) -> Vec<Arc<Ring>> {
     config.rings.iter().map(one).collect()
 }
 
-/// Bytes of a ring.
+/// Returns the size of a ring, in bytes.
 fn bytes(section: &tree::Ring) -> u64 {
     section.size.map_or(MIN_RING as u64, |set| set.value)
 }
 
-/// The longest line of a ring: one has to fit, with its length and its line end.
+/// Returns the length of the longest line of a ring: a line has to fit together with its overhead.
 fn longest(section: &tree::Ring) -> u32 {
     let fits = bytes(section).saturating_sub(RING_OVERHEAD as u64 + 1);
     section.maxlen.map_or(LENGTH.into(), |set| set.value).min(fits) as u32
@@ -417,17 +415,17 @@ fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
         LogSink::Stdout => Sink::stdout().map_err(|error| error.to_string()),
         LogSink::Stderr => Sink::stderr().map_err(|error| error.to_string()),
         LogSink::Address(address) => place(address),
-        LogSink::Ring(_) => return None, // made with its section
+        LogSink::Ring(_) => return None, // made by `Logs::ring`
     };
     made(line, sink, refuse)
 }
 
-/// What a line says, for this sink.
+/// Builds the target of a line with this sink.
 fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> Option<Target> {
     let LogLine { sink: _, length, format, profile: _, sample, facility, level, min_level, pos } = line;
     let format = match (format, &sink) {
         (Some(name), _) => manylane_logs::Format::by_name(name),
-        // To what is no syslog server, lines go as they are.
+        // A descriptor is no syslog server: lines have no header.
         (None, Ok(Sink::Descriptor(_))) => manylane_logs::Format::by_name("raw"),
         (None, _) if refuse.config.global.log_send_hostname.is_some() => {
             manylane_logs::Format::by_name("rfc3164")
@@ -459,7 +457,7 @@ fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> 
     }
 }
 
-/// Where lines are sent to.
+/// Returns the sink with this address.
 fn place(address: &Address) -> Result<Sink, String> {
     let stream = address.transport == Some(Transport::Stream);
     let resolved = address.resolve().map_err(|error| error.to_string())?;

@@ -1,13 +1,13 @@
-//! What expressions would look for in vain: refused by name where the file says it.
+//! Which fetches and converters the program refuses, by mode and place, and why.
 
 use manylane_config::tree::Mode;
 use manylane_expr::{Looks, Missing};
 
-/// For the rules and conditions of a proxy.
+/// For rules and conditions of a proxy.
 pub(super) fn in_rules(mode: Mode) -> Missing {
     match mode {
         Mode::Http => |name, looks| match looks {
-            // Log lines come too late for them.
+            // Rules run while the message is there.
             Looks::Data => None,
             Looks::Message if name == "req.body_param" => None,
             _ => anywhere(name, looks),
@@ -26,7 +26,7 @@ pub(super) fn in_logs(mode: Mode) -> Missing {
 
 fn in_tcp_rules(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
-        // Snapshot for in the bytes that are here.
+        // These read the bytes received so far.
         Looks::Message | Looks::Data => None,
         _ => in_tcp(name, looks),
     }
@@ -37,7 +37,7 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
         Looks::Message | Looks::Data if name != "wait_end" => {
             Some("in TCP mode the bytes of connections are not looked at yet")
         }
-        // Rules for contents capture, too.
+        // Content rules of TCP mode may capture.
         Looks::Connection if name == "capture.req.hdr" || name == "capture.res.hdr" => None,
         Looks::Connection if name.starts_with("capture.") => Some("there is no request in TCP mode"),
         Looks::Alias if OF_HTTP.contains(&name) => Some("it is reserved for HTTP mode"),
@@ -49,7 +49,7 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
 const OF_HTTP: &[&str] =
     &["CC", "CS", "HM", "HP", "HPO", "HQ", "HU", "HV", "Ta", "Ti", "Tq", "TR", "Tr", "r", "tr", "trg", "trl"];
 
-/// What [`EvalContext`](crate::rules::EvalContext) leaves open.
+/// Fetches that no [`EvalContext`](crate::rules::EvalContext) provides.
 fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
         Looks::Data => match name {

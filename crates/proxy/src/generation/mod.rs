@@ -1,8 +1,9 @@
-//! A generation: one configuration, built for running. Nothing in it changes but counters and the state of
-//! servers, so lanes share it by an `Arc`; a reload makes another, and what runs ends on its own.
+//! A generation is one configuration, built for running. Only counters and the state of servers change in it,
+//! so lanes share it by an `Arc`. A reload builds another generation; sessions of the older one run to their
+//! end.
 //!
-//! It is built from the checked tree by taking every field by name. What the program does not do yet is
-//! refused there, at the place of the file where it is asked for: nothing is silently ignored.
+//! `Generation::build` destructures the checked tree field by field, so no setting is ignored silently. It
+//! refuses settings that the program does not implement, at their position in the file.
 
 mod agent;
 mod balance;
@@ -95,23 +96,23 @@ use refuse::Refuse;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
-/// One configuration, built for running. One that differs from another by a server only shares the rest with
-/// it (`members.rs`).
+/// One configuration, built for running. A generation that differs from another only by a server shares the
+/// rest with it (`members.rs`).
 #[derive(Debug)]
 pub struct Generation {
-    /// What has nothing to do with servers.
+    /// The parts that do not depend on servers.
     parts: Arc<Parts>,
     /// All backends.
     pub backends: Vec<Arc<Backend>>,
-    /// Numbers that servers of all backends have.
+    /// Number of server numbers in use, over all backends.
     pub servers: usize,
-    /// Who makes the program's own pages: set by the program before the generation serves.
+    /// Makes the program's own pages; the program sets it before the generation serves.
     pub pages: Option<Arc<dyn Pages>>,
-    /// Who changes servers for agents: set by the program, too.
+    /// Changes servers for agents; the program sets it before the generation serves.
     pub changes: Option<Arc<dyn Changes>>,
-    /// What becomes of places that are shared with the generation before.
+    /// Limits shared with the generation before, and their values once this generation serves.
     bounds: Vec<(Arc<ConnLimit>, u64)>,
-    /// How long servers of rings, which it shares with the generation before, are waited for once it serves.
+    /// Servers of rings shared with the generation before, and their timeouts once this generation serves.
     ring_patience: Vec<(Arc<RingServer>, manylane_logs::Timeouts)>,
 }
 
@@ -125,52 +126,52 @@ impl Deref for Generation {
 
 impl DerefMut for Generation {
     /// # Panics
-    /// When another generation shares it already: what serves does not change.
+    /// If another generation shares the parts already.
     fn deref_mut(&mut self) -> &mut Parts {
         Arc::get_mut(&mut self.parts).expect("a generation is changed before it serves")
     }
 }
 
-/// What of a generation has nothing to do with servers.
+/// The parts of a generation that do not depend on servers.
 #[derive(Debug)]
 pub struct Parts {
     /// Settings of the process.
     pub process: Process,
     /// All frontends that are started.
     pub frontends: Vec<Frontend>,
-    /// What expressions share.
+    /// Tables and counts of the compiled expressions.
     pub expressions: Expressions,
-    /// `resolvers`, in the file's order.
+    /// `resolvers` sections, in the order of the file.
     pub resolvers: Vec<Arc<Resolvers>>,
-    /// `peers`, in the file's order.
+    /// `peers` sections, in the order of the file.
     pub peers: Vec<Arc<Peers>>,
-    /// The files of TLS.
+    /// The loaded certificates and keys.
     pub certificates: Arc<Store>,
-    /// Stick tables, by their numbers.
+    /// Stick tables, by number.
     pub stick_tables: Vec<StickTable>,
-    /// Users, by the file's order of lists.
+    /// `userlist` sections, in the order of the file.
     pub userlists: Vec<Userlist>,
-    /// Some of them have passwords that are hashed.
+    /// True if some list has hashed passwords.
     pub hashes_passwords: bool,
     /// `h1-case-adjust`
     pub spellings: Option<CaseTable>,
-    /// A rule looks at the unique id of requests.
+    /// True if a rule or a format uses the unique id of requests.
     pub makes_ids_early: bool,
-    /// Some server is told what a format makes: `set-proxy-v2-tlv-fmt`.
+    /// True if some server is sent evaluated formats: `set-proxy-v2-tlv-fmt`.
     pub tells_formats: bool,
-    /// A format or an expression looks at the addresses of connections to servers.
+    /// True if a format or an expression uses the addresses of connections to servers.
     pub looks_at_links: bool,
-    /// A rule looks at what becomes of its stream, as log lines tell it.
+    /// True if a rule uses what is logged about its stream.
     pub looks_at_course: bool,
     /// The network namespaces that the configuration names.
     namespaces: Vec<Arc<str>>,
-    /// Where lines are logged.
+    /// Log targets.
     pub logs: Logs,
     /// The local time zone.
     pub zone: Zone,
     /// `maxconn` of `global`.
     pub places: Arc<ConnLimit>,
-    /// Descriptors that the process may open; 0 where that is not known.
+    /// Descriptors that the process may open; 0 if unknown.
     pub descriptors: u64,
     /// `maxconnrate`
     pub connection_rate: Arc<Rate>,
@@ -180,22 +181,22 @@ pub struct Parts {
     pub tls_rate: Arc<Rate>,
     /// `maxsslconn`
     pub tls_places: Arc<ConnLimit>,
-    /// `maxconn` as it was at the start.
+    /// `maxconn` at the start.
     pub hard_maxconn: u64,
-    /// The environment as its files left it.
+    /// The environment after the files were read.
     pub environment: Environment,
-    /// What was said of its files, a line each.
+    /// Messages about the files, one a line.
     pub said: Box<str>,
-    /// What servers that are added are made of.
+    /// The saved configuration, from which added servers are made.
     saved: members::SavedConfig,
-    /// What the process does as a whole.
+    /// Counters of the whole process.
     pub process_stats: Arc<ProcessStats>,
-    /// Their numbers.
+    /// Numbers of frontends and backends.
     frontends_by_name: HashMap<Box<str>, usize>,
     backends_by_name: HashMap<Box<str>, usize>,
 }
 
-/// What the command line says beside the file.
+/// Settings of the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
     /// `-dr`: a server whose name cannot be resolved begins without an address.
@@ -204,15 +205,15 @@ pub struct Wishes {
     pub no_splice: bool,
     /// `-dR`
     pub no_reuse_port: bool,
-    /// `-sf`: another process ends for it, and tells it what its stick tables have.
+    /// `-sf`: the process replaces another one, which sends the contents of its stick tables.
     pub follows: bool,
 }
 
 impl Generation {
-    /// Builds what `config` says. What is wrong or not built yet is added to `found`; use the outcome only if
-    /// there are no errors.
+    /// Builds the generation of `config`. Adds errors and settings that are not built to `found`; the result
+    /// is usable only if there are no errors.
     ///
-    /// Asks the system's resolver for the addresses of names, which may take seconds.
+    /// Resolves host names with the system's resolver, which may take seconds.
     pub fn build(config: &Config, wishes: Wishes, found: &mut Diagnostics) -> Self {
         let Config {
             global,
@@ -331,30 +332,31 @@ impl Generation {
         generation.settle_followers(Time::now());
         for backend in &generation.backends {
             if backend.is_down() {
-                // it does not go down: it begins so
+                // a backend that starts down does not count as going down
                 backend.past.restore(false, Time::now().since(Time::ZERO));
             }
         }
         generation
     }
 
-    /// The network namespace of that name, if the configuration names it: a client does not open others.
+    /// Returns the network namespace with this name, if the configuration names it. A client cannot open
+    /// others.
     pub(crate) fn namespace(&self, name: &[u8]) -> Option<Arc<str>> {
         self.namespaces.iter().find(|known| known.as_bytes() == name).cloned()
     }
 
-    /// What it calls itself.
+    /// Returns the name of the node: `node`, or the host name.
     pub fn node(&self) -> &str {
         self.process.node.as_deref().unwrap_or(&self.logs.hostname)
     }
 
-    /// Whether anything listens, be it for commands.
+    /// Returns true if anything listens, command sockets included.
     pub fn listens(&self) -> bool {
         !self.process.stats_sockets.is_empty()
             || self.frontends.iter().any(|frontend| !frontend.listeners.is_empty())
     }
 
-    /// Bounds the connections of the process, where the file does not.
+    /// Limits the connections of the process to `most`, for a configuration without `maxconn`.
     pub fn set_maxconn(&mut self, most: u64) {
         self.places.give(most);
         self.hard_maxconn = most;
@@ -365,11 +367,11 @@ impl Generation {
         self.set_fullconn();
     }
 
-    /// `fullconn` of the backends whose file says none: a tenth of the connections of the frontends that may
-    /// choose them, each frontend counted once; those that choose by a format are not known. At least 1.
+    /// Sets `fullconn` of backends that do not configure it: a tenth of the sum of `maxconn` of the frontends
+    /// that may choose the backend, at least 1. Frontends that choose it by a format do not count.
     fn set_fullconn(&mut self) {
         let parts = &self.parts;
-        let own = self.backends.iter_mut().filter_map(Arc::get_mut); // nobody shares them yet
+        let own = self.backends.iter_mut().filter_map(Arc::get_mut); // not shared yet
         for backend in own.filter(|backend| backend.fullconn == 0) {
             let chooses = |frontend: &&Frontend| {
                 let fixed = |rule: &Rule<Target>| {
@@ -390,7 +392,7 @@ impl Generation {
         }
     }
 
-    /// The modes that are used, for reports.
+    /// Returns the mode of each frontend, for reports.
     pub fn modes(&self) -> impl Iterator<Item = Mode> {
         self.frontends.iter().map(|frontend| frontend.mode)
     }

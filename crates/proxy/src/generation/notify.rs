@@ -1,4 +1,4 @@
-//! Wakes a task that waits for its time, because something has happened. Rung from any lane, seldom.
+//! Wakes a task that sleeps until some time. Any lane may notify; this is rare.
 
 use manylane_sync::{LockClass, Mutex};
 use std::future::poll_fn;
@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 static NOTIFIES: LockClass = LockClass::new("notify of a check", LockClass::LEAF);
 
-/// One for each task that waits.
+/// The wake-up of one task.
 #[derive(Debug)]
 pub struct Notify(Mutex<State>);
 
@@ -24,7 +24,7 @@ impl Default for Notify {
 }
 
 impl Notify {
-    /// Who waits is woken; who does not yet, need not wait.
+    /// Wakes the task. If it does not wait yet, its next [`or`](Self::or) returns immediately.
     pub fn ring(&self) {
         let waiter = {
             let mut state = self.0.lock();
@@ -36,7 +36,7 @@ impl Notify {
         }
     }
 
-    /// Waits until it rings, or `time` is over. Whether it rang.
+    /// Waits for [`ring`](Self::ring), or for `time`. Returns true if it was rung.
     pub(crate) async fn or(&self, time: impl Future<Output = ()>) -> bool {
         let mut time = pin!(time);
         poll_fn(|context| {

@@ -13,23 +13,24 @@ use manylane_sync::{Arc, LockClass, Mutex};
 
 static DESKS: LockClass = LockClass::new("peers section between generations", LockClass::LEAF);
 
-/// The variable with the name of this process among its peers.
+/// Variable with the name of this process among its peers.
 const LOCAL_PEER: &[u8] = b"HAPROXY_LOCALPEER";
 
-/// A section. Generations whose sections are the same have one; the lane of the last of them serves it.
+/// A `peers` section. Generations whose sections are the same share one object. One lane of the latest
+/// generation serves it.
 #[derive(Debug)]
 pub struct Peers {
-    /// Its name.
+    /// Name of the section.
     pub name: Box<str>,
-    /// The name of this process.
+    /// Name of this process.
     pub local: Box<str>,
-    /// `disabled`, or this process is not among its peers: nobody is told anything.
+    /// True if the section is `disabled`, or this process is not among its peers.
     pub is_off: bool,
-    /// All peers, this process among them.
+    /// All peers, this process included.
     pub peers: Vec<Peer>,
-    /// Where this process listens.
+    /// Listener of this process.
     pub listener: Option<Listener>,
-    /// It takes over from another process.
+    /// True if this process takes over from another one.
     pub follows: bool,
     desk: Mutex<Desk>,
 }
@@ -37,61 +38,61 @@ pub struct Peers {
 /// A peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name.
+    /// Name of the peer.
     pub name: Box<str>,
-    /// Where it is.
+    /// Address of the peer.
     pub endpoint: Option<Endpoint>,
-    /// It is this process.
+    /// True if the peer is this process.
     pub is_local: bool,
 }
 
-/// What lies between the lane that serves the section and others.
+/// State that the lane that serves the section shares with others.
 #[derive(Debug, Default)]
 struct Desk {
     state: State,
-    /// From the moment on at which they are bound, until the process ends.
+    /// Bound sockets, from the bind to the end of the process.
     sockets: Option<Arc<[Bound]>>,
     report: Option<Report>,
 }
 
-/// Who has what is known of the peers.
+/// Owner of the knowledge about the peers.
 #[derive(Debug, Default)]
 enum State {
-    /// Nobody has begun yet.
+    /// No lane has served the section yet.
     #[default]
     Fresh,
-    /// The lane that serves the section.
+    /// A lane serves the section.
     Taken,
-    /// It stopped; another one goes on with it.
+    /// The lane stopped; another one continues with its state.
     Left(Box<Section>),
 }
 
-/// What reports say of a section.
+/// Status of a section.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Whether it was told what others have.
+    /// Progress of the resync.
     pub resync: Resync,
-    /// Milliseconds for which it waits for that.
+    /// Remaining time of the resync, in milliseconds.
     pub left: u64,
-    /// Its peers, in their order.
+    /// Peers, in the order of the section.
     pub peers: Vec<(Link, PeerReport)>,
 }
 
-/// How a peer is reached.
+/// Status of the connection to a peer.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// It is being connected to.
+    /// True while it connects.
     pub is_connecting: bool,
-    /// How the last greeting was answered.
+    /// Response to the last greeting.
     pub status: Option<Status>,
-    /// Seconds since then.
+    /// Age of that response, in seconds.
     pub since: Option<u64>,
-    /// Milliseconds until it is connected to again.
+    /// Time until the next attempt to connect, in milliseconds.
     pub retry: Option<u64>,
 }
 
 impl Peers {
-    /// The tables that the section shares.
+    /// Returns the tables that the section shares.
     pub(crate) fn tables<'t>(&'t self, all: &'t [StickTable]) -> impl Iterator<Item = SharedTable> + 't {
         let own = all.iter().filter(|table| table.peers.as_deref() == Some(&*self.name));
         own.map(|table| SharedTable {
@@ -101,7 +102,8 @@ impl Peers {
         })
     }
 
-    /// Whether it is the same section with the same tables, as `other` with those of its generation.
+    /// Returns true if both sections and their tables are the same. `own` and `others` are the tables of the
+    /// two generations.
     pub(super) fn is_like(&self, own: &[StickTable], other: &Self, others: &[StickTable]) -> bool {
         let place = |section: &Self| section.listener.as_ref().map(|listener| listener.endpoint.clone());
         let of =
@@ -117,19 +119,19 @@ impl Peers {
             && self.tables(own).zip(other.tables(others)).all(same)
     }
 
-    /// Its sockets, once they are bound.
+    /// Returns the sockets, once they are bound.
     pub fn sockets(&self) -> Option<Arc<[Bound]>> {
         self.desk.lock().sockets.clone()
     }
 
-    /// They are bound, or closed.
+    /// Stores the bound sockets, or `None` after they are closed.
     pub(crate) fn set_sockets(&self, sockets: Option<Arc<[Bound]>>) {
         let before = std::mem::replace(&mut self.desk.lock().sockets, sockets);
-        drop(before); // outside of the lock
+        drop(before); // dropped outside the lock
     }
 
-    /// A lane begins to serve it, as soon as nobody else does: what is known of the peers, which is new
-    /// where nobody has served it before.
+    /// Takes the state to serve the section; new state if no lane has served it before. Returns `None` while
+    /// another lane serves it.
     pub(crate) fn take(&self, tables: &[StickTable], now: u64) -> Option<Section> {
         let mut desk = self.desk.lock();
         match std::mem::replace(&mut desk.state, State::Taken) {
@@ -143,25 +145,25 @@ impl Peers {
         }
     }
 
-    /// The lane serves it no more.
+    /// Returns the state when a lane stops to serve the section.
     pub(crate) fn leave(&self, section: Section) {
         let mut desk = self.desk.lock();
         desk.state = State::Left(Box::new(section));
         desk.report = None;
     }
 
-    /// What reports are to say.
+    /// Stores the status for reports.
     pub(crate) fn note(&self, report: Report) {
         self.desk.lock().report = Some(report);
     }
 
-    /// What reports say, while a lane serves it.
+    /// Returns the status, while a lane serves the section.
     pub fn report(&self) -> Option<Report> {
         self.desk.lock().report.clone()
     }
 }
 
-/// All sections.
+/// Builds all `peers` sections.
 pub(super) fn sections(
     config: &Config,
     process: &Process,
@@ -182,7 +184,7 @@ fn one(
     follows: bool,
     refuse: &mut Refuse<'_>,
 ) -> Peers {
-    let tree::Peers { name, disabled, binds, peers, tables: _ } = section; // with the other tables
+    let tree::Peers { name, disabled, binds, peers, tables: _ } = section; // built with the other tables
     let mut all: Vec<Peer> = Vec::new();
     let mut places: Vec<Bind> = Vec::new();
     for bind in binds {

@@ -34,52 +34,52 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What listens.
+/// A `frontend` section, or the frontend half of a `listen` section.
 #[derive(Debug)]
 pub struct Frontend {
     /// Number among all frontends.
     pub number: usize,
     /// `id`, or the next free one.
     pub id: u32,
-    /// Its place among the proxies of the file.
+    /// Position among the proxies of the file, from 1.
     pub place: usize,
-    /// Its name.
+    /// Name of the section.
     pub name: Box<str>,
     /// `description`
     pub description: Option<Box<str>>,
-    /// What it understands.
+    /// `mode`
     pub mode: Mode,
-    /// Where it listens.
+    /// Listeners of its `bind` lines.
     pub listeners: Vec<Listener>,
-    /// `default_backend`, or the backend half of a `listen`: a number.
+    /// Number of `default_backend`, or of the backend half of a `listen`.
     pub default_backend: Option<usize>,
-    /// What `mode http` adds.
+    /// Settings of `mode http`.
     pub http: Http,
-    /// Its rules.
+    /// Rules of the section.
     pub rules: Arc<Rules>,
-    /// Its filters.
+    /// Filters of the section.
     pub filters: Arc<Filters>,
-    /// What it captures of messages.
+    /// Captures of the section.
     pub captures: Captures,
-    /// How it logs, if it does.
+    /// Log settings; `None` if nothing is logged.
     pub log: Option<FrontendLog>,
-    /// Where waiting ends.
+    /// Timeouts.
     pub timeouts: FrontendTimeouts,
     /// `maxconn`
     pub places: Arc<ConnLimit>,
     /// `rate-limit sessions`
     pub rate: Rate,
-    /// Switches of both kinds of proxies.
+    /// Settings that frontends and backends share.
     pub common: Common,
-    /// What happened.
+    /// Counters.
     pub counts: Arc<FrontendStats>,
-    /// Whether it takes connections.
+    /// Whether the frontend accepts connections.
     pub gate: Arc<FrontendGate>,
     /// Requests that broke the protocol.
     pub invalid: Arc<InvalidMessages>,
 }
 
-/// Times of a frontend; none waits for ever.
+/// Timeouts of a frontend; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrontendTimeouts {
     /// `timeout client`
@@ -96,23 +96,23 @@ pub struct FrontendTimeouts {
     pub tarpit: Option<Duration>,
 }
 
-/// What has servers.
+/// A `backend` section, or the backend half of a `listen` section.
 #[derive(Debug)]
 pub struct Backend {
-    /// What has nothing to do with them.
+    /// The parts that do not depend on servers.
     pub(super) parts: Arc<BackendParts>,
-    /// Its servers by their numbers; among them perhaps one that [stands](Server::stands_in) for another
-    /// address, and servers that are gone and not listed any more.
+    /// Servers by number. They may include a [stand-in](Server::stands_in) for other addresses, and removed
+    /// servers, which are no longer listed.
     pub servers: Vec<Arc<Server>>,
-    /// The numbers of those that are listed: in the order of the file, and then of when they were added.
+    /// Numbers of the listed servers: those of the file in its order, then added ones.
     pub(super) order: Vec<usize>,
-    /// The one that stands for another address: `dispatch`, `option transparent`.
+    /// The stand-in of `dispatch` or `option transparent`.
     pub of_client: Option<Index>,
-    /// What lanes know of each other's idle connections.
+    /// Limits and sizes of the lanes' idle pools.
     pub idle_pools: Arc<IdlePools>,
-    /// Chooses among them.
+    /// Balances streams over the servers.
     pub balancer: Balancer,
-    /// `fullconn`; 0 for a tenth of the frontends' `maxconn`.
+    /// `fullconn`; before it is set, 0 stands for the default.
     pub fullconn: u32,
 }
 
@@ -126,79 +126,79 @@ impl Deref for Backend {
 
 impl DerefMut for Backend {
     /// # Panics
-    /// When another generation shares it already: what serves does not change.
+    /// If another generation shares the parts already.
     fn deref_mut(&mut self) -> &mut BackendParts {
         Arc::get_mut(&mut self.parts).expect("a backend is changed before it serves")
     }
 }
 
-/// What of a backend has nothing to do with its servers.
+/// The parts of a backend that do not depend on its servers.
 #[derive(Debug)]
 pub struct BackendParts {
     /// Number among all backends.
     pub number: usize,
     /// `id`, or the next free one.
     pub id: u32,
-    /// Its place among the proxies of the file.
+    /// Position among the proxies of the file, from 1.
     pub place: usize,
-    /// Its name.
+    /// Name of the section.
     pub name: Box<str>,
     /// `description`
     pub description: Option<Box<str>>,
-    /// What it understands.
+    /// `mode`
     pub mode: Mode,
-    /// What `pool-conn-name` of its servers asks for, each expression once.
+    /// Distinct expressions of the servers' `pool-conn-name` and `sni`.
     pub pool_names: Vec<Expression>,
-    /// How its servers are checked.
+    /// Script of the health checks.
     pub check_script: Arc<manylane_check::Script>,
-    /// The words of the file that say so.
+    /// Configuration that the script was made from, to compare scripts.
     pub check_wording: Arc<[u8]>,
-    /// What `mode http` adds.
+    /// Settings of `mode http`.
     pub http: Http,
-    /// Its rules; those of a `listen` run in its frontend.
+    /// Rules of the section; those of a `listen` run in its frontend.
     pub rules: Arc<Rules>,
-    /// Its filters; those of a `listen` are its frontend's, too.
+    /// Filters of the section; a `listen` shares them with its frontend.
     pub filters: Arc<Filters>,
-    /// `retry-on` has `conn-failure`.
+    /// True if `retry-on` has `conn-failure`.
     pub retries_connect: bool,
-    /// What its balancer is given to choose by.
+    /// Source of the key for the balancer.
     pub key: BalanceKey,
-    /// Where waiting ends.
+    /// Timeouts.
     pub timeouts: BackendTimeouts,
-    /// Tries to connect after the first.
+    /// `retries`: attempts to connect after the first.
     pub retries: u32,
     /// `option redispatch`
     pub redispatch: Redispatch,
-    /// Switches of both kinds of proxies.
+    /// Settings that frontends and backends share.
     pub common: Common,
-    /// Where it is logged what happens to its servers.
+    /// Log settings for events of servers.
     pub events: EventLog,
-    /// What happened.
+    /// Counters.
     pub counts: Arc<BackendStats>,
-    /// How long it has had servers that are usable, or none.
+    /// Times with and without usable servers.
     pub past: Arc<Past>,
     /// Responses that broke the protocol.
     pub invalid: Arc<InvalidMessages>,
 }
 
 impl Backend {
-    /// The servers of the file, and those that were added.
+    /// Returns the servers of the file and added ones.
     pub fn listed(&self) -> impl Iterator<Item = &Arc<Server>> + Clone {
         self.order.iter().map(|&number| &self.servers[number])
     }
 
-    /// One of them.
+    /// Returns the server at `place` of [`listed`](Self::listed).
     pub fn listed_at(&self, place: usize) -> Option<&Arc<Server>> {
         self.order.get(place).map(|&number| &self.servers[number])
     }
 
-    /// Whether it has servers, and none that is usable.
+    /// Returns true if the backend has servers, but no usable one.
     pub(super) fn is_down(&self) -> bool {
         !self.order.is_empty()
             && !self.balancer.servers().iter().any(|(_, server)| server.state().is_usable())
     }
 
-    /// A server has changed, or some have: whether one is usable now.
+    /// Updates `past` after servers have changed.
     pub fn settle_past(&self, now: Time) {
         loop {
             let down = self.is_down();
@@ -206,13 +206,13 @@ impl Backend {
                 self.past.change(!down, now.since(Time::ZERO));
             }
             if self.is_down() == down {
-                return; // else somebody else has changed one meanwhile
+                return; // else another lane has changed a server meanwhile
             }
         }
     }
 }
 
-/// Times of a backend; none waits for ever.
+/// Timeouts of a backend; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BackendTimeouts {
     /// `timeout connect`
@@ -233,14 +233,14 @@ pub struct BackendTimeouts {
     pub tarpit: Option<Duration>,
 }
 
-/// `option redispatch`: at which tries another server may be taken.
+/// `option redispatch`: at which retries another server may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redispatch {
     /// Never.
     Off,
-    /// At every so many tries.
+    /// At every n-th retry.
     Every(u32),
-    /// At the last tries: so many before the end, from 1.
+    /// At the n-th retry from the end, counted from 1.
     FromEnd(u32),
 }
 
@@ -253,7 +253,7 @@ impl Redispatch {
         }
     }
 
-    /// Whether try number `attempt` (1 for the first repetition) of `retries` may go elsewhere.
+    /// Returns true if retry `attempt` of `retries`, counted from 1, may use another server.
     pub fn applies(self, attempt: u32, retries: u32) -> bool {
         match self {
             Self::Off => false,
@@ -263,18 +263,18 @@ impl Redispatch {
     }
 }
 
-/// Switches that frontends and backends have.
+/// Settings that frontends and backends share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Common {
-    /// When bytes of clients are spliced.
+    /// When data of clients is spliced.
     pub splice_request: Option<SplicePolicy>,
-    /// When bytes of servers are spliced.
+    /// When data of servers is spliced.
     pub splice_response: Option<SplicePolicy>,
     /// `option independent-streams`
     pub independent: bool,
     /// `option abortonclose`
     pub abort_on_close: bool,
-    /// `option nolinger`, of connections to servers; those of clients have it from their listener.
+    /// `option nolinger` for connections to servers; clients' connections have it from their listener.
     pub no_linger: bool,
     /// `tcp-request inspect-delay`
     pub inspect_request: Option<Duration>,
@@ -282,20 +282,20 @@ pub struct Common {
     pub inspect_response: Option<Duration>,
 }
 
-/// All proxies of a configuration, and the servers' number.
+/// All proxies of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct Proxies {
     pub(super) frontends: Vec<Frontend>,
     pub(super) backends: Vec<Backend>,
     pub(super) servers: usize,
-    /// Lanes that will serve.
+    /// Number of lanes, or the most there may be.
     lanes: usize,
-    /// How many there were so far.
+    /// Number of proxies built so far.
     places: usize,
-    /// How servers were, by the numbers of their backends.
+    /// Saved states of servers, with the numbers of their backends.
     pub(super) states: Vec<(usize, Rc<States>)>,
     files: StateFiles,
-    /// With what they look at.
+    /// Taken when all proxies are built.
     pub(super) expressions: Option<(Expressions, LooksAt)>,
 }
 
@@ -319,7 +319,7 @@ pub(super) fn proxies(
         names.insert(proxy.name.bytes().to_vec(), number);
     }
     let mut reader = RuleReader::new(Directory::new(config, started));
-    // Those of the run-time sockets are a proxy of HAProxy's own.
+    // In HAProxy the run-time sockets have a proxy with a number of its own.
     let first = 1 + u32::from(!process.stats_sockets.is_empty());
     let mut ids = Ids::new(first, config.proxies.iter().filter_map(|proxy| proxy.id).map(|set| set.value));
     for proxy in config.proxies.iter().filter(started) {
@@ -338,25 +338,25 @@ pub(super) fn proxies(
     all
 }
 
-/// Numbers that are given to what has none: as HAProxy does, one is left out for each that has its own.
+/// Assigns numbers to proxies, servers and listeners without `id`. As in HAProxy, numbers in use are skipped.
 pub(super) struct Ids {
     taken: HashSet<u32>,
     next: u32,
 }
 
 impl Ids {
-    /// From `first` on, without those that are taken.
+    /// Starts at `first` and skips the numbers `taken`.
     pub(super) fn new(first: u32, taken: impl Iterator<Item = u32>) -> Self {
         Self { taken: taken.collect(), next: first }
     }
 
-    /// The next one's, where they go on from one that was given, as listeners' do.
+    /// Returns the number of the next listener. Later listeners count on from `given`.
     pub(super) fn next_behind(&mut self, given: Option<u32>) -> u32 {
         self.next = given.unwrap_or(self.next);
         self.next(given)
     }
 
-    /// The next one's.
+    /// Returns `given`, or else the next free number.
     pub(super) fn next(&mut self, given: Option<u32>) -> u32 {
         while given.is_none() && self.taken.contains(&self.next) {
             self.next += 1;
@@ -366,7 +366,7 @@ impl Ids {
     }
 }
 
-#[allow(clippy::too_many_arguments)] // what all proxies share, and where they go
+#[allow(clippy::too_many_arguments)] // shared by all proxies
 fn one<'c>(
     proxy: &'c Proxy,
     config: &Config,
@@ -382,11 +382,11 @@ fn one<'c>(
         kind,
         name,
         pos: _,
-        defaults: _, // the rules of a named one are refused where they stand
+        defaults: _, // rules of a named section were refused where they stand
         explicit_defaults: _,
         settings,
         id,
-        guid: _, // for reports; unique in the file
+        guid: _, // only for reports; unique in the file
         description,
         binds,
         servers,
@@ -478,7 +478,7 @@ fn one<'c>(
         });
     }
     if kind.is_backend() {
-        let mut built = Vec::with_capacity(servers.len() + 1); // tables that double would need as much again
+        let mut built = Vec::with_capacity(servers.len() + 1); // exact: growth by doubling would waste memory
         let states = all.files.of(proxy, refuse);
         for line in servers {
             let state = states
@@ -567,7 +567,7 @@ fn one<'c>(
     }
 }
 
-/// What lanes know of each other's idle connections to these.
+/// Returns limits and sizes of the lanes' idle pools for these servers.
 pub(super) fn idle_pools<S: Borrow<Server>>(servers: &[S]) -> IdlePools {
     IdlePools::new(servers.iter().map(Borrow::borrow).map(|server| IdleLimits {
         most: server.pool_max,
@@ -576,17 +576,17 @@ pub(super) fn idle_pools<S: Borrow<Server>>(servers: &[S]) -> IdlePools {
     }))
 }
 
-/// Switches of `option` that are done in both modes, or need nothing to be done.
+/// Toggles that are implemented in both modes, or need no work.
 const DONE: &[Toggle] = &[
     Toggle::ABORTONCLOSE,
     Toggle::ALLBACKUPS,
     Toggle::CHECKCACHE,
     Toggle::CLITCPKA,
-    Toggle::CONTSTATS, // counters always grow while streams last
+    Toggle::CONTSTATS, // counters always grow during streams
     Toggle::DISABLE_H2_UPGRADE,
     Toggle::INDEPENDENT_STREAMS,
     Toggle::NOLINGER,
-    Toggle::SOCKET_STATS, // with the listeners
+    Toggle::SOCKET_STATS, // in listeners
     Toggle::SPLICE_AUTO,
     Toggle::SPLICE_REQUEST,
     Toggle::SPLICE_RESPONSE,
@@ -602,7 +602,7 @@ const DONE: &[Toggle] = &[
     Toggle::HTTP_DROP_RESPONSE_TRAILERS,
     Toggle::HTTP_IGNORE_PROBES,
     Toggle::HTTP_KEEP_ALIVE,
-    Toggle::HTTP_NO_DELAY, // nothing is ever held back
+    Toggle::HTTP_NO_DELAY, // data is never held back
     Toggle::HTTP_PRETEND_KEEPALIVE,
     Toggle::HTTP_SERVER_CLOSE,
     Toggle::HTTP_STRICT_FRAMING,
@@ -617,29 +617,29 @@ const DONE: &[Toggle] = &[
     Toggle::DONTLOGNULL,
     Toggle::LOG_HEALTH_CHECKS,
     Toggle::LOG_SEPARATE_ERRORS,
-    Toggle::LOGASAP, // refused with the logs
+    Toggle::LOGASAP, // in log settings
 ];
 
 fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common {
     let Settings {
         refused: _,
-        backlog: _,    // of the listeners
-        check_kind: _, // of the servers' checks
+        backlog: _,    // in listeners
+        check_kind: _, // in checks
         check_steps: _,
         send_state: _,
         external_command: _,
         external_path: _,
         disable_on_404: _,
         balance: _,
-        client_keep_alive: _, // of the listeners
+        client_keep_alive: _, // in listeners
         cookie: _,
         default_backend: _,
-        default_server: _, // is in the servers
+        default_server: _, // merged into the servers
         disabled: _,
-        dispatch: _,           // with the servers
-        dynamic_cookie_key: _, // of the servers
+        dispatch: _,           // in servers
+        dynamic_cookie_key: _, // in servers
         error_files: _,
-        error_log_format: _, // read with the logs
+        error_log_format: _, // in log settings
         errorfiles: _,
         forwarded: _,
         forwardfor: _,
@@ -652,29 +652,29 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         http_send_name_header: _,
         inspect_request,
         inspect_response,
-        load_server_state: _, // when all servers are there
-        log: _,               // read with the frontend
+        load_server_state: _, // after all servers are built
+        log: _,               // in log settings
         log_format: _,
         log_format_sd: _,
         log_option: _,
         log_steps: _,
         log_tag: _,
-        max_keep_alive_queue: _, // of HTTP, as the next
+        max_keep_alive_queue: _, // in HTTP settings, as the next
         max_session_srv_conns: _,
         maxconn: _,
         mode: _,
         monitor_uri: _,
         options,
         originalto: _,
-        rate_limit: _, // of the frontend
+        rate_limit: _, // in the frontend
         redispatch: _,
         restrict_header_names: _,
         retries: _,
         retry_on: _,
-        server_keep_alive: _, // of the servers
-        server_state_file: _, // the same
-        source: _,            // of the servers
-        stats: _,             // of the page, which `mode http` adds
+        server_keep_alive: _, // in servers
+        server_state_file: _, // in servers
+        source: _,            // in servers
+        stats: _,             // in HTTP settings
         timeouts: _,
         unique_id_format: _,
         unique_id_header: _,

@@ -1,4 +1,4 @@
-//! What the program does not do yet, refused by name where the file says it.
+//! Refuses settings that the program does not implement, at their position in the file.
 
 use super::files::Files;
 use manylane_config::diag::{Diagnostics, Severity};
@@ -9,17 +9,17 @@ use manylane_sync::Arc;
 use manylane_tls::Store;
 use std::path::PathBuf;
 
-/// Takes note of what is refused.
+/// Collects errors while a generation is built.
 pub(super) struct Refuse<'a> {
     pub(super) found: &'a mut Diagnostics,
     pub(super) config: &'a Config,
     /// `-dr`
     pub(super) ignore_unresolved: bool,
-    /// The files that were read.
+    /// Files read so far.
     pub(super) files: Files,
-    /// Listeners so far, of all `bind` lines.
+    /// Number of listeners so far, over all `bind` lines.
     pub(super) listeners: usize,
-    /// The files of TLS, and what lines with TLS have in common.
+    /// Certificates and keys read so far.
     pub(super) tls: Arc<Store>,
 }
 
@@ -28,33 +28,33 @@ impl<'a> Refuse<'a> {
         Self { found, config, ignore_unresolved, files: Files::default(), listeners: 0, tls: Arc::default() }
     }
 
-    /// The file that a word names.
+    /// Returns the path of the file that `word` names.
     pub(super) fn path(&self, word: &Word) -> PathBuf {
         self.config.path(word.bytes(), word.pos())
     }
 
-    /// The keyword at `pos` is refused because of `why`.
+    /// Refuses `keyword` at `pos` for the reason `why`.
     pub(super) fn keyword(&mut self, pos: Pos, keyword: &str, why: &str) {
         let message = format!("'{keyword}' is a keyword of HAProxy that this program refuses: {why}");
         self.found.alert(pos, message);
     }
 
-    /// Refuses what is set.
+    /// Refuses the keyword if it is set.
     pub(super) fn set<T>(&mut self, set: &Option<Set<T>>, keyword: &str, why: &str) {
         if let Some(set) = set {
             self.keyword(set.pos, keyword, why);
         }
     }
 
-    /// Says something that is no warning.
+    /// Adds a message below a warning.
     pub(super) fn note(&mut self, pos: Pos, message: String) {
         self.found.push(Severity::Notice, Some(pos), message);
     }
 
-    /// Says that a setting makes no difference here.
+    /// Adds a note that the setting has no effect here.
     pub(super) fn idle<T>(&mut self, set: &Option<Set<T>>, keyword: &str, why: &str) {
         if let Some(set) = set {
-            // No warning: `zero-warning` would refuse a file that HAProxy takes.
+            // A note, since `zero-warning` would refuse a file that HAProxy accepts.
             let message = format!("'{keyword}' has no effect here: {why}");
             self.found.push(Severity::Notice, Some(set.pos), message);
         }

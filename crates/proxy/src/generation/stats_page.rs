@@ -1,4 +1,4 @@
-//! `stats uri` and the others: where the page of counters is, who may see it, and what it shows.
+//! `stats uri` and related keywords: path, users and contents of the statistics page.
 
 use manylane_config::lex::Word;
 use manylane_config::tree::{Mode, Proxy};
@@ -6,44 +6,45 @@ use manylane_config::value::{self, Unit};
 use manylane_http::{Head, Target};
 use std::time::Duration;
 
-/// Where the page is without `stats uri`.
+/// Default of `stats uri`.
 const USUAL_URI: &[u8] = b"/haproxy?stats";
-/// What is asked for without `stats realm`.
+/// Default of `stats realm`.
 const USUAL_REALM: &[u8] = b"HAProxy Statistics";
 
 /// A user's name and password.
 pub type Credentials = (Box<[u8]>, Box<[u8]>);
 
-/// The page of a proxy.
+/// The statistics page of a proxy.
 #[derive(Clone, Debug)]
 pub struct StatsPage {
-    /// `stats uri`: targets of requests begin so.
+    /// `stats uri`: prefix of the request targets that ask for the page.
     pub uri: Box<[u8]>,
-    /// `stats auth`: users with their passwords; anybody if there are none.
+    /// `stats auth`: users and passwords; empty if the page is open to all.
     pub users: Vec<Credentials>,
     /// `stats realm`
     pub realm: Box<[u8]>,
     /// `stats refresh`
     pub refresh: Option<Duration>,
-    /// `stats scope`: names of proxies; all if there are none.
+    /// `stats scope`: names of the proxies on the page; empty for all.
     pub scope: Vec<Box<str>>,
-    /// Without `stats hide-version`.
+    /// False with `stats hide-version`.
     pub shows_version: bool,
-    /// `stats show-node`: this name, or the process's.
+    /// `stats show-node`: this name, or that of the process.
     pub node: Option<Option<Box<str>>>,
-    /// `stats show-desc`: this text, or the process's.
+    /// `stats show-desc`: this text, or that of the process.
     pub description: Option<Option<Box<str>>>,
     /// `stats show-legends`
     pub legends: bool,
 }
 
 impl StatsPage {
-    /// Whether it shows the proxy of that name.
+    /// Returns true if the page shows the proxy with this name.
     pub fn shows(&self, name: &str) -> bool {
         self.scope.is_empty() || self.scope.iter().any(|own| **own == *name)
     }
 
-    /// What follows the page's place in a request's target; nothing, if it asks for something else.
+    /// Returns the part of the request target behind the page's URI; `None` if the request is for something
+    /// else.
     #[inline]
     pub fn asked<'a>(&self, head: &'a Head) -> Option<&'a [u8]> {
         let target = head.target();
@@ -56,7 +57,7 @@ impl StatsPage {
     }
 }
 
-/// A target without its `scheme://authority`.
+/// Returns the target without `scheme://authority`.
 #[cold]
 fn behind_authority<'a>(head: &Head, target: &'a [u8]) -> &'a [u8] {
     match Target::of(target, head.method_kind()) {
@@ -67,7 +68,7 @@ fn behind_authority<'a>(head: &Head, target: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// What a proxy's lines say; nothing without any, and outside of HTTP mode.
+/// Returns the page of a proxy; `None` without `stats` lines, or outside of HTTP mode.
 pub(super) fn stats_page(proxy: &Proxy) -> Option<StatsPage> {
     let settings = &proxy.settings;
     if settings.stats.is_empty() || settings.mode() != Mode::Http {
@@ -91,7 +92,7 @@ pub(super) fn stats_page(proxy: &Proxy) -> Option<StatsPage> {
         match statement.keyword {
             "stats uri" => page.uri = bytes().into(),
             "stats realm" => page.realm = bytes().into(),
-            "stats refresh" => page.refresh = value::time(bytes(), Unit::S).ok(), // the table has read it
+            "stats refresh" => page.refresh = value::time(bytes(), Unit::S).ok(), // checked by the table
             "stats auth" => {
                 let colon = bytes().iter().position(|byte| *byte == b':').unwrap_or(bytes().len());
                 let password = bytes().get(colon + 1..).unwrap_or_default();
@@ -109,7 +110,7 @@ pub(super) fn stats_page(proxy: &Proxy) -> Option<StatsPage> {
                 page.description = Some(Some(words.join(" ").into()));
             }
             "stats show-legends" => page.legends = true,
-            _ => {} // `stats enable`, and what the table refuses
+            _ => {} // `stats enable`, and keywords that the table refuses
         }
     }
     Some(page)

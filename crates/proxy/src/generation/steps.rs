@@ -1,4 +1,5 @@
-//! What `option httpchk` and its like, and the steps of `http-check` and `tcp-check`, come to.
+//! Compiles health checks: `option httpchk` and similar options, and the steps of `http-check` and
+//! `tcp-check`.
 
 use super::bind::text;
 use super::refuse::Refuse;
@@ -15,7 +16,7 @@ use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, Rules};
 use std::net::{IpAddr, SocketAddr};
 
-/// What `option httpchk` and its like, and the steps, come to.
+/// Compiles the health check of a proxy.
 pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Refuse<'_>) -> Script {
     let settings = &proxy.settings;
     let kind = settings.check_kind.as_ref();
@@ -27,7 +28,7 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
         "option tcp-check" => ("tcp-check", Some("http-check")),
         _ => ("", None),
     };
-    // Those from `defaults` may be for others.
+    // Steps of `defaults` may be for other proxies: no warning.
     let idle = settings.check_steps.iter().filter(|step| match unused {
         Some(unused) => step.keyword.starts_with(unused),
         None => true,
@@ -59,7 +60,7 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
         "option smtpchk" => smtp_script(kind),
         "option ldap-check" => ldap::script(),
         "option ssl-hello-chk" => tls::script(),
-        "option external-check" => Script::connect(), // a program in place of it
+        "option external-check" => Script::connect(), // the program runs in its place
         "option tcp-check" => tcp_script(of(wanted), compiler, refuse),
         _ => {
             let with = OfHttp {
@@ -72,7 +73,7 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
     }
 }
 
-/// All words that the script is made of: where they are the same, it is.
+/// Serializes the configuration of the check. Equal results mean equal scripts.
 pub(super) fn wording(settings: &Settings) -> Vec<u8> {
     let mut wording = Vec::new();
     for line in settings.check_kind.iter().chain(&settings.check_steps) {
@@ -92,7 +93,7 @@ pub(super) fn wording(settings: &Settings) -> Vec<u8> {
     wording
 }
 
-/// The user that `kind` has behind the word `user`.
+/// Returns the name behind the word `user`.
 fn user<'w>(kind: &'w Statement, most: usize, refuse: &mut Refuse<'_>) -> &'w [u8] {
     let mut wrong = |pos, why: String| refuse.found.alert(pos, format!("'{}' {why}", kind.keyword));
     match &kind.words[..] {
@@ -148,7 +149,7 @@ fn pgsql_script(kind: &Statement, refuse: &mut Refuse<'_>) -> Script {
     pgsql::script(user(kind, pgsql::LONGEST_USER, refuse))
 }
 
-/// Anything but a greeting and a name is the usual greeting, as HAProxy has it.
+/// As in HAProxy, invalid arguments select the default greeting.
 fn smtp_script(kind: &Statement) -> Script {
     match &kind.words[..] {
         [hello, name]
@@ -160,14 +161,14 @@ fn smtp_script(kind: &Statement) -> Script {
     }
 }
 
-/// What the lines of HTTP checks say beside their steps.
+/// Settings of HTTP checks outside of their steps.
 struct OfHttp {
     send_state: bool,
     disable_on_404: bool,
     lenient: Leniency,
 }
 
-/// Arguments of a step, one after the other.
+/// Reads the arguments of a step in order.
 struct Words<'w, 'r, 'c, 'f> {
     step: &'w Statement,
     at: usize,
@@ -186,7 +187,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         word
     }
 
-    /// What must follow.
+    /// Returns the next word; reports an error if there is none.
     fn value(&mut self, of: &str) -> Option<&'w Word> {
         let word = self.next();
         if word.is_none() {
@@ -201,7 +202,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         self.refuse.found.alert(word.pos(), format!("'{}' : {why}", self.step.keyword));
     }
 
-    /// Reports that the option `of` of the step is not `what`.
+    /// Reports that option `of` expects `what`.
     fn expects(&mut self, word: &Word, of: &str, what: &str) {
         self.wrong(word, &format!("'{of}' expects {what}, found '{}'", word.shown()));
     }
@@ -220,7 +221,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         self.value("comment").map(text)
     }
 
-    /// A log format. One that is only text needs no moment to be made.
+    /// Compiles the next word as a format.
     fn format(&mut self, of: &str, usage: Use) -> Option<Format> {
         let word = self.value(of)?;
         self.format_of(word, usage)
@@ -236,7 +237,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         }
     }
 
-    /// The same where the text may be known already.
+    /// Compiles the next word as a format; constant formats become text.
     fn words(&mut self, of: &str, usage: Use) -> Option<manylane_check::Words> {
         let format = self.format(of, usage)?;
         Some(match format.constant() {
@@ -245,7 +246,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         })
     }
 
-    /// An expression of one word, or of all words that are left.
+    /// Compiles an expression: the next word, or all remaining words.
     fn expression(&mut self, of: &str, all: bool) -> Option<Expression> {
         let first = self.value(of)?;
         let whole =
@@ -259,7 +260,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         }
     }
 
-    /// `connect`
+    /// Reads `connect`.
     fn connect(&mut self, number: usize) -> Connect {
         let http = self.step.keyword.starts_with("http");
         let mut made = Connect { number, ..Connect::default() };
@@ -293,12 +294,12 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                 _ => self.unknown(word),
             }
         }
-        // Without 'ssl' they are of no use, as in HAProxy.
+        // As in HAProxy, they have no effect without 'ssl'.
         made.tls = tls.map(|none| of_tls.unwrap_or(none));
         made
     }
 
-    /// A number, or an expression.
+    /// Reads a port: a number, or an expression.
     fn port(&mut self) -> Option<PortOf> {
         let value = self.value("port")?;
         if value.bytes().iter().all(u8::is_ascii_digit) {
@@ -312,7 +313,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         self.expression("port", false).map(|expression| PortOf::Of(Box::new(expression)))
     }
 
-    /// An IP address, with a port or without.
+    /// Reads an IP address with an optional port.
     fn address(&mut self) -> Option<SocketAddr> {
         let value = self.value("addr")?;
         let address = value
@@ -337,7 +338,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         found
     }
 
-    /// `set-var(name,condition...)` and its like.
+    /// Reads `set-var(name,condition...)`, `set-var-fmt` or `unset-var`.
     fn setting(&mut self) -> Option<Setting> {
         let head = self.next()?;
         let open = head.bytes().iter().position(|byte| *byte == b'(')? + 1;
@@ -388,14 +389,14 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         Some(Setting { id, when, to })
     }
 
-    /// No word may follow.
+    /// Reports an error if a word follows.
     fn end(&mut self) {
         if let Some(word) = self.next() {
             self.unknown(word);
         }
     }
 
-    /// `tcp-check send` and its like.
+    /// Reads `tcp-check send` and its variants.
     fn send(&mut self, number: usize) -> Option<Step> {
         let what = match self.step.keyword {
             "tcp-check send-lf" => Sent::Format(self.format("a format", Use::Text)?),
@@ -426,7 +427,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         Some(Step::Send(Send { what, comment, number }))
     }
 
-    /// `http-check send`
+    /// Reads `http-check send`.
     fn request(&mut self, mut request: HttpRequest) -> HttpRequest {
         while let Some(word) = self.next() {
             match word.bytes() {
@@ -462,7 +463,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         request
     }
 
-    /// `http-check expect` and `tcp-check expect`
+    /// Reads `http-check expect` or `tcp-check expect`.
     fn expect(&mut self, number: usize, named: &Option<Box<str>>) -> Option<Expect> {
         let http = self.step.keyword.starts_with("http");
         let mut made =
@@ -473,7 +474,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             &[b"string", b"rstring", b"string-lf", b"binary", b"rbinary", b"binary-lf"]
         };
         let mut pattern = None;
-        // Options stand before the pattern or behind it.
+        // Options may stand before or after the pattern.
         while pattern.is_none() || self.at < self.step.words.len() {
             let word = self.value("a pattern")?;
             match word.bytes() {
@@ -521,7 +522,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         Some(made)
     }
 
-    /// A pattern of one word.
+    /// Reads a pattern that is one word.
     fn pattern(&mut self, word: &Word, name: &[u8]) -> Option<Pattern> {
         let value = self.value(word.text().unwrap_or_default())?;
         let bytes = value.bytes();
@@ -539,7 +540,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         pattern.map_err(|why| self.wrong(value, &why)).ok()
     }
 
-    /// `min-recv`; -1 is as if it were not there.
+    /// Reads `min-recv`; -1 means that it is not set.
     fn least(&mut self) -> Option<usize> {
         let value = self.value("min-recv")?;
         match value.text().and_then(|text| text.parse::<i64>().ok()) {
@@ -552,7 +553,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         }
     }
 
-    /// A status of those.
+    /// Reads one of the statuses `some`.
     fn status(&mut self, of: &str, some: &[Status]) -> Option<Status> {
         let value = self.value(of)?;
         let status = Status::by_name(value.bytes()).filter(|status| some.contains(status));
@@ -563,7 +564,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         status
     }
 
-    /// `hdr` and `fhdr`: the header field that is looked for.
+    /// Reads the pattern of `hdr` or `fhdr`.
     fn field(&mut self, whole: bool) -> Option<Pattern> {
         let word = self.value("name")?;
         let name = match word.bytes() {
@@ -585,7 +586,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         Some(Pattern::Field { name, value, whole })
     }
 
-    /// What a name or a value is compared with. Letters of names are all the same in both cases.
+    /// Reads a pattern of a name or value. Names are compared without case.
     fn compared(&mut self, of: &str, is_name: bool, is_format: bool) -> Option<Text> {
         let mut how = None;
         if self.step.words.get(self.at).is_some_and(|word| *word == "-m") {
@@ -632,14 +633,14 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     }
 }
 
-/// What statuses an option of `expect` may name.
+/// Statuses that each option of `expect` accepts.
 const OK_STATUSES: &[Status] = &[Status::L7Ok, Status::L7OkC, Status::L6Ok, Status::L4Ok];
 const ERROR_STATUSES: &[Status] =
     &[Status::L7OkC, Status::L7Rsp, Status::L7Sts, Status::L6Rsp, Status::L4Con];
 const TIMEOUT_STATUSES: &[Status] = &[Status::L7Tout, Status::L6Tout, Status::L4Tout];
 
-/// Where a step connects, the first one that does more than to set a variable has to: else the script would
-/// have a connection before its first.
+/// Reports an error and returns true if `step` connects, but the first step other than `set-var` does not:
+/// then an implicit connection comes before the first explicit one.
 fn connects_late(step: &Statement, made: &[Step], refuse: &mut Refuse<'_>) -> bool {
     let first = made.iter().find(|step| !matches!(step, Step::Set(_)));
     let late =
@@ -651,12 +652,12 @@ fn connects_late(step: &Statement, made: &[Step], refuse: &mut Refuse<'_>) -> bo
     late
 }
 
-/// A comment is for the next step, and for those behind it up to one that connects or sets a variable.
+/// Applies a comment to the next steps, up to one that connects or sets a variable.
 fn commented(step: &mut Step, named: &mut Option<Box<str>>) {
     match step {
         Step::Connect(connect) => connect.comment = connect.comment.take().or_else(|| named.take()),
         Step::Send(send) => send.comment = send.comment.take().or_else(|| named.clone()),
-        Step::Expect(_) => {} // has it
+        Step::Expect(_) => {} // set by `expect`
         Step::Set(_) => *named = None,
     }
 }
@@ -725,16 +726,16 @@ fn http_script<'p>(
     }
     check_line(&first, kind, refuse);
     let (mut made, mut named): (Vec<Step>, Option<Box<str>>) = (Vec::new(), None);
-    // The first request is that of the option, to which `http-check send` adds.
+    // The option gives the first request, which `http-check send` may change.
     let mut implied = Some(first);
     for (number, step) in steps.enumerate() {
-        // What the step before it was, variables aside.
+        // The last step that is not `set-var`.
         let before = made.iter().rev().find(|step| !matches!(step, Step::Set(_)));
         let sequence = match (step.keyword, before) {
             ("http-check connect", Some(Step::Connect(_) | Step::Send(_))) => Some("expect"),
-            // One connection carries one request.
+            // A connection carries one request.
             ("http-check send", Some(Step::Send(_) | Step::Expect(_))) => Some("connect"),
-            // One behind another looks at the same response.
+            // `expect` after `expect` looks at the same response.
             ("http-check expect", Some(Step::Connect(_))) => Some("send"),
             _ => None,
         };
@@ -781,7 +782,7 @@ fn http_script<'p>(
     http::script(made, with.disable_on_404, with.lenient)
 }
 
-/// A request's line is one line of three words.
+/// Reports an error if method or URI would break the request line.
 fn check_line(request: &HttpRequest, step: &Statement, refuse: &mut Refuse<'_>) {
     let bad = |bytes: &[u8]| bytes.is_empty() || bytes.iter().any(|byte| *byte <= b' ' || *byte == 0x7f);
     if bad(&request.method) || request.uri.fixed().is_some_and(bad) {

@@ -12,18 +12,18 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// A table, and the proxy that it is named by.
+/// A stick table and its name.
 #[derive(Clone, Debug)]
 pub struct StickTable {
-    /// The proxy's name.
+    /// Name of the proxy, or `<section>/<name>` for a table of a `peers` section.
     pub name: Box<str>,
-    /// The table, which generations share.
+    /// The table; generations share it.
     pub table: Arc<Table>,
-    /// `srvkey addr`: entries name servers by their addresses, else by their names.
+    /// `srvkey addr`: entries store addresses of servers, else names.
     pub by_address: bool,
-    /// The `peers` section that shares it.
+    /// Name of the `peers` section that shares the table.
     pub peers: Option<Box<str>>,
-    /// `recv-only`: peers are told nothing of it.
+    /// `recv-only`: the table is not sent to peers.
     pub receives_only: bool,
 }
 
@@ -32,14 +32,15 @@ fn started(proxy: &Proxy) -> bool {
 }
 
 impl StickTable {
-    /// Its name among peers: as HAProxy, of one that stands in the section itself without that.
+    /// Returns the name of the table among peers. As in HAProxy, that of a table of the `peers` section
+    /// itself has no section name.
     pub(super) fn wire_name(&self) -> &str {
         let section = self.peers.as_deref().unwrap_or_default();
         self.name.strip_prefix(section).filter(|rest| rest.starts_with('/')).unwrap_or(&self.name)
     }
 }
 
-/// A table of the file.
+/// A table in the file.
 struct Declared<'c> {
     name: Cow<'c, [u8]>,
     table: &'c tree::StickTable,
@@ -51,7 +52,7 @@ fn of_proxy(proxy: &Proxy) -> Option<Declared<'_>> {
     Some(Declared { name: proxy.name.bytes().into(), table, peers: table.peers.as_ref() })
 }
 
-/// Tables in the order of their numbers: those of proxies, then those of `peers` sections.
+/// Returns the tables in the order of their numbers: those of proxies, then those of `peers` sections.
 fn declared(config: &Config) -> impl Iterator<Item = Declared<'_>> {
     let of_peers = config.peers.iter().flat_map(|section| {
         section.tables.iter().map(|(name, table)| Declared {
@@ -63,18 +64,18 @@ fn declared(config: &Config) -> impl Iterator<Item = Declared<'_>> {
     config.proxies.iter().filter(|proxy| started(proxy)).filter_map(of_proxy).chain(of_peers)
 }
 
-/// The table of that name: of the proxy, or of a `peers` section as `<section>/<name>`.
+/// Returns the table with this name: that of a proxy, or `<section>/<name>`.
 pub(super) fn named(config: &Config, name: &[u8]) -> Option<NamedTable> {
     let (number, found) = declared(config).enumerate().find(|(_, declared)| *declared.name == *name)?;
     Some(NamedTable { id: TableId(number as u32), key: found.table.key })
 }
 
-/// The name of the table that something of a proxy uses.
+/// Returns the name of the table that a rule or filter of a proxy uses: `table`, or the proxy's own.
 fn target<'a>(proxy: &'a Proxy, table: &'a Option<Word>) -> &'a [u8] {
     table.as_ref().map_or(proxy.name.bytes(), Word::bytes)
 }
 
-/// What streams share by entries of tables.
+/// Returns the bandwidth limits that streams share through table entries.
 fn limits(proxy: &Proxy) -> impl Iterator<Item = &tree::SharedLimit> {
     proxy.filters.iter().filter_map(|filter| match filter {
         tree::Filter::Bandwidth(limit) => limit.shared.as_ref(),
@@ -82,8 +83,8 @@ fn limits(proxy: &Proxy) -> impl Iterator<Item = &tree::SharedLimit> {
     })
 }
 
-/// The period in which a filter's limit holds for all streams of an entry: that of the rate of their bytes,
-/// which the table has to keep. None: it does not, which is reported.
+/// Returns the period of a shared bandwidth limit: that of the byte rate in the table. If the table does not
+/// store this rate, reports an error and returns `None`.
 pub(super) fn period(
     config: &Config,
     proxy: &Proxy,
@@ -118,7 +119,7 @@ pub(super) fn period(
     }
 }
 
-/// All of them, empty.
+/// Builds all tables, empty.
 pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable> {
     let (mut stored, mut shared) = (HashSet::new(), HashSet::new());
     for proxy in config.proxies.iter().filter(|proxy| started(proxy)) {
@@ -151,7 +152,7 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
             period: u32::try_from(data.period.as_millis()).unwrap_or(u32::MAX),
         });
         let mut data: Vec<Data> = data.collect();
-        // As HAProxy: what `stick` rules store needs no `store`.
+        // As in HAProxy, data of `stick` rules needs no `store`.
         if stored.contains(&*own_name) {
             for kind in [DataType::ServerId, DataType::ServerKey] {
                 if let Err(place) = data.binary_search_by_key(&kind, |data| data.kind) {
@@ -179,7 +180,7 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
     all
 }
 
-/// Tables of the same name that are to be the same go on.
+/// Takes over tables that have the same name and specification.
 pub(super) fn inherit(tables: &mut [StickTable], before: &[StickTable]) {
     for table in tables {
         let was = before.iter().find(|was| was.name == table.name && was.table.spec() == table.table.spec());

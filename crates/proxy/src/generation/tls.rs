@@ -1,4 +1,4 @@
-//! `ssl` of `bind` and `server` lines, with the defaults of the process.
+//! `ssl` of `bind` and `server` lines, with the defaults of `global`.
 
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
@@ -13,16 +13,16 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// `tune.ssl.cachesize` without that.
+/// Default of `tune.ssl.cachesize`, in sessions.
 const SESSIONS: u32 = 20_000;
 
-/// `tune.ssl.lifetime` without that.
+/// Default of `tune.ssl.lifetime`.
 const LIFETIME: Duration = Duration::from_secs(300);
 
-/// Seconds that a ticket may be good for: clients forget it after seven days (RFC 8446, 4.6.1).
+/// Limit of a ticket's lifetime, in seconds: clients drop it after seven days (RFC 8446, 4.6.1).
 const MOST_LIFETIME: u64 = 7 * 24 * 60 * 60;
 
-/// `crt-store` sections: their certificates are read, whether a line uses them or not.
+/// Loads the certificates of `crt-store` sections, whether a line uses them or not.
 pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
     let process = &config.global.tls;
     for section in &config.crt_stores {
@@ -59,8 +59,7 @@ pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
     }
 }
 
-/// The context of a `bind` line at `pos` with `ssl`. None: there is no `ssl`, or something is wrong, which
-/// was told.
+/// Returns the context of a `bind` line at `pos`; `None` without `ssl`, or after an error was reported.
 pub(super) fn of_bind(
     own: &TlsOptions,
     process: &TlsProcess,
@@ -105,7 +104,7 @@ pub(super) fn of_bind(
     match made {
         Ok(made) => Some(made),
         Err(problem) => {
-            // What an option that was refused should have set may be what is missing.
+            // The cause may be an option of this line that was refused before.
             if !refuse.found.has_error_in_line(pos) {
                 let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
                 refuse.found.alert(pos, problem.to_string());
@@ -115,31 +114,31 @@ pub(super) fn of_bind(
     }
 }
 
-/// How a server is spoken to within TLS.
+/// TLS settings of a server.
 #[derive(Debug)]
 pub struct ServerTls {
     pub(crate) context: ClientContext,
-    /// HTTP/2 is offered.
+    /// True if ALPN offers HTTP/2.
     pub(crate) offers_h2: bool,
-    /// The name that is asked for.
+    /// Source of the server name (SNI).
     pub(crate) name: SniName,
-    /// The log was told that the last handshake failed.
+    /// True after the log was told that a handshake failed, until one succeeds.
     pub(crate) failing: AtomicBool,
 }
 
-/// Which name a server is asked for.
+/// Source of a server name (SNI).
 #[derive(Clone, Debug)]
 pub enum SniName {
-    /// None.
+    /// No name.
     None,
-    /// Always this one.
+    /// A fixed name.
     Fixed(ServerName<'static>),
-    /// What the expression of that number of the backend says.
+    /// Value of the backend's expression with this number.
     Evaluated(usize),
 }
 
 impl SniName {
-    /// `str(name)`, which need not be asked of each request.
+    /// Returns the name of `str(name)`, which needs no evaluation for each request.
     pub(super) fn constant(expression: &[u8]) -> Option<Self> {
         let name = std::str::from_utf8(expression.strip_prefix(b"str(")?.strip_suffix(b")")?).ok()?;
         ServerName::try_from(name.to_owned()).ok().map(Self::Fixed)
@@ -147,7 +146,7 @@ impl SniName {
 }
 
 impl ServerTls {
-    /// The name to begin a connection with, where `asked` are the texts of the backend's expressions.
+    /// Returns the server name of a new connection. `asked` has the values of the backend's expressions.
     pub(crate) fn name(&self, asked: &[Option<Box<str>>]) -> ServerName<'static> {
         let named = match &self.name {
             SniName::None => None,
@@ -157,12 +156,12 @@ impl ServerTls {
                 .and_then(Option::as_ref)
                 .and_then(|text| ServerName::try_from(text.to_string()).ok()),
         };
-        // One that cannot be asked for: none is.
+        // An address is not sent as SNI.
         named.unwrap_or(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()))
     }
 }
 
-/// What kind of connections to a server a context is for.
+/// Purpose of connections to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Requests.
@@ -171,7 +170,7 @@ pub(super) enum Purpose {
     Check,
 }
 
-/// The context of a `server` line at `pos`. None: something is wrong, which was told.
+/// Returns the context of a `server` line at `pos`; `None` after an error was reported.
 pub(super) fn of_server(
     own: &TlsOptions,
     process: &TlsProcess,
@@ -212,7 +211,7 @@ pub(super) fn of_server(
     match made {
         Ok(context) => {
             let name = match purpose {
-                // What changes with requests is set where expressions are read.
+                // Expressions are compiled later, with the rules.
                 Purpose::Traffic => match &own.sni {
                     Some(set) => SniName::constant(set.value.bytes()).unwrap_or(SniName::None),
                     None => SniName::None,
@@ -222,7 +221,7 @@ pub(super) fn of_server(
             Some(ServerTls { context, offers_h2, name, failing: AtomicBool::new(false) })
         }
         Err(problem) => {
-            // What an option that was refused should have set may be what is missing.
+            // The cause may be an option of this line that was refused before.
             if !refuse.found.has_error_in_line(pos) {
                 let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
                 refuse.found.alert(pos, problem.to_string());
@@ -232,7 +231,7 @@ pub(super) fn of_server(
     }
 }
 
-/// A name that is always the same.
+/// Returns the fixed name that an option sets.
 fn fixed(name: &Option<Set<Word>>, keyword: &str, refuse: &mut Refuse<'_>) -> SniName {
     let Some(set) = name else { return SniName::None };
     let text = set.value.shown().to_string();
@@ -268,7 +267,7 @@ fn common(
     }
     let oldest = match own.oldest.or(defaults.oldest).map(|set| set.value) {
         Some("TLSv1.3") => Some(Version::V13),
-        _ => None, // what is older is not spoken
+        _ => None, // older versions are not built
     };
     let newest = own.newest.or(defaults.newest);
     let newest = match newest.map(|set| (set.value, set.pos)) {
@@ -296,10 +295,10 @@ fn common(
     })
 }
 
-/// The file that a word names, from a folder for such files on, if there is one.
+/// Returns the path of the file that a word names, relative to `base` if that is set.
 fn based(word: &Word, base: Option<&Set<Word>>, refuse: &Refuse<'_>) -> PathBuf {
     if word.bytes().starts_with(b"@") {
-        return PathBuf::from(word.shown().to_string()); // of a 'crt-store' section
+        return PathBuf::from(word.shown().to_string()); // an entry of a 'crt-store' section
     }
     let named = refuse.path(word);
     match base {
@@ -308,8 +307,9 @@ fn based(word: &Word, base: Option<&Set<Word>>, refuse: &Refuse<'_>) -> PathBuf 
     }
 }
 
-/// What is not followed to the letter. HAProxy's library tells nothing of these, so it is no warning, with
-/// which `zero-warning` would refuse the file; a certificate that is of no use any more is one.
+/// Reports settings that are not followed exactly. HAProxy's library says nothing about them, so these are
+/// notes: a warning would refuse the file under `zero-warning`. An unusable certificate or OCSP response is a
+/// warning.
 fn tell(told: Vec<Problem>, own: &TlsOptions, defaults: &TlsOptions, pos: Pos, refuse: &mut Refuse<'_>) {
     for problem in told {
         let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
@@ -320,7 +320,7 @@ fn tell(told: Vec<Problem>, own: &TlsOptions, defaults: &TlsOptions, pos: Pos, r
     }
 }
 
-/// Where the options say something.
+/// Returns the position of the option `keyword`.
 fn place(keyword: &str, own: &TlsOptions, defaults: &TlsOptions) -> Option<Pos> {
     let of = |options: &TlsOptions| match keyword {
         "ca-file" => options.ca_file.as_ref().map(|set| set.pos),

@@ -10,19 +10,19 @@ use manylane_config::value::{self, Unit};
 use manylane_expr::{EvalPoints, Regex, Use};
 
 impl Reader<'_, '_, '_> {
-    /// Reports that a rule is wrong at `pos`.
+    /// Reports an error of a rule at `pos`.
     pub(super) fn wrong<T>(&mut self, rule: &tree::Rule, pos: Pos, message: &str) -> Option<T> {
         let keyword = format!("{} {}", rule.list.name(), rule.action.trim_end_matches('('));
         self.refuse.found.alert(pos, format!("'{keyword}' {message}"));
         None
     }
 
-    /// Reports that `word` is not `what`.
+    /// Reports that `what` was expected in place of `word`.
     pub(super) fn expected<T>(&mut self, rule: &tree::Rule, word: &Word, what: &str) -> Option<T> {
         self.wrong(rule, word.pos(), &format!("expects {what}, found '{}'", word.shown()))
     }
 
-    /// Reports that a rule has other arguments than its action takes: at `extra`, or else at the action.
+    /// Reports the wrong number of arguments, at `extra` or else at the action.
     pub(super) fn arguments<T>(&mut self, rule: &tree::Rule, extra: Option<&Word>) -> Option<T> {
         let found = rule.words.len().saturating_sub(1);
         let pos = extra.or(rule.words.first()).map_or(rule.pos, Word::pos);
@@ -45,7 +45,7 @@ impl Reader<'_, '_, '_> {
             ("auth", []) => Action::Auth(self.proxy_name.into()),
             ("auth", [word, realm]) if *word == *"realm" => Action::Auth(header(realm)),
             ("redirect", _) => {
-                // The keyword of its own has no action in front.
+                // The keyword `redirect` stands alone, without `http-request`.
                 let arguments = if *list == Ruleset::Redirect { &words[..] } else { arguments };
                 return self.redirect(rule, arguments, place);
             }
@@ -92,8 +92,7 @@ impl Reader<'_, '_, '_> {
             ("strict-mode", [word]) if *word == *"on" || *word == *"off" => {
                 Action::StrictMode(*word == *"on")
             }
-            ("wait-for-handshake", []) => return None, /* whatever handshakes there are were waited for */
-            // before
+            ("wait-for-handshake", []) => return None, // handshakes end before rules run
             ("pause", [_, ..]) => Action::Pause(self.time(arguments, place)?),
             ("wait-for-body", _) => self.wait_for_body(rule, arguments)?,
             ("use-service", [name]) if *name == *"prometheus-exporter" => Action::Metrics,
@@ -127,7 +126,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// A time, or an expression that gives milliseconds.
+    /// Reads a time, or an expression in milliseconds.
     pub(super) fn time(&mut self, words: &[Word], place: EvalPoints) -> Option<Change> {
         match words {
             [word] if word.bytes().first().is_some_and(u8::is_ascii_digit) => {

@@ -1,4 +1,4 @@
-//! `capture`, `declare capture` and the rules `capture ... len`: the slots of a frontend.
+//! Capture slots of a frontend: `capture`, `declare capture` and rules `capture ... len`.
 
 use super::super::refuse::Refuse;
 use manylane_config::source::Pos;
@@ -6,48 +6,48 @@ use manylane_config::table::Ruleset;
 use manylane_config::tree::{Capture, CaptureKind, Proxy};
 use std::collections::HashMap;
 
-/// Slots of a frontend at most, for requests and for responses each.
+/// Limit of slots for requests, and for responses.
 pub const MOST_CAPTURES: usize = 64;
 
-/// Bytes of a captured cookie at most, unless the file says otherwise.
+/// Default limit of a captured cookie, in bytes.
 const COOKIE: usize = 63;
 
-/// What a frontend captures: slots, in the order of the file.
+/// Captures of a frontend. Slots are in the order of the file.
 #[derive(Debug, Default)]
 pub struct Captures {
-    /// Bytes that each slot for requests takes.
+    /// Size of each slot for requests, in bytes.
     pub request: Vec<usize>,
-    /// Bytes that each slot for responses takes.
+    /// Size of each slot for responses, in bytes.
     pub response: Vec<usize>,
-    /// Fields of requests, and their slots.
+    /// Captured fields of requests, with their slots.
     pub request_fields: Vec<(Box<[u8]>, usize)>,
-    /// Fields of responses, and their slots.
+    /// Captured fields of responses, with their slots.
     pub response_fields: Vec<(Box<[u8]>, usize)>,
-    /// What the names of cookies begin with that are captured, and bytes at most.
+    /// Prefix of the captured cookies' names, and the size limit in bytes.
     pub cookie: Option<(Box<[u8]>, usize)>,
 }
 
-/// The same with the slots of rules, by their places in the file.
+/// Captures, and the slots of rules by position in the file.
 #[derive(Debug, Default)]
 pub(in crate::generation) struct Slots {
     pub(in crate::generation) captures: Captures,
     pub(super) of_rules: HashMap<Pos, usize>,
 }
 
-/// Whether rules of the list make slots, by `capture ... len`.
+/// Returns true if rules of this list may create slots by `capture ... len`.
 pub(super) fn makes_slots(list: Ruleset) -> bool {
     matches!(list, Ruleset::HttpRequest | Ruleset::TcpRequestContent)
 }
 
-/// A line that makes a slot.
+/// A line that creates a slot.
 enum Line<'c> {
     Capture(&'c Capture),
-    /// Where the rule is, and bytes of its slot.
+    /// Position of a rule, and size of its slot in bytes.
     Rule(Pos, usize),
 }
 
 impl Slots {
-    /// Those of a proxy and of the `defaults` section whose rules it has. `longest`: `tune.http.cookielen`.
+    /// Returns the slots of a proxy and of its `defaults` section. `longest` is `tune.http.cookielen`.
     pub(super) fn new<'c>(
         sections: impl Iterator<Item = &'c Proxy> + Clone,
         longest: Option<u64>,
@@ -60,7 +60,7 @@ impl Slots {
         let of_rules = rules.filter_map(|rule| {
             let length = match &rule.words[..] {
                 [.., len, number] if *len == *"len" => number.text()?.parse().ok()?,
-                _ => return None, // it names a slot, or is wrong, and then it is reported with the rules
+                _ => return None, // names a slot, or is wrong; reported with the rules
             };
             Some(Line::Rule(rule.pos, length))
         });

@@ -1,4 +1,4 @@
-//! What rules may do.
+//! Actions of rules, compiled.
 
 use super::lookup::Lookup;
 use crate::flow::{Bandwidth, FilterId, Side};
@@ -8,143 +8,144 @@ use manylane_logs::Level;
 use manylane_sync::Arc;
 use std::time::Duration;
 
-/// How `silent-drop` keeps from a client that its connection is closed.
+/// How `silent-drop` hides from a client that its connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// Nothing is sent.
+    /// Send nothing.
     Full,
-    /// `rst-ttl`: a reset goes over so many hops, so that what is nearer than the client forgets the
-    /// connection, too.
+    /// `rst-ttl`: send a reset with this TTL, so that firewalls nearer than the client drop the connection,
+    /// too.
     ResetWithin(u8),
 }
 
-/// What is done with a connection.
+/// Action of `tcp-request connection` and `tcp-request session`.
 #[derive(Debug)]
-#[allow(missing_docs)] // the words of the rules
+#[allow(missing_docs)] // named as in the manual
 pub enum ConnectionAction {
-    /// No further rule is looked at.
+    /// Accept the connection, and skip the other rules.
     Accept,
-    /// It is closed.
+    /// Close the connection.
     Reject,
-    /// It is closed, and the client is not told.
+    /// Close the connection without telling the client.
     SilentDrop(Silence),
-    /// `expect-proxy layer4`: a header of the PROXY protocol comes first.
+    /// `expect-proxy layer4`: a PROXY protocol header comes first.
     ExpectProxy,
-    /// A line of what is known by now.
+    /// Log a line.
     DoLog,
     Set(Setting),
 }
 
-/// What is done when bytes of a connection, or a message, were looked at.
+/// Action of `tcp-request content` and `tcp-response content`.
 #[derive(Debug)]
 pub enum ContentAction {
     /// `do-resolve`
     Resolve(Box<Lookup>),
-    /// No further rule is looked at.
+    /// Skip the other rules.
     Accept,
-    /// The connection ends.
+    /// Close both connections.
     Reject,
-    /// The connection ends, and the client is not told.
+    /// Close the connection without telling the client.
     SilentDrop(Silence),
-    /// The server's connection ends.
+    /// Close the connection to the server.
     Close,
-    /// A line of what is known by now.
+    /// Log a line.
     DoLog,
-    /// The next rule follows.
+    /// Apply a setting and continue with the next rule.
     Set(Setting),
 }
 
-/// What rules of all lists may set, each of them where the manual has it; then the next rule follows.
+/// Settings that rules of several lists may make. Evaluation continues with the next rule.
 #[derive(Debug)]
-#[allow(missing_docs)] // the words of the rules
+#[allow(missing_docs)] // named as in the manual
 pub enum Setting {
     Var(VariableId, Made, When),
     UnsetVar(VariableId),
     Address(Addressed, Expression),
-    /// None: there is no line.
+    /// `None` disables the line.
     LogLevel(Option<Level>),
     Timeout(TimeoutOf, Change),
     PriorityClass(Expression),
     PriorityOffset(Expression),
     Retries(Expression),
     Nice(i16),
-    /// How packets are marked.
+    /// Mark or TOS of packets.
     Packets(Packets, Figure),
-    /// Into this slot of the frontend's.
+    /// Into this slot of the frontend.
     Capture(Expression, usize),
     Bandwidth(Box<SetBandwidth>),
     Track(Box<Track>),
     General(Box<General>),
 }
 
-/// `track-sc`: an entry is counted in from here on.
+/// `track-sc`: counters of this entry are updated from here on.
 #[derive(Debug)]
 pub struct Track {
     pub(crate) counter: u32,
     pub(crate) table: TableId,
     pub(crate) key: Expression,
-    /// Until the session's end, else until the stream's.
+    /// Track until the session ends, else until the stream ends.
     pub(crate) of_session: bool,
     pub(crate) counts: TrackCounts,
 }
 
-/// What of the message at work is counted when its rules begin to track an entry.
+/// Events that are counted at once when a rule starts to track an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrackCounts {
-    /// Nothing: the request is counted later.
+    /// None; the request is counted later.
     Nothing,
     /// The request.
     Request,
-    /// The request, and what the response's status says.
+    /// The request, and the status of the response.
     Response,
 }
 
-/// `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and those for the first ones.
+/// `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and their older forms.
 #[derive(Debug)]
 pub struct General {
     pub(crate) counter: u32,
     pub(crate) index: u32,
-    /// That of the arrays alone, else also the one that has a name of its own.
+    /// True for an element of an array; false for the older forms, which use `gpc0`, `gpc1` or `gpt0` if the
+    /// table stores it.
     pub(crate) of_array: bool,
-    /// A tag is set, else a counter is added to.
+    /// True sets a tag, false adds to a counter.
     pub(crate) is_tag: bool,
     pub(crate) by: Figure,
 }
 
-/// `set-bandwidth-limit`: puts a filter to work.
+/// `set-bandwidth-limit`: enables a filter.
 #[derive(Debug)]
 pub struct SetBandwidth {
     pub(crate) filter: FilterId,
-    /// Whose bytes it bounds.
+    /// The side whose bytes are limited.
     pub(crate) sender: Side,
-    /// What holds where the rule says nothing, or its expressions give no number above 0.
+    /// Used if the rule sets no limit or period, or an expression yields no number above 0.
     pub(crate) usual: Bandwidth,
-    /// Bytes a period.
+    /// Bytes per period.
     pub(crate) limit: Option<Figure>,
     pub(crate) period: Option<Change>,
-    /// Streams with the same key share it.
+    /// Set if streams with the same key share the limit.
     pub(crate) shared: Option<SharedKey>,
 }
 
-/// By which entry of a stick table streams share something.
+/// Entry of a stick table by which streams share a limit.
 #[derive(Debug)]
 pub struct SharedKey {
     pub(crate) table: TableId,
     pub(crate) key: Expression,
 }
 
-/// What is done with a request or a response.
+/// Action of `http-request`, `http-response` and `http-after-response`.
 #[derive(Debug)]
-#[allow(missing_docs)] // the words of the rules
+#[allow(missing_docs)] // named as in the manual
 pub enum Action {
     Allow,
-    /// `return`, and `deny` or `tarpit` with an answer of their own.
+    /// `return`, and `deny` or `tarpit` with a reply.
     Reply(End, Box<Reply>),
-    /// `deny` without more: the answer with this status.
+    /// `deny` without arguments: respond with this status.
     Deny(u16),
     /// `use-service prometheus-exporter`
     Metrics,
-    /// The realm.
+    /// With this realm.
     Auth(Box<[u8]>),
     Redirect(Box<Redirect>),
     Reject,
@@ -167,7 +168,7 @@ pub enum Action {
     DisableRepetition,
     StrictMode(bool),
     Pause(Change),
-    /// How long, and for how many bytes: 0 for all.
+    /// Timeout, and the number of bytes to wait for; 0 for the whole body.
     WaitForBody(Duration, usize),
     EarlyHint(Box<[u8]>, Format),
     DoLog,
@@ -181,7 +182,7 @@ pub enum Action {
     },
 }
 
-/// A value of a variable.
+/// Source of a variable's value.
 #[derive(Debug)]
 pub enum Made {
     /// `set-var`
@@ -190,27 +191,27 @@ pub enum Made {
     Format(Format),
 }
 
-/// A time.
+/// Source of a time.
 #[derive(Debug)]
 pub enum Change {
-    /// This one.
+    /// A constant.
     Fixed(Duration),
-    /// So many milliseconds.
+    /// An expression in milliseconds.
     Of(Expression),
 }
 
-/// A number.
+/// Source of a number.
 #[derive(Debug)]
 pub enum Figure {
-    /// This one.
+    /// A constant.
     Fixed(u32),
-    /// The one that an expression gives.
+    /// An expression.
     Of(Expression),
 }
 
-/// Whose packets, and what of them.
+/// Which packets to mark, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the words of the rules
+#[allow(missing_docs)] // named as in the manual
 pub enum Packets {
     ClientMark,
     ClientTos,
@@ -219,7 +220,7 @@ pub enum Packets {
 }
 
 impl Packets {
-    /// The largest number that it takes.
+    /// Returns the largest valid number.
     pub(crate) fn most(self) -> u32 {
         match self {
             Self::ClientMark | Self::ServerMark => u32::MAX,
@@ -228,9 +229,9 @@ impl Packets {
     }
 }
 
-/// Which timeout.
+/// A timeout that rules may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the words themselves
+#[allow(missing_docs)] // named as in the manual
 pub enum TimeoutOf {
     Client,
     Connect,
@@ -241,14 +242,14 @@ pub enum TimeoutOf {
 }
 
 impl TimeoutOf {
-    /// All of them, in the order of their numbers.
+    /// All timeouts, in the order of their numbers.
     pub const ALL: [Self; 6] =
         [Self::Client, Self::Connect, Self::Queue, Self::Server, Self::Tarpit, Self::Tunnel];
 }
 
-/// Which part of an address.
+/// Part of an address that rules may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the words of the rules
+#[allow(missing_docs)] // named as in the manual
 pub enum Addressed {
     Source,
     SourcePort,
@@ -256,18 +257,18 @@ pub enum Addressed {
     DestinationPort,
 }
 
-/// Which part of a target is replaced.
+/// Part of the request target that is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the words of the rules
+#[allow(missing_docs)] // named as in the manual
 pub enum Replaced {
     Path,
     Pathq,
     Uri,
 }
 
-/// How a list is changed.
+/// Change of a map or of an ACL file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the words of the rules
+#[allow(missing_docs)] // named as in the manual
 pub enum Listed {
     Add,
     Delete,
@@ -275,12 +276,11 @@ pub enum Listed {
 }
 
 impl Listed {
-    /// Changes a list. It takes the list's lock, asks for memory, and costs about the logarithm of the list's
-    /// length. Whoever looks at the list after that finds it changed, the next rule of the same request
-    /// for one.
+    /// Applies the change. Takes the lock of the list, allocates memory, and takes time logarithmic in the
+    /// length of the list. Later lookups see the change, also those of the same request's next rule.
     ///
     /// # Errors
-    /// A sentence: the list refuses the entry.
+    /// If the list refuses the entry; the error is a sentence.
     pub(crate) fn change(self, reference: &Reference, key: &[u8], value: &[u8]) -> Result<(), String> {
         match self {
             Self::Add => reference.add_new(key, value),
@@ -293,16 +293,16 @@ impl Listed {
     }
 }
 
-/// `del-header name -m ...`: how names of fields are compared, without their case.
+/// `del-header name -m ...`: how names of fields are compared, without case.
 #[derive(Debug)]
 pub enum NameMatch {
-    /// They begin so.
+    /// The name begins with this.
     Begin(Box<[u8]>),
-    /// They end so.
+    /// The name ends with this.
     End(Box<[u8]>),
-    /// They have this in them.
+    /// The name contains this.
     Sub(Box<[u8]>),
-    /// A regular expression matches.
+    /// The name matches this regular expression.
     Regex(Regex),
 }
 
@@ -318,27 +318,27 @@ impl NameMatch {
     }
 }
 
-/// `return`, `http-error`, or `deny` with an answer of its own.
+/// Reply of `return`, `http-error`, or `deny` and `tarpit` with arguments.
 #[derive(Debug)]
 pub struct Reply {
     /// `status`
     pub status: u16,
     /// `content-type`
     pub content_type: Box<[u8]>,
-    /// What is sent.
+    /// Body of the reply.
     pub body: ReplyBody,
     /// `hdr`
     pub fields: Vec<(Box<[u8]>, Format)>,
 }
 
-/// What a rule's answer consists of.
+/// Body of a reply.
 #[derive(Debug)]
 pub enum ReplyBody {
     /// No body.
     None,
-    /// `default-errorfiles`: the answer that the proxy has for the status.
+    /// `default-errorfiles`: the proxy's message for the status.
     Usual,
-    /// `errorfile`, `errorfiles`: a whole message.
+    /// `errorfile`, `errorfiles`: a complete message.
     Whole(Arc<[u8]>),
     /// `string`, `file`
     Bytes(Arc<[u8]>),
@@ -349,15 +349,15 @@ pub enum ReplyBody {
 /// `redirect`
 #[derive(Debug)]
 pub struct Redirect {
-    /// How the target is made.
+    /// How the location is made.
     pub kind: RedirectKind,
-    /// Of what.
+    /// Format that the location is made from.
     pub target: Format,
     /// `code`
     pub code: u16,
     /// `drop-query`
     pub drop_query: bool,
-    /// `keep-query`: a location has the request's query, too.
+    /// `keep-query`: append the query of the request to the location.
     pub keep_query: bool,
     /// `append-slash`
     pub append_slash: bool,
@@ -367,14 +367,14 @@ pub struct Redirect {
     pub cookie: Option<Box<[u8]>>,
 }
 
-/// How a redirection's target is made.
+/// How the location of a redirection is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedirectKind {
-    /// As it is.
+    /// The format is the location.
     Location,
-    /// Before the request's path.
+    /// The format stands before the request's path.
     Prefix,
-    /// Before the request's host and path.
+    /// The format is the scheme; host and path are those of the request.
     Scheme,
 }
 

@@ -1,4 +1,4 @@
-//! Which list a rule goes into, and what may be asked for there.
+//! Puts each rule into its list, and says where its expressions run.
 
 use super::{Action, Reader, Rule, Rules};
 use manylane_config::table::Ruleset;
@@ -6,7 +6,8 @@ use manylane_config::tree;
 use manylane_expr::EvalPoints;
 
 impl Reader<'_, '_, '_> {
-    /// `redirects`: those of the old keyword, which run after the other rules for requests.
+    /// Compiles a rule and appends it to its list. `redirects` gets those of the keyword `redirect`, which
+    /// run after `http-request` rules.
     pub(super) fn put(
         &mut self,
         rule: &tree::Rule,
@@ -16,7 +17,7 @@ impl Reader<'_, '_, '_> {
     ) {
         self.at.set(Some(rule.pos));
         self.compiler.place = self.config.place(rule.pos);
-        // The rules of a `listen` run for both of its sides.
+        // Rules of a `listen` must be valid on both of its sides.
         let (front, back) = (self.front, self.back);
         let at = |of_front: EvalPoints, of_back: EvalPoints| match (front, back) {
             (true, true) => of_front | of_back,
@@ -50,8 +51,8 @@ impl Reader<'_, '_, '_> {
                 let place = at(EvalPoints::FRONT_RESPONSE, EvalPoints::BACK_RESPONSE);
                 rules.after_response.extend(self.rule(rule, place));
             }
-            // Rules for messages mean nothing to bytes, of which the file's reader warns; it refuses those on
-            // the wrong side.
+            // HTTP rules do nothing in TCP mode; the file's reader warns about them and refuses rules on the
+            // wrong side.
             _ => {}
         }
     }

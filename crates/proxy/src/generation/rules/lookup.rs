@@ -6,16 +6,16 @@ use manylane_config::tree;
 use manylane_expr::{EvalPoints, Expression, VariableId};
 use manylane_resolve::Kind;
 
-/// A name whose address a rule wants.
+/// `do-resolve`: resolves a name into a variable.
 #[derive(Debug)]
 pub struct Lookup {
-    /// Where the address goes.
+    /// Variable that gets the address.
     pub variable: VariableId,
-    /// The `resolvers` section.
+    /// Number of the `resolvers` section.
     pub section: usize,
-    /// The family that is asked for first.
+    /// Record type that is tried first.
     pub kind: Kind,
-    /// The name.
+    /// Name to resolve.
     pub name: Expression,
 }
 

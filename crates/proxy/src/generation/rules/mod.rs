@@ -40,65 +40,65 @@ use manylane_expr::{
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-/// Different expressions of `pool-conn-name` in a backend at most.
+/// Limit of different `pool-conn-name` and `sni` expressions in a backend.
 pub const MOST_POOL_NAMES: usize = 4;
 
-/// What the expressions of a generation share.
+/// State that all expressions of a generation share.
 #[derive(Debug)]
 pub struct Expressions {
     /// Names of variables.
     pub names: VariableNames,
-    /// Maps and files of patterns.
+    /// Maps and pattern files.
     pub references: References,
     /// Variables of the process.
     pub process: ProcessVariables,
-    /// Names of those of them that commands have made.
+    /// Names of process variables that commands have made.
     pub commanded: Commanded,
-    /// Files and lines of rules.
+    /// Files and lines of rules, by number.
     pub lines: Vec<(Box<[u8]>, u32)>,
 }
 
 /// The rules of a proxy.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// `tcp-request connection`: before a header of the PROXY protocol is read.
+    /// `tcp-request connection`: runs before a PROXY protocol header is read.
     pub connection: Vec<Rule<ConnectionAction>>,
-    /// `tcp-request session`: behind it.
+    /// `tcp-request session`: runs after it.
     pub session: Vec<Rule<ConnectionAction>>,
     /// `tcp-request content`
     pub content: Vec<Rule<ContentAction>>,
     /// `tcp-response content`
     pub response_content: Vec<Rule<ContentAction>>,
-    /// Something of all these looks at bytes of a body.
+    /// True if any of these reads bytes of a body.
     pub reads_data: bool,
-    /// `http-request`, and `redirect` behind them.
+    /// `http-request`, followed by `redirect`.
     pub request: Vec<Rule<Action>>,
     /// `http-response`
     pub response: Vec<Rule<Action>>,
     /// `http-after-response`
     pub after_response: Vec<Rule<Action>>,
-    /// `monitor fail`: any of them.
+    /// `monitor fail`: one is enough.
     pub monitor_fail: Vec<Condition>,
-    /// `stats admin`: any of them.
+    /// `stats admin`: one is enough.
     pub stats_admin: Vec<Condition>,
     /// `stats http-request`
     pub stats_request: Vec<Rule<PageAction>>,
-    /// `force-persist` and `ignore-persist`: the first that applies.
+    /// `force-persist` and `ignore-persist`: the first match applies.
     pub persist: Vec<Rule<Persist>>,
     /// `use_backend`
     pub use_backend: Vec<Rule<Target>>,
-    /// `use-server`: the servers' numbers in their backend.
+    /// `use-server`; targets are numbers of servers in their backend.
     pub use_server: Vec<Rule<Target>>,
     /// `stick match`, `stick on` and `stick store-request`
     pub stick: Vec<Rule<Stick>>,
     /// `stick store-response`
     pub store_response: Vec<Rule<Stick>>,
-    /// `balance hash` and `balance maglev`: by what streams are balanced.
+    /// `balance hash`, `balance maglev` and `balance rdp-cookie`: expression of the key.
     pub balance: Option<Expression>,
 }
 
 impl Rules {
-    /// Whether a backend with these looks at streams of TCP mode.
+    /// Returns true if a backend with these rules has to process streams in TCP mode.
     pub fn looks_at_streams(&self) -> bool {
         !(self.content.is_empty()
             && self.response_content.is_empty()
@@ -110,46 +110,46 @@ impl Rules {
     }
 }
 
-/// An action, and when it applies.
+/// An action and its condition.
 #[derive(Debug)]
 pub struct Rule<A> {
-    /// None applies always.
+    /// `None` is always true.
     pub condition: Option<Condition>,
-    /// What is done.
+    /// The action.
     pub action: A,
-    /// Where it stands: a number of [`Expressions::lines`].
+    /// Position in the file: an index of [`Expressions::lines`].
     pub line: Option<u32>,
 }
 
-/// What becomes of a cookie that names a server.
+/// How a cookie that names a server is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
-    /// It is obeyed though the server is down.
+    /// Use it even if the server is down.
     Force,
-    /// It is not looked at.
+    /// Ignore it.
     Ignore,
 }
 
-/// Which backend or server.
+/// Target of `use_backend` or `use-server`.
 #[derive(Debug)]
 pub enum Target {
-    /// This one.
+    /// This number.
     Fixed(usize),
-    /// The one that has this name, if there is one.
+    /// The backend or server with this name, if it exists.
     Named(Format),
 }
 
-/// Names of the file.
+/// Looks up names of the configuration for the compiler.
 pub(super) struct Directory<'c> {
     config: &'c Config,
     frontends: HashMap<&'c [u8], u32>,
-    /// With the first number of its servers.
+    /// Number, number of the first server, and section.
     backends: HashMap<&'c [u8], (u32, u32, &'c Proxy)>,
-    /// The proxy at work.
+    /// The proxy that is compiled.
     current: Option<&'c Proxy>,
-    /// The line at work.
+    /// The line that is compiled.
     at: Cell<Option<Pos>>,
-    /// Numbers of servers that were asked for by their names.
+    /// Numbers of servers that were looked up by name.
     named: RefCell<HashSet<u32>>,
 }
 
@@ -231,12 +231,12 @@ impl Names for Directory<'_> {
     }
 }
 
-/// What expressions and formats look at that costs something to know.
+/// Features of expressions and formats that cost time at run time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LooksAt {
-    /// At the addresses of connections to servers.
+    /// Some use addresses of connections to servers.
     pub(super) links: bool,
-    /// Rules look at what becomes of their stream. (Log lines have that anyway.)
+    /// Some rules use what is logged about their stream. Log formats do not count: log lines have it anyway.
     pub(super) course: bool,
 }
 
@@ -267,12 +267,12 @@ impl<'c> RuleReader<'c> {
         }
     }
 
-    /// Numbers of servers that rules and expressions name.
+    /// Returns the numbers of servers that rules and expressions name.
     pub(super) fn named_servers(&self) -> HashSet<u32> {
         self.directory.named.borrow().clone()
     }
 
-    /// What is left when all rules are read.
+    /// Returns the shared state after all rules are compiled.
     pub(super) fn finish(mut self, zone: &Zone, refuse: &mut Refuse<'_>) -> (Expressions, LooksAt) {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(Mode::Tcp);
@@ -292,7 +292,7 @@ impl<'c> RuleReader<'c> {
         )
     }
 
-    /// A format of the file.
+    /// Compiles a log format of the file.
     pub(super) fn log_format(&mut self, word: &Word, mode: Mode, refuse: &mut Refuse<'_>) -> Option<Format> {
         self.directory.at.set(Some(word.pos()));
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
@@ -367,8 +367,8 @@ impl<'c> RuleReader<'c> {
         Forwarded { proto: set.proto, host, proxy: by, client: from }
     }
 
-    /// What lines of servers have of expressions: the formats of `set-proxy-v2-tlv-fmt`, and the distinct
-    /// expressions of `pool-conn-name`.
+    /// Compiles the expressions of `server` lines: the formats of `set-proxy-v2-tlv-fmt`, and the distinct
+    /// expressions of `pool-conn-name` and `sni`, which it returns.
     pub(super) fn servers(
         &mut self,
         proxy: &'c Proxy,
@@ -428,21 +428,21 @@ impl<'c> RuleReader<'c> {
         names
     }
 
-    /// Has expressions of health checks compiled.
+    /// Compiles expressions of health checks.
     pub(super) fn compile<R>(&mut self, proxy: &'c Proxy, work: impl FnOnce(&mut Compiler<'_>) -> R) -> R {
         self.directory.current = Some(proxy);
         self.directory.at.set(Some(proxy.pos));
         work(&mut Compiler::new(&self.directory, &mut self.names, &mut self.references))
     }
 
-    /// A format of the program's own.
+    /// Compiles a format that is part of the program.
     pub(super) fn own_format(&mut self, text: &str) -> Format {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         Format::compile(text.as_bytes(), Use::Log, EvalPoints::LOG, &mut compiler)
             .expect("the usual formats are written together with their reader")
     }
 
-    /// The rules of a proxy; those of a named `defaults` section come before its own.
+    /// Compiles the rules of a proxy. Rules of a named `defaults` section come first.
     pub(super) fn rules(
         &mut self,
         proxy: &'c Proxy,
@@ -458,10 +458,11 @@ impl<'c> RuleReader<'c> {
         let slots = Slots::new(all(), longest, refuse);
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(proxy.settings.mode());
-        // Those of a section are visible in it only.
+        // ACLs of a section are visible in this section only.
         let mut read_acls = |section: &Proxy| {
             compiler.acls = Acls::default();
-            // As HAProxy: ACLs that no rule of the section can use are not looked at so.
+            // As in HAProxy, ACLs that no rule of the section can use are not checked as those of a
+            // `defaults` section.
             compiler.in_defaults = section.kind == tree::ProxyKind::Defaults && !section.rules.is_empty();
             for acl in &section.acls {
                 self.directory.at.set(Some(acl.pos));
@@ -506,9 +507,9 @@ impl<'c> RuleReader<'c> {
             }));
         }
         if !proxy.use_server.is_empty() {
-            // There may be a rule for each of very many servers.
+            // A map, since there may be a rule for each of very many servers.
             let named = proxy.servers.iter().enumerate().map(|(index, server)| (server.name.bytes(), index));
-            let servers: HashMap<&[u8], usize> = named.rev().collect(); // the first of a name stays
+            let servers: HashMap<&[u8], usize> = named.rev().collect(); // the first of equal names stays
             for choice in &proxy.use_server {
                 let first = self.directory.backends.get(proxy.name.bytes()).map(|(_, first, _)| *first);
                 let find = |name: &[u8]| {
@@ -550,7 +551,7 @@ impl<'c> RuleReader<'c> {
         (rules, slots.captures)
     }
 
-    /// The `http-error` lines of a proxy: answers by status.
+    /// Compiles the `http-error` lines of a proxy.
     pub(super) fn http_errors(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> Vec<Reply> {
         self.directory.current = Some(proxy);
         self.directory.at.set(Some(proxy.pos));
@@ -576,13 +577,13 @@ impl<'c> RuleReader<'c> {
     }
 }
 
-/// Whether a rule, a condition or a format of a configuration has `text` in one of its words. More may be
-/// found than there is, never less.
+/// Returns true if some rule, condition or format contains `text` in one of its words. May be true too often,
+/// but is never wrongly false.
 pub(super) fn mentions(config: &Config, text: &[u8]) -> bool {
     config.proxies.iter().any(|proxy| mentioned_by(proxy, text))
 }
 
-/// The same of one proxy.
+/// As [`mentions`], for one proxy.
 pub(super) fn mentioned_by(proxy: &Proxy, text: &[u8]) -> bool {
     let has =
         |words: &[Word]| words.iter().any(|word| word.bytes().windows(text.len()).any(|part| part == text));
@@ -611,13 +612,13 @@ pub(super) fn mentioned_by(proxy: &Proxy, text: &[u8]) -> bool {
             .any(|word| has(std::slice::from_ref(word)))
 }
 
-/// Reports what is wrong with words at its place.
+/// Reports an error at its word.
 fn report(refuse: &mut Refuse<'_>, words: &[Word], pos: Pos, what: &str, error: &Error) {
     let at = words.get(error.word).map_or(pos, |word| word.pos_at(error.at));
     refuse.found.alert(at, format!("{what} : {error}"));
 }
 
-/// Reports the warnings about a line that was compiled, each at its word.
+/// Reports the warnings of a compiled line, each at its word.
 fn warn(refuse: &mut Refuse<'_>, compiler: &mut Compiler<'_>, words: &[Word], pos: Pos) {
     for warning in compiler.take_warnings() {
         let at = words.get(warning.word).map_or(pos, |word| word.pos_at(warning.at));
@@ -632,17 +633,17 @@ struct Reader<'r, 'c, 'f> {
     slots: &'r Slots,
     filters: &'r Filters,
     proxy_name: &'r [u8],
-    /// The proxy listens.
+    /// The proxy is a frontend.
     front: bool,
-    /// The proxy has servers.
+    /// The proxy is a backend.
     back: bool,
     lines: &'r mut Vec<(Box<[u8]>, u32)>,
-    /// The line at work.
+    /// The line that is compiled.
     at: &'r Cell<Option<Pos>>,
 }
 
 impl Reader<'_, '_, '_> {
-    /// None: it was wrong, and was reported.
+    /// Compiles a condition. Returns `None` after an error was reported.
     fn condition(
         &mut self,
         condition: &Option<tree::Condition>,
@@ -695,7 +696,7 @@ impl Reader<'_, '_, '_> {
         let action = if choice.is_dynamic() {
             Target::Named(self.format(&choice.target, Use::Text, place)?)
         } else {
-            Target::Fixed(find(choice.target.bytes())?) // a name that nobody has was reported before
+            Target::Fixed(find(choice.target.bytes())?) // an unknown name was reported before
         };
         Some(Rule { condition, action, line: None })
     }
@@ -706,14 +707,14 @@ impl Reader<'_, '_, '_> {
         Some(Rule { condition: condition?, action, line: self.line(rule) })
     }
 
-    /// Keeps where a rule stands.
+    /// Stores the position of a rule and returns its number.
     fn line(&mut self, rule: &tree::Rule) -> Option<u32> {
         let (file, line) = self.config.place(rule.pos)?;
         self.lines.push((file.into(), line));
         u32::try_from(self.lines.len() - 1).ok()
     }
 
-    /// The expression of `balance hash`, `balance maglev` or `balance rdp-cookie`.
+    /// Compiles the expression of `balance hash`, `balance maglev` or `balance rdp-cookie`.
     fn balance(&mut self, settings: &tree::Settings) -> Option<Expression> {
         let balance = &settings.balance.as_ref()?.value;
         match (balance.algorithm, &balance.words[..]) {

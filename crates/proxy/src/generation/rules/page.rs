@@ -1,24 +1,23 @@
-//! `stats admin` and `stats http-request`: who may change servers by the page of counters, and who may see
-//! it.
+//! `stats admin` and `stats http-request`: who may see the statistics page, and change servers by it.
 
 use super::{Reader, Rule};
 use manylane_config::lex::Word;
 use manylane_config::tree::{self, Proxy, Statement};
 use manylane_expr::{Condition, EvalPoints};
 
-/// What `stats http-request` does.
+/// Action of `stats http-request`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageAction {
-    /// The page may be seen.
+    /// Show the page.
     Allow,
-    /// It may not.
+    /// Refuse the page.
     Deny,
-    /// A password is asked for, with this realm if one is named.
+    /// Ask for a password, with this realm.
     Auth(Option<Box<[u8]>>),
 }
 
 impl Reader<'_, '_, '_> {
-    /// Both lists of a proxy.
+    /// Compiles `stats admin` and `stats http-request` of a proxy.
     pub(super) fn page(&mut self, proxy: &Proxy) -> (Vec<Condition>, Vec<Rule<PageAction>>) {
         let place = if self.front { EvalPoints::FRONT_REQUEST } else { EvalPoints::BACK_REQUEST };
         let (mut admin, mut rules) = (Vec::new(), Vec::new());
@@ -37,7 +36,7 @@ impl Reader<'_, '_, '_> {
                     line: None,
                 }));
             } else {
-                // the table has seen that there is one
+                // the table has checked that there is a condition
                 admin.extend(self.condition(&condition, place).flatten());
             }
         }
@@ -73,7 +72,7 @@ impl Reader<'_, '_, '_> {
     }
 }
 
-/// The words before `if` or `unless`, and the condition.
+/// Splits the words before `if` or `unless` from the condition.
 fn parts(statement: &Statement) -> (&[Word], Option<tree::Condition>) {
     let at = statement.words.iter().position(|word| *word == *"if" || *word == *"unless");
     let Some(at) = at else { return (&statement.words, None) };

@@ -1,4 +1,4 @@
-//! Answers that rules make: `return`, `deny` with an answer of its own, `redirect`.
+//! Replies of rules: `return`, `deny` and `tarpit` with arguments, `redirect`, and `http-error`.
 
 use super::super::http;
 use super::{Action, Reader, Redirect, RedirectKind, Refuse, Reply, ReplyBody};
@@ -9,7 +9,7 @@ use manylane_config::table::Ruleset;
 use manylane_config::tree;
 use manylane_expr::{EvalPoints, Use};
 
-/// What may stand in a redirection.
+/// Arguments of `redirect`.
 const REDIRECT_WORDS: [&str; 10] = [
     "location",
     "prefix",
@@ -24,7 +24,7 @@ const REDIRECT_WORDS: [&str; 10] = [
 ];
 
 impl Reader<'_, '_, '_> {
-    /// What is behind `return`, `deny` or `tarpit`.
+    /// Reads the arguments of `return`, `deny` or `tarpit`.
     pub(super) fn reply(
         &mut self,
         rule: &tree::Rule,
@@ -53,7 +53,7 @@ impl Reader<'_, '_, '_> {
         Some(Action::Reply(end, Box::new(reply)))
     }
 
-    /// `http-error`: the status, and what is answered with it.
+    /// Reads an `http-error` line.
     pub(super) fn http_error(&mut self, statement: &tree::Statement) -> Option<Reply> {
         let place = EvalPoints::HTTP_REQUEST | EvalPoints::HTTP_RESPONSE;
         let given = statement.words.iter().any(|word| *word == *"status");
@@ -65,7 +65,7 @@ impl Reader<'_, '_, '_> {
         self.has_page("http-error", reply.status, statement.pos).then_some(reply)
     }
 
-    /// Whether there is a page of the proxy's own with that status.
+    /// Returns true if the program has an error page for this status; else reports an error.
     fn has_page(&mut self, keyword: &str, status: u16, pos: Pos) -> bool {
         let has = manylane_http::has_page(status);
         if !has {
@@ -90,7 +90,7 @@ impl Reader<'_, '_, '_> {
     ) -> Option<Reply> {
         let mut reply =
             Reply { status, content_type: Box::default(), body: ReplyBody::None, fields: Vec::new() };
-        // Files of whole messages are looked for by the status, which may stand behind them.
+        // The message depends on the status, which may follow.
         let mut whole: Option<(&Word, &Word)> = None;
         let mut payload: Option<&Word> = None;
         let mut words = arguments.iter();
@@ -187,7 +187,7 @@ impl Reader<'_, '_, '_> {
         }
         if let Some((word, value)) = whole {
             reply.body = self.whole(word, value, reply.status, pos)?;
-            reply.fields.clear(); // the file has its own
+            reply.fields.clear(); // the message has its own
         }
         if matches!(&reply.body, ReplyBody::Bytes(bytes) if bytes.is_empty()) {
             reply.body = ReplyBody::None;
@@ -212,7 +212,7 @@ impl Reader<'_, '_, '_> {
         Some(reply)
     }
 
-    /// A message of a file, or the one that an `http-errors` section has for the status.
+    /// Returns the message of an error file, or that of an `http-errors` section for the status.
     fn whole(&mut self, word: &Word, value: &Word, status: u16, pos: Pos) -> Option<ReplyBody> {
         let file = if *word == *"errorfile" {
             tree::ErrorFile { code: status, redirect: None, target: value.clone(), pos }

@@ -1,4 +1,4 @@
-//! Actions of `tcp-request` and `tcp-response`, and what rules of all lists may set.
+//! Actions of `tcp-request` and `tcp-response`, and settings of all lists.
 
 use super::captures::makes_slots;
 use super::{
@@ -12,11 +12,11 @@ use manylane_config::value;
 use manylane_expr::{EvalPoints, Expression, Use, VariableId, When};
 use manylane_logs::Level;
 
-/// Words of `set-log-level`, in the order of their numbers.
+/// Values of `set-log-level`, by number.
 const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
 impl Reader<'_, '_, '_> {
-    /// Actions of `tcp-request connection` and `tcp-request session`.
+    /// Compiles an action of `tcp-request connection` or `tcp-request session`.
     pub(super) fn connection_action(
         &mut self,
         rule: &tree::Rule,
@@ -37,7 +37,7 @@ impl Reader<'_, '_, '_> {
         })
     }
 
-    /// Actions of `tcp-request content` and `tcp-response content`.
+    /// Compiles an action of `tcp-request content` or `tcp-response content`.
     pub(super) fn content_action(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<ContentAction> {
         if let Some(setting) = self.setting(rule, place) {
             return setting.map(ContentAction::Set);
@@ -58,7 +58,7 @@ impl Reader<'_, '_, '_> {
         })
     }
 
-    /// What follows `silent-drop`.
+    /// Reads the arguments of `silent-drop`.
     pub(super) fn silence(&mut self, rule: &tree::Rule, arguments: &[Word]) -> Option<Silence> {
         match arguments {
             [] => Some(Silence::Full),
@@ -70,7 +70,8 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// What a rule sets. `None`: its action is of another kind. `Some(None)`: it is wrong, and was reported.
+    /// Compiles a setting. Returns `None` if the action is no setting, and `Some(None)` after an error was
+    /// reported.
     pub(super) fn setting(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Option<Setting>> {
         let (name, arguments) = rule.words.split_first()?;
         let set = match (rule.action, arguments) {
@@ -99,7 +100,7 @@ impl Reader<'_, '_, '_> {
                 Ok(nice) => Some(Setting::Nice(nice as i16)),
                 Err(_) => self.expected(rule, number, "a number from -1024 to 1024"),
             },
-            // The server's connection is there before its bytes are.
+            // `tcp-response content` runs when the connection to the server exists already.
             ("set-bc-mark" | "set-bc-tos", [_, ..]) if rule.list != Ruleset::TcpResponseContent => {
                 self.packets(rule, arguments, place)
             }
@@ -152,7 +153,7 @@ impl Reader<'_, '_, '_> {
         Some(set)
     }
 
-    /// Words that are one expression: converters may stand apart from the fetch, commas hold them together.
+    /// Compiles words as one expression. Blanks may follow commas between converters.
     pub(super) fn expression(&mut self, words: &[Word], place: EvalPoints) -> Option<Expression> {
         let first = words.first()?;
         let whole = Word::join(words, first.pos());
@@ -165,7 +166,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// A number, also a hexadecimal one behind `0x`, or an expression.
+    /// Reads a mark or TOS: a number, also hexadecimal with `0x`, or an expression.
     fn packets(&mut self, rule: &tree::Rule, words: &[Word], place: EvalPoints) -> Option<Setting> {
         let what = match rule.action {
             "set-bc-mark" => Packets::ServerMark,
@@ -237,14 +238,14 @@ impl Reader<'_, '_, '_> {
             if !is_limit && *name != *"period" {
                 return self.expected(rule, name, "limit or period");
             }
-            // Expressions may have blanks behind their commas: the next option ends them.
+            // An expression may have blanks after commas; it ends at the next option.
             let end = after.iter().skip(1).position(|word| *word == *"limit" || *word == *"period");
             let (value, next) = after.split_at(end.map_or(after.len(), |end| end + 1));
             match value {
                 [] => return self.arguments(rule, None),
                 [word] if is_limit && word.bytes().first().is_some_and(u8::is_ascii_digit) => {
                     match value::size(word.bytes(), 0, u64::from(u32::MAX)) {
-                        Ok(size) => made.limit = Some(Figure::Fixed(size as u32)), // not above its maximum
+                        Ok(size) => made.limit = Some(Figure::Fixed(size as u32)), // the maximum is u32::MAX
                         Err(error) => {
                             let what = format!("expects a size behind 'limit': {}", error.message);
                             return self.wrong(rule, word.pos_at(error.at), &what);
@@ -278,7 +279,7 @@ impl Reader<'_, '_, '_> {
         place: EvalPoints,
     ) -> Option<Setting> {
         let expression = self.expression(sample, place)?;
-        // `tcp-request content` has no 'id'.
+        // `tcp-request content` does not accept 'id'.
         let there = match rule.list {
             Ruleset::HttpRequest => self.slots.captures.request.len(),
             _ => self.slots.captures.response.len(),
@@ -353,7 +354,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// The variable and the conditions in the parentheses of `set-var(name,condition...)`.
+    /// Reads the variable and the conditions of `set-var(name,condition...)`.
     fn variable(&mut self, rule: &tree::Rule, head: &Word) -> Option<(VariableId, When)> {
         let open = rule.action.len();
         let Some(inside) = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")")) else {

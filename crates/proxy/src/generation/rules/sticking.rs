@@ -6,14 +6,14 @@ use manylane_config::source::Pos;
 use manylane_config::tree::{self, StickKind};
 use manylane_expr::{EvalPoints, Expression, TableId, is_castable};
 
-/// The server of a key is found in a table, or stored there.
+/// Looks up or stores the server of a key in a stick table.
 #[derive(Debug)]
 pub struct Stick {
     pub(crate) table: TableId,
     pub(crate) key: Expression,
-    /// It is looked for.
+    /// Look the server up.
     pub(crate) finds: bool,
-    /// It is stored.
+    /// Store the server.
     pub(crate) stores: bool,
 }
 
@@ -35,7 +35,8 @@ impl Reader<'_, '_, '_> {
         Some(Rule { condition: condition?, action, line: None })
     }
 
-    /// An expression that makes keys of a table: the named one, or that of the proxy. `what` has them.
+    /// Compiles a key and finds its stick table: the named one, or that of the proxy. Messages begin with
+    /// `what`.
     pub(super) fn table_key(
         &mut self,
         what: &str,

@@ -6,14 +6,14 @@ use manylane_config::table::Ruleset;
 use manylane_config::{tree, value};
 use manylane_expr::EvalPoints;
 
-/// `tune.stick-counters`, unless the file says otherwise.
+/// Default of `tune.stick-counters`.
 const COUNTERS: u64 = 3;
 
-/// Elements of arrays at most, as in HAProxy.
+/// Largest index of `gpc` and `gpt`, as in HAProxy.
 const MAX_INDEX: i64 = 99;
 
 impl Reader<'_, '_, '_> {
-    /// The number of a counter, which the file has room for.
+    /// Reads the number of a sticky counter; it is below `tune.stick-counters`.
     fn counter(&mut self, rule: &tree::Rule, word: &Word, at: usize, digits: &[u8]) -> Option<u32> {
         let counters = self.config.global.tune.stick_counters.map_or(COUNTERS, |set| set.value);
         match value::integer(digits, 0, i64::from(u32::MAX)) {
@@ -50,7 +50,7 @@ impl Reader<'_, '_, '_> {
         let counts = match rule.list {
             Ruleset::HttpRequest => TrackCounts::Request,
             Ruleset::HttpResponse => TrackCounts::Response,
-            // What the frontend's rules for contents track counts the request, which comes after them.
+            // Content rules of a frontend run before the request, which is counted later.
             _ => TrackCounts::Nothing,
         };
         Some(Track { counter, table, key, of_session, counts })
