@@ -1,12 +1,11 @@
-//! The filters of a stream at work: how many of its bytes go on when, and what is told of them.
+//! Filters of a stream: how many of its bytes are forwarded when, and what is traced.
 //!
-//! Whoever forwards bytes of a stream asks [`Filters`], before they are framed for their receiver, how many
-//! may go on, and waits where none may. A stream whose proxies have no filter has no [`Filters`], and is
-//! forwarded as if there were none. One that has them, but none at work for a direction, is spliced like
-//! others; else its bytes come through here, as many as are read at once.
+//! A forwarder asks [`Filters`] how many bytes it may forward before it frames them for the receiver, and
+//! waits if none may. A stream without filters has no [`Filters`]. A stream with filters is still spliced in
+//! a direction that no enabled filter sees; otherwise its bytes pass through here, one read at a time.
 //!
-//! What waits is held by its sender: no more is read of it meanwhile than went into one read, and a stream of
-//! HTTP/2 gets no room for more. The other direction, and other streams of a connection, go on.
+//! While bytes wait, no more than one read of them is buffered, and an HTTP/2 stream gets no more window. The
+//! other direction and other streams of the connection continue.
 
 use crate::flow::{Direction, Side, Waits};
 use crate::generation::{self, Backend, Frontend, TraceFilter};
@@ -20,19 +19,19 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The filters of a stream.
+/// The filters of one stream.
 #[derive(Debug)]
 pub(crate) struct Filters<'a> {
     local: &'a Rc<Local>,
     memory: &'a Memory,
-    /// Of its frontend and its backend. Those of a `listen` are the frontend's.
+    /// Filters of frontend and backend. Those of a `listen` are stored as the frontend's.
     proxies: [Option<&'a generation::Filters>; 2],
-    /// For pieces of random size.
+    /// State of the random sizes.
     seed: Cell<u64>,
     http: bool,
 }
 
-/// What a message is called in traces.
+/// Name of a direction in traces.
 fn channel(sender: Side) -> &'static str {
     match sender {
         Side::Client => "REQUEST",
@@ -41,7 +40,7 @@ fn channel(sender: Side) -> &'static str {
 }
 
 impl<'a> Filters<'a> {
-    /// Those of a stream that goes from `frontend` to `backend`, if there are any.
+    /// Returns the filters of a stream from `frontend` to `backend`; `None` if there are none.
     pub(crate) fn of(
         local: &'a Rc<Local>,
         (frontend, backend): (&'a Frontend, &'a Backend),
@@ -68,7 +67,7 @@ impl<'a> Filters<'a> {
         Some(filters)
     }
 
-    /// These, if one of them sees bytes of this side.
+    /// Returns `self` if a filter sees bytes of this side.
     pub(crate) fn seeing(&self, sender: Side) -> Option<&Self> {
         self.proxies.iter().flatten().any(|filters| filters.sees(sender)).then_some(self)
     }
@@ -77,19 +76,20 @@ impl<'a> Filters<'a> {
         self.proxies.iter().flatten().flat_map(|filters| &filters.traces)
     }
 
-    /// Whether bytes of this side have to come through here now: rules put limits to work.
+    /// Returns true if bytes of this side must pass through here now, because a limit is enabled or a trace
+    /// exists.
     pub(crate) fn works(&self, sender: Side) -> bool {
         self.memory.limits.bound(sender) || self.traces().next().is_some()
     }
 
-    /// How many of `there` bytes go on now: at least one.
+    /// Returns how many of `there` bytes may be forwarded now, at least one.
     ///
     /// # Errors
-    /// None may. When it is to be asked again.
+    /// If none may: the time of the next attempt.
     pub(crate) fn take(&self, sender: Side, there: usize) -> Result<usize, Time> {
         let mut most = there;
         if there > 1 && self.traces().any(|trace| trace.random_forwarding) {
-            // Marsaglia's xorshift: nobody gains by guessing it.
+            // Marsaglia's xorshift; it need not be unpredictable.
             let mut seed = self.seed.get();
             seed ^= seed << 13;
             seed ^= seed >> 7;
@@ -109,7 +109,7 @@ impl<'a> Filters<'a> {
         Ok(bytes)
     }
 
-    /// Waits until some of `there` bytes go on, at least one: how many.
+    /// Waits until at least one of `there` bytes may be forwarded. Returns how many may.
     pub(crate) async fn pass(&self, way: &Direction, there: usize) -> usize {
         loop {
             match self.take(way.sender, there) {
@@ -119,14 +119,14 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// Waits until then. No timeout ends the stream meanwhile.
+    /// Waits until `then`. No timeout ends the stream meanwhile.
     pub(crate) async fn wait(&self, way: &Direction, then: Time) {
         let here = self.local.here();
         way.waits(Waits::Filter, here.now());
         here.sleep_until(then).await;
     }
 
-    /// Bytes go on.
+    /// Dumps bytes that are forwarded.
     pub(crate) fn forward(&self, bytes: &Chain) {
         if !self.traces().any(|trace| trace.hexdump && !trace.quiet) {
             return;
@@ -163,7 +163,7 @@ impl<'a> Filters<'a> {
         tell_console(self.local, &text);
     }
 
-    /// The head of a message goes on.
+    /// Traces a head that is forwarded.
     pub(crate) fn head(&self, sender: Side, head: &Head) {
         self.tell(|out| {
             let _ = write!(out, "trace_http_headers       : channel={:<10}\t", channel(sender));
@@ -186,7 +186,7 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// All of a message, or of a direction, has gone on.
+    /// Traces the end of a message or a direction.
     pub(crate) fn end(&self, sender: Side) {
         let what = if self.http { "http" } else { "tcp" };
         self.tell(|out| {
@@ -194,7 +194,7 @@ impl<'a> Filters<'a> {
         });
     }
 
-    /// A line of each trace on standard error.
+    /// Writes a line of each trace to standard error.
     fn tell(&self, what: impl Fn(&mut String)) {
         for trace in self.traces().filter(|trace| !trace.quiet) {
             let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

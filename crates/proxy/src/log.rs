@@ -1,4 +1,4 @@
-//! Log lines: what is remembered of a stream, and the line at its end.
+//! Log lines: the record of a stream, and the line at its end.
 
 use crate::generation::{Backend, FrontendLog, Generation, Profile, Server};
 use crate::rules::{EvalContext, EvalPhase, LogLevel};
@@ -13,8 +13,8 @@ use manylane_logs::{Level, Line};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where a lane writes a line, before its targets cut it to their own lengths: as long as the longest of
-/// them. Of the lane and not of the lane's scratch, in which what a line says is evaluated.
+/// Buffer of a lane for log lines, as long as the longest line of all targets; each target truncates to its
+/// own length. Separate from the lane's scratch memory, where the parts of a line are evaluated.
 #[derive(Debug)]
 pub(crate) struct Room {
     text: Box<[u8]>,
@@ -33,40 +33,41 @@ impl Room {
     }
 }
 
-/// What a stream's line will say.
+/// Values of a stream's log line.
 #[derive(Debug)]
 pub(crate) struct Record {
-    /// When it began, by the wall clock and by the lane's.
+    /// When the stream began, by the wall clock and by the lane's clock.
     pub(crate) date: Timestamp,
     begun: Time,
-    /// How long it took until the request's head was there; none if it never was.
+    /// Time until the request's head was complete; `None` if it never was.
     pub(crate) request: Option<Duration>,
-    /// Another proxy's word before it, of the first request of a connection.
+    /// Time for the PROXY header and TLS handshake before the first request of a connection.
     pub(crate) handshake: Duration,
-    /// Idle before it.
+    /// Idle time before the request.
     pub(crate) idle: Duration,
     pub(crate) queued: Option<Duration>,
     pub(crate) connected: Option<Duration>,
     pub(crate) response: Option<Duration>,
     pub(crate) status: Option<u16>,
     pub(crate) ended: Termination,
-    /// What the request's cookie and the response's were: `--` without.
+    /// States of the request's and the response's cookie; `--` without a cookie.
     pub(crate) cookies: [u8; 2],
     pub(crate) retries: u32,
     pub(crate) redispatched: bool,
-    /// Served from queues while it waited there, itself included: the servers', and the backend's.
+    /// Requests served from the queue while this one waited, itself included: of the server, and of the
+    /// backend.
     server_queue: u64,
     backend_queue: u64,
     pub(crate) up: u64,
     pub(crate) down: u64,
-    /// The number of the backend, and the server that was reached, or tried last.
+    /// Number of the backend, and the server that was reached or tried last.
     pub(crate) backend: Option<usize>,
     pub(crate) server: Option<Index>,
-    /// What served it in place of a server.
+    /// Name that is logged in place of a server, for the program's own pages.
     pub(crate) page: Option<&'static [u8]>,
 }
 
-/// Writes the line of a connection that did not get as far as to have a stream.
+/// Writes the line of a connection that did not become a stream.
 pub(crate) fn refused(log: &FrontendLog, eval: &EvalContext<'_>, why: &str) {
     let level = if log.separate { Level::Err } else { Level::Info };
     let known = LogFacts { partial: log.early, origin: "sess_error", ..eval.log_facts(None, None) };
@@ -83,12 +84,13 @@ pub(crate) fn refused(log: &FrontendLog, eval: &EvalContext<'_>, why: &str) {
         Some(format) => format.write(env, scratch, writer),
         None => {
             log.refused.write(env, scratch, writer);
-            let _ = writer.print(format_args!("/{place}: {why}")); // what does not fit is cut
+            let _ = writer.print(format_args!("/{place}: {why}")); // truncated if too long
         }
     });
 }
 
-/// Writes a line to all targets of a frontend: `usual` writes its text where no profile has another.
+/// Writes a line to all targets of a frontend. `usual` writes the text for targets whose profile has no
+/// format.
 fn write_lines(
     log: &FrontendLog,
     eval: &EvalContext<'_>,
@@ -105,7 +107,7 @@ fn write_lines(
             if let Some(format) = sd {
                 format.write(env, scratch, &mut structured);
             }
-            let mut text = Writer::new(text); // what does not fit is cut
+            let mut text = Writer::new(text); // truncated if too long
             match format {
                 Some(format) => format.write(env, scratch, &mut text),
                 None => usual(env, scratch, &mut text),
@@ -146,7 +148,7 @@ fn write_line(targets: &[usize], tag: &str, local: &Local, level: Level, text: &
     }
 }
 
-/// What `%OG` says of a step.
+/// Returns the value of `%OG` for a step.
 fn origin(step: LogStep) -> &'static str {
     match step {
         LogStep::Accept => "txn_accept",
@@ -161,7 +163,7 @@ fn origin(step: LogStep) -> &'static str {
 }
 
 impl Record {
-    /// A stream begins now.
+    /// Returns the record of a stream that begins `now`.
     pub(crate) fn new(now: Time) -> Self {
         Self {
             date: session::now(),
@@ -187,20 +189,20 @@ impl Record {
         }
     }
 
-    /// A client is refused that has sent nothing since its session began; to logs it was not idle, but slow
-    /// to begin.
+    /// Returns the record of a client that is refused before it has sent anything. The log counts its time as
+    /// slow, not as idle.
     pub(crate) fn silent(accepted: Timestamp, handshake: Duration, begun: Time) -> Self {
         Self { date: accepted, handshake, ..Self::new(begun) }
     }
 
-    /// What it took to get to the server.
+    /// Stores the times of a successful connection to a server.
     pub(crate) fn timings(&mut self, timings: ConnectTimings) {
         self.queued = Some(self.waited(&timings));
         self.connected = Some(timings.connected);
         self.tried(timings);
     }
 
-    /// What it took to try in vain.
+    /// Stores the times of a failed attempt to reach a server.
     pub(crate) fn not_reached(&mut self, failed: &NotReached) {
         let NotReached { ended, server, timings } = failed;
         self.queued = (server.is_some() || ended.phase == Phase::Queue).then(|| self.waited(timings));
@@ -208,14 +210,14 @@ impl Record {
         self.tried(*timings);
     }
 
-    /// The time in queues. As in HAProxy's lines, what rules waited for before belongs to it, and earlier
-    /// tries of the request.
+    /// Returns the time in queues. As in HAProxy, it includes delays of rules and earlier attempts of the
+    /// request.
     fn waited(&self, timings: &ConnectTimings) -> Duration {
         let before = timings.since.since(self.begun).saturating_sub(self.request.unwrap_or_default());
         before + timings.queued
     }
 
-    /// It is a page of the program itself that is served, by this name in place of a server's.
+    /// Records that one of the program's own pages serves the request, and its name.
     pub(crate) fn serves(&mut self, page: &'static [u8]) {
         self.page = Some(page);
         self.queued = Some(Duration::ZERO);
@@ -238,12 +240,12 @@ impl Record {
         self.backend_queue += backend_queue;
     }
 
-    /// Since it began.
+    /// Returns the time since the stream began.
     pub(crate) fn age(&self, now: Time) -> Duration {
         now.since(self.begun)
     }
 
-    /// Writes the line of a step, to all targets of the frontend.
+    /// Writes the line of a step to all targets of the frontend.
     pub(crate) fn write(
         &self,
         step: LogStep,
@@ -276,7 +278,8 @@ impl Record {
         });
     }
 
-    /// Works with what log lines say of it at `now`. `known` is what they say anyway.
+    /// Calls `work` with the values of the log line at `now`. `known` has the values that do not depend on
+    /// this record.
     pub(crate) fn with<R>(
         &self,
         eval: &EvalContext<'_>,
@@ -300,7 +303,7 @@ impl Record {
             handshake: millis(self.handshake),
             idle: millis(self.idle),
             request: match (self.request, eval.frontend.mode) {
-                (None, Mode::Tcp) => 0, // there is none to wait for
+                (None, Mode::Tcp) => 0, // TCP mode waits for no request
                 (request, _) => or_none(request),
             },
             queue: or_none(self.queued),
@@ -313,7 +316,7 @@ impl Record {
             bytes_read: self.down,
             bytes_uploaded: self.up,
             status: match (self.status, eval.frontend.mode) {
-                (None, Mode::Tcp) => 0, // there is none to come
+                (None, Mode::Tcp) => 0, // TCP mode has no status
                 (status, _) => status.map_or(-1, i64::from),
             },
             termination: [cause, phase, self.cookies[0], self.cookies[1]],
@@ -329,8 +332,9 @@ impl Record {
         work(&log_facts)
     }
 
-    /// Whether its line is one of an error, to `option log-separate-errors` and the like: not all was well,
-    /// though answers of rules are; it took more than one try; or the status says so.
+    /// Returns true if the line counts as an error for `option log-separate-errors` and `option
+    /// dontlog-normal`: the stream did not end normally, had retries, or has a status of 500 or above. A
+    /// response by a rule is normal.
     fn failed(&self) -> bool {
         !matches!(self.ended.cause, Cause::Normal | Cause::Local)
             || self.retries > 0

@@ -1,6 +1,5 @@
-//! What the process does as a whole: how busy its lanes are, how much comes and goes in a second, and the
-//! most that it was. Generations that follow on each other share it. The look once a second (`run::meter`)
-//! writes it; those who ask read what it found.
+//! Statistics of the whole process: idle time of the lanes, rates and their maxima. Successive generations
+//! share them. `run::meter` updates them every second; reports read them.
 
 use crate::counts::{FrontendStats, TlsStats};
 use manylane_sched::Time;
@@ -13,31 +12,31 @@ static PROCESS_STATS: LockClass = LockClass::new("process statistics", LockClass
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Statistics of the process.
 #[derive(Debug)]
 pub struct ProcessStats {
     looks: Mutex<Looks>,
     stopping: AtomicBool,
-    /// Resolutions that failed: the name is not there, or no name server gave an answer that is one.
+    /// Failed resolutions: the name does not exist, or no name server gave a valid response.
     pub failed_resolutions: Counter,
-    /// Connections of clients that speak TLS.
+    /// TLS connections of clients.
     pub tls_clients: TlsStats,
-    /// The same with servers, also for health checks.
+    /// TLS connections to servers, health checks included.
     pub tls_servers: TlsStats,
 }
 
-/// What the last look found.
+/// Result of the last update.
 #[derive(Debug, Default)]
 struct Looks {
     at: Option<Time>,
-    /// Time that the lanes had slept.
+    /// Total time that the lanes have slept.
     slept: Duration,
-    /// Percent of the time between the last two looks that the lanes slept.
+    /// Idle share of the lanes between the last two updates, in percent.
     idle: Option<u64>,
-    /// Bytes that were sent, and of these those of the second before.
+    /// Total bytes sent, and those of the last second.
     bytes: u64,
     grown: u64,
-    /// The most connections in a second.
+    /// Maximum of connections in a second.
     most_connections: u64,
 }
 
@@ -55,38 +54,39 @@ impl Default for ProcessStats {
 }
 
 impl ProcessStats {
-    /// The soft stop has begun.
+    /// Records that the soft stop has begun.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has.
+    /// Returns true if the soft stop has begun.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// A look: so many connections came in the second that ended now, so many bytes were sent since the
-    /// start, and so long the lanes slept.
+    /// Updates the statistics. `connections` arrived in the last second; `bytes` were sent and the lanes
+    /// `slept` since the start.
     pub(crate) fn look(&self, now: Time, connections: u64, bytes: u64, lanes: u32, slept: Duration) {
         let mut looks = self.looks.lock();
         looks.most_connections = looks.most_connections.max(connections);
         let passed = looks.at.map(|then| now.since(then));
         if passed.is_some_and(|passed| passed < SECOND / 2) {
-            return; // a second generation looks, too
+            return; // a second generation updates, too
         }
         looks.idle = passed.map(|passed| percent(slept.saturating_sub(looks.slept), passed * lanes));
         let seconds = passed.map_or(1.0, |passed| passed.as_secs_f64().max(1.0));
-        // fewer: a frontend has gone
+        // May be fewer: a frontend was removed.
         looks.grown = (bytes.saturating_sub(looks.bytes) as f64 / seconds) as u64;
         (looks.at, looks.slept, looks.bytes) = (Some(now), slept, bytes);
     }
 
-    /// Percent of the last second that the lanes slept, on average. All of it, before it was looked at.
+    /// Returns the average idle share of the lanes in the last second, in percent; 100 before the first
+    /// updates.
     pub fn idle_percent(&self) -> u64 {
         self.looks.lock().idle.unwrap_or(100)
     }
 
-    /// Bytes that went to clients in the second that ends now: as [`meter`](crate::meter) has rates.
+    /// Returns the bytes sent to clients in the last second, computed as in [`meter`](crate::meter).
     pub fn bytes_rate(
         &self,
         now: Time,
@@ -97,25 +97,25 @@ impl ProcessStats {
         let Some(at) = looks.at else { return sum };
         let (current, passed) = (sum.saturating_sub(looks.bytes), now.since(at));
         if passed > SECOND {
-            return (current as f64 / passed.as_secs_f64()) as u64; // the look is late
+            return (current as f64 / passed.as_secs_f64()) as u64; // the update is late
         }
         current + (looks.grown as f64 * (SECOND - passed).as_secs_f64()) as u64
     }
 
-    /// The most of a second is forgotten.
+    /// Resets the maxima.
     pub fn forget_most(&self) {
         self.looks.lock().most_connections = 0;
         self.tls_clients.forget_most();
         self.tls_servers.forget_most();
     }
 
-    /// The most connections that came in a second; `current` are those of the last.
+    /// Returns the maximum of connections in a second; `current` is the number of the last second.
     pub fn most_connections(&self, current: u64) -> u64 {
         self.looks.lock().most_connections.max(current)
     }
 }
 
-/// How much of `whole` a part is.
+/// Returns `part` in percent of `whole`, at most 100.
 fn percent(part: Duration, whole: Duration) -> u64 {
     let hundredths = (part.as_nanos() * 100).checked_div(whole.as_nanos()).unwrap_or(100);
     hundredths.min(100) as u64

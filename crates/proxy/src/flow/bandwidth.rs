@@ -1,13 +1,13 @@
-//! Limits of how many bytes of a stream go on in a time: `filter bwlim-in` and `filter bwlim-out`.
+//! Bandwidth limits of streams: `filter bwlim-in` and `filter bwlim-out`.
 //!
-//! A limiter keeps the moment up to which bytes are paid for. Each grant moves that moment on by what its
-//! bytes cost at the limit, and the next grant waits for it. A stream that forwards nothing for a while, or
-//! that is woken too late, may make up for one grant, not for more: in any time `t` at most `limit * t /
-//! period` bytes go on and [two grants](Bandwidth::grant) beside them; from the first byte on, one grant.
+//! A limiter stores the time until which the bytes so far use up the limit. Each grant adds the time that its
+//! bytes take, and the next grant waits for that time. A stream that was idle or woken late may catch up by
+//! one grant, not more. So in any interval `t` a stream forwards at most `limit * t / period` bytes plus two
+//! [grants](Bandwidth::grant), and one grant if the interval begins with its first byte.
 //!
-//! Streams that share a limit by an entry of a stick table keep that moment there: each reserves its grants,
-//! and sends one when its turn has come. So all of them together have the limit, whoever of them has bytes,
-//! and those that always have some get equal parts.
+//! Streams that share a limit store this time in a stick table entry: each reserves its grants there, and
+//! forwards a grant when its time has come. Together they have the limit, and streams that always have data
+//! get equal parts.
 
 use super::Side;
 use crate::rules::{HeldEntry, table_millis};
@@ -16,25 +16,26 @@ use manylane_sched::Time;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// One grant has at least the bytes of this time: 20 wake-ups a second are little work.
+/// A grant has at least the bytes of this time, which costs 20 wake-ups a second.
 const GRANT: Duration = Duration::from_millis(50);
 
-/// One grant has at least so many bytes, as HAProxy grants what a buffer has: a small message goes at once.
+/// A grant has at least this many bytes, if the limit allows: HAProxy grants what a buffer holds, so that
+/// small messages are not delayed.
 const BUFFER: u32 = 16_384;
 
-/// How many bytes go on in a period.
+/// A bandwidth limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bandwidth {
-    /// Bytes a period, above 0.
+    /// Bytes per period, above 0.
     pub(crate) limit: u32,
-    /// Above 0.
+    /// Period, above 0.
     pub(crate) period: Duration,
-    /// So many bytes are granted at once at least, as far as the limit allows.
+    /// Bytes that a grant has at least, as far as the limit allows.
     pub(crate) min_size: u32,
 }
 
 impl Bandwidth {
-    /// Bytes that go on at once at most: never more than a whole period's.
+    /// Returns the size of a grant, in bytes: at most the bytes of a whole period.
     pub(crate) fn grant(self) -> u64 {
         let (limit, period) = (u128::from(self.limit), self.period.as_nanos().max(1));
         let usual = limit * GRANT.as_nanos() / period;
@@ -42,30 +43,30 @@ impl Bandwidth {
         usual.max(least).min(limit.max(1)) as u64 // `limit` is less than 2^32
     }
 
-    /// Nanoseconds that so many bytes take, rounded up.
+    /// Returns the time that `bytes` take, in nanoseconds, rounded up.
     fn cost(self, bytes: u64) -> u64 {
         let cost = (u128::from(bytes) * self.period.as_nanos()).div_ceil(u128::from(self.limit.max(1)));
         u64::try_from(cost).unwrap_or(u64::MAX)
     }
 }
 
-/// Has the bytes of one direction of a stream go on slowly enough.
+/// Limits one direction of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limiter {
-    /// Up to then what went on is paid for.
+    /// Until this time the bytes so far use up the limit.
     paid: Time,
 }
 
 impl Limiter {
-    /// One that begins `now`.
+    /// Returns a limiter that begins `now`.
     pub(crate) fn new(now: Time) -> Self {
         Self { paid: now }
     }
 
-    /// How many of `there` bytes may go on now, at least one of them.
+    /// Returns how many of `there` bytes may be forwarded now, at least one.
     ///
     /// # Errors
-    /// None may. When it is to be asked again.
+    /// If none may: the time of the next attempt.
     fn allowed(&self, bandwidth: Bandwidth, there: usize, now: Time) -> Result<usize, Time> {
         if self.paid > now {
             return Err(self.paid);
@@ -73,7 +74,7 @@ impl Limiter {
         Ok(usize::try_from(bandwidth.grant()).unwrap_or(usize::MAX).min(there))
     }
 
-    /// So many bytes go on now.
+    /// Accounts for `bytes` that are forwarded now.
     fn charge(&mut self, bandwidth: Bandwidth, bytes: usize, now: Time) {
         let earliest = now.as_nanos().saturating_sub(bandwidth.cost(bandwidth.grant()));
         let paid = self.paid.as_nanos().max(earliest);
@@ -81,16 +82,16 @@ impl Limiter {
     }
 }
 
-/// The part of one stream in a limit that it shares.
+/// One stream's part in a shared limit.
 #[derive(Debug)]
 pub(crate) struct Shared {
     entry: HeldEntry,
     sender: Side,
-    /// What it has reserved.
+    /// The reserved grant.
     turn: Option<Turn>,
 }
 
-/// When so many bytes may go on, and the nanoseconds that they take.
+/// A reserved grant: when it begins, its bytes, and the time that they take, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     begins: Time,
@@ -103,7 +104,7 @@ impl Shared {
         Self { entry, sender, turn: None }
     }
 
-    /// As [`Limiter::allowed`]: a turn is reserved first.
+    /// As [`Limiter::allowed`], after reserving a grant.
     fn allowed(&mut self, bandwidth: Bandwidth, there: usize, now: Time) -> Result<usize, Time> {
         let Some(entry) = self.entry.entry() else { return Ok(there) };
         let turn = self.turn.get_or_insert_with(|| {
@@ -118,7 +119,7 @@ impl Shared {
         Ok(usize::try_from(turn.bytes).unwrap_or(usize::MAX).min(there))
     }
 
-    /// So many bytes go on now, of those of the turn: the rest of it is for others.
+    /// Accounts for `bytes` of the grant; the rest of it is released for other streams.
     fn charge(&mut self, bandwidth: Bandwidth, bytes: usize, now: Time) {
         self.end_turn(bandwidth.cost(bytes as u64));
         let rate = match self.sender {
@@ -143,25 +144,25 @@ impl Drop for Shared {
     }
 }
 
-/// How bytes go on.
+/// Own or shared limit.
 #[derive(Debug)]
 enum Pace {
-    /// The stream has the limit for itself.
+    /// The stream has the limit alone.
     Own(Limiter),
-    /// It shares it.
+    /// The stream shares the limit.
     Shared(Shared),
 }
 
-/// Which filter of a configuration.
+/// Identifies a filter of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FilterId {
-    /// Number of its proxy in the file.
+    /// Number of the proxy in the file, from 1.
     pub(crate) proxy: u32,
-    /// Number among the filters of the proxy.
+    /// Index among the filters of the proxy.
     pub(crate) index: u32,
 }
 
-/// A filter that a rule has put to work.
+/// A filter that a rule has enabled.
 #[derive(Debug)]
 struct Enabled {
     id: FilterId,
@@ -170,18 +171,19 @@ struct Enabled {
     pace: Pace,
 }
 
-/// The limits of a stream, which rules set (`set-bandwidth-limit`). Used again by stream after stream: the
-/// list keeps its memory.
+/// Limits of a stream, which `set-bandwidth-limit` enables. Reused for later streams: the list keeps its
+/// memory.
 #[derive(Debug, Default)]
 pub(crate) struct Limits(RefCell<Vec<Enabled>>);
 
 impl Limits {
-    /// There are none.
+    /// Disables all limits.
     pub(crate) fn clear(&self) {
         self.0.borrow_mut().clear();
     }
 
-    /// From now on a filter has bytes of `sender` go on like this. What went on before stays paid for.
+    /// Enables a filter for bytes of `sender`, or changes its limit. Bytes forwarded before stay accounted
+    /// for.
     pub(crate) fn set(&self, id: FilterId, sender: Side, bandwidth: Bandwidth, now: Time) {
         let mut list = self.0.borrow_mut();
         match list.iter_mut().find(|enabled| enabled.id == id) {
@@ -190,26 +192,27 @@ impl Limits {
         }
     }
 
-    /// Whether a rule has put that filter to work.
+    /// Returns true if a rule has enabled this filter.
     pub(crate) fn has(&self, id: FilterId) -> bool {
         self.0.borrow().iter().any(|enabled| enabled.id == id)
     }
 
-    /// From now on a filter has bytes of this stream share a limit with others.
+    /// Enables a filter whose limit is shared with other streams.
     pub(crate) fn share(&self, id: FilterId, bandwidth: Bandwidth, shared: Shared) {
         let sender = shared.sender;
         self.0.borrow_mut().push(Enabled { id, sender, bandwidth, pace: Pace::Shared(shared) });
     }
 
-    /// Whether bytes of `sender` are limited.
+    /// Returns true if bytes of `sender` are limited.
     pub(crate) fn bound(&self, sender: Side) -> bool {
         self.0.borrow().iter().any(|enabled| enabled.sender == sender)
     }
 
-    /// How many of `there` bytes of `sender` may go on now, at least one of them: these are paid for.
+    /// Returns how many of `there` bytes of `sender` may be forwarded now, at least one, and accounts for
+    /// them.
     ///
     /// # Errors
-    /// None may. When it is to be asked again.
+    /// If none may: the time of the next attempt.
     pub(crate) fn take(&self, sender: Side, there: usize, now: Time) -> Result<usize, Time> {
         let mut list = self.0.borrow_mut();
         let mut bytes = there;
@@ -245,15 +248,14 @@ mod tests {
         (limit, period, min_size).prop_map(|(limit, period, min_size)| Bandwidth { limit, period, min_size })
     }
 
-    /// What a stream does, beside waiting until it may go on: how many bytes are there, and by how many
-    /// nanoseconds it is late or idle.
+    /// Actions of a stream: bytes that are there, and nanoseconds by which it is late or idle.
     fn steps() -> impl Strategy<Value = Vec<(usize, u64)>> {
         let there = prop_oneof![1..2000_usize, 1..10_000_000_usize];
         let late = prop_oneof![Just(0_u64), 0..3_000_000_u64, 0..100_000_000_000_u64];
         prop::collection::vec((there, late), 1..60)
     }
 
-    /// Bytes of `bandwidth` in so many nanoseconds, rounded up.
+    /// Bytes of `bandwidth` in `nanoseconds`, rounded up.
     fn at_most(bandwidth: Bandwidth, nanoseconds: u64) -> u128 {
         (u128::from(nanoseconds) * u128::from(bandwidth.limit)).div_ceil(bandwidth.period.as_nanos())
     }

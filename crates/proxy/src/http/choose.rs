@@ -1,4 +1,4 @@
-//! Which server a request goes to, and over which of its idle connections.
+//! Chooses the server of a request, and an idle connection to it.
 
 use super::Session;
 use super::body::{data, phase_of};
@@ -13,7 +13,7 @@ use manylane_h1::Request;
 use manylane_http::Method;
 
 impl Session<'_> {
-    /// The server that `use-server` chooses.
+    /// Returns the server that `use-server` chooses.
     pub(super) fn by_rule(
         &self,
         request: &Request,
@@ -29,7 +29,7 @@ impl Session<'_> {
         Target::server(&backend.rules.use_server, &self.eval(), phase, backend.balancer.servers(), obeyed)
     }
 
-    /// `stick match`, `stick on` and `stick store-request`
+    /// Runs `stick match`, `stick on` and `stick store-request`.
     #[inline(always)]
     pub(super) fn stick(&self, request: &Request, asking: &mut Asking, up: &Pump, backend: &Backend) {
         if !backend.rules.stick.is_empty() {
@@ -45,14 +45,14 @@ impl Session<'_> {
         (asking.stuck, asking.stores) = self.eval().stick(phase, backend, assigned, obeyed);
     }
 
-    /// The server that the cookie names, if it takes requests of its own.
+    /// Returns the server that the cookie names, if it accepts persistent requests.
     fn by_cookie(&self, asking: &Asking, backend: &Backend) -> Option<Index> {
         let obeyed = backend.http.persist || asking.forced;
         let serves = |index: &Index| backend.balancer.servers()[*index].state().serves_its_own();
         asking.told.server.filter(|index| !asking.ignored && (obeyed || serves(index)))
     }
 
-    /// Which server the request goes to.
+    /// Returns the wanted server, and the inputs to choose another one.
     pub(super) fn wanted<'k>(
         &self,
         request: &'k Request,
@@ -77,7 +77,7 @@ impl Session<'_> {
                     backend.balancer.has_room(*index) || backend.balancer.waiting(*index) < most
                 })
             });
-        // Where its connection is authenticated, also where it has to queue for it.
+        // The server of an authenticated connection, even if the request has to queue for it.
         let authenticated = self
             .private
             .authenticated_with(backend)
@@ -104,7 +104,7 @@ impl Session<'_> {
         }
     }
 
-    /// What the algorithm is given.
+    /// Returns the key for the balancing algorithm.
     fn balanced_by<'k>(
         &self,
         request: &'k Request,
@@ -137,7 +137,7 @@ impl Session<'_> {
         }
     }
 
-    /// A connection of HTTP/2 to a server that may serve one request more.
+    /// Returns an HTTP/2 connection to the server that may carry another request.
     pub(super) fn take_shared(
         local: &Local,
         backend: &Backend,
@@ -146,12 +146,12 @@ impl Session<'_> {
         permit: &ServerPermit,
     ) -> IdleConn {
         let Some(least) = served_before(backend.http.reuse, first, true) else { return IdleConn::Nothing };
-        let least = u64::from(least.max(1)); // whose it is begins its first stream
+        let least = u64::from(least.max(1)); // its owner starts the first stream
         let conn = key.and_then(|key| local.take_shared(backend, permit.index(), key, least));
         conn.map_or(IdleConn::Nothing, IdleConn::Shared)
     }
 
-    /// A connection from the lane's idle pool that may serve.
+    /// Takes a connection from the lane's idle pool that may carry the request.
     pub(super) fn take_idle(
         local: &Local,
         backend: &Backend,
@@ -164,17 +164,17 @@ impl Session<'_> {
         let Some(key) = key else { return IdleConn::Nothing };
         match local.take_kept(backend, index, key, least) {
             Some(idle) => IdleConn::This(idle),
-            None if permit.server().tls.is_some() => IdleConn::Nothing, // those stay on their lane
+            None if permit.server().tls.is_some() => IdleConn::Nothing, // TLS connections stay on their lane
             None => IdleConn::Elsewhere { key, least },
         }
     }
 }
 
-/// How many requests a connection has served before it may be given one more; `None`: it may not.
+/// Returns how many requests a connection must have served to carry another one; `None` if it may not.
 ///
-/// The `first` request of a client is not repeated when the connection turns out to have ended, so that the
-/// connection must have shown that its server keeps it. `safe` gives such a request none that is idle, but
-/// one that is `shared`, since a stream that an ending connection refused goes to another.
+/// The `first` request of a client is not retried if the connection turns out to be closed, so the connection
+/// must have shown that its server keeps it open. With `safe`, a first request uses no idle connection, but
+/// may use a `shared` one: a stream that a closing connection refuses is retried elsewhere.
 const fn served_before(reuse: Reuse, first: bool, shared: bool) -> Option<u32> {
     match (reuse, first) {
         (Reuse::Never, _) => None,

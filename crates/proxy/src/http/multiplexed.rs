@@ -1,7 +1,7 @@
-//! A client's connection of HTTP/2: each of its streams is a session of one request, in a task of its own.
+//! An HTTP/2 connection of a client. Each stream is a session of one request, in a task of its own.
 //!
-//! Streams have nothing of each other but what belongs to the connection ([`Multiplexed`]). One that begins
-//! while the private connections of the session are with another makes one of its own.
+//! Streams share only the state of the connection ([`Multiplexed`]). A stream that begins while another
+//! stream holds the session's private connections opens its own.
 
 use super::Session;
 use super::private::Private;
@@ -32,28 +32,28 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How long a client may take to acknowledge settings: a round trip, and time for one that is busy. Without
-/// that its limits are not known to hold.
+/// Time in which a client has to acknowledge SETTINGS: a round trip, and time for a busy client. Until then
+/// the client need not respect the limits.
 const SETTINGS_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the streams of a connection share.
+/// State that the streams of a connection share.
 struct Multiplexed {
     local: Rc<Local>,
-    /// The numbers of the frontend and of its listener.
+    /// Numbers of the frontend and of its listener.
     whose: (usize, usize),
     conn: h2::Conn,
     origin: ClientOrigin,
-    /// Requests so far.
+    /// Number of requests so far.
     requests: Cell<u64>,
-    /// The server of the last request.
+    /// Backend and server of the last request.
     last: Cell<Option<(usize, Index)>>,
-    /// Connections to servers that are this session's alone, and no stream's at the moment.
+    /// Private connections to servers, while no stream holds them.
     private: RefCell<Private>,
     variables: RefCell<Option<Variables>>,
     tracks: SessionTracks,
 }
 
-/// A connection of HTTP/2 that a request in HTTP/1 has begun (RFC 7540, 3.2), which is its first stream.
+/// An HTTP/2 connection that an HTTP/1 request has started (RFC 7540, 3.2). The request is its first stream.
 #[derive(Debug)]
 pub(super) struct Upgraded {
     mux: h2::Mux,
@@ -66,17 +66,17 @@ manylane_sync::lazy_static! {
         Pool::new("h2c upgrade").expect("the size is a constant below the bound");
 }
 
-/// What a stream begins with.
+/// The request of a new stream, or the error.
 type Offered = Result<h2::Request, h2::TooLarge>;
 
 manylane_sync::lazy_static! {
-    /// On its way to the stream's future: as a value it would have a place in each of those around it, and
-    /// the task would need a larger size of memory.
+    /// Requests on their way to the stream's future. Passed by value they would take space in each enclosing
+    /// future, and the task would need a larger block.
     static OFFERED: Pool<Offered> =
         Pool::new("h2 request").expect("the size is a constant below the bound");
 }
 
-/// Serves a connection that begins to speak HTTP/2, to its end.
+/// Serves an HTTP/2 connection until it ends.
 pub(super) async fn serve(session: Session<'_>) {
     let config = session.h2_config();
     let Session { local, frontend, listener, client, private, scopes, upgraded, .. } = session;
@@ -157,7 +157,7 @@ pub(super) async fn serve(session: Session<'_>) {
     .await;
 }
 
-/// A stream begins: it has a task of its own. Without memory for that it is refused.
+/// Starts the task of a new stream. If memory is short, the stream is refused.
 fn begin(of: &Rc<Multiplexed>, stream: h2::Stream, incoming: h2::Incoming) {
     let h2::Incoming { request, end } = incoming;
     if of.local.generation.process.h2.most_streams.is_some_and(|most| of.conn.begun() == most) {
@@ -167,7 +167,7 @@ fn begin(of: &Rc<Multiplexed>, stream: h2::Stream, incoming: h2::Incoming) {
     let Ok(end) = H2End::new(of.conn.clone(), stream, scheme, end) else { return };
     let Ok(request) = OFFERED.alloc(request) else { return };
     let (here, of) = (of.local.here(), of.clone());
-    // A stream's future is large: it is made where it stays.
+    // The future is large, so it is built in its final place.
     let task = move || async move {
         of.local.begun();
         let counted = Counted(&of.local);
@@ -178,10 +178,10 @@ fn begin(of: &Rc<Multiplexed>, stream: h2::Stream, incoming: h2::Incoming) {
         }
         counted.end();
     };
-    let _ = here.spawn_made(&SESSION, Class::Normal, task); // what is dropped ends its stream
+    let _ = here.spawn_made(&SESSION, Class::Normal, task); // dropping the future ends its stream
 }
 
-/// A task of a stream, which its lane counts.
+/// Counts a stream's task on its lane.
 struct Counted<'a>(&'a Local);
 
 impl Counted<'_> {
@@ -194,7 +194,7 @@ impl Counted<'_> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        // A defect ended it, and the lane goes on: the end of the process must not wait for it.
+        // The task panicked, but the lane continues: the soft stop must not wait for this task.
         if std::thread::panicking() {
             self.0.ended();
         }
@@ -202,8 +202,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Multiplexed {
-    /// Writes the line of an error that belongs to no request: the client broke a rule of the connection, or
-    /// of a stream that did not get as far as to have one.
+    /// Logs an error that belongs to no request: of the connection, or of a stream without a request.
     fn log_error(&self) {
         let local = &self.local;
         let frontend = &local.generation.frontends[self.whose.0];
@@ -229,7 +228,7 @@ impl Multiplexed {
         local.scopes.put(scopes);
     }
 
-    /// One stream, from its request to its end.
+    /// Serves one stream from its request to its end.
     async fn stream(&self, end: ClientEnd, request: Pooled<Offered>) {
         let local = &self.local;
         let frontend = &local.generation.frontends[self.whose.0];
@@ -273,8 +272,8 @@ impl Multiplexed {
         session.begin_record(session.since);
         session.serve_one(request).await;
         if let Some(stream) = session.client.end.h2().filter(|_| !session.replied.get()) {
-            // Who is refused asks again by itself, which is safe as long as no server was asked (RFC 9113,
-            // 8.7).
+            // Clients retry refused streams by themselves, which is safe only if no server was asked (RFC
+            // 9113, 8.7).
             let asked = session.scopes.memory.asked.get();
             stream.reset(if asked { h2::Reason::INTERNAL_ERROR } else { h2::Reason::REFUSED_STREAM });
         }
@@ -291,7 +290,7 @@ impl Multiplexed {
 }
 
 impl Session<'_> {
-    /// What is allowed to a client of HTTP/2.
+    /// Returns the HTTP/2 settings for this client.
     fn h2_config(&self) -> h2::Config {
         let process = &self.local.generation.process;
         h2::Config {
@@ -300,9 +299,9 @@ impl Session<'_> {
         }
     }
 
-    /// Takes a request's offer of HTTP/2, if it is one as it has to be: then its answer is that of a stream,
-    /// behind 101. Only a session's first request is heard. Else it goes on as one of HTTP/1; none where
-    /// there is no memory for that.
+    /// Accepts the request's upgrade to h2c if it is valid and the session's first request; then returns
+    /// `None`, and the response follows on a stream after 101. Otherwise returns the request, to be served
+    /// over HTTP/1. Also returns `None` if memory is short.
     #[cold]
     pub(super) fn take_offer(&mut self, mut request: Request) -> Option<Request> {
         let upgraded = match self.requests {
@@ -343,11 +342,11 @@ impl Session<'_> {
         self.log(LogStep::Close);
     }
 
-    /// A request as the engine has it. A body without a length is one of chunks, to those who need to know
-    /// where it ends.
+    /// Converts a request to the form of the HTTP engine. A body without a length counts as chunked, so that
+    /// its end is known.
     ///
     /// # Errors
-    /// There is no room to say that it is an upgrade.
+    /// If the head has no room for the fields of an upgrade.
     fn of_stream(&self, request: h2::Request) -> Result<Request, EditError> {
         let h2::Request { mut head, length, protocol, .. } = request;
         if let Some(protocol) = &protocol {
@@ -356,7 +355,7 @@ impl Session<'_> {
         let said = Said { upgrade: protocol.is_some(), ..Said::default() };
         let over = self.client.end.h2().is_none_or(H2End::is_over);
         let body = match (length, over) {
-            // What follows is the tunnel's.
+            // The data belongs to the tunnel.
             _ if head.method_kind() == Method::Connect || said.upgrade => Body::None,
             (Some(length), _) => Body::Length(length),
             (None, true) => Body::None,
@@ -368,7 +367,7 @@ impl Session<'_> {
         Ok(Request { head, body, connection: said, continue_expected, te_trailers })
     }
 
-    /// A head came that is larger than is taken.
+    /// Refuses a request head that exceeds the limits.
     async fn refuse_head(&mut self) {
         let counts = self.frontend.counts.own();
         counts.requests.add(1);

@@ -1,4 +1,4 @@
-//! Rules for contents: they may have to wait for more bytes before they can decide.
+//! Content rules, which may wait for more bytes before they decide.
 
 use super::context::{EvalContext, EvalPhase};
 use super::set::set;
@@ -8,39 +8,39 @@ use manylane_expr::{Absent, Direction, Expression, Truth, VariableId};
 use manylane_sync::Arc;
 use std::cell::{Cell, RefCell};
 
-/// What rules for contents decided.
+/// Result of content rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// It goes on.
+    /// Continue.
     Accept,
-    /// More bytes are needed. Never, where nothing more comes at the moment.
+    /// Wait for more bytes. Returned only if more bytes may arrive.
     Wait,
-    /// The connection ends.
+    /// Close the connection.
     Reject,
-    /// The same, and the client is not told.
+    /// Close the connection without telling the client.
     Drop(Silence),
-    /// A name is to be looked up, and then the rules go on.
+    /// Look up a name, then run the rules again.
     LookUp,
-    /// The server's connection ends, and the client gets what came.
+    /// Close the connection to the server; the client gets the data received so far.
     Close,
 }
 
-/// What rules do once, although those before one that waits for more bytes are looked at again with these:
-/// names that they look up, and general counters that they count in.
+/// Actions that must happen only once, although rules before a waiting one run again with it: name lookups,
+/// and increments of general counters.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
-    /// Rules before this one have looked up what they want.
+    /// Rules before this index have looked up their name.
     done: Cell<usize>,
-    /// Rules that have counted: the first ones a bit each.
+    /// Bit set of the rules that have counted, for the first 128 rules.
     counted: Cell<u128>,
-    /// Rules before this one have counted, of those that have no bit.
+    /// Later rules before this index have counted.
     counted_before: Cell<usize>,
-    /// What is to be looked up now: by which section, and for which variable.
+    /// The next lookup: `resolvers` section, variable and question.
     next: RefCell<Option<(usize, VariableId, Arc<Question>)>>,
 }
 
 impl Lookups {
-    /// Whether the rule at this place is to count: it did not yet.
+    /// Marks the rule at `at` as counted. Returns true the first time.
     fn counts(&self, at: usize) -> bool {
         let Some(bit) = u32::try_from(at).ok().and_then(|at| 1_u128.checked_shl(at)) else {
             return at >= self.counted_before.replace(self.counted_before.get().max(at + 1));
@@ -48,7 +48,7 @@ impl Lookups {
         self.counted.replace(self.counted.get() | bit) & bit == 0
     }
 
-    /// Looks up what a rule wants, as long as that takes.
+    /// Runs the pending lookup and stores its result.
     pub(crate) async fn look_up(&self, eval: &EvalContext<'_>, phase: EvalPhase<'_>) {
         let Some((section, variable, question)) = self.next.take() else { return };
         if let Some(address) = eval.local.look_up(section, question).await {
@@ -57,8 +57,8 @@ impl Lookups {
     }
 }
 
-/// What `rules` decide about what is there at `phase`. Rules that come before one that waits are done again
-/// with it. `log` writes a line of what is known by now.
+/// Runs content rules on the data at `phase`. After a wait, the rules before the waiting one run again. `log`
+/// writes a log line.
 pub(crate) fn content(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
@@ -97,23 +97,23 @@ pub(crate) fn content(
                     return Content::LookUp;
                 }
             }
-            // What is there is captured, as soon as there is something.
+            // A capture does not wait for all of its data, only for the first.
             ContentAction::Set(Setting::Capture(expression, _)) if is_to_come(eval, phase, expression) => {
                 return Content::Wait;
             }
-            // A key that may still change is waited for.
+            // Wait while the key may change.
             ContentAction::Set(Setting::Track(track)) if may_change(eval, phase, &track.key) => {
                 return Content::Wait;
             }
             ContentAction::Set(Setting::General(general)) if !general.is_tag && !lookups.counts(at) => {}
-            // Other expressions do not wait: what is not there now is not set.
+            // Other expressions do not wait; a value that is not there is not set.
             ContentAction::Set(setting) => set(eval, EvalPhase { may_grow: false, ..phase }, setting),
         }
     }
     Content::Accept
 }
 
-/// Whether the first sample is still to come: there is none yet, or it is of no bytes at all.
+/// Returns true if the first sample may still arrive: there is none, or it is based on no bytes.
 fn is_to_come(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression) -> bool {
     let data = match phase.direction() {
         Direction::Request => phase.request_data,
@@ -130,7 +130,7 @@ fn is_to_come(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Express
         })
 }
 
-/// Whether there may be another sample when more bytes are here.
+/// Returns true if more bytes may change the sample.
 fn may_change(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression) -> bool {
     phase.may_grow
         && eval.with(phase, |env, scratch| {

@@ -8,7 +8,7 @@ use manylane_expr::{
 use manylane_http::{EditError, Head, Known, List};
 use std::net::SocketAddr;
 
-/// What the field says, in its order.
+/// Parameters of the field, in its order.
 #[derive(Debug)]
 pub(crate) struct Forwarded {
     /// `proto`
@@ -21,26 +21,27 @@ pub(crate) struct Forwarded {
     pub(crate) client: Option<Node>,
 }
 
-/// Who took part in the request.
+/// Node of the `by` or `for` parameter.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// The address, or another name.
+    /// Source of the address or name.
     pub(crate) name: Source,
-    /// The port, where one is told.
+    /// Source of the port; `None` to omit it.
     pub(crate) port: Option<Source>,
 }
 
-/// Where a part of the field comes from.
+/// Source of a parameter's value.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// The connection, or the request.
+    /// The connection or the request.
     Usual,
-    /// A sample.
+    /// An expression.
     Sample(Box<Expression>),
 }
 
-/// Adds the field to a request: behind what other proxies say in the last of them, as HAProxy does. Where one
-/// of those is not valid, it is a line of its own: behind an open quote it would be part of the client's.
+/// Adds the field to a request. As in HAProxy, the element is appended to the last `Forwarded` field. If an
+/// existing field is invalid, the element gets a line of its own: behind an open quote it would become part
+/// of the client's text.
 pub(crate) fn forward(
     forwarded: &Forwarded,
     eval: &EvalContext<'_>,
@@ -94,7 +95,7 @@ impl Forwarded {
     }
 }
 
-/// Begins a parameter of an element that begins at `from`.
+/// Begins a parameter. `from` is the position where the element begins.
 fn begin(name: &[u8], from: usize, out: &mut Writer<'_>) -> Option<()> {
     if out.len() > from {
         out.push(b';')?;
@@ -103,7 +104,7 @@ fn begin(name: &[u8], from: usize, out: &mut Writer<'_>) -> Option<()> {
 }
 
 impl Source {
-    /// A host that is none is left empty.
+    /// Writes the host; an invalid host is left empty.
     fn put_host(&self, env: &Env<'_>, scratch: &mut Scratch<'_>, out: &mut Writer<'_>) -> Option<()> {
         let mut scratch = scratch.reborrow();
         let host = match self {
@@ -125,7 +126,7 @@ impl Node {
         out: &mut Writer<'_>,
         address: Option<SocketAddr>,
     ) -> Option<()> {
-        // The name first, apart: whether quotes are needed is known then.
+        // Written to `area` first: the name decides whether quotes are needed.
         let mut area = [0; LONGEST_NODE];
         let mut node = Writer::new(&mut area);
         let ip = || address.map(|address| address.ip().to_canonical().into());
@@ -159,11 +160,11 @@ impl Node {
     }
 }
 
-/// Bytes of a name or a port in the field: no host name of the DNS is longer than 255.
+/// Limit of a name or a port in the field, in bytes: DNS names have at most 255.
 const LONGEST_NODE: usize = 256;
 
 impl Source {
-    /// Hands the part's value to `work`; none if there is none.
+    /// Passes the value of the parameter to `work`; returns `None` if there is no value.
     fn value(
         &self,
         env: &Env<'_>,

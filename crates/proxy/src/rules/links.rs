@@ -1,14 +1,14 @@
-//! The connections of the stream at work, for samples that tell of them.
+//! Connections of the current stream, for fetches that read them.
 
 use crate::flow::Side;
 use manylane_expr::{LinkError, LinkFacts, LinkStream};
 use manylane_mux::h2::Conn;
 use std::cell::{Cell, RefCell};
 
-/// See the module. A client's connection of HTTP/1 or TCP needs no word here.
+/// The client's and the server's connection. Nothing is stored for clients' connections of HTTP/1 or TCP.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    /// Something is set.
+    /// True if a field below is set.
     is_set: Cell<bool>,
     front: RefCell<Option<Conn>>,
     front_error: Cell<Option<LinkError>>,
@@ -21,27 +21,27 @@ pub(crate) struct Links {
 /// A connection to a server.
 #[derive(Debug)]
 pub(crate) enum BackLink {
-    /// This stream's alone.
+    /// Used by this stream only.
     Single,
-    /// Of HTTP/2.
+    /// An HTTP/2 connection.
     Http2(Conn),
 }
 
 impl Links {
-    /// The client's connection is of HTTP/2.
+    /// Stores the client's HTTP/2 connection.
     pub(crate) fn set_front(&self, conn: Conn) {
         self.is_set.set(true);
         self.front.replace(Some(conn));
     }
 
-    /// The request is a stream of that number on the client's connection, or on the server's.
+    /// Stores the number of the HTTP/2 stream on the connection of this side.
     pub(crate) fn set_id(&self, side: Side, id: u32) {
         self.is_set.set(true);
         let stream = self.stream(side);
         stream.set(LinkStream { id, ..stream.get() });
     }
 
-    /// The peer on that side has reset the stream with that code.
+    /// Stores the error code with which the peer of this side has reset the stream.
     pub(crate) fn set_reset(&self, side: Side, code: u32) {
         self.is_set.set(true);
         let stream = self.stream(side);
@@ -55,19 +55,19 @@ impl Links {
         }
     }
 
-    /// The client's connection is of no use.
+    /// Stores the error of the client's connection.
     pub(crate) fn set_front_error(&self, error: LinkError) {
         self.is_set.set(true);
         self.front_error.set(Some(error));
     }
 
-    /// A connection to a server was of no use.
+    /// Stores the error of a connection to a server.
     pub(crate) fn set_back_error(&self, error: LinkError) {
         self.is_set.set(true);
         self.back_error.set(Some(error));
     }
 
-    /// There is a connection to a server.
+    /// Stores the connection to a server.
     pub(crate) fn set_back(&self, link: BackLink) {
         self.is_set.set(true);
         self.back_error.take();
@@ -75,7 +75,7 @@ impl Links {
         self.back.replace(Some(link));
     }
 
-    /// The next request begins.
+    /// Clears everything for the next request.
     #[inline]
     pub(super) fn clear(&self) {
         if self.is_set.get() {

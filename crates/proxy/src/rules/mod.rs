@@ -1,4 +1,4 @@
-//! Rules at work: conditions and formats evaluated against a session, actions done to heads.
+//! Runs rules: evaluates conditions and formats for a session, and applies actions to heads.
 
 mod answer;
 mod apply;

@@ -1,7 +1,7 @@
-//! `stick` rules: which server a request goes to since another with the same key went there.
+//! `stick` rules: send requests with the same key to the same server.
 //!
-//! What is stored by a request is its server, which is known when that has answered: until then the keys are
-//! kept beside the stream, since the request that they were made of goes on without them.
+//! A request stores its server only once that has responded. Until then the keys are kept beside the stream,
+//! since the request head, from which they were made, is gone by then.
 
 use super::apply::holds;
 use super::context::{EvalContext, EvalPhase};
@@ -13,14 +13,14 @@ use manylane_pool::{Pool, Pooled};
 use manylane_stick::{Entry, MAX_KEY_BYTES, server_key_text, with_key};
 use std::cell::RefCell;
 
-/// Keys that a request and its response store at most, as in HAProxy.
+/// Limit of keys that a request and its response store, as in HAProxy.
 const MAX_STORES: usize = 8;
 
-/// A key by which the server of a request is to be stored.
+/// A key under which the request's server will be stored.
 #[derive(Debug)]
 struct Store {
     table: TableId,
-    /// The words of the key.
+    /// Length of the key, in words.
     words: usize,
     key: [u64; MAX_KEY_BYTES / 8],
     next: Option<Pooled<Store>>,
@@ -31,7 +31,7 @@ manylane_sync::lazy_static! {
         Pool::new("keys to store").expect("the size is a constant below the bound");
 }
 
-/// What a request stores: a list, most of which are short.
+/// Keys that a request stores: a linked list, short for most requests.
 #[derive(Debug, Default)]
 pub(crate) struct Stores(RefCell<Option<Pooled<Store>>>);
 
@@ -39,7 +39,7 @@ fn iter(first: &Option<Pooled<Store>>) -> impl Iterator<Item = &Store> {
     std::iter::successors(first.as_deref(), |store| store.next.as_deref())
 }
 
-/// The server that an entry names, of those of this backend.
+/// Returns the server that an entry names, if it is one of this backend.
 fn server_of(entry: &Entry<'_>, backend: &Backend, table: &StickTable, now: u64) -> Option<Index> {
     let servers = backend.balancer.servers();
     let number = |data| entry.get(data, now).unwrap_or_default();
@@ -49,7 +49,7 @@ fn server_of(entry: &Entry<'_>, backend: &Backend, table: &StickTable, now: u64)
         let is_there = |server: &Server| key != 0 && u64::from(server.stick_key(true)) == key;
         let by_id = by_id();
         if by_id.is_some_and(|index| is_there(&backend.servers[index.get()])) {
-            return by_id; // most stay where they are
+            return by_id; // most servers keep their address
         }
         let there = backend.listed().find(|server| is_there(server));
         return there.and_then(|server| servers.index(server.index)).or(by_id);
@@ -61,7 +61,7 @@ fn server_of(entry: &Entry<'_>, backend: &Backend, table: &StickTable, now: u64)
 fn store(entry: &Entry<'_>, server: &Server, table: &StickTable, now: u64) {
     let key = server.stick_key(table.by_address);
     for (data, number) in [(DataType::ServerId, server.id), (DataType::ServerKey, key)] {
-        // Most entries say so already, and are read by all lanes.
+        // Written only if it changes: all lanes read the entries.
         if entry.get(data, now) != Some(number.into()) {
             entry.set(data, number.into(), now);
         }
@@ -70,7 +70,7 @@ fn store(entry: &Entry<'_>, server: &Server, table: &StickTable, now: u64) {
 }
 
 impl EvalContext<'_> {
-    /// The words of a rule's key.
+    /// Calls `work` with the words of a rule's key.
     fn stick_key<R>(
         &self,
         phase: EvalPhase<'_>,
@@ -86,9 +86,9 @@ impl EvalContext<'_> {
         })
     }
 
-    /// `stick match`, `stick on` and `stick store-request`: the server of the first rule that finds one,
-    /// unless the request is `assigned` to one already. Servers that are down are taken if they are
-    /// `obeyed`.
+    /// Runs `stick match`, `stick on` and `stick store-request`. Returns the server of the first rule that
+    /// finds one, unless the request is `assigned` to a server already, and the keys to store. `obeyed`
+    /// accepts servers that are down.
     pub(crate) fn stick(
         &self,
         phase: EvalPhase<'_>,
@@ -100,7 +100,7 @@ impl EvalContext<'_> {
         let now = millis(self.local.here().now());
         for rule in &backend.rules.stick {
             let stick = &rule.action;
-            // As HAProxy: the first key of a table is stored, and rules behind it do nothing with the table.
+            // As in HAProxy, only the first key of a table is stored; later rules skip this table.
             if stick.stores && iter(&stores).any(|store| store.table == stick.table)
                 || !holds(self, phase, &rule.condition)
             {
@@ -127,15 +127,14 @@ impl EvalContext<'_> {
             });
             if let Some(made) = made {
                 let next = stores.take();
-                // Without memory it is not stored, nor is anything before it.
+                // If the allocation fails, this key and all earlier ones are dropped.
                 stores = STORES.alloc(Store { next, ..made }).ok();
             }
         }
         (found, Stores(RefCell::new(stores)))
     }
 
-    /// The request was answered by `server`: it is stored by what the request said, and by what the response
-    /// says (`stick store-response`).
+    /// Stores `server`, which has responded, under the keys of the request and of `stick store-response`.
     pub(crate) fn store_server(
         &self,
         phase: EvalPhase<'_>,

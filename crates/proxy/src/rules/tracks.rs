@@ -1,7 +1,7 @@
-//! Entries of stick tables that a session and its request are counted in: what `track-sc` rules choose.
+//! Stick table entries that a session and its request track (`track-sc`).
 //!
-//! A session's entries are chosen by rules for connections and sessions, and let go at its end; those of a
-//! stream by all other rules, and let go at its end. A counter that tracks something tracks nothing else.
+//! Entries that `tcp-request connection` and `tcp-request session` rules track are released when the session
+//! ends, those of other rules when the stream ends. A counter that tracks an entry keeps it until then.
 
 use super::context::{EvalContext, EvalPhase};
 use crate::generation::{Figure, General, StickTable, Track, TrackCounts};
@@ -12,15 +12,15 @@ use manylane_stick::{Entry, MAX_KEY_BYTES, Table, with_key};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Counters that a stream may have: the largest `tune.stick-counters`.
+/// Limit of sticky counters: the largest `tune.stick-counters`.
 pub(crate) const MAX_COUNTERS: usize = 15;
 
-/// A time as tables count it.
+/// Returns the time in milliseconds, as stick tables count it.
 pub(crate) fn millis(time: Time) -> u64 {
     time.as_nanos() / 1_000_000
 }
 
-/// A lane's hands on the tables of its generation.
+/// A lane's handles of its generation's stick tables.
 #[derive(Debug)]
 pub(crate) struct LaneTables(Box<[StickTable]>);
 
@@ -29,7 +29,7 @@ impl LaneTables {
         Rc::new(Self(tables.into()))
     }
 
-    /// There are none.
+    /// Returns true if there are no tables.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -48,7 +48,7 @@ impl LaneTables {
     }
 }
 
-/// An entry that stays as long as this.
+/// Keeps an entry alive.
 #[derive(Debug)]
 pub(crate) struct HeldEntry {
     tables: Rc<LaneTables>,
@@ -70,7 +70,7 @@ impl Drop for HeldEntry {
     }
 }
 
-/// An entry that is counted in.
+/// A tracked entry. Counts as a current connection (`conn_cur`) until it is dropped.
 #[derive(Debug)]
 struct Tracked(HeldEntry);
 
@@ -88,7 +88,7 @@ impl Drop for Tracked {
     }
 }
 
-/// By counter.
+/// Tracked entries by counter.
 #[derive(Debug, Default)]
 pub(crate) struct Slots([Option<Tracked>; MAX_COUNTERS]);
 
@@ -97,14 +97,14 @@ manylane_sync::lazy_static! {
         Pool::new("tracked entries").expect("the size is a constant below the bound");
 }
 
-/// What a session is counted in.
+/// Entries that a session tracks.
 #[derive(Debug, Default)]
 pub(crate) enum SessionTracks {
     #[default]
     None,
-    /// Its requests come one after another.
+    /// For a session whose requests come one after another.
     Own(Pooled<Slots>),
-    /// Its streams have it together.
+    /// For a session with concurrent streams.
     Shared(Rc<Pooled<Slots>>),
 }
 
@@ -121,7 +121,7 @@ impl SessionTracks {
         }
     }
 
-    /// The same for many streams.
+    /// Makes the entries shareable by several streams.
     pub(crate) fn into_shared(self) -> Self {
         match self {
             Self::Own(slots) => Self::Shared(Rc::new(slots)),
@@ -129,7 +129,7 @@ impl SessionTracks {
         }
     }
 
-    /// For one more stream.
+    /// Returns a handle for another stream.
     pub(crate) fn share(&self) -> Self {
         match self {
             Self::Shared(slots) => Self::Shared(slots.clone()),
@@ -137,7 +137,7 @@ impl SessionTracks {
         }
     }
 
-    /// Counts what happened to the session, where no stream is at work.
+    /// Counts an event of the session, while no stream runs.
     pub(crate) fn count(&self, what: Countable, now: Time) {
         let now = millis(now);
         if let Some(Slots(slots)) = self.slots() {
@@ -146,20 +146,20 @@ impl SessionTracks {
     }
 }
 
-/// What is counted.
+/// An event that tracked entries count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Countable {
-    /// A session was let in.
+    /// A session was accepted.
     Session,
-    /// A request came.
+    /// A request arrived.
     Request,
-    /// It was in error.
+    /// The client made an error.
     Error,
-    /// A server failed to answer.
+    /// A server failed to respond.
     Failure,
-    /// Bytes from the client and to it.
+    /// Bytes from the client and to the client.
     Bytes { up: u64, down: u64 },
-    /// Oddities of the client.
+    /// Protocol glitches of the client.
     Glitches(u32),
 }
 
@@ -188,34 +188,34 @@ impl Tracked {
     }
 }
 
-/// What a session and its stream are counted in.
+/// Entries that a session and its current stream track.
 #[derive(Debug, Default)]
 pub(crate) struct Tracks {
-    /// There is something: all that those pay who are counted nowhere is to look here.
+    /// True if anything is tracked. Streams without tracking read only this.
     any: Cell<bool>,
     session: RefCell<SessionTracks>,
-    /// Few streams have any.
+    /// `None` for most streams.
     stream: RefCell<Option<Pooled<Slots>>>,
     of_stream: Cell<bool>,
 }
 
 impl Tracks {
-    /// The stream is over.
+    /// Releases the stream's entries.
     #[inline]
     pub(crate) fn end_stream(&self) {
         if self.of_stream.replace(false) {
             self.any.set(self.has_session());
             let slots = self.stream.take();
-            drop(slots); // outside of the borrow
+            drop(slots); // dropped outside the borrow
         }
     }
 
-    /// Whether the session is counted in something.
+    /// Returns true if the session tracks an entry.
     pub(crate) fn has_session(&self) -> bool {
         !self.session.borrow().is_none()
     }
 
-    /// What the session is counted in; here it is no more.
+    /// Takes the session's entries out.
     #[inline]
     pub(crate) fn take_session(&self) -> SessionTracks {
         if !self.any.get() {
@@ -230,14 +230,14 @@ impl Tracks {
         self.session.replace(session);
     }
 
-    /// Does `work` with each entry.
+    /// Calls `work` for each tracked entry.
     fn each(&self, work: impl FnMut(&Tracked)) {
         let (stream, session) = (self.stream.borrow(), self.session.borrow());
         let all = [stream.as_deref(), session.slots()].into_iter().flatten();
         all.flat_map(|Slots(slots)| slots.iter().flatten()).for_each(work);
     }
 
-    /// The entry that a counter tracks.
+    /// Calls `work` with the entry of a counter.
     fn find<R>(&self, counter: u32, work: impl FnOnce(&Tracked) -> R) -> Option<R> {
         if !self.any.get() {
             return None;
@@ -247,7 +247,7 @@ impl Tracks {
         all.find_map(|Slots(slots)| slots.get(counter as usize)?.as_ref()).map(work)
     }
 
-    /// Counts what happened.
+    /// Counts an event in all tracked entries.
     #[inline]
     pub(crate) fn count(&self, what: Countable, now: impl FnOnce() -> Time) {
         if self.any.get() {
@@ -261,8 +261,8 @@ impl Tracks {
         self.each(|tracked| tracked.count(what, now));
     }
 
-    /// A counter of the session or the stream tracks an entry from here on: it is counted there. Without
-    /// memory it tracks nothing.
+    /// Tracks an entry with a counter of the session or the stream, and counts the connection in it. Does
+    /// nothing if the allocation fails.
     fn track(&self, of_session: bool, counter: usize, tracked: Tracked, now: u64) {
         if let Some(entry) = tracked.entry() {
             for data in [DataType::ConnCur, DataType::ConnCnt, DataType::ConnRate] {
@@ -299,7 +299,7 @@ impl Tracks {
     }
 }
 
-/// What expressions see of tables.
+/// Stick tables as expressions see them.
 pub(crate) struct TableView<'a> {
     pub(crate) tables: &'a LaneTables,
     pub(crate) tracks: &'a Tracks,
@@ -343,7 +343,7 @@ impl StickTables for TableView<'_> {
 }
 
 impl EvalContext<'_> {
-    /// The entry of a key, which is made if it is not there.
+    /// Returns the entry of a key; creates it if needed.
     pub(super) fn hold_entry(
         &self,
         phase: EvalPhase<'_>,
@@ -361,7 +361,7 @@ impl EvalContext<'_> {
         Some(HeldEntry { tables: tables.clone(), table: id, number })
     }
 
-    /// `track-sc`: unless the counter tracks something already.
+    /// Runs `track-sc`, unless the counter tracks an entry already.
     pub(super) fn track(&self, phase: EvalPhase<'_>, track: &Track) {
         let tracks = &self.scopes.tracks;
         if tracks.find(track.counter, |_| ()).is_some() {
@@ -371,7 +371,7 @@ impl EvalContext<'_> {
         let (tracked, now) = (Tracked(held), millis(self.local.here().now()));
         let response = phase.response.map(|head| head.status());
         tracks.track(track.of_session, track.counter as usize, tracked, now);
-        // What the message at work counts was counted before this.
+        // The events of the current message were counted before this rule.
         let codes = &self.local.generation.process;
         tracks.find(track.counter, |tracked| match track.counts {
             TrackCounts::Nothing => {}
@@ -389,7 +389,7 @@ impl EvalContext<'_> {
         });
     }
 
-    /// `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and those for the first ones.
+    /// Runs `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and their older forms.
     pub(super) fn change_general(&self, phase: EvalPhase<'_>, general: &General) {
         let General { counter, index, of_array, is_tag, by } = general;
         let tracks = &self.scopes.tracks;

@@ -1,15 +1,13 @@
-//! Peers at work: each `peers` section is one lane's, which connects to the others, accepts from them, and
-//! tells them what changes in stick tables (`manylane_peers`).
+//! Runs the peers protocol (`manylane_peers`). One lane serves each `peers` section: it connects to the other
+//! peers, accepts their connections, and sends them updates of stick tables.
 //!
 //! # Protocol
-//! 1. Lanes that count leave marks in tables and nothing else. The section's lane looks for them again and
-//!    again.
-//! 2. A peer has one connection. One that is accepted takes the place of another, also of an attempt to
-//!    connect: both ends may do so with each other's at the same moment, and each connects again after a time
-//!    that it draws.
-//! 3. A generation with the same section goes on where the one before it stopped: what peers were told, and
-//!    what is left to tell them, goes over. Connections end and begin again.
-//! 4. A process that ends tells all to the one that listens in its place, if there is one, before it goes.
+//! 1. Other lanes only mark changed entries in the tables. The section's lane polls for marks.
+//! 2. A peer has one connection. An accepted connection replaces another one, or an attempt to connect. Two
+//!   peers may replace each other's connections at the same time; each then retries after a random delay.
+//! 3. A generation with the same section continues where the one before stopped: it takes over what peers
+//!   have received and what is still to be sent. Connections are closed and made again.
+//! 4. A process that stops first sends everything to the process that listens in its place, if there is one.
 
 use super::Local;
 use super::checks::{unless_happens, unless_stopped};
@@ -33,27 +31,27 @@ use std::time::Duration;
 static PEERS: TaskKind = TaskKind::new("peers");
 static PEER: TaskKind = TaskKind::new("peer");
 
-/// Time between two looks at what has changed: for so long changes are told together.
+/// Interval of polls for changes; changes of one interval are sent together.
 const EVERY: Duration = Duration::from_millis(20);
-/// Milliseconds that a report may be old.
+/// Maximum age of a report, in milliseconds.
 const REPORT: u64 = 200;
-/// Time between two looks for a heartbeat that is due.
+/// Interval of checks for a due heartbeat.
 const HEARTBEATS: Duration = Duration::from_millis(500);
-/// Milliseconds until a peer that could not be reached is tried again: HAProxy's.
+/// Delay before another attempt to reach a peer after a failure, in milliseconds; HAProxy's.
 const RETRY: u64 = 5000;
-/// The same where a connection ended or gave way: so many, and by chance so many more, so that two processes
-/// that connect to each other do not do so at the same moment again and again.
+/// Delay before reconnecting after a connection ended or was replaced, in milliseconds, plus a random part up
+/// to `RETRY_SPREAD`. The random part keeps two processes from replacing each other's connections forever.
 const RETRY_SOON: u64 = 50;
 const RETRY_SPREAD: u64 = 2000;
-/// How long a connection, and a greeting, may take.
+/// Timeout of a connection attempt, and of a greeting.
 const PATIENCE: Duration = Duration::from_millis(SILENCE);
-/// Connections that have not said who they are: more are closed.
+/// Limit of connections before their greeting; more are closed.
 const MOST_STRANGERS: usize = 64;
 
-/// Has the lane of `local` look after its part of the sections, of which each of `lanes` has one.
+/// Starts the sections that this lane serves. Sections are spread over `lanes`.
 ///
 /// # Errors
-/// A sentence, when there is no memory left.
+/// A sentence, if there is no memory left.
 pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
     for (number, section) in local.generation.peers.iter().enumerate() {
@@ -65,36 +63,36 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     Ok(())
 }
 
-/// What the lane has of a section.
+/// A section on the lane that serves it.
 struct Desk {
     local: Rc<Local>,
     number: usize,
     section: RefCell<Section>,
     links: RefCell<Vec<Link>>,
     strangers: Cell<usize>,
-    /// Tasks that accept.
+    /// Number of tasks that accept connections.
     accepting: Cell<usize>,
-    /// When it was noted what reports say.
+    /// Time of the last report, in milliseconds.
     reported: Cell<u64>,
 }
 
-/// How a peer is reached.
+/// State of the connection to a peer.
 #[derive(Default)]
 struct Link {
-    /// The connection, or the attempt, that is there.
+    /// The current connection or attempt.
     conn: Option<Rc<Conn>>,
-    /// How the last greeting was answered, and when.
+    /// Response to the last greeting, and its time.
     status: Option<(Status, u64)>,
-    /// When it is connected to again.
+    /// Time of the next attempt to connect, in milliseconds.
     retry: u64,
 }
 
-/// A connection, or an attempt.
+/// A connection or an attempt to connect.
 #[derive(Default)]
 struct Conn {
-    /// Another one has taken its place, or the lane stops.
+    /// Another connection has replaced this one, or the lane stops.
     over: Event,
-    /// There is something to send.
+    /// There is data to send.
     wake: Notify,
 }
 
@@ -102,16 +100,16 @@ fn clock(local: &Local) -> u64 {
     table_millis(local.here().now())
 }
 
-/// Looks after a section until the lane stops.
+/// Serves a section until the lane stops.
 async fn look_after(local: Rc<Local>, number: usize) {
     let generation = local.generation.clone();
     let own = &generation.peers[number];
-    local.begun(); // the lane stays until all is told
+    local.begun(); // keeps the lane alive until everything is sent
     let section = loop {
         if let Some(section) = own.take(&generation.stick_tables, clock(&local)) {
             break section;
         }
-        // The generation before is about to stop.
+        // The generation before stops soon and returns the section.
         if unless_stopped(&local, local.here().sleep(EVERY)).await.is_none() {
             return local.ended();
         }
@@ -153,7 +151,7 @@ impl Desk {
         &self.own().peers[peer]
     }
 
-    /// Does what is to be done now.
+    /// Polls for changes and connects to peers.
     fn work(self: &Rc<Self>) {
         let now = clock(&self.local);
         let fresh = self.section.borrow_mut().tick(now);
@@ -211,7 +209,7 @@ impl Desk {
         self.own().note(PeersReport { resync, left, peers: peers.collect() });
     }
 
-    /// A connection, or an attempt, takes the place of what is there. Rule 2.
+    /// Replaces the current connection or attempt (rule 2).
     fn take_place(&self, peer: usize, now: u64) -> Rc<Conn> {
         let conn = Rc::<Conn>::default();
         let before = self.links.borrow_mut()[peer].conn.replace(conn.clone());
@@ -226,13 +224,13 @@ impl Desk {
         self.links.borrow()[peer].conn.as_ref().is_some_and(|own| Rc::ptr_eq(own, conn))
     }
 
-    /// When a peer is connected to again.
+    /// Sets the time of the next attempt to connect.
     fn retry(&self, peer: usize, now: u64, soon: bool) {
         let drawn = RandomState::new().hash_one(now) % RETRY_SPREAD;
         self.links.borrow_mut()[peer].retry = now + if soon { RETRY_SOON + drawn } else { RETRY };
     }
 
-    /// A connection, or an attempt, is over; `soon`: it was of use.
+    /// Ends a connection or attempt. `soon` is true if it was useful.
     fn ended(&self, peer: usize, conn: &Rc<Conn>, soon: bool) {
         if self.has_place(peer, conn) {
             let now = clock(&self.local);
@@ -247,10 +245,10 @@ impl Desk {
         self.links.borrow_mut()[peer].status = Some((status, now));
     }
 
-    /// Tells all to the process that listens at this one's place. Rule 4.
+    /// Sends everything to the process that listens in place of this one (rule 4).
     async fn hand_over(self: &Rc<Self>) {
         let Some(peer) = self.own().peers.iter().position(|peer| peer.is_local) else { return };
-        // Who listens there from here on is the other one.
+        // From here on only the other process may accept connections.
         self.own().set_sockets(None);
         while self.accepting.get() > 0 {
             self.local.here().sleep(EVERY).await;
@@ -261,7 +259,7 @@ impl Desk {
             let mut until = clock(&self.local) + SILENCE;
             while self.has_place(peer, &conn) {
                 let now = clock(&self.local);
-                // One that asks for nothing needs nothing.
+                // A process that requests nothing needs nothing.
                 if self.section.borrow().is_teaching(peer) {
                     until = now + SILENCE;
                 } else if now >= until {
@@ -279,13 +277,13 @@ impl Desk {
         }
     }
 
-    /// Whether the process that takes over knows all, or is gone.
+    /// Returns true if the other process knows everything, or is gone.
     fn has_taught(&self, peer: usize, now: u64) -> bool {
         let section = self.section.borrow();
         section.has_taught(peer) || section.is_silent(peer, now)
     }
 
-    /// The lane stops: what is known goes to whoever comes next. Rule 3.
+    /// Returns the section for the next generation when the lane stops (rule 3).
     fn leave(&self) {
         let now = clock(&self.local);
         for peer in 0..self.own().peers.len() {
@@ -297,7 +295,7 @@ impl Desk {
     }
 }
 
-/// Connects to a peer, and stays connected.
+/// Connects to a peer and exchanges updates.
 async fn connect(desk: Rc<Desk>, peer: usize, conn: Rc<Conn>) {
     let mut was_of_use = false;
     let work = async {
@@ -329,7 +327,7 @@ async fn connect(desk: Rc<Desk>, peer: usize, conn: Rc<Conn>) {
     desk.ended(peer, &conn, was_of_use);
 }
 
-/// Accepts from peers until the lane stops.
+/// Accepts connections of peers until the lane stops.
 async fn accept(desk: Rc<Desk>, acceptor: Acceptor) {
     while let Some(Ok(incoming)) = unless_stopped(&desk.local, acceptor.accept()).await {
         if desk.strangers.get() < MOST_STRANGERS {
@@ -341,7 +339,7 @@ async fn accept(desk: Rc<Desk>, acceptor: Acceptor) {
     desk.accepting.set(desk.accepting.get() - 1);
 }
 
-/// One that has not said yet who it is.
+/// Counts a connection that has not sent its greeting yet.
 struct Stranger(Rc<Desk>);
 
 impl Stranger {
@@ -357,12 +355,12 @@ impl Drop for Stranger {
     }
 }
 
-/// Serves one who has connected.
+/// Serves an accepted connection.
 async fn welcome(desk: Rc<Desk>, incoming: Incoming, stranger: Stranger) {
     let local = &desk.local;
     let connection = incoming.into_connection(&local.io);
     let greeted = {
-        let _stranger = stranger; // until it has said who it is
+        let _stranger = stranger; // counted until the greeting
         let greeting = async {
             let mut came = Vec::new();
             loop {
@@ -383,7 +381,7 @@ async fn welcome(desk: Rc<Desk>, incoming: Incoming, stranger: Stranger) {
         }
     };
     let refused = match greeted {
-        // Of two processes before this one, the first.
+        // If two processes hand over to this one, only the first is accepted.
         Ok((peer, _)) if desk.peer(peer).is_local && desk.links.borrow()[peer].conn.is_some() => {
             Status::TryAgain
         }
@@ -417,7 +415,7 @@ async fn send(connection: &Connection, bytes: &[u8]) -> Option<()> {
     connection.send(&mut chain).await.ok()
 }
 
-/// What comes next; a greeting has few bytes, and more of them wait in the kernel.
+/// Receives more of a greeting. Drops input after `MAX_HELLO` bytes: a valid greeting is shorter.
 async fn receive(connection: &Connection, came: &mut Vec<u8>) -> Option<()> {
     let segment = connection.recv().await.ok()??;
     if came.len() <= MAX_HELLO {
@@ -426,8 +424,8 @@ async fn receive(connection: &Connection, came: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Talks to a peer that has been greeted, until one of both is done with it. `rest` is what came behind the
-/// greeting. Whether it was of use.
+/// Exchanges messages with a peer after the greeting, until one side ends the connection. `rest` holds bytes
+/// received after the greeting. Returns true if there was no error.
 async fn talk(desk: &Desk, peer: usize, conn: &Conn, connection: &Connection, rest: Vec<u8>) -> bool {
     let local = &desk.local;
     desk.section.borrow_mut().begin(peer, clock(local));

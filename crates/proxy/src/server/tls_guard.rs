@@ -1,12 +1,11 @@
-//! What a connection to a server that speaks TLS holds: its place within `maxsslconn`, and its part in the
-//! counters of the process.
+//! Guard of a TLS connection to a server: a permit of `maxsslconn`, and the counters of the process.
 
 use crate::conn_limit::ConnLimit;
 use crate::generation::Generation;
 use crate::process_stats::ProcessStats;
 use manylane_sync::Arc;
 
-/// See the module. To be dropped on the lane that began it, where the connection stays.
+/// The guard. Drop it on the lane where it began, since counters are per lane.
 #[derive(Debug)]
 pub(crate) struct TlsGuard {
     stats: Arc<ProcessStats>,
@@ -14,8 +13,8 @@ pub(crate) struct TlsGuard {
 }
 
 impl TlsGuard {
-    /// None: there are as many connections with TLS as there may be. Nobody waits: the client may hold the
-    /// place that would be waited for.
+    /// Returns the guard, or `None` if `maxsslconn` is reached. Does not wait, since the client of this
+    /// request may hold the permit that it would wait for.
     pub(crate) fn begin(generation: &Generation) -> Option<Self> {
         if !generation.tls_places.try_enter() {
             return None;
