@@ -1,5 +1,4 @@
-//! Frontends that an operator closes and opens, at moments that the program cannot be brought to from
-//! outside.
+//! Pausing and opening frontends at moments that a test from outside cannot reach.
 
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
@@ -20,10 +19,10 @@ use std::os::fd::IntoRawFd;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A generation with one frontend, which has these lines and answers by itself.
+/// A generation with one frontend that has `lines` and responds itself.
 fn built(lines: &str) -> Generation {
     let mut sources = Sources::new();
     let text = format!(
@@ -38,7 +37,7 @@ fn built(lines: &str) -> Generation {
     generation
 }
 
-/// Asks once, and reads until the connection ends.
+/// Sends one request and reads until the connection ends.
 fn ask(mut client: TcpStream) -> String {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -47,7 +46,7 @@ fn ask(mut client: TcpStream) -> String {
     answer
 }
 
-/// Has the lane go on until something is so.
+/// Yields to the lane until `is_so` returns true.
 async fn until(here: Here, what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -56,7 +55,7 @@ async fn until(here: Here, what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Asks for all of these, one after another, while the lane goes on.
+/// Sends one request on each connection, while the lane runs.
 async fn asked(here: Here, clients: Vec<TcpStream>) -> Vec<String> {
     let (tell, told) = mpsc::channel();
     let asking = std::thread::spawn(move || {
@@ -72,11 +71,10 @@ fn is_refused(address: SocketAddr) -> bool {
     TcpStream::connect(address).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
-/// Between the steps of a reload the sockets of both generations are closed and opened, those that are new
-/// among them.
+/// During a reload the operator pauses and opens the sockets of both generations, new ones included.
 #[test]
 fn a_gate_is_that_of_both_generations_while_one_replaces_the_other() {
-    // No other process has this address, so that nobody takes the ports meanwhile.
+    // No other process uses this address, so the ports stay free.
     let [_, a, b, c] = std::process::id().to_be_bytes();
     let free = [0, 0].map(|port| TcpListener::bind((Ipv4Addr::new(127, 128 | a, b, c), port)).unwrap());
     let [first, second] = free.each_ref().map(|listener| listener.local_addr().unwrap());
@@ -110,7 +108,7 @@ fn a_gate_is_that_of_both_generations_while_one_replaces_the_other() {
     Local::remove_all();
 }
 
-/// Connections that wait in a socket that listens, as the system counts them.
+/// Number of connections in a listening socket's queue, as the system counts them.
 fn waiting(listener: &TcpListener) -> u64 {
     let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("it is of IPv4") };
     let shown = format!("{:08X}:{:04X}", u32::from(*address.ip()).to_be(), address.port());
@@ -126,7 +124,7 @@ fn accepted_ahead(kind: Kind) {
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();
     let mut driver = Driver::new(here, Choice::Only(kind)).unwrap();
-    let inherited = listener.try_clone().unwrap().into_raw_fd(); // the generation's from here on
+    let inherited = listener.try_clone().unwrap().into_raw_fd(); // owned by the generation from here on
     let generation = Arc::new(built(&format!(" maxconn 1\n bind fd@{inherited} backlog 10\n")));
     let bound =
         Arc::new(bind(&generation, 1, |_, _| Err("nobody".into()), &mut HandedOver::default()).unwrap());
@@ -136,8 +134,7 @@ fn accepted_ahead(kind: Kind) {
         let connections = || front.counts.read_cheap_one(|counts| &counts.connections);
         let mut clients = vec![TcpStream::connect(address).unwrap()];
         until(here, "the first is served", || connections() == 1).await;
-        // One of these is accepted and waits for the first to leave; the driver may accept the others
-        // meanwhile.
+        // One of these is accepted and waits for a permit; the driver may accept the others meanwhile.
         clients.extend((0..3).map(|_| TcpStream::connect(address).unwrap()));
         let ahead = if kind == Kind::IoUring { 0 } else { 2 };
         until(here, "the driver accepts", || waiting(&listener) == ahead).await;
@@ -151,8 +148,8 @@ fn accepted_ahead(kind: Kind) {
     Local::remove_all();
 }
 
-/// What the driver has accepted before somebody asked is served, also where nobody looked while the gate was
-/// closed.
+/// Connections that the driver accepted ahead are served, even if no task accepted them before the gate
+/// opened again.
 #[test]
 fn connections_that_were_accepted_ahead_are_served_when_a_gate_is_open_again() {
     accepted_ahead(Kind::Epoll);

@@ -1,4 +1,4 @@
-//! Configurations that would take what there is: each ends soon, with a sentence.
+//! Configurations that would exhaust memory or descriptors: each is refused soon, with a sentence.
 
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
@@ -12,7 +12,7 @@ use manylane_proxy::generation::Wishes;
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
 
-/// What is said of a file with these lines, and the listeners that there are.
+/// Messages about a file with these lines, and the number of its listeners.
 fn said(text: &str) -> (Vec<String>, usize) {
     let mut sources = Sources::new();
     sources.add("test.cfg", format!("{DEFAULTS}{text}")).unwrap();
@@ -41,7 +41,7 @@ fn a_file_of_answers_is_in_memory_once_and_no_pipe() {
     std::fs::create_dir_all(&folder).unwrap();
     let page = folder.join("page").display().to_string();
     std::fs::write(&page, format!("HTTP/1.0 503 no\r\n\r\n{}", "x".repeat((1 << 20) - 19))).unwrap();
-    // A hundred of them would be more than all files of answers may have.
+    // Together a hundred copies would exceed the limit of all files.
     let rule = format!(" http-request return status 200 content-type a/b file {page} if {{ path /x }}\n");
     let file = format!(" errorfile 503 {page}\n");
     let (found, _) = said(&format!("listen l\n bind 127.0.0.1:1\n{}{file}", rule.repeat(100)));
@@ -49,7 +49,7 @@ fn a_file_of_answers_is_in_memory_once_and_no_pipe() {
     let backends: String = (0..100).map(|n| format!("backend b{n}\n{file}")).collect();
     let (found, _) = said(&format!("listen l\n bind 127.0.0.1:1\n{backends}"));
     assert_eq!(found, Vec::<String>::new());
-    // What each rule makes of its own is counted each time.
+    // Formats made from files count for each rule.
     let rule = rule.replace(" file ", " lf-file ");
     let (found, _) = said(&format!("listen l\n bind 127.0.0.1:1\n{}", rule.repeat(70)));
     assert!(found[0].starts_with("Some(72): "), "the first after 64: {found:?}");

@@ -1,7 +1,7 @@
-//! Nothing that the reader keeps of a file is left out in silence. A generation takes the tree apart by name,
-//! so a new field has to be named somewhere; this test looks at those that are named and dropped (`field:
-//! _`): each is read in another place, or stands here, with a row of the table that tells the user that the
-//! keyword does nothing, or with a reason. The same for switches (`option ...`).
+//! No setting of a file is ignored silently. A generation destructures the tree, so each new field must be
+//! named. This test examines the fields that are named and dropped (`field: _`): each is read elsewhere, or
+//! is listed here, with the table row that tells the user that the keyword does nothing, or with a reason.
+//! The same holds for toggles (`option ...`).
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -9,11 +9,11 @@ use manylane_config::table::{Status, Table};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Why a field is read nowhere.
+/// Why no code reads a field.
 enum Why {
-    /// Its keyword is refused, or a warning says that it does nothing: by family and name.
+    /// The keyword is refused or ignored with a warning: its family and name in the table.
     Documented(&'static str, &'static str),
-    /// It is no setting, or what it asks for is always so.
+    /// The field is no setting, or its effect is always on.
     Is(&'static str),
 }
 
@@ -21,7 +21,7 @@ use Why::{Documented, Is};
 
 const POSITION: Why = Is("where the line is: words have their own");
 
-/// By struct and field.
+/// Struct, field and reason.
 const DROPPED: &[(&str, &str, Why)] = &[
     ("BindOptions", "guid_prefix", Documented("Bind options", "guid-prefix")),
     ("BindOptions", "label", Is("text of the user's, for the user")),
@@ -66,14 +66,14 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Userlist", "name", Is("lists are found by their place")),
 ];
 
-/// Switches that nothing is done for, and why that is what they say.
+/// Toggles without code, and why their effect is always on.
 const ALWAYS: &[(&str, &str)] = &[
     ("CONTSTATS", "counters always grow while streams last"),
     ("HTTP_KEEP_ALIVE", "it is so unless another of the three modes is set, which the reader sees to"),
     ("HTTP_NO_DELAY", "nothing is ever held back"),
 ];
 
-/// The sources of what builds and runs a generation, without their tests: files by their path.
+/// Sources that build and run generations, without tests: path and code.
 fn sources() -> Vec<(String, String)> {
     fn visit(folder: &Path, all: &mut Vec<(String, String)>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -97,8 +97,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Patterns `let Name { ... } =` and `let path::Name { ... } =`: the name, and what stands between the
-/// braces.
+/// Finds patterns `let Name { ... } =` and `let path::Name { ... } =`; returns the name and the text between
+/// the braces.
 fn taken_apart(code: &str) -> Vec<(&str, &str)> {
     let mut all = Vec::new();
     for (at, _) in code.match_indices("let ") {
@@ -117,8 +117,7 @@ fn taken_apart(code: &str) -> Vec<(&str, &str)> {
     all
 }
 
-/// Whether the code reads `field` of what holds a `name`: as `settings.field` for one of `Settings`, or by
-/// taking another one apart.
+/// Returns true if code reads `field` of `name`: as `settings.field` for `Settings`, or by another pattern.
 fn is_read(all: &[(String, String)], name: &str, field: &str) -> bool {
     let holders: &[&str] = match name {
         "BindOptions" | "ServerOptions" => &["options"],
@@ -143,7 +142,7 @@ fn is_read(all: &[(String, String)], name: &str, field: &str) -> bool {
             let access = format!("{holder}.{field}");
             let ends = |at: usize| code.as_bytes().get(at).is_none_or(|next| !is_word(*next));
             code.match_indices(&access).any(|(at, _)| ends(at + access.len()))
-                // A long chain of calls has each on a line of its own.
+                // rustfmt puts each call of a long chain on its own line.
                 || code.contains(&format!("{holder}\n            .{field}\n"))
         });
         let apart = || {

@@ -1,5 +1,5 @@
-//! Bounded places: every interleaving of two or three lanes. No place is given twice, and nobody waits while
-//! one is free.
+//! Every interleaving of two or three lanes that use a `ConnLimit`: no permit is given twice, and no task
+//! waits while a permit is free.
 #![cfg(loom)]
 
 use manylane_proxy::ConnLimit;
@@ -8,7 +8,7 @@ use manylane_sync::{Arc, model, thread};
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A notify that tells how often it was rung.
+/// Counts its wake-ups.
 struct Notify(AtomicUsize);
 
 impl Wake for Notify {
@@ -22,8 +22,8 @@ fn notify() -> (std::sync::Arc<Notify>, Waker) {
     (notify.clone(), Waker::from(notify))
 }
 
-/// One leaves while another begins to wait, and is polled once more for no reason: it gets the place, or is
-/// woken for it.
+/// One task releases its permit while another begins to wait and is polled once more spuriously: the waiter
+/// gets the permit, or is woken for it.
 #[test]
 fn who_waits_while_a_place_is_given_back_is_woken() {
     model(|| {
@@ -52,7 +52,7 @@ fn who_waits_while_a_place_is_given_back_is_woken() {
     });
 }
 
-/// Two wait, one of them gives up while the place is given back: the other gets it.
+/// Two tasks wait, and one gives up while the permit is released: the other one gets it.
 #[test]
 fn a_place_is_not_lost_with_one_who_gives_up() {
     model(|| {
@@ -67,7 +67,7 @@ fn a_place_is_not_lost_with_one_who_gives_up() {
             assert!(stays.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             let places = places.clone();
             thread::spawn(move || places.leave())
-            // It gives up here, at any moment of the other's leaving.
+            // Dropped here, at any moment of the release.
         };
         leaving.join().expect("no assertion failed");
         assert!(rung.0.load(Ordering::SeqCst) > 0, "who stays is woken");
@@ -75,7 +75,7 @@ fn a_place_is_not_lost_with_one_who_gives_up() {
     });
 }
 
-/// Two want the one place while it is given back: both have it in the end, one after the other.
+/// Two tasks compete for one permit while it is released: both get it, one after the other.
 #[test]
 fn two_who_want_the_same_place_both_have_it() {
     model(|| {

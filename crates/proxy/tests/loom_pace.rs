@@ -1,5 +1,5 @@
-//! Rates that are read while the counters are looked at: every interleaving. A reader may lose its processor
-//! for as long as two looks take.
+//! Every interleaving of a reader of rates and the updates. A reader may be preempted for as long as two
+//! updates take.
 #![cfg(loom)]
 
 use manylane_proxy::meter::{Counted, Metered};
@@ -24,8 +24,8 @@ impl Metered for Few {
     }
 }
 
-/// The place of a look is written again two looks later: what is read is all of one look, and never more than
-/// there was.
+/// The second update overwrites the snapshot that the reader may be reading. A rate must come from one
+/// snapshot, and never exceed the events of a second.
 #[test]
 fn a_rate_is_of_one_look() {
     static SEEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
@@ -51,7 +51,8 @@ fn a_rate_is_of_one_look() {
         let rate = reading.join().expect("no assertion failed");
         SEEN.lock().expect("no panic").insert(rate);
     });
-    // Two seconds behind the first look: nothing, or 10 in both together. One behind the second: nothing,
-    // since its 10 are older than a second, or the next 100. At the third: these.
+    // Two seconds after the first snapshot the rate is 0, or 5 for 10 events in two seconds. One second after
+    // the second snapshot it is 0, since its 10 events are older than a second, or 100 with the next events.
+    // At the third snapshot it is 100.
     assert_eq!(*SEEN.lock().expect("no panic"), BTreeSet::from([0, 5, 100]));
 }

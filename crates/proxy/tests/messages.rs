@@ -1,4 +1,4 @@
-//! What a user reads of a mistake that only a compiled configuration shows: `messages.txt` has all of it.
+//! Messages about mistakes that only a compiled configuration shows, compared with `messages.txt`.
 
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
@@ -11,7 +11,7 @@ use manylane_config::source::Sources;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::Wishes;
 
-/// A file with `lines` in the section of that name; further lines of one mistake are behind ` / `.
+/// A file with `lines` in this section; ` / ` separates lines.
 fn file(section: &str, lines: &str) -> String {
     let lines = format!(" {}\n", lines.replace(" / ", "\n "));
     let of = |name: &str| if name == section { lines.as_str() } else { "" };
@@ -26,7 +26,7 @@ fn file(section: &str, lines: &str) -> String {
     )
 }
 
-/// The alerts and warnings, each with its column.
+/// Alerts and warnings, each with its column.
 fn said(text: String) -> String {
     let mut sources = Sources::new();
     sources.add("test.cfg", text).unwrap();

@@ -1,9 +1,8 @@
-//! In steady state a request on a kept connection asks nothing of the global allocator and waits for no lock,
-//! on every lane (R-B4, R-G2).
+//! In steady state, a request on a keep-alive connection uses neither the global allocator nor a contended
+//! lock, on every lane (R-B4, R-G2). The configuration has common features: a log, forwardfor, a cookie,
+//! rules.
 //!
-//! With what most configurations have: a log, forwardfor, a cookie, rules.
-//!
-//! A lane that allocates while requests are counted ends the test program with a message.
+//! A lane that allocates while requests are counted aborts the test program with a message.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -33,19 +32,19 @@ const GET: &[u8] = b"GET /path?x=1 HTTP/1.1\r\nHost: example.org\r\nUser-Agent: 
 const POST: &[u8] =
     b"POST /path HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
 
-/// The same as from lax peers: line feeds alone, blanks, a control character, and so from the server.
+/// The same from lenient peers: bare line feeds, blanks, a control character; likewise from the server.
 const LAX_GET: &[u8] = b"GET  /path?x=1 HTTP/1.1\nHost: example.org\nUser-Agent: te\x01st\nCookie: S=a\n\n";
 const LAX_POST: &[u8] =
     b"POST /path HTTP/1.1\nHost: example.org\nTransfer-Encoding: chunked\n\n5 \r\nhello\r\n0\r\n\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
 const LAX_ANSWER: &[u8] = b"HTTP/1.1 200 OK\nContent-Type: text/plain\nContent-Length: 5\n\nhello";
 
-/// Two requests, and what the server answers to each.
+/// Two requests, and the server's response to them.
 type Messages = ([&'static [u8]; 2], &'static [u8]);
 const STRICT: Messages = ([GET, POST], ANSWER);
 const LAX: Messages = ([LAX_GET, LAX_POST], LAX_ANSWER);
 
-/// An origin that answers each empty line behind a head, and knows what a body looks like here.
+/// An origin that responds to each empty line after a head, and knows the bodies of this test.
 fn origin(answer: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -73,7 +72,7 @@ fn origin(answer: &'static [u8]) -> SocketAddr {
     address
 }
 
-/// Asks once, and reads the answer into `answer`.
+/// Sends one request and reads the response into `answer`.
 fn ask(client: &mut TcpStream, request: &[u8], answer: &mut Vec<u8>) {
     client.write_all(request).unwrap();
     answer.clear();
@@ -86,7 +85,7 @@ fn ask(client: &mut TcpStream, request: &[u8], answer: &mut Vec<u8>) {
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(answer));
 }
 
-/// One lane, until the test is over.
+/// Runs one lane until the test ends.
 fn lane(
     number: usize,
     ids: &(mpsc::Sender<LaneId>, mpsc::Receiver<Vec<LaneId>>),
@@ -110,13 +109,13 @@ fn lane(
     local.remove();
 }
 
-/// Waiting for locks is counted for the whole process.
+/// Lock waits are counted for the whole process.
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // A busy machine makes rounds late, and a lane that is late measures its tasks: it takes memory for each
-    // kind once, when it is first late with it. That is no request's doing.
+    // On a busy machine a round may be late. A late lane measures its tasks, and allocates once for each
+    // kind.
     manylane_sched::set_profiling(manylane_sched::Profiling::Off);
     let (server, log) = (origin(answer), UdpSocket::bind("127.0.0.1:0").unwrap());
     let front = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -124,8 +123,8 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
     drop(front);
     let mut sources = Sources::new();
     let settings = settings.replace("LOG", &log.local_addr().unwrap().to_string());
-    // On a slow machine this takes longer than idle connections are usually kept; closing one is no request's
-    // doing.
+    // On a slow machine this takes longer than the default keep-alive of idle connections; closing one may
+    // allocate.
     let text = format!(
         "global\n nbthread {LANES}\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout \
             connect 5s\n\
@@ -139,7 +138,7 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
     let bound =
         Arc::new(bind(&generation, LANES, |_, _| Err("nobody".into()), &mut HandedOver::default()).unwrap());
     let generation = Arc::new(generation);
-    // All lanes and the test: before and after they warm up, and after what is counted.
+    // All lanes and the test: before and after warm-up, and after the counted requests.
     let meeting = Barrier::new(LANES + 1);
     std::thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
@@ -171,8 +170,7 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
         meeting.wait();
         let contended = || manylane_sync::lock::contention().iter().map(|class| class.times).sum::<u64>();
         let before = contended();
-        // Each lane looks after its idle connections once a second meanwhile, which is to take no memory
-        // either.
+        // Meanwhile each lane checks its idle connections once a second, which must not allocate either.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(2200) {
             round(30);
@@ -183,12 +181,12 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
     });
 }
 
-/// What most configurations have.
+/// Common features.
 const MORE: &str = " log LOG local0\n option httplog\n option forwardfor\n cookie S insert indirect\n \
     http-request set-header X-Path %[path]\n \
     http-request deny if { path_beg /no }\n acl old hdr(user-agent) -m sub old\n use-server s if old";
 
-/// For those behind lax peers: each message is counted, and none is kept until somebody looks.
+/// For lenient peers: each violation is counted, but no message is stored until a command asks for it.
 const RELAXED: &str =
     " option accept-unsafe-violations-in-http-request\n option accept-unsafe-violations-in-http-response";
 

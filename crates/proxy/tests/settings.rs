@@ -1,4 +1,4 @@
-//! Settings of the process that reach a lane when a generation is installed on it.
+//! Settings of the process that apply to a lane when a generation is installed on it.
 
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
@@ -37,7 +37,7 @@ fn maxconnrate_and_maxsessrate_bound_the_process() {
     assert_eq!(rates(" maxconnrate 0\n maxsessrate 4\n"), [0, 4]);
 }
 
-/// R-G2: each lane has a line of its own, as long as there are not more than eight.
+/// R-G2: each lane has its own queue, up to eight lanes.
 #[test]
 fn queues_have_lines_for_the_lanes_that_serve() {
     for (lanes, lines) in [(1, 1), (2, 2), (8, 8), (12, 6), (64, 8)] {
@@ -69,8 +69,8 @@ fn connections_stay_on_the_lane_that_accepts_them_where_the_file_says_so() {
     assert!(!built(" tune.listener.multi-queue off\n").process.spreads_connections);
 }
 
-/// A file with this in `global`, and this behind the address of a listener: the shards and lanes of that, and
-/// what was said.
+/// Builds a file with `global` lines and `options` of a listener. Returns the listener's shards and lanes,
+/// and the messages.
 fn listener(global: &str, options: &str, wishes: Wishes) -> (Option<(Shards, Vec<usize>)>, String) {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
     let mut sources = Sources::new();
@@ -100,7 +100,7 @@ fn listeners_that_say_no_shards_have_those_of_the_process() {
     assert_eq!(of(threads, ""), Some(Shards::ByLane));
     assert_eq!(of(groups, ""), Some(Shards::ByGroup));
     assert_eq!(of(threads, "shards 2"), Some(Shards::Number(2)));
-    // Addresses are not shared there, so a listener has one socket unless it asks for more itself.
+    // Without `SO_REUSEPORT` a listener has one socket, unless it sets `shards`.
     assert_eq!(of(&format!("{threads} noreuseport\n"), ""), Some(Shards::Number(1)));
     let alone = Wishes { no_reuse_port: true, ..Wishes::default() };
     assert_eq!(shards(threads, "", alone), Some(Shards::Number(1)));
@@ -197,7 +197,7 @@ fn a_consistent_hash_knows_servers_by_their_guid_where_they_have_one() {
     assert_eq!(key("s 127.0.0.1:2 hash-key guid"), HashKey::Guid(None));
 }
 
-/// What a lane accepts in a round, with these lines in `global`.
+/// Number of connections that a lane accepts per round, with these lines in `global`.
 fn accepts(global: &str) -> u32 {
     let generation = built(global);
     let lane = Lane::new(Config::new()).unwrap();
@@ -233,8 +233,8 @@ fn buffers_that_are_larger_than_heads_can_be_are_warned_of() {
     assert!(text.contains("at most 65535 bytes") && text.contains("grows to 200000 bytes"), "{text}");
 }
 
-/// A name that is asked for all the time is not worth a start that fails: HAProxy ends the default of
-/// `init-addr` with `none` there.
+/// A server whose name is resolved at run time does not prevent the start: as in HAProxy, its default of
+/// `init-addr` ends with `none`.
 #[test]
 fn a_server_of_a_resolvers_section_starts_without_an_address() {
     let told = |options: &str| {
@@ -254,7 +254,7 @@ fn a_server_of_a_resolvers_section_starts_without_an_address() {
     assert_eq!(told(""), [Severity::Alert]);
 }
 
-/// `default-server resolvers r` says nothing to a server that has no name and cannot get one.
+/// `default-server resolvers r` does not apply to a server with an IP address.
 #[test]
 fn a_server_that_stays_where_it_is_needs_no_resolvers() {
     let generation = built(
@@ -267,7 +267,7 @@ fn a_server_that_stays_where_it_is_needs_no_resolvers() {
     assert_eq!(resolved, [false, false, true]);
 }
 
-/// The words are rows of config, what they do are rows of balance.
+/// config has the words of the algorithms, balance their behaviour.
 #[test]
 fn balance_shows_each_algorithm_by_the_word_that_chose_it() {
     for (name, _) in manylane_config::algorithms() {

@@ -1,4 +1,4 @@
-//! What a request on a keep-alive connection costs: at most four calls that carry bytes, and no `epoll_ctl`.
+//! Cost of a request on a keep-alive connection: at most four system calls for data, and no `epoll_ctl`.
 
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
@@ -23,7 +23,7 @@ static COUNTS: TaskKind = TaskKind::new("counts");
 const REQUEST: &[u8] = b"GET /path HTTP/1.1\r\nHost: example.org\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
 
-/// So many requests.
+/// Sends `count` requests.
 fn ask(client: &mut TcpStream, count: usize) {
     let mut answer = [0; RESPONSE.len()];
     for _ in 0..count {

@@ -1,5 +1,4 @@
-//! The table of keywords says of each whether it is built: what it says is read is not refused where a
-//! generation is built of it.
+//! The table of keywords says which keywords are built. A generation refuses none of these.
 
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
@@ -12,7 +11,7 @@ use manylane_config::table::{Arg, Keyword, Kind, SectionKind, Shape, Status, Tab
 use manylane_proxy::Generation;
 use manylane_proxy::generation::Wishes;
 
-/// All that was said of a file.
+/// All messages about a file.
 fn said(config: String) -> String {
     let mut sources = Sources::new();
     sources.add("test.cfg", config).unwrap();
@@ -21,7 +20,7 @@ fn said(config: String) -> String {
     format!("{:?}", loaded.found.found())
 }
 
-/// Values of an argument, the last the one that asks for most.
+/// Values of an argument; the last one demands most.
 fn values(arg: &Arg) -> Vec<String> {
     match arg.kind {
         Kind::Int(min, max) => vec![min.to_string(), max.to_string()],
@@ -33,7 +32,7 @@ fn values(arg: &Arg) -> Vec<String> {
     }
 }
 
-/// The lines that a keyword may have, as far as its shape tells.
+/// Lines that a keyword may have, by its shape.
 fn lines(row: &Keyword) -> Vec<String> {
     match &row.shape {
         Shape::Flag => vec![row.name.to_owned()],
@@ -47,7 +46,7 @@ fn lines(row: &Keyword) -> Vec<String> {
     }
 }
 
-/// A file with such a line, if there is a place for it.
+/// A file with this line, if some section accepts it.
 fn config(row: &Keyword, line: &str) -> Option<String> {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
     Some(if row.places.contains(SectionKind::Global) {
@@ -63,10 +62,10 @@ fn config(row: &Keyword, line: &str) -> Option<String> {
     })
 }
 
-/// Words of messages that refuse something, or say that it does nothing.
+/// Texts of messages that refuse or ignore a keyword.
 const REFUSALS: [&str; 3] = ["that this program refuses", "has no effect here", "not built"];
 
-/// Of health checks, which depend on each other: told where they are built.
+/// Options of health checks that depend on each other; tested with the checks.
 const ELSEWHERE: [&str; 6] =
     ["error-limit", "observe", "on-error", "on-marked-down", "on-marked-up", "track"];
 
@@ -100,7 +99,7 @@ fn what_the_table_says_is_refused_in_part_is_refused_by_name() {
     }
 }
 
-/// As HAProxy: an error is one wherever it stands, and is told once.
+/// As in HAProxy, unused formats and error files are checked, too, and each error is reported once.
 #[test]
 fn formats_and_error_files_that_nobody_needs_are_looked_at() {
     let times = " mode http\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
@@ -119,7 +118,7 @@ fn formats_and_error_files_that_nobody_needs_are_looked_at() {
     }
 }
 
-/// As HAProxy, also where 'defaults' have the line.
+/// As in HAProxy, also if the line is in 'defaults'.
 #[test]
 fn formats_that_no_line_is_made_by_are_told() {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
