@@ -1,5 +1,5 @@
-//! Addresses of configuration files: whatever is accepted reads back as it is written, and positions of
-//! errors are inside of the text. The first byte chooses the statement.
+//! Addresses in configuration files: an accepted address reads back as it is written, and error positions lie
+//! within the text. The first byte selects the statement.
 #![no_main]
 
 use manylane_net::{Address, Rules};

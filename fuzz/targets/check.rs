@@ -1,5 +1,5 @@
-//! Answers to health checks: whatever a server says, in whatever pieces, each kind of check comes to the
-//! same verdict, which fits in a log line.
+//! Responses to health checks: the verdict of a check does not depend on how the response is cut, and fits in
+//! a log line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -49,14 +49,14 @@ static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
     ]
 });
 
-/// What it comes to when all is said in pieces of so many bytes, and then the connection closed.
+/// Returns the result of a check after `said` arrived in pieces of `piece` bytes and the connection closed.
 fn play(script: &Script, mut said: &[u8], piece: usize) -> CheckResult {
     let mut run = script.run(true);
     loop {
         match run.ask(&mut NoExpressions) {
             Ask::Connect { .. } => run.connected(),
             Ask::Send(_) => run.sent(),
-            Ask::Pass(_) => {} // nothing is told of it
+            Ask::Pass(_) => {} // the result is not reported
             Ask::Receive if said.is_empty() => run.received(None),
             Ask::Receive => {
                 let (now, rest) = said.split_at(piece.min(said.len()));
@@ -75,7 +75,7 @@ fuzz_target!(|data: &[u8]| {
     let script = &SCRIPTS[usize::from(*kind) % SCRIPTS.len()];
     let whole = play(script, said, usize::MAX);
     let cut = play(script, said, usize::from(*piece).max(1));
-    // Who sends more than once hears the rest of one answer in the next.
+    // A check that sends several times may read the rest of one response as the next.
     let sends = script.steps().iter().filter(|step| matches!(step, Step::Send(_))).count();
     assert!(sends > 1 || whole == cut, "{whole:?} {cut:?}");
     let line = String::from_utf8_lossy(said);

@@ -1,6 +1,5 @@
-//! A configuration file: any bytes are read, findings point into the file and are shown without harm. The
-//! second half, after a
-//! NUL byte, is a condition.
+//! Configuration files: any bytes are read; messages point into the file and are printable. The part after a
+//! NUL byte is a condition.
 #![no_main]
 
 use manylane_config::cond::{Build, evaluate};

@@ -1,4 +1,4 @@
-//! Lines of the run-time interface: what they are read as comes back when each letter of it is escaped.
+//! Command lines of the run-time interface: words are the same again after each character was escaped.
 #![no_main]
 
 use manylane_control::parse;

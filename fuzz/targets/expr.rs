@@ -1,6 +1,6 @@
-//! The language of rules: the first part, up to a NUL byte, is compiled as an expression, as a format and,
-//! cut into words, as a
-//! condition; the second is a map that they may name. What compiles is run on a small request.
+//! The language of rules. The part before a NUL byte is compiled as an expression, as a format and, split
+//! into words, as a condition; the part after it is a map that they may use. The results are evaluated on a
+//! small request.
 #![no_main]
 
 use manylane_expr::*;

@@ -1,6 +1,5 @@
-//! Chunked bodies: any cut gives the same data; what is kept as chunks decodes to the same; what is written
-//! decodes to the same; a reader
-//! that is as simple as can be agrees.
+//! Chunked bodies: any cut gives the same data; raw chunks and re-encoded data decode to the same; a simple
+//! reference reader agrees.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +12,7 @@ fn push(chain: &mut Chain, bytes: &[u8]) {
     }
 }
 
-/// Data and what follows the body, if it is complete and valid; trailers may not be there.
+/// Returns the data and the rest behind the body if it is complete and valid, and whether it has trailers.
 fn read(bytes: &[u8], step: usize, keep: bool, lenient: Leniency) -> Option<(Vec<u8>, Vec<u8>, bool)> {
     let limits = Limits { head: 400, fields: 10, lenient, ..Limits::default() };
     let mut reader = BodyReader::new(Body::Chunked, From::Client, limits);
@@ -31,7 +30,7 @@ fn read(bytes: &[u8], step: usize, keep: bool, lenient: Leniency) -> Option<(Vec
     reader.is_done().then(|| (out.to_vec(), input.to_vec(), trailers))
 }
 
-/// The grammar of RFC 9112, 7.1, word for word, for bodies without extensions and trailers.
+/// The grammar of RFC 9112, 7.1, for bodies without extensions and trailers.
 fn simple(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut data = Vec::new();
     loop {

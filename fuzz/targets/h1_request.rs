@@ -1,6 +1,5 @@
-//! Requests: what is accepted is written and read again as the same, whole or cut; what is accepted has one
-//! framing for a reader that is
-//! as simple as can be.
+//! Requests: an accepted request reads back the same after writing, whole or cut, and has one framing for a
+//! simple reference reader.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -35,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let whole = parse(bytes, limits);
 
-    // In two pieces, the second behind the first.
+    // In two pieces, one after the other.
     let cut = usize::from(*cut).min(bytes.len());
     let mut input = chain([&bytes[..cut]]);
     let mut parser = RequestParser::new(limits);
@@ -65,7 +64,7 @@ fuzz_target!(|data: &[u8]| {
         }
         Body::Chunked => {
             assert_eq!((lengths, codings), (0, 1));
-            // An old one goes on as of HTTP/1.1, and its connection ends.
+            // An HTTP/1.0 message is forwarded as HTTP/1.1, and its connection closes.
             let old = head.version() < Version::HTTP_11;
             assert!(!old || limits.lenient.has(Leniency::OLD_CODING) && request.connection.close);
         }
@@ -77,7 +76,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(field.known, Known::of(field.name));
     }
 
-    // Forwarded, and read by ourselves.
+    // Forwarded, and parsed again.
     let shown = |head: &manylane_http::Head| {
         let mut fields: Vec<_> =
             head.fields().map(|f| (f.name.to_ascii_lowercase(), f.value.to_vec())).collect();
@@ -102,8 +101,8 @@ fuzz_target!(|data: &[u8]| {
     let mut out = Chain::new();
     write_head(head, &mut out, None).expect("memory");
     assert_eq!(out.len(), head.size());
-    // What goes on is strict, whatever was relaxed in how it came; `relaxed` alone lets bytes pass.
-    // An odd `Host` goes on as it came.
+    // Forwarded messages are strict, even if the input was not; only `relaxed` lets bytes pass. An odd `Host`
+    // is forwarded unchanged.
     let odd = if limits.lenient.has(Leniency::HOSTS) { Leniency::HOSTS } else { Leniency::NONE };
     let roomy = Limits { head: 4000, fields: 40, lenient: odd, ..limits };
     let (again, rest) = parse(&out.to_vec(), roomy).expect("we read what we write");

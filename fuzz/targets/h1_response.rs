@@ -1,4 +1,4 @@
-//! Responses: what is accepted is written and read again as the same, for each kind of request.
+//! Responses: an accepted response reads back the same after writing, for each kind of request.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -34,12 +34,12 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut out = Chain::new();
     write_head(head, &mut out, None).expect("memory");
-    // What goes on is strict, whatever was relaxed in how it came.
+    // Forwarded messages are strict, even if the input was not.
     let strict = Limits { head: 4000, fields: 40, lenient: Leniency::NONE, ..limits };
     let again = parse(&out.to_vec(), strict, asked).expect("we read what we write");
     assert_eq!((again.head.status(), again.head.reason()), (head.status(), head.reason()));
     assert_eq!(again.body, body);
     assert!(again.head.count(Known::CONTENT_LENGTH) + again.head.count(Known::TRANSFER_ENCODING) <= 1);
-    // A body that only the end of the connection ends leaves no connection.
+    // A body that ends with the connection cannot leave the connection open.
     assert!(body != Body::UntilClose || !again.connection.persists(again.head.version()));
 });

@@ -1,5 +1,6 @@
-//! Frames of a client or a server, in any cut, and a user who answers, consumes, resets and leaves: no panic;
-//! whatever the cut, the same happens; windows and bounds are kept; what is written are whole frames.
+//! Frames of a client or a server in any cut, and a user that responds, consumes, resets and shuts down.
+//! There is no panic, the cut makes no difference, windows and limits are respected, and the output consists
+//! of whole frames.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 const NOW: Duration = Duration::ZERO;
 
-/// Header blocks that make heads often enough.
+/// Header blocks that often decode to valid heads.
 const BLOCKS: [&[u8]; 6] = [
     b"\x82\x86\x84\x41\x01a",
     b"\x83\x86\x84\x41\x01a\x5c\x015",
@@ -20,7 +21,7 @@ const BLOCKS: [&[u8]; 6] = [
     b"\x40\x01x\x01y",
 ];
 
-/// Frames out of the fuzzer's bytes: four of each say what it is, so that most are nearly valid.
+/// Builds frames from the fuzzer's bytes: four bytes select each frame, so that most are nearly valid.
 fn frames(bytes: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     let mut rest = bytes;
@@ -55,7 +56,7 @@ fn begin(role: Role, config: Config) -> Connection {
     connection
 }
 
-/// What happened, as text; data without its cuts.
+/// Returns the events as text, with data joined, and the output.
 fn play(role: Role, bytes: &[u8], step: usize, user: u8) -> (String, Option<String>, Vec<u8>) {
     let mut connection =
         begin(role, Config { max_streams: 5, connect_protocol: user & 1 != 0, ..Config::default() });
@@ -110,7 +111,8 @@ fn play(role: Role, bytes: &[u8], step: usize, user: u8) -> (String, Option<Stri
             while let Some(stream) = connection.next_writable() {
                 story.push_str(&format!("writable {stream};"));
             }
-            // What a peer has not seen counts, so output goes at the same points whatever the cut.
+            // The result depends on what the peer has received, so output is taken at the same points for any
+            // cut.
             assert!(connection.output_len() < 2 * MAX_OUTPUT);
             connection.poll_output(&mut out).expect("memory");
             wire.extend(out.to_vec());
@@ -129,7 +131,7 @@ fuzz_target!(|bytes: &[u8]| {
     if choice & 4 == 0 {
         all.extend_from_slice(&[0, 0, 0, 4, 0, 0, 0, 0, 0]);
     }
-    // Frames that are nearly valid, or bytes as they are.
+    // Nearly valid frames, or plain bytes.
     if choice & 8 == 0 {
         all.extend(frames(bytes))
     } else {
@@ -137,7 +139,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let whole = play(role, &all, 16_000, *user);
     let cut = play(role, &all, usize::from(*step) + 1, *user);
-    // A user who acts in between sees the same, since events come in the order of frames.
+    // A user that acts in between sees the same, since events come in the order of frames.
     assert_eq!(whole.1, cut.1);
     assert_eq!(whole.0, cut.0);
     let mut rest = whole.2.strip_prefix(PREFACE).unwrap_or(&whole.2);

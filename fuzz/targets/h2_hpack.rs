@@ -1,5 +1,5 @@
-//! Header blocks of one connection: any bytes are fields or an error, the table keeps its bound, and what was
-//! read is read again from what an encoder makes of it.
+//! Header blocks of one connection: any bytes decode to fields or an error, the table keeps its limit, and
+//! decoded fields survive an encoder.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,11 +1,11 @@
-//! Lists of fields through an encoder and a decoder, with any way of indexing and any changes of the table's
+//! Lists of fields through an encoder and a decoder, with any kind of indexing and any changes of the table
 //! size.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use manylane_h2::hpack::{Decoder, Encoder, Indexing};
 
-/// A string whose length stands before it.
+/// Reads a string with a length prefix.
 fn string<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (&len, rest) = bytes.split_first()?;
     let (string, rest) = rest.split_at(usize::from(len).min(rest.len()));
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     while let Some((&act, behind)) = rest.split_first() {
         rest = behind;
         if act >= 0xc0 {
-            // The block ends, and the table may change before the next.
+            // The block ends; the table size may change before the next one.
             let mut found = Vec::new();
             decoder
                 .decode(&out, &mut strings, |line| {

@@ -1,11 +1,11 @@
-//! A histogram against the sorted values themselves; the first byte is the quantile.
+//! A histogram against the sorted values; the first byte is the quantile.
 #![no_main]
 
 use manylane_stats::Histogram;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((&quantile, rest)) = data.split_first() else { return };
-    // Values of all magnitudes: seven bytes and how far they are shifted.
+    // Values of all magnitudes: the first byte of each also gives the shift.
     let (words, _) = rest.as_chunks::<8>();
     let mut values: Vec<u64> = words.iter().map(|w| u64::from_le_bytes(*w) >> (w[0] % 64)).collect();
     let histogram: Histogram<5> = Histogram::new("fuzz");

@@ -1,5 +1,5 @@
-//! One thread's operations on a list against a queue of numbers: a byte says what, the next one with which
-//! element.
+//! Single-threaded operations on a list against a queue of numbers: one byte selects the operation, the next
+//! one the element.
 #![no_main]
 
 use manylane_list::{MtList, Node};

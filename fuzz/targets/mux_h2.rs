@@ -1,5 +1,5 @@
-//! Random frames to a server's streams beside the protocol alone, or random operations on the streams of both
-//! ends of a connection beside a model: what was sent comes, once and in order, and nobody waits in vain.
+//! Random frames to a server's streams against the protocol alone, or random operations on the streams of
+//! both ends against a model: data arrives once and in order, and no task waits forever.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

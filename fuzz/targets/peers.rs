@@ -1,4 +1,4 @@
-//! What a peer says: greetings, messages, and a whole conversation with a section, which answers.
+//! Input from a peer: greetings, messages, and a whole conversation with a section.
 #![no_main]
 
 use manylane_expr::{DataType, Type};
@@ -9,7 +9,7 @@ use manylane_sync::Arc;
 /// Entries of each table.
 const SIZE: u32 = 100;
 
-/// A table for each type of key, with all data that there are.
+/// A table for each key type, with all data types.
 fn tables() -> Vec<SharedTable> {
     let data: Vec<Data> = DataType::ALL
         .into_iter()
@@ -42,7 +42,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         assert!(used <= data.len());
     }
     let _ = Status::read(data);
-    // What is understood is written as something that is understood in the same way.
+    // A message that is understood reads back the same after writing.
     if let Ok(Some((message, _))) = Message::read(data)
         && message != Message::Unknown
         && data.len() < 8_192

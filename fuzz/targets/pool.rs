@@ -1,14 +1,14 @@
-//! Pools against a list of what is in use: no block is handed out twice, nothing of it changes meanwhile,
-//! and the numbers agree.
+//! Pools against a list of blocks in use: no block is handed out twice, its contents do not change, and the
+//! counts agree.
 #![no_main]
-#![allow(unsafe_code)] // blocks are looked at behind the pool's back
+#![allow(unsafe_code)] // reads blocks past the pool's interface
 
 use manylane_pool::{BytePool, Options, PooledBytes};
 use std::sync::LazyLock;
 
 const LIMIT: usize = 12;
 
-/// Pools live as long as the process. The caches hold few blocks, so that all ways of a block are gone.
+/// Pools live as long as the process. Small caches make a block pass every path.
 static POOLS: LazyLock<[BytePool; 3]> = LazyLock::new(|| {
     let pool =
         |name, size, options| BytePool::with(name, size, options).expect("sizes and limits above zero");
@@ -19,7 +19,7 @@ static POOLS: LazyLock<[BytePool; 3]> = LazyLock::new(|| {
     ]
 });
 
-/// A block in use, and the byte that it is full of.
+/// A block in use, and the byte that fills it.
 struct Block {
     bytes: PooledBytes,
     full_of: u8,
@@ -39,7 +39,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let number = usize::from(operation / 8) % POOLS.len();
         let (pool, blocks) = (POOLS[number], &mut in_use[number]);
         match operation % 8 {
-            // Above this many the vectors would be the test.
+            // With more blocks, the test would spend its time in the vectors.
             0..=3 if blocks.len() < 64 => match pool.alloc() {
                 Ok(mut bytes) => {
                     let full_of = step as u8;

@@ -1,5 +1,5 @@
-//! Headers of the PROXY protocol: whatever is read can be written again and reads as the same, and each of
-//! its beginnings asks for more.
+//! PROXY protocol headers: an accepted header reads back the same after writing, and each proper prefix of it
+//! asks for more.
 #![no_main]
 
 use manylane_net::proxy_protocol::{Emit, Parsed, Version, emit_v1, emit_v2, kind, parse};
@@ -16,7 +16,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     match header.version {
         Version::V1 => emit_v1(header.ends.as_ref(), &mut again),
         Version::V2 => {
-            // A checksum that others put among the rest is put at the end here.
+            // The checksum is written at the end, wherever it was before.
             emit_v2(&Emit { ends: header.ends, tlvs: &tlvs, checksum }, &mut again)
                 .expect("what was read can be written");
         }

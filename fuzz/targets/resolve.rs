@@ -1,6 +1,5 @@
-//! Answers of name servers: whatever comes back, a section keeps at most so much of it, asks no more often
-//! than it may, and is done with a name in
-//! its time; what it takes is what was asked for.
+//! Responses of name servers: whatever they contain, a section stores a bounded part, respects its rate of
+//! queries, finishes each name in time, and accepts only records for its question.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         section.handle_timeout(now);
         while let Some(ask) = section.poll_ask() {
             asked += 1;
-            // With the right number and question, so that the rest is looked at, or as it is.
+            // With the right ID and question, so that the rest is parsed; or unchanged.
             let mut bytes = rest.to_vec();
             if tcp & 2 == 0 && bytes.len() > 12 {
                 bytes[..2].copy_from_slice(&ask.bytes[..2]);

@@ -1,5 +1,5 @@
-//! Server state files: any bytes are read in bounded time, and a line that is right holds whatever stands
-//! beside it.
+//! Server state files: any bytes are read in bounded time, and a valid line is read whatever the other lines
+//! contain.
 
 #![no_main]
 
@@ -15,8 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(states.len() <= bytes.split(|byte| *byte == b'\n').count());
     let ended = [b"1\n", bytes, b"\n", LINE, b"\n"].concat();
     assert!(States::read(&ended, &mut Vec::new()).get("b", "g").is_some());
-    // Of a file that was cut, the line of the cut is left out: without its end, nothing tells a line from
-    // the half of one.
+    // A last line without its end is skipped: it may be truncated.
     let cut = &ended[..ended.len() - 1];
     assert_eq!(
         States::read(cut, &mut Vec::new()).len(),

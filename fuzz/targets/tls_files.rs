@@ -1,5 +1,5 @@
-//! Files of certificates, lists of them, authorities and what these have revoked: any bytes are read, or
-//! refused in a sentence that repeats no line of a file that may hold a key.
+//! Certificate files, lists of them, CAs and CRLs: any bytes are read, or refused in a sentence that quotes
+//! no line of a file that may hold a key.
 #![no_main]
 
 use manylane_tls::{
@@ -40,7 +40,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         0 => Store::default().listener(&server(Source::Path(file)), &mut told).err(),
         1 => {
             let list = Source::List { path: file, base: FOLDER.clone() };
-            // Its lines are names of files, so a sentence may have one.
+            // Its lines are file names, so the sentence may quote one.
             let _ = Store::default().listener(&server(list), &mut Vec::new());
             None
         }

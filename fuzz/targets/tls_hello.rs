@@ -1,5 +1,5 @@
-//! What a client or a server sends before it is known: any bytes, in any pieces, end or go on, and what is
-//! held of them is bounded.
+//! Bytes of a client or a server before it is authenticated: any bytes in any pieces are accepted or end the
+//! connection, and a bounded part is stored.
 #![no_main]
 
 use manylane_buf::Chain;
@@ -38,7 +38,7 @@ static CONTEXTS: LazyLock<(ServerContext, ClientContext)> = LazyLock::new(|| {
     let store = Store::default();
     let server = store.listener(&server, &mut Vec::new()).expect("the settings are good");
     let client = store.server(&client, &mut Vec::new()).expect("the settings are good");
-    let _ = std::fs::remove_file(path); // it was read
+    let _ = std::fs::remove_file(path); // already read
     (server, client)
 });
 
@@ -76,6 +76,6 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             }
         }
     }
-    // Answers to what nobody has proven to be: a flight of a handshake, alerts, and what comes with it.
+    // Output to a peer that is not authenticated: a handshake flight and alerts.
     assert!(out.len() <= MOST_UNREAD, "{} bytes are sent for {came}", out.len());
 });

@@ -1,12 +1,12 @@
-//! Responses of OCSP and keys of tickets: any bytes are read or refused. No response that was made up is
-//! good: it would have to be signed.
+//! OCSP responses and ticket keys: any bytes are read or refused. No generated response is valid, since it
+//! would need a signature.
 #![no_main]
 
 use manylane_tls::{check_ocsp, check_ticket_keys};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::sync::LazyLock;
 
-/// A certificate, and that of its issuer.
+/// A certificate and its issuer's.
 static CERTIFICATES: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
     let key = || KeyPair::generate().expect("a key can be made");
     let mut params = CertificateParams::default();
