@@ -1,4 +1,4 @@
-//! Connections between their own two ends: concurrent streams, ends, and timeouts.
+//! Connections whose both ends are this crate's: concurrent streams, ends, and timeouts.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -288,7 +288,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const ACK: [u8; 9] = [0, 0, 0, 4, 1, 0, 0, 0, 0];
 
-/// Kind, flags, stream, payload.
+/// Type, flags, stream, payload.
 type Frame = (u8, u8, u32, Vec<u8>);
 
 /// Returns the frames that a server writes to a peer that sends `bytes`, until it closes.
@@ -421,7 +421,7 @@ fn a_peer_that_takes_no_bytes_is_given_up() {
         });
         let mut get = get();
         get[2] = (get.len() - 9) as u8;
-        // Its windows are large, but it does not read.
+        // Its windows are large, but it reads nothing.
         let window = [&[0, 0, 6, 4, 0, 0, 0, 0, 0][..], &[0, 4, 0x7f, 0xff, 0xff, 0xff]].concat();
         let update = [&[0, 0, 4, 8, 0, 0, 0, 0, 0][..], &[0x7f, 0, 0, 0]].concat();
         theirs.write_all(&[PREFACE, &window, &ACK, &update, &get].concat()).unwrap();
@@ -595,8 +595,7 @@ fn a_peer_that_reads_no_answers_is_not_read_until_it_does() {
             all
         };
         theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
-        // The first answers fill the socket, those behind them the output, and then no more requests are
-        // read.
+        // The first responses fill the socket, the next ones the output; then no more requests are read.
         let mut asked = 0;
         while !conn.is_stalled() {
             theirs.write_all(&requests(10)).unwrap();

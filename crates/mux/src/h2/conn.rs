@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Times that a connection waits; `None` for ever.
+/// Timeouts of a connection; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnTimeouts {
     /// Time for the first request, preface included: `timeout http-request`.
@@ -47,8 +47,8 @@ struct Inner {
 }
 
 impl Conn {
-    /// Creates the server's side, for a client of the proxy. `received` holds the bytes that came already,
-    /// from the preface on.
+    /// Creates the server's side, for a client of the proxy. `received` holds the bytes that arrived already,
+    /// starting with the preface.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -69,8 +69,8 @@ impl Conn {
         Ok(Self::new(Mux::client(config, here)?, connection, Chain::new()))
     }
 
-    /// Joins an existing `mux` with its transport. `received` holds the bytes that came after those that the
-    /// mux has read.
+    /// Joins an existing `mux` with its transport. `received` holds the bytes that arrived after those that
+    /// the mux has read.
     pub fn new(mux: Mux, connection: Connection, received: Chain) -> Self {
         Self { mux, inner: Rc::new(Inner { connection, received: RefCell::new(received) }) }
     }
@@ -207,7 +207,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Timers of a connection.
+/// Deadlines of a connection.
 struct Clock<'a> {
     timeouts: &'a ConnTimeouts,
     sleep: Sleep,
@@ -244,7 +244,7 @@ impl<'a> Clock<'a> {
             };
             let mut act = false;
             if let Some((since, left)) = sending.get() {
-                // If the peer accepts some bytes, its time begins again.
+                // The deadline restarts when the peer accepts some bytes.
                 let unsent = conn.connection().unsent();
                 let since = if unsent < left { now } else { since };
                 sending.set(Some((since, unsent.min(left))));

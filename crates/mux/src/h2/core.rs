@@ -30,7 +30,7 @@ use std::time::Duration;
 /// A request that began.
 #[derive(Debug)]
 pub struct Incoming {
-    /// The request, or `Err` if its head was too large: answer it with 431.
+    /// The request, or `Err` if its head was too large: respond with 431.
     pub request: Result<Request, TooLarge>,
     /// True if nothing follows.
     pub end: bool,
@@ -45,7 +45,7 @@ pub struct TooLarge;
 pub(crate) struct Entry {
     /// Heads of responses, oldest first.
     pub(crate) heads: Option<Pooled<QueuedHead>>,
-    /// Data that came and was not taken.
+    /// Data that arrived and was not taken.
     pub(crate) data: Chain,
     pub(crate) trailers: Option<Pooled<Head>>,
     /// True if the peer sent its end.
@@ -140,7 +140,7 @@ pub(crate) struct State {
     unsettled: Vec<Waker>,
     /// Streams that wait to send an interim response.
     pub(crate) interim: Vec<StreamId>,
-    /// The peer was asked whether it lives, and has not answered.
+    /// True while the ping to an idle peer waits for its answer.
     pinged: bool,
 }
 
@@ -151,8 +151,8 @@ pub(crate) struct Core {
 
 /// The streams of one HTTP/2 connection, without its IO. It is a cheap handle: clones share the connection.
 ///
-/// The driver passes in [input](Self::input), takes [output](Self::poll_output), and calls
-/// [`grant`](Self::grant) after either. [`Conn`](super::Conn) is such a driver with a socket.
+/// The driver passes in [input](Self::input) and takes [output](Self::poll_output). It calls
+/// [`grant`](Self::grant) after each of them. [`Conn`](super::Conn) is such a driver with a socket.
 #[derive(Clone)]
 pub struct Mux(pub(crate) Rc<Core>);
 
@@ -267,9 +267,9 @@ impl Mux {
         state.h2.set_unwritten(bytes);
     }
 
-    /// Wakes streams that wait for room, as many as there is room for. Returns true if others wait, which may
-    /// get room that these do not use. Then call it again, but only after these had their turn: streams woken
-    /// earlier would find no room and would queue behind all others.
+    /// Wakes streams that wait for room, as many as there is room for. Returns true if others still wait.
+    /// Then call it again after the woken streams have run: woken earlier, the others would find no room and
+    /// would queue up again.
     pub fn grant(&self) -> bool {
         let mut state = self.state();
         if state.h2.has_output_room() {
@@ -459,7 +459,7 @@ impl Mux {
 /// Operations for a driver with a socket.
 #[cfg(not(any(loom, manylane_sim)))]
 impl Mux {
-    /// Returns whether nothing will be written but the current output.
+    /// Returns true if nothing will be written after the current output.
     pub(crate) fn is_over(&self) -> bool {
         self.state().is_over()
     }
@@ -494,7 +494,7 @@ impl Mux {
         self.state().pinged
     }
 
-    /// Leaves without waiting for streams under way: there was none for a long time.
+    /// Announces the end without waiting for streams under way: there was none for a long time.
     pub(crate) fn leave(&self) {
         self.shutdown();
         if self.leaves_since().is_some() {

@@ -1,4 +1,4 @@
-//! Ends of streams and connections.
+//! Why streams and connections end.
 
 use manylane_h2::{ConnectionError, Problem, Reason, SendError};
 use std::fmt;
@@ -19,7 +19,7 @@ pub enum ConnEnd {
     Protocol(ConnectionError),
     /// The transport failed.
     Transport(io::ErrorKind),
-    /// The peer accepts no bytes.
+    /// The peer accepted no bytes in time.
     WriteTimeout,
     /// The peer did not answer a ping.
     NoAnswer,
@@ -48,7 +48,7 @@ impl fmt::Display for ConnEnd {
 pub enum StreamError {
     /// The peer reset the stream.
     Reset(Reason),
-    /// The server did nothing with the request: it may go elsewhere.
+    /// The server did nothing with the request: it may be sent elsewhere.
     Refused,
     /// The peer broke a rule, and this side reset the stream for it.
     Broken(Problem),

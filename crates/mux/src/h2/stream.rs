@@ -77,7 +77,7 @@ impl Stream {
     }
 
     /// Waits for data or the end, and appends at most `most` bytes of data to `into`. Call
-    /// [`consume`](Self::consume) when the data has gone on.
+    /// [`consume`](Self::consume) when the data was forwarded.
     ///
     /// Data that came before a reset is returned before the error.
     ///
@@ -109,7 +109,7 @@ impl Stream {
         })
     }
 
-    /// Returns whether the whole message came and was taken.
+    /// Returns true if the whole message arrived and was taken.
     pub fn is_received(&self) -> bool {
         self.mux.state().entries.get(&self.id).is_none_or(|entry| {
             entry.end && entry.data.is_empty() && entry.trailers.is_none() && entry.heads.is_none()
@@ -124,9 +124,9 @@ impl Stream {
         state.kick();
     }
 
-    /// Waits until an interim response could be sent. A peer may send those without end and no window bounds
-    /// them, so they wait until the output is taken. Closed windows do not hold them back: a client may open
-    /// its own behind the final head.
+    /// Waits until an interim response may be sent. No window limits them and a peer may send them endlessly,
+    /// so they wait until the output is taken. They do not wait for windows: a client may open its windows
+    /// only after the final head.
     ///
     /// # Errors
     /// [`StreamError`]
