@@ -500,7 +500,7 @@ fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Optio
     let loaded = load(&sources, &Build::bare(), Environment::new(), false);
     let mut server = loaded.config.proxies.into_iter().next_back().and_then(|mut proxy| proxy.servers.pop());
     let track = server.as_mut().and_then(|server| server.options.track.take()).map(|set| set.value);
-    // As HAProxy; what undoes it is as good as nothing.
+    // As in HAProxy; a later `stick` does not help.
     let alone = words.iter().skip(1).any(|word| word == "non-stick").then_some("non-stick");
     if let Some(name) = server.as_ref().and_then(|server| refused(&server.options)).or(alone) {
         return Err(format!("'{name}' option is not accepted for dynamic server"));

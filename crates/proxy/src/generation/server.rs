@@ -65,9 +65,9 @@ pub struct Server {
     pub backup: bool,
     /// `disabled`
     pub disabled: bool,
-    /// `rise`: what `show servers state` tells as its health where it has no check.
+    /// `rise`: health of a server without check in `show servers state`.
     pub rise: u32,
-    /// `maxconn`; 0 for no bound.
+    /// `maxconn`; 0 for no limit.
     pub maxconn: u32,
     /// `minconn`
     pub minconn: u32,
@@ -100,11 +100,11 @@ pub struct Server {
     /// `usesrc hdr_ip`: the request's field whose address the server sees as source, and which of its values;
     /// a negative number counts from the last.
     pub source_field: Option<(Box<[u8]>, i32)>,
-    /// `non-stick`: no entry of a stick table names it.
+    /// `non-stick`: stick tables do not store the server.
     pub non_stick: bool,
-    /// What entries of stick tables name it by: asked for once.
+    /// Number of the server's name in stick tables, computed on first use.
     name_key: OnceLock<u32>,
-    /// It is no line of the file: it stands for the address of `dispatch`, or for the one that a client
+    /// True for a stand-in: it is not in the file, and has the address of `dispatch` or the one that a client
     /// connected to (`option transparent`).
     pub stands_in: bool,
     /// `check`
@@ -136,7 +136,7 @@ impl Server {
         self.header.filter(|_| self.tls.is_none())
     }
 
-    /// The number of its name, or of its address, in stick tables; 0 where it has none.
+    /// Returns the number of the server's name or address in stick tables; 0 if it has none.
     pub(crate) fn stick_key(&self, by_address: bool) -> u32 {
         if by_address {
             return self.addr.stick_key();
@@ -144,7 +144,7 @@ impl Server {
         *self.name_key.get_or_init(|| manylane_stick::server_key(&self.name).unwrap_or_default())
     }
 
-    /// Whether TLS may agree on HTTP/2.
+    /// Returns true if ALPN may select HTTP/2.
     pub(crate) fn offers_h2(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.offers_h2)
     }
@@ -258,7 +258,7 @@ pub struct SendHeader {
 /// Next pool number: each server that the process has had took one.
 static POOLS: AtomicU64 = AtomicU64::new(0);
 
-/// What log lines have in place of a server's name where the request reached none, as in HAProxy.
+/// Logged in place of a server's name if the request reached no server, as in HAProxy.
 const NO_SERVER: &str = "<NOSRV>";
 
 /// Builds a server of a line. `last` is its entry in the server state file.

@@ -90,16 +90,15 @@ pub struct ServerAddr {
     now: Published<ServerPlace>,
     /// Number of changes, shifted left by one, and [`OF_CLIENT`].
     word: AtomicU32,
-    /// What stick tables know the place by: the number of its text, below the word of the place that it is
-    /// of.
+    /// Cached number of the address in stick tables, below the `word` of that address.
     key: AtomicU64,
     known: Mutex<Whereabouts>,
 }
 
-/// No number is this one.
+/// Nothing is cached; no address has this number.
 const NO_KEY: u64 = u64::MAX;
 
-/// What lies beside the number of changes: where the server is depends on the client.
+/// Flag in `word`: the address depends on the client.
 const OF_CLIENT: u32 = 1;
 
 impl ServerAddr {
@@ -135,17 +134,17 @@ impl ServerAddr {
         self.word.load(Ordering::Relaxed)
     }
 
-    /// The number of the place in stick tables (`srvkey addr`), which takes a lock when the place is new; 0
-    /// where it is none.
+    /// Returns the number of the address in stick tables (`srvkey addr`); 0 without an address. Takes a lock
+    /// after the address has changed.
     pub(crate) fn stick_key(&self) -> u32 {
         let word = self.word();
         let kept = self.key.load(Ordering::Relaxed);
         if kept != NO_KEY && (kept >> 32) as u32 == word {
             return kept as u32;
         }
-        // What changes after `word` was read is looked at again by the next who asks.
+        // If the address changes after `word` was read, the next call computes the number again.
         let text = match &self.read().place {
-            // As HAProxy writes them: IPv6 without brackets.
+            // As HAProxy writes addresses: IPv6 without brackets.
             ServerPlace::At(Endpoint::Ip(address)) => Some(format!("{}:{}", address.ip(), address.port())),
             ServerPlace::At(endpoint) => Some(endpoint.to_string()),
             ServerPlace::OfClient(address) => Some(address.to_string()),
@@ -156,7 +155,7 @@ impl ServerAddr {
         number
     }
 
-    /// For reports.
+    /// Returns everything that is known about the address, for reports. Takes a lock.
     pub fn read(&self) -> Whereabouts {
         self.known.lock().clone()
     }
