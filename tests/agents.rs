@@ -1,5 +1,5 @@
-//! Agents beside servers, end to end: each of their words, and what an operator says of them. The same is
-//! played to the installed HAProxy.
+//! Agent checks, end to end: each word of an agent, and commands about agents. The same steps are run on the
+//! installed HAProxy.
 
 use crate::common;
 
@@ -11,8 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 
-/// What the agent says, the line of the log that is waited for, the columns `agent_status` and `last_agt`
-/// afterwards.
+/// The agent's response, the log line to wait for, and the columns `agent_status` and `last_agt` afterwards.
 type Step = (&'static str, &'static str, &'static str, &'static str);
 
 const STEPS: &[Step] = &[
@@ -39,13 +38,13 @@ const STEPS: &[Step] = &[
 #[test]
 fn agents_are_obeyed_as_haproxy_obeys_them() {
     let place = named("a");
-    // What it says, and how often it was asked since it says that.
+    // The agent's response, and how often it was sent since it changed.
     let word = Arc::new(Mutex::new((String::new(), 0)));
     let says = word.clone();
     let agent = origin(move |mut stream| {
         let mut bytes = [0; 64];
         let length = stream.read(&mut bytes).unwrap_or(0);
-        // One that is not asked as it should be has nothing to say.
+        // Responds only to the expected query.
         let word = if &bytes[..length] == b"hello\n" {
             let mut says = says.lock().unwrap();
             says.1 += 1;
@@ -56,7 +55,7 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
         let _ = stream.write_all(word.as_bytes());
     });
     let say = |what: &str| *word.lock().unwrap() = (what.to_owned(), 0);
-    // Who asks a second time has dealt with the first answer.
+    // A second query shows that the first response was processed.
     let is_dealt_with = || word.lock().unwrap().1 > 1;
     let config = |log: &Syslog, socket: &Path| {
         format!(
@@ -89,13 +88,13 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
             seen.push(format!("says {says:?}"));
 
             if !last.is_empty() {
-                // HAProxy says the one about drain each time anew.
+                // HAProxy repeats the line about drain.
                 seen.extend(
                     played.lines(last).into_iter().filter(|line| !line.contains("remains in forced drain")),
                 );
             }
             until(is_dealt_with);
-            // What is compared is what was looked at: the next check may be under way a moment later.
+            // Compare what was read here: the next check may already run.
             let mut row = Vec::new();
             until(|| {
                 row = played.columns("l", "a", &columns);
@@ -124,7 +123,7 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
             ("set server l/a check-port 1", ""),
             ("set server l/r check-port 70000", ""),
             ("set server l/r check-addr ::1 port 7", ""),
-            // Otherwise than it is asked for, the agent says "maint".
+            // For any other query the agent responds "maint".
             ("set server l/a agent-send hi", "is going DOWN for maintenance"),
         ] {
             seen.push(format!("> {command}"));
@@ -157,7 +156,7 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// A server whose line gives no `maxconn` has the one that its agent says, and who is too many waits.
+/// A server without `maxconn` gets the one of its agent; further clients wait.
 #[test]
 fn an_agent_limits_a_server_that_had_no_limit() {
     let config = |place: SocketAddr, agent: SocketAddr, log: &Syslog, socket: &Path| {
@@ -193,8 +192,8 @@ fn an_agent_limits_a_server_that_had_no_limit() {
                 client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
                 client
             };
-            // The limit is shown a moment before all lanes go by it: who comes in that moment is served, and
-            // not counted.
+            // The limit is shown shortly before all lanes apply it: a client of that moment is served and not
+            // counted.
             let (mut clients, mut held) = (Vec::new(), Vec::new());
             while column("BACKEND", "qcur") != "1" {
                 clients.push(ask());
@@ -204,7 +203,7 @@ fn an_agent_limits_a_server_that_had_no_limit() {
                 });
                 assert!(clients.len() < 100, "nobody waits");
             }
-            // One that is under way is marked.
+            // A running check is marked.
             let seen: Vec<String> =
                 vec![column("a", "agent_status").trim_start_matches("* ").into(), column("a", "status")];
             *word.lock().unwrap() = "maxconn:2\n";

@@ -13,17 +13,17 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
-/// Buffers of the process, and their bytes. Two lanes share them.
+/// Buffers of the process, and their size in bytes. Two lanes share them.
 const LIMIT: usize = 32;
 const BYTES: usize = LIMIT * (16 << 10);
 const CLIENTS: usize = 64;
-/// More than the kernel keeps of a message, whose buffers have these sizes: on one side enough for reads in
-/// bulk, on the other little.
+/// Larger than what the kernel buffers of a message with these socket buffers: large enough on one side for
+/// bulk reads, small on the other.
 const MESSAGE: usize = 1 << 20;
 const SENT: usize = 128 << 10;
 const TAKEN: i32 = 4096;
 
-/// Who must not take anything waits here.
+/// Peers that must not read yet wait here.
 #[derive(Clone, Default)]
 struct Latch(Arc<(Mutex<bool>, Condvar)>);
 
@@ -39,16 +39,17 @@ impl Latch {
     }
 }
 
-/// Bytes of clusters that io_uring keeps for the kernel, on two lanes, where there is no limit; with headers.
+/// Bytes of clusters, headers included, that io_uring keeps for the kernel on two lanes and that no limit
+/// covers.
 fn ring() -> usize {
     let (driver, _) = Choice::from_environment().unwrap().settle(); // as the program under test does
     if driver == Kind::IoUring { 2 * 256 * (128 + 2048) } else { 0 }
 }
 
-/// Bytes of clusters that are allocated, and of those in use.
+/// Bytes of allocated clusters, and of those in use.
 fn clusters(control: &Path) -> (usize, usize) {
     if !control.exists() {
-        return (0, 0); // the program has not come that far
+        return (0, 0); // the program is not ready yet
     }
     let mut client = UnixStream::connect(control).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -70,11 +71,11 @@ enum Case {
     Responses,
     /// HTTP requests to servers that read late.
     Requests,
-    /// The same as responses without HTTP.
+    /// As `Responses`, in TCP mode.
     Plain,
 }
 
-/// A connection that takes little, from its beginning on.
+/// A connection with small buffers from the start.
 fn connect(address: SocketAddr) -> TcpStream {
     let socket = manylane_io::tcp_socket(&address).unwrap();
     set_option(socket.as_fd(), SocketOption::ReceiveBuffer, TAKEN).unwrap();
@@ -99,7 +100,7 @@ fn head(stream: &mut TcpStream) -> bool {
     true
 }
 
-/// A server of the case, whose bodies are taken when `latch` is open.
+/// A server of the case; it reads bodies once `latch` is open.
 fn server(case: Case, latch: &Latch) -> SocketAddr {
     let latch = latch.clone();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -131,7 +132,7 @@ fn server(case: Case, latch: &Latch) -> SocketAddr {
     })
 }
 
-/// A client of the case; bytes that it got of a body.
+/// A client of the case; returns the number of body bytes received.
 fn client(case: Case, address: SocketAddr, latch: &Latch) -> usize {
     let mut stream = connect(address);
     match case {
@@ -155,8 +156,8 @@ fn client(case: Case, address: SocketAddr, latch: &Latch) -> usize {
     got.len() - head
 }
 
-/// Has many slow clients at once, until `pressed` says so of the bytes of clusters in use, and then all read.
-/// The most that were allocated.
+/// Runs many slow clients until `pressed` accepts the bytes of clusters in use, then lets all read. Returns
+/// the maximum of allocated bytes.
 fn run(case: Case, limit: usize, pressed: impl Fn(usize) -> bool) -> usize {
     let (socket, address) = listener();
     set_option(socket.as_fd(), SocketOption::SendBuffer, SENT as i32).unwrap();
@@ -203,7 +204,7 @@ fn run(case: Case, limit: usize, pressed: impl Fn(usize) -> bool) -> usize {
 }
 
 fn slow_clients_complete_within_the_limit(case: Case) {
-    // Without a limit more is held: so there is pressure.
+    // Without a limit more is held, so the limit matters.
     run(case, 0, |used| used > BYTES + ring());
     let most = run(case, LIMIT, |used| used >= BYTES / 8);
     assert!(most <= BYTES, "{case:?}: {most} bytes at once");

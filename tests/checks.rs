@@ -1,4 +1,4 @@
-//! Health checks, end to end: servers that go down and come up, and what is told of it.
+//! Health checks, end to end: servers go down and up, and the events are reported.
 
 use crate::common;
 
@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
-/// Patient while a check is made, for busy machines, and quick where the next one matters.
+/// Long intervals while a check runs, for busy machines, and short ones where the next check matters.
 const PACE: &str = "inter 1s fastinter 20ms downinter 20ms";
 
-/// The same, for servers that are never settled: their checks are made at the quick interval, and may take as
-/// long as they like.
+/// As `PACE`, for servers whose health never settles: they are checked at the fast interval, and each check
+/// may take long.
 const UNSETTLED: &str = "inter 60s fastinter 20ms downinter 20ms";
 
-/// An origin that says its name, with a status that can be changed.
+/// An origin that responds with its name; its status can be changed.
 fn server(name: &'static str, status: &Arc<AtomicU16>) -> SocketAddr {
     let status = status.clone();
     origin(move |mut stream| {
@@ -58,8 +58,8 @@ fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
         assert!(answer.ends_with(&format!("\r\n\r\n{by}")), "{answer}");
     };
     served("a");
-    // A client may have all of its answer before the lane has let go of the server, and the line below tells
-    // of sessions.
+    // A client may have the whole response before the lane has released the server, and the line below counts
+    // sessions.
     until(|| {
         let stat = ask(&socket, "show stat back 4 -1");
         stat.lines().any(|line| line.starts_with("back,a,0,0,0,"))
@@ -112,7 +112,7 @@ fn a_backend_without_a_server_that_works_says_so_and_answers_503() {
         nobody(),
         nobody(),
     ));
-    // Which of the two is found first is not told.
+    // The order of the two is not defined.
     let first = log.wait("erver l/");
     assert!(
         first.contains("is DOWN, reason: Layer4 connection problem, info: \"Connection refused\""),
@@ -140,7 +140,7 @@ fn a_server_that_begins_down_serves_when_its_checks_say_so() {
     status.store(200, Ordering::Relaxed);
     assert!(log.wait("Health check for server l/a succeeded").ends_with(", status: 1/2 DOWN."));
     assert!(log.wait("Health check for server l/a succeeded").ends_with(", status: 3/3 UP."));
-    // What was said in the line before is not said again.
+    // Text of the line before must not appear again.
     assert!(log.wait("Server l/a is UP").contains("is UP. 1 active"));
     assert!(get(address).ends_with("\r\n\r\na"));
 }
@@ -163,7 +163,7 @@ fn a_server_that_comes_back_from_maintenance_is_up_until_a_check_fails() {
     log.wait("Server l/a is DOWN");
     assert!(get(address).starts_with("HTTP/1.1 503 "));
     assert_eq!(ask(&socket, "set server l/a state maint"), "\n");
-    // The lane looks once a second. 6: checked; 8: not now.
+    // The lane runs once a second. 6: checked; 8: paused.
     until(|| ask(&socket, "show servers state l").contains(" 0 14 0 "));
     assert_eq!(ask(&socket, "set server l/a state ready"), "\n");
     until(|| ask(&socket, "show stat l 4 -1").contains(",UP 1/3,"));
@@ -230,12 +230,12 @@ fn a_lane_makes_no_more_checks_at_once_than_it_may() {
         *now += 1;
         at_once.fetch_max(*now, Ordering::Relaxed);
         changed.notify_all();
-        // The second is waited for where one may come; where none may, it has some time to come all the same.
+        // Where a second check may run, wait for it; where none may, give it some time to appear.
         let time = if bound_now.load(Ordering::Relaxed) > 1 { PATIENCE } else { Duration::from_millis(50) };
         let alone = |_: &mut usize| at_once.load(Ordering::Relaxed) < 2;
         now = changed.wait_timeout_while(now, time, alone).unwrap().0;
         *now -= 1;
-        drop(now); // before the answer: then the check is over
+        drop(now); // before the response ends the check
         let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n");
         let _ = tell.send(());
     });
@@ -295,8 +295,8 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
     assert!(addresses.is_some_and(|ports| ports.ends_with(&format!(" {}", talk.port()))), "{heard}");
 }
 
-/// A check is nobody's connection but its own, and says so; `pp2-never-send-local` is for servers that do not
-/// know that word.
+/// The PROXY header of a check says LOCAL; with `pp2-never-send-local` it says PROXY, for servers that do not
+/// know LOCAL.
 #[test]
 fn the_header_of_a_check_says_whose_it_is() {
     for (global, command) in [("", 0x20), (" pp2-never-send-local\n", 0x21)] {
@@ -304,7 +304,7 @@ fn the_header_of_a_check_says_whose_it_is() {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let place = server.local_addr().unwrap();
         std::thread::spawn(move || {
-            // Who it is comes with the connection: once the check has reset it, nobody knows.
+            // The address comes from accept: after the check's reset it is unknown.
             while let Ok((mut stream, from)) = server.accept() {
                 let mut fixed = [0; 16];
                 stream.read_exact(&mut fixed).unwrap();
@@ -328,7 +328,7 @@ fn the_header_of_a_check_says_whose_it_is() {
     }
 }
 
-/// A server that says `hello`, and then the next of `answers` to each thing that it hears.
+/// A server that sends `hello`, and then the next of `answers` for each message.
 fn talker(hello: &'static [u8], answers: &'static [&'static [u8]]) -> SocketAddr {
     origin(move |mut stream| {
         let _ = stream.write_all(hello);
@@ -339,11 +339,11 @@ fn talker(hello: &'static [u8], answers: &'static [&'static [u8]]) -> SocketAddr
             }
             let _ = stream.write_all(answer);
         }
-        let _ = stream.read_to_end(&mut Vec::new()); // until the check is over
+        let _ = stream.read_to_end(&mut Vec::new()); // until the check ends
     })
 }
 
-/// What is told of the first check of each backend, in their order, without how long it took.
+/// Log lines of the first check of each backend, in their order, without durations.
 fn told(log: &Syslog, backends: usize) -> Vec<String> {
     let mut lines = vec![String::new(); backends];
     while lines.iter().any(String::is_empty) {
@@ -552,7 +552,7 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
     assert!(said.contains("'http-check expect' has no effect here") && output.status.success(), "{said}");
 }
 
-/// What a program that checks is told: words, and the environment that HAProxy's manual lists and no other.
+/// A checking program gets its arguments, and exactly the environment that HAProxy's manual lists.
 #[test]
 fn a_program_that_checks_is_told_what_it_checks() {
     use std::os::unix::fs::PermissionsExt;
@@ -603,8 +603,8 @@ fn a_program_that_checks_is_told_what_it_checks() {
     assert_eq!(ours, said(&log));
 }
 
-/// A program that takes too long is told to end with `SIGTERM`, and killed when it does not; none is left
-/// behind. One that a signal ends has failed.
+/// A program that takes too long gets `SIGTERM`, then `SIGKILL`; none is left running. A program that a
+/// signal ends has failed.
 #[test]
 fn a_program_that_takes_too_long_is_ended() {
     use std::os::unix::fs::PermissionsExt;
@@ -615,9 +615,9 @@ fn a_program_that_takes_too_long_is_ended() {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         file.display().to_string()
     };
-    // The shell itself waits, for what nobody writes, so that nothing else has to be ended.
+    // The shell itself waits, for input that never comes, so no other process has to be ended.
     let polite = script("polite.sh", "trap ': > told; exit 0' TERM\nmkfifo f.$$\nread line <> f.$$");
-    // What is ignored is so in the program that takes the shell's place.
+    // The program that replaces the shell keeps ignoring the signal.
     let own = "echo $$ > deaf.new\nmv deaf.new deaf";
     let deaf = script("deaf.sh", &format!("trap '' TERM\n[ -e deaf ] || {{\n{own}\n}}\nexec sleep 1000"));
     let killed = script("killed.sh", "kill -9 $$");
@@ -641,7 +641,7 @@ fn a_program_that_takes_too_long_is_ended() {
     assert!(line.contains("reason: External check error, code: -1, check"), "{line}");
     let line = log.wait("Health check for server polite/s failed");
     assert!(line.contains("reason: External check timeout, code: 0, check duration: "), "{line}");
-    // On a busy machine one may be told before it listens; the next check's is told, too.
+    // On a busy machine the program may be ended before it installs its trap; then the next one is.
     until(|| folder.0.join("told").exists());
     let mut pid = String::new();
     until(|| {
@@ -653,7 +653,7 @@ fn a_program_that_takes_too_long_is_ended() {
     assert!(line.contains("reason: External check timeout, code: 0, check duration: "), "{line}");
 }
 
-/// `check-reuse-pool`: one connection does for many checks, as long as the server leaves it open.
+/// `check-reuse-pool`: many checks use one connection, as long as the server leaves it open.
 #[test]
 fn checks_use_idle_connections_and_leave_theirs() {
     let connections = AtomicUsize::new(0);
@@ -682,8 +682,8 @@ fn checks_use_idle_connections_and_leave_theirs() {
     }
 }
 
-/// A server that has stopped to answer is asked once, however many connections to it are idle: each would
-/// take `timeout check`, and it would serve meanwhile.
+/// A server that hangs is checked on one idle connection only, however many there are: each would take
+/// `timeout check` while the server stays up.
 #[test]
 fn a_server_that_hangs_is_asked_on_one_idle_connection() {
     const IDLE: usize = 16;
@@ -701,7 +701,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
                 all_there.wait();
             } else if hung.load(Ordering::SeqCst) {
                 asked.fetch_add(1, Ordering::SeqCst);
-                continue; // reads on: it is the check that ends
+                continue; // reads on: the check ends
             }
             heard.clear();
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -719,7 +719,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
         fd(&web),
         log.address(),
     ));
-    // Each is at the server while the others are, so that each has a connection of its own.
+    // All requests are at the server at the same time, so each has its own connection.
     let clients: Vec<_> = (0..IDLE).map(|_| std::thread::spawn(move || get(address))).collect();
     for client in clients {
         let answer = client.join().unwrap();
@@ -732,7 +732,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
     assert_eq!(unanswered.load(Ordering::SeqCst), 1, "{line}");
 }
 
-/// How many idle connections to a server there are.
+/// Number of idle connections to a server.
 fn idle_of(socket: &std::path::Path, backend: &str, server: &str) -> usize {
     let text = ask(socket, "show stat");
     let mut rows = text.lines().map(|row| row.split(',').collect::<Vec<_>>());

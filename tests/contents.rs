@@ -1,6 +1,6 @@
-//! Contents that are looked at and bodies that are kept: `tcp-request content`, `option http-buffer-request`,
-//! `retry-on` (R-G1). What they do in HAProxy's way is compared with HAProxy in `differential/`; here is what
-//! takes more than one step of a client.
+//! Inspected contents and stored bodies: `tcp-request content`, `option http-buffer-request`, `retry-on`
+//! (R-G1). `differential/` compares the common behaviour with HAProxy; here are cases with more than one step
+//! of a client.
 
 use crate::common;
 
@@ -10,7 +10,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// A client that says who it wants, byte by byte, so that rules wait for each.
+/// A client names its backend byte by byte, so that rules wait for each byte.
 #[test]
 fn rules_wait_for_the_bytes_that_they_ask_for() {
     let (socket, address) = listener();
@@ -34,7 +34,7 @@ fn rules_wait_for_the_bytes_that_they_ask_for() {
     }
 }
 
-/// The server name of a TLS handshake chooses the backend, and all bytes get there.
+/// The server name of a TLS handshake selects the backend, which gets all bytes.
 #[test]
 fn a_backend_is_chosen_by_the_name_in_a_handshake() {
     let (socket, address) = listener();
@@ -69,7 +69,7 @@ fn a_backend_is_chosen_by_the_name_in_a_handshake() {
     assert_eq!(told.recv().unwrap(), hello);
 }
 
-/// A server's head and so many bytes of its request's body.
+/// Reads a request's head and `body` bytes of its body.
 fn request(stream: &TcpStream, body: usize) -> (String, Vec<u8>) {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
@@ -83,7 +83,7 @@ fn request(stream: &TcpStream, body: usize) -> (String, Vec<u8>) {
     (head, bytes)
 }
 
-/// The second connection answers with the body that it got; the first reads `first` bytes of it and leaves.
+/// The first connection reads `first` bytes of the body and closes; the second one responds with the body.
 fn leaves_once(first: usize, whole: usize) -> (SocketAddr, mpsc::Receiver<()>) {
     let count = AtomicUsize::new(0);
     let (tell, told) = mpsc::channel();
@@ -103,7 +103,7 @@ fn leaves_once(first: usize, whole: usize) -> (SocketAddr, mpsc::Receiver<()>) {
     (server, told)
 }
 
-/// R-G1: a server leaves amid the body. What it got goes to the next once more, and the rest follows.
+/// R-G1: a server closes amid a request body. The received part is sent to the next server, then the rest.
 #[test]
 fn a_body_that_is_still_coming_is_sent_to_another_server_from_its_beginning() {
     let (socket, address) = listener();
@@ -123,7 +123,7 @@ fn a_body_that_is_still_coming_is_sent_to_another_server_from_its_beginning() {
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n0123456789"), "{answer}");
 }
 
-/// What does not fit a buffer is not kept, so there is nothing to try again with.
+/// A body that does not fit a buffer is not stored, so the request is not retried.
 #[test]
 fn a_body_that_is_longer_than_a_buffer_is_sent_once() {
     const LONG: usize = 100_000;
@@ -144,7 +144,7 @@ fn a_body_that_is_longer_than_a_buffer_is_sent_once() {
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
 }
 
-/// `option http-buffer-request`: no server is asked before the body is there, and rules see all of it.
+/// `option http-buffer-request`: the server gets nothing until the body is complete, and rules see all of it.
 #[test]
 fn a_buffered_body_is_whole_before_a_rule_looks() {
     let (socket, address) = listener();
@@ -167,7 +167,7 @@ fn a_buffered_body_is_whole_before_a_rule_looks() {
     assert!(answer.ends_with("\r\n\r\na body 6 6"), "{answer}");
 }
 
-/// What is there is captured as soon as something is: the delay is for what is not there.
+/// A capture takes the first data and does not wait for the whole delay.
 #[test]
 fn a_capture_does_not_hold_up_the_rules_behind_it() {
     let (socket, address) = listener();

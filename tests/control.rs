@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// A program with two servers, and the socket of its interface.
+/// A program with two servers, and the path of its socket.
 struct Controlled {
     _folder: Folder,
     program: Manylane,
@@ -16,7 +16,7 @@ struct Controlled {
     socket: PathBuf,
 }
 
-/// Origins that say their name.
+/// Origins that respond with their name.
 fn named(name: &'static str) -> std::net::SocketAddr {
     origin(move |mut stream| {
         let mut bytes = [0; 4096];
@@ -48,8 +48,7 @@ impl Controlled {
     }
 
     fn client(&self) -> UnixStream {
-        // The program binds before it tells that it has started; a listener that is inherited accepts before
-        // that.
+        // The program binds before it reports that it has started; an inherited listener accepts before that.
         let until = std::time::Instant::now() + PATIENCE;
         let stream = loop {
             match UnixStream::connect(&self.socket) {
@@ -62,7 +61,7 @@ impl Controlled {
         stream
     }
 
-    /// What a line is answered with.
+    /// Returns the response to a line.
     fn ask(&self, line: &str) -> String {
         let mut client = self.client();
         client.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -85,13 +84,13 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     assert_eq!(program.ask("user; show cli level; set weight back/a 1"), "\nuser\n\nPermission denied\n\n");
     let marked = program.ask("set severity-output number; get weight back/a; show cli level");
     assert_eq!(marked, "\n3 (initial 3)\n\n[6]: admin\n\n");
-    // Without a prompt there is one line.
+    // Without a prompt only one line is read.
     assert_eq!(program.ask("show cli level\nuser; show cli level"), "admin\n\n");
     assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");
 }
 
-/// Each command at each level: denied exactly where the table says, which is that of the program (a test
-/// there).
+/// Each command at each level is denied exactly where the table says; a test of the program checks that the
+/// table is complete.
 #[test]
 fn each_command_needs_its_level() {
     let levels = ["user", "operator", "admin"];
@@ -104,10 +103,10 @@ fn each_command_needs_its_level() {
     for (command, needs) in rows {
         seen += 1;
         for (level, program) in programs.iter().enumerate() {
-            // A prompt keeps the connection.
+            // A prompt keeps the connection open.
             let ended = if command == "prompt" { "prompt; quit" } else { command };
             let answer = program.ask(ended);
-            // What is experimental says so first, to anybody.
+            // Experimental commands say so first, at any level.
             let denied = level < needs && command != "set var";
             assert_eq!(
                 answer.starts_with("Permission denied\n"),
@@ -116,7 +115,7 @@ fn each_command_needs_its_level() {
                 levels[level]
             );
             assert!(!answer.starts_with("Unknown command"), "{command}: {answer}");
-            // A level that was lowered is no other.
+            // A lowered level is like the lower one.
             if level == 2 {
                 for (lower, name) in levels.iter().enumerate().take(2) {
                     let modes = "expert-mode on; experimental-mode on";
@@ -207,7 +206,7 @@ fn numbers_are_shown_in_three_forms() {
     assert_eq!(of(&stat, "back,a", "stot"), "1");
     assert_eq!(of(&stat, "back,b", "slim"), "7");
     assert_eq!(of(&stat, "back,BACKEND", "algo"), "roundrobin");
-    // Without 'fullconn': a tenth of what may come.
+    // Without 'fullconn': a tenth of the connections that may arrive.
     let most: u64 = of(&stat, "front,FRONTEND", "slim").parse().unwrap();
     assert_eq!(of(&stat, "back,BACKEND", "slim"), most.div_ceil(10).to_string());
     assert!(
@@ -250,14 +249,14 @@ fn what_is_not_built_is_refused_by_name_and_what_is_unknown_gets_proposals() {
 fn half_a_command_is_not_run_and_what_is_too_long_is_told() {
     let program = Controlled::new("level admin");
     let mut client = program.client();
-    client.write_all(b"set weight back/a 1").unwrap(); // it may have been meant to be 100
+    client.write_all(b"set weight back/a 1").unwrap(); // an incomplete line, perhaps of `100`
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "");
     assert_eq!(program.ask("get weight back/a"), "3 (initial 3)\n\n");
     let mut client = program.client();
-    // The program may end the connection before all of it was written.
+    // The program may close the connection before everything is written.
     let _ = client.write_all("x".repeat(20_000).as_bytes());
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
@@ -284,7 +283,7 @@ fn a_client_that_is_silent_or_does_not_read_holds_nobody_up() {
         typed;help\n",
         )
         .is_ok()
-    {} // until its answers fill the way back
+    {} // until its responses fill the socket
     assert!(program.get().ends_with("\r\n\r\na"));
     assert_eq!(program.ask("show cli level"), "admin\n\n");
 }
@@ -301,14 +300,13 @@ fn a_client_that_does_not_read_loses_its_place() {
         typed;help\n",
         )
         .is_ok()
-    {} // until its answers fill the way back
+    {} // until its responses fill the socket
     assert_eq!(program.ask("show cli level"), "admin\n\n");
     drop(deaf);
 }
 
-/// Whether a program that `start` begins needs less than `bound` bytes more while `work` is done; tried three
-/// times, since a lane that the system lets stand for 100 ms has its stack told, for which a program with
-/// debug symbols reads all of them: 100 MB.
+/// Returns true if the program needs less than `bound` bytes more during `work`. Tries three times: if a lane
+/// is not scheduled for 100 ms, its stack is reported, and reading the debug symbols for that takes 100 MB.
 fn needs_less_than(bound: usize, start: impl Fn() -> Controlled, work: impl Fn(&Controlled)) -> bool {
     let most = |program: &Controlled| -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", program.program.pid())).unwrap();
@@ -317,7 +315,7 @@ fn needs_less_than(bound: usize, start: impl Fn() -> Controlled, work: impl Fn(&
     };
     (0..3).any(|_| {
         let program = start();
-        let _ = program.ask("x;x"); // what is needed anyway
+        let _ = program.ask("x;x"); // for what is needed anyway
         let before = most(&program);
         work(&program);
         let more = most(&program) - before;
@@ -329,7 +327,7 @@ fn needs_less_than(bound: usize, start: impl Fn() -> Controlled, work: impl Fn(&
 #[test]
 fn answers_to_many_commands_of_a_line_are_not_held_together() {
     const ANSWERS: usize = 32 << 20;
-    // The commands themselves, and what the allocator keeps, stay below this; all answers together would not.
+    // The commands and the memory of the allocator stay below this; all responses together would not.
     assert!(needs_less_than(
         ANSWERS / 4 * 3,
         || Controlled::new("level admin"),
@@ -337,7 +335,7 @@ fn answers_to_many_commands_of_a_line_are_not_held_together() {
     ));
 }
 
-/// Whatever a client has sent already, others of its lane have their turn between two of its commands.
+/// Other clients of a lane are served between two commands of a client, however many it has sent.
 #[test]
 fn a_long_script_gives_way_at_each_command() {
     const COMMANDS: usize = 4000;
@@ -406,8 +404,8 @@ fn a_line_that_comes_byte_by_byte_holds_no_buffer_for_each() {
         let used = total.split(", ").nth(2).unwrap().split(' ').next().unwrap();
         used.parse::<u64>().unwrap()
     };
-    // Each answer to `used` says that the lane has had a turn, in which it received what was there. Twice,
-    // since a lane with io_uring takes its ring of buffers once, when it first receives.
+    // Each response to `used` means that the lane has run once and received what was there. Twice, since with
+    // io_uring a lane allocates its ring of buffers at the first receive.
     let mut grown = || {
         let before = used();
         for _ in 0..200 {
@@ -431,7 +429,7 @@ fn a_line_of_commands_is_followed_by_a_prompt() {
     assert_eq!(answer, "\nadmin\n\n3 (initial 3)\n\n> ");
 }
 
-/// What HAProxy 2.6 answered to the same.
+/// The responses of HAProxy 2.6 to the same commands.
 #[test]
 fn words_and_columns_are_those_of_haproxy() {
     let program = Controlled::new("level admin");
@@ -441,7 +439,7 @@ fn words_and_columns_are_those_of_haproxy() {
     assert_eq!(program.ask("set weight fixed/c 0"), "\n");
     let sockets = format!("\n# socket lvl processes\nunix@{} admin all\n\n", program.socket.display());
     assert_eq!(program.ask("user; show cli sockets"), sockets);
-    // Address, states, weights; what the file disabled says so (4), whatever commands did since.
+    // Address, states, weights. 4 means disabled by the file, whatever commands did since.
     let state = |server: &str| {
         let answer = program.ask("show servers state");
         let line = answer.lines().find(|line| line.split(' ').nth(3) == Some(server)).unwrap();
@@ -507,7 +505,7 @@ fn peaks_are_forgotten_when_the_answer_is_there() {
     );
 }
 
-/// Items 2 and 49 of haproxy-today.
+/// Counters of one server are cleared (items 2 and 49 of haproxy-today).
 #[test]
 fn counters_of_one_server_begin_anew() {
     let program = Controlled::new("level admin");
@@ -554,12 +552,12 @@ fn what_was_said_of_the_files_can_be_asked_for() {
     assert!(said.starts_with("[NOTICE]") && said.contains("tune.idletimer"), "{said}");
 }
 
-/// A program whose server never answers, and what tells of each request that this one got.
+/// A program whose server never responds, and a channel that reports each request at the server.
 fn with_a_silent_server() -> (Controlled, std::sync::mpsc::Receiver<()>) {
     with_a_silent_server_of("", "")
 }
 
-/// The same; the server has these options, and the backend these lines.
+/// The same, with options for the server and lines for the backend.
 fn with_a_silent_server_of(options: &str, lines: &str) -> (Controlled, std::sync::mpsc::Receiver<()>) {
     let (asked, is_asked) = std::sync::mpsc::channel();
     let silent = origin(move |mut stream| {
@@ -593,8 +591,7 @@ fn an_operator_ends_what_a_server_serves() {
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
 }
 
-/// What leaves the queue without a server has failed to get to one, and what it is told instead is from its
-/// backend.
+/// A request that leaves the queue without a server counts as a connection error, and the backend responds.
 #[test]
 fn who_leaves_a_queue_is_an_error_of_its_backend() {
     let (program, is_asked) = with_a_silent_server_of(" maxconn 1", " timeout queue 10ms\n");
@@ -613,8 +610,7 @@ fn who_leaves_a_queue_is_an_error_of_its_backend() {
     assert_eq!(column("bout"), answer.len().to_string());
 }
 
-/// A server that the file gives no limit is counted from when an operator gives it one; a reload leaves it
-/// so, and 0 takes it away.
+/// A server without `maxconn` gets a limit from a command. A reload keeps it, and 0 removes it.
 #[test]
 fn an_operator_limits_a_server_that_had_no_limit() {
     let (program, is_asked) = with_a_silent_server();
@@ -636,7 +632,7 @@ fn an_operator_limits_a_server_that_had_no_limit() {
     queued(1);
     let reloaded = program.ask("reload");
     assert!(reloaded.starts_with("Reloaded"), "{reloaded}");
-    let _fourth = ask(); // the second one has the place still
+    let _fourth = ask(); // the second one still has the permit
     queued(2);
     assert_eq!(program.ask("set maxconn server back/a 0"), "\n");
     is_asked.recv_timeout(PATIENCE).unwrap();
@@ -644,8 +640,7 @@ fn an_operator_limits_a_server_that_had_no_limit() {
     queued(0);
 }
 
-/// Streams are shown while they are at work, in each mode, and the one that an operator names ends: one with
-/// a server, one in a queue.
+/// Running streams are listed in each mode, and a command ends one of them: with a server, and in a queue.
 #[test]
 fn an_operator_sees_streams_and_ends_one_of_them() {
     let (asked, is_asked) = std::sync::mpsc::channel();
@@ -728,8 +723,7 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     assert!(program.ask("show sess susp").contains("older"));
 }
 
-/// Streams that wait for what a rule waits for end at once, in each mode, before they have a server and with
-/// one.
+/// Streams that wait for a rule end at once in each mode, before they have a server and with one.
 #[test]
 fn an_operator_ends_streams_that_wait_for_a_rule() {
     let folder = Folder::new();
@@ -778,7 +772,7 @@ fn an_operator_ends_streams_that_wait_for_a_rule() {
             !number.is_empty()
         });
         if logged.starts_with("KH") {
-            log.wait(&logged[7..]); // the rule before the one that waits
+            log.wait(&logged[7..]); // the rule before the waiting one
         }
         let order = if order.ends_with("session") { format!("{order} {number}") } else { order.to_owned() };
         assert_eq!(program.ask(&order), "\n", "{request}");
@@ -788,7 +782,7 @@ fn an_operator_ends_streams_that_wait_for_a_rule() {
     }
 }
 
-/// A script keeps a mark in a variable that no rule names.
+/// Scripts store marks in variables that no rule names.
 #[test]
 fn variables_of_the_process_are_made_by_commands() {
     let program = Controlled::new("level admin");
@@ -815,7 +809,7 @@ fn variables_of_the_process_are_made_by_commands() {
     assert_eq!(program.ask("get var proc.mark"), "proc.mark: type=sint value=<6>\n\n");
 }
 
-/// What HAProxy tells of its inside has its words here as far as there is something of that kind.
+/// HAProxy's commands about its internals show what there is of that kind, in the same words.
 #[test]
 fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
     let program = Controlled::new("level admin");
@@ -832,8 +826,7 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
     let threads = has("show threads", &["* Thread ", " Thread 2 : ", "act=1"]);
     assert_eq!(threads.matches(" Thread ").count(), 2, "{threads}");
     has("show tasks", &["Running tasks: ", " (2 threads)\n"]);
-    // Rows of numbers behind a name: a lane's, or that of a class of locks, of which none need have made
-    // anybody wait.
+    // Rows of numbers with a name: of a lane, or of a class of locks, which appears once a thread has waited.
     for (command, head, rows) in [
         ("show lanes", "# lane live ", 2..=2),
         ("show contention", "# lock_class waits total_us longest_us\n", 0..=usize::MAX),
@@ -850,7 +843,7 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
         }
     }
     let local = format!("local={} st=LISTEN", program.address);
-    // and the rest of the name that it was made by
+    // The same address, as part of a longer name.
     let unix = format!("socket unix local={}", program.socket.display());
     let all = has("show fd", &[&local, &unix]);
     let line = all.lines().find(|line| line.contains(&local)).unwrap();
@@ -861,7 +854,7 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
     has("expert-mode on; debug dev memstats", &[" size: ", " calls: "]);
     let tasks = has("expert-mode on; debug dev memstats match tas", &["task_"]);
     assert!(
-        // Lines of places in the code, where those are known, stand below the pool's.
+        // Rows of code positions, where known, follow that of the pool.
         tasks
             .lines()
             .all(|line| line.is_empty() || ["tas", "#", "  "].iter().any(|begin| line.starts_with(begin))),
@@ -875,7 +868,7 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
     has("show pools match", &["Expects either 'byname'"]);
 }
 
-/// The parts that a script asks for, and not more of them.
+/// Only the requested parts are shown.
 #[test]
 fn profiling_is_shown_as_it_is_asked_for() {
     let program = Controlled::new("level admin");
@@ -930,7 +923,7 @@ fn a_schema_describes_what_is_shown() {
     }
 }
 
-/// `wait` waits for a time, and for a server that is to be left.
+/// `wait` waits for a time, or until a server may be removed.
 #[test]
 fn an_operator_waits_until_a_server_serves_nobody() {
     let (program, is_asked) = with_a_silent_server();
@@ -954,21 +947,21 @@ fn an_operator_waits_until_a_server_serves_nobody() {
     }
 }
 
-/// Where nobody listens, at an address with which nobody else has to do, so that its ports are free.
+/// An address where nothing listens and that no other program uses, so its ports are free.
 fn own_address() -> std::net::SocketAddr {
     let [address] = own_addresses();
     address
 }
 
-/// The same, as many different ones.
+/// Several different such addresses.
 fn own_addresses<const COUNT: usize>() -> [std::net::SocketAddr; COUNT] {
     let host = std::net::Ipv4Addr::from(0x7f40_0000 | std::process::id() & 0x3f_ffff);
     let taken = [(); COUNT].map(|()| std::net::TcpListener::bind((host, 0)).unwrap());
     taken.map(|listener| listener.local_addr().unwrap())
 }
 
-/// Connections to a frontend that is disabled are refused, those that it has go on, and it takes new ones
-/// when it is enabled; also after a reload.
+/// A disabled frontend refuses new connections and keeps the others; enabled again it accepts, also after a
+/// reload.
 #[test]
 fn an_operator_closes_a_frontend_and_opens_it_again() {
     let folder = Folder::new();
@@ -993,7 +986,7 @@ fn an_operator_closes_a_frontend_and_opens_it_again() {
             answer.extend(&bytes[..length]);
         }
     };
-    // Lanes act on it as soon as they come to it.
+    // Each lane applies it when it next runs.
     let waits_for = |what: &str, is_so: &dyn Fn() -> bool| {
         let until = std::time::Instant::now() + PATIENCE;
         while !is_so() {
@@ -1044,7 +1037,8 @@ fn an_operator_closes_a_frontend_and_opens_it_again() {
     ask(&mut client);
 }
 
-/// One that the system does not let listen again says so, and is as it was, all of its sockets.
+/// If the system does not let the frontend listen again, the command says so, and all of its sockets stay
+/// closed.
 #[test]
 fn a_frontend_that_cannot_listen_stays_disabled_and_says_why() {
     let folder = Folder::new();
@@ -1075,7 +1069,7 @@ fn a_frontend_that_cannot_listen_stays_disabled_and_says_why() {
     }
 }
 
-/// What was disabled under another name, or has another backlog meanwhile, is what the file says.
+/// Sockets of a disabled frontend that has another name or backlog in the new file follow that file.
 #[test]
 fn a_reload_gives_the_sockets_of_a_disabled_frontend_to_whose_they_are_now() {
     let folder = Folder::new();
@@ -1112,8 +1106,8 @@ fn a_reload_gives_the_sockets_of_a_disabled_frontend_to_whose_they_are_now() {
     assert!(common::read_all(&mut client).ends_with("\r\n\r\na"));
 }
 
-/// A socket that was inherited may be others', too: who connects to it while its frontend is disabled waits,
-/// and is served when that is enabled.
+/// An inherited socket may be shared with other processes: clients that connect while its frontend is
+/// disabled wait, and are served once it is enabled.
 #[test]
 fn who_connects_to_an_inherited_socket_of_a_frontend_that_is_disabled_waits() {
     let program = Controlled::new("level admin");
@@ -1181,7 +1175,7 @@ fn a_page_shows_what_the_commands_say() {
     assert!(json.starts_with("[[{") && json.ends_with("}]]\n"), "{json}");
 }
 
-/// `show errors` has messages whose bodies are framed wrongly, of both sides, with what could not be read on.
+/// `show errors` shows messages with invalid body framing from both sides, and the position of the error.
 #[test]
 fn bodies_that_are_framed_wrongly_are_shown_with_what_could_not_be_read() {
     let server = origin(|mut stream| {
@@ -1241,7 +1235,7 @@ fn bodies_that_are_framed_wrongly_are_shown_with_what_could_not_be_read() {
     assert!(text.contains("  00008  qq\\r\\n\n  00012  more\n"), "{text}");
 }
 
-/// `debug dev log` writes to the targets of `global`, in expert mode alone.
+/// `debug dev log` writes to the targets of `global`, only in expert mode.
 #[test]
 fn a_line_can_be_written_to_the_log() {
     let (log, lines) = common::watch::log_lines();

@@ -1,5 +1,5 @@
-//! What a request costs, in instructions, which valgrind counts: the same whatever else the machine does. In
-//! release builds, since debug ones count something else.
+//! Cost of a request in instructions, counted by valgrind, so the load of the machine does not matter.
+//! Release builds only.
 
 use crate::common;
 
@@ -10,14 +10,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-/// Instructions of one request with `Content-Length: 1024` in its response, over connections that are kept on
-/// either side: what is measured and 2 %. With the link-time optimisation of `--release` they are 6 % fewer.
+/// Limit for a request with `Content-Length: 1024` in its response, with keep-alive on both sides: the
+/// measured number and 2 %. With the link-time optimisation of `--release` it is 6 % lower.
 const MOST: u64 = 19_900;
 
-/// The same of a request that comes over HTTP/2, one at a time, and goes to a server of HTTP/1.
+/// Limit for a request over HTTP/2, one at a time, to an HTTP/1 server.
 const MOST_H2: u64 = 32_400;
 
-/// The first line of a head, which is read to its end; none where the stream ends.
+/// Reads a head and returns its first line; `None` at the end of the stream.
 fn first_line(stream: &mut impl BufRead) -> Option<String> {
     let mut first = None;
     loop {
@@ -29,7 +29,7 @@ fn first_line(stream: &mut impl BufRead) -> Option<String> {
     }
 }
 
-/// A program that ends with its test.
+/// A program that is killed when its test ends.
 struct Counted(Child);
 
 impl Drop for Counted {
@@ -39,7 +39,7 @@ impl Drop for Counted {
     }
 }
 
-/// Makes so many requests, one after another, over HTTP/1.
+/// Sends requests over HTTP/1, one after another.
 fn over_http1(address: SocketAddr, requests: usize) {
     let mut client = connect(address);
     let mut responses = BufReader::new(client.try_clone().unwrap());
@@ -54,7 +54,7 @@ fn over_http1(address: SocketAddr, requests: usize) {
     }
 }
 
-/// The same over HTTP/2.
+/// Sends requests over HTTP/2, one after another.
 fn over_http2(address: SocketAddr, requests: usize) {
     block(async {
         let mut client = client(address).await;
@@ -75,7 +75,7 @@ fn over_http2(address: SocketAddr, requests: usize) {
     });
 }
 
-/// Instructions of a whole run over epoll, from the start to a soft stop, with so many requests.
+/// Instructions of a whole run with epoll, from start to soft stop.
 fn instructions(requests: usize, make: fn(SocketAddr, usize)) -> u64 {
     let server = origin(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -107,7 +107,7 @@ fn instructions(requests: usize, make: fn(SocketAddr, usize)) -> u64 {
     counted.unwrap_or_else(|| panic!("valgrind does not say what it has counted: {said}"))
 }
 
-/// Instructions of one request; none where they cannot be counted.
+/// Instructions of one request; `None` if they cannot be counted.
 fn of_a_request(make: fn(SocketAddr, usize)) -> Option<u64> {
     if cfg!(debug_assertions) {
         return None;

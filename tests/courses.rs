@@ -1,4 +1,4 @@
-//! What log lines say of a stream's course: its times, its bytes and how it ended.
+//! Log lines: times, bytes and termination of streams.
 
 use crate::common;
 
@@ -15,7 +15,7 @@ const POST: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nConnect
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
 const SWITCHED: &[u8] = b"HTTP/1.1 101 Yes\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
 
-/// One proxy that logs.
+/// A program with one logging proxy.
 struct Course {
     program: Manylane,
     syslog: Syslog,
@@ -25,7 +25,7 @@ struct Course {
 }
 
 impl Course {
-    /// `front` and `back` are lines of the two proxies.
+    /// `front` and `back` are lines of the frontend and the backend.
     fn new(mode: &str, front: &str, back: &str) -> Self {
         let (syslog, folder) = (Syslog::new(), Folder::new());
         let (socket, address) = listener();
@@ -49,7 +49,7 @@ impl Course {
         client
     }
 
-    /// The next line, by the names in it.
+    /// The next log line, by its keys.
     fn line(&self) -> BTreeMap<String, String> {
         let line = self.syslog.wait("ts=");
         line.split(' ')
@@ -67,14 +67,14 @@ fn number(line: &BTreeMap<String, String>, name: &str) -> i64 {
     line[name].parse().unwrap_or_else(|_| panic!("{name} of {line:?}"))
 }
 
-/// A server that reads, and says nothing.
+/// A server that reads and never responds.
 fn silent() -> SocketAddr {
     origin(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
     })
 }
 
-/// A server that agrees to another protocol, and goes on with `then`.
+/// A server that accepts an upgrade and continues with `then`.
 fn switching(then: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     origin(move |mut stream| {
         let mut head = Vec::new();
@@ -83,19 +83,19 @@ fn switching(then: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
             stream.read_exact(&mut byte).unwrap();
             head.extend(byte);
         }
-        stream.write_all(&[SWITCHED, b"hello"].concat()).unwrap(); // at once, since a tunnel may be short
+        stream.write_all(&[SWITCHED, b"hello"].concat()).unwrap(); // in one write: a tunnel may be short
         then(stream);
     })
 }
 
-/// Waits for so long, on a connection that says nothing.
+/// Waits on a connection on which nothing arrives.
 fn pause(client: &mut TcpStream, time: Duration) {
     client.set_read_timeout(Some(time)).unwrap();
     client.read_exact(&mut [0]).unwrap_err();
     client.set_read_timeout(Some(common::PATIENCE)).unwrap();
 }
 
-/// What a client got before its response is of the bytes that it was sent, of a server and of a rule.
+/// Interim responses count as bytes sent to the client, from servers and from rules.
 #[test]
 fn responses_before_the_final_one_are_counted() {
     let server = origin(|mut stream| {
@@ -163,7 +163,7 @@ fn what_ends_a_tunnel_is_logged_and_counted_with_its_head() {
     assert_eq!(number(&line, "down"), (SWITCHED.len() + b"hello".len()) as i64, "{line:?}");
     assert!(course.program.pid() > 0);
 
-    // A server that closes with bytes unread resets the connection.
+    // A server that closes with unread bytes resets the connection.
     let course = Course::new(
         "http",
         "",
@@ -193,7 +193,7 @@ fn what_ends_a_tunnel_is_logged_and_counted_with_its_head() {
             })
         ),
     );
-    // The same of a client: of what it gets it reads nothing.
+    // The client reads none of the data, so its close resets the connection.
     let mut client = course.send(UPGRADE);
     client.peek(&mut [0]).unwrap();
     client.write_all(b"more").unwrap();
@@ -211,7 +211,7 @@ fn a_client_that_stalls_amid_its_body_is_the_silent_one() {
     let line = course.line();
     assert_eq!((&*line["ts"], &*line["st"], &*line["by"]), ("cH", "408", "b/s"), "{line:?}");
 
-    // One that goes ends the data of its request.
+    // A client that closes truncates its request.
     let course = Course::new("http", "", &format!("server s {}", silent()));
     let client = course.send(POST);
     until(|| course.cli("show stat b 4 -1").lines().any(|line| line.starts_with("b,s,0,0,1,")));
@@ -220,8 +220,8 @@ fn a_client_that_stalls_amid_its_body_is_the_silent_one() {
     assert_eq!((&*line["ts"], &*line["st"]), ("CD", "-1"), "{line:?}");
 }
 
-/// A client that waits to be asked for its body owes it all the same: a server need not ask. Its time is then
-/// the server's, and the server is not to blame (HAProxy 3.2 says `cH`, too).
+/// A client that waits for 100 (Continue) still owes its body, since a server need not send 100. The timeout
+/// is then the server's, but the client is to blame, as in HAProxy 3.2 (`cH`).
 #[test]
 fn a_client_that_waits_for_100_continue_owes_its_body() {
     const EXPECTING: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: \
@@ -270,7 +270,7 @@ fn what_rules_wait_for_is_time_in_a_line() {
     let line = course.line();
     assert!(number(&line, "tw") >= 120, "{line:?}");
 
-    // A body that is waited for is a part of the request.
+    // A body that is waited for counts as part of the request.
     let front = "http-request wait-for-body time 30s\n http-request return status 200";
     let course = Course::new("http", front, &format!("server s {}", silent()));
     let mut client = course.send(POST);
@@ -330,7 +330,7 @@ fn aliases_of_http_are_refused_in_tcp_mode() {
     }
 }
 
-/// A server that reads up to these bytes, tells of that, and says nothing.
+/// A server that reads up to `last`, reports that, and never responds.
 fn told_of(last: &'static [u8]) -> (SocketAddr, mpsc::Receiver<()>) {
     let (tell, told) = mpsc::channel();
     let server = origin(move |mut stream| {

@@ -1,4 +1,4 @@
-//! A defect of the program ends the stream that meets it: a panic is no end of the process.
+//! A panic ends only the stream that caused it, not the process.
 
 use crate::common;
 
@@ -10,9 +10,9 @@ use std::process::Stdio;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// A stream that waits for its server is answered with 500, one amid its response and one in TCP mode are
-/// reset; each has its line. Permits, counters and the other streams are as after any other end, and the
-/// process ends when it is told to.
+/// After a panic, a stream that waits for its server gets 500; one amid its response, or in TCP mode, is
+/// reset. Each has its log line. Permits, counters and other streams are as after any other end, and the
+/// process stops normally.
 #[test]
 fn a_panic_ends_its_stream_and_nothing_else() {
     let silent = origin(|mut stream| {
@@ -41,12 +41,12 @@ fn a_panic_ends_its_stream_and_nothing_else() {
             fd(&plain),
         ),
         |command| {
-            // The pipe has to hold all that is said before it is read.
+            // The pipe has to hold all output until it is read.
             command.stderr(Stdio::from(said)).env_remove("RUST_BACKTRACE");
         },
     );
     until(|| socket.exists());
-    // The line of the stream that is told to panic, as `show sess` has it.
+    // Finds the stream in `show sess` and makes it panic.
     let panics = |words: &str| {
         let mut number = String::new();
         until(|| {
@@ -70,7 +70,7 @@ fn a_panic_ends_its_stream_and_nothing_else() {
     let line = log.wait(" silent/a ");
     assert!(line.contains(" 500 ") && line.contains(" IH-- "), "{line}");
 
-    // Its place is the next one's.
+    // Its permit is free again.
     panics("srv=a ");
     assert!(read_all(&mut second).starts_with("HTTP/1.1 500 "));
     log.wait(" silent/a ");

@@ -1,4 +1,4 @@
-//! The demonstration that the README begins with.
+//! The demonstration at the beginning of the README.
 
 use crate::common;
 
@@ -17,7 +17,7 @@ fn get(address: SocketAddr, path: &str) -> String {
 
 #[test]
 fn the_demo_balances_shows_and_ends_cleanly() {
-    // Again where somebody else was given one of the ports meanwhile.
+    // Retried if another process was given one of the ports meanwhile.
     let begin = |_| {
         let (web, page) = (free(), free());
         let mut program = command()

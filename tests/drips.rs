@@ -1,4 +1,4 @@
-//! What peers send a byte at a time takes memory by its bytes, wherever it waits for its end (SECURITY.md,
+//! Input that arrives byte by byte takes memory by its size, wherever it waits for its end (SECURITY.md,
 //! *What one connection can make us hold*).
 
 use crate::common;
@@ -12,26 +12,25 @@ use std::time::Instant;
 
 const CLIENTS: usize = 40;
 
-/// Bytes of each client. Where each of them has a cluster of its own they take 120 MB in all.
+/// Bytes of each client. With a cluster for each byte they would take 120 MB in all.
 const BYTES: usize = 1400;
 
-/// What one that sends drop by drop may take more than one that sends all at once, in kilobytes.
+/// Limit for the additional memory of bytes that arrive one by one, in kilobytes.
 const MORE: usize = 2048;
 
-/// One lane, since what each lane keeps for itself would count twice; and time enough for single bytes on a
-/// busy machine.
+/// One lane, since the lanes' own memory would count twice; and long timeouts for single bytes on a busy
+/// machine.
 fn defaults() -> String {
     DEFAULTS.replace("nbthread 2", "nbthread 1").replace("30s", "300s")
 }
 
-/// A name that no other program uses: one that was killed may have its own for a moment longer.
+/// A name that no other program uses: a killed program may keep its name for a moment.
 fn name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("manylane-drips-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Waits until the program has read all that was sent to these ports: `near`, the port of its sockets, or of
-/// those of its peers.
+/// Waits until the program has read everything on sockets with this port: its own port, or that of its peers.
 fn all_is_read(port: u16, of_peer: bool) {
     let begin = Instant::now();
     let unread = || {
@@ -51,11 +50,11 @@ fn all_is_read(port: u16, of_peer: bool) {
     }
 }
 
-/// Rounds between two looks at whether all was read: looking takes longer than a round. If the program read
-/// no more often than that, single bytes in clusters of their own would still be 7 MB.
+/// Rounds between two checks whether everything was read: a check takes longer than a round. If the program
+/// read only at these times, single bytes in clusters of their own would still take 7 MB.
 const ROUNDS: usize = 16;
 
-/// Sends [`BYTES`] to each of the streams, `step` at a time, in turns.
+/// Sends [`BYTES`] to each stream, `step` at a time, in turns.
 fn send(streams: &mut [TcpStream], step: usize, all_is_read: impl Fn()) {
     for round in 0..BYTES / step {
         for stream in &mut *streams {
@@ -68,8 +67,8 @@ fn send(streams: &mut [TcpStream], step: usize, all_is_read: impl Fn()) {
     all_is_read();
 }
 
-/// Memory of a program with this configuration when so many clients have begun with `begin` and then sent
-/// [`BYTES`] in pieces of `step`.
+/// Memory of a program with this configuration after clients have sent `begin` and then [`BYTES`] in pieces
+/// of `step`.
 fn memory_with_clients(config: &str, begin: &str, step: usize) -> usize {
     let (socket, address) = listener();
     let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
@@ -90,7 +89,7 @@ fn memory_with_clients(config: &str, begin: &str, step: usize) -> usize {
     send(&mut clients, step, || all_is_read(address.port(), false));
     let memory = program.memory();
     for client in &mut clients {
-        // They wait: nobody was answered, and nobody was sent away.
+        // All wait: no client got a response or was disconnected.
         client.set_nonblocking(true).unwrap();
         assert_eq!(client.read(&mut [0]).map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock));
     }
@@ -139,7 +138,7 @@ fn what_rules_of_tcp_wait_for_takes_no_more_drop_by_drop() {
 
 #[test]
 fn a_header_of_the_proxy_protocol_takes_no_more_drop_by_drop() {
-    let begin = "\r\n\r\n\0\r\nQUIT\n\x21\x11\x0f\x00"; // 3,840 bytes follow
+    let begin = "\r\n\r\n\0\r\nQUIT\n\x21\x11\x0f\x00"; // announces 3,840 more bytes
     drops_take_no_more("listen l\n bind @bind accept-proxy\n mode http\n server s @server\n", begin);
 }
 
@@ -154,9 +153,9 @@ fn asks_by_a_head(stream: &mut TcpStream) {
     }
 }
 
-/// Memory of a program with this configuration when [`CLIENTS`] of its connections to servers are there, each
-/// of which was sent `begin` behind what `asks` reads, and then [`BYTES`] in pieces of `step`. So many
-/// clients send `request`, where there is one.
+/// Memory of a program with this configuration when it has [`CLIENTS`] connections to servers. Each server
+/// has read what `asks` reads, and sent `begin` and then [`BYTES`] in pieces of `step`. If there is a
+/// `request`, as many clients send it.
 fn memory_with_servers(
     config: impl FnOnce(SocketAddr) -> String,
     request: Option<&str>,
@@ -170,7 +169,7 @@ fn memory_with_servers(
         asks(&mut stream);
         stream.set_nodelay(true).unwrap();
         stream.write_all(begin).unwrap();
-        let _ = tell.send(stream); // the program may have left, and be left
+        let _ = tell.send(stream); // the program may have ended
     });
     let listen = "listen served\n bind @bind\n mode http\n";
     let config = config(server);
@@ -191,7 +190,7 @@ fn memory_with_servers(
     send(&mut servers, step, || all_is_read(server.port(), true));
     let memory = program.memory();
     for server in &mut servers {
-        // The program waits for the rest: it has not closed the connection. A ring's may have sent lines.
+        // The program waits for more: it has not closed the connection. That of a ring may have sent lines.
         server.set_nonblocking(true).unwrap();
         let peeked = server.peek(&mut [0]).map_err(|error| error.kind());
         assert!(matches!(peeked, Ok(1) | Err(std::io::ErrorKind::WouldBlock)), "{peeked:?}");
@@ -226,14 +225,14 @@ fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
     }
 }
 
-/// A rule that waits for a body of chunks, each of one byte with a long extension: what frames the body is
-/// kept with it, so that has a bound, too.
+/// A rule that waits for a chunked body, with one byte and a long extension in each chunk: the framing is
+/// stored with the body, so it is limited, too.
 #[test]
 fn a_body_that_is_waited_for_is_bounded_with_what_frames_it() {
-    /// Chunks, of 16,000 bytes each: 16 MB for a kilobyte of body.
+    /// Chunks of 16,000 bytes each: 16 MB for a kilobyte of body.
     const CHUNKS: usize = 1_000;
-    /// What the server has sent when the response goes on: what is kept, and what the system keeps of four
-    /// sockets.
+    /// Limit of the bytes that the server has sent when the response begins: stored data, and the buffers of
+    /// four sockets.
     const MOST: usize = 4 << 20;
     let (tell, told) = mpsc::channel();
     let server = origin(move |mut stream| {
@@ -263,7 +262,7 @@ fn a_body_that_is_waited_for_is_bounded_with_what_frames_it() {
     let sent: usize = told.try_iter().sum();
     println!("{sent} bytes were sent when the response began");
     assert!(sent < MOST, "{sent} bytes");
-    // It is whole.
+    // It arrives complete.
     let (mut piece, mut tail, mut data) = (vec![0; 65_536], Vec::new(), 0);
     while !tail.ends_with(b"\r\n0\r\n\r\n") {
         let length = client.read(&mut piece).unwrap();
@@ -314,7 +313,7 @@ fn answers_of_name_servers_over_tcp_take_no_more_drop_by_drop() {
     drops_of_servers_take_no_more(names, None, asks, b"\xff\xff");
 }
 
-/// The servers of rings have nothing to say: what they send is not kept.
+/// Data of the servers of rings is dropped.
 #[test]
 fn what_servers_of_rings_send_takes_no_more_drop_by_drop() {
     let rings = |server: SocketAddr| {
@@ -327,8 +326,8 @@ fn what_servers_of_rings_send_takes_no_more_drop_by_drop() {
     drops_of_servers_take_no_more(rings, Some(request), |_| {}, b"");
 }
 
-/// What comes from one proxy to another of this program waits for its end there: inside of the process, and
-/// through a socket of the system.
+/// Data from one proxy of this program to another one waits for its end there: inside the process, and
+/// through a socket.
 #[test]
 fn what_comes_through_a_second_proxy_takes_no_more_drop_by_drop() {
     for inner in ["local@", "abns@"].map(|kind| format!("{kind}@name")) {
@@ -342,7 +341,7 @@ fn what_comes_through_a_second_proxy_takes_no_more_drop_by_drop() {
     }
 }
 
-/// A request that waits for a name server which says nothing.
+/// A request that waits for a name server that never answers.
 #[test]
 fn a_request_that_waits_for_a_name_takes_no_more_drop_by_drop() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -357,21 +356,21 @@ fn a_request_that_waits_for_a_name_takes_no_more_drop_by_drop() {
     );
 }
 
-/// Clients of tunnels, and the most bytes that each of them tries to send.
+/// Number of tunnel clients, and the bytes that each tries to send.
 const TUNNELS: (usize, usize) = (4, 24_000);
 
-/// How long a client tries to send before nothing moves any more: all that could be taken was.
+/// A client that cannot send for so long is stuck: everything that fits was accepted.
 const STUCK: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Memory of a program with tunnels whose servers do not read, when as much was sent into each, in pieces of
-/// `step`, as is taken. A client begins with `begin` and reads a head, where there is one.
+/// Memory of a program with tunnels whose servers do not read, after each client has sent as much as was
+/// accepted, in pieces of `step`. A client sends `begin` and reads a head, if there is one.
 fn memory_with_tunnels(rules: &str, begin: &str, answer: &'static str, step: usize) -> usize {
     let (socket, address) = listener();
     let (servers, server) = listener();
     rustix::net::sockopt::set_socket_recv_buffer_size(&servers, 4096).unwrap();
     let config = rules.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
     let config = config.replace("@name", &name());
-    // The kernel takes little on either side, so that what waits does so in the program.
+    // Small socket buffers, so that data waits in the program.
     let program = Manylane::start_ready(&format!(
         "global\n tune.sndbuf.server 4096\n tune.rcvbuf.client 4096\n{}{config}",
         defaults()
@@ -386,7 +385,7 @@ fn memory_with_tunnels(rules: &str, begin: &str, answer: &'static str, step: usi
             if !begin.is_empty() {
                 asks_by_a_head(&mut server);
                 server.write_all(answer.as_bytes()).unwrap();
-                asks_by_a_head(&mut client); // the head of the answer ends as one of a request
+                asks_by_a_head(&mut client); // a response head ends like a request head
             }
             client.set_write_timeout(Some(STUCK)).unwrap();
             rustix::net::sockopt::set_socket_send_buffer_size(&client, 4096).unwrap();
@@ -432,10 +431,10 @@ fn tunnels_whose_receiver_is_slow_take_no_more_drop_by_drop() {
     }
 }
 
-/// Clients of the master CLI: as many as it serves at once.
+/// Clients of the master CLI: as many as it serves at a time.
 const MASTERED: usize = 10;
 
-/// Memory of a master whose clients have sent the beginning of a line, or of a payload, in pieces of `step`.
+/// Memory of a master whose clients have sent the beginning of a line or payload in pieces of `step`.
 fn memory_of_a_master(begin: &str, step: usize) -> usize {
     let (socket, address) = (listener(), common::own_address());
     let config = format!("{}listen l\n bind {}\n mode http\n", defaults(), fd(&socket.0));
@@ -461,15 +460,15 @@ fn commands_for_a_master_take_no_more_drop_by_drop() {
     }
 }
 
-/// Clients that wait behind a part of a head, and the bytes of it.
+/// Number of clients that have sent a part of a head, and its bytes.
 const SLOW: (usize, usize) = (1500, 200);
 
-/// What each of them may take, in bytes: its task, a cluster of 2,176, and what the parser and the log know.
-/// In a debug build, where those are larger; a release build takes 3,700 over epoll and 3,900 over io_uring.
-/// With the block of a request at work for each a debug build takes 16,200.
+/// Limit of memory for each of them, in bytes: its task, a cluster of 2,176, and state of parser and log. For
+/// a debug build, whose state is larger; a release build takes 3,700 with epoll and 3,900 with io_uring. With
+/// an active request's block for each client a debug build would take 16,200.
 const SLOW_BYTES: usize = 6 * 1024;
 
-/// A session whose head is not complete rests, and goes on where it was.
+/// A session with an incomplete head goes idle, and continues where it was.
 #[test]
 fn a_slow_head_in_one_piece_takes_little() {
     let (socket, address) = listener();
@@ -493,7 +492,7 @@ fn a_slow_head_in_one_piece_takes_little() {
         all_is_read(address.port(), false);
         clients
     };
-    let mut clients = connect_slow(SLOW.0 / 4); // what the program takes once is there then
+    let mut clients = connect_slow(SLOW.0 / 4); // memory that the program allocates once is there then
     let begin = program.memory();
     clients.append(&mut connect_slow(SLOW.0));
     let each = program.memory().saturating_sub(begin) * 1024 / SLOW.0;
@@ -511,11 +510,11 @@ fn a_slow_head_in_one_piece_takes_little() {
     }
 }
 
-/// Clients of a burst, and the bytes of the head that each of them begins: some 30 MB in all.
+/// Number of clients in a burst, and the bytes of each one's partial head: some 30 MB in all.
 const BURST: (usize, usize) = (1500, 14_000);
 
-/// What a burst needed goes back to the system when its clients have left: the lane gives back half of what
-/// it does not need every few seconds.
+/// Memory of a burst returns to the system when its clients have left: every few seconds a lane releases half
+/// of the memory that it does not need.
 #[test]
 fn memory_of_a_burst_goes_back_when_it_is_over() {
     let (socket, address) = listener();
@@ -537,7 +536,7 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
     assert!(peak > begin + BURST.0 * BURST.1 / 1024, "{begin} KB, then {peak} KB: no burst");
     drop(clients);
     let over = Instant::now();
-    // The rest are pages of which something is still in use.
+    // The rest are partially used pages.
     let left = begin + (peak - begin) / 3;
     while program.memory() > left {
         assert!(
@@ -556,10 +555,10 @@ fn commands_take_no_more_drop_by_drop() {
     drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), "add map #0 <<\n");
 }
 
-/// Clients of a process whose memory is bounded, and the bytes that each has it keep: more than fit.
+/// Number of clients of a process with limited memory, and the bytes that each makes it hold: more than fit.
 const TOO_MANY: (usize, usize) = (800, 120_000);
 
-/// A process with little memory, clients that have it keep all of that, and the lines that it says.
+/// A process with little memory, clients that fill it, and the lines of its standard error.
 fn without_memory() -> (Manylane, SocketAddr, Vec<TcpStream>, mpsc::Receiver<String>) {
     let (socket, address) = listener();
     let rules = " http-request return status 200 if { path /small }\n option http-buffer-request\n";
@@ -577,7 +576,7 @@ fn without_memory() -> (Manylane, SocketAddr, Vec<TcpStream>, mpsc::Receiver<Str
     let clients: Vec<_> = (0..TOO_MANY.0)
         .map(|_| {
             let mut client = connect(address);
-            // Who was sent away cannot send all of it.
+            // A client that was disconnected cannot send everything.
             let _ = client.write_all(begin.as_bytes()).and_then(|()| client.write_all(&[b'x'; TOO_MANY.1]));
             client
         })
@@ -592,12 +591,12 @@ fn without_memory() -> (Manylane, SocketAddr, Vec<TcpStream>, mpsc::Receiver<Str
         std::thread::yield_now();
     }
     all_is_read(address.port(), false);
-    std::mem::forget(socket); // connections wait there until they are accepted, or the test ends
+    std::mem::forget(socket); // keeps connections in its queue until they are accepted
     (program, address, clients, lines)
 }
 
-/// Under `-m` clients that want more memory than there is are sent away; the process lives, and serves the
-/// next one.
+/// Under `-m`, clients that need more memory than there is are disconnected; the process continues and serves
+/// the next one.
 #[test]
 fn memory_that_is_bounded_ends_streams_and_not_the_process() {
     let (mut program, address, clients, _lines) = without_memory();
@@ -617,8 +616,8 @@ fn memory_that_is_bounded_ends_streams_and_not_the_process() {
     }
 }
 
-/// What the supervisor is told takes no memory that clients can take: a signal is not lost, the process says
-/// what it does, and it ends with its last client.
+/// Clients cannot use up the memory for signals and reports: the process handles a signal, reports it, and
+/// ends with its last client.
 #[test]
 fn a_process_without_memory_hears_signals() {
     let (mut program, _, clients, lines) = without_memory();
@@ -635,7 +634,7 @@ fn a_process_without_memory_hears_signals() {
     assert!(said.iter().any(|line| line.contains("Proxy l stopped (cumulated conns")), "{said:?}");
 }
 
-/// Whether a signal waits for a process, which none of its threads has taken yet.
+/// Returns true while a signal is pending for a process.
 fn waits(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();

@@ -1,5 +1,5 @@
-//! What it costs lanes to show many servers: the background reporter makes `show stat` and scrapes beside
-//! them.
+//! Load of the lanes when many servers are listed: the background reporter builds `show stat` and metrics
+//! beside them.
 
 use crate::common;
 
@@ -9,11 +9,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Servers of a backend, and dumps of each kind that are made of them.
+/// Number of servers, and of dumps of each kind.
 const SERVERS: usize = 5_000;
 const DUMPS: u32 = 3;
 
-/// Processor time that the threads of these names have had.
+/// CPU time of the threads with these names.
 fn ran(program: &Manylane, names: &[&str]) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap();
     let nanos = threads.flatten().map(|thread| {
@@ -24,8 +24,8 @@ fn ran(program: &Manylane, names: &[&str]) -> Duration {
     Duration::from_nanos(nanos.sum())
 }
 
-/// A bound that holds for debug builds, too, and with what lanes do besides: they have an eighth of the
-/// reporter's time. Of 50,000 servers and a release build it is 50 ms (`manylane-bench manage --row stat`).
+/// The lanes use at most an eighth of the reporter's time, in debug builds and with their other work. For
+/// 50,000 servers and a release build they use 50 ms (`manylane-bench manage --row stat`).
 #[test]
 fn lanes_leave_dumps_of_many_servers_to_the_reporter() {
     let (folder, (web, address)) = (Folder::new(), listener());
@@ -56,8 +56,8 @@ fn lanes_leave_dumps_of_many_servers_to_the_reporter() {
         text.lines().filter(|line| line.starts_with("haproxy_server_weight{proxy=\"back\"")).count()
     };
     const LANES: &[&str] = &["manylane", "lane 1"]; // the first thread is the first lane
-    // One of the dumps keeps the bound: each second lanes also look after all servers, which takes 13 ms
-    // here, and on a busy machine a dump may last several seconds.
+    // One of the dumps must respect the limit: each second lanes also visit all servers, which takes 13 ms
+    // here, and on a busy machine a dump may take several seconds.
     let shares: Vec<_> = (0..DUMPS)
         .map(|_| {
             let before = (ran(&program, LANES), ran(&program, &["reporter"]));

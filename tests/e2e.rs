@@ -1,4 +1,4 @@
-//! The program end to end. One program of tests, since each more is built and linked in each profile.
+//! End-to-end tests, in one test program, since each further one is linked again in each profile.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 

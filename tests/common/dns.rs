@@ -1,4 +1,4 @@
-//! A name server whose answers the test says, lies included. It serves UDP and TCP at one port.
+//! A name server with answers that the test chooses, faulty ones included. It serves UDP and TCP on one port.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -6,46 +6,46 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// What it answers, and with what.
+/// What is wrong with its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// It is honest.
+    /// Nothing.
     None,
-    /// It says nothing.
+    /// It never answers.
     Silent,
-    /// Bytes without a meaning.
+    /// Meaningless bytes.
     Garbage,
-    /// The answer to another query.
+    /// The ID of another query.
     OtherId,
-    /// The answer to another question.
+    /// The question of another query.
     OtherQuestion,
-    /// It says that the answer did not fit, over UDP.
+    /// The flag TC over UDP.
     Truncated,
-    /// The same over TCP.
+    /// The flag TC over UDP and TCP.
     AlwaysTruncated,
-    /// The header speaks of 10,000 records.
+    /// A header that promises 10,000 records.
     Counts,
-    /// Names that point at themselves.
+    /// Compressed names that point at themselves.
     Loop,
-    /// All that a message can hold.
+    /// A message of the maximum size.
     Full,
-    /// The answer to another question, and then the right one.
+    /// The answer to another question, followed by the right one.
     First,
 }
 
 #[derive(Debug, Default)]
 struct Zone {
     lie: Option<Lie>,
-    /// By name and type: data of records.
+    /// Data of records by name and type.
     records: HashMap<(String, u16), Vec<Vec<u8>>>,
-    /// What stands beside answers.
+    /// Additional records.
     beside: Vec<(String, IpAddr)>,
     code: u8,
-    /// How many questions have come, by name.
+    /// Number of queries by name.
     asked: HashMap<String, usize>,
 }
 
-/// A name server that serves until the test ends.
+/// A name server that runs until the test ends.
 #[derive(Debug)]
 pub struct Dns {
     zone: Arc<Mutex<Zone>>,
@@ -85,9 +85,9 @@ impl Default for Dns {
 }
 
 impl Dns {
-    /// At a port of the kernel's choice, with no names.
+    /// Starts without names, on a port of the kernel's choice.
     pub fn new() -> Self {
-        // A port that both have.
+        // A port that is free for both.
         let (udp, tcp) = loop {
             let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
             if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()) {
@@ -125,25 +125,25 @@ impl Dns {
         Self { zone, address }
     }
 
-    /// Where it is asked.
+    /// Address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// All answers are so from now on.
+    /// Sets what is wrong with answers from now on.
     pub fn lie(&self, lie: Lie) {
         self.zone.lock().unwrap().lie = Some(lie);
     }
 
-    /// All is answered with that code, 0 for what there is.
+    /// Sets the RCODE of all answers; 0 answers from the records.
     pub fn code(&self, code: u8) {
         self.zone.lock().unwrap().code = code;
     }
 
-    /// Waits until who asks for that name has dealt with what is answered now: it asks anew when it has.
+    /// Waits until the client has processed the current answers: it queries again afterwards.
     pub fn is_dealt_with(&self, name: &str) {
         let asked = || self.asked(name);
-        // One may be under way, and one name is asked for twice, for each family.
+        // One query may be under way, and each address family is queried.
         let (enough, began) = (asked() + 4, Instant::now());
         while asked() < enough {
             assert!(began.elapsed() < super::PATIENCE, "nobody asks for {name}");
@@ -151,19 +151,19 @@ impl Dns {
         }
     }
 
-    /// How many questions have come for that name.
-    #[allow(dead_code)] // not of each test
+    /// Number of queries for a name.
+    #[allow(dead_code)] // not used by each test
     pub fn asked(&self, name: &str) -> usize {
         self.zone.lock().unwrap().asked.get(name).copied().unwrap_or(0)
     }
 
-    /// The addresses of a name from now on.
+    /// Sets the addresses of a name.
     pub fn addresses(&self, name: &str, all: &[&str]) {
         let code = self.zone.lock().unwrap().code;
         self.addresses_and_code(name, all, code);
     }
 
-    /// Both at once: nobody is told the one without the other.
+    /// Sets addresses and RCODE together, so that no answer has only one of them.
     pub fn addresses_and_code(&self, name: &str, all: &[&str], code: u8) {
         let mut zone = self.zone.lock().unwrap();
         zone.code = code;
@@ -176,7 +176,7 @@ impl Dns {
         }
     }
 
-    /// The servers of a service from now on, by weight, port, name and address, which stands beside them.
+    /// Sets the servers of a service: weight, port, name, and the address in an additional record.
     pub fn service(&self, name: &str, all: &[(u16, u16, &str, Option<&str>)]) {
         let mut zone = self.zone.lock().unwrap();
         let records = all.iter().map(|(weight, port, target, _)| {

@@ -1,4 +1,4 @@
-//! Clients and servers of HTTP/2.
+//! HTTP/2 clients and servers.
 
 use super::PATIENCE;
 use bytes::Bytes;
@@ -6,14 +6,14 @@ use h2::client::SendRequest;
 use std::net::SocketAddr;
 use tokio::net::TcpStream;
 
-/// Runs what asks, with as long as tests have.
+/// Runs `work` with the time limit of tests.
 pub fn block<F: Future>(work: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let work = async { tokio::time::timeout(PATIENCE, work).await.expect("it takes too long") };
     runtime.block_on(tokio::task::LocalSet::new().run_until(work))
 }
 
-/// A client with a connection of its own.
+/// A client with its own connection.
 pub async fn client(address: SocketAddr) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
@@ -21,7 +21,7 @@ pub async fn client(address: SocketAddr) -> SendRequest<Bytes> {
     client
 }
 
-/// A server on a thread of its own: `connection` gets each connection with its number, from 1.
+/// A server on its own thread. `connection` gets each connection and its number, from 1.
 pub fn serve<F>(connection: impl Fn(TcpStream, usize) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output: 'static> + 'static,

@@ -1,9 +1,9 @@
-//! The program under test, and what stands around it.
+//! The program under test and its environment.
 //!
-//! Listening sockets are made by the test, with ports of the kernel's choice, and handed over as `fd@N`: so
-//! nothing has to be waited for, since a connection that comes early waits in the kernel.
+//! Tests create the listening sockets, on ports of the kernel's choice, and pass them as `fd@N`. So tests
+//! need not wait for the program: early connections wait in the kernel.
 
-#![allow(unreachable_pub)] // it is nobody's interface
+#![allow(unreachable_pub)] // no other crate uses it
 
 pub mod dns;
 pub mod h2;
@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longer than anything takes on a busy machine, and short enough to see a hang.
+/// Longer than any step takes on a busy machine, and short enough to notice a hang.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A folder of this test's own, removed at the end.
+/// A folder of this test, removed at the end.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -47,7 +47,7 @@ impl Drop for Folder {
     }
 }
 
-/// A socket that listens, for the program to inherit.
+/// A listening socket for the program to inherit.
 pub fn listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     nix::fcntl::fcntl(&listener, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
@@ -60,31 +60,30 @@ pub fn fd(listener: &TcpListener) -> String {
     format!("fd@{}", listener.as_raw_fd())
 }
 
-/// An address where nobody listens: it is bound for as long as the test runs, so that the system gives it to
-/// nobody else, another test for example.
+/// An address where nothing listens. It stays bound for as long as the test runs, so that the system gives it
+/// to no other program.
 pub fn nobody() -> SocketAddr {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let socket = TcpListener::from(socket); // in name: it never listens
+    let socket = TcpListener::from(socket); // by type only: it never listens
     let address = socket.local_addr().unwrap();
     std::mem::forget(socket);
     address
 }
 
-/// An address for a program that binds it itself. Who gets an address from the system meanwhile may get this
-/// one.
+/// An address for a program that binds by itself. The system may give it to another program meanwhile.
 pub fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// An address where no other process listens, so that a port of it can be left and taken again.
+/// An IP address that no other process uses, so that its ports can be released and bound again.
 pub fn own_ip() -> Ipv4Addr {
     let [_, a, b, c] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 128 | a, b, c)
 }
 
-/// An address that nobody listens at but the programs of one test: each has an IP address of its own.
+/// An address for the programs of one test: each call returns another IP address.
 pub fn own_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(64);
     let [_, _, high, low] = own_ip().octets();
@@ -92,10 +91,10 @@ pub fn own_address() -> SocketAddr {
     TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
 }
 
-/// The status of the answer to a request over a connection of its own.
+/// Sends a request over a connection of its own and returns the status of the response.
 ///
 /// # Errors
-/// What came instead.
+/// What arrived instead.
 pub fn status_of(address: SocketAddr) -> Result<u16, String> {
     let ask = || {
         let mut stream = TcpStream::connect(address)?;
@@ -108,7 +107,7 @@ pub fn status_of(address: SocketAddr) -> Result<u16, String> {
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(answer)
 }
 
-/// Clients that ask one after another, each over connections of its own, as long as all is well.
+/// Clients that send requests one after another, each over a new connection, until one fails.
 pub struct Traffic {
     over: Arc<AtomicBool>,
     served: Arc<AtomicU32>,
@@ -116,7 +115,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// To this address, where answers have statuses of which `is_right` says so.
+    /// Starts clients of this address. `is_right` accepts the status of a response.
     pub fn start(address: SocketAddr, is_right: fn(u16) -> bool) -> Self {
         let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
         let client = |_| {
@@ -136,7 +135,7 @@ impl Traffic {
         Self { over, served, clients }
     }
 
-    /// Waits until some more requests were answered, or one was not.
+    /// Waits until some more requests have succeeded, or one has failed.
     pub fn goes_on(&self) {
         let before = self.served.load(Ordering::Relaxed);
         while self.served.load(Ordering::Relaxed) < before + 50
@@ -146,7 +145,7 @@ impl Traffic {
         }
     }
 
-    /// Ends it. No request may have failed.
+    /// Stops the clients. Panics if a request has failed.
     pub fn ends_well(self) {
         self.over.store(true, Ordering::Relaxed);
         for client in self.clients {
@@ -155,17 +154,17 @@ impl Traffic {
     }
 }
 
-/// How often something is replaced under load: 100 times in the long run (`make long-reloads`).
+/// Number of replacements under load: 100 in the long run (`make long-reloads`), else `few`.
 pub fn reloads(few: usize) -> usize {
     if std::env::var_os("MANYLANE_LONG").is_some() { 100 } else { few }
 }
 
-/// Descriptors that a process has.
+/// Number of descriptors of a process.
 pub fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// A connection that gives up.
+/// A connection with a read timeout.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -173,12 +172,12 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Serves each connection with `serve`, on a thread of its own.
+/// Serves each connection with `serve` on its own thread.
 pub fn origin(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     origin_of(TcpListener::bind("127.0.0.1:0").unwrap(), serve)
 }
 
-/// The same at a listener.
+/// As [`origin`], with this listener.
 pub fn origin_of(listener: TcpListener, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     let serve = std::sync::Arc::new(serve);
@@ -193,14 +192,14 @@ pub fn origin_of(listener: TcpListener, serve: impl Fn(TcpStream) + Send + Sync 
     address
 }
 
-/// An origin that says its name and closes.
+/// An origin that responds with its name and closes.
 pub fn named(name: &'static str) -> SocketAddr {
     origin(move |mut stream| {
         let _ = stream.write_all(name.as_bytes());
     })
 }
 
-/// An origin that sends back what it gets, and ends when the client does.
+/// An origin that echoes, and closes when the client does.
 pub fn echo() -> SocketAddr {
     origin(|mut stream| {
         let mut copy = stream.try_clone().unwrap();
@@ -209,24 +208,24 @@ pub fn echo() -> SocketAddr {
     })
 }
 
-/// Ends a connection by a reset.
+/// Closes a connection with a reset.
 pub fn reset(stream: TcpStream) {
     manylane_io::options::set_reset_on_close(stream.as_fd()).unwrap();
 }
 
-/// How a connection ends that has nothing to say any more.
+/// Reads to the end of a connection. Returns how it ended.
 pub fn end_of(stream: &mut TcpStream) -> Result<(), std::io::ErrorKind> {
     stream.read_to_end(&mut Vec::new()).map(drop).map_err(|error| error.kind())
 }
 
-/// All that comes until the end.
+/// Returns everything until the end.
 pub fn read_all(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     stream.read_to_end(&mut text).unwrap();
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The program, running.
+/// The running program.
 pub struct Manylane {
     child: Child,
     _folder: Folder,
@@ -239,7 +238,7 @@ pub fn command() -> Command {
 }
 
 impl Manylane {
-    /// With this configuration. Times that every test needs are set before it.
+    /// Starts it with this configuration, preceded by common timeouts.
     pub fn start(config: &str) -> Self {
         Self::start_with(config, &[])
     }
@@ -250,7 +249,7 @@ impl Manylane {
         })
     }
 
-    /// With what `change` does to its command.
+    /// Starts it with changes to its command.
     pub fn start_as(config: &str, change: impl FnOnce(&mut Command)) -> Self {
         let folder = Folder::new();
         let file = folder.file("test.cfg", config);
@@ -260,7 +259,7 @@ impl Manylane {
         Self { child: command.spawn().unwrap(), _folder: folder }
     }
 
-    /// The same, heard: lines of its standard error come one by one.
+    /// Starts it and returns the lines of its standard error.
     pub fn start_heard(
         config: &str,
         arguments: &[&str],
@@ -272,7 +271,7 @@ impl Manylane {
         (Self { child, _folder: folder }, lines)
     }
 
-    /// The same, when all of its lanes have what they need.
+    /// Starts it and waits until all lanes are ready.
     pub fn start_ready(config: &str) -> Self {
         let (program, mut said) = Self::start_heard(config, &["-V"]);
         while !said.next().unwrap().unwrap().contains("lanes are ready") {}
@@ -284,8 +283,8 @@ impl Manylane {
         self.child.id()
     }
 
-    /// Kilobytes of memory that it has written to. Pages of its file do not count: how many of them are
-    /// mapped depends on what the system has read ahead.
+    /// Returns its written memory in kilobytes. Pages of its file do not count: how many are mapped depends
+    /// on the system's read-ahead.
     pub fn memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -297,12 +296,12 @@ impl Manylane {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// How it ended.
+    /// Waits for its end and returns the status.
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 
-    /// Whether it still runs.
+    /// Returns true while it runs.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -315,13 +314,13 @@ impl Drop for Manylane {
     }
 }
 
-/// What `-c` says to a configuration.
+/// Runs `-c` on a configuration.
 pub fn check(config: &str, arguments: &[&str]) -> Output {
     let folder = Folder::new();
     let file = folder.file("test.cfg", config);
     command().arg("-c").arg("-f").arg(file).args(arguments).output().unwrap()
 }
 
-/// Settings that every proxy here has.
+/// Settings of each proxy in the tests.
 pub const DEFAULTS: &str =
     "global\n nbthread 2\ndefaults\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n";

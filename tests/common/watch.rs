@@ -1,4 +1,4 @@
-//! Those who watch the program: a syslog server, the run-time interface, and HAProxy beside it.
+//! Observers of the program: a syslog server, the run-time interface, and HAProxy for comparison.
 
 use super::{Folder, Manylane, PATIENCE};
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ impl Syslog {
         self.0.local_addr().unwrap()
     }
 
-    /// The next line that has `what` in it; others are passed over.
+    /// Returns the next line that contains `what`; skips others.
     pub fn wait(&self, what: &str) -> String {
         let mut bytes = [0; 4096];
         let mut seen = String::new();
@@ -38,7 +38,7 @@ impl Syslog {
     }
 }
 
-/// Waits until something is so.
+/// Waits until `is_so` returns true.
 pub fn until(mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {
@@ -47,7 +47,7 @@ pub fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What the run-time interface says to a line.
+/// Returns the response of the run-time interface to a line.
 pub fn ask(socket: &Path, line: &str) -> String {
     let mut client = UnixStream::connect(socket).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -57,11 +57,11 @@ pub fn ask(socket: &Path, line: &str) -> String {
     answer
 }
 
-/// HAProxy, until it is dropped.
+/// A running HAProxy.
 pub struct Haproxy(std::process::Child);
 
 impl Haproxy {
-    /// Where it is, of the version whose words are ours: 3.2, which `MANYLANE_HAPROXY` names
+    /// Path of HAProxy 3.2, the version whose words we use; `MANYLANE_HAPROXY` names it
     /// (`.cargo/config.toml`).
     pub fn program() -> Option<PathBuf> {
         let path = PathBuf::from(std::env::var_os("MANYLANE_HAPROXY")?);
@@ -69,7 +69,7 @@ impl Haproxy {
         String::from_utf8_lossy(&version.stdout).contains("version 3.2.").then_some(path)
     }
 
-    /// Starts it; none where it is not there.
+    /// Starts it; `None` if it is not installed.
     pub fn start(file: &std::path::Path) -> Option<Self> {
         let mut program = std::process::Command::new(Self::program()?);
         Some(Self(program.args(["-db", "-q", "-f"]).arg(file).spawn().unwrap()))
@@ -83,19 +83,19 @@ impl Drop for Haproxy {
     }
 }
 
-/// A program that is asked and listened to.
+/// A program that steps are run on.
 pub struct Played {
     pub log: Syslog,
     pub socket: PathBuf,
 }
 
 impl Played {
-    /// What the run-time interface says to a line.
+    /// Returns the response of the run-time interface to a line.
     pub fn ask(&self, line: &str) -> String {
         ask(&self.socket, line)
     }
 
-    /// What is logged until there is a line with `last`: without dates and durations.
+    /// Returns log lines up to one with `last`, without dates and durations.
     pub fn lines(&self, last: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
@@ -112,21 +112,21 @@ impl Played {
         }
     }
 
-    /// Columns of a server.
+    /// Columns of a server in `show stat`.
     pub fn columns(&self, backend: &str, server: &str, names: &[&str]) -> Vec<String> {
         let answer = self.ask("show stat");
         let header: Vec<&str> = answer.lines().next().unwrap().trim_start_matches("# ").split(',').collect();
         let begin = format!("{backend},{server},");
         let row: Vec<&str> =
             answer.lines().find(|line| line.starts_with(&begin)).unwrap().split(',').collect();
-        // HAProxy quotes some texts that need no quotes.
+        // HAProxy quotes some texts needlessly.
         let value = |name: &&str| {
             row[header.iter().position(|own| own == name).unwrap()].trim_matches('"').to_owned()
         };
         names.iter().map(value).collect()
     }
 
-    /// `srv_op_state`, `srv_admin_state`, `srv_check_state` of a server.
+    /// `srv_op_state`, `srv_admin_state` and `srv_check_state` of a server.
     pub fn state(&self, backend: &str, server: &str) -> [String; 3] {
         let answer = self.ask("show servers state");
         let row = answer
@@ -138,10 +138,10 @@ impl Played {
     }
 }
 
-/// Plays the same to both programs, where HAProxy 3.2 is there: what came of it with each.
+/// Runs the same steps on both programs, if HAProxy 3.2 is installed. Returns the results of each.
 pub fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) -> T) -> (T, Option<T>) {
     let folder = Folder::new();
-    // Each at a place of its own: the system may go on listening a moment for a program that has ended.
+    // Each has a socket path of its own: the system may keep the socket of an ended program for a moment.
     let begin = |name: &str| (Syslog::new(), folder.0.join(name));
     let (log, socket) = begin("ours");
     let program = Manylane::start_ready(&config(&log, &socket));
