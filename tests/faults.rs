@@ -1,6 +1,5 @@
-//! What goes wrong around the program while it has work to do: nothing is stuck, nothing is lost that HTTP
-//! lets one keep, and descriptors and memory come back (R-G1). With `MANYLANE_LONG` set there are 10,000 slow
-//! clients.
+//! Failures around the program under load: nothing hangs, nothing is lost that HTTP lets a proxy keep, and
+//! descriptors and memory are released (R-G1). With `MANYLANE_LONG` there are 10,000 slow clients.
 
 use crate::common;
 
@@ -18,12 +17,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-/// Descriptors that the program has.
+/// Number of descriptors of the program.
 fn descriptors(program: &Manylane) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", program.pid())).unwrap().count()
 }
 
-/// Waits until something is so.
+/// Waits until `is_so` returns true.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -32,7 +31,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Bytes of its pools that something is in: of tasks, buffers, messages.
+/// Bytes in use in the program's pools: of tasks, buffers, messages.
 fn used(control: &Path) -> usize {
     let mut client = UnixStream::connect(control).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -44,7 +43,7 @@ fn used(control: &Path) -> usize {
     used.0.parse().unwrap()
 }
 
-/// What the program has when it has nothing to do.
+/// Resources of the idle program.
 struct Quiet {
     descriptors: usize,
     used: usize,
@@ -52,7 +51,7 @@ struct Quiet {
     _folder: Folder,
 }
 
-/// Waits until the program has no more descriptors and no more memory than when it was quiet.
+/// Waits until the program has no more descriptors and memory than when it was idle.
 fn all_is_back(program: &Manylane, quiet: &Quiet) {
     until("descriptors do not come back", || descriptors(program) <= quiet.descriptors);
     until("memory does not come back", || used(&quiet.control) <= quiet.used);
@@ -79,20 +78,20 @@ fn good() -> SocketAddr {
     })
 }
 
-/// A program with this configuration that has served a request, so that it has all that it keeps.
+/// A program with this configuration that has served requests, so that it holds what it keeps.
 fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, Quiet) {
     let folder = Folder::new();
     let control = folder.0.join("control");
     let program = Manylane::start_ready(&format!("global\n stats socket {}\n{config}", control.display()));
-    // Open at a time, so that both lanes serve some and have what they keep for their next requests.
+    // Open at the same time, so that both lanes serve some and hold what they keep.
     let mut clients: Vec<TcpStream> = (0..4).map(|_| connect(address)).collect();
     clients.iter_mut().for_each(|client| client.write_all(GET).unwrap());
     for client in &mut clients {
         let answer = read_all(client);
         assert!(answer.starts_with(warm), "{answer}");
     }
-    // The program's ends of these connections: their lines in the kernel's table have no inode once no
-    // descriptor is left.
+    // The program's ends of these connections. A socket without descriptor has no inode in the kernel's
+    // table.
     let theirs = address.port();
     let ours: Vec<u16> = clients.iter().map(|client| client.local_addr().unwrap().port()).collect();
     drop(clients);
@@ -108,8 +107,8 @@ fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, Quiet) {
     (program, quiet)
 }
 
-/// Servers that leave in the middle of their answers: each client sees that its answer is cut, and the others
-/// get theirs.
+/// Servers that close in the middle of their responses: these clients see truncated responses, the others get
+/// theirs.
 #[test]
 fn a_server_that_is_killed_amid_answers_cuts_those_and_no_others() {
     let (socket, address) = listener();
@@ -132,7 +131,7 @@ fn a_server_that_is_killed_amid_answers_cuts_those_and_no_others() {
                     let mut client = connect(address);
                     client.write_all(GET).unwrap();
                     let mut bytes = Vec::new();
-                    let _ = client.read_to_end(&mut bytes); // a reset says that it is cut, too
+                    let _ = client.read_to_end(&mut bytes); // a reset also means truncated
                     let text = String::from_utf8_lossy(&bytes).into_owned();
                     match (text.ends_with("\r\n\r\nok"), text.ends_with("only the beginning")) {
                         (true, false) => whole.fetch_add(1, Ordering::Relaxed),
@@ -147,12 +146,12 @@ fn a_server_that_is_killed_amid_answers_cuts_those_and_no_others() {
     all_is_back(&program, &quiet);
 }
 
-/// A server that accepts and says nothing.
+/// A server that accepts and never responds.
 #[test]
 fn a_silent_server_costs_each_client_its_timeout_and_nobody_else_anything() {
     let (socket, address) = listener();
     let silent = origin(|mut stream| {
-        let _ = stream.read_to_end(&mut Vec::new()); // until the program gives up
+        let _ = stream.read_to_end(&mut Vec::new()); // until the program closes
     });
     let config = format!(
         "{DEFAULTS} mode http\nfrontend f\n bind {}\n use_backend silent if {{ path /silent }}\n \
@@ -179,7 +178,7 @@ fn a_silent_server_costs_each_client_its_timeout_and_nobody_else_anything() {
     all_is_back(&program, &quiet);
 }
 
-/// Servers that answer before they have read the body: the client gets the answer.
+/// Servers that respond before they have read the body: the client gets the response.
 #[test]
 fn an_answer_that_comes_before_the_body_was_read_arrives() {
     let (socket, address) = listener();
@@ -189,7 +188,7 @@ fn an_answer_that_comes_before_the_body_was_read_arrives() {
             stream.write_all(b"HTTP/1.1 413 Too much\r\nContent-Length: 4\r\nConnection: close\r\n\r\nstop");
         let _ = stream.shutdown(Shutdown::Write);
         let mut piece = [0; 1024];
-        let _ = stream.read(&mut piece); // some of it, and then it is gone
+        let _ = stream.read(&mut piece); // reads a part and closes
     });
     let config = format!("{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server}\n", fd(&socket));
     let (program, quiet) = started(&config, address, "HTTP/1.1 413 ");
@@ -200,10 +199,10 @@ fn an_answer_that_comes_before_the_body_was_read_arrives() {
                 client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").unwrap();
                 let mut copy = client.try_clone().unwrap();
                 let sending = std::thread::spawn(move || {
-                    let _ = copy.write_all(&[b'x'; 200_000]); // it may be told to stop
+                    let _ = copy.write_all(&[b'x'; 200_000]); // the program may stop reading
                 });
                 let mut answer = String::new();
-                let _ = client.read_to_string(&mut answer); // a reset behind the answer is no matter
+                let _ = client.read_to_string(&mut answer); // a reset after the response does not matter
                 assert!(answer.starts_with("HTTP/1.1 413 ") && answer.ends_with("stop"), "{answer}");
                 drop(client);
                 sending.join().unwrap();
@@ -213,8 +212,8 @@ fn an_answer_that_comes_before_the_body_was_read_arrives() {
     all_is_back(&program, &quiet);
 }
 
-/// Clients that send a byte now and then: they are answered with 408 at the end of their time, others are
-/// served meanwhile, and memory comes back.
+/// Clients that send a byte now and then get 408 at their timeout. Others are served meanwhile, and memory is
+/// released.
 #[test]
 fn slow_clients_hold_nobody_up_and_leave_nothing() {
     let long = std::env::var_os("MANYLANE_LONG").is_some();
@@ -226,22 +225,21 @@ fn slow_clients_hold_nobody_up_and_leave_nothing() {
             timeout server 60s\n timeout connect 60s\n mode http\n\
          frontend f\n bind {}\n timeout http-request {}s\n default_backend b\nbackend b\n server s {}\n",
         count + 1000,
-        count + 2000, // they never have a server
+        count + 2000, // these clients never reach a server
         fd(&socket),
         if long { 20 } else { 3 },
         good()
     );
     let (program, quiet) = started(&config, address, "HTTP/1.1 200 ");
     let mut after: Vec<usize> = Vec::new();
-    // Who is slow may have found the program slower still, so that fewer were at work at once in one round
-    // than in the next. The most that they can take is reached soon, and then no round leaves more than
-    // the one before.
+    // The number of clients at work at the same time varies between rounds, since the program may be slower
+    // than they are. Memory soon reaches its maximum, and then grows no more between rounds.
     while after.last_chunk().is_none_or(|[before, now]| *now > before + before / 4) {
         assert!(after.len() < 10, "memory grows: {after:?} kB");
         let mut slow: Vec<TcpStream> = (0..count).map(|_| connect(address)).collect();
         for part in [&b"GET / HT"[..], b"TP/1.1\r\n", b"X: ", b"y"] {
             for client in &mut slow {
-                let _ = client.write_all(part); // the first may be out of time already
+                let _ = client.write_all(part); // the first may have timed out already
             }
             let mut client = connect(address);
             client.write_all(GET).unwrap();
@@ -249,7 +247,7 @@ fn slow_clients_hold_nobody_up_and_leave_nothing() {
         }
         for client in &mut slow {
             let mut answer = Vec::new();
-            let _ = client.read_to_end(&mut answer); // what it said too late was answered by a reset
+            let _ = client.read_to_end(&mut answer); // input after the timeout is answered with a reset
             let answer = String::from_utf8_lossy(&answer);
             assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
         }
@@ -267,7 +265,7 @@ fn raise_limit(wanted: u64) {
     }
 }
 
-/// More clients than descriptors: some wait or are turned away, and when they have gone all is as before.
+/// More clients than descriptors: some wait or are refused, and after they have left everything is as before.
 #[test]
 fn a_program_without_descriptors_goes_on_when_there_are_some_again() {
     let (socket, address) = listener();
@@ -293,8 +291,8 @@ fn a_program_without_descriptors_goes_on_when_there_are_some_again() {
     }
 }
 
-/// Nobody listens at one target, one has gone, and nobody reads at the third: requests are served as if there
-/// were no logs. When somebody reads again, what was kept for them goes.
+/// One log target has no listener, one is gone, and one is not read: requests are served as without logs.
+/// Once the targets are read again, they get the kept lines.
 #[test]
 fn log_targets_that_are_gone_hold_nothing_up() {
     let (socket, address) = listener();
@@ -324,7 +322,7 @@ fn log_targets_that_are_gone_hold_nothing_up() {
             });
         }
     });
-    // The lane that did not serve the first request has sockets, too, and tasks that send.
+    // The lane that did not serve the first request has sockets and sending tasks, too.
     until("descriptors do not come back", || descriptors(&program) <= quiet.descriptors + 3);
     let readers = [UnixDatagram::bind(&gone).unwrap(), unread];
     readers.iter().for_each(|reader| reader.set_nonblocking(true).unwrap());
@@ -334,8 +332,8 @@ fn log_targets_that_are_gone_hold_nothing_up() {
     });
 }
 
-/// A wall clock that somebody sets: ten years on, twenty back, and to where it was. What is timed is timed as
-/// if nothing had happened, and lines have the dates of the clock.
+/// The wall clock is set forward ten years, back twenty, and to its old time. Timeouts are not affected, and
+/// log lines have the dates of the clock.
 #[test]
 fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
     const YEAR: i64 = 365 * 24 * 3600;
@@ -360,7 +358,7 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
     let silent = origin(move |mut stream| {
         head(&stream);
         tell.lock().unwrap().send(()).unwrap();
-        let _ = stream.read_to_end(&mut Vec::new()); // until the program gives up
+        let _ = stream.read_to_end(&mut Vec::new()); // until the program closes
     });
     let good = origin(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -383,8 +381,7 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
         command.env("LD_PRELOAD", &library).env("WALL_CLOCK", &clock).env("TZ", "UTC");
     });
 
-    // By status: the year in which the line was written, when its request began, how many milliseconds that
-    // took.
+    // By status: year of the line, of the request's beginning, and duration in milliseconds.
     let line = || {
         let mut bytes = [0; 4096];
         let length = syslog.recv(&mut bytes).unwrap();
@@ -403,7 +400,7 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
         let mut waiting = connect(address);
         waiting.write_all(b"GET /silent HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         told.recv_timeout(PATIENCE).unwrap();
-        set(jump); // while a server is waited for, and another connection is idle
+        set(jump); // during a timeout for a server, and with an idle connection
         kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\nok") {
@@ -429,12 +426,13 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
         too_long = too_long.min(took - ended.as_millis() as i64);
         before = jump;
     }
-    // The client has not closed yet, but the request is over: at least once without a pause of the machine.
+    // The client has not closed yet, but the request is over. At least one must have finished without a delay
+    // of the machine.
     assert!(too_long < 1000, "a request took {too_long} ms more than its client waited");
 }
 
-/// Clients that reset their connections while the server is silent in the middle of an answer: nobody waits
-/// for it any more.
+/// Clients reset their connections while the server hangs in the middle of a response: the server's
+/// connection is closed.
 #[test]
 fn a_client_that_resets_amid_an_answer_frees_the_server() {
     let (socket, address) = listener();
@@ -444,7 +442,7 @@ fn a_client_that_resets_amid_an_answer_frees_the_server() {
         head(&stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nonly the beginning").unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
-        let _ = tell.lock().unwrap().send(()); // nobody hears it when the test has failed
+        let _ = tell.lock().unwrap().send(()); // the receiver is gone after a failure
     });
     let config = format!(
         "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode \
@@ -463,14 +461,14 @@ fn a_client_that_resets_amid_an_answer_frees_the_server() {
         clients.iter_mut().for_each(|client| client.write_all(request.as_bytes()).unwrap());
         clients.iter_mut().for_each(|client| assert!(client.peek(&mut [0]).unwrap() > 0));
         let count = clients.len();
-        drop(clients); // closed with something unread: a reset
+        drop(clients); // closing with unread data sends a reset
         (0..count)
             .for_each(|_| told.recv_timeout(PATIENCE).expect("a server waits for a client that has gone"));
         all_is_back(&program, &quiet);
     }
 }
 
-/// Without the option a client that has closed its side gets its answer: it may have nothing more to ask.
+/// Without the option, a client that has half-closed gets its response.
 #[test]
 fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
     for abort in [false, true] {
@@ -483,12 +481,12 @@ fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
             let ends = ends.lock().unwrap();
             ends.0.send(()).unwrap();
             if abort {
-                let _ = stream.read_to_end(&mut Vec::new()); // until the program gives up
+                let _ = stream.read_to_end(&mut Vec::new()); // until the program closes
             } else {
                 ends.1.recv().unwrap();
                 let _ = stream.write_all(OK);
             }
-            let _ = ends.0.send(()); // nobody hears it when the test has failed
+            let _ = ends.0.send(()); // the receiver is gone after a failure
         });
         let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
         syslog.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -526,7 +524,7 @@ fn a_client_that_leaves_a_queue_is_logged_as_such() {
     let server = origin(move |mut stream| {
         head(&stream);
         tell.lock().unwrap().send(()).unwrap();
-        let _ = stream.read_to_end(&mut Vec::new()); // it never answers
+        let _ = stream.read_to_end(&mut Vec::new()); // never responds
     });
     let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
     syslog.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -545,7 +543,7 @@ fn a_client_that_leaves_a_queue_is_logged_as_such() {
     };
     let _served = ask();
     told.recv_timeout(PATIENCE).unwrap();
-    drop(ask()); // there is no place for it
+    drop(ask()); // over the limit
     let mut line = [0; 4096];
     let length = syslog.recv(&mut line).unwrap();
     let line = String::from_utf8_lossy(&line[..length]).into_owned();

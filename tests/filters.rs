@@ -1,6 +1,6 @@
-//! Filters: streams whose bytes are limited take their time, and what they forward arrives as it was sent.
+//! Filters: streams with a bandwidth limit take their time, and their data arrives unchanged.
 //!
-//! Times have lower bounds only, by what was received: a slow machine is no failure.
+//! Times have only lower bounds, measured at the receiver, so a slow machine is no failure.
 
 use crate::common;
 
@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 const SIZE: usize = 300_000;
 
-/// What `SIZE` bytes take at least at 100,000 bytes a second, less what goes on at once.
+/// Minimum time of `SIZE` bytes at 100,000 bytes a second, less the first grant.
 const TIME: Duration = Duration::from_millis(2500);
 
-/// A limit of 100,000 bytes a second, for both directions.
+/// A limit of 100,000 bytes a second for both directions.
 const LIMITS: &str = " filter bwlim-in up default-limit 100000 default-period 1s\n filter bwlim-out down \
                       default-limit 10000 default-period 100ms min-size 2k\n";
 
-/// A limit that nobody waits for.
+/// A limit that no stream can wait for.
 const NEVER: &str = " filter bwlim-out down default-limit 1 default-period 1h\n filter bwlim-in up \
                      default-limit 1 default-period 1h\n";
 
@@ -32,7 +32,7 @@ fn body() -> Vec<u8> {
     (0..SIZE).map(|n| (n % 251) as u8).collect()
 }
 
-/// In chunks of several sizes, with a trailer.
+/// Chunks of several sizes, and a trailer.
 fn chunked(body: &[u8]) -> Vec<u8> {
     let (mut out, mut rest, mut size) = (Vec::new(), body, 1);
     while !rest.is_empty() {
@@ -45,14 +45,14 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads a head; empty at the end.
+/// Reads a head; empty at the end of the connection.
 fn head(stream: &mut impl BufRead) -> String {
     let mut text = String::new();
     while stream.read_line(&mut text).is_ok_and(|n| n > 0) && !text.ends_with("\r\n\r\n") {}
     text
 }
 
-/// Reads a body that is framed as `head` says, with its trailer if that announces one.
+/// Reads a body with the framing of `head`, and its trailer if `head` announces one.
 fn framed(stream: &mut impl BufRead, head: &str) -> Vec<u8> {
     let head = head.to_lowercase();
     let mut body = Vec::new();
@@ -84,9 +84,8 @@ fn framed(stream: &mut impl BufRead, head: &str) -> Vec<u8> {
     body
 }
 
-/// A server that answers by the path: with a large body that is `/sized`, `/chunked` or goes `/until-close`,
-/// or with a tunnel for `/upgrade`; else with how many milliseconds the request's body took, if it is the
-/// large one.
+/// A server that responds by the path: `/sized`, `/chunked` and `/until-close` get the large body, `/upgrade`
+/// a tunnel. Any other request with the large body gets the number of milliseconds that the body took.
 fn server() -> SocketAddr {
     origin(|stream| {
         let mut out = stream.try_clone().unwrap();
@@ -130,7 +129,7 @@ fn server() -> SocketAddr {
     })
 }
 
-/// Runs all at once.
+/// Runs all concurrently.
 fn together(work: Vec<Box<dyn FnOnce() + Send>>) {
     let threads: Vec<_> = work.into_iter().map(std::thread::spawn).collect();
     for thread in threads {
@@ -138,13 +137,13 @@ fn together(work: Vec<Box<dyn FnOnce() + Send>>) {
     }
 }
 
-/// What an upload took, as the server saw it.
+/// Duration of an upload, measured by the server.
 fn took(said: &[u8]) -> Duration {
     let said = std::str::from_utf8(said).unwrap().trim();
     Duration::from_millis(said.parse().unwrap_or_else(|_| panic!("{said}")))
 }
 
-/// Asks over HTTP/1 with a body, if there is one: what the answer's body is.
+/// Sends a request over HTTP/1, with a body if it is not empty. Returns the body of the response.
 fn ask(address: SocketAddr, path: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let stream = connect(address);
     let mut out = stream.try_clone().unwrap();
@@ -156,7 +155,7 @@ fn ask(address: SocketAddr, path: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     framed(&mut stream, &answer)
 }
 
-/// Asks over HTTP/2 with a body, if there is one: what the answer's body is.
+/// Sends a request over HTTP/2, with a body if it is not empty. Returns the body of the response.
 fn ask_h2(address: SocketAddr, path: &'static str, body: Vec<u8>) -> Vec<u8> {
     block(async {
         let mut client = client(address).await.ready().await.unwrap();
@@ -184,8 +183,8 @@ fn ask_h2(address: SocketAddr, path: &'static str, body: Vec<u8>) -> Vec<u8> {
     })
 }
 
-/// A program whose first proxy has `limits` and `rules`, in HTTP mode; behind it servers of HTTP/1, and with
-/// the path of `/h2...` of HTTP/2, which is a proxy without limits.
+/// A program whose first proxy has `limits` and `rules`, in HTTP mode. Its servers speak HTTP/1; those for
+/// paths `/h2...` are a second proxy with HTTP/2 and without limits.
 fn proxy(limits: &str, rules: &str) -> (Manylane, SocketAddr) {
     let ((first, address), (second, inner)) = (listener(), listener());
     let server = server();
@@ -248,7 +247,7 @@ fn bytes_from_clients_take_their_time_and_arrive_unchanged() {
     ]);
 }
 
-/// Sends the large body and reads one line, and the large body: how long the first and the last took.
+/// Sends the large body; reads one line and the large body. Returns the times of the first and the last byte.
 fn both_ways(mut stream: TcpStream, begun: Instant) -> (Duration, Duration) {
     let mut out = stream.try_clone().unwrap();
     let sender = std::thread::spawn(move || out.write_all(&body()).unwrap());
@@ -278,7 +277,7 @@ fn tunnels_and_connections_of_tcp_mode_are_limited_in_both_directions() {
         let time = format!("{}\n", begun.elapsed().as_millis());
         stream.write_all(&[time.as_bytes(), &body()].concat()).unwrap();
     });
-    // The limits are the backend's here, and there is nothing that could be spliced otherwise.
+    // The backend has the limits here, and nothing else prevents splicing.
     let _tcp = Manylane::start(&format!(
         "{DEFAULTS} mode tcp\n option splice-auto\nfrontend f\n bind {}\n default_backend b\nbackend \
          b\n{LIMITS} tcp-request content set-bandwidth-limit up\n tcp-response content set-bandwidth-limit \
@@ -322,7 +321,7 @@ fn the_last_rule_says_the_limit_and_what_it_leaves_open_is_the_filters() {
             assert!(begun.elapsed() >= TIME, "{path} {fields} took {:?}", begun.elapsed());
         })
     };
-    // The filter's own limit would take for ever, and so would the name of no number.
+    // The filter's own limit would take forever; the field contains no number.
     let never = |fields: &'static str| -> Box<dyn FnOnce() + Send> {
         Box::new(move || {
             let stream = connect(address);
@@ -360,7 +359,7 @@ fn a_stream_that_waits_holds_up_no_other_of_its_connection() {
             let request = Request::post(format!("http://a{path}")).body(()).unwrap();
             client.send_request(request, end).unwrap()
         };
-        // A download and an upload wait, with all that their windows take.
+        // A download and an upload wait, with full windows.
         let (response, _) = ask("/sized", true).await;
         let mut waiting = response.await.unwrap().into_body();
         assert_eq!(waiting.data().await.unwrap().unwrap()[..], body()[..1]);
@@ -382,16 +381,16 @@ fn a_stream_that_waits_holds_up_no_other_of_its_connection() {
         for _ in 0..3 {
             other().await;
         }
-        // Those that wait are given up, and their servers are told.
+        // The waiting streams are reset, and their servers are told.
         let before = descriptors(program.pid());
         upload.send_reset(h2::Reason::CANCEL);
         drop(waiting);
-        other().await; // before which both were told
+        other().await; // both servers were told before this
         until(|| descriptors(program.pid()) + 2 <= before);
     });
 }
 
-/// A piece of 16,384 bytes goes at once, the rest when both timeouts would be over.
+/// A piece of 16,384 bytes is sent at once, the rest after both timeouts would have fired.
 #[test]
 fn no_timeout_ends_a_stream_that_waits_for_its_limit() {
     const BYTES: usize = 20_000;
@@ -439,8 +438,8 @@ fn no_timeout_ends_a_stream_that_waits_for_its_limit() {
     together(vec![Box::new(upload), Box::new(download)]);
 }
 
-/// Streams of one key have a limit together, in either direction, over either version and on either lane, and
-/// those of another key are not held up. The entry is held by each of them, and counts their bytes.
+/// Streams with one key share a limit in each direction, over both versions and on both lanes; streams with
+/// another key are not delayed. Each stream holds the entry and counts its bytes in it.
 #[test]
 fn streams_of_a_key_share_their_limit_and_no_other_streams_wait_for_them() {
     let folder = Folder::new();
@@ -490,7 +489,7 @@ fn streams_of_a_key_share_their_limit_and_no_other_streams_wait_for_them() {
     let mut took = [ended.recv().unwrap(), ended.recv().unwrap()];
     took.sort();
     assert!(took[1] >= 2 * TIME, "both together took {took:?}");
-    // Who begins first sends a grant first; else they have equal parts.
+    // The first stream sends the first grant; after that both have equal parts.
     assert!(took[0] >= took[1] * 3 / 5, "they have equal parts: {took:?}");
     until(|| watch_ask(&socket, "show table t key slow").contains(" use=0 "));
 }
@@ -520,12 +519,12 @@ fn a_client_that_leaves_is_not_waited_for() {
             stream.read_exact(&mut byte).unwrap();
             assert_eq!(byte[0], 0);
         };
-        ask(&mut first); // which stays
+        ask(&mut first); // stays open
         let mut second = connect(address);
         ask(&mut second);
         let before = descriptors(program.pid());
         reset(second);
-        until(|| descriptors(program.pid()) + 2 <= before); // its own and that to the server
+        until(|| descriptors(program.pid()) + 2 <= before); // client and server connection
     }
 }
 
@@ -555,7 +554,7 @@ fn a_soft_stop_lets_streams_that_wait_come_to_their_end() {
 fn a_request_that_is_sent_once_more_is_whole() {
     let (socket, address) = listener();
     let (tell, told) = mpsc::channel();
-    // The first server takes a part of the body and leaves.
+    // The first server reads a part of the body and closes.
     let first = origin(move |stream| {
         let mut stream = BufReader::new(stream);
         head(&mut stream);

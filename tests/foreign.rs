@@ -1,7 +1,7 @@
-//! Programs that others wrote, before this one and behind it: what they say to each other arrives as if
-//! nothing were in between (R-G1).
+//! Programs by others in front of this one and behind it: their messages arrive as if there were no proxy
+//! (R-G1).
 //!
-//! What is not installed is named and left out; `scripts/setup test` installs all of it.
+//! Programs that are not installed are named and skipped; `scripts/setup test` installs all of them.
 
 use crate::common;
 
@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Instant;
 
-/// Debian's, which has Debian's packages; another one that comes first in the path does not.
+/// Debian's Python, which has Debian's packages; another one that comes first in the path does not.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Programs go where the test says, not to a proxy that is meant for the network outside.
+/// Removes proxy settings that are meant for the network outside.
 fn without_proxies(command: &mut Command) -> &mut Command {
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
         command.env_remove(name).env_remove(name.to_uppercase());
@@ -24,7 +24,7 @@ fn without_proxies(command: &mut Command) -> &mut Command {
     command
 }
 
-/// A program that is ended with the test.
+/// A program that is killed at the end of the test.
 struct Running(Child);
 
 impl Running {
@@ -46,7 +46,7 @@ impl Drop for Running {
     }
 }
 
-/// Whether a program is there, and works.
+/// Returns true if a program is installed and works.
 fn is_there(program: &str, arguments: &[&str]) -> bool {
     let quiet = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let works = quiet.is_ok_and(|output| output.status.success());
@@ -59,7 +59,7 @@ fn is_there(program: &str, arguments: &[&str]) -> bool {
     works
 }
 
-/// What a program has to say at its end, which comes within a minute or two.
+/// Output of a program that ends within a minute or two.
 fn run(words: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     without_proxies(command.arg("120").args(words)).stdin(Stdio::null()).output().unwrap()
@@ -69,7 +69,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Waits until somebody listens there.
+/// Waits until a program listens at `path`.
 fn listens(path: &Path) {
     let begin = Instant::now();
     while UnixStream::connect(path).is_err() {
@@ -78,8 +78,8 @@ fn listens(path: &Path) {
     }
 }
 
-/// A server for one test. It takes no port 0: so it gets one that is free, and another one if somebody was
-/// faster.
+/// A server for one test. It does not accept port 0, so the test chooses a free port, and another one if that
+/// was taken meanwhile.
 fn iperf3_server() -> (Running, u16) {
     for _ in 0..20 {
         let port = free().port();
@@ -142,8 +142,8 @@ fn iperf3_sends_both_ways_copied_and_spliced() {
                 said(&output)
             );
             let end = &report["end"];
-            // Each side tells its end beside the data: what was on its way then is not counted, and fits the
-            // system's buffers. Of both ways at once all of one may be.
+            // Each side reports its end beside the data. Data under way is then not counted; it fits the
+            // socket buffers, except with two directions, where it may be all of one direction.
             let received = |way: &str| end[way]["bytes"].as_u64().unwrap_or(0);
             let sum = received("sum_received") + received("sum_received_bidir_reverse");
             assert!(sum > 16 << 20, "{options}{direction:?}: {end}");
@@ -151,8 +151,8 @@ fn iperf3_sends_both_ways_copied_and_spliced() {
     }
 }
 
-/// Text, fragments, a ping, an empty message, one of 1 MiB, compressed and not, and the code of the end, in
-/// both directions.
+/// Text, fragments, a ping, an empty message, one of 1 MiB, with and without compression, and the close code,
+/// in both directions.
 #[test]
 fn a_websocket_client_and_a_websocket_server_understand_each_other() {
     if !is_there(PYTHON, &["-c", "import websockets"]) {
@@ -178,12 +178,12 @@ fn a_websocket_client_and_a_websocket_server_understand_each_other() {
     );
 }
 
-/// Bytes that compress well, and have no period that a buffer has.
+/// Bytes that compress well and whose period is not that of a buffer.
 fn content() -> Vec<u8> {
     (0..2_000_003_u32).map(|n| b"0123456789abcdef"[(n % 251 % 16) as usize]).collect()
 }
 
-/// A client, this program, nginx as a proxy, this program again, haproxy, nginx as the origin.
+/// The chain: a client, this program, nginx as a proxy, this program again, haproxy, nginx as the origin.
 #[test]
 fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
     let nginx = "/usr/sbin/nginx";
@@ -215,7 +215,7 @@ fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
             stream.write_all(&body).unwrap();
         }
     });
-    // Other users' folders are not written to: nginx runs as whoever runs this test.
+    // nginx runs as the user of the test, which may not write to other users' folders.
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {dir}/{name};\n"))
         .concat();
@@ -262,13 +262,13 @@ fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
     let got = |name: &str| std::fs::read(at(name)).unwrap() == content;
     let (one, two) = (at("one").display().to_string(), at("two").display().to_string());
 
-    // Twice, on one connection.
+    // Two requests on one connection.
     let connects = curl(&["-o", &one, &page, "-o", &two, &page, "-w", "%{http_code} %{num_connects}\n"]);
     assert_eq!(String::from_utf8_lossy(&connects), "200 1\n200 0\n");
     assert!(got("one") && got("two"));
     curl(&["--http1.0", "-o", &one, &page]);
     assert!(got("one"));
-    // Compressed on the way, in chunks.
+    // Compressed by a proxy, in chunks.
     let sizes = curl(&["--compressed", "-o", &one, "-w", "%{size_download}", &page]);
     assert!(got("one") && String::from_utf8_lossy(&sizes).parse::<usize>().unwrap() < content.len() / 2);
     assert_eq!(curl(&["--range", "1000-1999", &page]), content[1000..2000]);
@@ -276,13 +276,13 @@ fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
     assert!(head.contains(&format!("content-length: {}\r\n", content.len())), "{head}");
     let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
     assert_eq!(curl(&["-H", &format!("If-None-Match: {tag}"), "-w", "%{http_code}", &page]), b"304");
-    // An upgrade that nobody takes.
+    // An offered upgrade that is not accepted.
     assert_eq!(curl(&["--http2", "-o", &one, "-w", "%{http_code}", &page]), b"200");
     assert!(got("one"));
     let missing = format!("http://{address}/missing");
     assert_eq!(curl(&["-o", &one, "-w", "%{http_code}", &missing]), b"404");
-    // There and back: curl asks whether it may before it sends so much, and the second time it does not know
-    // how much it is.
+    // Upload and download: curl sends `Expect: 100-continue` for a large body; the second time the length is
+    // unknown.
     let takes = format!("http://{address}/takes");
     let file = at("page.html").display().to_string();
     curl(&["-X", "POST", "-T", &file, "-o", &one, &takes]);
@@ -319,7 +319,7 @@ fn curl_reaches_a_server_through_a_tunnel_that_it_asks_for() {
     assert_eq!(said(&output), "there");
 }
 
-/// Checks of what speaks these protocols for real: it works, it wants no clients, it is gone.
+/// Checks of real servers: working, refusing clients, gone.
 #[test]
 fn real_servers_are_found_by_their_checks_to_work_and_to_be_gone() {
     let (nginx, redis) = ("/usr/sbin/nginx", "redis-server");
@@ -383,7 +383,7 @@ fn real_servers_are_found_by_their_checks_to_work_and_to_be_gone() {
     }
 }
 
-/// Where Debian has the programs of its PostgreSQL, whichever version.
+/// Folder of Debian's PostgreSQL programs, of any version.
 fn postgresql() -> Option<std::path::PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut folders: Vec<_> = versions.flatten().map(|version| version.path().join("bin")).collect();
@@ -391,7 +391,7 @@ fn postgresql() -> Option<std::path::PathBuf> {
     folders.into_iter().rev().find(|folder| folder.join("initdb").exists())
 }
 
-/// PostgreSQL refuses to run as root, so then it runs as nobody.
+/// PostgreSQL refuses to run as root, so there it runs as `nobody`.
 #[test]
 fn a_real_postgresql_server_is_found_to_work_and_to_be_gone() {
     const NOBODY: u32 = 65_534;
@@ -442,17 +442,17 @@ fn a_real_postgresql_server_is_found_to_work_and_to_be_gone() {
         log.address(),
         socket.display(),
     ));
-    // Where the first check came too early the server is down, and has to come up first.
+    // If the first check came too early, the server is down and has to come up first.
     let up = |line: String| line.contains(" UP.");
     while !up(log.wait("succeeded, reason: Layer7 check passed, code: 0, info: \"PostgreSQL server is ok\""))
     {
     }
     drop(server);
-    // What is left of it answers in its own way for a moment; then nobody does.
+    // A stopping server still responds for a moment; then the check fails.
     log.wait("is DOWN");
 }
 
-/// Backends whose servers are at `socket` find it to be as told, and gone when it has ended.
+/// Checks of the servers at `socket` give these results, and find the server gone after it has ended.
 fn are_found(folder: &Folder, socket: &Path, server: Running, checks: &[(&str, &str)]) {
     let logs: Vec<Syslog> = checks.iter().map(|_| Syslog::new()).collect();
     let mut config = format!(
@@ -477,7 +477,7 @@ fn are_found(folder: &Folder, socket: &Path, server: Running, checks: &[(&str, &
     }
 }
 
-/// Its one user comes by the socket without a password.
+/// Its only user logs in over the socket without a password.
 #[test]
 fn a_real_mariadb_server_is_found_to_work_and_to_be_gone() {
     let (server, install) = ("/usr/sbin/mariadbd", "mariadb-install-db");

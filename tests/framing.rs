@@ -1,8 +1,8 @@
-//! Framing, seen from both ends: an origin and clients that read each byte by RFC 9112 alone, without this
-//! program's parser, and refuse whatever two readers could understand differently. Each request says its
-//! number, and each answer the number of its request.
+//! Framing, seen from both ends: an origin and clients parse each byte by RFC 9112, without this program's
+//! parser, and refuse everything that two parsers could read differently. Each request has a number, and its
+//! response repeats it.
 //!
-//! `MANYLANE_SEED` repeats a run of random ones, `MANYLANE_LONG=1` makes it 13 times as long.
+//! `MANYLANE_SEED` repeats a random run, `MANYLANE_LONG=1` makes it 13 times as long.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-/// A message as the judge reads it.
+/// A message as the reference parser reads it.
 #[derive(Debug)]
 struct Message {
     line: String,
@@ -30,7 +30,7 @@ impl Message {
     }
 }
 
-/// Reads lines up to an empty one; none where bytes are missing.
+/// Reads lines up to an empty one; `None` if more bytes are needed.
 fn lines(bytes: &[u8], at: &mut usize) -> Result<Option<Vec<String>>, String> {
     let mut lines = Vec::new();
     loop {
@@ -49,8 +49,8 @@ fn lines(bytes: &[u8], at: &mut usize) -> Result<Option<Vec<String>>, String> {
 
 fn field(line: &str) -> Result<(String, String), String> {
     let (name, value) = line.split_once(':').ok_or(format!("no colon in {line:?}"))?;
-    // The options let names have odd bytes, which go on as they are: these frame nothing. No blank and no
-    // control character is among them.
+    // The options accept odd bytes in names, which are forwarded unchanged. Such names frame nothing; blanks
+    // and control characters are never among them.
     let token = |byte: u8| byte > b' ' && byte != 0x7f;
     if name.is_empty() || !name.bytes().all(token) {
         return Err(format!("no name in {line:?}"));
@@ -58,7 +58,8 @@ fn field(line: &str) -> Result<(String, String), String> {
     Ok((name.to_ascii_lowercase(), value.trim_matches([' ', '\t']).to_owned()))
 }
 
-/// One message at the start of `bytes`; none where some are missing. `ended`: nothing more comes.
+/// Parses one message at the start of `bytes`; `None` if more bytes are needed. `ended` says that no more
+/// will come.
 fn judge(bytes: &[u8], request: bool, ended: bool) -> Result<Option<Message>, String> {
     let mut at = 0;
     let Some(mut head) = lines(bytes, &mut at)? else { return Ok(None) };
@@ -68,7 +69,7 @@ fn judge(bytes: &[u8], request: bool, ended: bool) -> Result<Option<Message>, St
     let line = head.remove(0);
     let parts: Vec<&str> = line.splitn(3, ' ').collect();
     let version = if request { parts.last() } else { parts.first() };
-    // The options also let protocols pass that are like HTTP, such as RTSP/1.0.
+    // The options also accept protocols similar to HTTP, such as RTSP/1.0.
     let like = |version: &&str| {
         version.split_once('/').is_some_and(|(name, number)| {
             let own = name != "HTTP" || matches!(number, "1.1" | "1.0");
@@ -137,11 +138,10 @@ fn judge(bytes: &[u8], request: bool, ended: bool) -> Result<Option<Message>, St
     Ok(Some(Message { line, fields, body, length: at }))
 }
 
-/// What was found wrong.
+/// Errors that were found.
 type Wrongs = Arc<Mutex<Vec<String>>>;
 
-/// An origin that judges what it gets and answers with the request's number and body, or with what `answer`
-/// says.
+/// An origin that checks its input and responds with the request's number and body, or with `answer`.
 fn judging(wrongs: &Wrongs, answer: impl Fn(&Message) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     let wrongs = wrongs.clone();
     origin(move |mut stream| {
@@ -174,7 +174,7 @@ fn echo(message: &Message) -> Vec<u8> {
     [head.as_bytes(), &message.body].concat()
 }
 
-/// The program with a strict, a lenient and a usual proxy before this origin.
+/// The program with a strict, a lenient and a default proxy in front of the origin.
 struct Pair {
     program: Manylane,
     addresses: [SocketAddr; 3],
@@ -200,12 +200,12 @@ fn start(server: SocketAddr) -> Pair {
     Pair { program, addresses: [at, lenient_at, usual_at], control, _folder: folder }
 }
 
-/// Sends these pieces and nothing more, and judges what comes back.
+/// Sends these pieces and parses the responses.
 fn ask<'a>(address: SocketAddr, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Message>, String> {
     let mut client = connect(address);
     for piece in pieces {
         if client.write_all(piece).is_err() {
-            break; // refused already: why can be read
+            break; // refused already; the reason can be read
         }
     }
     let _ = client.shutdown(Shutdown::Write);
@@ -225,7 +225,7 @@ fn ask<'a>(address: SocketAddr, pieces: impl IntoIterator<Item = &'a [u8]>) -> R
                 bytes.drain(..message.length);
                 messages.push(message);
             }
-            Ok(None) => break, // cut: the connection ended with it
+            Ok(None) => break, // truncated by the end of the connection
             Err(why) => return Err(format!("the client got {why}: {:?}", String::from_utf8_lossy(&bytes))),
         }
     }
@@ -236,11 +236,11 @@ fn plain(id: &str) -> Vec<u8> {
     format!("GET /{id} HTTP/1.1\r\nHost: a\r\nX-Id: {id}\r\n\r\n").into_bytes()
 }
 
-/// What nobody must take for a message.
+/// Text that no parser may take for a message.
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\nX-Id: hidden\r\n\r\n";
 const HIDDEN_ANSWER: &str = "HTTP/1.1 200 OK\r\nX-Id: hidden\r\nContent-Length: 0\r\n\r\n";
 
-/// Heads, fields, line ends and framings, each with each.
+/// All combinations of heads, fields, line ends and framings.
 fn crafted(first: &[&str], fixed: &str, hidden: &str) -> Vec<Vec<u8>> {
     let size = hidden.len();
     let chunks = |line: &str| line.replace("N", &format!("{size:x}")).replace('D', hidden);
@@ -336,7 +336,7 @@ fn crafted_requests(id: &str) -> Vec<Vec<u8>> {
     crafted(&first, &format!("Host: a\r\nX-Id: {id}\r\n"), HIDDEN)
 }
 
-/// Answers have the numbers of this client's requests, in their order, and none that nobody asked for.
+/// Checks that responses have the numbers of this client's requests, in order, and that there are no others.
 fn in_order(answers: &[Message], ids: &[&str]) -> Result<(), String> {
     let mut left = ids.iter();
     for answer in answers {
@@ -391,7 +391,7 @@ fn crafted_requests_reach_the_origin_as_one_plain_request_or_not_at_all() {
     drop(pair.program);
 }
 
-/// What was let pass is counted by what is wrong with it, and shown: the first since the last look.
+/// Accepted violations are counted by kind, and the first since the last `show errors` is shown.
 #[test]
 fn what_is_let_pass_is_counted_and_shown() {
     let wrongs = Wrongs::default();
@@ -426,11 +426,12 @@ fn what_is_let_pass_is_counted_and_shown() {
     assert!(shown.contains(responses), "{shown}");
     assert_eq!(ask(pair.addresses[0], [&request[..]]).unwrap()[0].status(), 400);
     assert_eq!(ask(pair.addresses[0], [&plain("x")[..]]).unwrap()[0].status(), 502);
-    // What passes without an option, as by HAProxy, is nothing to tell of (items 13 to 17 of haproxy-today).
+    // Violations that pass without an option, as in HAProxy, are not reported (items 13 to 17 of
+    // haproxy-today).
     assert_eq!(ask(pair.addresses[2], [&request[..]]).unwrap()[0].status(), 200);
     let shown = watch::ask(&pair.control, "show errors");
     assert!(!shown.contains("usual"), "{shown}");
-    // A refused message does not take the place of an accepted one, nor the reverse.
+    // Refused and accepted messages do not replace each other.
     let refused = b"GET / HTTP/1.1\r\nHost: a\r\nX Y: b\r\n\r\n";
     assert_eq!(ask(pair.addresses[1], [&refused[..]]).unwrap()[0].status(), 400);
     assert_eq!(ask(pair.addresses[1], [&request[..]]).unwrap()[0].status(), 200);
@@ -440,8 +441,8 @@ fn what_is_let_pass_is_counted_and_shown() {
     told(&wrongs);
 }
 
-/// Chunks are of HTTP/1.1: an old request that has them goes on as one of it, its client gets no chunks, and
-/// its connection ends. A strict proxy refuses it.
+/// An HTTP/1.0 request with chunks is forwarded as HTTP/1.1; its client gets no chunks, and its connection
+/// closes. A strict proxy refuses it.
 #[test]
 fn an_old_request_in_chunks_goes_on_as_a_new_one() {
     let wrongs = Wrongs::default();
@@ -475,7 +476,7 @@ fn crafted_responses() -> Vec<Vec<u8>> {
     crafted(&first, "X-Id: ID\r\n", HIDDEN_ANSWER)
 }
 
-/// Asks two requests behind each other whose first is answered so.
+/// Sends two pipelined requests; `more` is in the response to the first.
 fn answered_with(pair: &Pair, which: usize, n: usize, more: &str) -> Result<Vec<Message>, String> {
     let [a, b] = ["a", "b"].map(|part| format!("{n}-{which}-{part}"));
     let first = format!("GET /a HTTP/1.1\r\nHost: a\r\nX-Id: {a}\r\nX-Case: {n}\r\n{more}\r\n");
@@ -522,7 +523,7 @@ fn crafted_responses_reach_the_client_as_one_plain_response_or_not_at_all() {
     assert!(passed[2] > passed[0] && passed[2] < passed[1], "passed: {passed:?}");
 }
 
-/// Numbers that look random.
+/// Pseudorandom numbers.
 struct Random(u64);
 
 impl Random {
@@ -585,7 +586,7 @@ fn mutated_requests_are_never_mixed_up() {
         let message = random.mutate(model.replace("X-Id: hidden", "").as_bytes());
         let which = random.below(3);
         let outcome = ask(pair.addresses[which], [&plain(&a)[..], &message, &plain(&c)]);
-        // A number may be there twice now, or none.
+        // A number may now occur twice, or not at all.
         let checked = outcome.and_then(|answers| {
             let own = |id: &str| id == "none" || id.starts_with(&a[..6]);
             match answers.iter().filter_map(|answer| answer.field("x-id")).find(|id| !own(id)) {
@@ -620,7 +621,7 @@ fn mutated_responses_are_never_mixed_up() {
     for (n, case) in cases.iter().enumerate() {
         let which = random.below(3);
         if let Err(why) = answered_with(&pair, which, n, "X-Last: y\r\n") {
-            // else a longer length would be waited for
+            // Otherwise the test would wait for a longer body.
             wrongs.lock().unwrap().push(format!(
                 "seed {seed}: {why}\nof {:?} (lenient: {which})",
                 String::from_utf8_lossy(case)

@@ -1,5 +1,5 @@
-//! gRPC from end to end: a client and servers that Go's library makes (`tests/grpc/peer.go`), and the program
-//! between them. Where the peer is not there, that is said; `scripts/setup test` builds it.
+//! gRPC end to end: a client and servers made with Go's library (`tests/grpc/peer.go`), with the program
+//! between them. Skipped with a message if the peer is not built; `scripts/setup test` builds it.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// The peer's program.
+/// Path of the peer.
 fn program() -> Option<PathBuf> {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/grpc_peer"));
     let is_there = path.exists();
@@ -21,7 +21,7 @@ fn program() -> Option<PathBuf> {
     is_there.then_some(path)
 }
 
-/// A client or a server, ended with the test.
+/// A client or a server, killed at the end of the test.
 struct Peer {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,
@@ -36,7 +36,7 @@ impl Peer {
         Some(Self { child, said })
     }
 
-    /// A server and where it listens.
+    /// Starts a server; returns its address.
     fn server() -> Option<(Self, SocketAddr)> {
         let mut server = Self::start(&["serve"])?;
         let port: u16 = server.hear().parse().unwrap();
@@ -55,13 +55,13 @@ impl Peer {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// What a client answers to a line.
+    /// Returns the client's response to a line.
     fn ask(&mut self, line: &str) -> String {
         self.say(line);
         self.hear()
     }
 
-    /// Does what a line says, which has to work.
+    /// Runs a line, which must succeed.
     fn has(&mut self, line: &str) {
         assert_eq!(self.ask(line), "OK", "{line}");
     }
@@ -78,7 +78,7 @@ impl Drop for Peer {
     }
 }
 
-/// What is between the client and its servers.
+/// The program between the client and its servers.
 struct Between {
     _program: Manylane,
     address: SocketAddr,
@@ -86,7 +86,7 @@ struct Between {
 }
 
 impl Between {
-    /// `backend` are lines of the backend beside those of its servers.
+    /// `backend` has lines of the backend besides its servers.
     fn start(backend: &str, servers: &[SocketAddr]) -> Self {
         let (web, address) = listener();
         let folder = Folder::new();
@@ -107,7 +107,7 @@ impl Between {
     }
 }
 
-/// A server, what is before it, and a client.
+/// A server, the program, and a client.
 fn chain() -> Option<(Peer, Between, Peer)> {
     let (server, address) = Peer::server()?;
     let between = Between::start("", &[address]);
@@ -119,9 +119,9 @@ fn chain() -> Option<(Peer, Between, Peer)> {
 fn a_call_is_answered_and_its_status_arrives_in_trailers() {
     let Some((_server, _between, mut client)) = chain() else { return };
     assert_eq!(client.ask("call unary hello"), "OK hello [] []");
-    let large = "x".repeat(40_000); // more than one frame takes
+    let large = "x".repeat(40_000); // more than one frame
     assert_eq!(client.ask(&format!("call unary {large}")), format!("OK {large} [] []"));
-    // The status stands in trailers behind a message: its text and the fields beside it arrive as sent.
+    // The status is in the trailers, after a message: its text and the other fields arrive unchanged.
     let failed = r#"FailedPrecondition "100 % \"wrong\",\nand more""#;
     assert_eq!(client.ask("call fail begun"), format!("{failed} begun [yes] [7]"));
     client.has("open one fail");
@@ -135,7 +135,7 @@ fn an_error_that_is_trailers_alone_arrives_as_that() {
     let Some((_server, between, mut client)) = chain() else { return };
     assert_eq!(client.ask("call refuse x"), r#"PermissionDenied "not for you"  [] []"#);
     assert_eq!(client.ask("call missing x"), r#"Unimplemented "/test/missing"  [] []"#);
-    // One frame is all of the answer: nothing is added behind it, and the status stands in its head.
+    // The whole response is one frame: nothing is added, and the status is in its head.
     block(async {
         let client = common::h2::client(between.address).await;
         let mut client = client.ready().await.unwrap();
@@ -149,7 +149,7 @@ fn an_error_that_is_trailers_alone_arrives_as_that() {
     });
 }
 
-/// The windows hold the server back as long as the client does not read, and calls beside that go on.
+/// The windows stop the server while the client does not read; other calls continue.
 #[test]
 fn a_thousand_messages_wait_for_a_slow_reader() {
     let Some((_server, _between, mut client)) = chain() else { return };
@@ -181,7 +181,7 @@ fn messages_go_both_ways_in_turns() {
             assert_eq!(client.ask(&format!("receive {name}")), format!("{number} {name}"));
         }
     }
-    // One is finished, the other given up, which its server gets to know.
+    // One call ends normally; the other is cancelled, and the server is told.
     client.has("finish one");
     assert_eq!(client.ask("receive one"), "ended OK [] []");
     client.has("cancel other");
@@ -189,8 +189,8 @@ fn messages_go_both_ways_in_turns() {
     assert_eq!(client.ask("call unary after"), "OK after [] []");
 }
 
-/// The client's library resets the stream when the time is over; the server has to see it, since it may have
-/// no clock of its own.
+/// The client's library resets the stream when the deadline passes. The server must see the reset, since it
+/// may not watch the deadline itself.
 #[test]
 fn a_deadline_that_passes_resets_the_stream_of_the_server() {
     if program().is_none() {
@@ -217,8 +217,8 @@ fn a_deadline_that_passes_resets_the_stream_of_the_server() {
     assert_eq!(server.join().unwrap(), h2::Reason::CANCEL);
 }
 
-/// Of two servers one is killed: its calls end, and so do those that come for it; that of the other goes on,
-/// on the same connection of the client.
+/// One of two servers is killed: its calls end, and so do new calls to it. The calls of the other continue on
+/// the same client connection.
 #[test]
 fn a_server_that_is_killed_ends_its_calls_alone() {
     let Some((mut first, first_address)) = Peer::server() else { return };
@@ -235,8 +235,8 @@ fn a_server_that_is_killed_ends_its_calls_alone() {
     client.has("send silent x");
     assert_eq!(first.hear(), "/test/silent");
     first.kill();
-    // Half an answer is reset, as HAProxy does, too. Where nothing came, 502 says so; a reset would have the
-    // client's library send the call again, and the server may have done it.
+    // As in HAProxy, a partial response is reset. Without a response there is 502: after a reset the client's
+    // library would send the call again, and the server may have run it.
     let ended = client.ask("receive one");
     assert!(ended.starts_with("ended Canceled ") && ended.contains("RST_STREAM"), "{ended}");
     let ended = client.ask("receive silent");
@@ -260,14 +260,14 @@ fn a_reload_ends_no_call() {
         assert!(answer.contains("Reloaded"), "{answer}");
         client.has(&format!("send one {number}"));
         assert_eq!(client.ask("receive one"), number.to_string());
-        // The client has been told to begin calls elsewhere, and does.
+        // The client was told to start new calls elsewhere, and does.
         assert_eq!(client.ask("call unary new"), "OK new [] []");
     }
     client.has("finish one");
     assert_eq!(client.ask("receive one"), "ended OK [] []");
 }
 
-/// The health service of gRPC is asked by `http-check`: an empty message, and an answer whose field 1 is 1.
+/// `http-check` queries gRPC's health service: an empty message, and a response whose field 1 is 1.
 #[test]
 fn the_health_service_of_grpc_is_a_check() {
     let Some((mut server, address)) = Peer::server() else { return };

@@ -1,4 +1,4 @@
-//! HTTP/2 from clients, seen from outside: the crate `h2` asks, an origin of the test's own answers.
+//! HTTP/2 clients, end to end: the crate `h2` sends requests, and an origin of the test responds.
 
 use crate::common;
 
@@ -16,10 +16,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 
-/// A body that no window takes at once.
+/// A body that no window takes in one piece.
 const LARGE: usize = 1 << 20;
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,
@@ -47,7 +47,7 @@ impl Answer {
     }
 }
 
-/// Asks for `path` and waits for all of the answer.
+/// Requests `path` and waits for the whole response.
 async fn get(client: &SendRequest<Bytes>, path: &str) -> Result<Answer, h2::Error> {
     let mut client = client.clone().ready().await?;
     let request = Request::get(format!("http://a.example{path}")).body(()).unwrap();
@@ -55,7 +55,7 @@ async fn get(client: &SendRequest<Bytes>, path: &str) -> Result<Answer, h2::Erro
     Answer::of(response.await?).await
 }
 
-/// Sends `body` with trailers, and waits for all of the answer.
+/// Sends `body` with trailers, and waits for the whole response.
 async fn post(client: &SendRequest<Bytes>, path: &str, body: Vec<u8>) -> Result<Answer, h2::Error> {
     let mut client = client.clone().ready().await?;
     let request = Request::post(format!("http://a.example{path}")).body(()).unwrap();
@@ -77,7 +77,7 @@ async fn post(client: &SendRequest<Bytes>, path: &str, body: Vec<u8>) -> Result<
     Answer::of(response).await
 }
 
-/// A request as an origin reads it: its head, its body, and its trailers.
+/// A request at the origin: head, body and trailers.
 fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>, String)> {
     fn lines(stream: &mut BufReader<TcpStream>) -> Option<String> {
         let mut text = String::new();
@@ -109,7 +109,7 @@ fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>, String
     Some((head, body, String::new()))
 }
 
-/// An origin of HTTP/1 that answers by the path it is asked for.
+/// An HTTP/1 origin that responds by the path.
 fn server() -> SocketAddr {
     origin(|stream| {
         let mut out = stream.try_clone().unwrap();
@@ -150,8 +150,8 @@ fn server() -> SocketAddr {
     })
 }
 
-/// The program before such an origin, with what a frontend and `global` have beside. Where it listens, and
-/// lines of its log.
+/// Starts the program in front of an origin, with lines of the frontend and of `global`. Returns its address
+/// and its log lines.
 fn start(frontend: &str, server: SocketAddr) -> (Manylane, SocketAddr, mpsc::Receiver<String>) {
     let (web, address) = listener();
     let (log, lines) = log_lines();
@@ -164,7 +164,7 @@ fn start(frontend: &str, server: SocketAddr) -> (Manylane, SocketAddr, mpsc::Rec
     (Manylane::start_ready(&config), address, lines)
 }
 
-/// The next line that tells of a request.
+/// The next line of a request.
 fn line(lines: &mpsc::Receiver<String>) -> String {
     loop {
         let line = lines.recv_timeout(PATIENCE).unwrap();
@@ -174,7 +174,7 @@ fn line(lines: &mpsc::Receiver<String>) -> String {
     }
 }
 
-/// All that curl says.
+/// Runs curl; returns its output.
 fn curl(arguments: &[&str]) -> String {
     let fixed = ["-sS", "-m", "30", "-v", "--http2-prior-knowledge"];
     let output = Command::new("curl").args(fixed).args(arguments).output().unwrap();
@@ -276,7 +276,7 @@ fn answers_of_the_programs_own_are_whole() {
         assert_eq!(version.text(), "2.0 2 HTTP/2.0 http://a.example/v");
         assert!(get(&client, "/stats").await.unwrap().text().contains("</html>"));
         assert_eq!(post(&client, "/wait", vec![0; 10_000]).await.unwrap().text(), "10000");
-        // Without an answer it may be asked again, and nothing is lost for others.
+        // A request without a response may be retried, and other streams continue.
         let error = get(&client, "/nothing").await.unwrap_err();
         assert_eq!(error.reason(), Some(h2::Reason::REFUSED_STREAM));
         assert_eq!(get(&client, "/v").await.unwrap().status, 200);
@@ -389,7 +389,7 @@ fn the_preface_changes_the_protocol_where_it_may() {
             assert_eq!(get(&client(address).await, "/").await.unwrap().status, 200);
         }
     });
-    // Wherever the preface is cut.
+    // The preface, cut at any position.
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     for cut in [1, 3, 16, 18, 20, 24] {
         let mut stream = connect(at);
@@ -450,8 +450,8 @@ fn a_tunnel_carries_bytes_both_ways() {
     });
 }
 
-/// So many streams are under way when the generation ends: all get their answers, and the client is told to
-/// begin no more.
+/// Streams that are open when a generation ends get their responses, and the client is told to begin no more
+/// streams.
 #[test]
 fn streams_under_way_outlive_a_reload_and_a_soft_stop() {
     const STREAMS: usize = 40;
@@ -513,7 +513,7 @@ fn streams_under_way_outlive_a_reload_and_a_soft_stop() {
             while let Some(body) = asked.join_next().await {
                 assert_eq!(body.unwrap(), b"ok");
             }
-            // The connection ends behind them; another one goes to what serves now.
+            // The connection ends after them; the next connection goes to the new generation.
             while get(&client, "/").await.is_ok() {}
         });
     }
@@ -551,10 +551,10 @@ fn h2spec_finds_nothing() {
     assert!(summary.contains(" 0 failed") && !summary.starts_with("0 tests"), "{said}");
 }
 
-/// Requests that an origin of HTTP/2 has seen, each with the number of its connection.
+/// Requests at an HTTP/2 origin, with the numbers of their connections.
 type Requests = Arc<Mutex<Vec<(usize, String)>>>;
 
-/// An origin of HTTP/2 that answers by the path it is asked for.
+/// An HTTP/2 origin that responds by the path.
 fn server_of_2() -> (SocketAddr, Requests) {
     let seen = Requests::default();
     let own = seen.clone();
@@ -595,7 +595,7 @@ async fn respond_to(
     let (text, length) = match head.uri.path() {
         "/large" => (vec![b'x'; LARGE], true),
         "/echo" => (body, false),
-        "/cut" => (vec![b'x'; LARGE], false), // its head has gone when the rest has
+        "/cut" => (vec![b'x'; LARGE], false), // a part; the rest never comes
         _ => (format!("{} {} {:?}", head.method, head.uri, head.headers).into_bytes(), true),
     };
     let response = if length { response.header("content-length", text.len()) } else { response };
@@ -618,7 +618,7 @@ async fn respond_to(
     Some(())
 }
 
-/// The program before such an origin, and what the server's line has beside.
+/// Starts the program in front of such an origin, with options of the server.
 fn start_before_2(backend: &str, options: &str) -> (Manylane, SocketAddr, Requests) {
     let (server, seen) = server_of_2();
     let (web, address) = listener();
@@ -631,7 +631,7 @@ fn start_before_2(backend: &str, options: &str) -> (Manylane, SocketAddr, Reques
     (program, address, seen)
 }
 
-/// The connections that an origin has seen requests on.
+/// Numbers of the connections with requests.
 fn connections(seen: &Requests) -> Vec<usize> {
     let mut numbers: Vec<usize> = seen.lock().unwrap().iter().map(|(number, _)| *number).collect();
     numbers.sort_unstable();
@@ -652,7 +652,7 @@ fn messages_go_to_a_server_of_http_2_and_back() {
         assert_eq!(echoed.body, body);
         assert_eq!(echoed.trailers.unwrap()["x-sum"], "1");
     });
-    // The same of a client of HTTP/1.
+    // The same with an HTTP/1 client.
     let ask = |request: &str| {
         let mut stream = connect(address);
         stream.write_all(request.as_bytes()).unwrap();
@@ -706,14 +706,14 @@ fn a_server_of_http_2_that_resets_a_stream_ends_no_other() {
 #[test]
 fn connections_to_servers_of_http_2_are_kept_as_configured() {
     let ask = |address, path: &'static str| block(async { get(&client(address).await, path).await.unwrap() });
-    // A connection serves so many requests behind its first.
+    // After its first request a connection serves this many more.
     let (_program, address, seen) = start_before_2(" http-reuse always\n", "max-reuse 2");
     for _ in 0..6 {
         assert_eq!(ask(address, "/").status, 200);
     }
     let numbers: Vec<usize> = seen.lock().unwrap().iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [1, 1, 1, 2, 2, 2]);
-    // One for each session, and none that is kept.
+    // Each session has its own connection, and none is kept.
     for (backend, options) in [(" http-reuse never\n", ""), (" http-reuse always\n", "pool-max-conn 0")] {
         let (_program, address, seen) = start_before_2(backend, options);
         for _ in 0..3 {
@@ -721,7 +721,7 @@ fn connections_to_servers_of_http_2_are_kept_as_configured() {
         }
         assert_eq!(connections(&seen), [1, 2, 3], "{backend}{options}");
     }
-    // A server that leaves is asked over another connection.
+    // A connection that ends is replaced by another one.
     let (_program, address, seen) = start_before_2(" http-reuse always\n", "");
     for path in ["/leave", "/", "/"] {
         assert_eq!(ask(address, path).status, 200);

@@ -1,5 +1,5 @@
-//! Messages through chains of versions: what goes from HTTP/1 through HTTP/2 to HTTP/1, and the reverse,
-//! arrives as it was sent, whatever it is. One program has both hops.
+//! Messages through a chain of versions: from HTTP/1 over HTTP/2 to HTTP/1, and the reverse, any message
+//! arrives unchanged. One program has both hops.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// Cases of each property, each a request and its response over sockets: so many, or one in `SHARE` of
+/// Cases of each property, each a request and its response over sockets: this number, or one in `SHARE` of
 /// `PROPTEST_CASES`, which the long run sets.
 const CASES: u32 = 60;
 const SHARE: u32 = 20;
@@ -25,7 +25,7 @@ type Fields = Vec<(String, Vec<u8>)>;
 struct Content {
     fields: Fields,
     body: Vec<u8>,
-    /// Its length is told; else there may be trailers.
+    /// True with a known length; else there may be trailers.
     sized: bool,
     trailers: Fields,
 }
@@ -46,7 +46,7 @@ fn fields(most: usize) -> impl Strategy<Value = Fields> {
     prop::collection::vec(("x-[a-z0-9_.!#$%&'*+^`|~-]{1,12}", value), 0..most)
 }
 
-/// Sizes about those of frames and windows, and small ones.
+/// Small sizes, and those near frames and windows.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let size = prop_oneof![0..100_usize, 16_300..16_500_usize, 65_500..65_600_usize, Just(200_000_usize)];
     (size, any::<u8>()).prop_map(|(size, seed)| (0..size).map(|n| (n % 251) as u8 ^ seed).collect())
@@ -117,14 +117,14 @@ impl Exchange {
         self.method != "HEAD" && !matches!(self.status, 204 | 304)
     }
 
-    /// Whether a request without a body tells of that.
+    /// Returns true if a request without a body has to say so.
     fn tells_of_no_body(&self) -> bool {
         matches!(self.method, "POST" | "PUT" | "PATCH" | "REPORT")
     }
 }
 
 impl Content {
-    /// In HTTP/1, behind its first line.
+    /// Writes the message in HTTP/1, after its first line.
     fn write(&self, first: &str, framed: bool) -> Vec<u8> {
         let mut out = first.as_bytes().to_vec();
         let put = |out: &mut Vec<u8>, fields: &Fields| {
@@ -151,7 +151,7 @@ impl Content {
         out
     }
 
-    /// The reverse: the first line, and what follows.
+    /// Reads a message in HTTP/1: the first line and the rest.
     fn read(stream: &mut BufReader<TcpStream>, has_body: impl Fn(&str) -> bool) -> Option<(String, Self)> {
         fn line(stream: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
             let mut line = Vec::new();
@@ -205,7 +205,7 @@ impl Content {
         Some((first, content))
     }
 
-    /// Fields of different names have no order (RFC 9110, 5.3); those of one keep theirs.
+    /// Fields with different names have no order (RFC 9110, 5.3); those with one name keep theirs.
     fn sorted(mut self) -> Self {
         self.fields.sort_by(|one, other| one.0.cmp(&other.0));
         self.trailers.sort_by(|one, other| one.0.cmp(&other.0));
@@ -221,7 +221,7 @@ impl Content {
         map.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
     }
 
-    /// Sends body and trailers.
+    /// Sends body and trailers over HTTP/2.
     async fn send(&self, out: &mut h2::SendStream<Bytes>) -> Option<()> {
         let mut body = Bytes::from(self.body.clone());
         while !body.is_empty() {
@@ -236,13 +236,13 @@ impl Content {
         }
     }
 
-    /// The reverse, of a message with these fields.
+    /// Receives a message with these fields over HTTP/2.
     async fn receive(map: &HeaderMap, stream: &mut h2::RecvStream) -> Option<Self> {
         let mut fields = Self::fields_of(map);
         let had = fields.len();
         fields.retain(|(name, _)| name != "content-length");
         let sized = fields.len() < had;
-        // Cookies may come in pieces (RFC 9113, 8.2.3).
+        // Cookies may be split (RFC 9113, 8.2.3).
         let (pieces, mut fields): (Fields, Fields) =
             fields.into_iter().partition(|(name, _)| name == "cookie");
         if !pieces.is_empty() {
@@ -261,7 +261,7 @@ impl Content {
     }
 }
 
-/// A map that keeps all values of a name.
+/// Collects a map that keeps all values of a name.
 trait CollectAppended {
     fn collect_appended(self) -> HeaderMap;
 }
@@ -276,7 +276,7 @@ impl<I: Iterator<Item = (HeaderName, HeaderValue)>> CollectAppended for I {
     }
 }
 
-/// What an origin answers with next, and what it has seen.
+/// The next response of the origin, and the request that it got.
 #[derive(Default)]
 struct Script {
     next: Option<Exchange>,
@@ -285,7 +285,7 @@ struct Script {
 
 type Shared = Arc<Mutex<Script>>;
 
-/// The program with two hops in a row: the second is reached by a socket of the first.
+/// Starts the program with two hops: the first reaches the second by a socket.
 fn start(first: &str, second: &str, server: SocketAddr) -> (Manylane, SocketAddr, Folder) {
     let (web, address) = listener();
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! Clients and servers of HTTP/2 that others wrote: nghttp and h2load, Go's and Node's. What is not installed
-//! is named and left out; `scripts/setup test` installs all of it.
+//! HTTP/2 clients and servers by others: nghttp and h2load, Go's and Node's. Those that are not installed are
+//! named and skipped; `scripts/setup test` installs all of them.
 
 use crate::common;
 
@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-/// A body that no window takes at once.
+/// A body that no window takes in one piece.
 const LARGE: usize = 1 << 20;
 
-/// Whether a program is there, and says a version of `least` or more.
+/// Returns true if a program is installed with at least the version `least`.
 fn is_there(program: &str, argument: &str, least: [u32; 2]) -> bool {
     let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -28,7 +28,7 @@ fn is_there(program: &str, argument: &str, least: [u32; 2]) -> bool {
     works
 }
 
-/// A program that is ended with the test.
+/// A program that is killed at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -38,7 +38,7 @@ impl Drop for Running {
     }
 }
 
-/// The program before a server: where it listens.
+/// Starts the program in front of a server; returns its address.
 fn start(server: SocketAddr, options: &str) -> (Manylane, SocketAddr) {
     let (web, address) = listener();
     let config = format!(
@@ -49,7 +49,7 @@ fn start(server: SocketAddr, options: &str) -> (Manylane, SocketAddr) {
     (Manylane::start_ready(&config), address)
 }
 
-/// An origin of HTTP/1: `/large` is large, else it says how long the body was.
+/// An HTTP/1 origin: `/large` is large, any other response has the length of the request's body.
 fn server() -> SocketAddr {
     origin(|stream| {
         let mut out = stream.try_clone().unwrap();
@@ -96,7 +96,7 @@ fn nghttp_gets_and_posts() {
     let folder = Folder::new();
     let body = folder.file("body", &"b".repeat(LARGE));
     assert_eq!(said("nghttp", &["-d", body.to_str().unwrap(), &url("/")]), format!("{LARGE} bytes"));
-    // With padding, small windows and dependencies; and several at a time.
+    // With padding, small windows and priorities; then several streams.
     let odd = ["-b", "255", "-w", "10", "-W", "10", "-m", "3", &url("/large"), &url("/")];
     let all = said("nghttp", &odd);
     assert_eq!(all.len(), 3 * (LARGE + "0 bytes".len()));
@@ -120,8 +120,8 @@ fn clients_go_on_in_http_2_from_http_1() {
     }
 }
 
-/// Offers that are none as they have to be, or that come too late or where HTTP/2 is not wanted: the request
-/// is answered in HTTP/1, and its server sees nothing of them.
+/// Invalid upgrade offers, late ones, and those where HTTP/2 is off: the response is HTTP/1, and the server
+/// does not see the offer.
 #[test]
 fn offers_that_are_not_taken_are_answered_in_http_1() {
     let (seen, requests) = mpsc::channel();
@@ -149,7 +149,7 @@ fn offers_that_are_not_taken_are_answered_in_http_1() {
         ("", vec![format!("GET / HTTP/1.1\r\n{}\r\n", offer("AAA"))]),
         ("", vec![format!("GET / HTTP/1.1\r\n{}\r\n", offer(""))]),
         ("", vec![format!("GET / HTTP/1.1\r\n{}\r\n", offer("AAMAAABk AAMAAABk"))]),
-        // A window that is too large (RFC 9113, 6.5.2).
+        // The window exceeds its limit (RFC 9113, 6.5.2).
         ("", vec![format!("GET / HTTP/1.1\r\n{}\r\n", offer("AAT_____"))]),
         ("", vec![format!("POST / HTTP/1.1\r\n{}Content-Length: 2\r\n\r\nok", offer("AAMAAABk"))]),
         ("", vec![plain.clone(), format!("GET / HTTP/1.1\r\n{}\r\n", offer("AAMAAABk"))]),
@@ -187,7 +187,7 @@ fn h2load_finds_all_well() {
     }
 }
 
-/// A peer that serves, then asks its own server through the program, and judges what came.
+/// Runs a peer that serves, sends requests to its own server through the program, and checks the result.
 fn peer(mut command: Command) {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut peer = Running(child);
@@ -205,7 +205,7 @@ fn script(name: &str) -> String {
 
 #[test]
 fn the_client_and_the_server_of_go_understand_each_other() {
-    // Older ones speak HTTP/2 over TLS alone.
+    // Older versions speak HTTP/2 only over TLS.
     if !is_there("go", "version", [1, 24]) {
         return;
     }

@@ -1,5 +1,5 @@
-//! Servers of HTTP/2, seen from outside: silence, death and reset of some of many streams, and streams that a
-//! reload or a soft stop finds open. The crate `h2` at both ends.
+//! HTTP/2 servers, end to end: some of many streams hang, die or are reset, and streams are open during a
+//! reload or a soft stop. The crate `h2` is at both ends.
 
 use crate::common;
 
@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-/// A status and a body, or why all of them did not come.
+/// Status and body, or the error.
 type Answer = Result<(u16, String), h2::Error>;
 
-/// Asks, and waits for all of the answer.
+/// Sends a request and waits for the whole response.
 async fn get(client: &SendRequest<Bytes>, path: &str) -> Answer {
     let mut client = client.clone().ready().await?;
     let request = Request::get(format!("http://a.example{path}")).body(()).unwrap();
@@ -38,17 +38,17 @@ async fn get(client: &SendRequest<Bytes>, path: &str) -> Answer {
     Ok((head.status.as_u16(), String::from_utf8(body).unwrap()))
 }
 
-/// Whether an answer was cut: before its head came, or behind it.
+/// Returns true if a response was truncated, before or after its head.
 fn is_cut(answer: Answer) -> bool {
     answer.map_or(true, |(status, _)| status == 502)
 }
 
-/// An origin of HTTP/2. Each answer begins with the number of its connection; then, by the path:
-/// `/silent` nothing comes; `/die` the connection ends; `/reset` the stream does; `/hold` the rest comes when
-/// the test says so.
+/// An HTTP/2 origin. Each response begins with the number of its connection. The path selects the behaviour:
+/// `/silent` gets no response; `/die` closes the connection; `/reset` resets the stream; `/hold` gets the
+/// rest when the test releases it.
 struct Origin {
     address: SocketAddr,
-    /// Streams that hold.
+    /// Number of streams that wait for the release.
     held: Arc<AtomicUsize>,
     go: watch::Sender<bool>,
 }
@@ -109,7 +109,7 @@ impl Origin {
         Some(())
     }
 
-    /// Streams of `client` that hold, which the origin's first connection serves.
+    /// Opens `count` streams of `client` that hold, on the origin's first connection.
     async fn hold(&self, client: &SendRequest<Bytes>, count: usize) -> JoinSet<Answer> {
         let mut held = JoinSet::new();
         for _ in 0..count {
@@ -120,7 +120,7 @@ impl Origin {
         held
     }
 
-    /// Lets all streams go on, and sees that those that [`hold`](Self::hold) opened end well.
+    /// Releases all streams, and checks that those of [`hold`](Self::hold) end well.
     async fn release(&self, mut held: JoinSet<Answer>) {
         self.go.send(true).unwrap();
         while let Some(answer) = held.join_next().await {
@@ -128,7 +128,7 @@ impl Origin {
         }
     }
 
-    /// Waits until so many streams hold.
+    /// Waits until `count` streams hold.
     async fn holds(&self, count: usize) {
         while self.held.load(Ordering::SeqCst) != count {
             tokio::task::yield_now().await;
@@ -136,7 +136,7 @@ impl Origin {
     }
 }
 
-/// A connection to a server takes 120 streams: as many as half of its window has room for.
+/// A connection to a server takes 120 streams: as many as fit half of its window.
 fn start(frontend: &str, backend: &str, origin: &Origin) -> (Manylane, SocketAddr, Syslog) {
     let (web, address) = listener();
     let log = Syslog::new();
@@ -151,7 +151,8 @@ fn start(frontend: &str, backend: &str, origin: &Origin) -> (Manylane, SocketAdd
     (program, address, log)
 }
 
-/// Clients ask again by themselves where they are refused.
+/// Clients retry refused requests by themselves, so a request that a server may have processed is not
+/// refused.
 #[test]
 fn what_a_server_was_asked_is_not_refused_though_there_is_no_answer() {
     let frontend = " errorfile 429 /dev/null\n http-request deny deny_status 429 if { path /early }\n \
@@ -190,14 +191,14 @@ fn a_stream_that_a_server_does_not_answer_ends_by_its_timeout_alone() {
             assert_eq!(get(&client, "/other").await.unwrap(), (200, "1:/other".into()));
         }
         assert_eq!(silent.await.unwrap().unwrap().0, 504);
-        // The connection goes on.
+        // The connection stays open.
         assert_eq!(get(&client, "/after").await.unwrap(), (200, "1:/after".into()));
     });
     let line = log.wait("/silent");
     assert!(line.contains(" 504 ") && line.contains(" sH-- "), "{line}");
 }
 
-/// Of two server connections one dies: its streams are cut, and told as that; those of the other end well.
+/// One of two server connections dies: its streams are truncated and told so; those of the other end well.
 #[test]
 fn a_server_that_dies_takes_the_streams_of_its_connection_alone() {
     let origin = Origin::new();
@@ -206,7 +207,7 @@ fn a_server_that_dies_takes_the_streams_of_its_connection_alone() {
         let client = client(address).await;
         assert_eq!(get(&client, "/first").await.unwrap(), (200, "1:/first".into()));
         let held = origin.hold(&client, 100).await;
-        // The first connection has as many streams as one may have; this client's are on another.
+        // The first connection is full; this client's streams are on another.
         let second = self::client(address).await;
         let own = {
             let second = second.clone();
@@ -216,7 +217,7 @@ fn a_server_that_dies_takes_the_streams_of_its_connection_alone() {
         assert!(is_cut(get(&second, "/die").await));
         assert!(own.await.unwrap().is_err());
         origin.release(held).await;
-        // A new connection takes its place.
+        // A new connection replaces it.
         assert_eq!(get(&second, "/next").await.unwrap().0, 200);
     });
     let line = log.wait("/die");
@@ -240,7 +241,7 @@ fn a_reset_of_one_stream_leaves_all_others() {
     assert!(line.contains(" SD-- ") || line.contains(" SH-- "), "{line}");
 }
 
-/// What streams of a connection set for the session, later ones see; another connection does not.
+/// Later streams of a connection see variables of the session, other connections do not.
 #[test]
 fn variables_of_a_session_are_those_of_its_connection() {
     let origin = Origin::new();
@@ -263,13 +264,13 @@ fn variables_of_a_session_are_those_of_its_connection() {
     });
 }
 
-/// Streams that are open when the generation ends: as many as ten clients may have.
+/// Open streams of ten clients when the generation ends.
 #[test]
 fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
     const CLIENTS: usize = 10;
     const EACH: usize = 100;
-    /// What the program may hold beside what it held before, in KiB: 32 a stream, of which its task has 12
-    /// and what waits of it 7. A reload adds a generation, and what the thread that reads files takes.
+    /// Limit of additional memory in KiB: 32 for a stream, of which the task takes 12 and waiting data 7. A
+    /// reload adds a generation, and the memory of the thread that reads files.
     const MEMORY: usize = CLIENTS * EACH * 32;
     const RELOAD: usize = 4 << 10;
     let origin = Origin::new();
@@ -283,7 +284,7 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
         fd(&web),
         origin.address
     ));
-    // What each lane takes once, the ring that io_uring receives into for instance, is there then.
+    // Each lane has allocated what it needs once, such as the receive ring of io_uring.
     block(async {
         let lanes = [client(address).await, client(address).await];
         for client in lanes.iter().cycle().take(8) {
@@ -329,7 +330,7 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
     assert!(program.wait().success());
 }
 
-/// An idle connection goes over to the generation that serves next, as does one whose streams are open.
+/// Idle connections move to the next generation, and so do those with open streams.
 #[test]
 fn connections_to_servers_go_over_to_the_next_generation() {
     let origin = Origin::new();
@@ -359,8 +360,7 @@ fn connections_to_servers_go_over_to_the_next_generation() {
     });
 }
 
-/// What a server has answered at its first request, and nothing after it: whether it was asked whether it
-/// lives, and given up.
+/// Responds to the first request and to nothing after it. Returns true if it got a ping and was then closed.
 fn is_asked(mut stream: TcpStream) -> bool {
     let mut head = [0; 9];
     let mut asked = false;
@@ -379,7 +379,7 @@ fn idle_peers_that_do_not_answer_pings_are_given_up() {
     let (told, given_up) = std::sync::mpsc::channel();
     let server = origin(move |mut stream| {
         stream.read_exact(&mut [0; PREFACE.len()]).unwrap();
-        // Settings, their acknowledgement, and `:status: 200` for the first stream.
+        // SETTINGS, the acknowledgement, and `:status: 200` for the first stream.
         let answer = [0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
         stream.write_all(&[SETTINGS, &answer].concat()).unwrap();
         told.send(is_asked(stream)).unwrap();
@@ -399,7 +399,7 @@ fn idle_peers_that_do_not_answer_pings_are_given_up() {
     assert!(is_asked(stream), "the client");
 }
 
-/// Data, and whether the end came with the last of it: not in a frame of its own.
+/// Returns the data. Its end must come with the last frame of data, not in a frame of its own.
 async fn whole(mut stream: h2::RecvStream) -> Result<Bytes, h2::Error> {
     let mut body = Vec::new();
     while let Some(piece) = stream.data().await {
@@ -422,7 +422,7 @@ fn the_end_of_a_body_comes_with_its_last_data() {
             });
         }
     });
-    // Of HTTP/1: it sends back a body as it came, and one of a size that its path says.
+    // An HTTP/1 server: it echoes a body, or sends one with the size in its path.
     let of_1 = origin(|stream| {
         let (mut out, mut stream) = (stream.try_clone().unwrap(), BufReader::new(stream));
         let line = |stream: &mut BufReader<TcpStream>| {
@@ -466,7 +466,7 @@ fn the_end_of_a_body_comes_with_its_last_data() {
 /// Bytes of each body of [`large`].
 const LARGE: usize = 1 << 20;
 
-/// An origin of HTTP/2 that answers with [`LARGE`] bytes, and counts those that windows have let it send.
+/// An HTTP/2 origin that responds with [`LARGE`] bytes and counts the bytes that windows let it send.
 fn large(sent: &Arc<AtomicUsize>) -> SocketAddr {
     let sent = sent.clone();
     serve(move |stream, _| {
@@ -492,8 +492,8 @@ fn large(sent: &Arc<AtomicUsize>) -> SocketAddr {
     })
 }
 
-/// A client that reads nothing fills the window of each of its streams. However many they are, they leave
-/// others of the server's window, on another connection where it must be.
+/// A client that reads nothing fills the windows of its streams. They leave room in the server's window for
+/// other clients, if need be on another connection.
 #[test]
 fn streams_that_nobody_reads_hold_back_no_other_client() {
     const STREAMS: usize = 40;
@@ -518,14 +518,14 @@ fn streams_that_nobody_reads_hold_back_no_other_client() {
                 silent.send_request(Request::get("http://a/").body(()).unwrap(), true).unwrap();
             bodies.push(response.await.unwrap().into_body());
         }
-        // As much as one window has: where one connection serves all of them it is full now.
+        // As much as one window has: a single connection for all streams would be full now.
         while sent.load(Ordering::SeqCst) < LARGE + WINDOW {
             tokio::task::yield_now().await;
         }
         for client in [&reader, &client(address).await] {
             assert_eq!(get(client, "/").await.unwrap().1.len(), LARGE);
         }
-        // Those that waited go on, all at once: they share the client's window.
+        // All waiting streams continue at once: they share the client's window.
         let mut reading = JoinSet::new();
         for body in bodies {
             reading.spawn_local(whole(body));

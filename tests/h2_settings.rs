@@ -1,5 +1,5 @@
-//! What `tune.h2.*` says, and what is told of connections of HTTP/2: samples, counters, log lines. Frames are
-//! written and read here one by one, as no library would send them.
+//! `tune.h2.*`, and what is reported about HTTP/2 connections: fetches, counters, log lines. The test writes
+//! and reads single frames, which libraries would not send.
 
 use crate::common;
 
@@ -35,13 +35,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A field that no table is to keep.
+/// A field that is not indexed.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     [vec![0], text(name), text(value)].concat()
 }
 
-/// A request for `path`, with a field beside.
+/// A request for `path` with an additional field.
 fn request(stream: u32, path: &str, (name, value): (&str, &str)) -> Vec<u8> {
     let block =
         [b"\x82\x86".to_vec(), field(":path", path), field(":authority", "a"), field(name, value)].concat();
@@ -52,13 +52,13 @@ fn get(stream: u32, path: &str) -> Vec<u8> {
     request(stream, path, ("a", "b"))
 }
 
-/// The head of a request for /post, whose body is to come.
+/// The head of a request for /post, whose body follows.
 fn post(stream: u32) -> Vec<u8> {
     let block = [b"\x83\x86".to_vec(), field(":path", "/post"), field(":authority", "a")].concat();
     frame(HEADERS, END_HEADERS, stream, &block)
 }
 
-/// A request that breaks a rule of its stream.
+/// A request that is a stream error.
 fn bad(stream: u32) -> Vec<u8> {
     request(stream, "/", ("Upper", "b"))
 }
@@ -76,7 +76,7 @@ impl Frame {
         self.kind == kind && (kind != SETTINGS || self.flags & ACK == 0)
     }
 
-    /// The number that it ends with: the code of a reset or of a GOAWAY, the bytes of a WINDOW_UPDATE.
+    /// The last number of the frame: the code of a reset or GOAWAY, the increment of a WINDOW_UPDATE.
     fn number(&self) -> u32 {
         u32::from_be_bytes(*self.payload.last_chunk().unwrap())
     }
@@ -103,7 +103,7 @@ impl Raw {
         raw
     }
 
-    /// A server whose client has sent the preface.
+    /// A server that has received the preface.
     fn server(mut stream: TcpStream, settings: &[u8]) -> Self {
         let mut preface = [0; PREFACE.len()];
         stream.read_exact(&mut preface).unwrap();
@@ -117,7 +117,7 @@ impl Raw {
         self.stream.write_all(&frames.concat()).unwrap();
     }
 
-    /// The next frame; none at the end.
+    /// The next frame; `None` at the end.
     fn next(&mut self) -> Option<Frame> {
         loop {
             if let [a, b, c, kind, flags, d, e, f, g, rest @ ..] = &*self.bytes
@@ -139,7 +139,7 @@ impl Raw {
         }
     }
 
-    /// The next frame of a kind.
+    /// The next frame of a type.
     fn of(&mut self, kind: u8) -> Frame {
         loop {
             let frame = self.next().expect("the connection ended");
@@ -162,13 +162,13 @@ impl Raw {
         }
     }
 
-    /// What comes until the end.
+    /// Frames until the end.
     fn rest(&mut self) -> Vec<Frame> {
         std::iter::from_fn(|| self.next()).collect()
     }
 }
 
-/// What the answers of the frontend's own are made of.
+/// Beginning of a rule by which the frontend responds.
 const ANSWER: &str = " http-request return status 200 content-type a/b lf-string ";
 
 /// The program with lines of `global`, `frontend f` and `backend b`, one lane, and a command socket.
@@ -196,7 +196,7 @@ fn start(global: &str, frontend: &str, backend: &str) -> Running {
 }
 
 impl Running {
-    /// The columns of HTTP/2 of a line of `show stat` that are not 0, and those of HTTP/1 that it has, too.
+    /// Columns about HTTP/2 in a line of `show stat` that are not 0, and the corresponding ones of HTTP/1.
     fn columns(&self, of: (&str, &str)) -> HashMap<String, u64> {
         let mut socket = UnixStream::connect(&self.cli).unwrap();
         socket.write_all(b"show stat\n").unwrap();
@@ -213,7 +213,7 @@ impl Running {
             .collect()
     }
 
-    /// The same when they are as expected: connections end on their own time.
+    /// Waits for these columns: connections end at their own time.
     fn until_columns(&self, of: (&str, &str), expected: &[(&str, u64)]) {
         let expected: HashMap<String, u64> =
             expected.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
@@ -240,7 +240,7 @@ impl Running {
 
 #[test]
 fn settings_are_told_to_clients() {
-    // By default.
+    // The defaults.
     let running = start("", ANSWER_OK, SERVER);
     let mut client = Raw::client(running.address);
     let settings = client.of(SETTINGS).settings();
@@ -248,7 +248,7 @@ fn settings_are_told_to_clients() {
         assert_eq!(settings[&setting], value, "{setting}");
     }
     assert_eq!(client.of(WINDOW_UPDATE).number(), (1600 << 10) - 65_535);
-    // A frame fills a buffer, and no less than the protocol has.
+    // A frame fills a buffer, but has at least the protocol's minimum.
     for (global, expected) in [(" tune.bufsize 32k\n", 32_768), (" tune.bufsize 8k\n", 16_384)] {
         let running = start(global, ANSWER_OK, SERVER);
         assert_eq!(Raw::client(running.address).of(SETTINGS).settings()[&5], expected);
@@ -269,7 +269,7 @@ fn settings_are_told_to_clients() {
     client.send(&[post(3), frame(DATA, END_STREAM, 3, &[b'x'; 20_001])]);
     assert_eq!(client.of(GOAWAY).number(), FRAME_SIZE_ERROR);
 
-    // For clients alone; no window of a connection is smaller than it begins.
+    // For clients only; the window of a connection does not shrink below its initial size.
     let global = format!(
         "{global} tune.h2.fe.initial-window-size 10000\n tune.h2.fe.max-concurrent-streams 3\n \
          tune.h2.be.initial-window-size 5\n tune.h2.be.max-concurrent-streams 6\n"
@@ -281,13 +281,13 @@ fn settings_are_told_to_clients() {
     assert_eq!((settings[&3], settings[&4]), (3, 10_000));
     client.send(&[frame(SETTINGS, ACK, 0, &[]), get(1, "/")]);
     assert_eq!(client.body(1), "ok");
-    // A fourth is refused where three are open.
+    // A fourth stream is refused while three are open.
     client.send(&[post(3), post(5), post(7), post(9)]);
     let reset = client.of(RST_STREAM);
     assert_eq!((reset.stream, reset.number()), (9, REFUSED_STREAM));
 }
 
-/// The server that no request goes to.
+/// A server that gets no request.
 const SERVER: &str = " server s 127.0.0.1:1\n";
 
 const ANSWER_OK: &str = " http-request wait-for-body time 20s if { path /post }\n \
@@ -297,7 +297,7 @@ const ANSWER_OK: &str = " http-request wait-for-body time 20s if { path /post }\
 fn settings_are_told_to_servers() {
     let (tell, told) = mpsc::channel();
     let server = origin(move |stream| {
-        // It allows two streams at a time.
+        // It allows two concurrent streams.
         let mut server = Raw::server(stream, &[0, 3, 0, 0, 0, 2]);
         let settings = server.of(SETTINGS).settings();
         let update = server.of(WINDOW_UPDATE).number();
@@ -317,7 +317,7 @@ fn settings_are_told_to_servers() {
     let running = start(global, "", &format!("{samples} server s {server} proto h2\n"));
     let mut client = Raw::client(running.address);
     client.send(&[get(1, "/")]);
-    // The server's response was all there: it has no stream any more.
+    // The server's response was complete: it has no stream any more.
     assert_eq!(client.body(1), "2 0 2 0 0 Success [] 2 2.0");
     let (settings, update) = told.recv_timeout(PATIENCE).unwrap();
     for (setting, value) in [(1, 5000), (2, 0), (4, 70_000), (5, 16_384)] {
@@ -332,7 +332,7 @@ fn a_client_with_too_many_streams_in_all_is_asked_to_come_again() {
     let mut client = Raw::client(running.address);
     client.send(&[get(1, "/"), get(3, "/")]);
     assert_eq!((client.body(1), client.body(3)), ("ok".to_owned(), "ok".to_owned()));
-    // The third is the last but for those that are under way.
+    // No stream after the third is accepted, except those under way.
     client.send(&[get(5, "/"), get(7, "/")]);
     let goaway = client.of(GOAWAY);
     assert_eq!((goaway.number(), &goaway.payload[..4]), (0, &(u32::MAX >> 1).to_be_bytes()[..]));
@@ -377,7 +377,7 @@ fn a_client_that_makes_too_many_glitches_is_ended() {
         ],
     );
 
-    // Only where the processor has more to do than it has.
+    // Only while the CPU is overloaded.
     let global = " tune.h2.fe.glitches-threshold 3\n tune.glitches.kill.cpu-usage 100\n";
     let running = start(global, &glitches, SERVER);
     let mut client = Raw::client(running.address);
@@ -393,7 +393,7 @@ fn a_server_that_makes_too_many_glitches_is_ended() {
         let mut last = None;
         while let Some(frame) = server.next() {
             if frame.kind == HEADERS {
-                // A response whose field's name has a letter in upper case.
+                // A response with an upper-case letter in a field name.
                 let block = [b"\x88".to_vec(), field("Upper", "a")].concat();
                 server.send(&[self::frame(HEADERS, END_HEADERS | END_STREAM, frame.stream, &block)]);
             }
@@ -407,7 +407,8 @@ fn a_server_that_makes_too_many_glitches_is_ended() {
     let mut client = Raw::client(running.address);
     client.send(&[get(1, "/")]);
     assert!(client.body(1).contains("502 Bad Gateway"));
-    // So does a kept connection that fails under a request: a reset would say that nothing was done with it.
+    // The same for a kept connection that fails during a request: a reset would say that the server did
+    // nothing.
     client.send(&[get(3, "/")]);
     assert!(client.body(3).contains("502 Bad Gateway"));
     let last = told.recv_timeout(PATIENCE).unwrap();
@@ -468,7 +469,7 @@ fn frames_and_resets_of_one_turn_are_bounded_and_all_are_handled() {
 fn errors_without_a_request_are_logged_as_told() {
     let provoke = |running: &Running| {
         let mut client = Raw::client(running.address);
-        // Two streams that get nowhere, one that does, and an end for a frame of no stream.
+        // Two invalid streams, a valid one, and a frame for an unknown stream, which ends the connection.
         client.send(&[bad(1), bad(3), get(5, "/")]);
         assert_eq!(client.body(5), "ok");
         client.send(&[frame(DATA, 0, 99, b"a")]);
@@ -522,7 +523,7 @@ fn samples_tell_of_the_clients_connection() {
     assert!(text.ends_with("\r\n1 1 1 [] 0 Success [] 1.1 HTTP/1.1"), "{text}");
 }
 
-/// What is reset when its turn comes keeps no server busy (Rapid Reset).
+/// Streams that are reset before their turn reach no server (Rapid Reset).
 #[test]
 fn streams_that_are_reset_at_once_reach_no_server() {
     const STREAMS: u32 = 50;

@@ -1,5 +1,5 @@
-//! WebSocket, and other tunnels, where a client or a server speaks HTTP/2 (RFC 8441): the crate `h2` at
-//! either end, sockets of the test's own at the others.
+//! WebSocket and other tunnels with an HTTP/2 client or server (RFC 8441): the crate `h2` at HTTP/2 ends,
+//! sockets of the test at the others.
 
 use crate::common;
 
@@ -15,17 +15,17 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A key, and what a server that has it says (RFC 6455, 1.3).
+/// A key, and the server's value for it (RFC 6455, 1.3).
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// A client, whose server's settings are there.
+/// A client that has received the server's settings.
 async fn client(address: SocketAddr) -> SendRequest<Bytes> {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let (client, mut connection) = h2::client::handshake(stream).await.unwrap();
     let mut pong = connection.ping_pong().unwrap();
     tokio::task::spawn_local(connection);
-    pong.ping(h2::Ping::opaque()).await.unwrap(); // answered behind the settings
+    pong.ping(h2::Ping::opaque()).await.unwrap(); // its answer follows the settings
     client
 }
 
@@ -40,7 +40,7 @@ impl Tunnel {
         self.up.send_data(Bytes::copy_from_slice(text.as_bytes()), end).unwrap();
     }
 
-    /// Waits for so much, or for the end where it is empty.
+    /// Waits for `text`, or for the end if it is empty.
     async fn hear(&mut self, text: &str) {
         let mut heard = Vec::new();
         while heard.len() < text.len().max(1) {
@@ -74,8 +74,7 @@ fn head(stream: &mut impl BufRead) -> String {
     panic!("no head, but {head:?}");
 }
 
-/// An origin of HTTP/1 that agrees, unless the path says otherwise, and then sends back what it gets, to its
-/// end.
+/// An HTTP/1 origin that accepts upgrades, unless the path says otherwise, and then echoes to the end.
 fn server_of_1() -> SocketAddr {
     origin(|stream| {
         let mut out = stream.try_clone().unwrap();
@@ -111,8 +110,8 @@ fn accept_of(key: &str) -> String {
     text + "="
 }
 
-/// An origin of HTTP/2, which takes extended CONNECT if it `takes` it: it sends back what comes through a
-/// tunnel, to its end, and says the path to other requests.
+/// An HTTP/2 origin that accepts extended CONNECT if `takes` is true. It echoes the data of tunnels, and
+/// responds with the path to other requests.
 fn server_of_2(takes: bool) -> SocketAddr {
     common::h2::serve(move |stream, _| async move {
         let mut builder = h2::server::Builder::new();
@@ -160,7 +159,7 @@ fn start(global: &str, backend: &str, server: SocketAddr, options: &str) -> (Man
     (program, address, log)
 }
 
-/// A client of HTTP/1 that asks for WebSocket.
+/// An HTTP/1 client that requests WebSocket.
 fn upgrade(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
     let mut stream = connect(address);
     let request = format!(
@@ -172,7 +171,7 @@ fn upgrade(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
     (head(&mut stream), stream)
 }
 
-/// Sends through a tunnel and gets it back, then ends it.
+/// Checks that a tunnel echoes, then ends it.
 fn echoes(stream: &mut BufReader<TcpStream>) {
     for text in ["one", "three"] {
         stream.get_mut().write_all(text.as_bytes()).unwrap();
@@ -199,7 +198,7 @@ fn a_client_of_http_2_reaches_a_server_of_http_1() {
         for hop in ["upgrade", "connection", "sec-websocket-accept"] {
             assert!(!response.headers().contains_key(hop), "{response:?}");
         }
-        // Another stream's end is not this one's.
+        // The end of another stream does not end this one.
         let (_, mut other) = ask(&mut client, chat("/other")).await;
         for text in ["one", "three"] {
             tunnel.say(text, false);
@@ -218,7 +217,7 @@ fn a_client_of_http_2_reaches_a_server_of_http_1() {
     }
 }
 
-/// Any 2xx agrees to an extended CONNECT, so a server that does not agree as it has to is no answer to it.
+/// Any 2xx accepts an extended CONNECT, so an invalid acceptance of the server must not become one.
 #[test]
 fn what_is_no_agreement_is_not_told_as_one() {
     let (_program, address, log) = start("", "", server_of_1(), "");
@@ -247,11 +246,11 @@ fn a_client_of_http_1_reaches_a_server_of_http_2() {
         assert!(head.contains(&format!("\r\n{field}\r\n")), "{head}");
     }
     assert!(head.contains(&format!("\r\nsec-websocket-accept: {}\r\n", ACCEPT.to_lowercase())), "{head}");
-    // A request beside it, on the same connection.
+    // A concurrent request on the same connection.
     let mut plain = connect(address);
     plain.write_all(b"GET /plain HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").unwrap();
     assert!(common::read_all(&mut plain).contains("/plain"));
-    // Here, since the lines of two lanes come in any order, and waiting passes over others.
+    // Waited for here, since lines of two lanes come in any order and waiting skips others.
     assert!(log.wait("GET /plain").contains(" 200 "));
     echoes(&mut stream);
     let (head, _stream) = upgrade(address, "/403");
@@ -282,7 +281,7 @@ fn a_client_of_http_2_reaches_a_server_of_http_2() {
 
 #[test]
 fn ws_says_what_websocket_goes_by() {
-    // A server that does not take it.
+    // A server that does not accept it.
     let (_program, address, log) = start("", "", server_of_2(false), "proto h2");
     assert!(upgrade(address, "/chat").0.starts_with("HTTP/1.1 502 "));
     assert!(log.wait("GET /chat").contains(" SH-- "));
@@ -319,7 +318,7 @@ fn a_silent_tunnel_ends_by_its_timeout() {
     assert!(line.contains(" cD-- ") || line.contains(" sD-- "), "{line}");
 }
 
-/// A client that resets its stream ends the tunnel, and its server's connection.
+/// A client that resets its stream ends the tunnel and the server's connection.
 #[test]
 fn a_reset_ends_a_tunnel() {
     let (gone, is_gone) = std::sync::mpsc::channel();
@@ -349,8 +348,8 @@ fn a_reset_ends_a_tunnel() {
     assert!(log.wait("/chat").contains(" CD-- "));
 }
 
-/// A connection that was made to ask whether a server takes WebSocket, and begins no stream, is kept for
-/// nobody.
+/// A connection that was opened only to learn whether the server accepts WebSocket is closed if it starts no
+/// stream.
 #[test]
 fn no_connection_stays_behind_a_server_that_does_not_take_it() {
     let (told, over) = std::sync::mpsc::channel();
@@ -369,7 +368,7 @@ fn no_connection_stays_behind_a_server_that_does_not_take_it() {
     }
 }
 
-/// Whether a server takes tunnels is known when it has sent its settings, which this one does not.
+/// The proxy waits for the server's settings, which never arrive, to learn whether it accepts tunnels.
 #[test]
 fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
     let (told, reached) = std::sync::mpsc::channel();
@@ -394,14 +393,14 @@ fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
             assert!(begun.elapsed() < PATIENCE, "the server is not reached");
             tokio::task::yield_now().await;
         }
-        drop(asked); // which resets the stream
+        drop(asked); // resets the stream
         tokio::task::yield_now().await;
         let line = tokio::task::spawn_blocking(move || log.wait("/two")).await.unwrap();
         assert!(line.contains(" CC-- "), "{line}");
     });
 }
 
-/// A plain CONNECT to a server of HTTP/2, which keeps its stream open for what follows.
+/// A plain CONNECT to an HTTP/2 server, which keeps its stream open for the tunnel.
 #[test]
 fn a_connect_goes_through_a_server_of_http_2() {
     let (_program, address, _log) = start("", "", server_of_2(false), "proto h2");
@@ -413,8 +412,8 @@ fn a_connect_goes_through_a_server_of_http_2() {
     echoes(&mut stream);
 }
 
-/// An origin of HTTP/1 that takes a body for each request that has a length, whatever its method, and agrees
-/// to no tunnel. Its answer is the number of the connection, from 1, and the head that it got.
+/// An HTTP/1 origin that reads a body for each request with a length, whatever the method, and accepts no
+/// tunnel. Its response has the number of the connection, from 1, and the request's head.
 fn lengths() -> SocketAddr {
     let connections = AtomicUsize::new(0);
     origin(move |mut stream| {
@@ -433,7 +432,7 @@ fn lengths() -> SocketAddr {
     })
 }
 
-/// What [`lengths`] answers to a client of HTTP/1: the connection's number, and the head.
+/// The response of [`lengths`] to an HTTP/1 client: number of the connection, and head.
 fn seen(stream: &mut BufReader<TcpStream>, line: &str) -> (usize, String) {
     stream.get_mut().write_all(format!("{line}\r\nHost: b.example\r\n\r\n").as_bytes()).unwrap();
     let head = head(stream).to_lowercase();
@@ -445,8 +444,8 @@ fn seen(stream: &mut BufReader<TcpStream>, line: &str) -> (usize, String) {
     (number.parse().unwrap(), asked.to_owned())
 }
 
-/// Where a server does not agree to a tunnel its connection serves others. It must not wait for a body of a
-/// length that the tunnel's client has named: the next request would be that body.
+/// A connection whose server has refused a tunnel serves other requests. The server must not expect a body of
+/// the length that the tunnel's client has sent: the next request would become that body.
 #[test]
 fn a_tunnel_with_a_length_takes_nothing_of_the_next_request() {
     let plain = || Request::builder().method(Method::CONNECT).uri("b.example:443").body(()).unwrap();

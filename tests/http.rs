@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-/// A head, line by line up to the empty one; empty at the end of the connection.
+/// Reads a head; empty at the end of the connection.
 fn head(reader: &mut impl BufRead) -> String {
     let mut text = String::new();
     loop {
@@ -23,7 +23,7 @@ fn head(reader: &mut impl BufRead) -> String {
     }
 }
 
-/// The value of a field.
+/// Value of a field.
 fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines()
         .skip(1)
@@ -32,7 +32,7 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, v)| v)
 }
 
-/// A message: its head and its body, with the framing taken off.
+/// Reads a message: its head, and its body without framing.
 fn message(reader: &mut impl BufRead, bodyless: bool) -> (String, String) {
     let head = head(reader);
     let mut body = Vec::new();
@@ -65,12 +65,12 @@ fn message(reader: &mut impl BufRead, bodyless: bool) -> (String, String) {
 fn ask(stream: &TcpStream, text: &str) -> (String, String) {
     let mut stream = stream;
     stream.write_all(text.as_bytes()).unwrap();
-    // Responses here are read to their end, so nothing is lost with the buffer.
+    // The response is read to its end, so the buffer loses nothing.
     message(&mut BufReader::new(stream), text.starts_with("HEAD "))
 }
 
-/// An origin that answers each request with what `answer` makes of its head, body and the number of its
-/// connection.
+/// An origin that responds with the result of `answer`, which gets the request's head, its body and the
+/// number of the connection.
 fn serves(answer: impl Fn(&str, &str, usize) -> String + Send + Sync + 'static) -> SocketAddr {
     let connections = AtomicUsize::new(0);
     origin(move |mut stream| {
@@ -193,7 +193,7 @@ fn chunks_are_taken_off_for_clients_that_know_none() {
     assert!(all.ends_with("\r\n\r\nhello") && !all.to_lowercase().contains("transfer-encoding"), "{all}");
 }
 
-/// R-G1: such a client closes by default, so it is told.
+/// R-G1: HTTP/1.0 connections close by default, so the client is told.
 #[test]
 fn a_client_of_http_1_0_is_told_that_its_connection_is_kept() {
     let (socket, address) = listener();
@@ -225,7 +225,7 @@ fn pipelined_requests_are_answered_in_order() {
     }
 }
 
-/// What two parsers could understand differently never reaches a server.
+/// Requests that two parsers could read differently reach no server.
 #[test]
 fn ambiguous_requests_are_refused() {
     let (socket, address) = listener();
@@ -410,7 +410,7 @@ fn interim_responses_are_passed_on() {
 #[test]
 fn a_kept_connection_that_the_server_closed_costs_no_request() {
     let (socket, address) = listener();
-    // Closes each connection after its second request, without a word.
+    // Closes each connection after its second request, without a response.
     let server = origin(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         for _ in 0..2 {
@@ -490,7 +490,7 @@ fn requests_are_balanced_by_what_the_file_names() {
     }
 }
 
-/// An origin that answers one request with its name.
+/// An origin that responds once with its name.
 fn named_http(name: &'static str) -> SocketAddr {
     origin(move |stream| {
         let mut reader = BufReader::new(stream);
@@ -504,7 +504,7 @@ fn named_http(name: &'static str) -> SocketAddr {
     })
 }
 
-/// R-G1: cookies of servers that have none of their own are made of a secret and the server's address.
+/// R-G1: a cookie for a server without one is derived from a secret and the server's address.
 #[test]
 fn dynamic_cookies_keep_a_client_at_its_server() {
     let (socket, address) = listener();
@@ -537,9 +537,8 @@ fn dynamic_cookies_keep_a_client_at_its_server() {
     assert!(ask("Cookie: SRV=own\r\n").ends_with("own"));
 }
 
-/// One lane: a request whose password is being hashed does not hold up another one, which came later and
-/// reaches the server first. Where the lane was not given a processor until the hash was there, it is tried
-/// again.
+/// One lane: while a password is hashed, another request that came later reaches the server first. Retried if
+/// the lane did not run until the hash was ready.
 #[test]
 fn a_password_is_hashed_beside_the_lane() {
     let begin = std::time::Instant::now();
@@ -601,7 +600,7 @@ fn variables_that_do_not_fit_are_not_set() {
     for (limit, answer) in [
         ("txn-max-size 1000", "600--600"),
         ("sess-max-size 1400", "600-600-"),
-        ("global-max-size 3000", "600-600-"), // of two lanes each has its half
+        ("global-max-size 3000", "600-600-"), // each of two lanes has a half
         ("txn-max-size 0", "600-600-600"),
     ] {
         let (socket, address) = listener();
@@ -622,7 +621,7 @@ fn variables_that_do_not_fit_are_not_set() {
     }
 }
 
-/// A server that answers before it has read the body gets the rest of it, and both connections go on.
+/// A server that responds before it has read the body gets the rest of it, and both connections stay open.
 #[test]
 fn a_body_goes_on_behind_an_answer_that_came_early() {
     let (socket, address) = listener();
@@ -665,8 +664,8 @@ fn ruled(rule: &str, socket: &TcpListener) -> Manylane {
     Manylane::start(&text)
 }
 
-/// `silent-drop`: what came is acknowledged, so that nothing is repeated to a socket that is gone, which
-/// would be answered with a reset.
+/// `silent-drop`: received data is acknowledged, so the client does not retransmit it to a closed socket,
+/// which would send a reset.
 #[test]
 fn a_client_that_is_dropped_in_silence_hears_nothing() {
     if !nix::unistd::Uid::effective().is_root() {
@@ -677,13 +676,13 @@ fn a_client_that_is_dropped_in_silence_hears_nothing() {
     let mut client = connect(address);
     assert_eq!(ask(&client, GET).1, "x");
     client.write_all(GET.replace("GET /", "GET /no").as_bytes()).unwrap();
-    // Longer than it takes until something is repeated: 200 ms at least.
+    // Longer than the first retransmission takes, which comes after 200 ms at least.
     client.set_read_timeout(Some(Duration::from_millis(900))).unwrap();
     let error = client.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
 }
 
-/// `silent-drop rst-ttl`: who is no further away than so many hops is told.
+/// `silent-drop rst-ttl`: a client within this number of hops gets the reset.
 #[test]
 fn a_client_within_the_hops_of_a_reset_hears_it() {
     for rule in [
@@ -695,7 +694,7 @@ fn a_client_within_the_hops_of_a_reset_hears_it() {
         let (socket, address) = listener();
         let _program = ruled(rule, &socket);
         let mut client = connect(address);
-        // It may have been reset already, and is told once.
+        // The reset may have arrived already; it is reported once.
         let error = match client.write_all(GET.as_bytes()) {
             Ok(()) => client.read(&mut [0]).unwrap_err(),
             Err(error) => error,
@@ -704,8 +703,8 @@ fn a_client_within_the_hops_of_a_reset_hears_it() {
     }
 }
 
-/// A server that reads until the end must not take for all what a client broke off, nor wait for an answer to
-/// be read by nobody.
+/// A server that reads to the end of the connection must not take a truncated request for a whole one, nor
+/// wait for a client that is gone.
 #[test]
 fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
     let upload = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc";
@@ -734,7 +733,7 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
         client.write_all(request.as_bytes()).unwrap();
         told.recv_timeout(common::PATIENCE).unwrap().unwrap();
         if answer == begun {
-            client.read_exact(&mut [0; 12]).unwrap(); // it came through
+            client.read_exact(&mut [0; 12]).unwrap(); // the request reached the server
         }
         match how {
             "resets" => common::reset(client),
@@ -743,7 +742,7 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
                 if how == "sends no chunk" {
                     client.write_all(b"x").unwrap();
                 }
-                client.read_exact(&mut [0; 12]).unwrap(); // an error
+                client.read_exact(&mut [0; 12]).unwrap(); // an error response
             }
         }
         let ended = told.recv_timeout(common::PATIENCE).unwrap();
@@ -755,8 +754,8 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
     }
 }
 
-/// What came behind the head is nobody's, and unread when the connection ends; the answer is longer than what
-/// the client's side takes unread.
+/// Data after the head belongs to no request and is unread when the connection closes; the response is longer
+/// than the client's socket buffers.
 #[test]
 fn a_tunnel_that_is_refused_is_answered_whatever_the_client_sends() {
     let (socket, address) = listener();
@@ -781,6 +780,6 @@ fn a_tunnel_that_is_refused_is_answered_whatever_the_client_sends() {
     go.send(()).unwrap();
     assert_eq!(told.recv_timeout(common::PATIENCE).unwrap(), "over");
     let mut answer = String::new();
-    client.read_to_string(&mut answer).unwrap(); // to its end, and not to a reset
+    client.read_to_string(&mut answer).unwrap(); // to its end, not to a reset
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.ends_with(&page));
 }

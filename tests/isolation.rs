@@ -1,5 +1,5 @@
-//! What is one client's stays with it, and what one connection can make us hold has a bound (SECURITY.md,
-//! both tables).
+//! Data of one client stays with that client, and each connection holds a limited amount of memory
+//! (SECURITY.md, both tables).
 
 use crate::common;
 
@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::time::{Duration, Instant};
 
-/// Numbers that look random and come again with the same seed.
+/// Pseudorandom numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
-    /// With the seed of `MANYLANE_SEED`, or a new one, which is printed.
+    /// Returns the seed of `MANYLANE_SEED`, or a new one, and prints it.
     fn seed() -> u64 {
         let seed = std::env::var("MANYLANE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
@@ -36,7 +36,7 @@ impl Dice {
     }
 }
 
-/// Reads a head; its lines, none where the connection ends before.
+/// Reads the lines of a head; `None` if the connection ends before.
 fn head(reader: &mut impl BufRead) -> Option<Vec<String>> {
     let mut lines = Vec::new();
     loop {
@@ -51,7 +51,7 @@ fn head(reader: &mut impl BufRead) -> Option<Vec<String>> {
     }
 }
 
-/// The path that a request asks for.
+/// The path of a request.
 fn path(request: &[String]) -> String {
     request[0].split(' ').nth(1).unwrap().to_owned()
 }
@@ -60,7 +60,7 @@ fn answer(text: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len())
 }
 
-/// Reads a response: its head and its body, none where it is cut.
+/// Reads a response: head and body; `None` if it is truncated.
 fn response(reader: &mut impl BufRead) -> Option<(Vec<String>, String)> {
     let lines = head(reader)?;
     let length = lines
@@ -76,21 +76,22 @@ fn get(client: &mut TcpStream, path: &str) -> Option<(Vec<String>, String)> {
     response(&mut BufReader::new(client))
 }
 
-/// A server that sends something on connections which lie idle: those are closed, no request goes there, and
-/// no client sees a byte of it.
+/// A server that sends data on idle connections: these are closed and get no request, and no client sees a
+/// byte of the data.
 #[test]
 fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
     const CLIENTS: u64 = 24;
     let seed = Dice::seed();
     let mut dice = Dice::new(seed, 0);
-    // Connections of the server that are open, and whether they were sent something that nobody asked for.
+    // Open connections of the server, and whether stray data was sent on them.
     type Open = BTreeMap<usize, (TcpStream, Arc<AtomicBool>)>;
     let open: Arc<Mutex<Open>> = Arc::default();
     let asked_there = Arc::new(AtomicUsize::new(0));
     let (shared, wrong, next) = (open.clone(), asked_there.clone(), AtomicUsize::new(0));
     let server = origin(move |mut stream| {
         let number = next.fetch_add(1, Ordering::SeqCst);
-        // Else what is sent waits for the acknowledgement that the next request carries, and comes behind it.
+        // Without this, stray data would wait for the acknowledgement in the next request, and arrive after
+        // it.
         stream.set_nodelay(true).unwrap();
         let dirty = Arc::new(AtomicBool::new(false));
         shared.lock().unwrap().insert(number, (stream.try_clone().unwrap(), dirty.clone()));
@@ -108,7 +109,7 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
         "{DEFAULTS} mode http\n http-reuse always\nlisten l\n bind {}\n server s {server}\n",
         fd(&socket)
     ));
-    // Who asks has a part in it; who holds it alone finds all connections idle.
+    // Requests hold it shared. A holder of the exclusive lock finds all connections idle.
     let quiet = Arc::new(RwLock::new(()));
     let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let clients: Vec<_> = (0..CLIENTS)
@@ -148,7 +149,7 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
             }
         }
         sent += dirty.len();
-        // Nobody asks, and they are closed all the same; or requests follow at once.
+        // In turns: without requests the connections are closed all the same, or requests follow at once.
         if round % 2 == 0 {
             until(|| dirty.iter().all(|number| !open.lock().unwrap().contains_key(number)));
         }
@@ -162,8 +163,8 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
     assert_eq!(asked_there.load(Ordering::SeqCst), 0, "requests went where something had come");
 }
 
-/// What comes between two requests of one client is not the answer to its second, whoever is faster: the
-/// bytes were there before it asked.
+/// Bytes that arrived before a client's second request are not the response to it, in whatever order the
+/// proxy reads them.
 #[test]
 fn what_was_there_before_a_request_is_no_answer_to_it() {
     let (tell, told) = mpsc::channel();
@@ -172,7 +173,7 @@ fn what_was_there_before_a_request_is_no_answer_to_it() {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while let Some(request) = head(&mut reader) {
             stream.write_all(answer(&path(&request)).as_bytes()).unwrap();
-            // Behind the answer, on its own, if the connection is still there.
+            // Stray data after the response, if the connection is still open.
             let _ = stream.write_all(answer("stolen").as_bytes());
             let _ = tell.lock().unwrap().send(());
         }
@@ -194,8 +195,8 @@ fn what_was_there_before_a_request_is_no_answer_to_it() {
     }
 }
 
-/// Hundreds of clients with kept connections; servers and clients leave where they like. Whatever answer is
-/// whole is the one that was asked for.
+/// Hundreds of clients with keep-alive connections; servers and clients close at random. Each complete
+/// response belongs to its request.
 #[test]
 fn in_a_storm_each_answer_is_to_the_request_that_asked_for_it() {
     const CLIENTS: u64 = 200;
@@ -213,8 +214,8 @@ fn in_a_storm_each_answer_is_to_the_request_that_asked_for_it() {
             if reader.read_exact(&mut body).is_err() {
                 return;
             }
-            // The answer names its request in its head and, many times, in its body; a body that came is
-            // named, too.
+            // The response repeats its request in the head and, many times, in the body; it includes the
+            // request's body.
             let named = format!("{} {}", path(&request), String::from_utf8(body).unwrap());
             let text = format!("{named}\n").repeat(1 + dice.below(400) as usize);
             let whole = match dice.below(2) {
@@ -264,7 +265,7 @@ fn in_a_storm_each_answer_is_to_the_request_that_asked_for_it() {
     assert!(program.runs());
 }
 
-/// One client of the storm: how many answers were whole.
+/// One client of the storm; returns the number of complete responses.
 fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests: u64) -> u64 {
     let (mut client, mut whole, mut count) = (BufReader::new(connect(address)), 0, 0);
     while count < requests {
@@ -290,7 +291,7 @@ fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests: u64) -> u6
         let mut goes_on = client.get_mut().write_all(&out.as_bytes()[..end]).is_ok() && end == out.len();
         for named in &named {
             if !goes_on || dice.below(40) == 0 {
-                goes_on = false; // it leaves, with answers on their way
+                goes_on = false; // closes, with responses under way
                 break;
             }
             match storm_answer(&mut client, named) {
@@ -311,8 +312,8 @@ fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests: u64) -> u6
     whole
 }
 
-/// Reads an answer, of which what is there must be of the request `named`: whether a server gave it and it is
-/// whole, and whether the connection goes on.
+/// Reads a response; whatever arrives must belong to the request `named`. Returns whether it is complete and
+/// from a server, and whether the connection stays open.
 fn storm_answer(client: &mut impl BufRead, named: &str) -> Option<(bool, bool)> {
     let lines = head(client)?;
     let field = |name: &str| {
@@ -348,8 +349,8 @@ fn storm_answer(client: &mut impl BufRead, named: &str) -> Option<(bool, bool)> 
     Some((true, !closes))
 }
 
-/// A connection that is at work when its server is sent elsewhere serves no request that is meant for the new
-/// place.
+/// A busy connection whose server gets a new address serves no further request, since that would be for the
+/// new address.
 #[test]
 fn a_connection_to_where_a_server_was_serves_nobody_who_asks_where_it_is() {
     let (tell, told) = mpsc::channel();
@@ -360,7 +361,7 @@ fn a_connection_to_where_a_server_was_serves_nobody_who_asks_where_it_is() {
         while head(&mut reader).is_some() {
             let ends = ends.lock().unwrap();
             ends.0.send(()).unwrap();
-            let _ = ends.1.recv(); // a second request, which there must not be, is not held up
+            let _ = ends.1.recv(); // a second request would be a failure; do not block it
             stream.write_all(answer("old").as_bytes()).unwrap();
         }
     });
@@ -390,8 +391,8 @@ fn a_connection_to_where_a_server_was_serves_nobody_who_asks_where_it_is() {
     assert_eq!(get(&mut client, "/").expect("it went to where the server was").1, "new");
 }
 
-/// A request that goes through every feature that keeps something of it, and one behind it that must see
-/// nothing of that: on the same connection, and on the next one of the lane, whose memory it gets.
+/// A request with every feature that stores something, and one after it that must not see any of that: on the
+/// same connection, and on the next one of the lane, which reuses the memory.
 #[test]
 fn nothing_of_a_request_is_left_for_the_next_one() {
     let server = origin(|mut stream| {
@@ -463,18 +464,18 @@ fn nothing_of_a_request_is_left_for_the_next_one() {
     }
 }
 
-/// Clients that read nothing: of answers without end, of thousands of pipelined requests, of responses 1xx
-/// without end. What is held for each has a bound.
+/// Clients that read nothing: endless responses, thousands of pipelined requests, endless 1xx responses. The
+/// memory for each is limited.
 #[test]
 fn clients_that_do_not_read_make_us_hold_little() {
     const CLIENTS: usize = 20;
-    /// What each may take, in kilobytes: what is received ahead of the server and of the client, and what is
-    /// on its way.
+    /// Limit for each, in kilobytes: data received ahead from the server and from the client, and data under
+    /// way.
     const MOST: usize = 600;
     let (stalled, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counted = (stalled.clone(), gone.clone());
-    // Sends until nothing is taken any more. What was taken in part is gone on with: another beginning would
-    // be no chunk, and the program would rightly close.
+    // Sends until nothing more is accepted. A partly accepted piece is continued: a new piece would not be a
+    // chunk, and the program would rightly close.
     let pours = move |stream: &mut TcpStream, piece: &[u8]| {
         stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let mut at = 0;
@@ -486,7 +487,7 @@ fn clients_that_do_not_read_make_us_hold_little() {
             }
         }
         counted.0.fetch_add(1, Ordering::SeqCst);
-        let _ = stream.read(&mut [0]); // until the program goes
+        let _ = stream.read(&mut [0]); // until the program closes
         counted.1.fetch_add(1, Ordering::SeqCst);
     };
     let server = origin(move |mut stream| {
@@ -499,7 +500,7 @@ fn clients_that_do_not_read_make_us_hold_little() {
             }
             "/chunks" => {
                 stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
-                // As small as they may be without going on as one.
+                // Chunks of the smallest size that is not merged with others.
                 pours(&mut stream, &[&b"40\r\n"[..], &[b'x'; 64], b"\r\n"].concat().repeat(200));
             }
             "/interim" => pours(&mut stream, &b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n".repeat(400)),
@@ -533,9 +534,9 @@ fn clients_that_do_not_read_make_us_hold_little() {
         println!("{what}: {before} kB, and with {CLIENTS} clients that do not read {now} kB");
         assert!(now <= before + CLIENTS * MOST, "{what}: {before} kB have become {now} kB");
         drop(clients);
-        until(|| gone.load(Ordering::SeqCst) == CLIENTS); // what was held of these does not count for others
+        until(|| gone.load(Ordering::SeqCst) == CLIENTS); // otherwise their memory would count for others
     }
-    let before = program.memory(); // with what the lanes have kept of those
+    let before = program.memory(); // includes what the lanes keep
     let mut clients: Vec<TcpStream> = (0..CLIENTS / 4).map(|_| connect(address)).collect();
     for client in &mut clients {
         client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -550,7 +551,7 @@ fn clients_that_do_not_read_make_us_hold_little() {
     assert!(now <= before + CLIENTS / 4 * MOST, "pipelined: {before} kB have become {now} kB");
 }
 
-/// What a client sends that is no request: empty lines without end are refused, and cost nothing.
+/// Input that is no request: endless empty lines are refused, and take no memory.
 #[test]
 fn what_is_nothing_comes_to_an_end() {
     let (socket, address) = listener();
@@ -564,7 +565,7 @@ fn what_is_nothing_comes_to_an_end() {
     assert!(lines[0].starts_with("HTTP/1.1 400 "), "{}", lines[0]);
 }
 
-/// Who was refused and sends on without end is read for a moment, and not for longer.
+/// After a refusal, input is read for a moment only.
 #[test]
 fn who_was_refused_and_goes_on_sending_is_left() {
     let (socket, address) = listener();
@@ -582,8 +583,8 @@ fn who_was_refused_and_goes_on_sending_is_left() {
     println!("{sent} bytes were sent");
 }
 
-/// A connection that began with the PROXY header of one client serves no other, and none of its requests that
-/// says to be somebody else's.
+/// A connection that began with one client's PROXY header serves no other client, and no request that claims
+/// another source.
 #[test]
 fn what_a_proxy_header_says_is_of_its_client_alone() {
     let server = origin(|mut stream| {
@@ -621,8 +622,8 @@ fn what_a_proxy_header_says_is_of_its_client_alone() {
     assert_eq!(got, ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.2", "192.0.2.1", "192.0.2.4"]);
 }
 
-/// What rules keep of a request for its line and its servers is cut, however much of it there is: 128 bytes
-/// of a unique id, and of what is captured as many as its line says.
+/// Data that rules store of a request for its log line and its servers is truncated: a unique id to 128
+/// bytes, a capture to its configured length.
 #[test]
 fn what_is_kept_of_a_request_for_its_line_is_cut() {
     let (syslog, (socket, address)) = (Syslog::new(), listener());
@@ -649,7 +650,7 @@ fn what_is_kept_of_a_request_for_its_line_is_cut() {
     assert!(line.ends_with(&expected), "{line}");
 }
 
-/// `show errors` has the beginning of a message that is larger than what is kept, and only the last one.
+/// `show errors` keeps the beginning of a large message, and only the last message.
 #[test]
 fn of_a_message_for_show_errors_the_beginning_is_kept() {
     const KEPT: usize = 16_384;
@@ -674,12 +675,12 @@ fn of_a_message_for_show_errors_the_beginning_is_kept() {
     assert!(KEPT - 100 < kept && kept <= KEPT, "{kept} of 50,000 bytes are kept");
 }
 
-/// A client in a tarpit that sends on: the program takes some of it, and the rest waits in its own system.
+/// A client in a tarpit that continues to send: the program reads a part, and the rest waits in the client's
+/// system.
 #[test]
 fn a_client_in_a_tarpit_makes_us_hold_little() {
     const CLIENTS: usize = 20;
-    /// Kilobytes of each: 64 that are held and 128 that io_uring may have received ahead, in memory that may
-    /// be half empty.
+    /// Kilobytes for each: 64 held and 128 received ahead by io_uring, in clusters that may be half empty.
     const MOST: usize = 2 * (64 + 128);
     let (socket, address) = listener();
     let config = DEFAULTS.replace("nbthread 2", "nbthread 1\n tune.rcvbuf.client 4096");
@@ -715,8 +716,7 @@ fn a_client_in_a_tarpit_makes_us_hold_little() {
     assert!(now <= before + CLIENTS * MOST, "{before} kB have become {now} kB");
 }
 
-/// Pages are made for so many clients of a lane at once; others are told to come again, until one has its
-/// own.
+/// A lane builds pages for a limited number of clients at a time; others get an error until a page is done.
 #[test]
 fn pages_that_nobody_reads_are_made_for_few() {
     const AT_ONCE: usize = 16;
@@ -742,13 +742,13 @@ fn pages_that_nobody_reads_are_made_for_few() {
         assert!(begins(&mut asks("/stats")).starts_with("HTTP/1.1 503 "));
     }
     println!("{before} kB, and {} kB", program.memory());
-    // One that has read its page, and one that has left, make room.
+    // A client that has read its page, and one that has closed, make room.
     std::io::copy(&mut readers[0], &mut std::io::sink()).unwrap();
     drop(readers.pop());
     until(|| begins(&mut asks("/stats")) == "HTTP/1.1 200 OK");
 }
 
-/// Passwords whose hashing would take for ever: as many as may wait do, and who comes later is told at once.
+/// Passwords that take forever to hash: a limited number waits, and later clients are refused at once.
 #[test]
 fn passwords_that_wait_to_be_hashed_are_few() {
     const HASHED: usize = 2 + 256;
@@ -761,7 +761,7 @@ fn passwords_that_wait_to_be_hashed_are_few() {
         "{config} mode http\n{users}listen l\n bind {}\n http-request auth unless {{ http_auth(u) }}\n",
         fd(&socket)
     ));
-    // `ann:aa` and three bytes more: a password is hashed once, so each client has its own.
+    // `ann:aa` and three more bytes: each client has its own password, since each is hashed only once.
     let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let clients: Vec<_> = (0..CLIENTS)
         .map(|n| {
@@ -782,7 +782,7 @@ fn passwords_that_wait_to_be_hashed_are_few() {
         let mut begin = [0; 12];
         matches!(client.peek(&mut begin), Ok(12)) && &begin == b"HTTP/1.1 503"
     };
-    // The last one is among those who are told at once, while the others wait.
+    // The last client is among those refused at once, while the others wait.
     until(|| is_refused(&clients[CLIENTS - 1]));
     let refused = clients.iter().filter(|client| is_refused(client)).count();
     println!("{refused} of {CLIENTS} were refused");

@@ -31,7 +31,7 @@ impl Syslog {
     }
 }
 
-/// Digits become a 9, so that times can be compared.
+/// Replaces numbers by 9, so that lines with times can be compared.
 fn shape(text: &str) -> String {
     let mut shape = String::new();
     for c in text.trim_end().chars() {
@@ -124,7 +124,7 @@ fn failures_are_logged_with_their_state() {
     }
 }
 
-/// A client that leaves before its first byte is answered and logged, unless the file says not to.
+/// A client that closes before its first byte gets a response and a log line, unless the file says not to.
 #[test]
 fn connections_without_a_byte_are_logged_but_for_dontlognull() {
     let syslog = Syslog::new();
@@ -141,7 +141,7 @@ fn connections_without_a_byte_are_logged_but_for_dontlognull() {
         let mut null = connect(address);
         null.shutdown(Shutdown::Write).unwrap();
         assert_eq!(read_all(&mut null).starts_with("HTTP/1.1 400 "), answered, "{more}");
-        // The first line is of the one or of the other.
+        // Either of the two may be logged first.
         let mut cut = connect(address);
         cut.write_all(b"GET / HTTP/1.1\r\n").unwrap();
         cut.shutdown(Shutdown::Write).unwrap();
@@ -155,7 +155,7 @@ fn connections_without_a_byte_are_logged_but_for_dontlognull() {
     }
 }
 
-/// To logs it took until it was refused, from when it was accepted.
+/// The time in the log counts from the accept to the refusal.
 #[test]
 fn a_client_that_sends_nothing_in_time_has_a_line_with_that_time() {
     let syslog = Syslog::new();
@@ -205,7 +205,7 @@ fn sessions_are_logged_and_formats_are_ones_own() {
     }
 }
 
-/// What haproxy has had since 2.7 or later: `do-log` and `set-retries`.
+/// In haproxy since 2.7 or later: `do-log` and `set-retries`.
 #[test]
 fn rules_log_and_say_how_often_servers_are_tried() {
     let syslog = Syslog::new();
@@ -226,8 +226,7 @@ fn rules_log_and_say_how_often_servers_are_tried() {
     assert_eq!(syslog.line().trim_end(), "/log 503 1 SC");
 }
 
-/// What haproxy has had since 2.7 or later: `do-log` in `http-after-response`, which the rules behind it
-/// follow.
+/// In haproxy since 2.7 or later: `do-log` in `http-after-response`, with rules after it.
 #[test]
 fn rules_behind_a_line_of_a_response_are_obeyed() {
     let syslog = Syslog::new();
@@ -249,7 +248,7 @@ fn rules_behind_a_line_of_a_response_are_obeyed() {
     assert_eq!(syslog.line().trim_end(), "behind 200");
 }
 
-/// What haproxy has had since 2.7 or later: `do-log` in rules of `tcp-request` and `tcp-response`.
+/// In haproxy since 2.7 or later: `do-log` in rules of `tcp-request` and `tcp-response`.
 #[test]
 fn rules_for_connections_and_contents_log_what_is_known_by_then() {
     let syslog = Syslog::new();
@@ -281,8 +280,8 @@ fn rules_for_connections_and_contents_log_what_is_known_by_then() {
     }
 }
 
-/// How many were served from the backend's queue while a request waited there, itself included; and which of
-/// them a rule may tell.
+/// Number of requests served from the backend's queue while one waited there, itself included; rules may read
+/// it, too.
 #[test]
 fn a_line_tells_how_many_were_served_from_the_queue_before() {
     let syslog = Syslog::new();
@@ -300,7 +299,7 @@ fn a_line_tells_how_many_were_served_from_the_queue_before() {
             }
         }
     });
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1"); // one lane, one order
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1"); // one lane, so one order
     let _program = Manylane::start_ready(&format!(
         "global\n stats socket {}\n{config} mode http\n log {} format raw local0\n\
          frontend f\n bind {}\n log-format \"%sq/%bq %rc\"\n http-response set-header queue %bq\n \
@@ -315,7 +314,7 @@ fn a_line_tells_how_many_were_served_from_the_queue_before() {
         let mut client = connect(address);
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         clients.push(client);
-        // It is served, or in the queue.
+        // The request was served, or is queued.
         until(|| {
             let table = ask(&control, "show stat b 2 -1");
             let row =
@@ -332,8 +331,7 @@ fn a_line_tells_how_many_were_served_from_the_queue_before() {
     }
 }
 
-/// The times of a connection's first request have that of another proxy's header, and those of the next have
-/// not.
+/// The times of a connection's first request include that of a PROXY header, later ones do not.
 #[test]
 fn the_time_of_a_proxy_header_is_a_handshake() {
     let syslog = Syslog::new();
@@ -351,8 +349,8 @@ fn the_time_of_a_proxy_header_is_a_handshake() {
     ));
     let mut client = connect(address);
     until(|| ask(&control, "show stat l 1 -1").contains("\nl,FRONTEND,,,1,"));
-    ask(&control, "show stat l 1 -1"); // the lane that says so has also looked whether there is a header
-    // It was accepted. Nobody sends anything, so this lasts as long as it may.
+    ask(&control, "show stat l 1 -1"); // the lane that responds has also checked for the header
+    // It was accepted. Nothing arrives, so this takes its whole time.
     client.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
     client.read_exact(&mut [0]).unwrap_err();
     client.set_read_timeout(Some(common::PATIENCE)).unwrap();
@@ -369,13 +367,13 @@ fn the_time_of_a_proxy_header_is_a_handshake() {
         };
         assert_eq!(handshake >= 39, first, "{line}");
         assert_eq!(until_request, handshake + idle + request, "{line}");
-        // Each is cut to milliseconds by itself.
+        // Each value is truncated to milliseconds.
         assert!((0..=1).contains(&(user - active - handshake)), "{line}");
         assert!((0..=1).contains(&(total - user - idle)), "{line}");
     }
 }
 
-/// A line to a ring is kept for who asks, and goes to the ring's server in the ring's form.
+/// A line to a ring is kept for `show events`, and sent to the ring's server in the ring's format.
 #[test]
 fn a_ring_keeps_lines_and_sends_them_to_its_server() {
     let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -436,7 +434,7 @@ fn a_ring_keeps_lines_and_sends_them_to_its_server() {
     drop(program);
 }
 
-/// `show events -w` shows what comes, `-nw` only that, until the client says anything.
+/// `show events -w` also shows new lines, `-nw` only these, until the client sends anything.
 #[test]
 fn events_are_shown_as_they_come_until_the_client_says_something() {
     let (web, address) = listener();
@@ -473,7 +471,7 @@ fn events_are_shown_as_they_come_until_the_client_says_something() {
     let mut new = ask("show events lines -nw");
     new.get_ref().set_nonblocking(true).unwrap();
     let shown = loop {
-        get("/third"); // again, until the command is at work
+        get("/third"); // repeated until the command runs
         let mut line = String::new();
         match new.read_line(&mut line) {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
@@ -492,7 +490,7 @@ fn events_are_shown_as_they_come_until_the_client_says_something() {
             "{rest}"
         );
     }
-    // A command behind it is input, too.
+    // A following command counts as input, too.
     let mut rest = String::new();
     ask("show events lines -n -w; show events nothing").read_to_string(&mut rest).unwrap();
     assert!(rest.contains("No such event sink"), "{rest}");
@@ -505,13 +503,13 @@ fn events_are_shown_as_they_come_until_the_client_says_something() {
 fn rounds(control: &std::path::Path) -> u64 {
     let table = ask(control, "show lanes");
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // behind a `#`
+    // The header begins with `#`.
     let at = rows.clone().find_map(|row| row.iter().position(|word| *word == "rounds")).unwrap() - 1;
     rows.filter_map(|row| row.get(at)?.parse::<u64>().ok()).sum()
 }
 
-/// Targets that take nothing more: a local socket, a server of a stream, a pipe. Lanes rest beside them, and
-/// generations that were replaced leave nothing.
+/// Targets that accept nothing more: a local socket, a stream server, a pipe. Lanes stay idle beside them,
+/// and replaced generations leave nothing behind.
 #[test]
 fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_that_are_gone() {
     let folder = common::Folder::new();
@@ -572,7 +570,7 @@ fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_th
         assert!(begin.elapsed() < common::PATIENCE, "{:?} became {:?}", at_work, descriptors());
         std::thread::yield_now();
     }
-    // What generations that are gone have lost is counted still.
+    // Lines lost by earlier generations still count.
     let info = ask(&control, "show info");
     let lost = info.lines().find_map(|line| line.strip_prefix("DroppedLogs: ")).unwrap();
     assert!(lost.parse::<u64>().unwrap() >= 100, "{lost}");

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-/// A master, what it and its workers say, and where it is asked.
+/// A master, the output of it and its workers, and the path of its socket.
 struct Master {
     folder: Folder,
     child: Child,
@@ -22,7 +22,7 @@ struct Master {
 }
 
 impl Master {
-    /// With this configuration, once its worker serves.
+    /// Starts it with this configuration and waits until its worker serves.
     fn start(config: &str, change: impl FnOnce(&mut Command)) -> Self {
         let master = Self::begin(config, change);
         master.hears("Loading success.");
@@ -40,7 +40,7 @@ impl Master {
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 eprintln!("{line}");
-                let _ = tell.send(line); // nobody may listen any more
+                let _ = tell.send(line); // the receiver may be gone
             }
         });
         Self { folder, child, said }
@@ -64,19 +64,19 @@ impl Master {
         self.folder.file("test.cfg", config);
     }
 
-    /// What is answered to lines.
+    /// Returns the response to lines.
     fn ask(&self, lines: &str) -> String {
         asked_at(&self.folder.0.join("master"), lines)
     }
 
-    /// Reloads, well or not; what was said meanwhile.
+    /// Reloads; `well` says whether that succeeds. Returns the messages.
     fn reloads(&self, well: bool) -> String {
         let answer = self.ask("reload");
         let said = answer.strip_prefix(if well { "Success=1\n--\n" } else { "Success=0\n--\n" });
         said.unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
-    /// Rows of `show proc` as words, by title.
+    /// Rows of a part of `show proc`, as words.
     fn rows(&self, title: &str) -> Vec<Vec<String>> {
         let text = self.ask("show proc");
         let rows = text.lines().skip_while(|line| !line.starts_with(title)).skip(1);
@@ -85,12 +85,12 @@ impl Master {
             .collect()
     }
 
-    /// The number of the worker that serves.
+    /// PID of the serving worker.
     fn worker(&self) -> i32 {
         self.rows("# workers")[0][0].parse().unwrap()
     }
 
-    /// The code that it ends with.
+    /// Waits for its end and returns the exit code.
     fn ends(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
@@ -103,7 +103,7 @@ impl Drop for Master {
     }
 }
 
-/// What is answered to lines at a socket.
+/// Returns the response to lines at a socket.
 fn asked_at(socket: &Path, lines: &str) -> String {
     let mut client = UnixStream::connect(socket).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -114,7 +114,7 @@ fn asked_at(socket: &Path, lines: &str) -> String {
     answer
 }
 
-/// `noreuseport` makes sure that a new worker has its sockets from the one before.
+/// With `noreuseport`, a new worker must get its sockets from the one before.
 fn answering(address: SocketAddr, status: u16, global: &str) -> String {
     format!(
         "global\n noreuseport\n nbthread 2\n{global}defaults\n mode http\n timeout client 30s\n timeout \
@@ -144,7 +144,7 @@ fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
         traffic.goes_on();
         let status = 401 + turn as u16 % 3 * 2;
         master.write(&answering(address, status, ""));
-        // By its CLI, and by a signal.
+        // By its CLI and by a signal, in turns.
         if turn % 2 == 0 {
             master.reloads(true);
         } else {
@@ -153,7 +153,7 @@ fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
         master.hears("Former worker");
         assert_eq!(status_of(address), Ok(status));
         workers.push(master.worker());
-        // Nothing is left of a worker that has ended, nor of who has asked.
+        // Descriptors of ended workers and clients are closed.
         let most = *descriptors.get_or_insert_with(|| common::descriptors(master.child.id()) + 2);
         until(|| common::descriptors(master.child.id()) <= most);
     }
@@ -188,7 +188,7 @@ fn a_bad_file_leaves_the_worker_that_there_is() {
     assert_eq!((master.worker(), status_of(address)), (worker, Ok(200)));
     assert!(master.ask("show proc").contains(" master          1 [failed: 1] "));
     assert_eq!(master.ask("prompt"), "master[ReloadFailed]> ");
-    // A signal does the same, and what is good again is served.
+    // A signal does the same; a corrected file is served.
     master.write(&good.replace("200", "404"));
     for (signal, reloads) in [(Signal::SIGUSR2, 2), (Signal::SIGHUP, 3)] {
         master.signal(signal);
@@ -210,15 +210,15 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
     master.hears("exit-on-failure: killing every processes with SIGTERM");
     master.hears("All workers exited. Exiting... (137)");
     assert_eq!(master.ends(), Some(137));
-    // What somebody ends is no failure.
+    // A worker that a signal stops has not failed.
     for signal in [Signal::SIGTERM, Signal::SIGUSR1] {
         let master = Master::start(&config, |_| {});
-        // for masters, and often sent to all processes
+        // SIGUSR2 is for masters, and is often sent to all processes.
         kill(Pid::from_raw(master.worker()), Signal::SIGUSR2).unwrap();
         kill(Pid::from_raw(master.worker()), signal).unwrap();
         assert_eq!(master.ends(), Some(0));
     }
-    // SIGINT goes on as it is, and its code is told, whoever gets it.
+    // SIGINT is passed on, and its code is reported, whichever process gets it.
     for to_master in [true, false] {
         let master = Master::start(&config, |_| {});
         match to_master {
@@ -229,12 +229,12 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
         master.hears("All workers exited. Exiting... (130)");
         assert_eq!(master.ends(), Some(130));
     }
-    // A worker that cannot begin.
+    // A worker that cannot start.
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let master = Master::begin(&answering(taken.local_addr().unwrap(), 200, ""), with_master);
     master.hears("Loading failure!");
     assert_eq!(master.ends(), Some(1));
-    // Without a master there is nobody to tell.
+    // Without a master there is nothing to notify.
     let address = own_address();
     let mut master = Master::start(&answering(address, 200, ""), with_master);
     let mut client = TcpStream::connect(address).unwrap();
@@ -245,7 +245,7 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
     assert!(has_ended(&mut client));
 }
 
-/// The master tells how much memory it has in use, and all goes on.
+/// The master reports its memory use and continues.
 #[test]
 fn a_master_lives_through_sigquit() {
     let master = Master::start(&answering(own_address(), 200, ""), with_master);
@@ -366,7 +366,7 @@ fn commands_go_to_the_process_that_they_name() {
         ("show cli sockets", "# socket lvl processes\n"),
         ("show startup-logs", "Loading success.\n"),
         ("nonsense", "Unknown command"),
-        // As HAProxy: words behind a command that takes none are ignored, whoever the client is turned to.
+        // As in HAProxy: arguments of a command that takes none are ignored, at any prefix.
         ("show version x", &*version),
         ("@1; quit x; show version", ""),
         ("expert-mode x", "'expert-mode' takes 'on' or 'off', or nothing to tell which it is.\n\n"),
@@ -381,7 +381,7 @@ fn commands_go_to_the_process_that_they_name() {
         }
     }
     assert_eq!(asked_at(&low, "show cli level;reload"), "user\n\nPermission denied\n\n");
-    // 'help' leaves out what the level refuses, and what does not begin so.
+    // 'help' omits commands that the level refuses, and those with another prefix.
     let help = |at: &str, words: &str| {
         let all = if at == "low" { asked_at(&low, words) } else { master.ask(words) };
         ["  reload", "  show proc", "  show version"].map(|line| all.contains(line))
@@ -391,7 +391,7 @@ fn commands_go_to_the_process_that_they_name() {
     assert_eq!(help("high", "help show proc"), [false, true, false]);
     assert_eq!(asked_at(&low, "@1 show cli level"), "user\n\n");
     assert_eq!(std::fs::metadata(&low).unwrap().mode() & 0o777, 0o600);
-    // Half a line is none, and a payload that does not end changes nothing.
+    // An incomplete line is not run, and an incomplete payload changes nothing.
     assert!(master.ask("@1 add map x <<\na b").contains("nothing was done"));
     for level in ["user", "operator"] {
         for command in ["show map", "get acl x y", "prepare map x"] {
@@ -403,12 +403,12 @@ fn commands_go_to_the_process_that_they_name() {
     client.write_all(&[b'x'; 20_000]).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     let mut said = Vec::new();
-    let _ = client.read_to_end(&mut said); // or a reset, since not all was read
+    let _ = client.read_to_end(&mut said); // or a reset, since not everything was read
     assert_eq!(master.worker().to_string(), worker);
 }
 
-/// More commands and more answers than the sockets between hold: each side would wait for the other to read
-/// first.
+/// More commands and responses than the sockets between them hold: without care each side would wait for the
+/// other to read.
 #[test]
 fn a_long_script_for_a_worker_is_answered_to_its_end() {
     const COMMANDS: usize = 20_000;
@@ -445,7 +445,7 @@ fn what_a_master_cannot_be_is_told() {
     refused(&["-W", "-S", "/nowhere,nonsense"], "nonsense");
 }
 
-/// What others see of a listener is the old worker's until the new one has all that it needs.
+/// Files and sockets of a listener are the old worker's until the new one is ready.
 #[test]
 fn a_reload_that_fails_leaves_files_and_sockets_alone() {
     let address = own_address();
@@ -489,14 +489,14 @@ fn what_goes_on_in_a_worker_is_shown_until_the_client_says_something() {
     client.write_all(b"prompt\n@1 show events events -w\n").unwrap();
     let mut prompt = vec![0; "master> ".len()];
     client.read_exact(&mut prompt).unwrap();
-    // It waits; what the client says ends that, and is the next command.
+    // The command waits; input ends that, and is the next command.
     client.write_all(b"show version\nquit\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with(&format!("master> {}\n\nmaster> ", env!("CARGO_PKG_VERSION"))), "{answer}");
 }
 
-/// A process that is no child of this one, whatever becomes of the test.
+/// A process that is not a child of the test, killed at its end.
 struct Elsewhere(i32);
 
 impl Drop for Elsewhere {
@@ -512,7 +512,7 @@ fn a_master_goes_to_the_background_once_it_serves() {
     let start = |config: &str, more: &[&str]| {
         let mut program = command();
         program.arg("-f").arg(folder.file("test.cfg", config)).arg("-p").arg(&pidfile).arg("-S").arg(&socket);
-        program.args(more).output().unwrap() // to the end of what the two may say
+        program.args(more).output().unwrap() // until both have closed their output
     };
     let output = start(&answering(address, 200, ""), &["-W", "-D"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -523,7 +523,7 @@ fn a_master_goes_to_the_background_once_it_serves() {
     assert!(asked_at(&socket, "show proc").contains(&format!("\n{pid} ")));
     folder.file("test.cfg", &answering(address, 404, " daemon\n"));
     assert!(asked_at(&socket, "reload").starts_with("Success=1\n--\n"));
-    // Until the old worker has let go it may answer, too.
+    // Until the old worker has closed its sockets it may respond, too.
     while asked_at(&socket, "show proc").contains("# old workers") {
         std::thread::yield_now();
     }
@@ -531,7 +531,7 @@ fn a_master_goes_to_the_background_once_it_serves() {
     let mut watching = UnixStream::connect(&socket).unwrap();
     drop(elsewhere);
     assert_eq!(watching.read_to_string(&mut String::new()).unwrap_or(0), 0, "it ends");
-    // Whoever starts one that cannot serve is told so.
+    // A start in the background that fails reports that.
     let output = start("global\n master-worker\n daemon\n nonsense\n", &[]);
     assert_eq!(output.status.code(), Some(1));
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -541,7 +541,7 @@ fn a_master_goes_to_the_background_once_it_serves() {
     assert!(output.status.code() == Some(1) && said.contains("Loading failure!"), "{said}");
 }
 
-/// The lines of the unit that are run, with this program and these places.
+/// Commands of the systemd unit, with this program and paths of the test.
 #[test]
 fn the_unit_for_systemd_starts_and_reloads() {
     let unit =
@@ -584,8 +584,8 @@ fn the_unit_for_systemd_starts_and_reloads() {
     assert_eq!(status_of(address), Ok(200));
 }
 
-/// What is answered there. The kernel closes the sockets of an io_uring behind the end of the process that
-/// was killed, and whoever connects to them until then is cut off.
+/// Status of a response after a worker was killed. The kernel closes the sockets of an io_uring only after
+/// the process has ended; connections until then are closed.
 fn status_behind_a_kill(address: SocketAddr) -> u16 {
     let began = std::time::Instant::now();
     loop {
@@ -596,7 +596,7 @@ fn status_behind_a_kill(address: SocketAddr) -> u16 {
     }
 }
 
-/// A worker that stands still is replaced without its help, and its end is then no end of the master.
+/// A worker that hangs is replaced without its cooperation, and its end does not end the master.
 #[test]
 fn a_worker_that_hangs_is_replaced() {
     let address = own_address();
@@ -611,7 +611,7 @@ fn a_worker_that_hangs_is_replaced() {
     assert_eq!(master.rows("# old workers")[0][0], hangs.to_string());
     kill(hangs, Signal::SIGKILL).unwrap();
     master.hears("Former worker");
-    // By a signal, with nothing between.
+    // By a signal, without a reload in between.
     assert_eq!(status_behind_a_kill(address), 403);
     let hangs = Pid::from_raw(master.worker());
     kill(hangs, Signal::SIGSTOP).unwrap();
@@ -624,7 +624,7 @@ fn a_worker_that_hangs_is_replaced() {
     assert_eq!(master.ends(), Some(0));
 }
 
-/// The first one is enough.
+/// The first signal is enough.
 #[test]
 fn a_fault_that_another_process_sends_ends_a_worker() {
     for signal in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGABRT, Signal::SIGFPE] {
@@ -634,7 +634,7 @@ fn a_fault_that_another_process_sends_ends_a_worker() {
     }
 }
 
-/// The packaged configuration, with places and rights of the test: a worker that crashes is replaced.
+/// The packaged configuration, with paths and rights of the test: a crashed worker is replaced.
 #[test]
 fn the_packaged_configuration_survives_a_crash() {
     let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/debian/manylane.cfg");
@@ -657,7 +657,7 @@ fn the_packaged_configuration_survives_a_crash() {
     assert_eq!(status_behind_a_kill(address), 200);
 }
 
-/// `restart-on-crash`: whoever crashes is replaced; who is ended on purpose is not.
+/// `restart-on-crash`: a crashed worker is replaced; one that was stopped on purpose is not.
 #[test]
 fn a_worker_that_crashes_is_replaced_where_that_is_wished() {
     let address = own_address();
@@ -673,7 +673,7 @@ fn a_worker_that_crashes_is_replaced_where_that_is_wished() {
         assert_ne!(master.worker(), crashes);
         assert_eq!(status_behind_a_kill(address), 200);
     }
-    // One that cannot begin then is tried again, and what is good again serves.
+    // A worker that cannot start is retried, and a corrected file is served.
     master.write("global\n nonsense\n");
     kill(Pid::from_raw(master.worker()), Signal::SIGKILL).unwrap();
     master.hears("another worker begins in 400 ms");
@@ -681,7 +681,7 @@ fn a_worker_that_crashes_is_replaced_where_that_is_wished() {
     master.write(&config(403));
     master.hears("Loading success.");
     assert_eq!(status_behind_a_kill(address), 403);
-    // A pause is no reason to stay.
+    // The delay before a restart does not keep the master from ending.
     kill(Pid::from_raw(master.worker()), Signal::SIGKILL).unwrap();
     master.hears("another worker begins");
     master.signal(Signal::SIGTERM);

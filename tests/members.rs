@@ -1,4 +1,5 @@
-//! Servers that come and go while the program runs: `add server`, `del server`, `wait srv-removable`.
+//! Servers that are added and removed while the program runs: `add server`, `del server`, `wait
+//! srv-removable`.
 
 use crate::common;
 
@@ -19,7 +20,7 @@ struct Program {
 }
 
 impl Program {
-    /// With one frontend, whose backend `back` has these lines.
+    /// Starts the program with one frontend, and a backend `back` with these lines.
     fn start(lines: &str) -> Self {
         let folder = Folder::new();
         let socket = folder.0.join("control");
@@ -39,7 +40,7 @@ impl Program {
         ask(&self.socket, line)
     }
 
-    /// A column of `show stat`; nothing where there is no such row.
+    /// A column of `show stat`; `None` without such a row.
     fn column(&self, server: &str, column: &str) -> Option<String> {
         let table = self.ask("show stat");
         let mut rows = table.lines().map(|line| line.trim_start_matches("# ").split(',').collect::<Vec<_>>());
@@ -48,10 +49,9 @@ impl Program {
     }
 }
 
-/// What the run-time interface answers, without the empty line behind it.
+/// Response of the run-time interface, without the empty line at its end.
 fn ask(socket: &std::path::Path, line: &str) -> String {
-    // The program binds before it tells that it has started; a listener that is inherited accepts before
-    // that.
+    // The program binds before it reports that it has started; an inherited listener accepts before that.
     let until = std::time::Instant::now() + PATIENCE;
     let mut client = loop {
         match UnixStream::connect(socket) {
@@ -67,13 +67,13 @@ fn ask(socket: &std::path::Path, line: &str) -> String {
     answer.trim_end().to_owned()
 }
 
-/// An origin that says its name, and counts the requests that it answers.
+/// An origin that responds with its name and counts its responses.
 fn named(name: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let own = count.clone();
     let address = origin(move |mut stream| {
         let mut bytes = [0; 4096];
-        // A request comes in one piece here.
+        // A request arrives in one piece here.
         while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
             own.fetch_add(1, Ordering::SeqCst);
             let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
@@ -85,7 +85,7 @@ fn named(name: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, count)
 }
 
-/// Asks once, and gives the body of the answer; with whether the connection ends behind it.
+/// Sends a request; returns the body of the response, and whether the connection closes after it.
 fn get(client: &mut TcpStream) -> Option<(String, bool)> {
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").ok()?;
     let (mut head, mut byte) = (Vec::new(), [0]);
@@ -111,7 +111,7 @@ fn a_server_comes_serves_and_goes() {
         program.ask(&format!("add server back/b {b} weight 7 maxconn 9 cookie bb check inter 10s")),
         "New server registered."
     );
-    // It is there with all that its line says, in maintenance, and its checks are off.
+    // The server has all settings of its line, is in maintenance, and its checks are off.
     for (column, value) in
         [("status", "MAINT"), ("weight", "7"), ("slim", "9"), ("cookie", "bb"), ("sid", "2"), ("stot", "0")]
     {
@@ -128,7 +128,7 @@ fn a_server_comes_serves_and_goes() {
     assert_eq!(get(&mut client).unwrap(), ("b".into(), false));
     common::watch::until(|| program.column("b", "check_status").as_deref() == Some("L7OK"));
     assert!(program.column("b", "status").unwrap().starts_with("UP")); // checks may be late
-    // It does not go while it serves.
+    // A server with streams cannot be removed.
     assert_eq!(program.ask("del server back/b"), "Only servers in maintenance mode can be deleted.");
     assert_eq!(
         program.ask("wait 10s srv-removable back/b"),
@@ -140,7 +140,7 @@ fn a_server_comes_serves_and_goes() {
     assert_eq!(program.column("b", "status"), None);
     assert_eq!(program.ask("get weight back/b"), "No such server.");
     assert_eq!(get(&mut client).unwrap(), ("a".into(), false));
-    // Its place and its number are the next one's.
+    // The next server gets its slot and its number.
     assert_eq!(program.ask(&format!("add server back/c {b} enabled")), "New server registered.");
     assert_eq!(program.column("c", "sid").as_deref(), Some("2"));
     assert_eq!(
@@ -212,7 +212,7 @@ fn what_cannot_be_is_told_in_a_line() {
     }
 }
 
-/// A server that tracks another, which goes and comes.
+/// A server that tracks another one, removed and added.
 #[test]
 fn a_server_that_is_added_is_as_the_one_that_it_tracks() {
     let (a, _) = named("a");
@@ -235,7 +235,7 @@ fn a_server_that_is_added_is_as_the_one_that_it_tracks() {
     assert_eq!((program.column("a", "status"), program.column("b", "status")), (None, None));
 }
 
-/// Whoever is with a server stays there, and the server stays as long.
+/// Streams stay with their server, and the server stays as long.
 #[test]
 fn a_server_does_not_go_below_a_stream() {
     let (reached, at): (Sender<Sender<()>>, Receiver<Sender<()>>) = channel();
@@ -261,7 +261,7 @@ fn a_server_does_not_go_below_a_stream() {
     let busy = "Server still has connections attached to it, cannot remove it.";
     assert_eq!(program.ask("del server back/s"), busy);
     assert_eq!(program.ask("wait 20ms srv-removable back/s"), "Wait delay expired.");
-    // Other changes go on meanwhile, and it is still there.
+    // Other changes are made meanwhile, and the server stays.
     assert_eq!(program.ask(&format!("add server back/c {a} enabled")), "New server registered.");
     assert_eq!(program.ask("del server back/s"), busy);
     go.send(()).unwrap();
@@ -270,7 +270,7 @@ fn a_server_does_not_go_below_a_stream() {
     assert_eq!(program.ask("del server back/s"), "Server deleted.");
 }
 
-/// Servers come and go below many clients: each request is answered by a server, once, and all are counted.
+/// Servers are added and removed under load: each request gets one response of a server, and all are counted.
 #[test]
 fn servers_come_and_go_below_traffic_and_nothing_is_lost() {
     const CLIENTS: usize = 8;
@@ -318,13 +318,13 @@ fn servers_come_and_go_below_traffic_and_nothing_is_lost() {
             program.column("a", "stot").as_deref(),
             Some(&*(of_a.load(Ordering::SeqCst) - before_a).to_string())
         );
-        // an answer is there before its stream has ended
+        // A response arrives before its stream has ended.
         common::watch::until(|| program.column("a", "scur").as_deref() == Some("0"));
     }
 }
 
-/// Checks of servers that stay go on below changes: one that is under way comes to its verdict, and a server
-/// that says nothing is found while changes come more often than `timeout check` is over.
+/// Checks of the remaining servers continue during changes: a running check completes, and a server that
+/// hangs is detected although changes come more often than `timeout check`.
 #[test]
 fn checks_go_on_while_servers_come_and_go() {
     let (reached, at): (Sender<TcpStream>, Receiver<TcpStream>) = channel();
@@ -360,7 +360,7 @@ fn checks_go_on_while_servers_come_and_go() {
     drop(check);
     common::watch::until(|| status("back", "slow") == "DOWN");
     assert!(at.try_recv().is_err(), "it was asked once");
-    // The checks of one that comes begin when they are asked for.
+    // Checks of an added server start when they are enabled.
     assert_eq!(
         program.ask(&format!(
             "add server back/t {slow} check inter 1h fall 1; enable server back/t; enable health back/t"
@@ -371,8 +371,8 @@ fn checks_go_on_while_servers_come_and_go() {
     common::watch::until(|| status("back", "t") == "DOWN");
 }
 
-/// A `maxconn` holds for streams of before and of after changes together, and who waits in one generation has
-/// the place that another gives back.
+/// A `maxconn` holds for streams before and after changes together; a request waiting in one generation gets
+/// a permit that another generation releases.
 #[test]
 fn a_limit_holds_for_all_generations_together() {
     let (reached, at): (Sender<Sender<()>>, Receiver<Sender<()>>) = channel();
