@@ -1,5 +1,5 @@
-//! Names of servers, end to end (R-G9): name servers whose answers change, lie, stop; what an operator says.
-//! The same is played to the installed HAProxy, line by line, where it does the same.
+//! Names of servers, end to end (R-G9): name servers whose answers change, are wrong or stop; commands. The
+//! same steps are run on the installed HAProxy and compared line by line where both behave alike.
 
 use crate::common;
 
@@ -12,8 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Sections that ask often, and are patient with answers: a name server that stands still for a second has
-/// not been silent.
+/// Sections that query often and wait long for answers: a name server that hangs for a second does not count
+/// as silent.
 fn section(servers: &[SocketAddr]) -> String {
     let servers: String =
         servers.iter().enumerate().map(|(n, at)| format!(" nameserver dns{} {at}\n", n + 1)).collect();
@@ -24,7 +24,7 @@ fn section(servers: &[SocketAddr]) -> String {
     )
 }
 
-/// The same for rules: HAProxy lets them wait for as long as `timeout resolve`, also on a busy machine.
+/// For rules: HAProxy lets them wait for `timeout resolve`, also on a busy machine.
 fn patient(servers: &[SocketAddr]) -> String {
     section(servers)
         .replace("timeout resolve 50ms", "timeout resolve 10s")
@@ -101,7 +101,7 @@ fn servers_follow_their_names_as_those_of_haproxy() {
         }
         ["a.test", "both.test", "six.test"].iter().for_each(|name| dns.is_dealt_with(name));
         let mut seen = shown(&played, &all);
-        // The lines of the start come in the order of answers.
+        // Lines of the start come in the order of the answers.
         let mut started = Vec::new();
         while started.iter().filter(|line: &&String| line.contains("administratively READY")).count() < 4 {
             started.extend(played.lines("administratively READY"));
@@ -173,7 +173,7 @@ fn servers_of_a_backend_do_not_share_an_address_unless_they_may() {
     compare(&ours, theirs);
 }
 
-/// Servers at two ports of one address are two servers.
+/// Servers at two ports of one address are different servers.
 #[test]
 fn servers_at_other_ports_do_not_take_each_others_addresses() {
     let dns = Dns::new();
@@ -254,7 +254,7 @@ fn counters_of_name_servers_begin_anew_when_they_are_cleared() {
     assert!(valid(0), "{}", ask(&socket, "show resolvers"));
 }
 
-/// A server that is added and a reload make another generation: it goes on asking where the one before was.
+/// `add server` and a reload create a generation, which continues the queries of the one before.
 #[test]
 fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() {
     let dns = Dns::new();
@@ -285,7 +285,7 @@ fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() 
     for (command, answer) in
         [("add server b/new 127.0.0.9:80", "New server registered"), ("reload", "Reloaded")]
     {
-        // A rule that waits meanwhile is answered all the same.
+        // A rule that waits meanwhile still gets its address.
         let name = if command == "reload" { "late2.test" } else { "late1.test" };
         dns.addresses(name, &["127.0.0.33"]);
         dns.lie(Lie::Silent);
@@ -298,7 +298,7 @@ fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() 
         assert!(said.contains(answer), "{said}");
         dns.lie(Lie::None);
         assert_eq!(waits.join().unwrap(), "127.0.0.33", "{command}");
-        // Another one, by the generation that serves now.
+        // Another query by the new generation.
         let next = format!("next-{name}");
         dns.addresses(&next, &["127.0.0.34"]);
         assert_eq!(get(&web, &next), "127.0.0.34", "{command}");
@@ -308,7 +308,7 @@ fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() 
     }
 }
 
-/// R-G8: names that an operator or a service gave are in a state file of either program, and hold for both
+/// R-G8: state files of both programs have names that a command or a service has set; both programs use them
 /// before any name server has answered.
 #[test]
 fn servers_have_the_names_of_a_state_file_of_either_program() {
@@ -357,7 +357,7 @@ fn servers_have_the_names_of_a_state_file_of_either_program() {
             ours[1].starts_with("b/t1 127.0.0.51 2 64 1 s.test 8001 _s._tcp.test "),
             "{ours:#?} {dumped}"
         );
-        // HAProxy forgets with the next start that the name is an operator's.
+        // HAProxy forgets with the next start that a command has set the name.
         let same = |lines: Vec<String>| {
             lines.iter().map(|line| line.replacen(" 2 64 1 ", " 2 0 1 ", 1)).collect::<Vec<_>>()
         };
@@ -405,7 +405,7 @@ fn a_template_is_filled_emptied_and_moved_as_the_records_of_its_service_change()
         dns.service(name, &[b]);
         address("s1", "");
         next("one left");
-        // No address beside it: it is asked for.
+        // The answer has no address of the target, so it is queried.
         dns.service(name, &[b, (512, 8003, "c.test", None)]);
         address("s1", "127.0.0.53:8003");
         until(|| played.columns("b", "s1", &["status"]) == ["no check"]);
@@ -418,7 +418,7 @@ fn a_template_is_filled_emptied_and_moved_as_the_records_of_its_service_change()
     compare(&ours, theirs);
 }
 
-/// R-G9: HAProxy 2.6 goes on asking for ever where name servers say that there is no such service.
+/// R-G9: HAProxy 2.6 queries forever if name servers say that the service does not exist.
 #[test]
 fn servers_of_a_service_that_is_gone_are_gone_and_come_back() {
     let dns = Dns::new();
@@ -475,7 +475,7 @@ fn lies_change_nothing_and_cut_answers_come_over_tcp() {
         let (log, folder) = (Syslog::new(), Folder::new());
         let socket = folder.0.join("cli");
         let servers = "backend b\n server s a.test:81 resolvers names init-addr none resolve-prefer ipv4\n";
-        // Nothing is lost by an answer that is late: the next question will do.
+        // A late answer does no harm: the next query is enough.
         let name_servers =
             section(&[liar.address(), honest.address()]).replace("timeout retry 1s", "timeout retry 100ms");
         let _program = Manylane::start_ready(&format!("{}{name_servers}{servers}", global(&log, &socket)));
@@ -493,7 +493,7 @@ fn lies_change_nothing_and_cut_answers_come_over_tcp() {
             Lie::First | Lie::Truncated => until(|| address() == "127.0.0.66:81"),
             Lie::Full => until(|| address().starts_with("127.64.")),
             _ => {
-                // The other one says that there is nothing.
+                // The other server says that the name does not exist.
                 assert_eq!(address(), "", "{lie:?}");
                 honest.addresses("a.test", &["127.0.0.1"]);
                 until(|| address() == "127.0.0.1:81");
@@ -502,7 +502,7 @@ fn lies_change_nothing_and_cut_answers_come_over_tcp() {
     }
 }
 
-/// An answer to a request over a socket of the file system.
+/// Response to a request over a Unix socket.
 fn get(socket: &Path, host: &str) -> String {
     let mut client = UnixStream::connect(socket).unwrap();
     client.set_read_timeout(Some(common::PATIENCE)).unwrap();
@@ -514,7 +514,8 @@ fn get(socket: &Path, host: &str) -> String {
     answer.split_once("\r\n\r\n").map_or(answer.clone(), |(_, body)| body.to_owned())
 }
 
-/// Servers at 127.0.0.2 and 127.0.0.3 that say `first` and `second`: the port that they share.
+/// Starts servers at 127.0.0.2 and 127.0.0.3 that respond with `first` and `second`; returns their common
+/// port.
 fn two_places() -> u16 {
     let serve = |listener: TcpListener, name: &'static str| {
         std::thread::spawn(move || {
@@ -568,13 +569,13 @@ fn requests_go_where_the_name_leads_and_not_where_it_led() {
     for _ in 0..10 {
         assert_eq!(get(&web, "x"), "second", "an idle connection leads to where it was");
     }
-    // One without an address may get one: HAProxy leaves that to the file.
+    // A server without an address can get one from a command; HAProxy leaves that to the file.
     assert_eq!(
         played.ask("set server x/none addr 127.0.0.82").trim(),
         "IP changed from '(none)' to '127.0.0.82' by 'stats socket command'"
     );
     assert_eq!(played.columns("x", "none", &["status", "addr"]), ["no check", "127.0.0.82:82"]);
-    // Checks follow, too: nobody is there.
+    // Checks use the new address, where nothing listens.
     dns.addresses("a.test", &["127.0.0.4"]);
     played.log.wait("Server l/s is DOWN");
     assert_eq!(
@@ -659,7 +660,7 @@ fn rules_for_bytes_ask_for_addresses_as_those_of_haproxy() {
     compare(&ours, theirs);
 }
 
-/// The same rules in HTTP mode, where they look at the request.
+/// The same rules in HTTP mode, where they read the request.
 #[test]
 fn rules_for_contents_of_requests_ask_for_addresses_as_those_of_haproxy() {
     let dns = Dns::new();
@@ -722,7 +723,7 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
         ] {
             seen.push(format!("> {command}"));
             seen.extend(played.ask(command).lines().filter(|line| !line.is_empty()).map(str::to_owned));
-            // HAProxy moves the server a moment after it has answered.
+            // HAProxy moves the server a moment after its response.
             let moved = match command {
                 "set server b/s addr 127.0.0.98" => "127.0.0.98:80",
                 "set server b/s addr 127.0.0.97 port 8080" => "127.0.0.97:8080",
@@ -746,15 +747,15 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
     compare(&ours, theirs);
 }
 
-/// What is under way below a reload goes where the server is when its turn comes, not where it was when the
-/// file was read again.
+/// A request that waits during a reload goes to the server's current address, not to that at the time of the
+/// reload.
 fn goes_where_the_server_is(moves: impl Fn(&Dns, &Played)) {
     let port = two_places();
     let dns = Dns::new();
     dns.addresses("a.test", &["127.0.0.2"]);
     let (log, folder) = (Syslog::new(), Folder::new());
     let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
-    // One lane: what it has begun before a command it has done some commands later.
+    // One lane: what it began before a command is done a few commands later.
     let _program = Manylane::start_ready(&format!(
         "{} nbthread 1\n{}{}listen l\n bind {}\n http-request wait-for-body time 1h at-least 2\n timeout \
             client 1h\n \
@@ -812,7 +813,7 @@ fn a_reload_goes_on_with_what_is_known() {
     let played = Played { log, socket };
     let addresses = || [played.columns("b", "n", &["addr"]), played.columns("b", "t1", &["addr"])].concat();
     until(|| addresses() == ["127.0.0.31:81", "127.0.0.51:8001"]);
-    dns.lie(Lie::Silent); // nobody tells it anew
+    dns.lie(Lie::Silent); // no answer can restore the address
     let answer = ask(&played.socket, "reload");
     assert!(answer.contains("Reloaded"), "{answer}");
     assert_eq!(addresses(), ["127.0.0.31:81", "127.0.0.51:8001"]);
@@ -868,7 +869,7 @@ fn what_cannot_be_asked_for_is_said_with_its_place() {
     }
 }
 
-/// dnsmasq, until it is dropped.
+/// A dnsmasq process, killed when dropped.
 struct Dnsmasq {
     command: Command,
     running: Child,
@@ -882,7 +883,7 @@ impl Drop for Dnsmasq {
 }
 
 impl Dnsmasq {
-    /// With these lines; none where it is not installed.
+    /// Starts it with these lines; `None` if it is not installed.
     fn start(folder: &Folder, at: SocketAddr, lines: &str) -> Option<Self> {
         let program =
             ["/usr/sbin/dnsmasq", "/usr/bin/dnsmasq"].into_iter().find(|path| Path::new(path).exists())?;
@@ -899,8 +900,8 @@ impl Dnsmasq {
         Some(Self { command, running })
     }
 
-    /// Begins anew where it has ended: a question over TCP is a process of its own, which keeps the port when
-    /// the one that began it is killed, until the question is done.
+    /// Restarts it after it was killed. Each TCP query is a process of its own, which keeps the port until it
+    /// is done.
     fn again(&mut self) {
         if self.running.try_wait().unwrap().is_some() {
             self.running = self.command.spawn().unwrap();
@@ -932,7 +933,7 @@ fn a_real_name_server_is_believed() {
     until(|| addresses(&["a", "c", "t1", "t2"]) == ["127.0.0.21:81", "127.0.0.21:82", "127.0.0.21:8001", ""]);
     until(|| addresses(&["many"])[0].starts_with("127.9.0."));
     assert!(!played.ask("show resolvers").contains("truncated:   0\n"), "199 addresses came over TCP");
-    // Names are asked for again and again, so it may be cleared more than once.
+    // Names are queried periodically, so clear more than once.
     until(|| played.ask("clear counters all; show resolvers").contains("truncated:   0\n"));
     until(|| played.columns("b", "t1", &["weight"]) == ["2"]);
     drop(dnsmasq);

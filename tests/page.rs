@@ -1,4 +1,4 @@
-//! The page of counters as a form (`stats admin`), and who may see it (`stats http-request`).
+//! The form of the statistics page (`stats admin`), and access to the page (`stats http-request`).
 
 use crate::common;
 
@@ -16,7 +16,7 @@ fn start(more: &str) -> (Manylane, SocketAddr) {
     (program, address)
 }
 
-/// The whole answer to a request, whose connection ends.
+/// The whole response to a request; the connection closes.
 fn ask(address: SocketAddr, head: &str, body: &str) -> String {
     let mut client = connect(address);
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
@@ -43,7 +43,7 @@ fn a_form_changes_servers_and_the_page_tells_what_became_of_it() {
     assert_eq!(page.matches("<form").count(), 2, "one for each proxy");
     assert_eq!(page.matches("</form>").count(), 2);
     assert!(!ask(address, "GET /stats;csv HTTP/1.1", "").contains("form"));
-    // As HAProxy has it, also by the absolute form of a target.
+    // As in HAProxy, also for an absolute target.
     let typed = ask(address, "GET http://x/stats;typed HTTP/1.1", "");
     assert!(typed.contains(":str:back\n") && !typed.contains("svname,"), "{typed}");
     assert!(ask(address, "GET http://x/stats HTTP/1.1", "").contains("<form"));
@@ -51,7 +51,7 @@ fn a_form_changes_servers_and_the_page_tells_what_became_of_it() {
         ask(address, "GET /stats;json-schema HTTP/1.1", "")
             .contains("http://json-schema.org/draft-04/schema#")
     );
-    // Who may only read has no form, and cannot send one.
+    // A user without rights gets no form, and cannot send one.
     let read = ask(address, "GET /stats HTTP/1.1\r\nX-Reader: 1", "");
     assert!(!read.contains("<form") && !read.contains("checkbox"), "{read}");
     let status = |server: &str| {
@@ -80,7 +80,7 @@ fn a_form_changes_servers_and_the_page_tells_what_became_of_it() {
     );
     assert_eq!(sent("POST /stats HTTP/1.1", "b=back&s=a&s=&action=ready"), "/stats;st=part");
     assert_eq!(status("a"), "no check");
-    // A form that is larger than a buffer does nothing.
+    // A form larger than a buffer is ignored.
     let large = format!("{}&action=maint&b=back", "s=a&".repeat(10_000));
     assert_eq!(sent("POST /stats HTTP/1.1", &large), "/stats;st=excd");
     assert_eq!(status("a"), "no check");
@@ -89,7 +89,7 @@ fn a_form_changes_servers_and_the_page_tells_what_became_of_it() {
         let page = ask(address, &format!("GET /stats;st={word} HTTP/1.1"), "");
         assert!(page.contains(text) && !page.contains("<b>x"), "{word}: {page}");
     }
-    // Other methods are not the page's.
+    // The page accepts no other methods.
     assert!(ask(address, "DELETE /stats HTTP/1.1", "").starts_with("HTTP/1.1 503"));
 }
 
@@ -110,10 +110,10 @@ fn rules_say_who_may_see_the_page() {
     assert!(ask(address, "POST /stats HTTP/1.1", "s=a&action=maint&b=back").starts_with("HTTP/1.1 401"));
 }
 
-/// A form changes what its page shows, and comes from that page.
+/// A form may change only what its page shows, and must come from that page.
 #[test]
 fn a_form_of_another_site_or_about_what_is_not_shown_changes_nothing() {
-    // What a rule makes of a field changes nothing of who asked.
+    // Rules that edit fields do not affect the check of the origin.
     let (_program, address) = start(
         " http-request set-header Host inside.test\n http-request set-header Origin http://inside.test\n \
             stats admin if TRUE\n stats scope back\n",
@@ -130,7 +130,7 @@ fn a_form_of_another_site_or_about_what_is_not_shown_changes_nothing() {
     for site in ["cross-site", "same-site", "same-origin, cross-site"] {
         assert_eq!(post(&format!("\r\nSec-Fetch-Site: {site}"), drain), "/stats;st=deny");
     }
-    // Browsers send the other field to https and to localhost only.
+    // Browsers send `Sec-Fetch-Site` only to HTTPS and to localhost.
     for origin in ["http://evil.test", "null", "http://x.evil.test", "x"] {
         assert_eq!(post(&format!("\r\nOrigin: {origin}"), drain), "/stats;st=deny", "{origin}");
     }
@@ -138,8 +138,8 @@ fn a_form_of_another_site_or_about_what_is_not_shown_changes_nothing() {
     assert_eq!(post("", own), "/stats;st=errp", "the page does not show it");
     let shown = |what: &str| ask(address, "GET /stats;csv HTTP/1.1", "").contains(what);
     assert!(!shown("DRAIN"));
-    // A browser that says who asks knows whom it asked, though something on the way has changed `Host`, and
-    // though a page may keep its own name to itself.
+    // `Sec-Fetch-Site: same-origin` is enough, even if a proxy has changed `Host` or the page hides its
+    // origin.
     for site in [
         "",
         "\r\nSec-Fetch-Site: same-origin",
@@ -154,7 +154,7 @@ fn a_form_of_another_site_or_about_what_is_not_shown_changes_nothing() {
     }
 }
 
-/// More than sockets hold, of which a thread writes what goes at once and the lane the rest.
+/// The page exceeds the socket buffers: a thread writes what fits, the lane the rest.
 #[test]
 fn a_large_page_comes_whole_to_a_client_that_reads_slowly_and_is_counted() {
     const SERVERS: usize = 1_500;
@@ -187,7 +187,7 @@ fn a_large_page_comes_whole_to_a_client_that_reads_slowly_and_is_counted() {
     assert_eq!(line.split(',').nth(9), Some(&*received.to_string()), "what was sent is counted");
 }
 
-/// What chunks hold, of which the last one is there.
+/// The contents of chunks; checks that the last chunk is there.
 fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     loop {

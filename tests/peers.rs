@@ -10,7 +10,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// Tables of each type of key, and of data that counters, tags, rates and arrays keep.
+/// Tables for each key type, with counters, tags, rates and arrays.
 const TABLES: &str = "\
     backend ips\n stick-table type ip size 1k expire 10m peers ps store server_id,gpt0,gpc0,gpc0_rate(10m),\
         conn_cnt,conn_cur,conn_rate(10m),http_req_rate(10m),bytes_out_cnt,glitch_cnt\n\
@@ -33,7 +33,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// That is called `name`, is reached at `own`, and reaches `other` at the address behind it.
+    /// A peer `name` at the address `own`; it reaches `other` at the address `at`.
     fn new(name: &'static str, own: SocketAddr, (other, at): (&str, SocketAddr)) -> Self {
         let (folder, web) = (Folder::new(), own_address());
         let socket = folder.0.join("control");
@@ -59,7 +59,7 @@ impl Peer {
         self
     }
 
-    /// As HAProxy; none where that is not there.
+    /// Starts it as HAProxy; `None` if that is not installed.
     fn haproxy(mut self) -> Option<Self> {
         self._haproxy = Some(Haproxy::start(&self.folder.file("haproxy.cfg", &self.config))?);
         until(|| std::os::unix::net::UnixStream::connect(self.socket()).is_ok());
@@ -70,7 +70,7 @@ impl Peer {
         ask(&self.socket(), line)
     }
 
-    /// What an entry keeps, as reports show it, but what is each process's own.
+    /// Data of an entry as reported, without what is local to a process.
     fn entry(&self, table: &str, key: &str) -> Option<BTreeMap<String, String>> {
         let answer = self.ask(&format!("show table {table}"));
         let line = answer.lines().find(|line| line.contains(&format!(" key={key} ")))?;
@@ -80,7 +80,7 @@ impl Peer {
         Some(kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
-    /// Waits until an entry keeps a number.
+    /// Waits until an entry has this value.
     fn keeps(&self, table: &str, key: &str, (name, value): (&str, &str)) {
         until(|| self.entry(table, key).is_some_and(|entry| entry.get(name).is_some_and(|own| own == value)));
     }
@@ -89,7 +89,7 @@ impl Peer {
         assert_eq!(self.ask(&format!("set table {table} key {key} {data}")).trim(), "");
     }
 
-    /// Waits until the other one is connected.
+    /// Waits until the other peer is connected.
     fn is_connected(&self) {
         until(|| self.ask("show info").contains("ConnectedPeers: 1"));
     }
@@ -101,7 +101,7 @@ fn two() -> (Peer, Peer) {
     (Peer::new("one", one, ("two", two)), Peer::new("two", two, ("one", one)))
 }
 
-/// What is counted before and while they are connected is known to both.
+/// Counts before and after the connection reach both peers.
 fn share(one: &Peer, two: &Peer) {
     let all = [
         (
@@ -127,7 +127,7 @@ fn share(one: &Peer, two: &Peer) {
         }
         assert_eq!(status_of(from.web), Ok(200));
     }
-    // Each has counted one request of the same client: what the last one knew, and its own.
+    // Each has counted one request of the same client: the last one knows the total.
     let entry = |peer: &Peer| peer.entry("ips", "127.0.0.1").unwrap_or_default();
     until(|| !entry(one).is_empty() && entry(one) == entry(two));
 }
@@ -138,10 +138,10 @@ fn two_processes_know_what_either_counts() {
     let one = one.manylane();
     one.set("ips", "192.0.2.77", "data.gpc0 7");
     let two = two.manylane();
-    // Who comes later asks for all that there is.
+    // A peer that starts later requests everything.
     two.keeps("ips", "192.0.2.77", ("gpc0", "7"));
     share(&one, &two);
-    // Binary keys are made by requests only.
+    // Only requests create binary keys.
     request(one.web, "/data");
     until(|| one.ask("show table data").contains("used:1"));
     let key = |peer: &Peer| {
@@ -177,13 +177,13 @@ fn a_process_and_haproxy_know_what_either_counts() {
             (manylane, haproxy)
         };
         share(&manylane, &haproxy);
-        // What is shown may be older than what was shared.
+        // Reports may be older than the tables.
         until(|| {
             let shown = manylane.ask("show peers ps");
             let parts = ["id=two(remote,active)", "app_state=RUNNING", "id=ps/own"];
             parts.iter().all(|part| shown.contains(part))
         });
-        // HAProxy acknowledges what it was told.
+        // HAProxy acknowledges updates.
         until(|| {
             let shown = manylane.ask("show peers");
             let remote = shown.split("id=two").nth(1).unwrap_or_default();
@@ -193,7 +193,7 @@ fn a_process_and_haproxy_know_what_either_counts() {
     }
 }
 
-/// HAProxy tells names of servers, too, by a dictionary: they are passed over, and what follows is read.
+/// HAProxy also sends names of servers in a dictionary: these are skipped, and the following data is read.
 #[test]
 fn servers_that_haproxy_has_chosen_are_known_by_their_ids() {
     let (one, mut two) = two();
@@ -223,7 +223,7 @@ fn no_haproxy() {
     println!("There is no HAProxy 3.2: not compared");
 }
 
-/// A process that is killed gets all from its peer again, and what changed meanwhile goes over.
+/// A killed process gets everything from its peer again, including changes made meanwhile.
 fn is_taught_again(one: Peer, two: Peer, start: impl Fn(Peer) -> Peer) {
     let one = one.manylane();
     let two = start(two);
@@ -236,7 +236,7 @@ fn is_taught_again(one: Peer, two: Peer, start: impl Fn(Peer) -> Peer) {
     drop(two); // killed
     one.set("ips", "192.0.2.3", "data.gpc0 3");
     let two = start(Peer::new(name, own, ("one", one.own)));
-    // What it had counted itself, what it had been told, and what it has missed.
+    // Its own counts, earlier updates, and what it has missed.
     for (key, number) in [("192.0.2.1", "1"), ("192.0.2.2", "2"), ("192.0.2.3", "3")] {
         two.keeps("ips", key, ("gpc0", number));
     }
@@ -259,7 +259,7 @@ fn haproxy_that_was_killed_is_told_all() {
     is_taught_again(one, two, |peer| peer.haproxy().unwrap());
 }
 
-/// Connections to an address that can be cut.
+/// Relays connections to an address, and can cut them.
 struct Relay {
     address: SocketAddr,
     streams: Arc<Mutex<Vec<TcpStream>>>,
@@ -332,14 +332,14 @@ fn a_peer_that_talks_rubbish_is_told_so_and_does_no_harm() {
     assert_eq!(say(b"HAProxyS 2.1\none\nsomebody 1 1\n"), b"504\n");
     assert_eq!(say(&vec![b'x'; 2000]), b"501\n");
     let hello = b"HAProxyS 2.1\none\ntwo 1 1\n";
-    // It is asked for all that it has, unless that was in vain for so long.
+    // It requests a resync, unless that has failed for too long.
     let told = |bytes: &[u8], end: &[u8]| {
         let answer = say(&[hello, bytes].concat());
         assert!(answer.starts_with(b"200\n"), "{answer:?}");
         assert!(answer.ends_with(end), "{answer:?}");
     };
-    told(b"\x0a\x80\xff\xff\xff\x7f", b"\x01\x01"); // longer than may be
-    told(b"\x0a\x82\x03\x01\x09x", b"\x01\x00"); // a name that is not whole
+    told(b"\x0a\x80\xff\xff\xff\x7f", b"\x01\x01"); // exceeds the limit
+    told(b"\x0a\x82\x03\x01\x09x", b"\x01\x00"); // an incomplete name
     // An update without its key.
     told(b"\x0a\x82\x0b\x01\x03ips\x04\x04\x04\xf0\x97\x1c\x0a\x80\x04\x00\x00\x00\x01", b"\x01\x00");
     let mut rest = vec![0x55; 100_000];
@@ -354,7 +354,7 @@ fn a_peer_that_talks_rubbish_is_told_so_and_does_no_harm() {
     assert_eq!(status_of(one.web), Ok(200));
 }
 
-/// Those that do not say who they are: more than 64 are closed, and a peer is served as soon as one has gone.
+/// Connections without a greeting: more than 64 are closed, and a peer is accepted once one of them is gone.
 #[test]
 fn strangers_beyond_the_bound_are_closed() {
     let own = own_address();
@@ -375,7 +375,7 @@ fn strangers_beyond_the_bound_are_closed() {
     });
 }
 
-/// A process that takes over is told by the one before it what that has.
+/// A process that takes over gets the tables of the one before.
 #[test]
 fn entries_go_over_to_the_process_that_takes_over() {
     let one = Peer::new("one", own_address(), ("two", common::nobody())).manylane();
@@ -392,7 +392,7 @@ fn entries_go_over_to_the_process_that_takes_over() {
     one.keeps("names", "hello", ("gpc0", "2"));
 }
 
-/// A reload inside of the process goes on with what peers were told.
+/// After a reload within the process, peers continue where they were.
 #[test]
 fn peers_stay_in_step_over_a_reload() {
     let (one, two) = two();
@@ -431,7 +431,7 @@ fn what_peers_cannot_be_is_told_at_its_place() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(message), "{lines}: {said}");
     }
-    // As in HAProxy: a section without the process itself is not used, which is a warning.
+    // As in HAProxy: a section without the process itself is not used, with a warning.
     let other =
         format!("global\n localpeer one\npeers ps\n peer two 127.0.0.1:2\n{DEFAULTS}listen l\n bind :1\n");
     let said = String::from_utf8_lossy(&check(&other, &[]).stderr).into_owned();

@@ -1,5 +1,4 @@
-//! Connections to servers that are authenticated (NTLM, Negotiate): they serve the client that did so, and
-//! nobody else.
+//! Authenticated connections to servers (NTLM, Negotiate): they serve only the client that has authenticated.
 
 use crate::common;
 
@@ -15,17 +14,17 @@ use tokio::sync::Notify;
 
 const MODES: [&str; 4] = ["never", "safe", "aggressive", "always"];
 
-/// An origin that remembers on each connection who authenticated there. Answers have the number of the
-/// connection, from 1, and who that is.
+/// An origin that remembers who has authenticated on each connection. Responses contain the number of the
+/// connection, from 1, and that user.
 struct Remembering {
     address: SocketAddr,
-    /// Connections that are open.
+    /// Number of open connections.
     open: Arc<AtomicUsize>,
-    /// Requests for `/wait/1`, `/wait/2`... are answered once this is as much.
+    /// A request for `/wait/N` is answered once this is at least N.
     released: Arc<AtomicUsize>,
 }
 
-/// What follows the name of a field, whatever the case.
+/// Value of a field; its name is compared without case.
 fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
         let (own, value) = line.split_once(": ")?;
@@ -33,7 +32,7 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// A message's head; none at the end of the connection.
+/// Reads a head; `None` at the end of the connection.
 fn head_of(reader: &mut impl BufRead) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -87,7 +86,7 @@ fn send(client: &mut TcpStream, path: &str, fields: &str) {
     client.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes()).unwrap();
 }
 
-/// Status, number of the connection, and whose that is.
+/// Status, number of the connection, and its user.
 fn answer(client: &mut TcpStream) -> (u16, usize, String) {
     let mut reader = BufReader::new(client);
     let head = head_of(&mut reader).expect("an answer");
@@ -103,7 +102,7 @@ fn ask(client: &mut TcpStream, path: &str, fields: &str) -> (u16, usize, String)
     answer(client)
 }
 
-/// A program with a control socket.
+/// The program with a control socket.
 struct Proxy {
     _program: Manylane,
     folder: Folder,
@@ -128,8 +127,8 @@ impl Proxy {
     }
 }
 
-/// Other clients ask several times, as each mode of reuse has its own idea of first and later requests; none
-/// may meet `ann`.
+/// Other clients send several requests, since modes of reuse treat first and later requests differently; no
+/// request may get `ann`'s connection.
 fn nobody_else_is(who: &str, address: SocketAddr, what: &str) {
     for _ in 0..3 {
         let mut other = connect(address);
@@ -171,7 +170,7 @@ fn a_connection_that_a_client_authenticated_serves_this_client_alone() {
                 assert_eq!(ask(&mut ann, "/", ""), (200, own, "ann".to_owned()), "{what}");
                 nobody_else_is("ann", proxy.address, &what);
                 assert_eq!(ask(&mut ann, "/", ""), (200, own, "ann".to_owned()), "{what}");
-                // It is closed when its client leaves.
+                // The connection closes when its client leaves.
                 let mut other = connect(proxy.address);
                 ask(&mut other, "/", "");
                 let before = server.open.load(Ordering::SeqCst);
@@ -183,8 +182,8 @@ fn a_connection_that_a_client_authenticated_serves_this_client_alone() {
     }
 }
 
-/// What a server asks for makes the connection private before the client tells who it is: the client's next
-/// message has to be on the same connection.
+/// A challenge makes the connection private before the client has authenticated: the client's next message
+/// must go to the same connection.
 #[test]
 fn a_connection_with_a_challenge_is_given_to_nobody_else() {
     for mode in MODES {
@@ -210,7 +209,7 @@ fn a_connection_with_a_challenge_is_given_to_nobody_else() {
     }
 }
 
-/// Schemes that authenticate requests leave connections as they are.
+/// Schemes that authenticate single requests leave connections shared.
 #[test]
 fn a_connection_with_other_credentials_is_shared() {
     let server = Remembering::new();
@@ -222,8 +221,8 @@ fn a_connection_with_other_credentials_is_shared() {
     assert_eq!(ask(&mut connect(proxy.address), "/", "").1, own.1);
 }
 
-/// The client's next requests go to the server that knows it, whose turn or not, and stay in its queue though
-/// another has room.
+/// Later requests of the client go to its authenticated server, whatever the algorithm says, and wait in its
+/// queue even if another server has room.
 #[test]
 fn requests_follow_the_authenticated_connection_into_a_queue() {
     let server = Remembering::new();
@@ -264,7 +263,7 @@ fn column(control: &Path, server: &str, name: &str) -> String {
     rows.find(|row| row.starts_with(&["l", server])).unwrap()[at].to_owned()
 }
 
-/// A client with several backends keeps what is authenticated with each of them.
+/// A client keeps an authenticated connection to each of several backends.
 #[test]
 fn a_client_is_known_to_several_servers() {
     let server = Remembering::new();
@@ -283,7 +282,8 @@ fn a_client_is_known_to_several_servers() {
     }
 }
 
-/// Whatever `max-session-srv-conns` says, a session keeps few: the one that was used longest ago goes.
+/// A session keeps few private connections, whatever `max-session-srv-conns` says; the least recently used
+/// one closes.
 #[test]
 fn a_session_keeps_few_authenticated_connections() {
     const MOST: usize = 5;
@@ -300,12 +300,12 @@ fn a_session_keeps_few_authenticated_connections() {
         );
         until(|| server.open.load(Ordering::SeqCst) == (n + 1).min(MOST));
     }
-    // The last ones are kept, and the first is known no more.
+    // The last ones are kept, the first is closed.
     assert_eq!(ask(&mut ann, "/b3", ""), (200, 4, "ann".to_owned()));
     assert_eq!(ask(&mut ann, "/b0", ""), (200, MOST + 4, "-".to_owned()));
 }
 
-/// `max-session-srv-conns 0`: nothing is kept, and nothing is shared either.
+/// `max-session-srv-conns 0`: private connections are neither kept nor shared.
 #[test]
 fn nobody_gets_what_a_session_may_not_keep() {
     let server = Remembering::new();
@@ -333,7 +333,7 @@ fn an_authenticated_connection_is_not_passed_to_the_next_generation() {
     nobody_else_is("ann", proxy.address, "after a reload");
 }
 
-/// `check-reuse-pool`: the check's connection is left to clients only if it is nobody's.
+/// `check-reuse-pool`: a check leaves its connection to clients only if it is not authenticated.
 #[test]
 fn a_connection_that_a_check_authenticated_serves_no_client() {
     let server = Remembering::new();
@@ -352,8 +352,8 @@ fn a_connection_that_a_check_authenticated_serves_no_client() {
     nobody_else_is("checker", proxy.address, "check-reuse-pool");
 }
 
-/// An origin of HTTP/2 that authenticates nobody. It answers with the number of the connection: to `/wait` once
-/// `release` is notified, and with what `X-Asks` says as a challenge.
+/// An HTTP/2 origin without authentication: responds with the number of the connection, to `/wait` once
+/// `release` is notified, and with `X-Asks` as a challenge.
 fn numbers(waiting: &Arc<AtomicUsize>, release: &Arc<Notify>) -> SocketAddr {
     let (waiting, release) = (waiting.clone(), release.clone());
     common::h2::serve(move |stream, number| {
@@ -373,7 +373,7 @@ fn numbers(waiting: &Arc<AtomicUsize>, release: &Arc<Notify>) -> SocketAddr {
                         response = response.status(401).header("www-authenticate", asks);
                     }
                     let response = response.body(()).unwrap();
-                    // Its client may have left.
+                    // The client may have closed.
                     if let Ok(mut out) = respond.send_response(response, false) {
                         let _ = out.send_data(Bytes::from(text), true);
                     }
@@ -383,8 +383,8 @@ fn numbers(waiting: &Arc<AtomicUsize>, release: &Arc<Notify>) -> SocketAddr {
     })
 }
 
-/// A connection of HTTP/2 to a server has many clients' streams, so none may authenticate it: it takes no
-/// further stream from there on, and those that it has end well.
+/// An HTTP/2 connection to a server has streams of several clients, so after an authentication it takes no
+/// further stream, and those that it has end well.
 #[test]
 fn a_connection_of_http_2_that_a_client_authenticated_serves_nobody_else() {
     for mode in ["safe", "aggressive", "always"] {
@@ -398,7 +398,7 @@ fn a_connection_of_http_2_that_a_client_authenticated_serves_nobody_else() {
             let server = numbers(&waiting, &release);
             let proxy = Proxy::start(1, &format!(" http-reuse {mode}\n server s {server} proto h2"));
             let (mut ann, mut other) = (connect(proxy.address), connect(proxy.address));
-            // By now any mode shares it.
+            // By now each mode shares it.
             let own = [(); 4].map(|()| ask(&mut ann, "/", "").1)[3];
             send(&mut other, "/wait", "");
             until(|| waiting.load(Ordering::SeqCst) == 1);

@@ -1,4 +1,4 @@
-//! The process: its command line, its exit codes, its signals.
+//! The process: command line, exit codes, signals.
 
 use crate::common;
 
@@ -37,7 +37,7 @@ fn a_check_knows_users_and_groups() {
     assert!(said.contains("'group' expects a group of this system, found 'none-of-that-name'"), "{said}");
 }
 
-/// Without it `-c` would call valid what does not start.
+/// Without this check, `-c` would accept what cannot start.
 #[test]
 fn a_check_looks_for_what_the_system_must_have() {
     let config = "global
@@ -66,7 +66,7 @@ listen l
             Some((number, sentence)) => {
                 all.push((number.parse().unwrap(), 0, sentence.split([';', ':']).next().unwrap()));
             }
-            // The line of the place.
+            // The line of the position.
             None => {
                 let (number, column) = place.split_once(':').unwrap();
                 let last = all.last_mut().filter(|last| last.0.to_string() == number).unwrap();
@@ -93,7 +93,7 @@ listen l
     assert_eq!(outcome.status.code(), Some(1));
 }
 
-/// What lines of the file see, and what rules do when it is read.
+/// Lines of the file see them, and rules evaluate them when the file is read.
 #[test]
 fn variables_of_the_program_are_defined() {
     let told = ".notice \"$HAPROXY_LOCALPEER $HAPROXY_CFGFILES $HAPROXY_BRANCH $HAPROXY_STARTUP_VERSION\"\n";
@@ -175,7 +175,7 @@ fn dynamic_cookies_that_would_not_work_are_told() {
     }
 }
 
-/// The lanes inherit it, and so do threads that are started later.
+/// Lanes inherit the nice value, and so do later threads.
 #[test]
 fn a_process_is_as_nice_as_the_file_says_while_it_runs() {
     let (socket, address) = listener();
@@ -188,7 +188,7 @@ fn a_process_is_as_nice_as_the_file_says_while_it_runs() {
     stream.read_exact(&mut [0]).unwrap();
     let nice = |task: &std::path::Path| {
         let text = std::fs::read_to_string(task.join("stat")).unwrap();
-        let behind = text.rsplit_once(") ").unwrap().1; // the name may hold anything
+        let behind = text.rsplit_once(") ").unwrap().1; // the name may contain anything
         behind.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
     };
     let tasks = std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap();
@@ -200,8 +200,8 @@ fn a_process_is_as_nice_as_the_file_says_while_it_runs() {
     assert_eq!(core[4], core[5], "as large as it may be");
 }
 
-/// What the first warning or error of the start stands behind, as with HAProxy: which program writes, and
-/// where it is. Where there is nothing to tell, that is nothing either.
+/// As in HAProxy, the first warning or error of the start follows a line with the program's version and one
+/// with its path. Without warnings there are no such lines.
 #[test]
 fn the_first_warning_stands_behind_the_version_and_the_path() {
     let folder = Folder::new();
@@ -258,7 +258,7 @@ fn conditions_versions_and_help_need_no_file() {
     for (option, name) in [("-dS", "SPLICE"), ("-dR", "REUSEPORT"), ("-de", "EPOLL")] {
         let asked = format!("enabled({name})");
         let usual = code(&["-cc", &asked]);
-        // The driver of the tests may be the other one.
+        // The tests may run with the other driver.
         assert!(usual == Some(0) || name == "EPOLL", "{name}");
         assert_eq!(code(&[option, "-cc", &asked]), Some(1), "{option}");
         let shown = command().args([option, "-vv"]).output().unwrap().stdout;
@@ -348,8 +348,8 @@ fn a_soft_stop_lets_sessions_finish_and_ends_with_0() {
     assert_eq!(program.wait().code(), Some(0));
 }
 
-/// It may have asked already, and nobody else can answer. With rules for connections a session waits in
-/// another place.
+/// The client may have sent its request already, and only this process can respond. With rules for
+/// connections a session waits at another place.
 #[test]
 fn a_client_that_has_just_connected_may_ask_although_the_process_stops() {
     let check = |rule: &str| {
@@ -360,11 +360,11 @@ fn a_client_that_has_just_connected_may_ask_although_the_process_stops() {
         );
         let (mut program, mut said) = Manylane::start_heard(&config, &[]);
         let (mut asks, mut silent, mut asked) = (connect(address), connect(address), connect(address));
-        // Those before it were accepted when it is answered.
+        // Once it gets a response, earlier connections have been accepted.
         ask(&mut asked);
         program.signal(Signal::SIGUSR1);
         assert!(said.any(|line| line.unwrap().contains("Proxy f stopped")));
-        // Its lane closes it, so all of that lane's others know, too.
+        // Its lane closes it, so the other clients of that lane know of the stop, too.
         assert_eq!(end_of(&mut asked), Ok(()));
         let head = ask(&mut asks).to_lowercase();
         assert!(head.starts_with("http/1.1 200 ") && head.contains("connection: close"), "{head}");
@@ -377,7 +377,7 @@ fn a_client_that_has_just_connected_may_ask_although_the_process_stops() {
     });
 }
 
-/// Asks once over a connection that stays; the head of the answer.
+/// Sends a request on a kept connection; returns the head of the response.
 fn ask(client: &mut TcpStream) -> String {
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut reader = BufReader::new(client);
@@ -403,7 +403,7 @@ fn with_close_spread_time_a_soft_stop_closes_clients_one_by_one_or_not_at_all() 
         assert!(said.any(|line| line.unwrap().contains("Proxy l stopped")));
         (program, said, clients)
     };
-    let (mut program, _said, clients) = start("3s"); // longer than anybody stands still
+    let (mut program, _said, clients) = start("3s"); // longer than any thread is delayed
     let over: Vec<std::time::Instant> = std::thread::scope(|scope| {
         let wait = |mut client: TcpStream| {
             scope.spawn(move || {
@@ -426,7 +426,7 @@ fn with_close_spread_time_a_soft_stop_closes_clients_one_by_one_or_not_at_all() 
     assert_eq!(program.wait().code(), Some(0), "all have left");
 }
 
-/// Each client gets whole answers until its connection is closed between two of them.
+/// Each client gets complete responses until its connection closes between two of them.
 #[test]
 fn a_soft_stop_under_load_cuts_no_answer() {
     const BODY: usize = 20_000;
@@ -450,7 +450,7 @@ fn a_soft_stop_under_load_cuts_no_answer() {
             scope.spawn(|| {
                 let mut client = connect(address);
                 loop {
-                    // One that goes into a connection that is being closed is not answered.
+                    // A request into a closing connection gets no response.
                     if client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").is_err() {
                         return;
                     }
@@ -480,7 +480,7 @@ fn a_soft_stop_under_load_cuts_no_answer() {
     });
 }
 
-/// State and processor time, in hundredths of a second, of each thread.
+/// State and CPU time, in hundredths of a second, of each thread.
 fn threads(program: &Manylane) -> Vec<(char, u64)> {
     let folder = format!("/proc/{}/task", program.pid());
     let read = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -492,8 +492,7 @@ fn threads(program: &Manylane) -> Vec<(char, u64)> {
     std::fs::read_dir(folder).unwrap().map(read).collect()
 }
 
-/// HAProxy's keyword. Lanes that sleep would never take so much time, and lanes that do not are never seen
-/// asleep.
+/// HAProxy's keyword. Lanes that sleep would never use so much time, and busy ones are never seen asleep.
 #[test]
 fn with_busy_polling_lanes_never_sleep_until_the_soft_stop() {
     let (socket, address) = listener();
@@ -504,7 +503,7 @@ fn with_busy_polling_lanes_never_sleep_until_the_soft_stop() {
     let mut byte = [0];
     stream.write_all(b"a").unwrap();
     stream.read_exact(&mut byte).unwrap();
-    // Without end if it is not so: then the limit of the whole run ends the test.
+    // Endless if a lane sleeps; then the time limit of the test run ends the test.
     while threads(&program).iter().filter(|(_, time)| *time >= 5).count() < 2 {
         std::thread::yield_now();
     }
@@ -519,7 +518,7 @@ fn with_busy_polling_lanes_never_sleep_until_the_soft_stop() {
     assert_eq!(program.wait().code(), Some(0));
 }
 
-/// One lane has both: when it has closed the idle connection of the one, it has looked at the other.
+/// One lane has both: after it has closed one idle connection, it has handled the other.
 #[test]
 fn with_idle_close_on_response_an_idle_connection_outlives_the_soft_stop_until_its_next_answer() {
     let server = origin(|mut stream| {
@@ -539,7 +538,7 @@ fn with_idle_close_on_response_an_idle_connection_outlives_the_soft_stop_until_i
         fd(&goes)
     );
     let mut program = Manylane::start(&config);
-    // One that has been answered, and one that has not asked yet.
+    // One connection has had a response, the other has sent nothing yet.
     let (mut used, mut fresh, mut closed) = (connect(stays_at), connect(stays_at), connect(goes_at));
     let ask = |client: &mut TcpStream| client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     for client in [&mut used, &mut closed] {
@@ -564,7 +563,7 @@ fn with_idle_close_on_response_an_idle_connection_outlives_the_soft_stop_until_i
     assert_eq!(program.wait().code(), Some(0));
 }
 
-/// Each of two groups has one lane here.
+/// Each of the two groups has one lane.
 #[test]
 fn a_listener_of_a_group_is_served_by_the_lanes_of_that_group() {
     let all: Vec<_> = (0..3).map(|_| listener()).collect();
@@ -613,7 +612,7 @@ fn groups_that_cannot_be_are_told_with_their_place() {
     }
 }
 
-/// Whoever reads its standard error may have stopped: the end, and what is said at it, wait for nobody.
+/// The reader of standard error may hang: neither the end of the process nor its last lines wait for it.
 #[test]
 fn a_process_ends_though_nobody_reads_what_it_says() {
     let (socket, address) = listener();
@@ -629,7 +628,7 @@ fn a_process_ends_though_nobody_reads_what_it_says() {
     let mut client = connect(address);
     client.write_all(b"a").unwrap();
     client.read_exact(&mut [0]).unwrap();
-    // Its end of the pipe takes no more.
+    // The pipe is full.
     let error = format!("/proc/{}/fd/2", program.pid());
     let mut error = std::fs::OpenOptions::new()
         .write(true)
@@ -657,8 +656,8 @@ fn a_soft_stop_ends_after_hard_stop_after() {
     assert_eq!(program.wait().code(), Some(0));
 }
 
-/// Who is cut by it is told, and so are the logs: one who waits for an answer, one amid it, one in the queue,
-/// one in TCP mode.
+/// Clients and logs are told of interrupted streams: one waits for a response, one is amid a response, one is
+/// queued, one is in TCP mode.
 #[test]
 fn what_a_hard_stop_cuts_is_answered_and_logged() {
     let silent = common::origin(|mut stream| {
@@ -702,7 +701,7 @@ fn what_a_hard_stop_cuts_is_answered_and_logged() {
     assert_eq!(program.wait().code(), Some(0));
     assert!(common::read_all(&mut waits).starts_with("HTTP/1.1 502 "));
     assert!(common::read_all(&mut queued).starts_with("HTTP/1.1 503 "));
-    // they end, perhaps by a reset
+    // They end, perhaps with a reset.
     let _ = (half.read_to_end(&mut Vec::new()), tunnel.read_to_end(&mut Vec::new()));
     let mut lines = Vec::new();
     while lines.len() < 5 {
@@ -722,8 +721,8 @@ fn what_a_hard_stop_cuts_is_answered_and_logged() {
     }
 }
 
-/// A client learns from the answer that is on its way that there is no next one, and has it whole although it
-/// has asked for more already.
+/// The response under way tells the client that it is the last one, and it is complete although the client
+/// has sent another request already.
 #[test]
 fn a_request_that_a_soft_stop_meets_is_answered_as_the_last() {
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -834,8 +833,8 @@ fn an_address_in_use_is_told_with_its_frontend() {
     assert!(said.contains("frontend taken") && said.contains(&address.to_string()), "{said}");
 }
 
-/// `warn-blocked-traffic-after`: the thread that looks is there once connections are served, so after the way
-/// to the background.
+/// `warn-blocked-traffic-after`: the watchdog runs once connections are served, so also after the process
+/// went to the background.
 #[test]
 fn a_watchdog_looks_at_the_lanes_with_the_limit_of_the_file() {
     let (socket, address) = listener();
@@ -849,11 +848,11 @@ fn a_watchdog_looks_at_the_lanes_with_the_limit_of_the_file() {
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(read_all(&mut stream), "hello");
     let is_named = |thread: std::fs::DirEntry| {
-        // A thread may end while it is looked at.
+        // A thread may end meanwhile.
         std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name == "watchdog\n")
     };
     let threads = || std::fs::read_dir(format!("/proc/{}/task", manylane.pid())).unwrap();
-    // It names itself: soon.
+    // The thread sets its name soon after it starts.
     while !threads().flatten().any(is_named) {
         std::thread::yield_now();
     }
@@ -865,7 +864,7 @@ fn a_watchdog_looks_at_the_lanes_with_the_limit_of_the_file() {
     }
 }
 
-/// `cpu-map`: the thread that it names runs where it says, and the others where they did.
+/// `cpu-map`: the named thread runs on its processors, the others where they did.
 #[test]
 fn lanes_are_kept_to_the_processors_that_the_file_gives_them() {
     let allowed = |path: String| -> String {
@@ -895,7 +894,7 @@ fn lanes_are_kept_to_the_processors_that_the_file_gives_them() {
     assert_eq!(seen, 2);
 }
 
-/// Nothing that the process may start gets rights that the process has given up, unless the file wants that.
+/// No child of the process regains rights that the process has dropped, unless the file says so.
 #[test]
 fn the_process_gets_no_new_rights() {
     for (line, expected) in [("", "1"), (" insecure-setuid-wanted\n", "0")] {
@@ -907,7 +906,7 @@ fn the_process_gets_no_new_rights() {
             echo()
         ));
         for task in std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap().flatten() {
-            // a thread may end meanwhile
+            // A thread may end meanwhile.
             let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
             let own = status.lines().find_map(|line| line.strip_prefix("NoNewPrivs:"));
             assert!(own.is_none_or(|own| own.trim() == expected), "{line}{status}");
@@ -915,8 +914,7 @@ fn the_process_gets_no_new_rights() {
     }
 }
 
-/// SIGQUIT asks how much memory there is in use, and the process goes on.
-/// Lanes that begin are waited for, and then end.
+/// The process waits for lanes that start, and then ends.
 #[test]
 fn a_signal_that_comes_while_lanes_begin_ends_the_process() {
     let (socket, _) = listener();
@@ -929,7 +927,7 @@ fn a_signal_that_comes_while_lanes_begin_ends_the_process() {
         for _ in 0..3 {
             let mut program = Manylane::start(&config);
             let status = format!("/proc/{}/status", program.pid());
-            // As soon as it would hear of it.
+            // As soon as the handler is installed.
             common::watch::until(|| {
                 let status = std::fs::read_to_string(&status).unwrap_or_default();
                 let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap_or("0");
@@ -941,7 +939,7 @@ fn a_signal_that_comes_while_lanes_begin_ends_the_process() {
     }
 }
 
-/// `-m`: what the allocator reserves and does not use does not count.
+/// `-m`: memory that the allocator reserves and does not use does not count.
 #[test]
 fn a_process_serves_with_little_memory_and_says_what_is_too_little() {
     let (socket, address) = listener();
@@ -964,7 +962,7 @@ fn a_process_serves_with_little_memory_and_says_what_is_too_little() {
     assert!(said.contains("-m 95 is too little: with 2 lanes it is at least 96"), "{said}");
 }
 
-/// A thread writes them: the process waits for it, and does not end amid its work.
+/// A thread writes the lines; the process waits for it before it ends.
 #[test]
 fn the_last_lines_of_an_idle_process_are_said() {
     const BACKENDS: usize = 300;
@@ -995,7 +993,7 @@ fn the_pools_are_told_on_sigquit() {
     assert_eq!(read_all(&mut stream), "hello");
 }
 
-/// A process that ends with its test.
+/// A process that is killed when its test ends.
 struct Ended(std::process::Child);
 
 impl Drop for Ended {
@@ -1005,10 +1003,11 @@ impl Drop for Ended {
     }
 }
 
-/// Where a sandbox refuses io_uring, as that of Docker does, lanes take epoll, and the program says why.
+/// In a sandbox without io_uring, such as Docker's, lanes use epoll, and the program says why.
 #[test]
 fn a_process_that_may_not_use_io_uring_serves_with_epoll_and_says_why() {
-    /// A filter that refuses `io_uring_setup`, number 425 on all machines, with EPERM; then the program.
+    /// Installs a filter that refuses `io_uring_setup`, number 425 on all machines, with EPERM; then runs the
+    /// program.
     const SANDBOX: &str = "\
 import ctypes, os, struct, sys
 filter = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (6, 0, 0, 0x00050001), (6, 0, 0, 0x7fff0000)]
@@ -1053,7 +1052,7 @@ os.execv(sys.argv[1], sys.argv[1:])
     assert!(info.contains("\nDriver: epoll\n"), "{info}");
 }
 
-/// The driver that the program tries first is the one that it has.
+/// The first driver that the program tries is the one that it reports.
 #[test]
 fn a_process_tells_which_driver_it_has() {
     let shown = command().arg("-vv").env_remove("MANYLANE_DRIVER").output().unwrap().stdout;

@@ -1,4 +1,4 @@
-//! Another configuration in the running process: `reload` and SIGHUP.
+//! Reloads within the running process: `reload` and SIGHUP.
 
 use crate::common;
 
@@ -14,7 +14,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A program whose file changes.
+/// A program whose configuration file changes.
 struct Changing {
     folder: Folder,
     child: Child,
@@ -27,12 +27,12 @@ struct Changing {
 }
 
 impl Changing {
-    /// With these proxies; `WEB` is where the frontend listens.
+    /// Starts with these proxies; `WEB` is the frontend's address.
     fn start(proxies: &str) -> Self {
         Self::start_as(Folder::new(), command(), "", proxies)
     }
 
-    /// Lines for `global`, too.
+    /// Starts with additional lines for `global`.
     fn start_as(folder: Folder, mut command: Command, more: &str, proxies: &str) -> Self {
         let socket = folder.0.join("control");
         let global =
@@ -50,7 +50,7 @@ impl Changing {
             .unwrap();
     }
 
-    /// What the run-time interface answers.
+    /// Response of the run-time interface.
     fn ask(&self, line: &str) -> String {
         let mut client = UnixStream::connect(&self.socket).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -60,7 +60,7 @@ impl Changing {
         answer
     }
 
-    /// Changes the file and has it read.
+    /// Changes the file and reloads.
     fn change(&self, proxies: &str) {
         self.write(proxies);
         let answer = self.ask("reload");
@@ -88,12 +88,12 @@ impl Drop for Changing {
     }
 }
 
-/// The end of the head in what came so far.
+/// Position behind the head, if that is complete.
 fn head(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// An origin that counts its connections and answers with the number of the one that is asked.
+/// An origin that counts its connections and responds with the number of the connection.
 fn counted() -> (SocketAddr, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let own = count.clone();
@@ -123,10 +123,10 @@ fn counted() -> (SocketAddr, Arc<AtomicUsize>) {
     (address, count)
 }
 
-/// A request, and its whole answer.
+/// Sends a request and returns the whole response.
 ///
 /// # Errors
-/// What came instead, and how it ended.
+/// What arrived instead, and how it ended.
 fn get(client: &mut TcpStream, more: &str) -> Result<String, String> {
     client
         .write_all(format!("GET / HTTP/1.1\r\nHost: x\r\n{more}\r\n").as_bytes())
@@ -158,7 +158,7 @@ fn front(version: usize, server: SocketAddr) -> String {
     )
 }
 
-/// Each session has a variable, which its responses tell.
+/// Each session has a variable, which its responses contain.
 fn with_variable(version: usize, server: SocketAddr) -> String {
     format!(
         "listen l\n bind WEB\n tcp-request session set-var(sess.who) str(\"of {version}\")\n \
@@ -206,7 +206,7 @@ fn a_request_at_work_ends_where_it_began() {
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     asks.recv_timeout(PATIENCE).unwrap();
     program.change(&front(2, server));
-    program.change(&front(3, server)); // the first generation is two behind, then
+    program.change(&front(3, server)); // two generations follow the first one then
     allow.send(()).unwrap();
     let mut reader = BufReader::new(client.try_clone().unwrap());
     let mut answer = String::new();
@@ -253,7 +253,7 @@ fn a_bad_file_changes_nothing_and_says_why() {
         "{answer}"
     );
     while !program.said.next().unwrap().unwrap().contains("goes on.") {}
-    // A listener that cannot be bound, beside one that can.
+    // One listener cannot be bound, another one can.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let other = format!("{} bind {}\n", front(2, server), taken.local_addr().unwrap());
     program.write(&other);
@@ -269,7 +269,7 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert!(answer.contains("cannot use 'fd@99'"), "{answer}");
     let answer = get(&mut client, "").unwrap().to_lowercase();
     assert!(answer.contains("x-version: 1"), "{answer}");
-    // Nobody ever writes to it.
+    // A pipe without a writer.
     std::fs::remove_file(&program.file).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&program.file).status().unwrap().success());
     let answer = program.ask("reload");
@@ -279,15 +279,15 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert!(get(&mut client, "").unwrap().to_lowercase().contains("x-version: 3"));
 }
 
-/// All files that a configuration names are read where they were at the start, links among them, as the user
-/// that the process has become.
+/// After a chroot, all files of the configuration are read again under their original paths, links included,
+/// with the rights of the current user.
 #[test]
 fn a_process_in_a_chroot_reads_its_files_again() {
     let is_root = nix::unistd::Uid::effective().is_root();
     let (mut program, user) = if is_root {
         (command(), " uid 65534\n gid 65534\n")
     } else {
-        // Root of a namespace of its own has no other users.
+        // The root of a namespace of its own has no other users.
         let mut program = Command::new("unshare");
         program.arg("--map-root-user").stdin(Stdio::null());
         if !program.arg("true").status().is_ok_and(|status| status.success()) {
@@ -339,7 +339,7 @@ fn a_process_in_a_chroot_reads_its_files_again() {
         assert!(answer.contains(&format!("x-is: {version} new\r\n")), "{answer}");
     }
     assert!(asked(&mut client, "/b").starts_with("http/1.1 503 new\r\n"));
-    // What that user may not read is told, and changes nothing.
+    // A file that this user may not read is reported, and nothing changes.
     if is_root {
         let secret = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(program.folder.0.join("real.map"), secret).unwrap();
@@ -473,7 +473,7 @@ fn what_an_operator_did_to_servers_stays_unless_the_file_says_otherwise() {
     assert_ne!(program.column("l", "b", "status"), "MAINT");
 }
 
-/// What decides whether a server is the same is the file's address in both, wherever it was sent meanwhile.
+/// A server is the same if the files have the same address, whatever its current address.
 #[test]
 fn a_server_that_an_operator_sent_elsewhere_stays_there_and_what_it_is() {
     let ((a, _), (b, of_b), (c, of_c)) = (counted(), counted(), counted());
@@ -509,11 +509,11 @@ fn a_server_that_an_operator_sent_elsewhere_stays_there_and_what_it_is() {
         assert_eq!(program.column("l", "s", "stot"), version.to_string());
     }
     assert_eq!(of_b.load(Ordering::SeqCst), 1, "idle connections stay, too");
-    // An operator's word behind the reload is one to both generations.
+    // A command after the reload applies to both generations.
     program.ask(&format!("set server l/s addr {} port {}", c.ip(), c.port()));
     asked(&mut client, 3);
     assert_eq!(of_c.load(Ordering::SeqCst), 1);
-    // The file follows: it is the same server. Another address in the file: it is another one.
+    // The file adopts the new address: still the same server. Any other address: another server.
     program.change(&file(4, c));
     assert_eq!(
         (program.column("l", "s", "stot"), program.column("l", "s", "weight")),
@@ -527,7 +527,7 @@ fn a_server_that_an_operator_sent_elsewhere_stays_there_and_what_it_is() {
     assert_eq!(program.column("l", "s", "addr"), b.to_string());
 }
 
-/// One that a command added and sent elsewhere is what the file has at the address that it was added with.
+/// A server that a command added and another moved is the one that the file has at its first address.
 #[test]
 fn a_server_that_was_added_and_sent_elsewhere_stays_if_the_file_has_it() {
     let ((a, _), (b, _)) = (counted(), counted());
@@ -609,13 +609,13 @@ fn variables_of_the_process_stay_unless_the_file_gives_them_another_value() {
     assert_eq!(ask(&program, "/set"), "2 rule");
     program.ask("experimental-mode on; set var proc.other str(command); set var proc.mark int(5)");
     assert_eq!(ask(&program, "/"), "3 rule command");
-    // Another order of names: their numbers are others.
+    // Another order of names gives them other numbers.
     write(&mut program, &format!(" set-var proc.new bool(true)\n{first}"));
     program.change(&file(",upper"));
     assert_eq!(ask(&program, "/"), "4 rule command");
     program.change(&file(",upper"));
     assert_eq!(program.ask("get var proc.mark"), "proc.mark: type=sint value=<5>\n\n");
-    // The file gives another value, and none at all.
+    // The file sets another value, then none.
     write(&mut program, " set-var proc.written str(anew)\n");
     program.change(&file(""));
     assert_eq!(ask(&program, "/"), "5 anew command");
@@ -632,7 +632,7 @@ fn listeners_come_and_go_with_the_file() {
     let path = program.folder.0.join("more");
     let more = format!("{} bind {}\n", front(2, server), path.display());
     program.change(&more);
-    program.change(&more); // the same socket, once more
+    program.change(&more); // the same socket once more
     let mut client = UnixStream::connect(&path).unwrap();
     client.write_all(b"GET / HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -698,8 +698,7 @@ fn a_server_that_is_down_is_down_for_the_next_generation_at_once() {
     );
 }
 
-/// A check that is under way at a reload goes on, and its word counts; one about which the new file says
-/// something else is begun anew.
+/// A running check continues over a reload and its result counts; a check with other settings starts again.
 #[test]
 fn checks_go_on_over_a_reload_unless_they_are_others() {
     let (reached, at) = std::sync::mpsc::channel();
@@ -720,7 +719,7 @@ fn checks_go_on_over_a_reload_unless_they_are_others() {
     };
     let status = || program.column("l", "s", "status");
     let mut check = asked("/");
-    // Another number in the file, another weight, more servers: nothing of it is about the check.
+    // Another server number, another weight, more servers: the check is the same.
     program.change(&file(" server r 127.0.0.1:1\n", "/", "weight 7"));
     program.change(&file(" # nothing\n", "/", "maxconn 9"));
     assert_eq!(status(), "UP");
@@ -737,7 +736,7 @@ fn checks_go_on_over_a_reload_unless_they_are_others() {
     drop(check);
     until(|| status() == "UP");
     assert!(at.try_recv().is_err(), "it was asked once");
-    // In maintenance nobody looks after it, also where the file begins to want that.
+    // In maintenance no check runs, even if the new file enables it.
     assert_eq!(program.ask("disable server l/s").trim(), "");
     let unchecked = |file: String| file.replace("check inter 1h fall 1 rise 1", "");
     program.change(&unchecked(file("", "/other", "")));
@@ -748,7 +747,7 @@ fn checks_go_on_over_a_reload_unless_they_are_others() {
     let check = asked("/other");
     program.change(&unchecked(file("", "/other", "")));
     drop(check);
-    // A server that is the same without checks is what the file says then.
+    // A server that is the same, without checks, has the status of the file.
     assert_eq!(status(), "no check");
 }
 
@@ -766,7 +765,7 @@ fn sockets_inside_of_the_process_are_kept() {
     for version in 2..12 {
         get(&mut client, "").unwrap();
         program.change(&file(version));
-        // A connection between the two may be one of before: its next response is its last.
+        // A connection from before may serve the next response, which is its last.
         let until = std::time::Instant::now() + PATIENCE;
         while !get(&mut client, "").unwrap().to_lowercase().contains(&format!("x-version: {version}")) {
             assert!(std::time::Instant::now() < until, "it stays with the generation before");
@@ -791,9 +790,9 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
                 let (mut done, mut is_last) = (0, false);
                 started.wait();
                 while !is_last {
-                    // whoever stood still until then has one more, of the last generation
+                    // A client that was delayed sends one more, to the last generation.
                     is_last = over.load(Ordering::Relaxed);
-                    let mut own = None; // for this request alone
+                    let mut own = None; // for this request only
                     let client = kept.as_mut().unwrap_or_else(|| own.insert(connect(address)));
                     let answer = get(client, if keeps { "" } else { "Connection: close\r\n" })
                         .expect("an answer")
@@ -829,7 +828,7 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
     let all: usize = clients.into_iter().map(|client| client.join().unwrap()).sum();
     assert_eq!(program.column("l", "FRONTEND", "req_tot"), all.to_string());
     assert_eq!(program.column("l", "FRONTEND", "hrsp_2xx"), all.to_string());
-    // Connections to the server may be more or fewer; two lanes keep a few each.
+    // The number of server connections may vary: each of two lanes keeps a few.
     let until = std::time::Instant::now() + PATIENCE;
     while program.descriptors() > before + 12 || program.column("l", "FRONTEND", "scur") != "0" {
         assert!(std::time::Instant::now() < until, "{} descriptors, {before} before", program.descriptors());
@@ -837,8 +836,8 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
     assert_eq!(program.column("l", "s", "scur"), "0");
 }
 
-/// A ring's lines outlive a reload, which may change its size, and those that its server has not had wait for
-/// it while it is away: each comes once.
+/// Lines of a ring survive a reload, which may change its size. Lines that its server has not received wait
+/// while it is away; each arrives once.
 #[test]
 fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     let collector = TcpListener::bind((common::own_ip(), 0)).unwrap();
@@ -882,16 +881,16 @@ fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
         assert_eq!(line(&mut sent), path);
     }
     assert_eq!(program.ask("show events lines"), "/a\n/b\n/c\n/d\n\n");
-    // Without the server in the file its connection ends.
+    // Without the server in the file its connection closes.
     program.change(&proxies("20k").replace(&format!(" server s {place}\n"), ""));
     get("/e");
     assert_eq!(line(&mut sent), "");
-    // A client may have its answer before the line is there.
+    // A client may get its response before the line is written.
     until(|| program.ask("show events lines") == "/a\n/b\n/c\n/d\n/e\n\n");
 }
 
-/// What an operator says of servers is heard by the queues of a generation that was replaced, too: by who
-/// waits for any server, and by who waits for one.
+/// Commands about servers reach queues of a replaced generation: requests waiting for any server, and for a
+/// certain one.
 #[test]
 fn queues_of_before_a_reload_hear_of_servers() {
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -936,8 +935,8 @@ fn queues_of_before_a_reload_hear_of_servers() {
     }
 }
 
-/// `hard-stop-after` holds for a generation that was replaced, by what it says itself: a stream with a server
-/// and one without are told, and those of the next generation go on.
+/// `hard-stop-after` applies to a replaced generation with that generation's own value: streams with and
+/// without a server are told, and those of the next generation continue.
 #[test]
 fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -949,7 +948,7 @@ fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
             released.lock().unwrap().recv().unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
         } else {
-            let _ = stream.read(&mut bytes); // until the proxy leaves it
+            let _ = stream.read(&mut bytes); // until the proxy closes
         }
     });
     let proxies = |time: &str, name: &str| {
@@ -973,7 +972,7 @@ fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
     let mut new = ask("/new");
     common::watch::until(|| at_work("two"));
     let mut answer = [0; 11];
-    with_server.read_exact(&mut answer).unwrap(); // then it rests, and goes on with the next generation
+    with_server.read_exact(&mut answer).unwrap(); // then it goes idle, and moves to the next generation
     assert_eq!(&answer, b"HTTP/1.1 50");
     let mut rest = Vec::new();
     without.read_to_end(&mut rest).unwrap();
@@ -984,8 +983,8 @@ fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
     assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
-/// `close-spread-time` holds where a reload leaves a client without its frontend, too: it is not closed at
-/// once, and never if the time has no end.
+/// `close-spread-time` also applies to clients whose frontend a reload removes: they are not closed at once,
+/// and never if the time is infinite.
 #[test]
 fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
     for (spread, stays) in [("", false), (" close-spread-time infinite\n", true)] {
@@ -1009,7 +1008,8 @@ fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
         };
         assert_eq!(get(&mut client), "201");
         program.change(&proxies("g", 202));
-        // Who connects while a lane lets go of the generation before may be its last client.
+        // A client that connects while a lane replaces its generation may be the last one of the old
+        // generation.
         let until = std::time::Instant::now() + PATIENCE;
         while get(&mut connect(program.address)) != "202" {
             assert!(std::time::Instant::now() < until, "the generation before goes on");
@@ -1022,8 +1022,7 @@ fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
     }
 }
 
-/// A server that a command added is in no file: a reload takes it away and says so, unless the file has it by
-/// then.
+/// A reload removes a server that a command has added, and says so, unless the file has it by then.
 #[test]
 fn a_server_that_was_added_stays_if_the_file_has_it() {
     let (server, _) = counted();
@@ -1046,8 +1045,8 @@ fn a_server_that_was_added_stays_if_the_file_has_it() {
     assert!(program.ask("get weight l/x").contains("No such server."));
 }
 
-/// A connection to a server that a stream of before a reload leaves behind serves streams of after it, also
-/// where the server has another number by then.
+/// Connections to a server that streams of an earlier generation leave idle serve later streams, even if the
+/// server has another number by then.
 #[test]
 fn connections_of_streams_of_before_serve_those_of_after() {
     let (reached, at) = std::sync::mpsc::channel();
@@ -1087,13 +1086,12 @@ fn connections_of_streams_of_before_serve_those_of_after() {
         let mut after = ask();
         at.recv_timeout(PATIENCE).unwrap().send(()).unwrap();
         assert!(read_all(&mut after).contains(&format!("x-version: {version}")));
-        program.change(&proxies("", 3)); // what is idle goes along
+        program.change(&proxies("", 3)); // idle connections move along
     }
     assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
-/// What the new file says of a server otherwise than the old one holds for those who came by that, too;
-/// what an operator did to it stays.
+/// Settings of a server that differ in the new file apply to earlier streams, too; changes by commands stay.
 #[test]
 fn what_the_new_file_says_of_a_server_holds_for_streams_of_before() {
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -1139,8 +1137,8 @@ fn what_the_new_file_says_of_a_server_holds_for_streams_of_before() {
     );
 }
 
-/// A `maxconn` holds for streams of before and of after a reload together: who comes after it waits for
-/// places that streams of before give back.
+/// A `maxconn` holds for streams before and after a reload together: later requests wait for permits of
+/// earlier streams.
 #[test]
 fn a_limit_holds_over_a_reload() {
     let (reached, at) = std::sync::mpsc::channel();
@@ -1181,8 +1179,8 @@ fn a_limit_holds_over_a_reload() {
     assert!(clients.into_iter().all(|client| client.join().unwrap().ends_with("slow")));
 }
 
-/// A reload that does not fit under `-m` beside what serves is refused before anything is built, and the
-/// process lives. How much fits depends on the build: with the least of these nothing does.
+/// A reload that does not fit under `-m` is refused before anything is built, and the process continues. How
+/// much fits depends on the build: nothing fits with the smallest of these limits.
 #[test]
 fn a_reload_that_does_not_fit_is_refused() {
     let (socket, address) = listener();
@@ -1217,8 +1215,8 @@ fn a_reload_that_does_not_fit_is_refused() {
     assert!(refused > 0, "all of them fit");
 }
 
-/// A small file that grows by thousands of sections, each a short line, is either built or refused, whatever
-/// `-m` leaves it: the process lives.
+/// A file that grows by thousands of sections, each a short line, is either built or refused, whatever `-m`
+/// allows: the process continues.
 #[test]
 fn a_reload_with_thousands_of_empty_sections_is_built_or_refused() {
     const SECTIONS: usize = 4_000;
@@ -1247,8 +1245,8 @@ fn a_reload_with_thousands_of_empty_sections_is_built_or_refused() {
     assert_eq!(ends, (Some(&true), Some(&false)), "refused with little memory, built with much");
 }
 
-/// A table of the same name, type and data goes on, with what it has counted; another one begins anew. A
-/// connection that is counted in it stays so.
+/// A table with the same name, type and data keeps its entries; any other one starts empty. A connection that
+/// is counted in an entry stays counted.
 #[test]
 fn entries_of_a_stick_table_survive() {
     let proxies = |table: &str, more: &str| {
@@ -1274,8 +1272,8 @@ fn entries_of_a_stick_table_survive() {
     assert!(program.child.try_wait().unwrap().is_none());
 }
 
-/// Servers are found again by what was stored before a reload, though they stand in another order, with other
-/// numbers; those that are gone are not.
+/// Entries stored before a reload find their servers, even if these have other positions and numbers; removed
+/// servers are not found.
 #[test]
 fn a_key_finds_its_server_after_a_reload() {
     let answers = |name: &'static str| {

@@ -1,5 +1,4 @@
-//! Connections to servers that are used again: by which request, on which lane, and when they are closed
-//! (R-G5).
+//! Reuse of connections to servers: by which requests, on which lanes, and when they close (R-G5).
 
 use crate::common;
 
@@ -11,8 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-/// An origin whose answers say the number of their connection, from 1, and that counts connections which are
-/// open.
+/// An origin that responds with the number of the connection, from 1, and counts open connections.
 fn numbered() -> (SocketAddr, Arc<AtomicUsize>) {
     let (connections, open) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let counted = open.clone();
@@ -36,7 +34,7 @@ fn numbered() -> (SocketAddr, Arc<AtomicUsize>) {
     (address, open)
 }
 
-/// Asks once; the number of the server's connection.
+/// Sends a request; returns the number of the server's connection.
 fn ask(client: &mut TcpStream) -> u32 {
     ask_for(client, "/")
 }
@@ -75,13 +73,13 @@ fn start(lanes: usize, more: &str, server: &str) -> (Manylane, SocketAddr) {
     (program, address)
 }
 
-/// One lane, two clients that come one after the other, both ask twice.
+/// One lane, and two clients one after the other, with two requests each.
 #[test]
 fn each_mode_of_reuse_says_which_requests_may_go_out_on_which_connection() {
     for (mode, expected) in [
         ("never", [1, 1, 2, 2]),
         ("safe", [1, 1, 2, 2]),
-        // The first was used twice, so another client's first request may use it.
+        // The first connection was used twice, so another client's first request may use it.
         ("aggressive", [1, 1, 1, 1]),
         ("always", [1, 1, 1, 1]),
     ] {
@@ -93,7 +91,7 @@ fn each_mode_of_reuse_says_which_requests_may_go_out_on_which_connection() {
     }
 }
 
-/// A connection that was used once only is not trusted with a first request.
+/// A first request does not use a connection that was used only once.
 #[test]
 fn aggressive_reuse_takes_what_was_used_twice_only() {
     let (server, _) = numbered();
@@ -102,13 +100,12 @@ fn aggressive_reuse_takes_what_was_used_twice_only() {
     assert_eq!([ask(&mut first), ask(&mut second)], [1, 2]);
 }
 
-/// The second client is served by the other lane, since the first one's has a connection already. Its lane
-/// has no idle connection to the server, and takes over the one that the first lane has; which then makes
-/// one, and does not ask for that back.
+/// The other lane serves the second client, since the first lane has a connection already. It has no idle
+/// connection to the server and takes the one of the first lane, which then opens a new one and does not take
+/// the other one back.
 ///
-/// An answer is with its client a moment before the connection lies on the idle pool, and a lane that does
-/// not run for some milliseconds is not waited for: so it is tried again where the test was faster than the
-/// lanes.
+/// A client gets its response a moment before the connection is idle, and no lane waits for another one that
+/// does not run for some milliseconds. So the test tries again if it was faster than the lanes.
 #[test]
 fn a_lane_without_an_idle_connection_takes_one_of_another_lane_which_does_not_ask_for_it_back() {
     let begin = std::time::Instant::now();
@@ -158,7 +155,7 @@ fn more_than_pool_max_conn_are_not_kept() {
     assert_eq!([ask(&mut client), ask(&mut client)], [1, 2]);
 }
 
-/// A program with a single lane, `http-reuse always`, these lines of `global` and this server.
+/// Starts the program with one lane, `http-reuse always`, these lines of `global` and this server.
 fn start_global(global: &str, server: &str) -> (Manylane, SocketAddr) {
     let (socket, address) = listener();
     let program = Manylane::start(&format!(
@@ -170,20 +167,20 @@ fn start_global(global: &str, server: &str) -> (Manylane, SocketAddr) {
     (program, address)
 }
 
-/// With 1 percent of few descriptors nothing is kept.
+/// With 1 percent of few descriptors, no connection is kept.
 #[test]
 fn nothing_is_kept_when_descriptors_are_short() {
     let (server, _) = numbered();
     let (_program, address) =
         start_global(" maxconn 50\n ulimit-n 200\n tune.pool-low-fd-ratio 1\n", &server.to_string());
     let mut client = connect(address);
-    // A lane tells how many it has once a round, so the first may be kept.
+    // A lane reports its descriptors once per round, so the first connection may be kept.
     let first = ask(&mut client);
     common::watch::until(|| ask(&mut client) != first);
 }
 
-/// The share is one of the descriptors that the process may open, whatever `maxconn` is, and each is counted
-/// once.
+/// The share counts against the descriptors that the process may open, whatever `maxconn` is, and each
+/// descriptor counts once.
 #[test]
 fn connections_are_used_again_however_many_clients_of_maxconn_are_there() {
     for (maxconn, clients, lanes) in [(82, 32, 1), (200, 100, 2)] {
@@ -197,11 +194,11 @@ fn connections_are_used_again_however_many_clients_of_maxconn_are_there() {
         ));
         let mut clients: Vec<_> = (0..clients).map(|_| connect(address)).collect();
         let busy = clients.len() as u32;
-        // All at once.
+        // All at the same time.
         for _ in 0..6 {
             clients.iter_mut().for_each(send);
             let last = clients.iter_mut().map(answer_of).max();
-            // An answer is with its client a moment before the connection can be used again.
+            // A client gets its response a moment before the connection can be reused.
             assert!(
                 last.is_some_and(|last| last <= 2 * busy),
                 "{maxconn}: connection {last:?} for {busy} clients"
@@ -217,7 +214,7 @@ fn connections_are_used_again_however_many_clients_of_maxconn_are_there() {
     }
 }
 
-/// Clients without a request do not count: here they alone have more than the share.
+/// Clients without a request do not count: here they alone exceed the share.
 #[test]
 fn idle_clients_do_not_keep_others_from_using_connections_again() {
     let (server, _) = numbered();
@@ -231,8 +228,8 @@ fn idle_clients_do_not_keep_others_from_using_connections_again() {
     drop((idle, silent));
 }
 
-/// Above `tune.pool-high-fd-ratio` an idle connection is closed for a new one, also one to a server of
-/// another backend.
+/// Above `tune.pool-high-fd-ratio`, an idle connection closes for each new one, even to a server of another
+/// backend.
 #[test]
 fn an_idle_connection_is_closed_for_a_new_one_when_descriptors_are_short() {
     let ((one, open), (two, _)) = (numbered(), numbered());
@@ -253,7 +250,7 @@ fn an_idle_connection_is_closed_for_a_new_one_when_descriptors_are_short() {
     assert_eq!(ask(&mut client), 2);
 }
 
-/// The server sees an end soon after its connection was left idle for the delay.
+/// The server sees the end soon after the connection was idle for the delay.
 #[test]
 fn idle_connections_are_purged() {
     let (server, open) = numbered();
@@ -261,11 +258,11 @@ fn idle_connections_are_purged() {
     let mut client = connect(address);
     ask(&mut client);
     while open.load(Ordering::SeqCst) > 0 {
-        std::thread::yield_now(); // the test's own time limit ends a wait without end
+        std::thread::yield_now(); // the time limit of tests ends an endless wait
     }
 }
 
-/// What haproxy has had since 2.7 or later: `set-bc-tos`. Also where connections are a client's own.
+/// In haproxy since 2.7 or later: `set-bc-tos`. Also with private connections.
 #[test]
 fn connections_whose_packets_are_marked_otherwise_are_others() {
     let rules = " http-reuse always\n";
@@ -285,7 +282,7 @@ fn connections_whose_packets_are_marked_otherwise_are_others() {
     }
 }
 
-/// As with HAProxy, the client gets the whole response all the same.
+/// As in HAProxy, the client still gets the whole response.
 #[test]
 fn a_rule_closes_a_connection_behind_its_response() {
     let (server, _) = numbered();
@@ -301,7 +298,7 @@ fn a_rule_closes_a_connection_behind_its_response() {
     assert_eq!(got, [1, 1, 2, 2, 2, 3]);
 }
 
-/// R-G5: what goes to `dispatch` is a client's alone.
+/// R-G5: connections to the address of `dispatch` are private.
 #[test]
 fn connections_to_the_address_of_dispatch_are_not_shared() {
     let (server, _) = numbered();
@@ -328,9 +325,9 @@ fn idle_connections_of_one_name_do_not_serve_another() {
     assert_eq!(got, [1, 2, 1, 2]);
 }
 
-/// An origin that quits on purpose: a connection that has served ends when it is asked for `/fin` or `/rst`,
-/// without an answer. Else answers are the connection's number, from 1; requests for `/both` wait for each
-/// other.
+/// An origin that closes on purpose: a connection that has served a request closes or resets when it gets one
+/// for `/fin` or `/rst`. Otherwise it responds with its number, from 1; two requests for `/both` wait for
+/// each other.
 fn quitting() -> SocketAddr {
     let connections = AtomicUsize::new(0);
     let together = Barrier::new(2);
@@ -365,8 +362,8 @@ fn quitting() -> SocketAddr {
     })
 }
 
-/// As with HAProxy, the client's connection ends without a word, so that the client can repeat what only it
-/// knows to be repeatable; nothing is logged.
+/// As in HAProxy, the client's connection closes without a response, since only the client knows whether the
+/// request may be repeated. Nothing is logged.
 #[test]
 fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
     for mode in ["safe", "always"] {
@@ -405,14 +402,14 @@ fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
             "{mode}"
         );
         if let Some(theirs) = theirs {
-            // it counts answers that did not come in another way
+            // HAProxy counts missing responses in another way.
             assert_eq!((ours.0, ours.1), (theirs.0, theirs.1), "{mode}");
         }
     }
 }
 
-/// What may be repeated is sent once more: on a new connection, since other idle ones may end for the same
-/// reason.
+/// A request that may be repeated is sent again on a new connection, since other idle ones may close for the
+/// same reason.
 #[test]
 fn a_request_that_met_an_ending_connection_is_repeated_on_a_new_one() {
     let (_program, address) = start(1, " http-reuse always\n retries 1", &quitting().to_string());
@@ -427,7 +424,7 @@ fn a_request_that_met_an_ending_connection_is_repeated_on_a_new_one() {
     assert_eq!(ask_for(&mut first, "/rst"), 4);
 }
 
-/// `retries 0`: nothing is repeated, and the client is not told of a failure either.
+/// `retries 0`: nothing is repeated, and the client gets no error either.
 #[test]
 fn a_request_that_may_not_be_repeated_ends_without_a_word() {
     let (_program, address) = start(1, " retries 0", &quitting().to_string());

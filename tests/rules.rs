@@ -6,7 +6,7 @@ use common::{DEFAULTS, Folder, Manylane, check, connect, fd, listener, named, or
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-/// An origin that answers with the head that it got, and a name.
+/// An origin that responds with the request's head and its name.
 fn mirror(name: &'static str) -> SocketAddr {
     origin(move |mut stream| {
         let mut head = Vec::new();
@@ -26,7 +26,7 @@ fn mirror(name: &'static str) -> SocketAddr {
     })
 }
 
-/// What comes back for a request with these lines behind `Host`.
+/// Response to a request with additional fields `more`.
 fn ask(address: SocketAddr, line: &str, more: &str) -> String {
     let mut client = connect(address);
     write!(client, "{line} HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n{more}\r\n").unwrap();
@@ -139,13 +139,13 @@ fn connections_are_chosen_by_their_addresses() {
         let _program = Manylane::start(&config(rule));
         assert_eq!(read_all(&mut connect(address)), expected, "{rule}");
     }
-    // As early as this it costs one packet.
+    // At this stage a rejected connection costs one packet.
     let _program = Manylane::start(&config(" tcp-request connection reject if { src 127.0.0.1 }"));
     let ended = connect(address).read(&mut [0]).unwrap_err();
     assert_eq!(ended.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
-/// What the PROXY protocol tells does not hide who is connected.
+/// A PROXY protocol header does not hide the addresses of the connection.
 #[test]
 fn both_ends_of_a_connection_are_shown_behind_a_proxy() {
     let (socket, address) = listener();
@@ -162,7 +162,7 @@ fn both_ends_of_a_connection_are_shown_behind_a_proxy() {
     assert!(answer.ends_with(&expected), "{answer}");
 }
 
-/// R-G1: nothing is silently ignored.
+/// R-G1: nothing is ignored silently.
 #[test]
 fn what_would_have_no_effect_is_refused_by_name() {
     for (mode, line, name) in [
@@ -184,7 +184,7 @@ fn what_would_have_no_effect_is_refused_by_name() {
             "{line}: {said}"
         );
     }
-    // What is there is not refused.
+    // What exists is accepted.
     let config = format!(
         "{DEFAULTS} mode http\nfrontend f\n bind :80\n log stderr format raw local0\n log-format \
             \"%[capture.req.uri] %[status]\"\n \
@@ -268,8 +268,7 @@ fn mistakes_in_rules_are_told_with_their_place() {
     }
 }
 
-/// What haproxy has had since 2.7 or later: `pause`. How long it takes is seen by the rule itself.
-/// Backends that begin with a section differ, so a server in it is named with its backend (item 12 of
+/// Backends that use a `defaults` section differ, so a server in it is named with its backend (item 12 of
 /// haproxy-today).
 #[test]
 fn a_server_in_named_defaults_is_named_with_its_backend() {
@@ -303,7 +302,7 @@ fn a_server_in_named_defaults_is_named_with_its_backend() {
     }
 }
 
-/// Items 35 and 37 of haproxy-today: what rules of a frontend say of servers is about its own alone.
+/// Items 35 and 37 of haproxy-today: a frontend's rules about servers apply to its own servers only.
 #[test]
 fn timeouts_that_rules_set_are_of_their_own_servers() {
     let (socket, address) = listener();
@@ -332,7 +331,7 @@ fn timeouts_that_rules_set_are_of_their_own_servers() {
     assert!(lost.contains("x-times: 21000 12000 13000 14000 25000 16000 7") && lost.contains(own), "{lost}");
 }
 
-/// They are what is waited for: the usual ones would be waited for until the test is given up.
+/// The timeouts of the rules apply: the configured ones would outlast the test.
 #[test]
 fn timeouts_that_rules_set_are_waited_for() {
     let (socket, address) = listener();
@@ -352,7 +351,7 @@ fn timeouts_that_rules_set_are_waited_for() {
     assert!(ask(address, "GET /queued", "").starts_with("HTTP/1.1 503"));
 }
 
-/// What HAProxy refuses, since it could do nothing.
+/// HAProxy refuses these, too, since they have no effect.
 #[test]
 fn what_names_something_that_is_not_there_is_refused() {
     for (lines, said) in [
@@ -399,13 +398,13 @@ fn a_pause_holds_a_request_and_a_response() {
         let line = answer.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_else(|| panic!("{name} is missing in {answer}")).trim().parse().unwrap()
     };
-    // A pause counts from the beginning of the lane's round, which on a busy machine is some time before the
-    // rule.
+    // A pause counts from the start of the lane's round, which may be earlier than the rule on a busy
+    // machine.
     assert!(held("X-Held:") >= 50, "{answer}");
     assert!(held("X-Held-Back:") >= 50, "{answer}");
 }
 
-/// Rules of a connection are remembered by its requests.
+/// Settings of connection rules apply to each request.
 #[test]
 fn what_a_rule_of_the_connection_set_is_there_for_each_request() {
     let (_program, address, _socket) = start(
@@ -419,7 +418,7 @@ fn what_a_rule_of_the_connection_set_is_there_for_each_request() {
     }
 }
 
-/// What comes back on a connection that is kept.
+/// Response on a kept connection.
 fn ask_on(client: &mut std::net::TcpStream, more: &str) -> String {
     write!(client, "GET / HTTP/1.1\r\nHost: example.org\r\n{more}\r\n").unwrap();
     let mut head = Vec::new();
@@ -437,7 +436,7 @@ fn ask_on(client: &mut std::net::TcpStream, more: &str) -> String {
     head + &String::from_utf8(body).unwrap()
 }
 
-/// All that a session needs between two requests is its own.
+/// An idle session keeps its own data between two requests.
 #[test]
 fn a_session_at_rest_keeps_its_addresses_and_variables_and_gets_nothing_of_others() {
     let (_program, address, _socket) = start(
@@ -470,8 +469,7 @@ fn a_session_at_rest_keeps_its_addresses_and_variables_and_gets_nothing_of_other
     }
 }
 
-/// Rates are looked at once a second, so a rule sees them within two.
-/// A long list of rules is looked at in parts: between two of them the lane's other tasks have their turn.
+/// A long list of rules is evaluated in parts; other tasks of the lane run between them.
 #[test]
 fn long_lists_of_rules_are_looked_at_in_turns() {
     let polls = |at_once: u32| {
@@ -495,8 +493,8 @@ fn long_lists_of_rules_are_looked_at_in_turns() {
     assert!(one >= all + 119, "{one} {all}");
 }
 
-/// HAProxy lets 10 pass. On a machine that does other things it may be some more, since these are more than a
-/// second's; with the rate of the second before, all of a second's pass.
+/// HAProxy lets 10 pass. On a busy machine it may be some more, if these span more than a second; by the rate
+/// of the previous second, all of a second's would pass.
 #[test]
 fn a_burst_is_stopped_by_the_rate_of_its_own_second() {
     let (socket, address) = listener();

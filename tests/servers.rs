@@ -1,4 +1,4 @@
-//! Options of servers that show at the server: who it sees as its client, and what a connection begins with.
+//! Server options that are visible at the server: the source address, and the beginning of a connection.
 
 use crate::common;
 
@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
 
-/// A server that answers once with nothing, and tells whom it saw and what came until an empty line behind a
-/// request.
+/// A server that responds once with an empty response. It reports the client's address and everything up to
+/// the empty line of the request.
 fn watched() -> (SocketAddr, Receiver<(SocketAddr, Vec<u8>)>) {
     let (tell, told) = channel();
     let address = origin(move |mut stream| {
@@ -26,12 +26,12 @@ fn watched() -> (SocketAddr, Receiver<(SocketAddr, Vec<u8>)>) {
     (address, told)
 }
 
-/// What a server sees of a request with such a field, through a proxy of these lines.
+/// What a server sees of a request with this field, through a proxy with these lines.
 fn seen(mode: &str, more: &str, options: &str, before: &str, field: &str) -> (SocketAddr, Vec<u8>) {
     seen_while(mode, more, options, before, field, || ())
 }
 
-/// The same; `work` is done before the program ends.
+/// The same; runs `work` before the program ends.
 fn seen_while(
     mode: &str,
     more: &str,
@@ -55,7 +55,7 @@ fn seen_while(
     told.recv().unwrap()
 }
 
-/// The fields of a header of the PROXY protocol's second version, between IPv4 addresses.
+/// TLVs of a PROXY protocol header of version 2 for IPv4.
 fn tlvs(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let end = 16 + usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
     let mut rest = &bytes[28..end];
@@ -77,8 +77,8 @@ fn a_proxy_header_tells_what_formats_make() {
     assert_eq!(told, [(0xee, b"/path".to_vec()), (0xe0, b"longer.than.a.header GET".to_vec())]);
 }
 
-/// What does not fit a header is left out and the rest is told: by the header's length, and by the room that
-/// a lane has for a text.
+/// TLVs that do not fit the header are left out and the others are sent. The limits are the header's length
+/// and the lane's buffer for a text.
 #[test]
 fn a_field_that_does_not_fit_a_proxy_header_is_left_out_and_logged_once() {
     let syslog = common::watch::Syslog::new();
@@ -92,7 +92,7 @@ fn a_field_that_does_not_fit_a_proxy_header_is_left_out_and_logged_once() {
         long(12),
     );
     let value = "x".repeat(1500);
-    let mut line = String::new(); // written at the end of the lane's round, which may come after the answer
+    let mut line = String::new(); // written at the end of the lane's round
     let (_, bytes) = seen_while("http", &more, &options, "", &format!("X-Long: {value}\r\n"), || {
         line = syslog.wait("does not fit a header of the PROXY protocol and is left out");
     });
@@ -103,8 +103,8 @@ fn a_field_that_does_not_fit_a_proxy_header_is_left_out_and_logged_once() {
     assert!(line.contains("Server l/s: field 0xe"), "{line}");
 }
 
-/// The host name that the proxy before tells goes on to the server, and each stream has an id, in TCP mode
-/// too.
+/// The authority in the header of the previous proxy is passed on, and each stream has an id, also in TCP
+/// mode.
 #[test]
 fn a_proxy_header_passes_the_authority_on_with_an_id_of_the_stream() {
     let more = " unique-id-format id-%[src_port]\n tcp-request connection expect-proxy layer4\n";
@@ -117,7 +117,7 @@ fn a_proxy_header_passes_the_authority_on_with_an_id_of_the_stream() {
     }
 }
 
-/// What a header tells of one request is not told of the client's next one.
+/// Data of one request in the header does not apply to the client's next request.
 #[test]
 fn a_connection_whose_header_is_of_one_request_serves_no_other() {
     let (told, headers) = channel();
@@ -126,7 +126,7 @@ fn a_connection_whose_header_is_of_one_request_serves_no_other() {
         let Ok(length) = stream.read(&mut bytes) else { return };
         let _ = told.send(bytes[..length].to_vec()); // the test may have ended
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-        let _ = stream.read(&mut bytes); // until the proxy leaves it
+        let _ = stream.read(&mut bytes); // until the proxy closes
     });
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
@@ -148,8 +148,7 @@ fn a_connection_whose_header_is_of_one_request_serves_no_other() {
     }
 }
 
-/// Whether this process may show servers an address that the machine does not have: `CAP_NET_ADMIN` among its
-/// capabilities.
+/// Returns true if this process may use foreign source addresses: it has `CAP_NET_ADMIN`.
 fn may_pretend() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
@@ -175,8 +174,8 @@ fn a_server_sees_the_address_that_a_field_of_the_request_has() {
     }
 }
 
-/// Of two servers with one place each, the first is taken by a request that stays: the client that it served
-/// before goes to the other one.
+/// Two servers with one permit each. A request keeps the first one busy, so its former client goes to the
+/// other one.
 #[test]
 fn a_session_does_not_wait_for_its_last_server_behind_more_than_max_keep_alive_queue() {
     let (reached, at) = channel();
@@ -189,7 +188,7 @@ fn a_session_does_not_wait_for_its_last_server_behind_more_than_max_keep_alive_q
                 }
                 if bytes[..length].starts_with(b"GET /stay ") {
                     reached.send(()).unwrap();
-                    continue; // and no answer comes
+                    continue; // no response
                 }
                 let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{name}");
                 stream.write_all(answer.as_bytes()).unwrap();
@@ -224,8 +223,8 @@ fn a_session_does_not_wait_for_its_last_server_behind_more_than_max_keep_alive_q
     assert_eq!(ask(driven_out), free, "the third client's request is on the other one");
 }
 
-/// With `option redispatch` a request leaves a server that refuses it at the first try, and does not wait a
-/// second for it to come back.
+/// With `option redispatch` a request leaves a server that refuses it after the first attempt, without
+/// waiting a second.
 #[test]
 fn a_dead_server_is_left_at_once_where_no_key_has_chosen_it() {
     for balance in ["roundrobin", "static-rr", "leastconn", "random", "first"] {
@@ -260,7 +259,7 @@ fn a_dead_server_is_left_at_once_where_no_key_has_chosen_it() {
     }
 }
 
-/// A key has chosen a server, which is taken out of service while it has the request.
+/// A key has selected a server, which goes into maintenance while it has the request.
 #[test]
 fn a_server_that_went_out_of_service_is_left_at_once_where_a_key_has_chosen_it() {
     let (socket, address) = listener();
@@ -275,7 +274,7 @@ fn a_server_that_went_out_of_service_is_left_at_once_where_a_key_has_chosen_it()
             if let Some(tell) = first.lock().unwrap().take() {
                 let (go, wait) = channel::<()>();
                 tell.send((name, go)).unwrap();
-                let _ = wait.recv(); // it closes without an answer then
+                let _ = wait.recv(); // then it closes without a response
                 return;
             }
             let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");

@@ -1,5 +1,5 @@
-//! Clients that take little or nothing of what they are sent: each has its time, no more, and nobody else is
-//! blamed for it (R-G1).
+//! Clients that read slowly or not at all: each has its timeout and no more, and the server is not blamed
+//! (R-G1).
 
 use crate::common;
 
@@ -12,16 +12,16 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// More than the system takes for a client that does not read, and what io_uring keeps on top of that.
+/// Exceeds the socket buffers of a client that does not read, and what io_uring holds in addition.
 const TOO_MUCH: usize = 40_000;
 
-/// Little is taken by the system for a client, so that the program has to wait. Heads may be large.
+/// Small socket buffers for clients, so that the program has to wait. Heads may be large.
 const GLOBAL: &str = "global\n nbthread 1\n tune.sndbuf.client 4096\n tune.bufsize 65536\n";
 
-/// All times but the client's.
+/// All timeouts except the client's.
 const TIMES: &str = "defaults\n mode http\n timeout server 1h\n timeout connect 5s\n timeout tunnel 1h\n";
 
-/// A client for which the system takes little.
+/// A client with small socket buffers.
 fn small(address: SocketAddr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1).unwrap();
@@ -32,12 +32,12 @@ fn small(address: SocketAddr) -> TcpStream {
     client
 }
 
-/// A header field of so many bytes, or many.
+/// Header fields of this size in total.
 fn fields(bytes: usize) -> String {
     format!("X: {}\r\n", "x".repeat(995)).repeat(bytes / 1000)
 }
 
-/// Reads a request's head; whether there is one.
+/// Reads a request's head; returns false at the end of the connection.
 fn head(reader: &mut impl BufRead) -> bool {
     let mut line = String::new();
     while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
@@ -49,7 +49,7 @@ fn head(reader: &mut impl BufRead) -> bool {
     false
 }
 
-/// A server that sends `first` to each request, and then `then`.
+/// A server that responds with `first` and then `then` to each request.
 fn server(first: String, then: &'static str) -> SocketAddr {
     origin(move |mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -62,7 +62,7 @@ fn server(first: String, then: &'static str) -> SocketAddr {
     })
 }
 
-/// Clients that send the same and read nothing are let go of.
+/// Checks that clients that send `sent` and read nothing are closed.
 fn are_let_go(config: &str, sent: &[u8]) {
     let (socket, address) = listener();
     let program = Manylane::start_ready(&config.replace("@bind", &fd(&socket)));
@@ -71,10 +71,10 @@ fn are_let_go(config: &str, sent: &[u8]) {
     let _clients: Vec<TcpStream> = (0..8)
         .map(|_| {
             let mut client = small(address);
-            // The first of them was accepted: from there on they are to go.
+            // From the first accepted connection on, their number must go down.
             until(|| seen.get() || descriptors(program.pid()) > before);
             seen.set(true);
-            let _ = client.write_all(sent); // as much as is taken
+            let _ = client.write_all(sent); // as much as is accepted
             client
         })
         .collect();
@@ -83,7 +83,7 @@ fn are_let_go(config: &str, sent: &[u8]) {
 
 #[test]
 fn a_client_that_does_not_take_a_100_is_let_go() {
-    // A body that does not come with the head: it is asked for, however fast it comes.
+    // The body does not come with the head, so the proxy sends 100, however fast it arrives.
     let request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\nExpect: 100-continue\r\n\r\n";
     let sent = format!("{request}{}", "x".repeat(70_000)).repeat(1000);
     are_let_go(
@@ -109,7 +109,7 @@ fn a_client_that_does_not_take_an_early_hint_is_let_go() {
 
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
 
-/// A server that agrees to a tunnel, at length.
+/// A server that accepts a tunnel with a long head.
 fn upgrades() -> SocketAddr {
     let fields = fields(TOO_MUCH);
     server(
@@ -124,7 +124,7 @@ fn a_client_that_does_not_take_the_head_of_a_tunnel_is_let_go() {
     are_let_go(&format!("{GLOBAL}{times}listen l\n bind @bind\n server s {}\n", upgrades()), UPGRADE);
 }
 
-/// An operator ends a tunnel whose client does not take its head.
+/// A command ends a tunnel whose client does not read the head.
 #[test]
 fn a_tunnel_that_has_not_begun_is_ended_from_elsewhere() {
     let (socket, address) = listener();
@@ -142,13 +142,13 @@ fn a_tunnel_that_has_not_begun_is_ended_from_elsewhere() {
     until(|| descriptors(program.pid()) >= before + 2);
     until(|| {
         ask(&control, "shutdown sessions server l/s");
-        // The command's own connection may still be there; the tunnel has two.
+        // The command's own connection may still be open; the tunnel has two.
         descriptors(program.pid()) <= before + 1
     });
 }
 
-/// The server has sent what it owes: a client that does not take it is the silent one, and no reason to take
-/// the server for failed.
+/// The server has sent its response: a client that does not read it has timed out, and the server has not
+/// failed.
 #[test]
 fn a_server_is_not_blamed_for_a_client_that_does_not_take_what_comes_first() {
     let (socket, address) = listener();
@@ -174,10 +174,10 @@ fn a_server_is_not_blamed_for_a_client_that_does_not_take_what_comes_first() {
     assert_eq!(server.split(' ').nth(5), Some("2"), "it is up: {server}");
 }
 
-/// Bytes of responses of which the system takes a part only, while io_uring keeps the rest.
+/// Sizes of responses that fit only partly into the socket buffers, while io_uring holds the rest.
 const SIZES: [usize; 8] = [3000, 5000, 7000, 9000, 11_000, 13_000, 15_000, 17_000];
 
-/// Clients that have each asked for as many bytes, and read none.
+/// Clients that have requested these sizes and read nothing.
 fn asked(address: SocketAddr) -> Vec<(TcpStream, usize)> {
     let ask = |bytes: usize| {
         let mut client = small(address);
@@ -187,7 +187,7 @@ fn asked(address: SocketAddr) -> Vec<(TcpStream, usize)> {
     SIZES.map(ask).into()
 }
 
-/// Reads responses to their end, and that of the connection.
+/// Reads whole responses and the end of the connections.
 fn are_whole(clients: Vec<(TcpStream, usize)>) {
     for (client, bytes) in clients {
         let mut reader = BufReader::new(client);
@@ -198,7 +198,7 @@ fn are_whole(clients: Vec<(TcpStream, usize)>) {
     }
 }
 
-/// Answers each request with as many bytes as its path says, and tells of that.
+/// Responds with the number of bytes in the path, and reports that.
 fn bodies() -> (SocketAddr, mpsc::Receiver<()>) {
     let (tell, told) = mpsc::channel();
     let server = origin(move |mut stream| {
@@ -217,8 +217,8 @@ fn bodies() -> (SocketAddr, mpsc::Receiver<()>) {
     (server, told)
 }
 
-/// The time between two requests begins when the client has its response: more of them than it takes pass
-/// before the client reads.
+/// The time between two requests starts when the client has its response; here more time passes before the
+/// client reads.
 #[test]
 fn a_response_is_whole_for_a_client_that_reads_it_late() {
     let (socket, address) = listener();
@@ -231,14 +231,14 @@ fn a_response_is_whole_for_a_client_that_reads_it_late() {
     ));
     let clients = asked(address);
     SIZES.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
-    // One that reads at once is closed when its time is over, so that of the others is, too.
+    // A client that reads at once is closed after its time, so the time of the others has passed, too.
     let mut prompt = small(address);
     prompt.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     are_whole(vec![(prompt, 1)]);
     are_whole(clients);
 }
 
-/// A response is whole although the program is told to end before the client reads.
+/// A response is complete although the program is told to end before the client reads.
 #[test]
 fn a_response_is_whole_for_a_client_that_reads_it_when_the_program_ends() {
     let (socket, address) = listener();
@@ -254,13 +254,14 @@ fn a_response_is_whole_for_a_client_that_reads_it_when_the_program_ends() {
     prompt.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     told.recv_timeout(PATIENCE).unwrap();
     program.signal(nix::sys::signal::Signal::SIGUSR1);
-    // It may ask for a moment after its response; when that is over, so is the moment of those before it.
+    // The program accepts further requests for a moment after the response; when that is over, so are the
+    // moments of earlier ones.
     are_whole(vec![(prompt, 1)]);
     are_whole(clients);
     assert!(program.wait().success());
 }
 
-/// A client that does not take its response is let go.
+/// A client that does not read its response is closed.
 #[test]
 fn a_client_that_does_not_take_its_response_is_let_go() {
     let (socket, address) = listener();
@@ -276,8 +277,8 @@ fn a_client_that_does_not_take_its_response_is_let_go() {
     until(|| descriptors(program.pid()) <= before);
 }
 
-/// In TCP mode, servers that have sent all of their answers and closed, and clients that do not read them:
-/// each has its time, also for what io_uring keeps of an answer when its server is done.
+/// TCP mode: servers have sent their data and closed, and clients do not read. Each client has its timeout,
+/// also for data that io_uring holds after the server has closed.
 #[test]
 fn a_client_that_does_not_read_is_let_go_when_its_server_has_ended() {
     let (socket, address) = listener();
@@ -307,8 +308,8 @@ fn a_client_that_does_not_read_is_let_go_when_its_server_has_ended() {
     until(|| descriptors(program.pid()) <= before);
 }
 
-/// A client that waits to be asked for its body, and a server that waits for the body: the client is the
-/// silent one, and no reason to take the server for failed.
+/// A client waits for 100, and its server for the body: the client has timed out, and the server has not
+/// failed.
 #[test]
 fn a_server_is_not_blamed_for_a_client_that_keeps_its_body() {
     let (socket, address) = listener();
@@ -335,17 +336,17 @@ fn a_server_is_not_blamed_for_a_client_that_keeps_its_body() {
     assert_eq!(server.split(' ').nth(5), Some("2"), "it is up: {server}");
 }
 
-/// A client of HTTP/2 that has asked: for streams of such a window.
+/// An HTTP/2 client that has sent a request, with this stream window.
 fn ask_over_2(address: SocketAddr, window: u32) -> TcpStream {
     let mut client = common::connect(address);
     let settings = [&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4][..], &window.to_be_bytes()].concat();
-    // `GET http://a/`, in fields of the static table but for the authority.
+    // `GET http://a/`, with fields of the static table except the authority.
     let request = [0, 0, 6, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84, 0x01, 1, b'a'];
     client.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &request].concat()).unwrap();
     client
 }
 
-/// Reads the next frame of the first stream: what kind, whether it is the last, and what it carries.
+/// Reads the next frame of the first stream: its type, whether it is the last, and its payload.
 fn frame(client: &mut impl Read) -> (u8, bool, Vec<u8>) {
     loop {
         let mut head = [0; 9];
@@ -358,15 +359,15 @@ fn frame(client: &mut impl Read) -> (u8, bool, Vec<u8>) {
     }
 }
 
-/// A server that sends interim responses as long as somebody takes them: they wait at the server when its
-/// client of HTTP/2 reads nothing, and go on when it does.
+/// A server sends interim responses as long as they are accepted: they wait at the server while its HTTP/2
+/// client reads nothing, and continue afterwards.
 #[test]
 fn interim_responses_wait_until_a_client_of_http_2_reads() {
-    /// What is taken of the server: what the system keeps of four sockets, and some heads.
+    /// Limit of data accepted from the server: four socket buffers and some heads.
     const MOST: usize = 4 << 20;
-    /// Where the server gives up, if it is not held back.
+    /// The server stops here if it is not held back.
     const END: usize = 32 << 20;
-    // More than a table of HPACK keeps, so that each takes its bytes.
+    // Larger than the HPACK table, so each one takes its full size.
     let hint = format!("HTTP/1.1 103 Early Hints\r\nX: {}\r\n\r\n", "x".repeat(5_000));
     let (tell, told) = mpsc::channel();
     let server = origin(move |mut stream| {
@@ -414,8 +415,7 @@ fn interim_responses_wait_until_a_client_of_http_2_reads() {
     assert_eq!(heads, told.recv_timeout(PATIENCE).unwrap() + 1);
 }
 
-/// A client that opens the window of a stream when it has the head of the response: what comes before that is
-/// no data.
+/// A client that opens its window only after the head of the response: interim responses are not data.
 #[test]
 fn interim_responses_do_not_wait_for_a_window() {
     let (socket, address) = listener();

@@ -1,5 +1,5 @@
-//! Servers that change, end to end: those that track others, those whose sessions end with them, and what an
-//! operator says of them. The same is played to the installed HAProxy, line by line.
+//! State changes of servers, end to end: tracking servers, servers whose sessions end with them, and
+//! commands. The same steps are run on the installed HAProxy and compared line by line.
 
 use crate::common;
 
@@ -48,7 +48,7 @@ fn servers_that_track_are_as_what_they_track() {
         ("enable server b/t1", "b/t2 is UP/READY"),
         ("set server l/nc health down", "l/nc is DOWN"),
         ("set server l/nc health up", "l/nc is UP"),
-        // Answers only.
+        // Only responses are compared here.
         ("set server b/t1 health up", ""),
         ("set server l/r health x", ""),
         ("enable health l/nc", ""),
@@ -57,7 +57,7 @@ fn servers_that_track_are_as_what_they_track() {
         ("enable health l/r", ""),
     ];
     let (ours, theirs) = both(config, |played| {
-        // The first check is over.
+        // Wait for the end of the first check.
         while played.columns("l", "r", &["check_status"]) != ["L4OK"] {
             std::thread::yield_now();
         }
@@ -115,8 +115,8 @@ fn what_cannot_be_tracked_is_said_with_its_place() {
     }
 }
 
-/// An origin that answers with a head and the first bytes of a body, and then waits for the client to leave;
-/// and how many requests it got.
+/// An origin that sends a head and the first bytes of a body, and then waits until the client closes. Also
+/// returns the number of requests.
 fn unfinished() -> (SocketAddr, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
@@ -174,8 +174,8 @@ fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
         };
         asked.store(0, Ordering::Relaxed);
         let busy = |count| until(|| asked.load(Ordering::Relaxed) == count);
-        // One that has got its head, one that waits for it, on a server that goes down and on one in
-        // maintenance.
+        // A client that has the head and one that waits for it, on a server that goes down and on one that
+        // enters maintenance.
         for (round, (command, back)) in
             [("health down", "health up"), ("state maint", "state ready")].into_iter().enumerate()
         {
@@ -189,7 +189,7 @@ fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
             seen.extend(lines.into_iter().filter(|line| line.starts_with("web ")));
             seen.push(format!("{:?}", read_all(&mut begun)));
             seen.push(read_all(&mut waits).lines().next().unwrap_or_default().to_owned());
-            // The backup serves now, until the active one is back.
+            // The backup server is used until the active one is back.
             let mut begun = request("/head", "begun");
             busy(3 * round + 3);
             played.ask(&format!("set server w/a {back}"));
@@ -212,7 +212,7 @@ fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
             && letters.ends_with(&["ends D-"]),
         "{ours:#?}"
     );
-    // HAProxy 3.2 ends them without an answer, with 500 and the same phase for all.
+    // HAProxy 3.2 closes these without a response, and logs all with 500 and the same phase.
     let as_theirs = |line: String| match &*line {
         "HTTP/1.1 502 Bad Gateway" => String::new(),
         "tcp ends D-" => "tcp ends DC".into(),
@@ -246,13 +246,13 @@ fn what_a_reload_hands_over_is_tracked_and_ended_as_before() {
     assert_eq!(tracking(), "DRAIN l/r");
     played.ask("set server l/r state ready");
     assert_eq!(tracking(), "UP l/r");
-    // A session of the generation before.
+    // A session of the earlier generation.
     played.ask("set server l/r health down");
     assert_eq!(read_all(&mut client), "");
     assert_eq!(tracking(), "DOWN l/r");
 }
 
-/// A client that asks for each of these paths, one connection each.
+/// Requests each of these paths on a connection of its own.
 fn asks(address: SocketAddr, paths: &[&str]) {
     for path in paths {
         let mut client = connect(address);
@@ -265,9 +265,9 @@ fn asks(address: SocketAddr, paths: &[&str]) {
 
 #[test]
 fn errors_of_live_traffic_count_as_haproxy_counts_them() {
-    // One lane: lines of two may come one before the other.
+    // One lane, since lines of two lanes may come in any order.
     let defaults = DEFAULTS.replace("nbthread 2", "nbthread 1");
-    // What is checked is another port, which is well.
+    // The check goes to another port, which works.
     let well = named("well");
     let shop = origin(|mut stream| {
         let mut bytes = [0; 4096];
@@ -328,7 +328,7 @@ fn errors_of_live_traffic_count_as_haproxy_counts_them() {
                 .next()
                 .unwrap()
                 .to_owned()
-            }; // the last request may count, or not any more
+            }; // the last request may or may not count
             seen.extend(played.lines("l/a is DOWN").into_iter().map(left));
             seen.push(
                 played
@@ -347,7 +347,7 @@ fn errors_of_live_traffic_count_as_haproxy_counts_them() {
     }
 }
 
-/// A server state file of each program is read by both, and both go on from there in the same way (R-G8).
+/// Both programs read server state files of either program, and continue alike (R-G8).
 #[test]
 fn servers_go_on_as_a_state_file_of_either_program_says() {
     let (place, folder) = (named("a"), Folder::new());
@@ -391,8 +391,7 @@ fn servers_go_on_as_a_state_file_of_either_program_says() {
             played.ask("show servers state")
         },
     );
-    // A server as the table has it: without numbers of the backend, how long ago, and the health of what is
-    // not checked.
+    // Rows of the table, without numbers of the backend, ages, and the health of unchecked servers.
     let rows = |table: &str| -> Vec<String> {
         let row = |line: &str| {
             let mut row: Vec<&str> = line.split(' ').collect();
@@ -410,7 +409,7 @@ fn servers_go_on_as_a_state_file_of_either_program_says() {
         let (ours, theirs) = both(
             |_, socket| config(Some(&file), socket),
             |played| {
-                // Its first check went well, of three that it takes.
+                // Its first check succeeded, of three that it needs.
                 let column = |row: &str| row.split(' ').nth(9).map(str::to_owned);
                 until(|| {
                     let rows = rows(&played.ask("show servers state"));
@@ -427,8 +426,8 @@ fn servers_go_on_as_a_state_file_of_either_program_says() {
     }
 }
 
-/// What is wrong with a state file is told by its line, and the servers of all others go on; the file of one
-/// backend is found below the folder.
+/// An error in a state file is reported with its line, and the other servers are restored. The file of one
+/// backend is in the configured folder.
 #[test]
 fn a_state_file_that_was_cut_holds_as_far_as_it_goes() {
     let folder = Folder::new();
@@ -468,7 +467,7 @@ fn a_state_file_that_was_cut_holds_as_far_as_it_goes() {
     assert!(said.contains("does nothing without 'server-state-file'"), "{said}");
 }
 
-/// The name of a server that nobody can resolve has the address that it had last.
+/// A server whose name cannot be resolved gets its last address.
 #[test]
 fn a_state_file_has_the_address_that_a_name_had_last() {
     let folder = Folder::new();
@@ -494,7 +493,7 @@ fn a_state_file_has_the_address_that_a_name_had_last() {
     assert_eq!(said.status.code(), Some(1), "{}", String::from_utf8_lossy(&said.stderr));
 }
 
-/// A program whose standard error is heard: what it says there behind each command, without its number.
+/// Runs commands and returns the lines on standard error after each, without counters.
 fn said_to(mut program: std::process::Command, socket: &Path, steps: &[(&str, &str)]) -> Vec<String> {
     let mut child = program.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let pid = format!("({}) : ", child.id());
@@ -523,7 +522,7 @@ fn said_to(mut program: std::process::Command, socket: &Path, steps: &[(&str, &s
     said
 }
 
-/// In HAProxy's shape and with its severities.
+/// In HAProxy's format and with its severities.
 #[test]
 fn standard_error_tells_what_happens_to_servers_and_proxies() {
     let folder = Folder::new();
@@ -595,15 +594,14 @@ fn standard_error_tells_what_happens_to_servers_and_proxies() {
         let mut theirs = std::process::Command::new(program);
         theirs.arg("-db").arg("-f").arg(file);
         let mut theirs = said_to(theirs, &socket, &steps);
-        theirs[11..].sort(); // proxies have another order there
+        theirs[11..].sort(); // the order of proxies differs there
         let mut expected = expected.map(str::to_owned);
         expected[11..].sort();
         assert_eq!(theirs, expected);
     }
 }
 
-/// Nobody reads what is said: lanes go on, and what was lost is counted. A process that is quiet says
-/// nothing.
+/// Nothing reads standard error: lanes continue, and lost lines are counted. A quiet process writes nothing.
 #[test]
 fn standard_error_that_nobody_reads_holds_nobody_up() {
     let config = |socket: &Path, web: &std::net::TcpListener| {

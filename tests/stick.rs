@@ -1,4 +1,4 @@
-//! Stick tables, end to end: what is counted of whom, for how long, and what becomes of it.
+//! Stick tables, end to end: counters, expiry, and rules that use them.
 
 use crate::common;
 
@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 
-/// A program whose run-time interface is asked.
+/// A program with a run-time interface.
 struct Program {
     _folder: Folder,
     _program: Manylane,
@@ -19,7 +19,7 @@ struct Program {
 }
 
 impl Program {
-    /// With this frontend and what follows it; `bind` is there.
+    /// Starts it with these lines of the frontend and further sections; `bind` is added.
     fn start(frontend: &str) -> Self {
         let folder = Folder::new();
         let socket = folder.0.join("control");
@@ -38,7 +38,7 @@ impl Program {
         ask(&self.socket, line)
     }
 
-    /// A number of the only entry of a table.
+    /// A value in the only entry of a table.
     fn number(&self, table: &str, name: &str) -> Option<u64> {
         let answer = self.ask(&format!("show table {table}"));
         let word = answer.split_whitespace().find_map(|word| word.strip_prefix(name));
@@ -46,9 +46,9 @@ impl Program {
     }
 }
 
-/// The status of the answer to a request on a connection that goes on.
+/// Status of the response to a request on a kept connection.
 fn get(client: &mut TcpStream, path: &str, more: &str) -> u16 {
-    // At once: parts would wait for acknowledgements.
+    // In one write, since parts would wait for acknowledgements.
     client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n").as_bytes()).unwrap();
     let mut head = Vec::new();
     let mut byte = [0];
@@ -63,7 +63,7 @@ fn get(client: &mut TcpStream, path: &str, more: &str) -> u16 {
     head.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// The case that stick tables are used for most.
+/// The most common use of stick tables.
 #[test]
 fn a_client_beyond_its_rate_is_denied_until_its_entry_is_cleared() {
     let program = Program::start(
@@ -76,13 +76,13 @@ fn a_client_beyond_its_rate_is_denied_until_its_entry_is_cleared() {
         (0..5).map(|n| get(if n % 2 == 0 { &mut one } else { &mut other }, "/", "")).collect();
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
     assert_eq!(program.number("front", "http_req_rate"), Some(5));
-    // The last request is over a moment after its answer was read.
+    // The entry is released a moment after the response was read.
     until(|| program.ask("clear table front key ::ffff:127.0.0.1") == "\n");
     assert_eq!(get(&mut one, "/", ""), 200);
     assert_eq!(program.number("front", "http_req_rate"), Some(1));
 }
 
-/// Connections now are counted from accept to close, also while nobody asks for anything.
+/// `conn_cur` counts from accept to close, also without requests.
 #[test]
 fn connections_now_go_down_when_connections_end() {
     let program = Program::start(
@@ -112,7 +112,7 @@ fn connections_now_go_down_when_connections_end() {
     assert_eq!(program.number("front", "conn_cnt"), Some(5));
 }
 
-/// A connection of HTTP/2 is one connection, and each of its streams a request.
+/// An HTTP/2 connection is one connection, and each of its streams a request.
 #[test]
 fn streams_of_http2_count_in_what_their_connection_tracks() {
     let program = Program::start(
@@ -135,7 +135,7 @@ fn streams_of_http2_count_in_what_their_connection_tracks() {
     until(|| program.number("front", "conn_cur") == Some(0));
 }
 
-/// An entry that nobody used for its time is gone, from the count, too; one that is held stays.
+/// Unused entries expire and no longer count; held entries stay.
 #[test]
 fn entries_expire() {
     let program = Program::start(
@@ -154,7 +154,7 @@ fn entries_expire() {
     until(|| program.ask("show table front").contains("used:0"));
 }
 
-/// A flood of keys takes no more entries than the table has, and those that are in use keep theirs.
+/// A flood of keys takes no more entries than the table has, and held entries stay.
 #[test]
 fn a_flood_of_keys_takes_no_more_than_the_size_of_the_table() {
     let program = Program::start(
@@ -166,7 +166,7 @@ fn a_flood_of_keys_takes_no_more_than_the_size_of_the_table() {
         assert_eq!(get(&mut client, "/", &format!("X-Key: {key}\r\n")), 200);
         assert_eq!(get(&mut client, "/", "X-Key: busy\r\n"), 200);
     }
-    // The last request is over a moment after its answer was read.
+    // The entry is released a moment after the response was read.
     until(|| !program.ask("show table front").contains(" use=1 "));
     let shown = program.ask("show table front");
     assert!(shown.starts_with("# table: front, type: string, size:50, used:50\n"), "{shown}");
@@ -190,7 +190,7 @@ fn bytes_are_those_of_messages() {
     assert_eq!(program.number("front", "bytes_out_cnt"), Some(answer.len() as u64));
 }
 
-/// A request that is no good counts where its connection is tracked.
+/// Invalid requests count in the entry that the connection tracks.
 #[test]
 fn what_is_no_request_counts_as_an_error_of_its_connection() {
     let program = Program::start(
@@ -263,7 +263,7 @@ fn what_tables_and_rules_cannot_be_is_told_at_its_place() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("another proxy named 't' has a table already"));
 }
 
-/// A rule that counts before one that waits for more bytes counts once, however often these come.
+/// A counting rule before a waiting one counts once, however often the list runs.
 #[test]
 fn a_rule_for_contents_counts_once_however_often_it_is_looked_at() {
     let server = named("hello");
@@ -287,7 +287,7 @@ fn a_rule_for_contents_counts_once_however_often_it_is_looked_at() {
     assert_eq!(program.number("front", "gpc1"), Some(3));
 }
 
-/// While a large table is cleared others use it, and what they make stays.
+/// A large table can be used while it is cleared, and new entries stay.
 #[test]
 fn a_table_is_used_while_it_is_cleared() {
     let program = Program::start(
@@ -308,7 +308,7 @@ fn a_table_is_used_while_it_is_cleared() {
     assert!(program.ask("show table").contains("used:1000\n"), "{}", program.ask("show table"));
 }
 
-/// The body of the answer, and whether the connection goes on.
+/// Body of the response to a request on a new connection.
 fn body_of(address: SocketAddr, fields: &str) -> String {
     let mut client = connect(address);
     client.write_all(format!("GET / HTTP/1.0\r\nHost: x\r\n{fields}\r\n").as_bytes()).unwrap();
@@ -316,7 +316,7 @@ fn body_of(address: SocketAddr, fields: &str) -> String {
     answer.rsplit("\r\n\r\n").next().unwrap_or_default().to_owned()
 }
 
-/// A server that answers with its name.
+/// A server that responds with its name.
 fn http_server(name: &'static str) -> SocketAddr {
     origin(move |mut stream| {
         let mut head = Vec::new();
@@ -332,8 +332,8 @@ fn http_server(name: &'static str) -> SocketAddr {
     })
 }
 
-/// Servers that come and go at run time are found and stored as those of the file; where one is gone another
-/// takes its place, also one that comes back by another number.
+/// Servers added at run time are found and stored like those of the file. If a server is gone, another one
+/// replaces it, also one that returns with another number.
 #[test]
 fn a_key_keeps_to_its_server_by_name_while_servers_come_and_go() {
     let [a, b] = ["a", "b"].map(http_server);
@@ -358,7 +358,7 @@ fn a_key_keeps_to_its_server_by_name_while_servers_come_and_go() {
     assert!(program.ask("show table b").contains(" server_id=1 server_key=a\n"));
 }
 
-/// Over HTTP/2 each stream has a server of its own.
+/// Over HTTP/2 each stream has its own server.
 #[test]
 fn streams_of_a_connection_find_their_servers_one_by_one() {
     let [a, b] = ["a", "b"].map(http_server);

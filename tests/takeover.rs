@@ -1,4 +1,4 @@
-//! One process takes the listening sockets of another: `-x` and `expose-fd listeners`.
+//! A process takes over listening sockets of another one: `-x` and `expose-fd listeners`.
 
 use crate::common;
 
@@ -9,8 +9,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// What answers each request with 200 at `binds`, and hands its sockets over. `noreuseport` makes sure that
-/// they are handed over: two processes cannot bind them.
+/// Responds to each request with 200 at `binds`, and passes its sockets on. With `noreuseport` they must be
+/// passed, since two processes cannot bind them.
 fn answering(folder: &Folder, binds: &[String]) -> String {
     let socket = folder.0.join("control");
     let binds: String = binds.iter().map(|bind| format!(" bind {bind}\n")).collect();
@@ -22,7 +22,7 @@ fn answering(folder: &Folder, binds: &[String]) -> String {
     )
 }
 
-/// A program that serves.
+/// Starts a program and waits until it serves.
 fn ready(config: &str, arguments: &[&str]) -> Manylane {
     let (program, mut said) = Manylane::start_heard(config, &[&["-V"], arguments].concat());
     while !said.next().expect("it starts").unwrap().contains("lanes are ready") {}
@@ -30,7 +30,7 @@ fn ready(config: &str, arguments: &[&str]) -> Manylane {
     program
 }
 
-/// The socket that listens at an address, as descriptors of processes name it.
+/// The listening socket of an address, as in `/proc/<pid>/fd`.
 fn socket_at(address: SocketAddr) -> String {
     let SocketAddr::V4(v4) = address else { panic!("{address} is of the other table") };
     let at = format!("{:08X}:{:04X}", u32::from_le_bytes(v4.ip().octets()), v4.port());
@@ -39,7 +39,7 @@ fn socket_at(address: SocketAddr) -> String {
     format!("socket:[{}]", rows.find(|row| row[1] == at && row[3] == "0A").expect("it listens")[9])
 }
 
-/// The same of an abstract name, which ends in zeros.
+/// The same for an abstract name, which ends with zeros.
 fn socket_of(name: &str) -> String {
     let table = std::fs::read_to_string("/proc/net/unix").unwrap();
     let mut rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
@@ -51,7 +51,7 @@ fn socket_of(name: &str) -> String {
     )
 }
 
-/// The sockets that a process has: those of tests beside this one, too, which each child inherits.
+/// Sockets of a process, including those of concurrent tests, which each child inherits.
 fn sockets(pid: u32) -> BTreeSet<String> {
     let all = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let names = all.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -73,7 +73,7 @@ fn nobody_who_connects_is_lost_while_one_process_takes_over_from_the_next() {
         assert_eq!(std::mem::replace(&mut serving, next).wait().code(), Some(0));
     }
     traffic.ends_well();
-    // Whoever waits in the queue of the socket at the end of the old process is the new one's.
+    // Connections in the queue of the socket survive the end of the old process.
     assert_eq!(status_of(address), Ok(200));
 }
 
@@ -95,7 +95,7 @@ fn sockets_are_taken_by_address_and_interface_and_the_others_are_made() {
     for address in [kept, moved, made] {
         assert_eq!(status_of(address), Ok(200));
     }
-    // What nobody took has gone with the old process.
+    // Sockets that were not taken closed with the old process.
     assert!(TcpStream::connect(left).is_err());
 }
 
@@ -127,7 +127,7 @@ fn who_hands_nothing_over_is_named_and_goes_on() {
     assert_eq!(status_of(address), Ok(200));
 }
 
-/// A process of HAProxy.
+/// A HAProxy process.
 struct Theirs(Child);
 
 impl Drop for Theirs {

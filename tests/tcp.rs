@@ -111,7 +111,7 @@ fn the_proxy_protocol_is_read_and_sent() {
         );
         let _program = Manylane::start(&config);
         let mut stream = connect(address);
-        // In two pieces, the second of which carries the first bytes behind the header.
+        // In two pieces, the second of which contains the first bytes after the header.
         stream.write_all(b"PROXY TCP4 192.0.2.7 192.").unwrap();
         stream.flush().unwrap();
         stream.write_all(b"0.2.8 1234 80\r\nhello").unwrap();
@@ -178,7 +178,7 @@ fn connections_beyond_maxconn_wait_for_a_place() {
         let mut byte = [0];
         first.read_exact(&mut byte).unwrap();
         first.write_all(b"z").unwrap();
-        // two round trips of the first: the second would have come by now
+        // After two round trips on the first connection, the second one would have arrived.
         first.read_exact(&mut byte).unwrap();
         assert!(told.try_recv().is_err(), "{maxconn}");
         drop(first);
@@ -188,12 +188,12 @@ fn connections_beyond_maxconn_wait_for_a_place() {
     }
 }
 
-/// `timeout tunnel` holds for a connection of which one side has closed, where no time is given for that.
+/// `timeout tunnel` applies to a half-closed connection without a timeout of its own.
 #[test]
 fn a_tunnel_that_is_half_closed_has_the_time_of_a_tunnel() {
     let (socket, address) = listener();
     let (keep, kept) = mpsc::channel();
-    let server = origin(move |stream| keep.send(stream).unwrap()); // it is silent, and stays
+    let server = origin(move |stream| keep.send(stream).unwrap()); // silent, and stays open
     let _program = Manylane::start(&format!(
         "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n \
             timeout tunnel 300ms\n mode tcp\n\
@@ -207,7 +207,7 @@ fn a_tunnel_that_is_half_closed_has_the_time_of_a_tunnel() {
     assert_eq!(read_all(&mut client), "");
 }
 
-/// An origin that reads three bytes, tells of that, and then how its connection ends.
+/// An origin that reads three bytes, reports that, and then how its connection ends.
 fn three_and_the_end() -> (SocketAddr, mpsc::Receiver<Result<(), ErrorKind>>) {
     let (tell, told) = mpsc::channel();
     let server = origin(move |mut stream| {
@@ -218,7 +218,7 @@ fn three_and_the_end() -> (SocketAddr, mpsc::Receiver<Result<(), ErrorKind>>) {
     (server, told)
 }
 
-/// A server that reads until the end must not take for all what a client broke off.
+/// A server that reads to the end must not take truncated input for complete.
 #[test]
 fn the_reset_of_a_client_is_one_for_the_server() {
     let (socket, address) = listener();
@@ -263,7 +263,7 @@ fn without_lingering_servers_are_reset_where_clients_end() {
     assert_eq!(end_of(&mut client), Ok(()), "who is not told of that sees an end");
 }
 
-/// Checks of other programs connect and leave: that is no error for them to see.
+/// Health checks of other programs connect and close: that must not look like an error to them.
 #[test]
 fn who_leaves_before_its_proxy_header_is_closed_and_not_reset() {
     let (socket, address) = listener();

@@ -1,4 +1,4 @@
-//! TLS from clients and to servers, seen from outside: curl and OpenSSL on the other side.
+//! TLS with clients and servers, end to end: curl and OpenSSL are the peers.
 
 use crate::common;
 
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// An authority, and files that it has made.
+/// A CA, and files that it has issued.
 pub(crate) struct Authority {
     pub(crate) folder: Folder,
     pub(crate) own: CertifiedIssuer<'static, KeyPair>,
@@ -30,16 +30,16 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let own = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let folder = Folder::new();
-        folder.file("ca.pem", &own.pem()); // once: programs may read it at any time
+        folder.file("ca.pem", &own.pem()); // written once: programs may read it at any time
         Self { folder, own }
     }
 
-    /// The file of its own certificate.
+    /// File of its certificate.
     pub(crate) fn file(&self) -> PathBuf {
         self.folder.0.join("ca.pem")
     }
 
-    /// A file with a certificate for `names`, and its key.
+    /// File with a certificate for `names` and its key.
     pub(crate) fn bundle(&self, file: &str, names: &[&str]) -> PathBuf {
         self.bundle_of(file, names, &PKCS_ECDSA_P256_SHA256)
     }
@@ -55,7 +55,7 @@ impl Authority {
     }
 }
 
-/// curl, which believes `authority` and takes `name` for the address.
+/// Runs curl, which trusts `authority` and uses `name` for the address.
 pub(crate) fn curl(authority: &Authority, address: SocketAddr, name: &str, more: &[&str]) -> Output {
     let resolve = format!("{name}:{}:{}", address.port(), address.ip());
     let mut command = Command::new("curl");
@@ -68,7 +68,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `openssl` with these arguments, and this as its input.
+/// Runs `openssl` with these arguments and this input.
 pub(crate) fn openssl(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new("openssl")
         .args(arguments)
@@ -81,11 +81,11 @@ pub(crate) fn openssl(arguments: &[&str], input: &str) -> Output {
     let input = input.to_owned();
     let writing = std::thread::spawn(move || to.write_all(input.as_bytes()));
     let output = child.wait_with_output().unwrap();
-    let _ = writing.join().unwrap(); // it may have ended before it read all
+    let _ = writing.join().unwrap(); // it may have ended before it read everything
     output
 }
 
-/// `openssl s_server`, which answers requests for pages.
+/// `openssl s_server`, which responds to requests for pages.
 pub(crate) struct Server(Child, pub(crate) SocketAddr);
 
 impl Server {
@@ -115,7 +115,7 @@ impl Drop for Server {
     }
 }
 
-/// A frontend in HTTP mode with TLS, with `more` behind its line.
+/// A frontend in HTTP mode with TLS, followed by lines `more`.
 fn secure(certificate: &Path, options: &str, more: &str) -> (Manylane, SocketAddr) {
     let (socket, address) = listener();
     let config = format!(
@@ -137,7 +137,7 @@ fn clients_speak_both_versions_of_http_within_tls() {
     for (arguments, version) in [(&["--http2"][..], "2"), (&["--http1.1"], "1.1"), (&["--no-alpn"], "1.1")] {
         let output = curl(&authority, address, "a.example", &[arguments, &[&url, &url]].concat());
         let said = text(&output.stdout);
-        // The second request goes over the connection of the first.
+        // The second request uses the connection of the first.
         assert_eq!(said, format!("hello|200|{version}|1|hello|200|{version}|0|"), "{}", text(&output.stderr));
     }
 }
@@ -149,7 +149,7 @@ fn large_bodies_pass_in_both_directions() {
     let large: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
     let file = authority.folder.0.join("large");
     std::fs::write(&file, &large).unwrap();
-    // It sends back what it gets.
+    // Echoes its input.
     let echo = origin(|mut stream| {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -194,12 +194,12 @@ fn bytes_of_tcp_pass_and_each_side_may_end_first() {
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let echo = origin(|mut stream| {
         let mut all = Vec::new();
-        stream.read_to_end(&mut all).unwrap(); // it answers when the client has ended
+        stream.read_to_end(&mut all).unwrap(); // responds after the client's end
         all.reverse();
         stream.write_all(&all).unwrap();
     });
     let (inner, between) = listener();
-    // From clear to clear, with TLS between: over a socket of the system, and of the process.
+    // From clear to clear, with TLS between: over a TCP socket, and inside the process.
     for (at, to) in [(fd(&inner), between.to_string()), ("local@inner".into(), "local@inner".into())] {
         let (outer, address) = listener();
         let config = format!(
@@ -230,10 +230,10 @@ fn a_body_of_unknown_length_ends_where_its_server_says_so() {
         let web = origin(move |mut stream| {
             let _ = stream.read(&mut [0; 1024]).unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\npart").unwrap();
-            let _ = finished.lock().unwrap().recv(); // then it ends
+            let _ = finished.lock().unwrap().recv(); // then it closes
         });
         let (inner, between) = listener();
-        // Whoever sits between passes bytes that it cannot read, and may cut.
+        // An attacker on the path forwards bytes that it cannot read, and may cut the connection.
         let way = Arc::new(Mutex::new(None));
         let relay = {
             let way = way.clone();
@@ -291,7 +291,7 @@ fn a_client_is_told_that_a_body_of_unknown_length_ends() {
     });
     let (inner, between) = listener();
     let (outer, address) = listener();
-    // The second proxy is a client that takes no other end than that which TLS has for it.
+    // The second proxy is a client that accepts only an end that TLS has authenticated.
     let config = format!(
         "{DEFAULTS} mode http\n\
          frontend f\n bind {}\n default_backend secure\n\
@@ -340,7 +340,7 @@ fn words_of_other_proxies_stand_before_tls_and_servers_are_told_of_it() {
         fd(&clear),
         certificate = certificate.display(),
     );
-    // Headers go before the handshake, whatever is spoken behind it.
+    // PROXY headers precede the handshake, whatever the protocol.
     for (mode, alpn) in [("http", ""), ("http", "alpn h2"), ("tcp", "")] {
         let config = config.replace("{MODE}", mode).replace("{ALPN}", alpn);
         let _program = Manylane::start(&config);
@@ -547,7 +547,7 @@ fn http2_is_spoken_to_servers_that_agree_on_it() {
     }
 }
 
-/// The connection has ended, and before that an alert may have come.
+/// Reads to the end of the connection; returns the alert, if there was one.
 fn ends(stream: &mut TcpStream) -> Vec<u8> {
     let mut came = Vec::new();
     let _ = stream.read_to_end(&mut came); // a reset is an end, too
@@ -588,7 +588,7 @@ fn what_is_no_tls_and_what_takes_too_long_ends() {
     assert!(text(&curl(&authority, address, "a.example", &[&url]).stdout).starts_with("hello|200"));
 }
 
-/// OpenSSL takes an end without a word for an attack.
+/// OpenSSL reports an end without close_notify as an attack.
 #[test]
 fn a_client_whose_time_between_requests_is_over_is_told_so() {
     let authority = Authority::new();
@@ -665,7 +665,7 @@ fn what_cannot_be_used_is_told_with_its_place() {
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains(told), "{lines}: {said}");
     }
-    // Debian's stock file, as far as it is about TLS.
+    // The parts of Debian's default file that are about TLS.
     let stock = format!(
         "global\n ca-base /etc/ssl/certs\n crt-base /etc/ssl/private\n \
          ssl-default-bind-ciphers ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\

@@ -1,4 +1,4 @@
-//! How many connections with TLS there are, and how fast they come: bounds, and what is told of them.
+//! Number and rate of TLS connections: limits and counters.
 
 use crate::common;
 use crate::tls::{Authority, Server, openssl, text};
@@ -33,7 +33,7 @@ fn control(authority: &Authority) -> PathBuf {
     authority.folder.0.join("control")
 }
 
-/// What a client gets that may have kept a session.
+/// Output of a client that may have kept a session.
 pub(crate) fn get(address: SocketAddr, arguments: &[&str]) -> String {
     let to = address.to_string();
     let common = ["s_client", "-connect", &to, "-ign_eof"];
@@ -69,7 +69,7 @@ fn figures_tell_of_connections_keys_and_sessions() {
     assert!(get(address, &["-tls1_2", "-sess_in", &session]).contains("\nReused, "));
     assert_eq!(stat("f", "FRONTEND"), [2, 1, 0]);
     assert_eq!([info(&control, "SslCacheLookups"), info(&control, "SslCacheMisses")], [1, 0]);
-    // Both sides of the same two connections, of which the second goes on with the session of the first.
+    // Both ends of the same two connections; the second one resumes the session of the first.
     for _ in 0..2 {
         let mut client = connect(plain);
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -130,7 +130,7 @@ fn maxsslconn_has_clients_wait_and_refuses_servers() {
     assert_eq!(status(), "200");
     logged("g 200");
     until(|| info(&control, "CurrSslConns") == 0);
-    let mut first = connect(address); // says nothing
+    let mut first = connect(address); // sends nothing
     until(|| info(&control, "CurrSslConns") == 1);
     assert_eq!(status(), "503", "the client has the only place");
     logged("g 503");

@@ -1,4 +1,4 @@
-//! Responses of OCSP that go along with certificates, made and judged by OpenSSL.
+//! OCSP stapling; OpenSSL creates and checks the responses.
 
 use crate::common;
 use crate::tls::{Authority, openssl, text};
@@ -9,13 +9,13 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SerialN
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// A certificate with its issuer, and what is asked of a responder about it.
+/// A certificate and its issuer, and the request to a responder about it.
 struct Leaf {
     pem: PathBuf,
     serial: &'static str,
 }
 
-/// Makes files, of which others are made.
+/// Creates files.
 struct Maker<'a>(&'a Authority);
 
 impl Maker<'_> {
@@ -23,7 +23,7 @@ impl Maker<'_> {
         self.0.folder.0.join(name)
     }
 
-    /// A certificate of that number, of one byte; `whole`: with its issuer.
+    /// A certificate with this serial number of one byte; `whole` adds its issuer.
     fn leaf(&self, name: &str, serial: &'static str, whole: bool, usage: &[ExtendedKeyUsagePurpose]) -> Leaf {
         let mut params = CertificateParams::new(vec![format!("{name}.example")]).unwrap();
         params.serial_number = Some(SerialNumber::from(u64::from_str_radix(serial, 16).unwrap()));
@@ -36,8 +36,8 @@ impl Maker<'_> {
         Leaf { pem: self.0.folder.file(&format!("{name}.pem"), &all), serial }
     }
 
-    /// A response in DER about a certificate, as the responder's list has it: valid (V) or revoked (R). Who
-    /// signs it is the authority, or who has that file.
+    /// An OCSP response in DER about a certificate: valid (V) or revoked (R). The CA signs it, or the
+    /// certificate in the file `signer`.
     fn response(&self, name: &str, about: &Leaf, status: char, signer: Option<&Path>) -> PathBuf {
         let revoked = if status == 'R' { "200101000000Z" } else { "" };
         let line = format!("{status}\t490101000000Z\t{revoked}\t{}\tunknown\t/CN=x\n", about.serial);
@@ -76,7 +76,7 @@ fn base64(file: &Path) -> String {
     text(&openssl(&["base64", "-A", "-in", file.to_str().unwrap()], "").stdout)
 }
 
-/// What a client that asks for it is shown: `good`, `revoked`, or nothing.
+/// Status that a requesting client gets: `good`, `revoked`, or none.
 fn shown(address: SocketAddr, version: &str) -> Option<String> {
     let to = address.to_string();
     let said = text(&openssl(&["s_client", "-connect", &to, "-status", version], "").stdout);
@@ -114,7 +114,7 @@ fn clients_that_ask_are_shown_what_the_authority_says() {
     let silent = text(&openssl(&["s_client", "-connect", &to], "").stdout);
     assert!(!silent.contains("OCSP"), "who does not ask is shown nothing");
 
-    // As HAProxy tells it.
+    // As HAProxy shows it.
     let listed = ask(&control, "show ssl ocsp-response");
     let id = listed.lines().find_map(|line| line.strip_prefix("Certificate ID key : ")).unwrap().to_owned();
     let key = ask(&control, &format!("show ssl cert {name}"));
@@ -147,7 +147,7 @@ fn clients_that_ask_are_shown_what_the_authority_says() {
         }
     }
 
-    // Another one takes its place at once, and stays when the certificate is sent again.
+    // Another response replaces it at once, and stays when the certificate is sent again.
     let revoked = base64(&maker.response("revoked", &leaf, 'R', None));
     assert_eq!(ask(&control, &format!("set ssl ocsp-response {revoked}")), "OCSP Response updated!\n\n");
     assert_eq!(both(), said("revoked"));
@@ -188,15 +188,15 @@ fn responses_that_are_of_no_use_are_refused_in_a_sentence() {
     std::fs::write(&changed, &bytes).unwrap();
     let tampered = maker.path("tampered");
     let mut bytes = whole;
-    let at = bytes.windows(2).position(|two| two == [0x18, 15]).unwrap(); // when it was made
-    bytes[at + 15] ^= 1; // a second before or after
+    let at = bytes.windows(2).position(|two| two == [0x18, 15]).unwrap(); // producedAt
+    bytes[at + 15] ^= 1; // a second earlier or later
     std::fs::write(&tampered, &bytes).unwrap();
     let unsigned = "it is not signed by who issued the certificate";
     let all = [
         (maker.response("fine", &leaf, 'V', None), None),
         (maker.response("delegated", &leaf, 'R', Some(&delegate.pem)), None),
         (maker.response("other", &other, 'V', None), Some("it is about another certificate")),
-        // The certificate of a server is none for that, and one of another authority neither.
+        // A server's certificate may not sign responses, nor may that of another CA.
         (maker.response("by-server", &leaf, 'V', Some(&other.pem)), Some(unsigned)),
         (maker.response("by-stranger", &leaf, 'V', Some(&stranger.pem)), Some(unsigned)),
         (tampered, Some(unsigned)),
@@ -227,7 +227,7 @@ fn responses_that_are_of_no_use_are_refused_in_a_sentence() {
         assert!(said.contains("was not taken") && said.contains(why), "{file:?}: {said}");
         assert_eq!(shown(address, "-tls1_3").as_deref(), Some("good"), "{file:?}");
     }
-    // Without its issuer nothing can be said of a certificate.
+    // Without its issuer a certificate cannot have a response.
     let alone = maker.leaf("alone", "2E", false, &[]);
     std::fs::copy(&all[0].0, maker.path("alone.pem.ocsp")).unwrap();
     let config = format!("{DEFAULTS}frontend f\n mode http\n bind :1 ssl crt {}\n", alone.pem.display());

@@ -1,5 +1,5 @@
-//! Certificates, authorities and lists of certificates that change while the program serves, beside HAProxy's
-//! answers to the same commands.
+//! Certificates, CA files and certificate lists that change at run time; responses to the commands are
+//! compared with HAProxy's.
 
 use crate::common;
 use crate::tls::{Authority, curl, openssl, text};
@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 
 const PAGE: &str = " http-request return status 200 content-type text/plain string hello\n";
 
-/// A program with a listener with TLS, and a socket for commands.
+/// A program with a TLS listener and a command socket.
 struct Served {
     _program: Manylane,
     address: SocketAddr,
@@ -27,7 +27,7 @@ struct Served {
 }
 
 impl Served {
-    /// `options` stand behind `bind ... ssl`.
+    /// `options` follow `bind ... ssl`.
     fn start(authority: &Authority, options: &str) -> Self {
         Self::start_with(authority, options, "", PAGE)
     }
@@ -48,12 +48,12 @@ impl Served {
         ask(&self.socket, line)
     }
 
-    /// What a command with that file behind it is answered with.
+    /// Response to a command with this file as payload.
     fn send(&self, command: &str, file: &Path) -> String {
         self.ask(&format!("{command} <<\n{}", std::fs::read_to_string(file).unwrap()))
     }
 
-    /// Sends a file in the place of another, and has it be used.
+    /// Replaces a file by another one and commits that.
     fn replace(&self, kind: &str, name: &Path, file: &Path) {
         let name = name.display();
         let said = self.send(&format!("set ssl {kind} {name}"), file);
@@ -62,7 +62,7 @@ impl Served {
         assert!(said.ends_with("\nSuccess!\n\n"), "{said}");
     }
 
-    /// Names of the certificate that clients are shown which ask for `name`; none: they are refused.
+    /// Names in the certificate for clients that request `name`; empty if they are refused.
     fn shown(&self, name: &str) -> String {
         let to = self.address.to_string();
         let output = openssl(&["s_client", "-connect", &to, "-servername", name], "");
@@ -73,7 +73,7 @@ impl Served {
         name.split(',').next().unwrap_or_default().to_owned()
     }
 
-    /// Whether a client that shows that certificate is served.
+    /// Returns true if a client with this certificate is served.
     fn serves(&self, authority: &Authority, certificate: &Path) -> bool {
         let url = format!("https://a.example:{}/", self.address.port());
         let file = certificate.to_str().unwrap();
@@ -82,7 +82,7 @@ impl Served {
     }
 }
 
-/// A client whose connection stays open, and what it is told.
+/// A client whose connection stays open, and its output.
 struct Client(Child, BufReader<std::process::ChildStdout>);
 
 impl Client {
@@ -98,7 +98,7 @@ impl Client {
         Self(child, out)
     }
 
-    /// Asks for a page, and reads it.
+    /// Requests a page and reads it.
     fn get(&mut self) -> String {
         let to = self.0.stdin.as_mut().unwrap();
         to.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
@@ -195,7 +195,7 @@ fn authorities_and_revoked_certificates_change_for_clients() {
     assert_eq!(who(&served), (true, true));
 }
 
-/// A list of what `authority` has revoked.
+/// A CRL of `authority`.
 fn revoked_by(authority: &Authority, serials: &[u64]) -> String {
     let now = rcgen::date_time_ymd(2020, 1, 1);
     let revoked = |serial: &u64| RevokedCertParams {
@@ -237,7 +237,7 @@ fn a_list_of_revoked_certificates_is_replaced() {
     );
     assert!(served.serves(&authority, &shown));
     let session = authority.folder.0.join("session").display().to_string();
-    // The page, if the client is served, and whether its session is one from before.
+    // The page, if the client is served, and whether it resumed a session.
     let get = |version: &str, arguments: &[&str]| {
         let (to, file) = (served.address.to_string(), shown.to_str().unwrap());
         let common = ["s_client", "-connect", &to, "-cert", file, "-key", file, "-ign_eof", version];
@@ -259,7 +259,7 @@ fn a_list_of_revoked_certificates_is_replaced() {
     assert!(said.contains("Serial Number: 1267"), "{said}");
 }
 
-/// What is sent is looked at when it comes, and taken as a whole or not at all.
+/// Files are checked when they are sent, and taken completely or not at all.
 #[test]
 fn lists_and_authorities_that_cannot_be_used_are_refused_when_they_come() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -277,7 +277,7 @@ fn lists_and_authorities_that_cannot_be_used_are_refused_when_they_come() {
     let new = authority.folder.0.join("new").display().to_string();
     served.ask(&format!("new ssl crl-file {new}"));
     let empty = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
-    // A byte behind its end.
+    // An additional byte at the end.
     let longer = {
         let list = list.display().to_string();
         let output = openssl(&["crl", "-in", &list, "-outform", "DER", "-out", &format!("{list}.der")], "");
@@ -323,18 +323,18 @@ fn lists_and_authorities_that_cannot_be_used_are_refused_when_they_come() {
     }
 }
 
-/// Nanoseconds that threads of that name have had a processor.
+/// CPU time of the threads with this name, in nanoseconds.
 fn processor_time(pid: u32, name: &str) -> u64 {
     let read = |folder: &Path, file: &str| std::fs::read_to_string(folder.join(file));
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let own = threads.flatten().map(|thread| thread.path());
-    // A thread may end while it is looked at.
+    // A thread may end meanwhile.
     own.filter(|thread| read(thread, "comm").is_ok_and(|comm| comm.trim() == name))
         .filter_map(|thread| read(&thread, "schedstat").ok()?.split(' ').next()?.parse::<u64>().ok())
         .sum()
 }
 
-/// Parsing a large list and making its text is no work for a lane, which only sends it.
+/// Lanes do not parse a large CRL or format its text; a lane only sends the text.
 #[test]
 fn the_text_of_a_large_list_is_made_aside_of_lanes() {
     let authority = Authority::new();
@@ -364,7 +364,7 @@ fn the_text_of_a_large_list_is_made_aside_of_lanes() {
     assert!(aside > lane / 4, "{aside} ns beside {lane} ns of the lane");
 }
 
-/// No command could name them, and two of them could be taken for one.
+/// Commands could not name these files, and two of them could look the same.
 #[test]
 fn files_whose_names_are_not_utf_8_are_refused_in_a_sentence() {
     use std::os::unix::ffi::OsStrExt;
@@ -393,7 +393,7 @@ fn files_whose_names_are_not_utf_8_are_refused_in_a_sentence() {
     }
 }
 
-/// Whether the memory of a program has these bytes.
+/// Returns true if the memory of a program contains these bytes.
 fn memory_has(pid: u32, wanted: &[u8]) -> bool {
     use std::os::unix::fs::FileExt;
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
@@ -405,7 +405,7 @@ fn memory_has(pid: u32, wanted: &[u8]) -> bool {
         let mut kept = Vec::new();
         while at < end {
             let most = piece.len().min((end - at) as usize);
-            // Pages may go meanwhile, and some cannot be read.
+            // Pages may be unmapped meanwhile, and some cannot be read.
             let Ok(read @ 1..) = memory.read_at(&mut piece[..most], at) else { break };
             kept.extend_from_slice(&piece[..read]);
             if memchr::memmem::find(&kept, wanted).is_some() {
@@ -426,12 +426,12 @@ fn no_private_key_stays_where_it_was_received() {
     let served = Served::start(&authority, &format!("crt {}", certificate.display()));
     let read = |file: &str| std::fs::read_to_string(authority.bundle(file, &["b.example"])).unwrap();
     let (first, second) = (read("b.pem"), read("c.pem"));
-    // The end of a line and the beginning of the next one: what decodes keeps no line ends.
+    // The end of one line and the beginning of the next, joined: decoders keep no line ends.
     let wanted = |bundle: &str| {
         let (_, key) = bundle.split_once("-----BEGIN PRIVATE KEY-----\n").unwrap();
         key.as_bytes()[40..90].to_vec()
     };
-    // It stays connected, so that its session is there when memory is searched.
+    // The client stays connected, so that its session exists when memory is searched.
     let mut client = std::os::unix::net::UnixStream::connect(&served.socket).unwrap();
     let mut answers = BufReader::new(client.try_clone().unwrap());
     let mut send = |lines: &str, end: &str| {
@@ -564,7 +564,7 @@ fn a_reload_reads_the_files_again() {
     until(|| served.shown("x") == "a.example");
 }
 
-/// The same commands to both programs, and what both say.
+/// The same commands to both programs, and their responses.
 #[test]
 fn answers_are_those_of_haproxy() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -590,7 +590,7 @@ fn answers_are_those_of_haproxy() {
         )
     };
     let new = format!("{}/new.pem", authority.folder.0.display());
-    // A certificate with a key whose bits are no whole bytes.
+    // A certificate with a key whose size is no multiple of 8 bits.
     let odd_key = |kind: &[&str]| {
         let file = format!("{}/odd.pem", authority.folder.0.display());
         let request = ["req", "-x509", "-nodes", "-subj", "/CN=odd", "-keyout", &file, "-newkey"];
@@ -698,8 +698,8 @@ fn answers_are_those_of_haproxy() {
     ];
     let (ours, theirs) =
         both(config, |played: Played| commands.iter().map(|command| played.ask(command)).collect::<Vec<_>>());
-    // It has the system's authorities whether something names them or not, tells where it would look for what
-    // is not built here, and has a context for each certificate of a line.
+    // HAProxy lists the system's CAs even if nothing uses them, shows paths of features that are not built
+    // here, and has a context for each certificate of a line.
     let theirs = theirs.map(|all| {
         let left_out = ["@system-ca - ", "OCSP filename: ", "SCTL filename: "];
         let kept = |line: &&str| !left_out.iter().any(|beginning| line.starts_with(beginning));
@@ -717,7 +717,7 @@ fn answers_are_those_of_haproxy() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Connects to a listener that may not be bound yet, since the socket for commands is bound before.
+/// Connects to a listener that may not be bound yet: the command socket is bound earlier.
 fn reach(path: &str) -> UnixStream {
     let mut reached = None;
     until(|| {
@@ -727,7 +727,7 @@ fn reach(path: &str) -> UnixStream {
     reached.unwrap()
 }
 
-/// Failed handshakes: both programs say the same of them.
+/// Both programs report failed handshakes in the same words.
 #[test]
 fn failed_handshakes_are_told_in_the_words_of_openssl() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -770,7 +770,7 @@ fn failed_handshakes_are_told_in_the_words_of_openssl() {
             &["-servername", "a.example"],
             &["-servername", "a.example", "-cert", bad, "-key", bad],
             &["-servername", "a.example", "-tls1_2", "-cipher", "AES128-SHA", "-cert", good, "-key", good],
-            // It does not believe the server, and says so.
+            // It does not trust the server and reports that.
             &["-servername", "a.example", "-tls1_2", "-verify_return_error", "-verify", "1"],
         ] {
             client(arguments);
@@ -850,7 +850,7 @@ fn a_failed_handshake_with_a_server_is_told_in_its_line() {
     }
 }
 
-/// What checks come to whose steps say whether they speak TLS.
+/// Results of checks whose steps say whether they use TLS.
 #[test]
 fn steps_of_checks_speak_tls_where_they_say_so() {
     let authority = Authority::new();
@@ -884,7 +884,7 @@ fn steps_of_checks_speak_tls_where_they_say_so() {
         let mut all = Vec::new();
         for (backend, wanted) in [("secure", "UP"), ("wrong", "DOWN"), ("bytes", "UP"), ("clear", "DOWN")] {
             until(|| state(backend)[0] == wanted);
-            // The next check may be under way, which a star tells.
+            // A star says that the next check runs already.
             let told: Vec<_> =
                 state(backend).iter().map(|word| word.trim_start_matches("* ").to_owned()).collect();
             all.push((backend, told));

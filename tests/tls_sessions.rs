@@ -1,4 +1,4 @@
-//! Sessions that clients resume: with keys of tickets that a file gives, and for how long.
+//! TLS session resumption: with ticket keys from a file, and lifetimes.
 
 use crate::common;
 use crate::tls::{Authority, openssl, text};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const PAGE: &str = " http-request return status 200 content-type text/plain string hello\n";
 
-/// A program with a listener whose clients resume sessions, and its socket for commands.
+/// A program whose listener resumes sessions, and its command socket.
 struct Served {
     _program: Manylane,
     address: SocketAddr,
@@ -31,7 +31,7 @@ impl Served {
         Self { _program: Manylane::start_ready(&config), address, socket }
     }
 
-    /// Whether a client is served, and whether it resumed the session of that file.
+    /// Checks that a client is served; returns true if it resumed the session of that file.
     fn get(&self, arguments: &[&str]) -> bool {
         let said = get(self.address, arguments);
         assert!(said.contains("\r\n\r\nhello"), "{said}");
@@ -39,7 +39,7 @@ impl Served {
     }
 }
 
-/// Keys of tickets in base64, of 48 bytes or of 80, each of the bits of one letter.
+/// Ticket keys in base64, of 48 or 80 bytes, each consisting of one letter.
 fn keys(letters: &[char], short: bool) -> String {
     let one = |letter: &char| match short {
         true => letter.to_string().repeat(64) + "\n",
@@ -78,7 +78,7 @@ fn processes_with_the_same_keys_resume_each_others_sessions() {
         assert!(second.get(&go_on), "{version}");
         assert!(!stranger.get(&go_on), "{version}: it does not have the key");
         assert!(!second.get(&begin) && first.get(&go_on), "{version}: both ways");
-        // Who is not asked for a certificate has no session that would do for one who is.
+        // A session without a client certificate is not valid where one is required.
         let unlike = start("unlike", &one, !verify);
         assert!(!unlike.get(&go_on), "{version}: other rules");
     }
@@ -124,7 +124,7 @@ fn keys_of_tickets_are_changed_by_commands_as_in_haproxy() {
             assert_eq!(own, ask(&peer, &command), "{command}");
         }
     }
-    // The names of keys and nothing else of them: the last but one encrypts.
+    // Only the names of the keys; the last but one encrypts.
     let shown = ask(&served.socket, "show tls-keys *");
     let names = [
         "10410410410410410410410410410410",
@@ -156,14 +156,14 @@ fn tickets_and_sessions_end_with_tune_ssl_lifetime() {
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let session = authority.folder.0.join("session").display().to_string();
     let crt = format!("crt {}", certificate.display());
-    // Clients are told how long a ticket is good.
+    // Clients are told the lifetime of a ticket.
     for (lifetime, hint) in [("", 300), (" tune.ssl.lifetime 2m", 120), (" tune.ssl.lifetime 8d", 604_800)] {
         let served = Served::start(&authority, "control", lifetime, &crt);
         assert!(!served.get(&["-tls1_2", "-sess_out", &session]));
         let said = text(&openssl(&["sess_id", "-in", &session, "-noout", "-text"], "").stdout);
         assert!(said.contains(&format!("ticket lifetime hint: {hint} (seconds)")), "{said}");
     }
-    // One that is older than that is none. The clock that counts is the machine's, in whole seconds.
+    // Older sessions are invalid. The wall clock counts, in whole seconds.
     for (options, version) in [("", "-tls1_2"), ("", "-tls1_3"), ("no-tls-tickets", "-tls1_2")] {
         let served =
             Served::start(&authority, "control", " tune.ssl.lifetime 1", &format!("{crt} {options}"));
@@ -199,7 +199,7 @@ fn files_without_keys_of_tickets_are_refused() {
     }
 }
 
-/// With `tune.ssl.keylog` samples tell what OpenSSL on the other side writes into its own file.
+/// With `tune.ssl.keylog`, fetches return what OpenSSL at the other end writes into its own file.
 #[test]
 fn secrets_are_told_where_the_file_says_so_and_nowhere_else() {
     const LABELS: [&str; 5] = [
@@ -248,7 +248,7 @@ fn secrets_are_told_where_the_file_says_so_and_nowhere_else() {
                 assert_eq!(said.contains(&format!("{line}|")), keeps, "{version}: {line} in {said}");
             }
         }
-        // Both sides of one connection.
+        // Both ends of one connection.
         let mut client = common::connect(plain);
         std::io::Write::write_all(&mut client, b"GET / HTTP/1.0\r\n\r\n").unwrap();
         let answer = common::read_all(&mut client);

@@ -1,4 +1,4 @@
-//! Clients of one lane have turns, whatever one of them sends at once.
+//! Clients of one lane are served in turns, however much one of them sends at once.
 
 use crate::common;
 
@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// The number that the next answer's body is.
+/// Reads a response and returns the number in its body.
 fn number(reader: &mut BufReader<TcpStream>) -> u64 {
     let mut length = 0;
     loop {
@@ -29,7 +29,7 @@ fn number(reader: &mut BufReader<TcpStream>) -> u64 {
 
 #[test]
 fn who_pipelines_thousands_of_requests_does_not_keep_others_from_their_answer() {
-    const FLOOD: usize = 1_500; // as many as the kernel takes for who does not read
+    const FLOOD: usize = 1_500; // as many as the kernel buffers
     let (listening, address) = listener();
     let program = Manylane::start(&format!(
         "{DEFAULTS} mode http\nglobal\n nbthread 1\nfrontend f\n bind {}\n \
@@ -44,7 +44,7 @@ fn who_pipelines_thousands_of_requests_does_not_keep_others_from_their_answer() 
     number(&mut readers[1]);
     flooding.write_all(request).unwrap();
     let so_far = number(&mut readers[0]);
-    // What both of them send is there when the lane looks.
+    // Stop the program, so that the input of both is there when the lane runs.
     program.signal(Signal::SIGSTOP);
     let stopped = waitpid(Pid::from_raw(program.pid() as i32), Some(WaitPidFlag::WUNTRACED)).unwrap();
     assert!(matches!(stopped, WaitStatus::Stopped(..)), "{stopped:?}");
@@ -58,8 +58,8 @@ fn who_pipelines_thousands_of_requests_does_not_keep_others_from_their_answer() 
     }
 }
 
-/// Each of two servers is at its limit and its queue is full: whoever comes waits for the first of them that
-/// has room.
+/// Two servers are at their limits and their queues are full: new requests wait for the first server with
+/// room.
 #[test]
 fn who_finds_every_queue_full_waits_and_keeps_nobody_from_their_answer() {
     const CLIENTS: usize = 8;

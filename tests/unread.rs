@@ -1,5 +1,5 @@
-//! Answers of the program's own to requests with a body: the connection goes on behind a body that is small,
-//! and the next request begins behind it.
+//! Responses of the program itself to requests with a body: after a small body the connection stays open, and
+//! the next request starts behind the body.
 
 use crate::common;
 
@@ -7,15 +7,15 @@ use common::{DEFAULTS, Manylane, connect, end_of, fd, listener};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// What bodies are made of: a request that nobody may take for one.
+/// Bodies consist of this request, which no parser may take for one.
 const EVIL: &str = "GET /evil HTTP/1.1\r\nHost: a\r\n\r\n";
 
 const NEXT: &str = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// The most that is read of a body behind an answer.
+/// Limit of body bytes that are read after a response.
 const SKIPPED: usize = 1 << 16;
 
-/// Rules by the path, and what they answer.
+/// Paths of rules, and the status of their responses.
 const RULES: [(&str, u16); 5] =
     [("/return", 200), ("/deny", 403), ("/redirect", 302), ("/auth", 401), ("/nowhere", 503)];
 
@@ -32,7 +32,8 @@ fn start(more: &str) -> (Manylane, SocketAddr) {
     (program, address)
 }
 
-/// An answer: its status, whether the connection ends with it, and its body. None: the connection has ended.
+/// Status of a response, whether the connection closes with it, and its body; `None` after the end of the
+/// connection.
 fn answer(reader: &mut BufReader<TcpStream>) -> Option<(u16, bool, String)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -48,7 +49,7 @@ fn answer(reader: &mut BufReader<TcpStream>) -> Option<(u16, bool, String)> {
     Some((head[9..12].parse().unwrap(), head.contains("connection: close"), String::from_utf8(body).unwrap()))
 }
 
-/// The head of a request and its framed body, of about so many bytes.
+/// The head of a request, and a framed body of about `bytes` bytes.
 fn framed(path: &str, chunked: bool, expect: bool, bytes: usize) -> (String, String) {
     let data = EVIL.repeat(bytes.div_ceil(EVIL.len()));
     let expect = if expect { "Expect: 100-continue\r\n" } else { "" };
@@ -67,7 +68,7 @@ fn framed(path: &str, chunked: bool, expect: bool, bytes: usize) -> (String, Str
     (head, format!("{chunks}0\r\nX-Trailer: GET /evil HTTP/1.1\r\n\r\n"))
 }
 
-/// Sends pieces; behind those where `true` stands the answer is read first.
+/// Sends pieces; reads the response before those marked `true`.
 fn goes_on(address: SocketAddr, status: u16, pieces: &[(&str, bool)], what: &str) {
     let mut client = connect(address);
     client.set_nodelay(true).unwrap();
@@ -123,8 +124,8 @@ fn the_next_request_begins_behind_a_small_body() {
     }
 }
 
-/// A client that waits for a 100 may leave the body out behind a final response, so nothing tells whether its
-/// next bytes are the body or a request: neither is read.
+/// A client that waits for 100 may omit the body after a final response. Its next bytes may be the body or a
+/// request, so neither is read.
 #[test]
 fn a_connection_ends_where_the_client_waits_to_be_asked_for_the_body() {
     let (_program, address) = start("");
@@ -143,7 +144,7 @@ fn a_connection_ends_where_the_client_waits_to_be_asked_for_the_body() {
             }
         }
     }
-    // HTTP/1.0 knows no 100 (RFC 9110, 10.1.1): its clients do not wait.
+    // HTTP/1.0 has no 100 (RFC 9110, 10.1.1): its clients do not wait.
     let mut client = connect(address);
     let mut reader = BufReader::new(client.try_clone().unwrap());
     let head =
@@ -154,7 +155,7 @@ fn a_connection_ends_where_the_client_waits_to_be_asked_for_the_body() {
     assert_eq!(answer(&mut reader), Some((200, false, "/next".to_owned())));
 }
 
-/// A client that was asked for the body sends it: the connection goes on behind an answer that comes then.
+/// A client that got 100 sends the body: the connection stays open after a response.
 #[test]
 fn a_connection_goes_on_where_the_client_was_asked_for_the_body() {
     let (_program, address) = start(" option http-buffer-request");
@@ -172,7 +173,7 @@ fn a_connection_goes_on_where_the_client_was_asked_for_the_body() {
     }
 }
 
-/// A body that is too large ends the connection, and nothing of it is read as a request.
+/// A large body closes the connection, and nothing of it is read as a request.
 #[test]
 fn a_connection_ends_with_a_large_body() {
     let (_program, address) = start("");
@@ -185,7 +186,7 @@ fn a_connection_ends_with_a_large_body() {
         assert_eq!(answer(&mut reader).map(|(got, closes, _)| (got, closes)), Some((status, true)), "{what}");
         let _ = client.write_all(format!("{body}{NEXT}").as_bytes());
         assert_eq!(answer(&mut reader), None, "{what}");
-        // How long a body in chunks is shows when it comes.
+        // The length of a chunked body is known only at its end.
         let what = format!("{path}, in chunks");
         let (head, body) = framed(path, true, false, 4 * SKIPPED);
         let mut client = connect(address);
@@ -201,7 +202,7 @@ fn a_connection_ends_with_a_large_body() {
     }
 }
 
-/// What is wrong with the framing ends the connection, at once or behind the answer.
+/// Invalid framing closes the connection, before or after the response.
 #[test]
 fn a_connection_ends_with_a_body_that_is_none() {
     let (_program, address) = start("");
@@ -222,7 +223,7 @@ fn a_connection_ends_with_a_body_that_is_none() {
     }
 }
 
-/// The rest of a body has its time.
+/// The rest of a body has a timeout.
 #[test]
 fn a_body_that_does_not_come_ends_the_connection() {
     let (_program, address) = start(" timeout http-request 100ms");

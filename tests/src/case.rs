@@ -1,206 +1,201 @@
-//! Cases: a configuration, requests, what origins answer, and what may differ, in one file.
+//! Cases: a configuration, requests, reactions of origins, and intended differences, in one file.
 //!
 //! ```text
-//! # What it shows, in one or more lines.
-//! == config
-//! ...                        ${FRONT} and other names that begin so: descriptors of listeners, for 'bind
-//!                            fd@${FRONT}'
-//!                            ${ORIGIN_A} and others: addresses of servers; ${DEAD}: one where nobody listens
-//!                            ${LOG}: a receiver of log lines; ${DIR}: a folder with the case's files
-//!                            ${DNS}: a name server
-//! == file NAME               a file in ${DIR}, with CR LF at the ends of lines
-//! == text NAME               the same with LF alone
-//! == origin A [close|drop|silence]   what ORIGIN_A answers to its first request; again for the second, ...
-//! == talker A                TALK_A is the address of a server of any protocol, PORT_A its port: on each
-//! connection it does what the lines say, `say TEXT`, `hear TEXT`
-//!                            (until what it heard ends so), `close`, `reset`, and then hears the rest. What
-//!                            it heard is compared with
-//!                            what origins saw; the bytes are those of lines without their ends
-//! == unordered               log lines, and connections to talkers, may come in any order
-//! == connection [FRONT_B]    a new connection of the client; the first is there by itself, to FRONT
-//! == request [head] [N]      sent, then N answers are read (default 1); 'head': they have no body
-//! == send                    sent, and no answer is read yet
-//! == cli [at NAME]           each line is asked of the run-time socket, which the configuration binds to
-//! ${DIR}/cli, or to ${DIR}/NAME;
-//!                            `\n` within a line begins the next line of a payload
-//! == cli columns NAME...     only these columns of tables are compared
-//! == cli lines WORD...       only lines that begin so, behind blanks, are compared
-//! == cli words WORD...       only words that begin so are compared, of lines that are not about who asks
-//! == cli names               only what stands before a colon is compared, line by line
-//! == cli types               only what stands before the last colon: names, places and types of 'typed'
-//!                            answers
-//! == cli json                the same of 'json' answers: a line for each field, or for each leaf of what
-//!                            has no fields
-//! == cli form                numbers are N, blanks beside each other one: names, order and form are compared
-//! == until TEXT              the line is asked until its answer has that text; nothing of it is compared
-//! == until not TEXT          the same until it has it no more
-//! == logged TEXT             waits until a log line has that text, behind the one that was waited for last
-//! == logs N TEXT             waits until N log lines have that text, counted from the first
-//! == save NAME               the answer to the line goes to ${DIR}/NAME, as an operator's script would
-//!                            write it
-//! == restart                 the program is told to finish; when it has ended, it begins again with the
-//!                            same configuration
-//! == restart other           the same, and the other one of the two programs begins: a case's two runs then
-//!                            go in opposite
-//!                            directions, and what is the same was understood by both
-//! == dns [code N]            what the name server answers from now on: 'NAME ADDRESS...', or 'NAME srv
-//! WEIGHT PORT TARGET [ADDRESS]' in one
-//!                            or more lines; other names stay as they were, those never told do not exist.
-//! With N, all answers have that code
-//! == seen A                  waits until ORIGIN_A has seen as many requests as there were such steps: what
-//!                            ends then was under way
-//! == asked NAME              waits until the program has dealt with what is answered for that name now
-//! == differs answers|origin|log|cli|exit     why the two programs differ there, and how: lines '- ...' are
-//!                            haproxy's alone, lines
-//!                            '+ ...' Manylane's, as the test shows them
-//! == differs over http/2 PART                the same where the case runs over HTTP/2, in place of the other
+//! # What the case shows, in one or more lines.
+//! == config                   the configuration, with
+//!                             ${FRONT...}: descriptors of listeners, for 'bind fd@${FRONT}'
+//!                             ${ORIGIN_A} and others: addresses of origins
+//!                             ${TALK_A}, ${PORT_A} and others: address and port of a talker
+//!                             ${DEAD}: an address where nothing listens
+//!                             ${LOG}: a receiver of log lines
+//!                             ${DNS}: a name server
+//!                             ${DIR}: a folder with the case's files
+//! == file NAME                a file in ${DIR}, with CR LF at the ends of lines
+//! == text NAME                the same with LF
+//! == origin A [close|drop|silence]
+//!                             reaction of ORIGIN_A to its first request; again for the second, and so on
+//! == talker A                 steps of a server of any protocol on each connection, a line each:
+//!                             `say TEXT`; `hear TEXT`, until the input ends with it; `close`; `reset`;
+//!                             afterwards it reads to the end. The lines' ends are not part of the texts.
+//!                             The input is compared together with the origins' requests.
+//! == unordered                log lines, and connections to talkers, may come in any order
+//! == connection [FRONT_B]     a new connection of the client; the first one, to FRONT, is implied
+//! == request [head] [N]       sends the text and reads N responses (default 1); 'head': without bodies
+//! == send                     sends the text and reads nothing yet
+//! == cli [at NAME]            sends each line to the run-time socket, which the configuration binds to
+//!                             ${DIR}/cli or ${DIR}/NAME; `\n` in a line begins the next line of a payload
+//! == cli columns NAME...      the same, but only these columns of tables are compared
+//! == cli lines WORD...        only lines that begin so, after blanks, are compared
+//! == cli words WORD...        only words that begin so are compared; not in lines about the asking client
+//! == cli names                only the text before the first colon of each line is compared
+//! == cli types                only the text before the last colon: names, places and types of 'typed'
+//! == cli json                 the same for 'json': a line for each field, or for each leaf outside of fields
+//! == cli form                 numbers become N, runs of blanks one: names, order and form are compared
+//! == until TEXT               repeats the line until the response contains the text; compares nothing
+//! == until not TEXT           the same until the response does not contain the text
+//! == logged TEXT              waits for a log line with the text, after the line of the previous wait
+//! == logs N TEXT              waits until N log lines contain the text, counted from the start
+//! == save NAME                writes the response to the line to ${DIR}/NAME, as an operator's script would
+//! == restart                  stops the program and starts it again with the same configuration
+//! == restart other            stops the program and starts the other one: the two runs of the case go in
+//!                             opposite directions, and show that both programs read each other's files
+//! == dns [code N]             answers of the name server from now on, in lines 'NAME ADDRESS...' or
+//!                             'NAME srv WEIGHT PORT TARGET [ADDRESS]'; other names keep their answers, and
+//!                             unknown names do not exist. With N, all answers have this RCODE
+//! == seen A                   waits until ORIGIN_A has had as many requests as there were such steps
+//! == asked NAME               waits until the program has processed the current answers for the name
+//! == differs answers|origin|log|cli|exit
+//!                             reason of a difference, and its lines as the test prints them: '- ...' for
+//!                             HAProxy's, '+ ...' for Manylane's
+//! == differs over http/2 PART the same for runs over HTTP/2, in place of the other
 //! ```
-//! All lines up to the next `==` belong to a section, empty ones too: a head needs its empty line.
-//! Lines of messages are sent with CR LF behind each; a line that ends with a backslash is sent without.
-//! `\xHH`, `\r`, `\n`, `\t`, `\0` are bytes.
+//! All lines up to the next `==` belong to a section, including empty ones: a head needs its empty line.
+//! Lines of messages are sent with CR LF; a line that ends with a backslash is sent without. `\xHH`, `\r`,
+//! `\n`, `\t` and `\0` are bytes.
 
 use crate::origin::Answer;
 use crate::talker;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What the client does.
+/// A step of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Opens a connection to this listener.
+    /// Connects to this listener.
     Connect(String),
-    /// Sends these bytes, then reads so many answers.
+    /// Sends bytes, then reads responses.
     Send {
-        /// The bytes.
+        /// Bytes to send.
         bytes: Vec<u8>,
-        /// How many answers are read.
+        /// Number of responses to read.
         answers: usize,
-        /// Whether they answer HEAD.
+        /// True if they are responses to HEAD.
         to_head: bool,
     },
-    /// Asks the run-time socket.
+    /// Sends commands to the run-time socket.
     Ask {
-        /// The socket's name in the case's folder.
+        /// Name of the socket in the case's folder.
         at: String,
-        /// Lines, or several for one that has a payload.
+        /// Commands; one with a payload has several lines.
         commands: Vec<String>,
-        /// What of the answers is compared.
+        /// Part of the responses that is compared.
         shown: Shown,
     },
-    /// Asks until the answer has a text, or has it no more.
+    /// Repeats a command until the response contains a text, or does not contain it any more.
     Until {
-        /// What is asked.
+        /// The command.
         command: String,
-        /// What is looked for.
+        /// The text.
         text: String,
-        /// Whether it is to be there.
+        /// True to wait for the text, false to wait until it is gone.
         there: bool,
     },
-    /// Waits for a log line that has this text.
+    /// Waits for a log line that contains this text.
     Logged(String),
-    /// Keeps the answer to a command in a file.
+    /// Stores the response to a command in a file.
     Save {
-        /// What is asked.
+        /// The command.
         command: String,
-        /// The file's name.
+        /// Name of the file.
         file: String,
     },
-    /// Ends the program and begins it again, or the other one.
+    /// Stops the program and starts it again, or the other program.
     Restart {
-        /// Whether it is the other one.
+        /// True for the other program.
         other: bool,
     },
-    /// Changes what the name server answers.
+    /// Changes the answers of the name server.
     Names {
-        /// The code of all answers, 0 for what there is.
+        /// RCODE of all answers; 0 answers from the records.
         code: u8,
-        /// By name.
+        /// Records by name.
         records: BTreeMap<String, Record>,
     },
-    /// Waits until so many log lines have a text.
+    /// Waits until this number of log lines contain a text.
     Logs(usize, String),
-    /// Waits until the program has dealt with what is answered for a name.
+    /// Waits until the program has processed the current answers for a name.
     Requested(String),
-    /// Waits until an origin has seen one more request than at the last such step.
+    /// Waits until an origin has had one more request than at the previous such step.
     SeenRequest(String),
 }
 
-/// What a name has from a name server.
+/// Records of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Addresses, perhaps none.
+    /// Addresses; none if empty.
     Addresses(Vec<String>),
-    /// Servers of a service: weight, port, name, and an address that stands beside.
+    /// Servers of a service: weight, port, name, and the address in an additional record.
     Service(Vec<(u16, u16, String, Option<String>)>),
 }
 
-/// What of an answer of the run-time socket is compared.
+/// Part of a run-time socket's response that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// All of it.
+    /// Everything.
     All,
     /// These columns of a table.
     Columns(Vec<String>),
     /// Lines that begin with one of these.
     Lines(Vec<String>),
-    /// Words that begin with one of these, of lines that have any and do not speak of haproxy's own sessions.
+    /// Words that begin with one of these. Lines without such words and those about HAProxy's own sessions
+    /// are dropped.
     Words(Vec<String>),
-    /// What stands before a colon, line by line.
+    /// Text before the first colon of each line.
     Names,
-    /// What stands before the last colon, line by line.
+    /// Text before the last colon of each line.
     Types,
-    /// Fields of a JSON text without what they say, a line each; or its leaves.
+    /// Fields of a JSON text without values, a line each; or its leaves.
     Json,
-    /// All but numbers and how many blanks there are.
+    /// Everything except numbers and widths of blanks.
     Form,
 }
 
-/// What is compared.
+/// Part of an outcome that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// What the client got.
+    /// Responses to the client.
     Answers,
-    /// What the origins saw.
+    /// Requests at the origins.
     Origin,
     /// Log lines.
     Log,
-    /// What the run-time socket answered.
+    /// Responses of the run-time socket.
     Cli,
-    /// How the program ended.
+    /// Exit code of the program.
     Exit,
 }
 
-/// A difference that is meant.
+/// An intended difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Why it is there.
+    /// Reason of the difference.
     pub reason: String,
-    /// It is of HTTP/2 alone.
+    /// True if it occurs over HTTP/2 only.
     pub over_http2: bool,
-    /// Lines that only one has, with `- ` before haproxy's and `+ ` before ours.
+    /// Lines of one program only: `- ` for HAProxy's, `+ ` for ours.
     pub lines: Vec<String>,
 }
 
 /// One case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its file.
+    /// Path of its file.
     pub path: PathBuf,
     /// The configuration.
     pub config: String,
-    /// Files by name, as they are written.
+    /// Contents of files by name.
     pub files: BTreeMap<String, String>,
-    /// What origins answer, by their names without `ORIGIN_`.
+    /// Reactions of origins, by their names without `ORIGIN_`.
     pub origins: BTreeMap<String, Vec<Answer>>,
-    /// What talkers do, by their names without `TALK_`.
+    /// Steps of talkers, by their names without `TALK_`.
     pub talkers: BTreeMap<String, Vec<talker::Part>>,
     /// Log lines, and connections to talkers, may come in any order.
     pub unordered: bool,
-    /// What the client does.
+    /// Steps of the client.
     pub steps: Vec<Step>,
-    /// What differs, and why.
+    /// Intended differences.
     pub differs: BTreeMap<Part, Difference>,
-    /// What differs over HTTP/2, in place of that.
+    /// Intended differences over HTTP/2, in place of `differs`.
     pub differs_over_http2: BTreeMap<Part, Difference>,
 }
 
@@ -412,7 +407,7 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// One thing that a talker does.
+/// Parses a step of a talker.
 fn talk(line: &str) -> Result<talker::Part, String> {
     let (word, text) = line.split_once(' ').unwrap_or((line, ""));
     match word {
@@ -428,7 +423,7 @@ fn number(word: &str) -> Result<usize, String> {
     word.parse().map_err(|_| format!("'{word}' is no number"))
 }
 
-/// The bytes that a section's lines stand for.
+/// Converts the lines of a section to bytes.
 fn bytes(body: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     for line in body.lines() {

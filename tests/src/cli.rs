@@ -1,4 +1,4 @@
-//! The run-time socket of a program.
+//! Client of the run-time socket.
 
 use crate::PATIENCE;
 use crate::case::Shown;
@@ -8,10 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-/// What a line, or several with a payload, is answered with.
+/// Returns the response to a line, or to several with a payload.
 ///
 /// # Panics
-/// When there is no such socket in time, or the answer does not end.
+/// If the socket does not exist in time, or the response does not end.
 pub fn ask(socket: &Path, command: &str) -> String {
     let until = Instant::now() + PATIENCE;
     let mut stream = loop {
@@ -25,7 +25,7 @@ pub fn ask(socket: &Path, command: &str) -> String {
     stream.write_all(format!("{command}\n").as_bytes()).unwrap();
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
-        // A program that has closed before it read all lines.
+        // The program closed before it read all lines.
         Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
             panic!("'{command}': {error} after '{}'", String::from_utf8_lossy(&answer))
         }
@@ -33,10 +33,10 @@ pub fn ask(socket: &Path, command: &str) -> String {
     }
 }
 
-/// Asks until the answer has `text`, or, when it is not to be `there`, has it no more.
+/// Repeats a command until the response contains `text`, or until it does not if `there` is false.
 ///
 /// # Panics
-/// When that is never so.
+/// If that never happens.
 pub fn ask_until(socket: &Path, command: &str, text: &str, there: bool) {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -49,10 +49,10 @@ pub fn ask_until(socket: &Path, command: &str, text: &str, there: bool) {
     }
 }
 
-/// What of an answer is compared. Numbers that tell one thing of a run from another are `0xID`, ports `PORT`;
-/// empty lines at the end do not count.
+/// Returns the part of a response that is compared. Numbers that identify objects of a run become `0xID`,
+/// ports `PORT`; empty lines at the end are dropped.
 pub fn shown(answer: &str, shown: &Shown) -> String {
-    // haproxy ends some answers without an empty line.
+    // HAProxy ends some responses without an empty line.
     let answer = masked(answer).trim_end().to_owned() + "\n";
     match shown {
         Shown::All => answer,
@@ -62,7 +62,7 @@ pub fn shown(answer: &str, shown: &Shown) -> String {
             answer.lines().filter(wanted).map(|line| format!("{line}\n")).collect()
         }
         Shown::Words(beginnings) => {
-            // haproxy counts who asks among its sessions.
+            // HAProxy counts the asking client among its sessions.
             let lines = answer.lines().filter(|line| !line.contains("fe=GLOBAL"));
             let words = lines.map(|line| {
                 let wanted = |word: &&str| beginnings.iter().any(|beginning| word.starts_with(&**beginning));
@@ -84,8 +84,8 @@ pub fn shown(answer: &str, shown: &Shown) -> String {
     }
 }
 
-/// A JSON text by its leaves, a line each with the way to it; of lists of fields, a line for each field
-/// without what it says. What is no JSON is shown as it is.
+/// Shows a JSON text as its leaves, a line each with its path; lists of fields have a line for each field
+/// without its value. Other text is unchanged.
 fn json(answer: &str) -> String {
     fn leaves(way: &str, value: &Value, lines: &mut String) {
         match value {
@@ -109,7 +109,7 @@ fn json(answer: &str) -> String {
     lines
 }
 
-/// Numbers, with a dot or not, are `N`, and blanks beside each other one: widths go by numbers.
+/// Replaces numbers by `N`, and runs of blanks by one: widths depend on numbers.
 fn form(line: &str) -> String {
     let mut text = String::new();
     let mut letters = line.chars().peekable();
@@ -126,7 +126,7 @@ fn form(line: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// The columns of a table whose first line has `# ` and their names.
+/// Selects columns of a table whose first line has `# ` and their names.
 fn columns(answer: &str, names: &[String]) -> String {
     let Some(header) = answer.lines().find_map(|line| line.strip_prefix("# ")) else { return answer.into() };
     let separator = if header.contains(',') { ',' } else { ' ' };

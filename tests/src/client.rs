@@ -1,36 +1,36 @@
-//! A client that sends exactly what a case says.
+//! A client that sends exactly the bytes of a case.
 
 use crate::PATIENCE;
 use crate::message::{Kind, Message};
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-/// One connection to the program under test.
+/// A connection to the program under test.
 #[derive(Debug)]
 pub struct Client {
     writer: TcpStream,
     reader: BufReader<TcpStream>,
 }
 
-/// What came back.
+/// Result of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Got {
-    /// A whole message.
+    /// A complete message.
     Answer(Message),
-    /// The connection ended where an answer could have begun.
+    /// The connection ended before a response.
     End,
-    /// The connection ended, or was reset, in the middle of one.
+    /// The connection ended, or was reset, in the middle of a response.
     Broken,
-    /// The stream of HTTP/2 was reset, or its connection ended, with this code.
+    /// The HTTP/2 stream was reset, or its connection ended, with this code.
     Reset(u32),
-    /// Nobody listened.
+    /// Nothing listens.
     Refused,
-    /// Nothing came within the test's patience.
+    /// Nothing arrived in time.
     Nothing,
 }
 
 impl Client {
-    /// Connects; `None` when nobody listens.
+    /// Connects; `None` if nothing listens.
     pub fn connect(to: SocketAddr) -> Option<Self> {
         let writer = TcpStream::connect(to).ok()?;
         writer.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -40,12 +40,12 @@ impl Client {
         Some(Self { writer, reader })
     }
 
-    /// Sends. That the peer has closed shows when reading.
+    /// Sends bytes. A closed connection shows when reading.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.writer.write_all(bytes);
     }
 
-    /// Reads one answer; those of status 1xx are answers of their own.
+    /// Reads one response; 1xx responses count separately.
     pub fn answer(&mut self, to_head: bool) -> Got {
         match Message::read(&mut self.reader, Kind::Answer { to_head }) {
             Ok(Some(message)) => Got::Answer(message),
@@ -55,11 +55,11 @@ impl Client {
         }
     }
 
-    /// Says that nothing more will be sent, and reads what still comes, to the end.
+    /// Closes its sending side and reads to the end.
     pub fn finish(mut self) -> Vec<u8> {
-        let _ = self.writer.shutdown(Shutdown::Write); // it may be closed
+        let _ = self.writer.shutdown(Shutdown::Write); // it may be closed already
         let mut rest = Vec::new();
-        let _ = self.reader.read_to_end(&mut rest); // a reset ends it too
+        let _ = self.reader.read_to_end(&mut rest); // a reset is an end, too
         rest
     }
 }

@@ -1,5 +1,5 @@
-//! What counts as the same: everything but what differs between two runs of one program, and the words of own
-//! answers.
+//! What counts as the same: everything except what differs between two runs of one program, and the texts of
+//! the program's own responses.
 
 use crate::case::Part;
 use crate::client::Got;
@@ -7,7 +7,7 @@ use crate::message::{Kind, Message};
 use crate::origin::SeenRequest;
 use crate::run::Outcome;
 
-/// One part of an outcome as text, so that two can be compared and shown.
+/// Formats a part of an outcome for comparison.
 pub fn text(outcome: &Outcome, part: Part) -> String {
     match part {
         Part::Answers => {
@@ -34,9 +34,8 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
     }
 }
 
-/// Lines that one of two texts has alone, in their order: with `- ` before the first one's and `+ ` before
-/// the second one's. Blanks at their ends are shown as `\x20`, and so are bytes that no text has, since
-/// nobody sees them otherwise.
+/// Lines that only one of two texts has, in order: with `- ` for the first and `+ ` for the second. Trailing
+/// blanks and unprintable bytes are escaped.
 pub fn difference(first: &str, second: &str) -> Vec<String> {
     let shown = |line: &str| {
         let (mut text, blanks) = (String::new(), line.len() - line.trim_end_matches(' ').len());
@@ -50,7 +49,7 @@ pub fn difference(first: &str, second: &str) -> Vec<String> {
     };
     let lines = |text: &str| text.lines().map(shown).collect::<Vec<_>>();
     let (first, second) = (lines(first), lines(second));
-    // How many lines the texts behind two places have in common at most.
+    // Longest common subsequence of the texts behind two positions.
     let mut common = vec![vec![0_usize; second.len() + 1]; first.len() + 1];
     for (a, one) in first.iter().enumerate().rev() {
         for (b, other) in second.iter().enumerate().rev() {
@@ -73,7 +72,7 @@ pub fn difference(first: &str, second: &str) -> Vec<String> {
     found
 }
 
-/// What programs say of themselves at their end, in words of their own.
+/// Messages of a program at its end, which differ in wording.
 fn is_farewell(line: &str) -> bool {
     line.contains(" Proxy ") && line.contains(" stopped ")
 }
@@ -85,7 +84,7 @@ fn got_text(got: &Got) -> String {
     }
 }
 
-/// What came when the client had finished: answers, frames of HTTP/2, or other bytes.
+/// Input after the client has finished: responses, HTTP/2 frames, or other bytes.
 fn rest_text(mut rest: &[u8]) -> String {
     if let Some(text) = frames_text(rest) {
         return text;
@@ -100,8 +99,8 @@ fn rest_text(mut rest: &[u8]) -> String {
     text + &rest.escape_ascii().to_string()
 }
 
-/// Frames of HTTP/2 in words, stream by stream, and those of the connection behind them. Settings, windows
-/// and compressed heads are each program's own. None where the bytes are no such frames.
+/// HTTP/2 frames as text, stream by stream, then those of the connection. SETTINGS, windows and compressed
+/// heads differ between programs. `None` if the bytes are no frames.
 fn frames_text(mut rest: &[u8]) -> Option<String> {
     let mut frames = Vec::new();
     while let [a, b, c, kind, _, d, e, f, g, behind @ ..] = rest {
@@ -127,27 +126,27 @@ fn frames_text(mut rest: &[u8]) -> Option<String> {
     told.then(|| lines.collect())
 }
 
-/// An answer of the program itself is compared without its body, whose words are each program's own; origins
-/// mark theirs.
+/// A response of the program itself is compared without its body, whose text differs; responses of origins
+/// are marked.
 fn answer_text(message: &Message) -> String {
     let own = message.values("x-origin").next().is_none();
     let mut message = with_lower_names(message);
     if !own {
         return message.show();
     }
-    // Fields of different names may stand in any order.
+    // Fields with different names may have any order.
     message.fields.sort();
     if message.values("x-compare-body").next().is_some() {
         return message.show();
     }
     message.body.clear();
     message.fields.retain(|field| !field.to_ascii_lowercase().starts_with("content-length:"));
-    // The reason's words too.
+    // The reason phrase, too.
     message.start = message.start.splitn(3, ' ').take(2).collect::<Vec<_>>().join(" ");
     message.show()
 }
 
-/// Names of fields are the same in any case; haproxy writes all in lower case, we send them as they came.
+/// Field names are compared without case; HAProxy writes them in lower case, we forward them unchanged.
 fn with_lower_names(message: &Message) -> Message {
     let mut message = message.clone();
     for field in &mut message.fields {
@@ -160,8 +159,8 @@ fn with_lower_names(message: &Message) -> Message {
     message
 }
 
-/// `SRV=a|awfMo|awfM1; path=/`: dates count 4 seconds each, and two runs may lie on both sides of such a
-/// step.
+/// `SRV=a|awfMo|awfM1; path=/`: dates have a resolution of 4 seconds, and two runs may fall into different
+/// steps.
 fn without_last_digit_of_dates(cookie: &str) -> String {
     let mut parts = cookie.split('|');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -185,10 +184,10 @@ fn seen_text(name: &str, seen: &[SeenRequest]) -> String {
     text
 }
 
-/// What a talker heard, a line for each of its lines.
+/// Data that a talker received, a line each.
 fn heard_text(name: &str, heard: &[Vec<u8>]) -> String {
     let mut text = String::new();
-    // Whether a server is told of a connection that ends at once is the system's choice.
+    // The system decides whether a server is told of a connection that ends at once.
     for (index, bytes) in heard.iter().filter(|bytes| !bytes.is_empty()).enumerate() {
         text += &format!("--- {name}, connection {}\n", index + 1);
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -210,7 +209,7 @@ fn without_port_of(line: &str) -> String {
     format!("{before}; port=PORT{}", after.trim_start_matches(|letter: char| letter.is_ascii_digit()))
 }
 
-/// `PROXY TCP4 127.0.0.1 127.0.0.1 40000 80`: the client's port is the kernel's choice, and so is ours.
+/// `PROXY TCP4 127.0.0.1 127.0.0.1 40000 80`: the kernel chooses both ports.
 fn without_ports(greeting: &str) -> String {
     greeting
         .split(' ')
@@ -219,7 +218,7 @@ fn without_ports(greeting: &str) -> String {
         .join(" ")
 }
 
-/// The header of a syslog line without date, program and process, and what is behind it.
+/// Parses the header of a syslog line, without date, program and process; returns the rest, too.
 fn syslog_header(rest: &str) -> Option<(String, &str)> {
     let program = |word: &str| {
         if matches!(word, "haproxy" | "manylane") { "PROGRAM".to_owned() } else { word.to_owned() }
@@ -239,8 +238,8 @@ fn syslog_header(rest: &str) -> Option<(String, &str)> {
     Some((format!("{} ", words.join(" ")), message))
 }
 
-/// A log line without what two runs cannot share: the priority and the host stay; time, program, process,
-/// ports, durations and bytes become names.
+/// A log line with placeholders for what differs between runs: time, program, process, ports, durations and
+/// bytes. Priority and host stay.
 pub fn log_line(line: &str) -> String {
     let (priority, rest) = match line.split_once('>') {
         Some((priority, rest)) if priority.starts_with('<') => (format!("{priority}> "), rest),
@@ -250,7 +249,7 @@ pub fn log_line(line: &str) -> String {
     let priority = priority + &header;
     let http = message.ends_with('"');
     let mut words: Vec<String> = Vec::new();
-    // The combined log format has its numbers as words; the status behind the request stays.
+    // In the combined log format numbers are words; the status after the request stays.
     let combined = message.contains(" \"\" \"\" ");
     for word in message.split(' ') {
         let date = word.starts_with('[') && word.matches(':').count() == 3 && word.matches('/').count() == 2;
@@ -273,8 +272,8 @@ pub fn log_line(line: &str) -> String {
         };
         words.push(word);
     }
-    // haproxy counts bytes of its own form of messages, not of what goes out. Timers, status, bytes; in TCP
-    // mode without a status.
+    // HAProxy counts bytes of its internal form of messages. The order is timers, status, bytes; without a
+    // status in TCP mode.
     if let Some(timers) = words.iter().position(|word| is_masked(word)) {
         let status = words.get(timers + 1).is_some_and(|word| word.len() == 3 || word == "-1");
         if let Some(bytes) = words.get_mut(timers + 1 + usize::from(status && http)) {
@@ -290,14 +289,14 @@ fn without_duration(line: &str) -> String {
     format!("{before}check duration: N{}", after.trim_start_matches(|letter: char| letter.is_ascii_digit()))
 }
 
-/// Durations such as `0/0/0/1/2`, with perhaps `-1` or `+`. Connection counts have the same shape and are
-/// masked with them: how many connections are open at that moment differs between two runs of one program.
+/// Durations such as `0/0/0/1/2`, perhaps with `-1` or `+`. Connection counts have the same form and are
+/// masked, too, since they vary between runs.
 fn is_timers(word: &str) -> bool {
     let parts: Vec<&str> = word.split('/').collect();
     parts.len() >= 3 && parts.iter().all(|part| part.trim_start_matches(['+', '-']).parse::<u64>().is_ok())
 }
 
-/// Whether it was masked by [`timer`].
+/// Returns true if [`timer`] has masked it.
 fn is_masked(word: &str) -> bool {
     word.split('/').all(|part| part == "T" || part == "-1")
 }

@@ -1,7 +1,7 @@
-//! Cases over HTTP/2: the same configuration with `proto h2` where clients come, the same requests on
+//! Cases over HTTP/2: the same configuration with `proto h2` on client listeners, and the same requests on
 //! streams.
 //!
-//! A case is left out where its requests have no such form, or are none: [`plan`] says why.
+//! A case is skipped if its requests cannot be sent so: [`plan`] says why.
 
 use crate::PATIENCE;
 use crate::case::{Case, Step};
@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// Bytes of body that go out at once: what the windows are at first (RFC 9113, 6.9.2).
+/// Initial window, and so the limit of a body that is sent at once (RFC 9113, 6.9.2).
 const WINDOW: usize = 65_535;
-/// Bytes of a frame (RFC 9113, 4.2).
+/// Initial limit of a frame (RFC 9113, 4.2).
 const FRAME: usize = 16_384;
 
 const DATA: u8 = 0;
@@ -26,13 +26,13 @@ const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
-/// Also ACK.
+/// The flag ACK has the same value.
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 
-/// A request as a stream has it.
+/// A request of a stream.
 #[derive(Clone, Debug)]
 pub struct Request {
     fields: Vec<(String, String)>,
@@ -40,10 +40,10 @@ pub struct Request {
     trailers: Vec<(String, String)>,
 }
 
-/// The requests of a case, for each step that sends one, and its configuration.
+/// Returns the requests of a case, one for each sending step, and the configuration.
 ///
 /// # Errors
-/// Why it is not for HTTP/2.
+/// The reason why the case cannot run over HTTP/2.
 pub fn plan(case: &Case) -> Result<(String, VecDeque<Request>), &'static str> {
     let mut requests = VecDeque::new();
     for step in &case.steps {
@@ -57,7 +57,7 @@ pub fn plan(case: &Case) -> Result<(String, VecDeque<Request>), &'static str> {
     Ok((config(&case.config)?, requests))
 }
 
-/// The configuration with `proto h2` where clients come.
+/// Adds `proto h2` to the listeners of clients.
 fn config(text: &str) -> Result<String, &'static str> {
     let (mut usual, mut mode, mut listens) = ("tcp", "tcp", false);
     let mut in_defaults = false;
@@ -90,7 +90,7 @@ fn config(text: &str) -> Result<String, &'static str> {
     if listens && mode == "tcp" { Err("a frontend is not in HTTP mode") } else { Ok(out) }
 }
 
-/// The request that these bytes are.
+/// Parses a request.
 fn request(bytes: &[u8], answers: usize) -> Result<Request, &'static str> {
     let mut rest = bytes;
     if answers == 0 {
@@ -148,7 +148,7 @@ fn request(bytes: &[u8], answers: usize) -> Result<Request, &'static str> {
             "content-length" if value.trim().parse() != Ok(message.body.len()) => {
                 return Err("a request is no strict HTTP/1.1");
             }
-            // Fields of one connection (RFC 9113, 8.2.2).
+            // Connection-specific fields (RFC 9113, 8.2.2).
             "connection" | "upgrade" | "keep-alive" | "proxy-connection" | "transfer-encoding" => {
                 return Err("a request has fields of HTTP/1's connections");
             }
@@ -158,21 +158,21 @@ fn request(bytes: &[u8], answers: usize) -> Result<Request, &'static str> {
     Ok(request)
 }
 
-/// One connection to the program under test.
+/// A connection to the program under test.
 #[derive(Debug)]
 pub struct Client {
     writer: TcpStream,
     reader: BufReader<TcpStream>,
     decoder: Decoder,
-    /// The number of the last stream.
+    /// Number of the last stream.
     stream: u32,
-    /// What came of its answer, and whether that is all.
+    /// The response so far, and whether it is complete.
     answer: Option<Message>,
     ended: bool,
 }
 
 impl Client {
-    /// Connects; `None` when nobody listens.
+    /// Connects; `None` if nothing listens.
     pub fn connect(to: SocketAddr) -> Option<Self> {
         let writer = TcpStream::connect(to).ok()?;
         writer.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -181,7 +181,7 @@ impl Client {
         let reader = BufReader::new(writer.try_clone().unwrap());
         let decoder = Decoder::new(DEFAULT_TABLE);
         let mut client = Self { writer, reader, decoder, stream: u32::MAX, answer: None, ended: true };
-        // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window: all answers fit.
+        // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window: all responses fit.
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff], &mut bytes);
         frame(WINDOW_UPDATE, 0, 0, &0x7000_0000_u32.to_be_bytes(), &mut bytes);
@@ -190,10 +190,10 @@ impl Client {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        let _ = self.writer.write_all(bytes); // that the peer has closed shows when reading
+        let _ = self.writer.write_all(bytes); // a closed connection shows when reading
     }
 
-    /// Sends, on a stream of its own.
+    /// Sends a request on a new stream.
     pub fn send(&mut self, request: &Request) {
         self.stream = self.stream.wrapping_add(2);
         (self.answer, self.ended) = (None, false);
@@ -213,7 +213,7 @@ impl Client {
         self.write(&bytes);
     }
 
-    /// Reads one answer to what was sent last; those of status 1xx are answers of their own.
+    /// Reads one response to the last request; 1xx responses count separately.
     pub fn answer(&mut self) -> Got {
         match self.read() {
             Ok(got) => got,
@@ -276,7 +276,7 @@ impl Client {
                     let code = payload.first_chunk().map(|code| u32::from_be_bytes(*code));
                     return Ok(Got::Reset(code.ok_or(io::ErrorKind::InvalidData)?));
                 }
-                // To the client it is the same which of the two tells of a connection that ends.
+                // To the client, a reset and a GOAWAY mean the same when the connection ends.
                 GOAWAY if payload.get(4..8).is_some_and(|code| code != [0; 4]) => {
                     self.ended = true;
                     let code = payload[4..].first_chunk().map(|code| u32::from_be_bytes(*code));
@@ -315,16 +315,16 @@ impl Client {
         Ok(fields)
     }
 
-    /// Says that nothing more will be sent, and waits for the end.
+    /// Closes its sending side and waits for the end.
     pub fn finish(mut self) {
-        let _ = self.writer.shutdown(std::net::Shutdown::Write); // it may be closed
+        let _ = self.writer.shutdown(std::net::Shutdown::Write); // it may be closed already
         while let Ok(bytes @ 1..) = self.reader.fill_buf().map(<[u8]>::len) {
             self.reader.consume(bytes);
         }
     }
 }
 
-/// A payload without its padding.
+/// Returns a payload without padding.
 fn contents(flags: u8, payload: &[u8]) -> io::Result<&[u8]> {
     if flags & PADDED == 0 {
         return Ok(payload);
@@ -341,7 +341,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
-/// A header block that leaves the tables as they are (RFC 7541, 6.2.2).
+/// Encodes a header block without changing the tables (RFC 7541, 6.2.2).
 fn block(fields: &[(String, String)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used)] // it is for tests: what cannot be set up ends the test
+#![allow(clippy::unwrap_used)] // for tests: a failed setup ends the test
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub mod case;
 pub mod cli;
 pub mod client;
 pub mod compare;
-#[path = "../common/dns.rs"] // the tests of the program alone have it, too
+#[path = "../common/dns.rs"] // shared with the tests of the program
 pub mod dns;
 pub mod http2;
 pub mod message;
@@ -18,5 +18,5 @@ pub mod run;
 pub mod syslog;
 pub mod talker;
 
-/// Longest wait for an event that should come. A test that meets it fails.
+/// Timeout of an event that should happen. A test that reaches it fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,37 +1,37 @@
-//! HTTP/1 messages as tests see them: read leniently, kept exactly.
+//! HTTP/1 messages for tests: parsed leniently, stored exactly.
 
 use std::io::{self, BufRead, Read};
 
-/// One message.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The start line, without its line end.
     pub start: String,
     /// Field lines in order, without their line ends.
     pub fields: Vec<String>,
-    /// The body's bytes, chunks joined; trailers are appended to the fields behind a line `--`.
+    /// The body, chunks joined; trailers are appended to the fields after a line `--`.
     pub body: Vec<u8>,
-    /// Whether nothing can follow on this connection: the body went until its end.
+    /// True if the body ended with the connection.
     pub last: bool,
 }
 
-/// What a message answers, as far as its framing depends on it.
+/// Kind of a message, as far as framing depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is a request.
+    /// A request.
     Request,
-    /// It answers a request with this method.
+    /// A response to a request with this method.
     Answer {
-        /// HEAD: there is no body.
+        /// HEAD: the response has no body.
         to_head: bool,
     },
 }
 
-/// Longest message that is read.
+/// Size limit of a message.
 const LONGEST: u64 = 64 << 20;
 
 impl Message {
-    /// Reads one; `None` at the end of the connection.
+    /// Reads a message; `None` at the end of the connection.
     ///
     /// # Errors
     /// Those of the connection, and an end in the middle.
@@ -41,7 +41,7 @@ impl Message {
         Ok(Some(message))
     }
 
-    /// Reads a head, or a line of the PROXY protocol, which has no fields.
+    /// Reads a head, or a PROXY protocol line, which has no fields.
     ///
     /// # Errors
     /// As [`Message::read`].
@@ -96,7 +96,7 @@ impl Message {
         Ok(())
     }
 
-    /// The status of a response; 0 of a request.
+    /// Status of a response; 0 for a request.
     pub fn status(&self) -> u16 {
         if !self.start.starts_with("HTTP/") {
             return 0;
@@ -104,7 +104,7 @@ impl Message {
         self.start.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
     }
 
-    /// Values of the fields of a name.
+    /// Values of the fields with this name.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.fields.iter().filter_map(move |field| {
             let (found, value) = field.split_once(':')?;
@@ -112,7 +112,7 @@ impl Message {
         })
     }
 
-    /// As text, one line each.
+    /// Formats the message, one line each.
     pub fn show(&self) -> String {
         let mut text = format!("{}\n", self.start);
         for field in &self.fields {
@@ -132,7 +132,7 @@ fn fields_until_empty(from: &mut impl BufRead, fields: &mut Vec<String>) -> io::
     }
 }
 
-/// One line without its end; bytes that are no ASCII are escaped. `None` at the end.
+/// Reads a line without its end; escapes bytes outside ASCII. `None` at the end.
 fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     from.take(LONGEST).read_until(b'\n', &mut bytes)?;

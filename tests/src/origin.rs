@@ -1,4 +1,4 @@
-//! Servers behind the program under test: they keep what they saw, and answer as the case says.
+//! Servers behind the program under test: they store requests and respond as the case says.
 
 use crate::PATIENCE;
 use crate::message::{Kind, Message};
@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// What an origin does with its n-th request; the last stays for all that follow.
+/// Reaction to the n-th request; the last one applies to all that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// These bytes; whether it closes then.
+    /// Sends these bytes; true closes afterwards.
     Bytes(Vec<u8>, bool),
-    /// Closes without a word.
+    /// Closes without a response.
     Close,
-    /// Says nothing until the program gives up.
+    /// Sends nothing until the program closes.
     Silence,
 }
 
 impl Answer {
-    /// A small answer that names its origin.
+    /// A small response with the origin's name.
     pub fn plain(name: &str) -> Self {
         let body = format!("this is {name}\n");
         let head = format!("HTTP/1.1 200 OK\r\nX-Origin: {name}\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -28,12 +28,12 @@ impl Answer {
     }
 }
 
-/// One request as an origin saw it.
+/// A request at an origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenRequest {
-    /// The connection it came on, counted from 1.
+    /// Number of its connection, from 1.
     pub connection: usize,
-    /// What came before the first request of the connection: a header of the PROXY protocol.
+    /// PROXY protocol header before the first request of the connection.
     pub greeting: Option<String>,
     /// The request.
     pub request: Message,
@@ -47,7 +47,7 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// A server with a thread for each connection. Dropped, it accepts no more.
+/// A server with a thread for each connection. It stops accepting when dropped.
 #[derive(Debug)]
 pub struct Origin {
     address: SocketAddr,
@@ -74,12 +74,12 @@ impl Origin {
         Self { address, shared, accepting: Some(accepting) }
     }
 
-    /// Where it listens.
+    /// Address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it saw so far, in order of arrival.
+    /// Requests so far, in order of arrival.
     pub fn seen(&self) -> Vec<SeenRequest> {
         self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -88,9 +88,9 @@ impl Origin {
 impl Drop for Origin {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
-        let _ = TcpStream::connect(self.address); // lets `accept` return
+        let _ = TcpStream::connect(self.address); // wakes `accept`
         if let Some(accepting) = self.accepting.take() {
-            let _ = accepting.join(); // what went wrong there, the comparison shows
+            let _ = accepting.join(); // the comparison shows what failed
         }
     }
 }
@@ -103,7 +103,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let Ok(connection) = connection else { continue };
         let shared = Arc::clone(shared);
         thread::spawn(move || {
-            let _ = serve(connection, index + 1, &shared); // a connection that breaks is part of some cases
+            let _ = serve(connection, index + 1, &shared); // some cases break connections
         });
     }
 }
@@ -142,8 +142,8 @@ fn serve(connection: TcpStream, index: usize, shared: &Shared) -> std::io::Resul
     Ok(())
 }
 
-/// A header of the PROXY protocol's second version in words: command, family, addresses, and what else it
-/// says. Ports are the kernel's choice, and the checksum goes by them.
+/// Describes a PROXY protocol header of version 2: command, family, addresses and TLVs. The kernel chooses
+/// ports, on which the checksum depends.
 fn binary_greeting(from: &mut impl std::io::BufRead) -> std::io::Result<String> {
     let mut fixed = [0; 16];
     from.read_exact(&mut fixed)?;
@@ -167,8 +167,8 @@ fn binary_greeting(from: &mut impl std::io::BufRead) -> std::io::Result<String> 
 }
 
 impl Message {
-    /// Reads a request, behind the PROXY protocol's line if there is one. The body of one that expects `100
-    /// Continue` is left to [`Message::read_rest`].
+    /// Reads a request, after a PROXY protocol line if there is one. Leaves the body of a request with
+    /// `Expect: 100-continue` to [`Message::read_rest`].
     fn read_after_greeting(
         from: &mut impl std::io::BufRead,
         greeting: &mut Option<String>,

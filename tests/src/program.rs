@@ -13,14 +13,14 @@ use std::thread::{self, JoinHandle};
 /// One of the programs that read HAProxy's configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// HAProxy, if it is 3.2: that is the version for which differences are listed.
+    /// HAProxy 3.2, the version for which differences are listed.
     Haproxy,
-    /// Ours.
+    /// This program.
     Manylane,
 }
 
 impl Which {
-    /// The other one.
+    /// The other program.
     pub fn other(&self) -> Self {
         match self {
             Self::Haproxy => Self::Manylane,
@@ -28,7 +28,7 @@ impl Which {
         }
     }
 
-    /// Where it is; `None` when there is no HAProxy 3.2.
+    /// Path of the program; `None` without HAProxy 3.2.
     pub fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Manylane => Some(manylane().to_path_buf()),
@@ -37,8 +37,8 @@ impl Which {
     }
 }
 
-/// The HAProxy that `MANYLANE_HAPROXY` names (`.cargo/config.toml`, `scripts/peers`), if it is of the version
-/// that is compared with, 3.2.
+/// Path of the HAProxy that `MANYLANE_HAPROXY` names (`.cargo/config.toml`, `scripts/peers`), if it is
+/// version 3.2.
 pub fn haproxy() -> Option<&'static Path> {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || {
@@ -49,10 +49,10 @@ pub fn haproxy() -> Option<&'static Path> {
     PATH.get_or_init(find).as_deref()
 }
 
-/// Our program, built with the profile of this test. `MANYLANE_PROGRAM` names another one.
+/// Path of this program, built with the profile of the test; `MANYLANE_PROGRAM` names another one.
 ///
 /// # Panics
-/// When it cannot be built.
+/// If it cannot be built.
 pub fn manylane() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -76,10 +76,10 @@ pub fn manylane() -> &'static Path {
     })
 }
 
-/// Held while descriptors are inheritable, so that only the child they are meant for gets them.
+/// Held while descriptors are inheritable, so that only the intended child gets them.
 static INHERITING: Mutex<()> = Mutex::new(());
 
-/// A running program. Dropped, it is killed.
+/// A running program, killed when dropped.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
@@ -87,11 +87,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `path` with `arguments`, the variables of `environment`, and `listeners` as inherited
-    /// descriptors: each is passed as the variable that it is paired with. They are closed here.
+    /// Starts `path` with `arguments`, `environment`, and `listeners` as inherited descriptors, each passed
+    /// in the variable that it is paired with. Closes the listeners here.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start(
         path: &Path,
         arguments: &[&str],
@@ -114,18 +114,18 @@ impl Program {
         let mut pipe = child.stderr.take().expect("it was asked for");
         let errors = thread::spawn(move || {
             let mut text = Vec::new();
-            let _ = pipe.read_to_end(&mut text); // what came so far is shown
+            let _ = pipe.read_to_end(&mut text); // shows what arrived
             String::from_utf8_lossy(&text).into_owned()
         });
         Self { child, errors: Some(errors) }
     }
 
-    /// Its process number.
+    /// Process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its exit status, if it has ended.
+    /// Exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
@@ -136,10 +136,10 @@ impl Program {
         let _ = rustix::process::kill_process(id, signal); // it may have ended
     }
 
-    /// Waits for its end. Gives its status and all that it wrote to standard error.
+    /// Waits for its end. Returns its status and its standard error.
     ///
     /// # Panics
-    /// When it does not end within [`PATIENCE`].
+    /// If it does not end within [`PATIENCE`].
     pub fn wait(mut self) -> (ExitStatus, String) {
         let id = rustix::process::Pid::from_child(&self.child);
         let process = rustix::process::pidfd_open(id, rustix::process::PidfdFlags::empty()).unwrap();
@@ -151,7 +151,7 @@ impl Program {
         (status, errors.unwrap_or_default())
     }
 
-    /// Ends it as an operator would (SIGINT), and gives what it wrote to standard error.
+    /// Stops it as an operator would (SIGINT); returns its status and its standard error.
     pub fn stop(self) -> (ExitStatus, String) {
         self.signal(rustix::process::Signal::INT);
         self.wait()

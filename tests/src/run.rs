@@ -1,4 +1,4 @@
-//! Runs a case through one program.
+//! Runs a case with one program.
 
 use crate::PATIENCE;
 use crate::case::{Case, Record, Step};
@@ -16,34 +16,32 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::time::Instant;
 
-/// All that came of it.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// For each step what came back, and at the end of each connection what came after that.
+    /// Results of each step, and at the end of each connection what arrived later.
     pub answers: Vec<Vec<Got>>,
-    /// Bytes that came when the client had finished, by connection.
+    /// Bytes that arrived after the client had finished, by connection.
     pub rest: Vec<Vec<u8>>,
-    /// What each origin saw.
+    /// Requests at each origin.
     pub seen: BTreeMap<String, Vec<SeenRequest>>,
-    /// What each talker heard, by connection.
+    /// Data that each talker received, by connection.
     pub heard: BTreeMap<String, Vec<Vec<u8>>>,
-    /// What the run-time socket answered: command and answer.
+    /// Commands and responses of the run-time socket.
     pub cli: Vec<(String, String)>,
-    /// Log lines as they were sent.
+    /// Log lines as received.
     pub log: Vec<String>,
-    /// The exit code; none for a signal.
+    /// Exit code; `None` after a signal.
     pub exit: Option<i32>,
-    /// What the program wrote to standard error.
+    /// Standard error of the program.
     pub errors: String,
 }
 
-/// Starts the program with the case's configuration, does the case's steps, and lets it end by a soft stop,
-/// so that all it had to log has been sent.
+/// Starts the program with the case's configuration, runs the steps, and ends it by a soft stop, so that all
+/// log lines have been sent. `requests` replaces the case's requests by HTTP/2 ones.
 ///
 /// # Panics
-/// When something cannot be set up, or the program does not end.
-///
-/// With `requests` of HTTP/2, those are sent in place of the case's.
+/// If the setup fails, or the program does not end.
 pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Request>>) -> Outcome {
     let folder = tempdir(case);
     for (name, text) in &case.files {
@@ -74,7 +72,7 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
         environment.push((format!("PORT_{name}"), talker.address().port().to_string()));
         talkers.insert(name.clone(), talker);
     }
-    // Bound and not listening: connections are refused, and nobody else gets the port.
+    // Bound and not listening: connections are refused, and no other program gets the port.
     let dead = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&dead, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = SocketAddr::try_from(getsockname(&dead).unwrap()).unwrap();
@@ -86,7 +84,7 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
     if !case.names("DNS").is_empty() {
         environment.push(("DNS".to_owned(), names.address().to_string()));
     }
-    // What the name server has at first is known before anybody asks.
+    // The first names are set before the program starts.
     let first = case.steps.iter().take_while(|step| matches!(step, Step::Names { .. })).count();
     let (zone, steps) = case.steps.split_at(first);
     for step in zone {
@@ -95,7 +93,7 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
         }
     }
 
-    // Those who restart get the same listeners again.
+    // A restarted program gets the same listeners.
     let restarts = steps.iter().any(|step| matches!(step, Step::Restart { .. }));
     let kept: Vec<(String, TcpListener)> = match restarts {
         true => listeners.iter().map(|(name, own)| (name.clone(), own.try_clone().unwrap())).collect(),
@@ -223,7 +221,7 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
     }
 }
 
-/// Has the name server answer so from now on.
+/// Sets the answers of the name server.
 fn tell(names: &Dns, code: u8, records: &BTreeMap<String, Record>) {
     for (name, record) in records {
         match record {
@@ -249,7 +247,7 @@ struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path); // what stays is in the system's folder for such
+        let _ = std::fs::remove_dir_all(&self.path); // leftovers are in the system's temporary folder
     }
 }
 

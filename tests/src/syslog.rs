@@ -5,16 +5,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
-/// Longest line that is taken.
+/// Length limit of a line.
 const LONGEST: usize = 64 << 10;
 
-/// A socket that keeps what is sent to it until it is asked.
+/// A socket that stores lines until they are requested.
 #[derive(Debug)]
 pub struct Syslog {
     socket: UdpSocket,
-    /// What was read while one was waited for.
+    /// Lines that were read during waits.
     read: Vec<String>,
-    /// How many of these were waited for.
+    /// Number of these that a wait has passed.
     passed: usize,
 }
 
@@ -25,22 +25,22 @@ impl Default for Syslog {
 }
 
 impl Syslog {
-    /// On a port of the kernel's choice.
+    /// Listens on a port of the kernel's choice.
     pub fn new() -> Self {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         Self { socket, read: Vec::new(), passed: 0 }
     }
 
-    /// Where to send to.
+    /// Address of the receiver.
     pub fn address(&self) -> SocketAddr {
         self.socket.local_addr().unwrap()
     }
 
-    /// Waits for a line that has `text`, behind the one that was waited for last.
+    /// Waits for a line with `text`, after the line of the last wait.
     ///
     /// # Panics
-    /// When none comes.
+    /// If none arrives.
     pub fn wait(&mut self, text: &str) {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -62,10 +62,10 @@ impl Syslog {
         }
     }
 
-    /// Waits until so many lines have `text`.
+    /// Waits until `count` lines contain `text`.
     ///
     /// # Panics
-    /// When no more come.
+    /// If no more arrive.
     pub fn wait_for(&mut self, count: usize, text: &str) {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -87,7 +87,7 @@ impl Syslog {
         }
     }
 
-    /// All lines that came. What was sent before a program ended is there.
+    /// Returns all lines, including those sent before a program ended.
     pub fn lines(mut self) -> Vec<String> {
         self.receive();
         self.read

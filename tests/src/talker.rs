@@ -1,4 +1,4 @@
-//! Servers of any protocol: they say and hear what a case tells, and keep what they heard.
+//! Servers of any protocol: they send and receive as a case says, and store what they receive.
 
 use crate::PATIENCE;
 use rustix::net::sockopt::set_socket_linger;
@@ -9,20 +9,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What a talker does, in order, on each connection.
+/// A step of a talker, in order, on each connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Says these bytes.
+    /// Sends these bytes.
     Say(Vec<u8>),
-    /// Hears until what it heard ends with these bytes.
+    /// Receives until the input ends with these bytes.
     Hear(Vec<u8>),
-    /// Says no more.
+    /// Closes its sending side.
     Close,
     /// Resets the connection.
     Reset,
 }
 
-/// Bytes of an answer that are kept.
+/// Limit of received bytes that are stored.
 const MOST_HEARD: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -53,15 +53,15 @@ impl Talker {
         Self { address, shared, accepting }
     }
 
-    /// Where it listens.
+    /// Address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it heard by connection, once all of them are over: for when the program has ended.
+    /// Returns the received data by connection, after all have ended. Call it when the program has ended.
     pub fn heard(self) -> Vec<Vec<u8>> {
         self.shared.ended.store(true, Ordering::Release);
-        let _ = TcpStream::connect(self.address); // wakes who accepts
+        let _ = TcpStream::connect(self.address); // wakes `accept`
         self.accepting.join().unwrap();
         let mut heard = self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *heard)
@@ -71,7 +71,7 @@ impl Talker {
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     let mut talks = Vec::new();
     for stream in listener.incoming() {
-        // All that came before the last one, which wakes this, was accepted before it.
+        // The last connection only wakes this thread; all earlier ones were accepted before it.
         if shared.ended.load(Ordering::Acquire) {
             break;
         }
@@ -84,7 +84,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let shared = Arc::clone(shared);
         talks.push(thread::spawn(move || {
             let mut heard = Vec::new();
-            let _ = talk(stream, &shared.parts, &mut heard); // a connection that breaks is over
+            let _ = talk(stream, &shared.parts, &mut heard); // a broken connection has ended
             shared.heard.lock().unwrap_or_else(PoisonError::into_inner)[index] = heard;
         }));
     }

@@ -1,11 +1,11 @@
-//! The same configuration and the same requests through HAProxy and through Manylane: what clients got, what
-//! servers saw, log lines, exit codes. A difference needs its reason in the case's file, and the lines that
-//! differ; one that is not found any more is stale.
+//! Runs the same configuration and requests with HAProxy and Manylane, and compares responses, requests at
+//! the servers, log lines and exit codes. A case's file states the reason of each difference and its lines; a
+//! difference that does not occur any more is an error.
 //!
-//! Each case whose requests can be sent over HTTP/2 runs a second time so. `differential/NOT_OVER_HTTP_2`
-//! lists those that do not though they could, each with its reason.
+//! Cases whose requests can be sent over HTTP/2 also run over it. `differential/NOT_OVER_HTTP_2` lists
+//! exceptions with their reasons.
 //!
-//! `CASE=cookie` runs the cases whose names have that, `SHOW=1` prints what haproxy did.
+//! `CASE=cookie` runs the cases with that in their name, `SHOW=1` prints the results of HAProxy.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Fewer cases are none: a folder that is not found, or a filter that has stayed.
+/// Fewer cases mean that the folder was not found, or that a filter is still set.
 const FEWEST: usize = 150;
 
-/// Cases at the same time: they wait more than they compute.
+/// Number of concurrent cases: they wait more than they compute.
 const TOGETHER: usize = 12;
 
 fn cases() -> Vec<PathBuf> {
@@ -39,13 +39,13 @@ fn cases() -> Vec<PathBuf> {
     paths
 }
 
-/// Cases whose configurations Manylane refuses: what they need is not built. A case that it does not refuse
-/// any more must go from the list.
+/// Cases whose configurations Manylane refuses because something is not built. A case that it accepts must be
+/// removed from the list.
 fn refused() -> BTreeSet<&'static str> {
     lines(include_str!("../differential/REFUSED")).collect()
 }
 
-/// Cases that differ and should not, each with what is wrong. One that is repaired must go from the list.
+/// Cases that differ but should not, each with the defect. Repaired ones must be removed from the list.
 fn defects() -> BTreeMap<&'static str, &'static str> {
     let list = lines(include_str!("../differential/DEFECTS"));
     list.map(|line| line.split_once(": ").expect("a name and what is wrong")).collect()
@@ -61,7 +61,7 @@ fn not_over_http2() -> BTreeMap<&'static str, &'static str> {
     list.map(|line| line.split_once(": ").expect("a name and a reason")).collect()
 }
 
-/// A line that differs over HTTP/2 as it would over HTTP/1: with that version, and targets that are paths.
+/// Converts a line of an HTTP/2 run to the form of HTTP/1.1, with paths as targets.
 fn as_http1(line: &str) -> String {
     let line = line.replace("HTTP/2.0", "HTTP/1.1").replace("HTTP/2 ", "HTTP/1.1 ");
     let Some((before, url)) = line.split_once(" http://") else { return line };
@@ -69,7 +69,7 @@ fn as_http1(line: &str) -> String {
     format!("{before} {path}")
 }
 
-/// What is wrong with a case, over HTTP/2 if that is wanted.
+/// Runs a case, over HTTP/2 if wanted. The error says what is wrong.
 fn check(mut case: Case, refused: bool, over_http2: bool) -> Result<(), String> {
     let path = case.path.clone();
     let requests = if over_http2 {
@@ -120,7 +120,7 @@ fn check(mut case: Case, refused: bool, over_http2: bool) -> Result<(), String> 
                     );
                 }
             }
-            // A reason of HTTP/1's need not hold here.
+            // A reason for HTTP/1 need not apply here.
             (true, Some(stated)) if over_http2 && !stated.over_http2 => {}
             (true, Some(_)) => wrong += &format!("{part:?}: no difference any more, remove its reason\n"),
             (false, None) => {
@@ -200,8 +200,7 @@ fn the_two_programs_do_the_same() {
     assert!(wrong.is_empty(), "{} of {} runs:\n{}", wrong.len(), runs.len(), wrong.join("\n"));
 }
 
-/// What the comparison leaves out must not be everything: each case sees at least one answer or line of
-/// haproxy's own.
+/// The comparison must not leave out everything: each case has at least one response or line of HAProxy.
 #[test]
 fn every_case_shows_something() {
     if Which::Haproxy.path().is_none() {

@@ -1,8 +1,8 @@
-//! Each file in `examples/` runs, and does what the comments at its top say: a command behind `# $ `, and
-//! below it what that prints.
+//! Each file in `examples/` runs and does what the comments at its top say: a command after `# $ `, and its
+//! output below.
 //!
-//! Ports are replaced by inherited listeners, so that examples run beside each other and beside anything
-//! else. `make examples` leaves the files as they are: `MANYLANE_EXAMPLES=as-they-are`.
+//! Inherited listeners replace the ports, so that examples run concurrently. `make examples` runs the files
+//! unchanged: `MANYLANE_EXAMPLES=as-they-are`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// A command and what it prints.
+/// A command and its output.
 #[derive(Debug, PartialEq, Eq)]
 struct Try {
     command: String,
@@ -39,7 +39,7 @@ fn tries(text: &str) -> Vec<Try> {
     all
 }
 
-/// Addresses that the file listens on, as `127.0.0.1:18080`.
+/// Addresses where the file listens, such as `127.0.0.1:18080`.
 fn addresses(text: &str) -> Vec<String> {
     let binds = text.lines().filter_map(|line| line.trim().strip_prefix("bind 127.0.0.1:"));
     binds.map(|rest| format!("127.0.0.1:{}", rest.split(' ').next().unwrap())).collect()
@@ -71,7 +71,7 @@ fn check(path: &Path, root: &Path, as_they_are: bool) -> Result<usize, String> {
         config = folder.join(path.file_name().unwrap());
         fs::write(&config, text).unwrap();
     }
-    // Relative names in examples are from the root of the repository.
+    // Relative names in examples start at the root of the repository.
     let arguments = ["-C", root.to_str().unwrap(), "-f", config.to_str().unwrap()];
     let mut program = Program::start(manylane(), &arguments, &[], listeners);
     let begin = Instant::now();

@@ -1,5 +1,5 @@
-//! Metrics for Prometheus: what ours says beside what haproxy's exporter says of the same requests, and
-//! whether Prometheus' own tool takes it.
+//! Prometheus metrics, compared with HAProxy's exporter for the same requests, and checked by Prometheus' own
+//! tool.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What differs between two runs, or is not the same by design: parts of names.
+/// Parts of names that differ between runs, or by design.
 const VARIES: &[&str] = &[
     "process_",
     "bytes_",
@@ -70,8 +70,8 @@ fn names_types_and_values_are_those_of_haproxy() {
     assert_eq!(starts(&ours), starts(&theirs));
     for place in [3, 4, 7] {
         let (theirs, ours) = (text(&theirs[place]), text(&ours[place]));
-        // Theirs are counters, of names which the tool of Prometheus does not take, and what a backend's
-        // first server does not have is a gauge there.
+        // HAProxy exports these as counters, with names that Prometheus' tool rejects; what a backend's first
+        // server lacks is a gauge there.
         let otherwise = [
             "process_failed_resolutions ",
             "process_total_warnings ",
@@ -86,7 +86,7 @@ fn names_types_and_values_are_those_of_haproxy() {
         };
         let unknown: Vec<_> = types(&ours).difference(&types(&theirs)).filter(same).copied().collect();
         assert!(unknown.is_empty(), "{unknown:?}");
-        // HAProxy has a resolvers section of its own, of the system's name servers.
+        // HAProxy has an internal resolvers section with the system's name servers.
         let without = |name: &&&str| !name.starts_with("haproxy_resolver_") && same(name);
         let missing: Vec<_> = types(&theirs).difference(&types(&ours)).filter(without).copied().collect();
         assert!(missing.is_empty(), "{missing:?}");
@@ -111,7 +111,7 @@ fn names_types_and_values_are_those_of_haproxy() {
         "{listeners}"
     );
     assert!(samples(&listeners).keys().all(|name| name.starts_with("haproxy_listener_")), "{listeners}");
-    // Of `extra-counters` those of HTTP/1 and HTTP/2.
+    // HTTP/1 and HTTP/2 metrics of `extra-counters`.
     let of_version = |text: &str| -> BTreeSet<String> {
         let own = |name: &&str| name.contains("_h1_") || name.contains("_h2_");
         let named: Vec<_> = types(text).into_iter().chain(samples(text).into_keys()).filter(own).collect();

@@ -1,8 +1,7 @@
-//! Scripts of `varnishtest`, which starts the program, drives clients and servers, and receives its log
-//! lines. Each must pass with the HAProxy that is compared with, too: then it says what HAProxy does, and not
-//! only what we do.
+//! Scripts of `varnishtest`, which starts the program, drives clients and servers, and receives log lines.
+//! Each must also pass with HAProxy, so that it tests HAProxy's behaviour and not only ours.
 //!
-//! `CASE=cookie` runs the scripts whose names have that.
+//! `CASE=cookie` runs the scripts with that in their name.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,16 +13,16 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Scripts at the same time: they wait more than they compute.
+/// Number of concurrent scripts: they wait more than they compute.
 const TOGETHER: usize = 12;
 
-/// Fewer scripts are none: a folder that is not found, or a filter that has stayed.
+/// Fewer scripts mean that the folder was not found, or that a filter is still set.
 const FEWEST: usize = 60;
 
-/// Seconds that a script may take, on a busy machine.
+/// Time limit of a script on a busy machine, in seconds.
 const LONGEST: &str = "60";
 
-/// Scripts of what is not built yet: they fail, and one that passes must go from the list.
+/// Scripts for features that are not built: they fail, and one that passes must be removed from the list.
 fn refused() -> BTreeSet<&'static str> {
     let list = include_str!("../varnishtest/REFUSED");
     list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect()
@@ -48,7 +47,7 @@ fn run(script: &Path, program: &Path) -> Output {
     command.output().unwrap()
 }
 
-/// What went wrong, in the words of `varnishtest`: lines that begin with dashes, and what the program said.
+/// Extracts the failure: lines of `varnishtest` that begin with dashes, and the program's output.
 fn complaint(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     let says_why = |line: &&str| line.starts_with("---") || line.contains("ALERT") || line.starts_with("#  ");
