@@ -89,8 +89,8 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");
 }
 
-/// Each command at each level is denied exactly where the table says; a test of the program checks that the
-/// table is complete.
+/// Each command at each level is denied exactly where the table of the README says, which a test of that
+/// crate compares with the program.
 #[test]
 fn each_command_needs_its_level() {
     let levels = ["user", "operator", "admin"];

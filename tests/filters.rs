@@ -321,7 +321,7 @@ fn the_last_rule_says_the_limit_and_what_it_leaves_open_is_the_filters() {
             assert!(begun.elapsed() >= TIME, "{path} {fields} took {:?}", begun.elapsed());
         })
     };
-    // The filter's own limit would take forever; the field contains no number.
+    // No number above 0 in the field: the filter's own limit applies, which takes forever.
     let never = |fields: &'static str| -> Box<dyn FnOnce() + Send> {
         Box::new(move || {
             let stream = connect(address);

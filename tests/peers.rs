@@ -332,7 +332,7 @@ fn a_peer_that_talks_rubbish_is_told_so_and_does_no_harm() {
     assert_eq!(say(b"HAProxyS 2.1\none\nsomebody 1 1\n"), b"504\n");
     assert_eq!(say(&vec![b'x'; 2000]), b"501\n");
     let hello = b"HAProxyS 2.1\none\ntwo 1 1\n";
-    // It requests a resync, unless that has failed for too long.
+    // The answer may contain a resync request, so only its beginning and end are compared.
     let told = |bytes: &[u8], end: &[u8]| {
         let answer = say(&[hello, bytes].concat());
         assert!(answer.starts_with(b"200\n"), "{answer:?}");

@@ -37,7 +37,7 @@ fn maxconnrate_and_maxsessrate_bound_the_process() {
     assert_eq!(rates(" maxconnrate 0\n maxsessrate 4\n"), [0, 4]);
 }
 
-/// R-G2: each lane has its own queue, up to eight lanes.
+/// R-G2: a queue has a line for each lane, up to eight lanes; more lanes share lines.
 #[test]
 fn queues_have_lines_for_the_lanes_that_serve() {
     for (lanes, lines) in [(1, 1), (2, 2), (8, 8), (12, 6), (64, 8)] {

@@ -75,8 +75,8 @@ pub struct Http {
     pub send_name: Option<Box<[u8]>>,
     /// `option prefer-last-server`
     pub prefer_last: bool,
-    /// `max-keep-alive-queue`: length of the queue up to which the server of the last request is preferred;
-    /// `None` for no limit.
+    /// `max-keep-alive-queue`: the server of the last request is not preferred if this many requests or more
+    /// wait for it; `None` for no limit.
     pub keep_queue: Option<u32>,
     /// `max-session-srv-conns`: number of private server connections that a session may keep.
     pub most_private: usize,

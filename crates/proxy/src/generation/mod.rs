@@ -139,7 +139,7 @@ pub struct Parts {
     pub process: Process,
     /// All frontends that are started.
     pub frontends: Vec<Frontend>,
-    /// Tables and counts of the compiled expressions.
+    /// State that the compiled expressions share.
     pub expressions: Expressions,
     /// `resolvers` sections, in the order of the file.
     pub resolvers: Vec<Arc<Resolvers>>,

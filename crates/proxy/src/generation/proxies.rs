@@ -295,7 +295,7 @@ pub(super) struct Proxies {
     /// Saved states of servers, with the numbers of their backends.
     pub(super) states: Vec<(usize, Rc<States>)>,
     files: StateFiles,
-    /// Taken when all proxies are built.
+    /// Set after all proxies are built, with the features that they use.
     pub(super) expressions: Option<(Expressions, LooksAt)>,
 }
 
@@ -338,7 +338,8 @@ pub(super) fn proxies(
     all
 }
 
-/// Assigns numbers to proxies, servers and listeners without `id`. As in HAProxy, numbers in use are skipped.
+/// Assigns numbers to proxies, servers and listeners without `id`. As in HAProxy, numbers in use are skipped,
+/// and an object with an `id` skips one number, too.
 pub(super) struct Ids {
     taken: HashSet<u32>,
     next: u32,
