@@ -343,7 +343,7 @@ counters! {
 }
 
 counters! {
-    /// Of the connections that speak TLS, with clients or with servers.
+    /// Counters of TLS connections, with clients or with servers.
     pub struct TlsCounts {
         /// Connections.
         pub connections,
@@ -452,7 +452,7 @@ pub type FrontendStats = Counted<FrontendCounts>;
 pub type BackendStats = Counted<BackendCounts>;
 /// Counters of a server, with rates.
 pub type ServerStats = Counted<ServerCounts>;
-/// Of connections that speak TLS, with their rates.
+/// Counters of TLS connections, with rates.
 pub type TlsStats = Counted<TlsCounts>;
-/// Of a listener.
+/// Counters of a listener, with rates.
 pub type ListenerStats = Counted<ListenerCounts>;

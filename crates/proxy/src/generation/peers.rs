@@ -145,7 +145,7 @@ impl Peers {
         }
     }
 
-    /// Returns the state when a lane stops to serve the section.
+    /// Stores the state when a lane stops serving the section.
     pub(crate) fn leave(&self, section: Section) {
         let mut desk = self.desk.lock();
         desk.state = State::Left(Box::new(section));

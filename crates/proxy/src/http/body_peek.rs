@@ -101,15 +101,14 @@ impl BodyPeek {
     }
 }
 
-/// Bytes of framing beside a body that is waited for, beyond as many as it has itself: the longest extension
-/// of a chunk.
+/// Limit of framing bytes in a stored body, beyond as many as the data has: the longest extension of a chunk.
 const FRAMING: usize = 16 << 10;
 
 impl Incoming<'_> {
     /// Receives until the body [is enough](BodyPeek::is_enough).
     pub(super) async fn gather(&mut self, least: usize) -> Result<(), Broken> {
         self.seen.begin(self.input)?;
-        // What frames the body stays, too, since the response goes on as it came.
+        // The framing is stored, too, since the body is forwarded as it was received.
         let most = 2 * self.seen.most + FRAMING;
         while !self.seen.is_enough(least) && self.input.len() < most {
             let new = self.input.len();

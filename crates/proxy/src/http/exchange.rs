@@ -51,11 +51,11 @@ pub(super) struct Asking {
     pub(super) gone: Cell<bool>,
     /// The server that a rule chose; it wins over the cookie.
     pub(super) ruled: Option<Index>,
-    /// The server that a `stick` rule has found, where neither a rule nor a cookie says which.
+    /// The server that a `stick` rule has found; a rule and a cookie win over it.
     pub(super) stuck: Option<Index>,
-    /// What `stick` rules store when the server has answered.
+    /// Keys under which `stick` rules store the server once it has responded.
     pub(super) stores: Stores,
-    /// `force-persist`: that server is taken though it is down.
+    /// `force-persist`: the cookie's server is used even if it is down.
     pub(super) forced: bool,
     /// `ignore-persist`: the cookie's server is ignored.
     pub(super) ignored: bool,
@@ -118,7 +118,7 @@ impl Session<'_> {
             websocket: Cell::new(None),
         };
         if self.logs_step(LogStep::Accept) {
-            // As HAProxy: of what is no request yet not even the status is missing.
+            // As in HAProxy, the line at this step has the status 0.
             self.note(|record| record.status = Some(0));
             self.log_now(LogStep::Accept);
             self.note(|record| record.status = None);

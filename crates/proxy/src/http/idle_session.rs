@@ -103,19 +103,19 @@ impl IdleSession {
         client.end.whole().is_some_and(Connection::is_pollable) && client.received.is_empty()
     }
 
-    /// Whether its client can tell an end from a cut.
+    /// Returns true if the client speaks TLS, which tells an end from a truncation.
     pub(crate) fn speaks_tls(&self) -> bool {
         self.client.connection.tls().is_some()
     }
 
-    /// It ends here, without a request, and its client is told so within TLS.
+    /// Ends the session without a request; tells a TLS client by the closing alert.
     pub(crate) async fn close(self, here: Here) {
-        // What is waited for is that the system takes a few bytes; a client that takes none has none of it.
+        // The system has to take a few bytes; a client that reads nothing may prevent that.
         const LONGEST: Duration = Duration::from_secs(1);
         let _ = here.timeout(LONGEST, self.client.connection.close()).await;
     }
 
-    /// Whether it has something that only its generation understands.
+    /// Returns true if the session has state that only its generation understands.
     pub(crate) fn belongs(&self) -> bool {
         self.more.is_some()
     }

@@ -313,17 +313,17 @@ impl Session<'_> {
         }
     }
 
-    /// Logs the request at work at `step`, if it was not logged yet. Nothing more is logged of it.
+    /// Logs the current request at `step`, unless it was logged before; nothing more is logged of it.
     fn log(&self, step: LogStep) {
         let Some(record) = self.record.take() else { return };
-        // That something is no request is told whatever the steps are.
+        // Errors are logged whatever `log-steps` says.
         let steps = self.frontend.log.as_ref().and_then(|log| log.steps);
         if step == LogStep::Error || steps.is_none_or(|steps| steps.has(step)) {
             self.write(step, &record);
         }
     }
 
-    /// Logs a step of the request at work, if `log-steps` has it.
+    /// Logs a step of the current request, if `log-steps` has it.
     #[inline]
     fn log_step(&self, step: LogStep) {
         if self.logs_step(step) {
@@ -336,7 +336,7 @@ impl Session<'_> {
         self.frontend.log.as_ref().and_then(|log| log.steps).is_some_and(|steps| steps.has(step))
     }
 
-    /// Logs what is known of the request at work by now, as `do-log` asks for it.
+    /// Logs the current request in its present state, for `do-log`.
     #[inline(never)] // most proxies log no steps
     fn log_now(&self, step: LogStep) {
         if let Some(record) = &*self.record.borrow() {

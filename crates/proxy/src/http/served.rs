@@ -36,8 +36,8 @@ enum Ended {
     Tunnel(Chain),
 }
 
-/// A message made the connection its client's: it serves nobody else from here on. One of HTTP/2 takes no
-/// further stream, and ends behind those that it has.
+/// Marks the server's connection as authenticated by a message: from here on it serves only this client. An
+/// HTTP/2 connection takes no further streams and ends after its current ones.
 fn authenticated(end: &ServerEnd, budget: &RetryBudget<'_>) {
     budget.authenticated.set(true);
     if let ServerEnd::Http2(conn, _) = end {

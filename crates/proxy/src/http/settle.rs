@@ -117,7 +117,7 @@ impl Session<'_> {
         Ok(decided == Content::Close)
     }
 
-    /// `stick on`, `stick store-request` and `stick store-response`, when the server has answered.
+    /// Runs `stick on`, `stick store-request` and `stick store-response` after the server has responded.
     #[inline(always)]
     pub(super) fn store(
         &self,
@@ -143,14 +143,14 @@ impl Session<'_> {
         let &Answered { backend, permit, asking, .. } = answered;
         let mut seen = BodyPeek::new(server, response.body, From::Server, backend.http.response_limits);
         if backend.rules.reads_data {
-            let _ = seen.begin(from_server); // what is wrong with it is found again when it is forwarded
+            let _ = seen.begin(from_server); // the forwarder finds an invalid body again
         }
         let phase =
             EvalPhase { response: Some(&response.head), response_data: seen.data(), ..answered.phase() };
         self.eval().store_server(phase, backend, permit.server(), &asking.stores);
     }
 
-    /// A response is there and goes on: what counters, logs and the balancer are told.
+    /// Reports a response that is forwarded to counters, logs and the balancer.
     pub(super) fn answered(
         &self,
         response: &Response,

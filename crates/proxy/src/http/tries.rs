@@ -420,7 +420,7 @@ impl Session<'_> {
             record.server = Some(index);
         });
         self.log_step(LogStep::Connect);
-        // The bytes that were received of the client belong to the way up, as long as it lasts.
+        // Bytes received from the client belong to the upload while it runs.
         let mut received = Chain::new();
         if !self.client.received.is_empty() {
             std::mem::swap(&mut received, &mut self.client.received);

@@ -517,8 +517,8 @@ async fn encrypted(
     }
 }
 
-/// Why a server's handshake failed, for samples. `asks`: the name that its certificate must have is the one
-/// that was asked for.
+/// Returns the reason of a failed handshake, for samples. `asks` is true if the expected name in the
+/// certificate was sent as SNI.
 fn link_error(error: &TransferError, asks: bool) -> LinkError {
     let misnamed = matches!(
         error,
@@ -540,7 +540,7 @@ fn link_error(error: &TransferError, asks: bool) -> LinkError {
     LinkError { code, name, sentence }
 }
 
-/// Whether TLS has agreed on HTTP/2.
+/// Returns true if ALPN has selected HTTP/2.
 pub(crate) fn has_agreed_on_h2(connection: &Connection) -> bool {
     connection.tls().and_then(|tls| tls.info()).is_some_and(|info| info.alpn.as_deref() == Some(b"h2"))
 }

@@ -65,9 +65,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) names: &'a [Option<Box<str>>],
     /// Headers that connections to these servers begin with before TLS.
     pub(crate) headers: &'a [(usize, Vec<u8>)],
-    /// Where it is remembered what TLS has said of a server that was not reached.
+    /// Stores the TLS state of a server that was not reached, for samples.
     pub(crate) memory: Option<&'a Memory>,
-    /// `set-timeout queue`
+    /// Time of `set-timeout queue`.
     pub(crate) queue_time: SetTime,
     /// Time of `set-timeout connect`.
     pub(crate) connect_time: SetTime,

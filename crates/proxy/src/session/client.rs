@@ -56,7 +56,7 @@ struct ClientAddresses {
 /// Fields of a PROXY header beside the addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Greeting {
-    /// What its vectors say, one after another.
+    /// The header's TLVs, one after another.
     pub(crate) tlvs: Box<[u8]>,
     /// The network namespace, if the configuration names it, too.
     pub(crate) namespace: Option<Arc<str>>,

@@ -189,7 +189,7 @@ pub(crate) fn request(received: &Chain) -> Option<Head> {
     Some(RequestParser::new(looked_at()).parse(&mut bytes).ok()??.head)
 }
 
-/// The head of an HTTP response that the bytes begin with, if they do.
+/// Returns the head of the HTTP response that the bytes begin with, if there is one.
 pub(crate) fn response(received: &Chain) -> Option<Head> {
     let mut heads = Heads::new(Direction::Response);
     heads.look(received);

@@ -166,7 +166,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Logs what is known by now, as `do-log` asks for it.
+    /// Logs the stream in its present state, for `do-log`.
     fn log_now(&self, step: LogStep, backend: Option<&Backend>, server: Option<&Server>) {
         if let Some(log) = &self.frontend.log
             && let Some(record) = &*self.course.borrow()
@@ -232,7 +232,7 @@ impl Stream<'_> {
         Target::server(rules, self.eval, phase, backend.balancer.servers(), forced || backend.http.persist)
     }
 
-    /// The server that `stick` rules find, and what they store.
+    /// Returns the server that `stick` rules find, and the keys to store.
     fn stick(
         &self,
         backend: &Backend,
@@ -248,7 +248,7 @@ impl Stream<'_> {
         self.eval.stick(phase, backend, assigned, forced || backend.http.persist)
     }
 
-    /// Whether `force-persist` is what holds.
+    /// Returns true if `force-persist` applies.
     fn forced(&self, backend: &Backend, client: &Client) -> bool {
         let rules = &backend.rules.persist;
         let head = self.head(!rules.is_empty(), client);
@@ -256,7 +256,7 @@ impl Stream<'_> {
         Persist::first(rules, self.eval, phase) == Some(Persist::Force)
     }
 
-    /// Stores the server by what the client sent, and by what the server has sent by now.
+    /// Stores the server under the keys of the client's data, and of the server's data so far.
     fn store(&self, backend: &Backend, server: &Server, received: &Chain, stores: &Stores) {
         let rules = &backend.rules;
         if rules.stick.is_empty() && rules.store_response.is_empty() {
