@@ -1,5 +1,5 @@
-// A server of HTTP/2 in clear text that says its port, and a client that reaches it through the proxy whose
-// address the standard input says. It says "well" when all came as it was sent.
+// An HTTP/2 server without TLS that prints its port, and a client that reaches it through the proxy at the
+// address on standard input. Prints "well" if everything arrived unchanged.
 package main
 
 import (
@@ -84,7 +84,7 @@ func main() {
 		return string(body)
 	}
 
-	// Many at a time.
+	// Many concurrently.
 	var all sync.WaitGroup
 	for n := range 200 {
 		all.Add(1)
@@ -101,7 +101,7 @@ func main() {
 		fail("/large: %d bytes", len(got))
 	}
 
-	// Both ways at a time, with trailers.
+	// Both directions concurrently, with trailers.
 	reader, writer := io.Pipe()
 	request, _ := http.NewRequest("POST", base+"/echo", reader)
 	request.Trailer = http.Header{"X-Asked": nil}
@@ -126,7 +126,7 @@ func main() {
 		fail("/echo: the trailer says %q", got)
 	}
 
-	// A request that is given up, which its server gets to know, and one behind it.
+	// A cancelled request, of which its server is told, and one after it.
 	ctx, cancel := context.WithCancel(context.Background())
 	request, _ = http.NewRequestWithContext(ctx, "GET", base+"/until-gone", nil)
 	response, err = client.Do(request)

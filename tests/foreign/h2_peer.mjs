@@ -1,4 +1,4 @@
-// As h2_peer.go, by Node, with WebSocket's extended CONNECT in place of what Go has alone.
+// As h2_peer.go, with Node, and with WebSocket's extended CONNECT in place of tests that only Go supports.
 import http2 from 'node:http2';
 import readline from 'node:readline';
 
@@ -28,7 +28,7 @@ server.on('stream', (stream, head) => {
   }
 });
 
-// Asks, and has all of the answer.
+// Sends a request and returns the whole response.
 const ask = (client, head, body) => new Promise((resolve, reject) => {
   const stream = client.request(head);
   const answer = { pieces: [] };

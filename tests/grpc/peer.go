@@ -1,10 +1,10 @@
-// A server and a client of gRPC, as Go's library makes them.
+// A gRPC server and client, made with Go's library.
 //
-//	grpc_peer serve        says its port, then the method of a call that waits, or why one was given up; each
-//	                       line of its standard input is what the health service tells from then on
-//	grpc_peer ask ADDRESS  does what the lines of its standard input say, and answers each with one line
+//	grpc_peer serve        prints its port, then the method of each waiting call, or why a call was cancelled;
+//	                       each line of standard input is the status of the health service from then on
+//	grpc_peer ask ADDRESS  runs the commands on standard input, and prints one line for each
 //
-// Messages are plain bytes, so that nothing has to be generated.
+// Messages are plain bytes, so no code has to be generated.
 package main
 
 import (
@@ -30,13 +30,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Bytes of each message of a list.
+// Size of each message of a list, in bytes.
 const piece = 8 << 10
 
 // The window of a stream. A fixed one keeps the library from measuring the connection and growing it.
 const window = 64 << 10
 
-// text is sent as it is; other messages are those of the health service.
+// text is a message of plain text; other messages are those of the health service.
 type codec struct{}
 
 type text struct{ string }
@@ -65,7 +65,7 @@ func fail(err error) {
 	}
 }
 
-// Messages of lists that the server could hand over to its windows.
+// Number of list messages that windows have let the server send.
 var sent atomic.Int64
 
 func answer(_ any, stream grpc.ServerStream) error {
@@ -136,7 +136,7 @@ func serve() {
 	fail(server.Serve(listener))
 }
 
-// What a call ended with.
+// Describes how a call ended.
 func ended(err error) string {
 	if err == nil || errors.Is(err, io.EOF) {
 		return "OK"
@@ -168,7 +168,7 @@ func ask(address string) {
 			err := connection.Invoke(context.Background(), "/test/"+name, &text{rest}, &said,
 				grpc.Header(&header), grpc.Trailer(&trailer))
 			fmt.Println(ended(err), said.string, header.Get("x-begun"), trailer.Get("x-sum"))
-		case "within": // METHOD TIME: the same, with so much time
+		case "within": // METHOD TIME: the same, with this deadline
 			time, err := time.ParseDuration(rest)
 			fail(err)
 			ctx, cancel := context.WithTimeout(context.Background(), time)
@@ -190,7 +190,7 @@ func ask(address string) {
 			} else {
 				fmt.Println(said.string)
 			}
-		case "list": // NAME: all that still comes, which is counted from 0
+		case "list": // NAME: all remaining messages, numbered from 0
 			count := 0
 			for {
 				var said text
