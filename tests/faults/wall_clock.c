@@ -1,5 +1,5 @@
-/* Loaded in front of the system's library: a wall clock that jumps by as many seconds as the file $WALL_CLOCK says (a 64-bit number), at the moment
- * when somebody writes there. As on a machine whose clock is set, no other clock changes. */
+/* Preloaded in front of the C library: a wall clock that jumps by the number of seconds in the file $WALL_CLOCK
+ * (64 bits) as soon as that is written. As on a machine whose clock is set, no other clock changes. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
