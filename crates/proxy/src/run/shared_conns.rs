@@ -102,8 +102,8 @@ impl Local {
         self.shared_conns.forget_leaving();
         let conns = self.shared_conns.conns.borrow();
         let own = conns.iter().filter(|shared| shared.backend == backend.number && shared.key == Some(key));
-        // A client that reads nothing fills the windows of its streams, which together must leave a part of the
-        // connection's window to others. Up to half of that window may be consumed but not announced yet.
+        // A client that reads nothing fills the windows of its streams, which together must leave a part of
+        // the connection's window to others. Up to half of that window may be consumed but not announced yet.
         let mut own = own
             .filter(|shared| {
                 let ConnSettings { config, .. } = shared.settings;
