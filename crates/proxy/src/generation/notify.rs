@@ -24,7 +24,7 @@ impl Default for Notify {
 }
 
 impl Notify {
-    /// Wakes the task. If it does not wait yet, its next [`or`](Self::or) returns immediately.
+    /// Wakes the task. If it does not wait yet, its next wait returns immediately.
     pub fn ring(&self) {
         let waiter = {
             let mut state = self.0.lock();
