@@ -1,18 +1,18 @@
-//! What the run-time interface itself does, for `show info`: of the process, whose master has an interface of
-//! its own to the same worker.
+//! Counters of the run-time interface itself, for `show info`. They cover the whole process: the master's
+//! connection to the worker counts, too.
 
 use manylane_sync::atomic::{AtomicU64, Ordering};
 
 static CLIENTS: AtomicU64 = AtomicU64::new(0);
-/// Of these, those of the master.
+/// Clients of the master; `CLIENTS` includes them.
 static MASTERS: AtomicU64 = AtomicU64::new(0);
 static TAINTS: AtomicU64 = AtomicU64::new(0);
 static STUCK: AtomicU64 = AtomicU64::new(0);
 
-/// An experimental command was given.
+/// Bit of `TAINTS`: an experimental command was run.
 const EXPERIMENTED: u64 = 8;
 
-/// A client, as long as it is there.
+/// Counts a client while it is connected.
 #[derive(Debug)]
 pub(crate) struct Client {
     of_master: bool,
@@ -33,17 +33,17 @@ impl Drop for Client {
     }
 }
 
-/// An experimental command was given.
+/// Records that an experimental command was run.
 pub(crate) fn experiments() {
     TAINTS.fetch_or(EXPERIMENTED, Ordering::Relaxed);
 }
 
-/// A lane was seen stuck.
+/// Counts a lane that was found stuck.
 pub fn stuck() {
     STUCK.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How often one was.
+/// Number of calls of [`stuck`].
 pub(crate) fn times_stuck() -> u64 {
     STUCK.load(Ordering::Relaxed)
 }
@@ -52,12 +52,12 @@ pub(crate) fn clients() -> u64 {
     CLIENTS.load(Ordering::Relaxed)
 }
 
-/// Clients that a soft stop does not wait for.
+/// Number of clients that a soft stop does not wait for.
 pub(crate) fn unstoppable() -> u64 {
     MASTERS.load(Ordering::Relaxed)
 }
 
-/// What was done to the process, as HAProxy shows it.
+/// The bits of `TAINTS`, in HAProxy's form.
 pub(crate) fn taints() -> String {
     match TAINTS.load(Ordering::Relaxed) {
         0 => "0".into(),

@@ -1,23 +1,23 @@
-//! What clients may do, and how answers are marked.
+//! Levels of clients, and marks of answers.
 
-/// What a client may do; each level includes those before it.
+/// Permissions of a client; each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Looks at what is no secret.
+    /// May see everything that is not secret.
     User,
-    /// Looks at everything.
+    /// May see everything.
     Operator,
-    /// Changes things.
+    /// May change things.
     Admin,
 }
 
 impl Level {
-    /// The level of that name: `user`, `operator` or `admin`.
+    /// The level named `user`, `operator` or `admin`.
     pub fn named(name: &str) -> Option<Self> {
         [Self::User, Self::Operator, Self::Admin].into_iter().find(|level| level.name() == name)
     }
 
-    /// Its name.
+    /// The level's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -27,7 +27,7 @@ impl Level {
     }
 }
 
-/// `severity-output`: what stands before a message.
+/// `severity-output`: the mark before each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marks {
     None,
@@ -46,7 +46,7 @@ impl Marks {
     }
 }
 
-/// How bad news are, as syslog counts.
+/// Severity of a message, with syslog's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     Error,

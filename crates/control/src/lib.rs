@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
-#![cfg(not(any(loom, manylane_sim)))] // its sockets are io's, which has none there
+#![cfg(not(any(loom, manylane_sim)))] // needs sockets of manylane-io, which are not built there
 
 mod activity;
 mod commands;
@@ -26,7 +26,7 @@ pub use reply::SLICE;
 pub use row::{Mode, Row, row};
 pub use serve::{Control, MOST_CLIENTS, bind};
 
-/// What the pools hold, as `show pools` tells it.
+/// Returns the text of `show pools`.
 pub fn pools() -> String {
     commands::pools::all()
 }

@@ -1,23 +1,23 @@
-//! From bytes to commands (rules 2 and 5).
+//! Parses bytes into commands (rules 2 and 5).
 
-/// Bytes of a line at most; also HAProxy's, with its default of `tune.bufsize`.
+/// Longest line, in bytes; the same as HAProxy's with its default of `tune.bufsize`.
 pub const LONGEST_LINE: usize = 16_384;
 
-/// Bytes of a payload at most.
+/// Longest payload, in bytes.
 pub const LONGEST_PAYLOAD: usize = 65_536;
 
-/// Words of a command at most.
+/// Most words of a command.
 const MOST_WORDS: usize = 64;
 
-/// A command as it was written.
+/// A parsed command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Command {
     pub(crate) words: Vec<String>,
-    /// It takes a payload as its last argument.
+    /// The command ends in `<<`: its last argument is a payload.
     pub(crate) wants_payload: bool,
 }
 
-/// What is wrong with a line.
+/// Why a line is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
     NotText,
@@ -38,13 +38,13 @@ impl Unusable {
     }
 }
 
-/// The commands of a line, which has no line end.
+/// Parses a line, given without its line end.
 pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, Unusable> {
     let text = std::str::from_utf8(line).map_err(|_| Unusable::NotText)?;
     let mut all = Vec::new();
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
-    let mut plain = true; // no escape in the word
+    let mut plain = true; // the word has no escape
     let mut payload = false;
     let mut letters = text.chars();
     loop {
@@ -82,7 +82,7 @@ pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, Unusable> {
     }
 }
 
-/// The commands of a line, each as its words, and whether a payload follows it; `None` where the line is
+/// Parses a line into commands: the words of each, and whether a payload follows. `None` if the line is
 /// refused.
 #[doc(hidden)] // for the fuzzer
 pub fn parse(line: &[u8]) -> Option<Vec<(Vec<String>, bool)>> {

@@ -1,5 +1,5 @@
-//! What counters say, for Prometheus: names, types and labels of HAProxy's exporter, values of `show info`
-//! and `show stat`.
+//! Counters in Prometheus format: names, types and labels of HAProxy's exporter, with the values of `show
+//! info` and `show stat`.
 
 use crate::commands::columns::{COLUMNS, Column};
 use crate::commands::stat::{self, Line};
@@ -19,28 +19,28 @@ const LISTENERS: u8 = 8;
 /// All of them.
 const EVERYTHING: u8 = FRONTENDS | BACKENDS | SERVERS | LISTENERS;
 
-/// No value.
+/// Marks a missing value.
 const NONE: i64 = i64::MIN;
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Plain,
-    /// Of milliseconds: seconds.
+    /// Milliseconds, written as seconds.
     Millis,
-    /// One for each class of status codes.
+    /// One sample for each class of status codes.
     Codes,
-    /// One for each state, of which one is 1.
+    /// One sample for each state; that of the current state is 1.
     State,
-    /// One for each outcome of a check, of which one is 1.
+    /// One sample for each check result; that of the current result is 1.
     Check,
-    /// How many servers are in each state.
+    /// The number of servers in each state.
     ServerStates,
-    /// How many servers' last checks came to each outcome.
+    /// The number of servers with each result of the last check.
     ServerChecks,
-    /// Of HTTP/1 alone, for who asks for `extra-counters`.
+    /// For HTTP/1 only; written if the query has `extra-counters`.
     Http1,
-    /// Of HTTP/2 alone, likewise.
+    /// For HTTP/2 only; written if the query has `extra-counters`.
     Http2,
 }
 
@@ -55,7 +55,7 @@ struct Metric {
     name: &'static str,
     kind: &'static str,
     column: Column,
-    /// Whose it is.
+    /// Kinds of lines that have the metric: bits of [`FRONTENDS`] and the others.
     of: u8,
     shape: Shape,
 }
@@ -183,7 +183,7 @@ static METRICS: &[Metric] = metrics! {
     "h1_spliced_bytes_out" counter H1SplicedBytesOut "fb" Http1;
 };
 
-/// What a server or a backend may not have, which is told: limits that are not set, and what checks count.
+/// Columns that are written although a server or a backend may lack a value: limits, and counters of checks.
 const NOT_THERE: &[Column] = &[
     Column::Chkfail,
     Column::Chkdown,
@@ -194,7 +194,7 @@ const NOT_THERE: &[Column] = &[
     Column::Throttle,
 ];
 
-/// Fields of `show info`: name there, of the metric, and its type.
+/// Fields of `show info`: the field's name, the metric's name and its type.
 static PROCESS: &[(&str, &str, &str)] = &[
     ("Nbthread", "nbthread", "gauge"),
     ("Nbproc", "nbproc", "gauge"),
@@ -244,7 +244,7 @@ static PROCESS: &[(&str, &str, &str)] = &[
     ("ConnectedPeers", "connected_peers", "gauge"),
     ("DroppedLogs", "dropped_logs_total", "counter"),
     ("BusyPolling", "busy_polling_enabled", "gauge"),
-    // A counter in HAProxy, which the tools of Prometheus do not take under such a name.
+    // A counter in HAProxy, but Prometheus tools reject a counter without the suffix `_total`.
     ("FailedResolutions", "failed_resolutions", "gauge"),
     ("TotalBytesOut", "bytes_out_total", "counter"),
     ("TotalSplicedBytesOut", "spliced_bytes_out_total", "counter"),
@@ -265,28 +265,28 @@ const CHECKS: &[&str] = &[
 ];
 const CODES: &[&str] = &["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
-/// Makes the metrics of a process.
+/// Makes the page of metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     facts: ProcessInfo,
 }
 
 impl Metrics {
-    /// Of the process of these facts.
+    /// Metrics of the process that `facts` describes.
     pub fn new(facts: ProcessInfo) -> Self {
         Self { facts }
     }
 }
 
-/// What a query asks for.
+/// The metrics that a query asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scope {
     process: bool,
     resolvers: bool,
-    /// Of [`FRONTENDS`] and the others.
+    /// Bits of [`FRONTENDS`] and the others.
     of: u8,
     no_maintenance: bool,
-    /// What only one version of HTTP has, too.
+    /// Also metrics of only one version of HTTP.
     extra: bool,
 }
 
@@ -294,7 +294,7 @@ impl Scope {
     const ALL: Self =
         Self { process: true, resolvers: true, of: EVERYTHING, no_maintenance: false, extra: false };
 
-    /// Nothing when it names a scope that is not there.
+    /// `None` if the query names an unknown scope.
     fn read(query: &[u8]) -> Option<Self> {
         let mut scope = Self { process: false, resolvers: false, of: 0, ..Self::ALL };
         let mut any = false;
@@ -318,7 +318,7 @@ impl Scope {
                         b"server" => scope.of |= SERVERS,
                         b"listener" => scope.of |= LISTENERS,
                         b"resolver" => scope.resolvers = true,
-                        b"sticktable" => {} // there are none
+                        b"sticktable" => {} // accepted, but these metrics are not built
                         _ => return None,
                     }
                 }
@@ -359,11 +359,11 @@ impl Pages for Metrics {
     }
 }
 
-/// A proxy or a server at one moment.
+/// Values of a proxy or a server, read at one time.
 struct Row {
     /// `proxy="a",server="b"`
     labels: String,
-    /// By metric; [`NONE`] where there is nothing.
+    /// By metric; [`NONE`] where there is no value.
     values: Box<[i64]>,
     /// Responses by class.
     codes: [i64; 6],
@@ -371,28 +371,28 @@ struct Row {
     state: Option<usize>,
     /// Index in [`CHECKS`].
     check: Option<usize>,
-    /// Of a backend: servers by state, and by outcome of their checks.
+    /// For a backend: servers by state, and by result of their checks.
     states: [i64; STATES.len()],
     checks: [i64; CHECKS.len()],
 }
 
-/// Rows that are read for a part: some ten microseconds each.
+/// Rows read for each part; reading one takes some ten microseconds.
 const ROWS_AT_ONCE: usize = 32;
 
-/// Rows by kind, in the order of names.
+/// Rows by kind, sorted by name.
 #[derive(Default)]
 struct Rows {
     frontends: Vec<Row>,
     listeners: Vec<Row>,
     backends: Vec<Row>,
     servers: Vec<Row>,
-    /// What is read next: a backend, or with a place there one of its servers.
+    /// The next to read: a backend, or one of its servers if the second number is set.
     next: (usize, Option<usize>),
-    /// All were read.
+    /// All rows were read.
     whole: bool,
 }
 
-/// A page at work.
+/// The state of writing a page.
 struct Making {
     facts: ProcessInfo,
     generation: Arc<Generation>,
@@ -403,9 +403,9 @@ struct Making {
     at: (usize, usize, usize),
     /// The metric's head was written.
     told: bool,
-    /// What is of the process was written.
+    /// Metrics of the process were written.
     begun: bool,
-    /// What is of name servers was written.
+    /// Metrics of name servers were written.
     resolved: bool,
 }
 
@@ -413,7 +413,7 @@ fn number(line: &Line, column: Column) -> i64 {
     match &line.values[column as usize] {
         Some(Value::Number32(n) | Value::Number64(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
         Some(Value::Signed(n)) => *n,
-        Some(Value::Float(_) | Value::Text(_)) | None => NONE, // no column has the one
+        Some(Value::Float(_) | Value::Text(_)) | None => NONE, // no column has a value of these types
     }
 }
 
@@ -425,7 +425,7 @@ fn text(line: &Line, column: Column) -> &str {
 }
 
 impl Row {
-    /// `own`: the label of what is a part of a proxy.
+    /// `own`: the label's name for a server or a listener.
     fn new(line: &Line, own: Option<&str>) -> Self {
         let mut labels = format!("proxy=\"{}\"", escaped(text(line, Column::Pxname)));
         if let Some(own) = own {
@@ -443,7 +443,7 @@ impl Row {
             values: METRICS
                 .iter()
                 .map(|metric| match number(line, metric.column) {
-                    // A check without a code of its own.
+                    // The check has no code.
                     NONE if metric.column == Column::CheckCode && !check.is_empty() => 0,
                     value => value,
                 })
@@ -462,13 +462,13 @@ impl Row {
     }
 }
 
-/// As the values of labels are written.
+/// Escapes a label's value.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 impl Making {
-    /// Reads all frontends at first, then up to [`ROWS_AT_ONCE`] backends and servers.
+    /// Reads all frontends in the first call, and up to [`ROWS_AT_ONCE`] backends and servers in each call.
     fn read(&mut self, reader: &Reader) {
         let Self { generation, scope, rows, .. } = self;
         if rows.next == (0, None) {
@@ -546,7 +546,7 @@ impl Making {
         }
     }
 
-    /// What is counted of name servers, of which there are few.
+    /// Writes the counters of name servers, in one part since there are few.
     fn resolvers(&self, text: &mut String) {
         let sections = &self.generation.resolvers;
         let counted: Vec<_> =
@@ -569,7 +569,7 @@ impl Making {
     }
 }
 
-/// Writes a number, most of which have one digit.
+/// Writes a number; most have one digit.
 fn decimal(text: &mut String, value: i64) {
     if let Ok(digit @ 0..=9) = u8::try_from(value) {
         text.push(char::from(b'0' + digit));
@@ -587,12 +587,12 @@ fn seconds(text: &mut String, millis: i64) {
     }
 }
 
-/// Writes a metric of rows from `begin` on, with its head unless that was told, until there is enough for a
-/// part. The first row that is left.
+/// Writes the samples of a metric for `rows[begin..]` until the part is full, and the metric's head before
+/// them unless `told`. Returns the index of the first row that is left.
 fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, told: &mut bool) -> usize {
     let metric = &METRICS[place];
     let name = format!("haproxy_{kind}_{}{{", metric.name);
-    // There are millions of them: each is a few copies.
+    // There may be millions of samples, so each costs only a few copies.
     let mut sample = |text: &mut String, row: &Row, more: Option<(&str, &str)>, value: i64, shape: Shape| {
         if !std::mem::replace(told, true) {
             let (name, help) = (name.trim_end_matches('{'), COLUMNS[metric.column as usize].help);
@@ -658,7 +658,7 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
                     );
                 }
             }
-            // Of a backend without servers there is nothing to tell.
+            // A backend without servers has no samples.
             Shape::ServerStates | Shape::ServerChecks if row.states.iter().all(|servers| *servers == 0) => {}
             Shape::ServerStates => {
                 for (state, servers) in STATES.iter().zip(row.states) {

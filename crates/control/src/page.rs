@@ -1,5 +1,4 @@
-//! The page of counters (`stats uri`): tables for people, and the same as CSV and JSON. It shows what `show
-//! stat` says.
+//! The statistics page (`stats uri`): HTML tables, CSV and JSON, with the values of `show stat`.
 
 use crate::commands::columns::{COLUMNS, Column, header};
 use crate::commands::info;
@@ -24,7 +23,7 @@ th{background:#eef}td:first-child,th:first-child{text-align:left}caption{text-al
 .up{background:#d9f2d9}.down{background:#f8d0d0}.going{background:#fdf0c0}.maint{background:#ecd9c0}.drain{background:#cfe3fb}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th{background:#223}th,td{border-color:#555}.up{background:#1d3b1d}.down{background:#551d1d}.going{background:#4d4416}.maint{background:#4a3820}.drain{background:#1d3350}}";
 
-/// What a table shows: a heading, and columns of `show stat` with their own.
+/// Groups of a table: a heading, and for each column its heading and its column of `show stat`.
 const GROUPS: &[(&str, &[(&str, Column)])] = &[
     ("Queue", &[("Cur", Column::Qcur), ("Max", Column::Qmax), ("Limit", Column::Qlimit)]),
     ("Rate", &[("Cur", Column::Rate), ("Max", Column::RateMax), ("Limit", Column::RateLim)]),
@@ -59,7 +58,7 @@ const GROUPS: &[(&str, &[(&str, Column)])] = &[
     ),
 ];
 
-/// What is asked for behind the page's place: `;csv`, `;json`, `;typed`, `;json-schema`, `;up`, `;no-maint`,
+/// Options after the page's path: `;csv`, `;json`, `;typed`, `;json-schema`, `;up`, `;no-maint`,
 /// `;norefresh`, `;st=word`, `?scope=text`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PageQuery<'a> {
@@ -70,7 +69,7 @@ struct PageQuery<'a> {
     up: bool,
     no_maintenance: bool,
     no_refresh: bool,
-    /// What became of a form.
+    /// The result of the last form, from `;st=`.
     formed: Option<&'a str>,
     scope: &'a str,
 }
@@ -97,7 +96,7 @@ impl<'a> PageQuery<'a> {
     }
 }
 
-/// What became of a form, in words, by what its redirect says of it; and the class of its line.
+/// The message for the word in `;st=`, and the CSS class of its line.
 fn outcome(word: &str) -> (&'static str, &'static str) {
     match word {
         "DONE" => ("up", "Done."),
@@ -110,7 +109,7 @@ fn outcome(word: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// What a form offers: the value that is sent, and what is shown.
+/// Actions of the form: the value that is sent, and the label.
 const ACTIONS: &[(&str, &str)] = &[
     ("", ""),
     ("ready", "Set state to READY"),
@@ -128,7 +127,7 @@ const ACTIONS: &[(&str, &str)] = &[
     ("shutdown", "End sessions"),
 ];
 
-/// The page as it is asked for. `admin`: with forms that change servers.
+/// Makes the page for a request. With `admin`, the page has forms that change servers.
 pub(crate) fn page(
     facts: &ProcessInfo,
     generation: &Arc<Generation>,
@@ -184,19 +183,19 @@ impl Parts for Schema {
     }
 }
 
-/// A page at work.
+/// The state of writing a page.
 struct Making {
     facts: ProcessInfo,
     generation: Arc<Generation>,
     page: Arc<StatsPage>,
-    /// Only proxies with this in their names.
+    /// Only proxies whose names contain this are shown.
     wanted: String,
     form: Form,
-    /// Tables, not CSV or JSON.
+    /// HTML tables instead of CSV or JSON.
     as_page: bool,
-    /// Servers can be chosen, and something done with them.
+    /// The page has forms that change servers.
     admin: bool,
-    /// What became of the form before.
+    /// Message and CSS class for the last form's result.
     formed: Option<(&'static str, &'static str)>,
     /// No line was written yet.
     first: bool,
@@ -204,7 +203,7 @@ struct Making {
     walk: Walk,
 }
 
-/// As text stands in a page.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -214,7 +213,7 @@ impl Making {
         self.page.shows(proxy) && proxy.contains(&*self.wanted)
     }
 
-    /// What stands before all proxies.
+    /// Writes the part before the first proxy.
     fn begin(&self, text: &mut String) {
         if self.form.json {
             text.push('[');

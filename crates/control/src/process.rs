@@ -1,43 +1,43 @@
-//! What commands say of the process as a whole, and ask of it.
+//! What the program provides for commands: facts of the process, and functions that change it.
 
 use manylane_proxy::generation::Change;
 use std::fmt;
 use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Reads the configuration again and has the new generation serve: what it says of that, or why everything is
-/// as before.
+/// Reads the configuration again and replaces the generation. Resolves to a message for the client; with
+/// `Err`, the old generation stays.
 pub type Reload = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
-/// Has a server come or go: what is said of it, or why everything is as before.
+/// Adds or removes a server. Resolves to a message for the client; with `Err`, nothing has changed.
 pub type ChangeServers = Box<dyn Fn(Change) -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
-/// ProcessInfo that the program knows at its start.
+/// Facts that are known when the process starts.
 #[derive(Clone, Debug)]
 pub struct ProcessInfo {
-    /// Its version.
+    /// The program's version.
     pub version: &'static str,
-    /// The day of that version: `2026/11/22`.
+    /// The version's date: `2026/11/22`.
     pub released: &'static str,
-    /// Lanes that serve.
+    /// Number of lanes.
     pub lanes: usize,
-    /// How they reach their sockets: `epoll` or `io_uring`.
+    /// The driver of sockets: `epoll` or `io_uring`.
     pub driver: &'static str,
-    /// `-m`: megabytes that it may use.
+    /// `-m`: the memory limit, in megabytes.
     pub megabytes: Option<u64>,
-    /// Descriptors that it may open.
+    /// The limit of open descriptors.
     pub descriptors: u64,
-    /// How long it took from the program's beginning until it started.
+    /// Time from the process's beginning until it started to serve.
     pub boot: Duration,
-    /// When it started.
+    /// When the process started to serve.
     pub started: Instant,
-    /// The same, as a date.
+    /// The same time by the system clock.
     pub since: SystemTime,
 }
 
-/// ProcessInfo that the program knows at its start, and what it can be asked for.
+/// What the program provides for commands.
 pub struct Process {
-    /// The facts.
+    /// Facts that are known when the process starts.
     pub facts: ProcessInfo,
     /// `reload`
     pub reload: Reload,

@@ -1,4 +1,4 @@
-//! What is on its way to a client.
+//! Answers to a client.
 
 use manylane_buf::{Chain, External};
 use manylane_net::Connection;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Bytes that are gathered before they are sent.
 pub const SLICE: usize = 16_384;
 
-/// The client is gone or does not read, or there is no memory for what it is told.
+/// The client is gone or does not read, or there is no memory for its answer.
 #[derive(Debug)]
 pub(crate) struct Gone;
 
@@ -19,7 +19,7 @@ pub(crate) struct Gone;
 pub(crate) struct Reply<'a> {
     connection: &'a Connection,
     here: Here,
-    /// How long the client may take for a slice.
+    /// Longest time that the client may take for a slice.
     patience: Duration,
     text: String,
 }
@@ -29,27 +29,27 @@ impl<'a> Reply<'a> {
         Self { connection, here, patience, text: String::with_capacity(SLICE + SLICE / 4) }
     }
 
-    /// Sets how long the client may take for a slice.
+    /// Sets the longest time that the client may take for a slice.
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// Adds to what is sent next.
+    /// Appends to the text that is sent next.
     pub(crate) fn put(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    /// Whether what was gathered ends a line.
+    /// True if the gathered text is empty or ends with a line end.
     pub(crate) fn ends_a_line(&self) -> bool {
         self.text.is_empty() || self.text.ends_with('\n')
     }
 
-    /// Bytes that were gathered and not sent.
+    /// Bytes that are gathered and not yet sent.
     pub(crate) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Called between two records of a long answer: sends a slice once one is full, and lets others go first.
+    /// Called between two records of a long answer: once a slice is full, sends it and yields.
     pub(crate) async fn breathe(&mut self) -> Result<(), Gone> {
         if self.text.len() < SLICE {
             return Ok(());
@@ -57,15 +57,16 @@ impl<'a> Reply<'a> {
         self.give_way().await
     }
 
-    /// Sends what there is, and lets others go first.
+    /// Sends the gathered text and yields.
     pub(crate) async fn give_way(&mut self) -> Result<(), Gone> {
         self.flush().await?;
         self.here.yield_now().await;
         Ok(())
     }
 
-    /// Sends what `parts` makes, on the reporter's thread, which writes to the connection by itself. No more
-    /// is held for a client that reads slowly than a part. What is refused is refused at the beginning.
+    /// Sends the text that `parts` makes on the reporter's thread, which writes to the connection. The
+    /// process holds one part for a client that reads slowly. `Ok(Err)`: the reporter refused, and nothing
+    /// was sent.
     pub(crate) async fn make(&mut self, parts: impl Parts + 'static) -> Result<Result<(), Refused>, Gone> {
         let (mut page, mut begun) = (PageWriter::new(parts, false), false);
         loop {
@@ -86,7 +87,7 @@ impl<'a> Reply<'a> {
             }
             self.flush().await?;
             if begin < rest.len() {
-                // The text is sent from where it was made.
+                // The text is sent without a copy.
                 let all = External::from_vec(rest).map_err(|_| Gone)?;
                 let mut chain = Chain::new();
                 let segment = all.slice(begin..all.len()).map_err(|_| Gone)?;
@@ -102,7 +103,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Sends what was gathered.
+    /// Sends the gathered text.
     pub(crate) async fn flush(&mut self) -> Result<(), Gone> {
         if self.text.is_empty() {
             return Ok(());
@@ -116,7 +117,7 @@ impl<'a> Reply<'a> {
     async fn send(&self, chain: &mut Chain) -> Result<(), Gone> {
         match self.here.timeout(self.patience, self.connection.send(chain)).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Gone), // it holds one of few places (rule 3)
+            _ => Err(Gone), // the client takes one of few permits (rule 3)
         }
     }
 }

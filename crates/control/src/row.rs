@@ -1,8 +1,8 @@
-//! A command's row: all that the program knows of it. The worker's CLI and the master's have a table each.
+//! A row of the command table. The worker's interface and the master's have a table each.
 
 use crate::level::Level;
 
-/// What a client turns on before a command that few should give.
+/// A mode that a client turns on before a command which is not for daily use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `expert-mode`
@@ -13,24 +13,24 @@ pub enum Mode {
     Debug,
 }
 
-/// A command. `R` runs it.
+/// A command; `R` runs it.
 #[derive(Debug)]
 pub struct Row<R> {
-    /// The words that it begins with.
+    /// The words that the command begins with.
     pub words: &'static str,
-    /// What follows them, as `help` shows it.
+    /// The arguments, as `help` shows them.
     pub arguments: &'static str,
-    /// The lowest level that may give it.
+    /// The lowest level that may run it.
     pub level: Level,
     /// The mode that it needs.
     pub mode: Option<Mode>,
-    /// What it does.
+    /// The description in `help`.
     pub help: &'static str,
-    /// Runs it.
+    /// Runs the command.
     pub run: R,
 }
 
-/// A row for a command of any mode.
+/// A row for a command that needs no mode.
 pub const fn row<R>(
     words: &'static str,
     arguments: &'static str,
@@ -42,7 +42,7 @@ pub const fn row<R>(
 }
 
 impl<R: Copy> Row<R> {
-    /// The same for a command that needs a mode.
+    /// Requires a mode.
     #[must_use]
     pub const fn only_in(self, mode: Mode) -> Self {
         Self { mode: Some(mode), ..self }
@@ -50,7 +50,7 @@ impl<R: Copy> Row<R> {
 }
 
 impl<R> Row<R> {
-    /// The row in `table` whose words `words` begin with, and how many these are.
+    /// Finds the row whose words are the first ones of `words`; returns it and the number of its words.
     pub fn find<'t>(table: &'t [Self], words: &[impl AsRef<str>]) -> Option<(&'t Self, usize)> {
         table.iter().find_map(|row| {
             let count = row.words.split(' ').count();
@@ -60,8 +60,8 @@ impl<R> Row<R> {
         })
     }
 
-    /// The lines of `help <beginning>` for these rows: of those whose beginning that is, or the other way
-    /// around, or that have a word which begins so; and always how to get on.
+    /// The lines of `help <beginning>`: the rows that begin with `beginning`, those that `beginning` begins
+    /// with, and those with a word that begins with it. `help`, `prompt` and `quit` are always listed.
     pub fn help<'t>(rows: impl IntoIterator<Item = &'t Self>, beginning: &str) -> String
     where
         R: 't,

@@ -1,4 +1,5 @@
-//! Sockets of the interface: bound before the process gives up its rights, served by the first lane.
+//! Sockets of the interface. The process binds them before it drops its privileges; the first lane serves
+//! them.
 
 use crate::activity::Client;
 use crate::process::Process;
@@ -16,28 +17,28 @@ use std::sync::OnceLock;
 static ACCEPT: TaskKind = TaskKind::new("control accept");
 static SERVE: TaskKind = TaskKind::new("control");
 
-/// Clients of all sockets together, unless `stats maxconn` says otherwise.
+/// Most clients of all sockets together, unless `stats maxconn` is set.
 pub const MOST_CLIENTS: u32 = 10;
 
-/// Changes of lists that wait for the thread that makes them.
+/// Capacity of the queue of the thread that [`Control::aside`] gives.
 const CHANGES_WAITING: usize = 256;
 
 /// What commands work on.
 #[derive(Debug)]
 pub struct Control {
     generation: Rc<RefCell<Arc<Generation>>>,
-    /// As the sockets were opened.
+    /// The sockets as they were bound.
     sockets: Arc<[RuntimeSocket]>,
     process: Process,
     clients: ConnLimit,
     of_master: bool,
 }
 
-/// Binds sockets of the interface. `owner` looks up users and groups by name. Sockets that another process
-/// has handed over are taken where they fit.
+/// Binds the interface's sockets. `owner` looks up a user or group by name. A matching socket from
+/// `handed_over` is used instead of a new one.
 ///
 /// # Errors
-/// A sentence for each that could not be bound.
+/// A message for each socket that could not be bound.
 pub fn bind(
     sockets: &[RuntimeSocket],
     owner: impl Fn(bool, &str) -> Result<u32, String>,
@@ -54,13 +55,13 @@ pub fn bind(
 }
 
 impl Control {
-    /// Commands on what `generation` holds when they come, over the sockets that it names now.
+    /// Serves commands on the current generation, over the sockets that this generation names.
     pub fn new(generation: Rc<RefCell<Arc<Generation>>>, process: Process) -> Self {
         let sockets = generation.borrow().process.stats_sockets.clone();
         Self { of_master: false, ..Self::over(generation, process, sockets) }
     }
 
-    /// The same for the master, over others.
+    /// Serves commands of the master, over `sockets`.
     pub fn over(
         generation: Rc<RefCell<Arc<Generation>>>,
         process: Process,
@@ -82,17 +83,17 @@ impl Control {
         &self.process
     }
 
-    /// Does what takes long. Of the whole process: a pool that is dropped waits for its threads, which is not
-    /// for a lane to do.
+    /// The thread for work that takes long. It belongs to the process and is never dropped: dropping a pool
+    /// waits for its threads, which would block the lane.
     pub(crate) fn aside() -> &'static BlockingPool {
         static POOL: OnceLock<BlockingPool> = OnceLock::new();
         POOL.get_or_init(|| BlockingPool::new(1, CHANGES_WAITING))
     }
 
-    /// Has the calling lane serve the sockets that [`bind`] gave.
+    /// Makes the calling lane serve the sockets that [`bind`] returned.
     ///
     /// # Errors
-    /// A sentence, when the lane has no descriptors or no memory left for a listener.
+    /// A message, if the lane has no descriptor or no memory left for a listener.
     pub fn serve(self, io: &Io, bound: Vec<Bound>) -> Result<(), String> {
         let control = Rc::new(self);
         for (number, socket) in bound.into_iter().enumerate() {
@@ -104,7 +105,7 @@ impl Control {
     }
 }
 
-/// A client's place.
+/// Holds a client's permit of the connection limit.
 struct ClientGuard(Rc<Control>);
 
 impl Drop for ClientGuard {
@@ -122,7 +123,7 @@ async fn accept(
 ) {
     let here = io.here();
     loop {
-        control.clients.enter().await; // those that are too many wait in the backlog
+        control.clients.enter().await; // further clients wait in the backlog
         let place = ClientGuard(control.clone());
         let Ok(incoming) = acceptor.accept().await else { return };
         let connection = incoming.into_connection(&io);
@@ -131,7 +132,7 @@ async fn accept(
             let _client = client;
             let control = &place.0;
             if session::serve(control, &connection, here, &control.sockets[number]).await.is_ok() {
-                let _ = connection.finish().await; // it may be gone already
+                let _ = connection.finish().await; // the client may be gone already
             }
         };
         if here.spawn(&SERVE, Class::Bulk, serving).is_err() {

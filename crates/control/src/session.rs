@@ -1,4 +1,4 @@
-//! A client: lines in, answers out.
+//! Serves one client: reads lines and writes answers.
 
 use crate::commands::events::watch;
 use crate::commands::{Call, run};
@@ -15,21 +15,21 @@ use manylane_sched::Here;
 use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
 
-/// Asks for the next line.
+/// Prompt for the next line.
 const PROMPT: &str = "> ";
 
-/// Asks for the next line of a payload.
+/// Prompt for the next line of a payload.
 const MORE: &str = "+ ";
 
-/// The commands whose payload may have a key.
+/// The commands whose payload may hold a private key.
 const SEND_KEYS: [[&str; 3]; 2] = [["set", "ssl", "cert"], ["set", "ssl", "tls-key"]];
 
-/// What a client has set for itself.
+/// Settings of a client.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) level: Level,
     pub(crate) marks: Marks,
-    /// `prompt`: the connection stays, and `> ` asks for the next line.
+    /// `prompt`: the connection stays open, and the prompt `> ` asks for the next line.
     pub(crate) interactive: bool,
     /// `set timeout cli`
     pub(crate) timeout: Duration,
@@ -37,7 +37,7 @@ pub(crate) struct Settings {
     pub(crate) expert: bool,
     /// `experimental-mode`
     pub(crate) experimental: bool,
-    /// `show events -w`: what is shown from now on, once the command has let go of what serves.
+    /// `show events -w`: lines are shown from here on, after the command has released the generation.
     pub(crate) watch: Option<RingReader>,
     /// `quit`
     pub(crate) over: bool,
@@ -47,21 +47,21 @@ pub(crate) struct Settings {
 struct Lines<'a> {
     connection: &'a Connection,
     here: Here,
-    /// A copy of what was received: segments of one byte each would hold a buffer for each.
+    /// A copy of what was received: segments of one byte each would hold a buffer each.
     received: Vec<u8>,
-    /// Where the next line begins in it.
+    /// Start of the next line in `received`.
     begin: usize,
-    /// Before this there is no line end behind `begin`.
+    /// There is no line end between `begin` and here.
     searched: usize,
-    /// A private key may come: what held it is overwritten before it is freed.
+    /// A private key may arrive: memory that held it is overwritten before it is freed.
     secret: bool,
 }
 
 enum Next {
     Line(Zeroizing<Vec<u8>>),
-    /// It had more bytes than it may.
+    /// The line is longer than allowed.
     TooLong,
-    /// No more lines: the client is done, silent for too long, or gone.
+    /// No more lines: the client has finished, was silent for too long, or is gone.
     End,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Lines<'a> {
         Self { connection, here, received: Vec::new(), begin: 0, searched: 0, secret: false }
     }
 
-    /// The next line without its end.
+    /// Reads the next line, without its line end.
     async fn next(&mut self, longest: usize, silence: Duration) -> Next {
         loop {
             let end = self.received[self.searched..].iter().position(|&byte| byte == b'\n');
@@ -89,12 +89,12 @@ impl<'a> Lines<'a> {
             }
             let segment = match self.here.timeout(silence, self.connection.recv()).await {
                 Ok(Ok(Some(segment))) => segment,
-                _ => return Next::End, // rule 2: what is left is not run
+                _ => return Next::End, // rule 2: an unfinished line is not run
             };
             self.received.drain(..self.begin);
             self.begin = 0;
             self.searched = self.received.len();
-            // The command and the beginning of its key come in one.
+            // The command and the beginning of its key may arrive in one segment.
             let _ = segment.zero_on_free();
             let more = segment.as_slice();
             if self.secret && self.received.capacity() - self.received.len() < more.len() {
@@ -103,11 +103,11 @@ impl<'a> Lines<'a> {
                 std::mem::replace(&mut self.received, larger).zeroize();
             }
             self.received.extend_from_slice(more);
-            self.here.yield_now().await; // who sends without an end is not waited for without one
+            self.here.yield_now().await; // a client that sends an endless line must not hold the lane
         }
     }
 
-    /// Overwrites what was taken.
+    /// Overwrites the bytes of the lines that were taken.
     fn wipe(&mut self) {
         let left = self.received[self.begin..].to_vec();
         std::mem::replace(&mut self.received, left).zeroize();
@@ -115,18 +115,18 @@ impl<'a> Lines<'a> {
         self.begin = 0;
     }
 
-    /// Whether a whole line is there.
+    /// True if a whole line was received.
     fn has_line(&self) -> bool {
         self.received[self.searched..].contains(&b'\n')
     }
 
-    /// Whether the client has said no more than the lines that were taken.
+    /// True if the client has sent nothing after the lines that were taken.
     fn is_empty(&self) -> bool {
         self.begin == self.received.len()
     }
 
-    /// The lines up to an empty one, joined; `None` when they do not come or are too long. A client that is
-    /// `prompted` is asked for each.
+    /// Reads the lines up to an empty one and joins them. `None` if they do not arrive or are too long. With
+    /// `prompted`, writes a prompt for each line.
     async fn payload(
         &mut self,
         reply: &mut Reply<'_>,
@@ -134,7 +134,7 @@ impl<'a> Lines<'a> {
         silence: Duration,
         secret: bool,
     ) -> Option<Zeroizing<String>> {
-        // A text that grows leaves copies.
+        // A string that grows would leave copies.
         let mut text = Zeroizing::new(String::with_capacity(if secret { LONGEST_PAYLOAD } else { 0 }));
         self.secret = secret;
         let whole = self.gather(&mut text, reply, prompted, silence).await;
@@ -153,7 +153,7 @@ impl<'a> Lines<'a> {
         silence: Duration,
     ) -> Option<()> {
         loop {
-            // What was sent already is not asked for.
+            // No prompt for lines that have arrived already.
             if prompted && !self.has_line() {
                 reply.put(MORE);
                 reply.flush().await.ok()?;
@@ -170,11 +170,11 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Bytes at most that are read and thrown away when a client sends more than it may.
+/// Most bytes that are read and discarded when a client sends more than it may.
 const MOST_DISCARDED: usize = 1 << 20;
 
 impl Lines<'_> {
-    /// Reads to the client's end. Closing before would take the answer away from it.
+    /// Reads until the client ends. Closing earlier would make the client lose the answer.
     async fn discard(&mut self, silence: Duration) {
         let _ = self.connection.finish().await;
         let mut discarded = 0;
@@ -187,8 +187,8 @@ impl Lines<'_> {
     }
 }
 
-/// Another process takes over: it gets the sockets that serve now. One that does not read them to the end is
-/// told by the end.
+/// Passes the listening sockets to a process that takes over. A receiver that cannot read them all sees the
+/// connection end.
 async fn hand_over_all(control: &Control, connection: &Connection, here: Here, patience: Duration) {
     let generation = control.generation();
     let bound = manylane_proxy::bound(&generation);
@@ -206,7 +206,7 @@ async fn hand_over_all(control: &Control, connection: &Connection, here: Here, p
     let _ = hand_over::hand_over(here, connection, &offers, patience).await;
 }
 
-/// Serves a client until it is done.
+/// Serves a client until it ends.
 pub(crate) async fn serve(
     control: &Control,
     connection: &Connection,
@@ -255,7 +255,7 @@ pub(crate) async fn serve(
                 if socket.exposes {
                     hand_over_all(control, connection, here, timeout).await;
                 }
-                return Ok(()); // whoever may not have them is told by the end
+                return Ok(()); // a client without permission sees the connection end
             }
             let mut payload = None;
             if wants_payload {
@@ -287,7 +287,7 @@ pub(crate) async fn serve(
             run(&mut call).await?;
             drop(generation);
             if let Some(reader) = settings.watch.take() {
-                // Whatever the client has said already, a command behind this one among it, ends the wait
+                // Anything that the client has sent, including a further command on this line, ends the wait
                 // before it begins.
                 if behind == 0 && lines.is_empty() {
                     let stop = async { drop(connection.recv().await) };

@@ -1,13 +1,13 @@
-//! All that has a line in `show stat`, one after another, on any thread and with pauses between.
+//! Iterates over all lines of `show stat`. A walk can pause between steps and continue on another thread.
 
 use manylane_balance::Index;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, Frontend, Listener, Server};
 use std::collections::HashMap;
 
-/// What comes next.
+/// A step of the walk.
 pub(crate) enum Step<'g> {
-    /// A proxy begins, with its sides; [`Walk::skip`] leaves it out.
+    /// A proxy begins; [`Walk::skip`] leaves it out.
     Begin(Sides<'g>),
     Frontend(&'g Frontend),
     Listener(&'g Frontend, &'g Listener),
@@ -17,7 +17,7 @@ pub(crate) enum Step<'g> {
     End(Sides<'g>),
 }
 
-/// The sides of a proxy: both of a `listen`.
+/// The sides of a proxy; a `listen` section has both.
 #[derive(Clone, Copy)]
 pub(crate) struct Sides<'g> {
     pub(crate) front: Option<&'g Frontend>,
@@ -34,22 +34,22 @@ impl<'g> Sides<'g> {
     }
 }
 
-/// A way through all proxies of a generation, in the order of the file.
+/// A walk over all proxies of a generation, in the order of the configuration.
 pub(crate) struct Walk {
-    /// ConnLimit of the sides among the generation's frontends and backends.
+    /// For each proxy, the indices of its sides in the generation's frontends and backends.
     proxies: Box<[(Option<usize>, Option<usize>)]>,
     proxy: usize,
     at: At,
 }
 
-/// Where a step is.
+/// Position of a step.
 #[derive(Clone, Copy)]
 struct Cursor {
     proxy: usize,
     at: At,
 }
 
-/// Where in a proxy.
+/// Position within a proxy.
 #[derive(Clone, Copy)]
 enum At {
     Begin,
@@ -74,12 +74,12 @@ impl Walk {
         Self { proxies: proxies.into_iter().map(|(_, sides)| sides).collect(), proxy: 0, at: At::Begin }
     }
 
-    /// Leaves out the rest of the proxy that has begun.
+    /// Skips the rest of the current proxy.
     pub(crate) fn skip(&mut self) {
         (self.proxy, self.at) = (self.proxy + 1, At::Begin);
     }
 
-    /// The next step through `generation`, which is the one that the walk was made for.
+    /// The next step. `generation` must be the one that the walk was made for.
     pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<Step<'g>> {
         loop {
             let place = Cursor { proxy: self.proxy, at: self.at };
@@ -115,7 +115,7 @@ impl Walk {
         })
     }
 
-    /// The step at a place, if there is one.
+    /// The step at a position, if there is one.
     fn at<'g>(&self, generation: &'g Generation, place: Cursor) -> Option<Step<'g>> {
         let sides = self.sides(generation, place)?;
         match place.at {

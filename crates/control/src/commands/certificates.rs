@@ -1,6 +1,6 @@
-//! `ssl`: certificates, authorities, lists of revoked certificates, lists of certificates.
+//! The `ssl` commands: certificates, CA files, revocation lists, certificate lists.
 //!
-//! What takes long, and what waits for the store's lock, is done on a thread of the blocking pool.
+//! Work that takes long, or that waits for the store's lock, runs on the blocking pool.
 
 use super::Call;
 use crate::reply::Gone;
@@ -10,7 +10,7 @@ use manylane_tls::{BadKey, BadOcsp, Failure, Kind, ListLine, Store};
 use std::fmt::Write;
 use zeroize::Zeroizing;
 
-/// What an answer calls a kind.
+/// The kind's name in answers.
 fn noun(kind: Kind) -> &'static str {
     match kind {
         Kind::Certificate => "certificate",
@@ -19,7 +19,7 @@ fn noun(kind: Kind) -> &'static str {
     }
 }
 
-/// How commands name a kind.
+/// The kind's name in commands.
 fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Certificate => "cert",
@@ -28,7 +28,7 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// Does something with the store aside. Nothing when there is no thread for that, which was told.
+/// Runs `work` on the blocking pool. `None` if the pool is full; the client has the message then.
 async fn aside<T: Send + 'static>(
     call: &mut Call<'_, '_>,
     work: impl FnOnce(&Store) -> T + Send + 'static,
@@ -49,7 +49,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
     if name.is_empty() {
         return overview(call, kind).await;
     }
-    // Of authorities and lists one may be chosen by its number.
+    // A CA certificate or a revocation list can be chosen by its number.
     let (name, index) = match name.rsplit_once(':') {
         Some((name, index)) if kind != Kind::Certificate && index.parse::<usize>().is_ok_and(|n| n > 0) => {
             (name.to_owned(), index.parse::<usize>().ok())
@@ -97,8 +97,8 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
     Ok(())
 }
 
-/// The text of authorities or lists, or of the one that `index` chooses. No lane makes it: a list may have
-/// hundreds of thousands of entries.
+/// The text of CA certificates or revocation lists, or of the one chosen by `index`. Runs off the lanes,
+/// since a list may have hundreds of thousands of entries.
 fn contents(kind: Kind, all: &[Box<[u8]>], index: Option<usize>) -> String {
     let mut text = String::new();
     for (number, der) in (1..).zip(all).filter(|(number, _)| index.is_none_or(|index| index == *number)) {
@@ -171,7 +171,7 @@ async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
     Ok(())
 }
 
-/// Why something was not done, in HAProxy's words where it has some.
+/// The message for a failure, in HAProxy's words where it has some.
 fn sentence(kind: Kind, name: &str, failure: &Failure, doing: &str) -> String {
     match failure {
         Failure::Unknown => match kind {
@@ -430,7 +430,7 @@ pub(super) async fn show_ticket_keys(call: &mut Call<'_, '_>) {
     if shown.peek().is_none() {
         return call.error("'show tls-keys' unable to locate referenced filename");
     }
-    // What encrypts stays here; tickets show the names of their keys to anybody.
+    // The keys stay secret; their names are visible in every ticket.
     call.reply.put("# id name\n");
     for (number, (file, names)) in shown {
         let _ = writeln!(call.reply, "# {number} ({file})");

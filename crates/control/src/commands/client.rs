@@ -1,4 +1,4 @@
-//! What a client sets for itself.
+//! Commands that change a client's own settings.
 
 use super::Call;
 use crate::level::Marks;
@@ -6,7 +6,7 @@ use crate::session::Settings;
 use manylane_config::value::Unit;
 use std::time::Duration;
 
-/// `expert-mode`, `experimental-mode`: turns it on or off, or tells which.
+/// `expert-mode`, `experimental-mode`: turns the mode on or off, or shows it.
 pub(super) fn set_mode(call: &mut Call<'_, '_>, name: &str, of: impl FnOnce(&mut Settings) -> &mut bool) {
     let word = call.word(0);
     let mode = of(call.settings);
@@ -29,7 +29,7 @@ pub(super) fn set_severity(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Longest `set timeout cli`.
+/// The longest `set timeout cli`.
 const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
 
 /// `set timeout cli`

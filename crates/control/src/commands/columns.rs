@@ -1,4 +1,4 @@
-//! The columns of `show stat`, at HAProxy's places. Those that are not counted here are empty.
+//! The columns of `show stat`, in HAProxy's order. Columns without a counter here are empty.
 
 use super::values::Field;
 
@@ -131,7 +131,7 @@ columns! {
     H2req "h2req" "MCP" "requests of HTTP/2";
     H3req "h3req" "MCP" "requests of HTTP/3 (0)";
     Proto "proto" "SGP" "protocol of a listener";
-    // In tables a column `-` stands here, before those of protocols.
+    // In tables, a column `-` stands here, before the columns of protocols.
     SslSess "ssl_sess" "MCP" "Handshakes of TLS that succeeded";
     SslReusedSess "ssl_reused_sess" "MCP" "Of these, those that resumed a session";
     SslFailedHandshake "ssl_failed_handshake" "MCP" "Handshakes of TLS that failed";
@@ -253,17 +253,17 @@ columns! {
     H1SplicedBytesOut "h1_spliced_bytes_out" "MCP" "of the bytes sent, those that were spliced";
 }
 
-/// Where the columns of protocols begin, before which a column `-` stands in tables.
+/// Index of the first protocol column; in tables, a column `-` stands before it.
 const PROTOCOLS: usize = Column::SslSess as usize;
 
-/// The first line of tables.
+/// The header line of tables.
 pub(crate) fn header() -> String {
     let names = |columns: &[Field]| columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
     let (general, protocols) = COLUMNS.split_at(PROTOCOLS);
     format!("# {},-,{},", names(general), names(protocols))
 }
 
-/// Whether the column `-` stands before that one.
+/// True if the column `-` stands before column `place`.
 pub(crate) fn begins_protocols(place: usize) -> bool {
     place == PROTOCOLS
 }

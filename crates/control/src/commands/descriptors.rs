@@ -1,5 +1,4 @@
-//! `show fd`: what the process's descriptors are. The system is asked, by its files, on a thread for what
-//! takes long.
+//! `show fd`: the process's descriptors, read from `/proc` on the blocking pool.
 
 use super::Call;
 use crate::reply::Gone;
@@ -9,7 +8,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// States of TCP, by the system's numbers.
+/// TCP states, by the kernel's numbers.
 const STATES: [&str; 12] = [
     "-",
     "EST",
@@ -61,7 +60,7 @@ fn lines(wanted: Option<u32>) -> std::io::Result<Vec<String>> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        // What was closed meanwhile is not there.
+        // A descriptor may have been closed meanwhile.
         if let (Some(number), Ok(to)) = (number, std::fs::read_link(entry.path())) {
             all.push((number, to.to_string_lossy().into_owned()));
         }
@@ -84,7 +83,7 @@ fn lines(wanted: Option<u32>) -> std::io::Result<Vec<String>> {
     Ok(all.into_iter().map(line).collect())
 }
 
-/// What the system's tables have of sockets, by inode.
+/// The text for each socket in the kernel's tables, by inode.
 fn sockets() -> HashMap<String, String> {
     let mut all = HashMap::new();
     for (file, family) in [("tcp", "tcpv4"), ("tcp6", "tcpv6"), ("udp", "udpv4"), ("udp6", "udpv6")] {
@@ -96,7 +95,7 @@ fn sockets() -> HashMap<String, String> {
     all
 }
 
-/// A line of a table of TCP or UDP: inode, and what is told.
+/// Parses a line of a TCP or UDP table into the inode and the text.
 fn of_ip(line: &str, family: &str) -> Option<(String, String)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, local, peer, state, _, _, _, _, _, inode, ..] = words[..] else { return None };
@@ -112,7 +111,7 @@ fn of_ip(line: &str, family: &str) -> Option<(String, String)> {
     Some((inode.to_owned(), text))
 }
 
-/// `0100007F:1F90`: words of the machine's order in hexadecimal digits, and a port.
+/// Parses `0100007F:1F90`: hexadecimal words in the machine's byte order, and a port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let word =
@@ -131,7 +130,7 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// A line of the table of unix sockets.
+/// Parses a line of the table of unix sockets.
 fn of_unix(line: &str) -> Option<(String, String)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, _, _, flags, _, state, inode, ..] = words[..] else { return None };

@@ -1,4 +1,4 @@
-//! `show errors`: messages that broke the protocol, and how many of those were accepted.
+//! `show errors`: the last invalid messages, and counters of those that were accepted.
 
 use super::Call;
 use crate::reply::Gone;
@@ -6,7 +6,7 @@ use manylane_expr::{Civil, Timestamp, Zone};
 use manylane_proxy::invalid::{Invalid, InvalidMessages};
 use std::fmt::Write;
 
-/// Letters of a line at most, behind its position.
+/// Most characters of a line, after its position.
 const WIDTH: usize = 70;
 
 pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
@@ -45,14 +45,14 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-/// Whose messages a proxy keeps.
+/// Words for one side of an exchange.
 struct Side {
     proxy: &'static str,
     message: &'static str,
-    /// The other proxy of the exchange.
+    /// The noun for the other proxy of the exchange.
     other: &'static str,
     option: &'static str,
-    /// The word of the command that asks for the other side alone.
+    /// The argument that asks for the other side only.
     left_out_by: &'static str,
 }
 
@@ -72,9 +72,9 @@ impl Side {
         left_out_by: "request",
     };
 
-    /// The messages that a proxy has kept, and its counters. `wanted`: the number of the proxy that the
-    /// client asked for, and that of this one. A proxy is concerned by what came to it, and by what its
-    /// clients were not given.
+    /// Writes the messages that a proxy has kept, and its counters. `wanted`: the number of the proxy that
+    /// the client named, and that of this one. A message concerns the proxy that received it, and the
+    /// frontend whose client did not get it.
     fn report(
         &self,
         call: &mut Call<'_, '_>,
@@ -148,7 +148,7 @@ fn one(call: &mut Call<'_, '_>, head: &str, invalid: &Invalid, other: &str, acce
     dump(call.reply, &invalid.bytes);
 }
 
-/// All bytes, a line of the message on a line, broken where it is too long.
+/// Writes all bytes, one output line for each line of the message; longer lines are broken.
 fn dump(out: &mut impl Write, bytes: &[u8]) {
     let mut at = 0;
     while at < bytes.len() {

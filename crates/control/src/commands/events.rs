@@ -1,4 +1,4 @@
-//! `show events`: the rings, and the lines of one: those that are there, those that come, or both.
+//! `show events`: lists the rings, or shows one ring's present lines, new lines, or both.
 
 use super::Call;
 use crate::reply::{Gone, Reply};
@@ -40,7 +40,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-/// What the ring has for the reader now: lines that come meanwhile are not waited for, so that this ends.
+/// Shows the lines that the ring holds now. Lines that arrive later are left out, so the loop ends.
 async fn rest(reader: &mut RingReader, reply: &mut Reply<'_>) -> Result<(), Gone> {
     let mut bytes = Vec::with_capacity(RING_PART);
     let mut left = None;
@@ -48,7 +48,7 @@ async fn rest(reader: &mut RingReader, reply: &mut Reply<'_>) -> Result<(), Gone
         let read = reader.read(&mut bytes);
         reply.put(&String::from_utf8_lossy(&bytes));
         bytes.clear();
-        // What was overwritten meanwhile is no more to be shown.
+        // Lines that were overwritten meanwhile are no longer due.
         let before: u64 = left.unwrap_or(u64::MAX);
         let more = before.saturating_sub(read.lines + read.missed).min(read.left);
         if read.lines == 0 || more == 0 {
@@ -59,7 +59,7 @@ async fn rest(reader: &mut RingReader, reply: &mut Reply<'_>) -> Result<(), Gone
     }
 }
 
-/// Shows lines as they come, until `stop` is done: the client says something, or is gone.
+/// Shows lines as they arrive, until `stop` completes: the client has sent something, or is gone.
 pub(crate) async fn watch(
     mut reader: RingReader,
     reply: &mut Reply<'_>,
@@ -68,7 +68,7 @@ pub(crate) async fn watch(
     let mut stop = std::pin::pin!(stop);
     loop {
         rest(&mut reader, reply).await?;
-        reply.give_way().await?; // lines may come for as long as they are read
+        reply.give_way().await?; // lines may arrive as fast as the client reads them
         let more = std::future::poll_fn(|context| {
             if stop.as_mut().poll(context).is_ready() {
                 return std::task::Poll::Ready(false);

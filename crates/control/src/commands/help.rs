@@ -1,4 +1,4 @@
-//! `help`, and what is said to words that nobody knows.
+//! `help`, and the answer to unknown commands.
 
 use super::Call;
 use super::table::TABLE;
@@ -20,7 +20,7 @@ pub(super) fn unknown(call: &mut Call<'_, '_>) {
     if call.words.starts_with(&["set".into(), "timeout".into()]) {
         return call.error("'set timeout' only supports 'cli'.");
     }
-    // As many of the words as some command begins with.
+    // The longest beginning of the words that some command has.
     let known = (1..=call.words.len())
         .rev()
         .map(|count| call.words[..count].join(" "))

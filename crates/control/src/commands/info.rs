@@ -16,7 +16,7 @@ macro_rules! fields {
     };
 }
 
-/// HAProxy's fields that are known here, at HAProxy's places, and behind them those of this program.
+/// HAProxy's fields at HAProxy's numbers, then fields of this program.
 pub(crate) static FIELDS: &[Field] = fields! {
     0 "Name" "POS" "Product name";
     1 "Version" "POS" "Product version";
@@ -100,7 +100,7 @@ pub(crate) static FIELDS: &[Field] = fields! {
         back too often";
 };
 
-/// What a field says now; times and rates with what is behind the point, if `float`.
+/// The current value of a field. With `float`, times and rates have decimals.
 pub(crate) fn value(
     generation: &Generation,
     process: &ProcessInfo,
@@ -230,7 +230,7 @@ pub(crate) fn value(
     })
 }
 
-/// Of so many connections in the last second, and so many new keys, the part without a new key.
+/// From the connections and the new keys of the last second: the percentage of connections without a new key.
 fn reused_percent([connections, keys]: [u64; 2]) -> u64 {
     if keys >= connections {
         return 0;

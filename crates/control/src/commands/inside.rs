@@ -1,12 +1,11 @@
-//! What HAProxy tells of its inside, as far as there is something of that kind here: `show activity`, `show
-//! threads` and `show tasks`.
+//! `show activity`, `show threads` and `show tasks`: the parts of HAProxy's internals that exist here.
 
 use super::Call;
 use crate::reply::Gone;
 use manylane_sched::{Class, LaneReport};
 use std::fmt::Write;
 
-/// `show activity`: a line a counter, its sum, and behind it what each lane says, where there are several.
+/// `show activity`: a line for each counter, with its sum and, if there are several lanes, each lane's value.
 pub(super) fn activity(call: &mut Call<'_, '_>) {
     let lanes = manylane_sched::report();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -39,7 +38,7 @@ pub(super) fn activity(call: &mut Call<'_, '_>) {
     }
 }
 
-/// `show threads`: `*` stands before the lane that answers.
+/// `show threads`: `*` marks the lane that answers.
 pub(super) async fn threads(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     let own = call.here.lane();
     for (number, lane) in (1..).zip(manylane_sched::report()) {
@@ -60,7 +59,7 @@ pub(super) async fn threads(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-/// `show tasks`: those that wait for their turn, by class.
+/// `show tasks`: the tasks in the run queues, by class.
 pub(super) fn tasks(call: &mut Call<'_, '_>) {
     let lanes = manylane_sched::report();
     let of = |class: Class| lanes.iter().map(|lane| lane.queued[class as usize]).sum::<u64>();

@@ -1,4 +1,4 @@
-//! What goes on inside: lanes and locks.
+//! `show lanes` and `show contention`.
 
 use super::Call;
 use crate::reply::Gone;

@@ -1,4 +1,4 @@
-//! Limits that are changed at run time, and counters that begin anew.
+//! Commands that change limits at run time, and commands that clear counters.
 
 use super::{Call, server};
 use manylane_proxy::ConnLimit;
@@ -9,7 +9,7 @@ use manylane_sync::Arc;
 
 static FORGET: TaskKind = TaskKind::new("clear counters");
 
-/// A number of connections; nothing when the word is none, which was told.
+/// Parses a number of connections. `None` if it is not a number; the client has the message then.
 fn count(call: &mut Call<'_, '_>, word: &str, sentence: &str) -> Option<u32> {
     let count = word.parse().ok();
     if count.is_none() {
@@ -44,20 +44,20 @@ pub(super) fn set_maxconn_frontend(call: &mut Call<'_, '_>) {
         return call.error("Integer value expected.");
     }
     let Some(wanted) = count(call, word, "Integer value expected.") else { return };
-    // 0 lets nobody in with HAProxy; here it would be no limit.
+    // With HAProxy, 0 admits nobody; here 0 would mean no limit.
     if wanted == 0 {
         return call.error("Integer value expected, from 1: a limit of 0 lets nobody in.");
     }
     frontend.places.set_most(wanted.into());
 }
 
-/// As HAProxy, without the rates of what is not built.
+/// HAProxy's message, without the rates that are not built.
 const RATES: &str = "'set rate-limit' only supports :\n   - 'connections global' to set the most \
     connections a \
     second\n   - 'sessions global' to set the most sessions a second\n   - 'ssl-sessions global' to set the \
     most connections with TLS a second";
 
-/// `set rate-limit connections global`, and the same of `sessions` and `ssl-sessions`
+/// `set rate-limit` for `connections global`, `sessions global` and `ssl-sessions global`
 pub(super) fn set_rate_limit(call: &mut Call<'_, '_>) {
     let rate = match call.word(0) {
         "connections" => &call.generation.connection_rate,
@@ -77,10 +77,10 @@ pub(super) fn set_rate_limit(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Servers that are cleared before others have their turn.
+/// Servers to clear before the lane runs other tasks.
 const AT_ONCE: usize = 64;
 
-/// `clear counters`: peaks; with `all` everything that was counted.
+/// `clear counters`: clears peaks; with `all`, also every counter.
 pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
     let (generation, here) = (call.generation, call.here);
     generation.process_stats.forget_most();
@@ -119,7 +119,7 @@ fn clear_counts(server: &Server) {
     server.check.iter().chain(&server.agent).for_each(|check| check.board.clear());
 }
 
-/// `clear counters server`: everything that was counted of one.
+/// `clear counters server`: clears all counters of one server.
 pub(super) async fn clear_server(call: &mut Call<'_, '_>) {
     let Some((backend, _, index)) = server::find(call, 0) else { return };
     let server = backend.servers[index.get()].clone();
@@ -129,12 +129,12 @@ pub(super) async fn clear_server(call: &mut Call<'_, '_>) {
     call.info("Server counters cleared.");
 }
 
-/// Begins peaks anew, of one server or of everything: they are each lane's own, and only that lane may write
+/// Clears the peaks of one server, or all peaks. Each lane clears its own, since only that lane may write
 /// them.
 async fn forget_peaks(call: &mut Call<'_, '_>, one: Option<Arc<Server>>) {
     let done = Arc::new(ConnLimit::new(1));
     for lane in manylane_sched::report() {
-        done.enter().await; // the lane before is done
+        done.enter().await; // wait for the previous lane
         let (generation, done_here, one) = (call.control.generation(), done.clone(), one.clone());
         let make = move |here: Here| async move {
             if let Some(server) = one {
@@ -172,7 +172,7 @@ pub(super) fn set_gate(call: &mut Call<'_, '_>, to: FrontendGateState) {
     let known = call.generation.frontends.iter().find(|own| *own.name == *word || Some(own.id) == id);
     let Some(frontend) = known else { return call.error("No such frontend.") };
     let Some(local) = call.local() else { return };
-    let backend = call.generation.backend_named(&frontend.name); // of a 'listen' section
+    let backend = call.generation.backend_named(&frontend.name); // the backend of the same 'listen' section
     let kind = if backend.is_some() { "proxy" } else { "frontend" };
     let before = match manylane_proxy::set_gate(frontend, to) {
         Ok(before) => before,

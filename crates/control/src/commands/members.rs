@@ -3,7 +3,7 @@
 use super::Call;
 use manylane_proxy::generation::Change;
 
-/// What the first word names, backend and server. What is wrong is told.
+/// Splits the first word into backend and server. `None` if it is malformed; the client has the message then.
 fn named(call: &mut Call<'_, '_>) -> Option<(Box<str>, Box<str>)> {
     let named =
         call.word(0).split_once('/').filter(|(backend, server)| !backend.is_empty() && !server.is_empty());

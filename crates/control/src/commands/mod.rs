@@ -1,4 +1,4 @@
-//! The commands: a table has a row for each; what runs it is in the files beside.
+//! The commands: a table has a row for each, and the other modules run them.
 
 mod certificates;
 mod client;
@@ -42,26 +42,27 @@ use std::rc::Rc;
 use table::{Run, TABLE};
 use zeroize::Zeroizing;
 
-/// A command that is being run.
+/// A running command.
 pub(crate) struct Call<'c, 'r> {
     pub(crate) control: &'c Control,
-    /// What serves when the command begins.
+    /// The generation that serves when the command begins.
     pub(crate) generation: &'c Arc<Generation>,
     pub(crate) settings: &'c mut Settings,
     pub(crate) words: &'c [String],
-    /// What follows `<<`.
+    /// The lines after `<<`.
     pub(crate) payload: Option<Zeroizing<String>>,
     pub(crate) reply: &'c mut Reply<'r>,
     pub(crate) here: Here,
 }
 
 impl<'c> Call<'c, '_> {
-    /// The word at that place; empty where there is none.
+    /// The word at index `at`, or an empty string.
     fn word(&self, at: usize) -> &'c str {
         self.words.get(at).map_or("", String::as_str)
     }
 
-    /// What the lane serves with. Nothing when that was replaced meanwhile, which is told.
+    /// The lane's state for the generation. `None` if the generation was replaced meanwhile; the client has
+    /// the message then.
     fn local(&mut self) -> Option<Rc<Local>> {
         let local = Local::of(self.generation);
         if local.is_none() {
@@ -76,18 +77,18 @@ impl<'c> Call<'c, '_> {
         self.reply.put("\n");
     }
 
-    /// It could not be done.
+    /// Writes an error.
     fn error(&mut self, text: &str) {
         self.message(Severity::Error, text);
     }
 
-    /// What was asked for.
+    /// Writes information that the client asked for.
     fn info(&mut self, text: &str) {
         self.message(Severity::Info, text);
     }
 }
 
-/// Runs a command. The answer's last line end, and the empty line behind it, are the caller's.
+/// Runs a command. The caller ends the answer's last line and writes the empty line after it.
 pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     let Some((row, count)) = Row::find(TABLE, call.words) else {
         match unbuilt::reason(call.words) {
@@ -97,7 +98,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         return Ok(());
     };
     let settings = &call.settings;
-    // Of an experimental one anybody hears that it is, as HAProxy tells it.
+    // Every client learns that a command is experimental, as with HAProxy.
     if row.mode == Some(Mode::Experimental) && !settings.experimental {
         call.error("This command is restricted to experimental mode only.");
     } else if settings.level < row.level {

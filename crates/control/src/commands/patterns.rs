@@ -1,7 +1,7 @@
-//! ACLs and maps: their entries, and versions that take the place of all entries at once.
+//! ACLs and maps: their entries, and versions that replace all entries in one step.
 //!
-//! A change of a long list, or a search for one of its entries, takes as long as the list is long: a thread
-//! of the blocking pool does it, and whatever else waits for the list's lock.
+//! Changing a list or searching it takes time proportional to its length, and may wait for the list's lock.
+//! Both run on the blocking pool.
 
 use super::Call;
 use crate::reply::Gone;
@@ -11,7 +11,7 @@ use manylane_sync::Arc;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// What the words call it: both kinds are lists of patterns, and a map has a value for each.
+/// The kind that a command names. Both are lists of patterns; a map has a value for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Acl,
@@ -36,12 +36,13 @@ impl Kind {
 
 /// A list that a command names.
 struct Named {
-    /// `@4`: a version of it.
+    /// `@4`: a version of the list.
     version: Option<u64>,
     list: Arc<Reference>,
 }
 
-/// Takes `[@<version>] <list>` off the front of the words. Nothing when it is wrong, which was told.
+/// Takes `[@<version>] <list>` off the front of the words. `None` if it is wrong; the client has the message
+/// then.
 fn named(call: &mut Call<'_, '_>, kind: Kind, versioned: bool) -> Option<Named> {
     let mut version = None;
     if versioned && let Some(digits) = call.word(0).strip_prefix('@') {
@@ -73,7 +74,7 @@ fn named(call: &mut Call<'_, '_>, kind: Kind, versioned: bool) -> Option<Named> 
     Some(Named { version, list: list? })
 }
 
-/// Does something with a list on a thread for what takes long. Nothing when there is none, which was told.
+/// Runs `work` on the blocking pool. `None` if the pool is full; the client has the message then.
 async fn aside<T: Send + 'static>(
     call: &mut Call<'_, '_>,
     list: &Arc<Reference>,
@@ -176,7 +177,7 @@ pub(super) async fn add(call: &mut Call<'_, '_>, kind: Kind) {
     }
 }
 
-/// A payload's lines. The error is a sentence, and nothing is added then.
+/// Parses a payload's lines. With an error, no line is added.
 fn pairs(kind: Kind, payload: &str) -> Result<Vec<Pair>, String> {
     let mut pairs = Vec::new();
     for line in payload.lines() {
@@ -193,7 +194,7 @@ fn pairs(kind: Kind, payload: &str) -> Result<Vec<Pair>, String> {
     Ok(pairs)
 }
 
-/// Which entries a word means: `#0x2a` is one of them, anything else a pattern.
+/// The entries that a word selects: `#0x2a` is an entry's number, anything else a pattern.
 fn which(word: &str) -> Which<'_> {
     let id = word.strip_prefix("#0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     id.map_or(Which::Pattern(word.as_bytes()), Which::Id)

@@ -24,7 +24,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     call.reply.put(&out);
 }
 
-/// `active peers`, and those that are connected.
+/// The number of peers that are connected or connecting, and of those that are connected.
 pub(super) fn count(generation: &Generation) -> [u64; 2] {
     let mut counts = [0; 2];
     for report in generation.peers.iter().filter_map(|section| section.report()) {
@@ -38,7 +38,7 @@ pub(super) fn count(generation: &Generation) -> [u64; 2] {
 
 fn one(generation: &Generation, number: usize, section: &Peers, out: &mut String) {
     let report = section.report();
-    // What HAProxy shows as bits: told by the process before, told by a peer.
+    // HAProxy's bits: resynchronised with the old process, and with a peer.
     let (flags, timeout) = match &report {
         None => (0, "<NEVER>".to_owned()),
         Some(report) => match report.resync {
@@ -109,7 +109,7 @@ fn connection(place: usize, peer: &Peer, link: &PeerLink, told: &PeerReport, out
 
 fn table(section: &Peers, told: &TableReport, out: &mut String) {
     let TableReport { name, local_id, remote_id, remote_data, known, told, received, last } = told;
-    // A table of the section has its name without that among peers.
+    // Among peers, a table of the section has its name without the section's.
     let own = if name.starts_with('/') { &*section.name } else { "" };
     let _ = writeln!(
         out,

@@ -1,4 +1,4 @@
-//! `show pools` and `debug dev memstats`: who holds how much memory.
+//! `show pools` and `debug dev memstats`: memory by pool and by type.
 
 use super::Call;
 use manylane_pool::PoolReport;
@@ -6,15 +6,15 @@ use manylane_stats::{CallSite, MemReport};
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-/// What of the pools is asked for.
+/// Arguments of `show pools`.
 #[derive(Debug, Default)]
 struct Wish {
     order: Order,
-    /// Those whose names begin so.
+    /// Only pools whose names begin with this.
     prefix: String,
-    /// The first of them.
+    /// Most lines.
     lines: Option<usize>,
-    /// Each lane's part, too.
+    /// Also each lane's part.
     detailed: bool,
 }
 
@@ -23,12 +23,12 @@ enum Order {
     #[default]
     Name,
     Size,
-    /// Only what is in use.
+    /// By bytes in use; pools without any are left out.
     Usage,
 }
 
 impl Wish {
-    /// Nothing where a word is none of these.
+    /// `None` if a word is unknown.
     fn read(words: &[String]) -> Option<Self> {
         let mut wish = Self::default();
         let mut words = words.iter();
@@ -57,7 +57,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     }
 }
 
-/// What all pools hold.
+/// Text of `show pools` without arguments.
 pub(crate) fn all() -> String {
     table(&Wish::default())
 }
@@ -116,8 +116,8 @@ fn table(wish: &Wish) -> String {
     table
 }
 
-/// `debug dev memstats`: what is in use first, and with `all` what is not, too; `match` and a prefix, or a
-/// word in the names.
+/// `debug dev memstats`: types in use first; `all` lists the others, too; `match` takes a prefix, any other
+/// word a part of the name.
 pub(super) fn memory(call: &mut Call<'_, '_>) {
     match (call.word(0), call.word(1)) {
         ("", _) => by_type(call, "", usize::MAX, false),
@@ -131,9 +131,9 @@ pub(super) fn memory(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Types of memory whose names begin with `prefix`, those with the most bytes first; or all by name, those
-/// that hold nothing, too. Below each, where the program is built to know them, the places in the source that
-/// asked (R-C3).
+/// Writes the types of memory whose names begin with `prefix`: by bytes in use, or with `by_name` all of them
+/// by name. In a build with call sites, each type is followed by the places in the source that allocated
+/// (R-C3).
 pub(super) fn by_type(call: &mut Call<'_, '_>, prefix: &str, lines: usize, by_name: bool) {
     call.reply.put(&types(prefix, lines, by_name));
 }
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// R-C3: who, how much, how often.
+    /// R-C3: who allocates, how much, how often.
     #[cfg(feature = "call-sites")]
     #[test]
     fn places_in_the_source_stand_below_their_type() {

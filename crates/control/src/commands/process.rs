@@ -1,4 +1,4 @@
-//! The process as a whole: `reload`, and what it was started with.
+//! Commands on the process: `reload`, and its environment and settings.
 
 use super::Call;
 use crate::reply::Gone;
@@ -39,7 +39,7 @@ pub(super) fn show_sockets(call: &mut Call<'_, '_>) {
             Endpoint::Ip(address) if address.is_ipv4() => "ipv4@",
             Endpoint::Ip(_) => "ipv6@",
             Endpoint::Unix(path) if path.is_absolute() => "unix@",
-            _ => "", // it is there already
+            _ => "", // the address has its prefix already
         };
         let _ = writeln!(call.reply, "{family}{} {} all", socket.listener.written, socket.level);
     }

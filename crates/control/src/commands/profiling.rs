@@ -1,4 +1,5 @@
-//! `show profiling` and `set profiling`: what tasks took, by kind (R-F8), in lines that fit a screen (R-G6).
+//! `show profiling` and `set profiling`: time spent in tasks by kind (R-F8), in lines that fit a screen
+//! (R-G6).
 
 use super::Call;
 use super::pools::by_type;
@@ -31,7 +32,7 @@ pub(super) fn set(call: &mut Call<'_, '_>) {
     }
 }
 
-/// A time in four letters and a unit: columns stay below each other.
+/// Formats a time with four characters and a unit, so that columns align.
 fn short(time: Duration) -> String {
     let nanos = time.as_nanos() as f64;
     let (value, unit) = match time.as_nanos() {
@@ -44,7 +45,7 @@ fn short(time: Duration) -> String {
     if value < 10.0 && unit != "ns" { format!("{value:.3}{unit}") } else { format!("{value:.0}{unit}") }
 }
 
-/// What comes first.
+/// The sort order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Calls,
@@ -52,7 +53,7 @@ enum Order {
     Name,
 }
 
-/// What is asked for.
+/// Arguments of `show profiling`.
 struct Wish {
     status: bool,
     tasks: bool,
@@ -73,7 +74,7 @@ impl Wish {
                 "memory" => (wish.status, wish.tasks) = (false, false),
                 "byaddr" => wish.order = Order::Name,
                 "bytime" => wish.order = Order::Time,
-                "aggr" => {} // a kind of task is one line anyway
+                "aggr" => {} // each kind of task has one line anyway
                 lines => wish.lines = lines.parse().ok().filter(|lines| *lines > 0)?,
             }
         }

@@ -27,7 +27,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     }
 }
 
-/// What is counted of a name server, by its names here.
+/// A name server's counters with their names in `show resolvers`.
 fn counts(counters: Counters) -> [(&'static str, u64); 15] {
     let Counters {
         sent,
@@ -65,7 +65,7 @@ fn counts(counters: Counters) -> [(&'static str, u64); 15] {
     ]
 }
 
-/// What is counted of a section's name servers: their names, and numbers in the order of [`names`].
+/// The counters of a section's name servers: each server's name, and values in the order of [`names`].
 pub(crate) fn counted(section: &Resolvers) -> impl Iterator<Item = (&str, [u64; 15])> {
     let numbers = |counters| counts(counters).map(|(_, count)| count);
     section
@@ -75,7 +75,7 @@ pub(crate) fn counted(section: &Resolvers) -> impl Iterator<Item = (&str, [u64; 
         .map(move |(server, counters)| (&*server.name, numbers(counters)))
 }
 
-/// The names of these numbers in tables, where one is another one.
+/// The counters' names in tables; one differs from that in `show resolvers`.
 pub(crate) fn names() -> [&'static str; 15] {
     counts(Counters::default()).map(|(name, _)| if name == "snd_error" { "send_error" } else { name })
 }

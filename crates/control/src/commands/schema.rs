@@ -1,8 +1,8 @@
-//! `show schema json`: what `show info json` and `show stat json` are made of, as a JSON schema (draft 4).
+//! `show schema json`: the JSON schema (draft 4) of `show info json` and `show stat json`.
 
 use serde_json::{Value, json};
 
-/// A list of objects with these members, all of which each has.
+/// The schema of a list of objects in which all `members` are required.
 fn list(title: &str, members: Value) -> Value {
     let required: Vec<&String> =
         members.as_object().map_or_else(Vec::new, |members| members.keys().collect());
@@ -13,12 +13,12 @@ fn list(title: &str, members: Value) -> Value {
     })
 }
 
-/// One of these words.
+/// The schema of a string that is one of `words`.
 fn one_of(words: &[&str]) -> Value {
     json!({ "type": "string", "enum": words })
 }
 
-/// A value of that type.
+/// The schema of a tagged value.
 fn typed(name: &str, value: &Value) -> Value {
     json!({
         "type": "object",

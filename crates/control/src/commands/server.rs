@@ -8,8 +8,8 @@ use manylane_proxy::generation::{Backend, Change, Server};
 use manylane_proxy::{Cause, NotRenamed};
 use std::fmt::Write;
 
-/// The server that the word at `at` names as `backend/server`, by names or by numbers (`#1`). What is wrong
-/// is told.
+/// The server that the word at `at` names as `backend/server`, by names or by numbers (`#1`). `None` if there
+/// is none; the client has the message then.
 pub(super) fn find<'g>(call: &mut Call<'g, '_>, at: usize) -> Option<(&'g Backend, &'g Server, Index)> {
     let Some((backend, server)) = call.word(at).split_once('/').filter(|(_, server)| !server.is_empty())
     else {
@@ -41,7 +41,7 @@ pub(super) fn find<'g>(call: &mut Call<'g, '_>, at: usize) -> Option<(&'g Backen
 pub(super) fn get_weight(call: &mut Call<'_, '_>) {
     let Some((backend, server, index)) = find(call, 0) else { return };
     let weight = backend.balancer.servers()[index].state().weight();
-    let _ = writeln!(call.reply, "{weight} (initial {})", server.weight); // an answer, and no message
+    let _ = writeln!(call.reply, "{weight} (initial {})", server.weight); // an answer without a severity mark
 }
 
 pub(super) fn set_weight(call: &mut Call<'_, '_>) {
@@ -50,7 +50,7 @@ pub(super) fn set_weight(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Sets the weight that the word at `at` says: a number, or a percentage of the configured one.
+/// Sets the weight from the word at `at`: a number, or a percentage of the configured weight.
 fn weigh(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, Index), at: usize) {
     let word = call.word(at);
     if word.is_empty() {
@@ -72,7 +72,7 @@ fn weigh(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, 
     }
 }
 
-/// The number that `word` begins with, and what follows it. One that is too large is a large one.
+/// The number that `word` begins with, and the rest of the word. Too large numbers are clamped.
 fn number(word: &str) -> Option<(i64, &str)> {
     const LARGE: i64 = 1_000_000;
     let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
@@ -84,7 +84,7 @@ fn number(word: &str) -> Option<(i64, &str)> {
     Some((if word.starts_with('-') { -number } else { number }, &digits[count..]))
 }
 
-/// What the operator says of a server; the lane that serves the interface serves the generation, too.
+/// Sets a server's administrative state, through the lane's own state of the generation.
 fn administer(call: &mut Call<'_, '_>, backend: &Backend, index: Index, admin: Admin) {
     let Some(local) = call.local() else { return };
     manylane_proxy::administer(&local, backend, index, admin);
@@ -118,7 +118,7 @@ pub(super) async fn set_maxconn(call: &mut Call<'_, '_>) {
     let Ok(most) = most.parse() else { return call.error("maxconn string empty or preceded by garbage") };
     let Some(local) = call.local() else { return };
     if !manylane_proxy::set_maxconn(&local, backend, index, most) && most > 0 {
-        // What it serves is not counted yet.
+        // The server's streams are not counted before it has a limit, so the generation must change.
         let change = Change::Limit(backend.name.clone(), server.name.clone(), most);
         if let Err(text) = (call.control.process().change)(change).await {
             call.error(&text);
@@ -217,7 +217,7 @@ fn set_health(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Ser
     manylane_proxy::find(&local, backend, index, running);
 }
 
-/// Who changed something, in answers.
+/// The author of a change, for answers.
 const BY: &str = "by 'stats socket command'";
 
 /// `set server <bk>/<srv> addr`
@@ -289,7 +289,7 @@ fn rename(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server,
                     "no need to change the FDQN \
                 {BY}"
                 ),
-            ); // as HAProxy spells it
+            ); // HAProxy's spelling
         }
         Err(NotRenamed::Wrong(why)) => {
             call.error(&format!("set server <b>/<s> fqdn failed because of '{word}': {why}."));

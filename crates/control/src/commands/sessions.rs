@@ -1,10 +1,9 @@
-//! `show sess` and `shutdown session`: streams at work, and the end of one.
+//! `show sess` and `shutdown session`: the streams at work, and ending one of them.
 //!
-//! Each lane is asked for a slice of its streams after another, which is written before the next one is asked
-//! for: whatever there is, this holds one slice, and no lane is held up for longer than that takes. Streams
-//! that begin after the command are newer than the dump and not shown, so that it ends whatever
-//! begins meanwhile: the moment of the command is the epoch that tells them apart, and nothing is written for
-//! it (R-G3).
+//! The command asks one lane after another for a slice of its streams, and writes each slice before it asks
+//! for the next. So it holds one slice at a time, and delays a lane only for as long as a slice takes.
+//! Streams that begin after the command are left out, so the dump ends however many begin meanwhile. The
+//! command's time tells them apart, so nothing is written to streams (R-G3).
 
 use super::Call;
 use super::errors::date;
@@ -21,14 +20,14 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Which streams are shown.
+/// The streams to show.
 enum Which {
     All,
-    /// Those of a number.
+    /// The stream with this number.
     Number(u64),
-    /// Those that began so long ago.
+    /// Streams that began at least this long ago.
     Older(Duration),
-    /// Those of a frontend, a backend, a server.
+    /// Streams of a frontend; the next ones, of a backend or a server.
     Frontend(String),
     Backend(String),
     Server(String, String),
@@ -51,12 +50,12 @@ impl Which {
     }
 }
 
-/// `0x2a`, or the same without the sign of its base.
+/// Parses a hexadecimal number, with or without `0x`.
 fn number(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
 }
 
-/// Lanes that there are: one that serves nothing has no streams.
+/// All lanes; a lane that serves nothing has no streams.
 fn lanes() -> impl Iterator<Item = LaneId> {
     manylane_sched::report().into_iter().map(|lane| lane.lane)
 }
@@ -102,8 +101,8 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             }
         },
     };
-    // Read anew: the moment at which this lane's round began lies before that of a stream which another lane
-    // began meanwhile.
+    // The clock is read again: the time at which this lane's round began may lie before the start of a stream
+    // that another lane has started meanwhile.
     let epoch = Time::now();
     let mut found = false;
     for lane in lanes() {
@@ -130,7 +129,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-/// The words that both forms have for who is served where.
+/// The family and the client's address, for both forms of the answer.
 fn family(seen: &AtWork) -> (&'static str, String) {
     let listener = &seen.generation.frontends[seen.frontend].listeners[seen.listener];
     match (seen.source, &listener.endpoint) {
@@ -141,7 +140,7 @@ fn family(seen: &AtWork) -> (&'static str, String) {
     }
 }
 
-/// What it does.
+/// What the stream does.
 fn state(seen: &AtWork) -> &'static str {
     match (seen.backend, seen.server) {
         (_, Some(_)) => "server",
@@ -206,7 +205,7 @@ fn in_full_of(call: &mut Call<'_, '_>, lane: LaneId, seen: &AtWork) {
     let _ = writeln!(call.reply, "  lane={} age={} state={}", lane.index(), age(since), state(seen));
 }
 
-/// `5s`, `1m5s`, `2h1m`, `3d2h`
+/// Formats an age: `5s`, `1m5s`, `2h1m`, `3d2h`.
 fn age(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -231,10 +230,10 @@ pub(super) async fn shutdown(call: &mut Call<'_, '_>) {
     call.error("No such session (use 'show sess').");
 }
 
-/// Streams that `debug dev panic` has ended.
+/// Number of streams that `debug dev panic` has ended.
 pub(super) static HARMED: AtomicU64 = AtomicU64::new(0);
 
-/// `debug dev panic`: what becomes of a stream that meets a defect can be tried before one is met.
+/// `debug dev panic`: makes a stream panic, to test how the process handles a defect.
 pub(super) async fn panic(call: &mut Call<'_, '_>) {
     let Some(number) = number(call.word(0)) else {
         return call.error(

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 
 use Value::{Number32, Number64, Text};
 
-/// What a line is about.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Frontend = 0,
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// A line: a value for each column that has one.
+/// A line: a value for each column, or none.
 pub(crate) struct Line {
     kind: Kind,
     proxy: u32,
@@ -79,7 +79,7 @@ impl Line {
         self.set(column, Number64(n));
     }
 
-    /// Nothing of any protocol.
+    /// Sets all protocol columns to 0.
     fn protocols(&mut self) {
         for value in &mut self.values[PROTOCOLS] {
             *value = Some(Number64(0));
@@ -91,23 +91,23 @@ impl Line {
     }
 }
 
-/// Columns of protocols, from the first to the last.
+/// The columns of protocols.
 const PROTOCOLS: std::ops::RangeInclusive<usize> =
     Column::SslSess as usize..=Column::H1SplicedBytesOut as usize;
-/// Of these, those that only frontends have.
+/// The protocol columns that only frontends have.
 const OF_FRONTENDS: std::ops::RangeInclusive<usize> =
     Column::H3Data as usize..=Column::QuicStreamsBlockedUni as usize;
-/// Columns of what frontends count by protocol.
+/// The columns that frontends count by protocol.
 const SESSIONS: std::ops::RangeInclusive<usize> = Column::SessOther as usize..=Column::H3req as usize;
 
-/// Names of a group's counters with what they say, so that each lane's slots are read once for all columns.
+/// Sums of a counter group. Each lane's slots are read once for all columns.
 struct Sums {
     names: &'static [&'static str],
-    /// Since the start, for differences.
+    /// Since the start; for differences.
     all: Vec<u64>,
-    /// Since they were cleared.
+    /// Since counters were cleared.
     counted: Vec<u64>,
-    /// The largest of a lane, for peaks of times.
+    /// The largest value among the lanes; for peaks of times.
     largest: Vec<u64>,
     figures: Figures,
 }
@@ -136,12 +136,12 @@ impl Sums {
         self.of_name(&self.counted, name)
     }
 
-    /// What was counted in `all`, but not in `some` of it.
+    /// The count of `all` less the count of `some`.
     fn without(&self, all: &str, some: &str) -> u64 {
         self.get(all).saturating_sub(self.get(some))
     }
 
-    /// Fills the columns of HTTP/2. Its connections and its streams now.
+    /// Fills the columns of HTTP/2. Returns its open connections and streams.
     fn http2(&self, line: &mut Line) -> (u64, u64) {
         let connections = self.now("h2_connections", "h2_connections_ended");
         let streams = self.now("h2_streams", "h2_streams_ended");
@@ -178,18 +178,19 @@ impl Sums {
         line.count(Column::SslFailedOcspStaple, 0);
     }
 
-    /// The largest of a lane.
+    /// The largest value among the lanes.
     fn largest(&self, name: &str) -> u64 {
         self.of_name(&self.largest, name)
     }
 
-    /// What began less what ended.
+    /// Begun less ended.
     fn now(&self, began: &str, ended: &str) -> u64 {
         self.of_name(&self.all, began).saturating_sub(self.of_name(&self.all, ended))
     }
 
-    /// The most that there was at once. What lanes had at different times may be more than that: no more than
-    /// the limit, if there is one, unless that was larger before, which what there is `now` shows.
+    /// The peak of concurrent connections or streams. The sum of the lanes' peaks may exceed it, since lanes
+    /// peak at different times, so it is capped at `limit`. The limit may have been lowered, so the result is
+    /// at least `now`.
     fn peak(&self, name: &str, limit: u64, now: u64) -> u64 {
         let sum = self.of_name(&self.all, name);
         if limit > 0 { sum.min(limit).max(now) } else { sum }
@@ -201,7 +202,7 @@ impl Sums {
         }
     }
 
-    /// Seconds since the last stream; -1 if there was none.
+    /// Sets the seconds since the last stream; -1 if there was none.
     fn last(&self, line: &mut Line) {
         let since = |time: Time| Time::now().since(time).as_secs();
         let value =
@@ -316,8 +317,8 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     line
 }
 
-/// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of
-/// frontends only stays empty, as in HAProxy.
+/// The line of a listener, for frontends with `option socket-stats`. Columns that only frontends count stay
+/// empty, as with HAProxy.
 pub(crate) fn listener(frontend: &Frontend, own: &Listener) -> Line {
     let name = own.name.as_deref().unwrap_or_default();
     let mut line = Line::new(Kind::Listener, (frontend.id, &frontend.name), (own.id, name), frontend.mode);
@@ -362,8 +363,8 @@ pub(crate) fn listener(frontend: &Frontend, own: &Listener) -> Line {
 
 /// `status` of a server.
 ///
-/// `health` is that of the server that is looked after: the end of the chain, where it tracks another one,
-/// which `via` names.
+/// `health` is that of the checked server: the end of the chain if the server tracks another one, which `via`
+/// names.
 pub(crate) fn status(
     standing: Standing,
     health: Option<&Health>,
@@ -389,7 +390,7 @@ pub(crate) fn status(
         (Admin::Ready, Operation::Up) => "UP",
     };
     match health {
-        // On its way to another state: how far it is from it.
+        // Between two states: shows the progress.
         Some(health) if !health.is_settled() => {
             let (left, of) = health.progress();
             format!("{word} {left}/{of}")
@@ -398,7 +399,7 @@ pub(crate) fn status(
     }
 }
 
-/// What checks say of a server; nothing of one that is in maintenance, which nobody looks at.
+/// Sets the columns of health checks. A server in maintenance is not checked.
 fn checked(line: &mut Line, report: &Report, in_maintenance: bool) {
     line.count(Column::Chkfail, report.failed);
     if report.paused || in_maintenance {
@@ -420,7 +421,7 @@ fn checked(line: &mut Line, report: &Report, in_maintenance: bool) {
     line.gauge(Column::CheckHealth, report.health.value().into());
 }
 
-/// What its agent says of a server.
+/// Sets the columns of the agent check.
 fn heard(line: &mut Line, report: &Report) {
     let CheckResult { status, code, info } = &report.verdict;
     let mark = if report.in_progress && *status != Status::Ini { "* " } else { "" };
@@ -438,7 +439,7 @@ fn heard(line: &mut Line, report: &Report) {
     line.gauge(Column::AgentHealth, report.health.value().into());
 }
 
-/// Where a server is, as addresses are shown.
+/// A server's address, as `show stat` shows it.
 fn address(place: &ServerPlace) -> Option<String> {
     match place {
         ServerPlace::At(Endpoint::Unix(_) | Endpoint::Abstract(_)) => Some("unix".into()),
@@ -447,7 +448,7 @@ fn address(place: &ServerPlace) -> Option<String> {
     }
 }
 
-/// Streams that a server has at work, and the most that there were at once.
+/// The streams that a server has now, and their peak.
 pub(super) fn streams(server: &Server, limit: u64) -> (u64, u64) {
     let sums = Sums::of(&server.counts);
     let now = sums.now("streams", "streams_ended");
@@ -465,7 +466,7 @@ pub(crate) fn server(
     let mut line =
         Line::new(Kind::Server, (backend.id, &backend.name), (server.id, &server.name), backend.mode);
     let sums = Sums::of(&server.counts);
-    // Of the server that is looked after: the end of the chain, where it tracks another one.
+    // The checked server: the end of the chain if this one tracks another.
     let (_, root) = generation.server(generation.root_of(backend.number_of(index)));
     let report = root.check.as_ref().map(|check| check.board.read()).filter(|report| !report.disabled);
     let agent = root.agent.as_ref().map(|agent| agent.board.read()).filter(|report| !report.disabled);
@@ -480,7 +481,7 @@ pub(crate) fn server(
     line.gauge(Column::Rate, sums.figures.rates[0]);
     line.gauge(Column::RateMax, sums.figures.most[0]);
     line.gauge(Column::UsedConnCur, streams);
-    line.gauge(Column::SafeConnCur, 0); // all idle connections are alike
+    line.gauge(Column::SafeConnCur, 0); // idle connections are not divided into safe and unsafe
     line.gauge(Column::NeedConnEst, sums.figures.usual);
     sums.last(&mut line);
     sums.times(&mut line);
@@ -560,7 +561,7 @@ pub(crate) fn server(
     }
     if backend.mode == Mode::Http {
         sums.fill(&mut line, RESPONSES);
-        // As HAProxy counts of a server: what it has answered.
+        // HAProxy counts the responses of a server here.
         line.count(Column::ReqTot, RESPONSES.iter().map(|(_, name)| sums.get(name)).sum());
     }
     line
@@ -594,7 +595,7 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
     let mut status = if up { "UP" } else { "DOWN" }.to_owned();
     if form.up || form.no_maintenance {
         let up = servers.iter().filter(|(_, server)| server.state().serves_its_own()).count();
-        let _ = write!(status, " ({up}/{})", servers.len()); // some are not shown
+        let _ = write!(status, " ({up}/{})", servers.len()); // only some servers are shown
     }
     line.set(Column::Status, Text(status));
     line.gauge(Column::Weight, servers.total_weight(active == 0).into());
@@ -673,8 +674,8 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
     line
 }
 
-/// Which lines are wanted: `show stat [<proxy> <types> <server>]`. -1, or nothing, for all. The number of a
-/// server chooses among servers only; it hides neither frontends nor backends.
+/// The lines to show: `show stat [<proxy> <types> <server>]`. -1 or nothing means all. A server's number
+/// selects among servers only; it hides neither frontends nor backends.
 struct Wanted {
     proxy: Option<String>,
     kinds: i64,
@@ -682,7 +683,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Takes the words that say it off the front.
+    /// Takes the three words off the front, if they are there.
     fn read(words: &[String]) -> (Self, &[String]) {
         if let [proxy, kinds, server, rest @ ..] = words
             && let (Ok(kinds), Ok(server)) = (kinds.parse(), server.parse())
@@ -696,12 +697,12 @@ impl Wanted {
         self.proxy.as_deref().is_none_or(|wanted| wanted == sides.name() || wanted.parse() == Ok(sides.id()))
     }
 
-    /// A server's or a listener's number.
+    /// True if the number of a server or listener is wanted.
     fn number(&self, id: u32) -> bool {
         self.server < 0 || self.server == i64::from(id)
     }
 
-    /// A name that no proxy has; a number may have none.
+    /// True if no proxy has the wanted name. A number never counts as unknown.
     fn is_unknown(&self, generation: &Generation) -> bool {
         let named =
             self.proxy.as_deref().filter(|wanted| wanted.parse::<i64>().map_or(true, |number| number == 0));
@@ -752,8 +753,8 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-/// The lines at work, on the reporter's thread: tens of thousands of servers are more than a lane can pass
-/// by.
+/// The state of writing the lines. It runs on the reporter's thread, since visiting tens of thousands of
+/// servers would block a lane.
 struct Making {
     generation: Arc<Generation>,
     wanted: Wanted,
@@ -785,7 +786,7 @@ impl Parts for Making {
                 return false;
             };
             let line = match step {
-                // A proxy's sides are of one name and one number.
+                // The sides of a proxy share name and number.
                 Step::Begin(sides) if !wanted.proxy(sides) => {
                     walk.skip();
                     continue;
@@ -810,12 +811,12 @@ impl Parts for Making {
     }
 }
 
-/// Steps that a part takes at most: of many nothing may be wanted.
+/// Most steps of a part; a step may have nothing to show.
 pub(crate) const STEPS_AT_ONCE: usize = 1_024;
 
-/// Writes a line in that form; the first of all has no comma before it.
+/// Writes a line. The first line of JSON has no comma before it.
 pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Line) {
-    // What the file says of a server is measured of a backend.
+    // For a backend, these values are measured instead of configured.
     let tags = |column: &Field| match column.name {
         "act" | "bck" | "rate_max" if line.kind == Kind::Backend => "MGP",
         _ => column.tags,
@@ -858,11 +859,11 @@ pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Lin
         }
         match value {
             None => {}
-            // Most are 0.
+            // Most values are 0.
             Some(Number32(n) | Number64(n)) if *n < 10 => {
                 let _ = out.write_char(char::from(b'0' + *n as u8));
             }
-            // RFC 4180: quotes around what would end a column.
+            // RFC 4180: quotes around a value with a separator.
             Some(Text(text)) if text.contains([',', '"', '\n']) => {
                 let _ = write!(out, "\"{}\"", text.replace('"', "\"\""));
             }

@@ -15,7 +15,7 @@ use std::fmt::Write;
 /// Version of the format.
 const VERSION: u32 = 1;
 
-/// The backends that are meant: all, or that of the name. What is said when there is none of it.
+/// All backends, or the one that the command names. `None` if it is unknown; the client has the message then.
 fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Arc<Backend>]> {
     let all = &call.generation.backends;
     let Some(name) = call.words.first() else { return Some(all) };
@@ -28,7 +28,7 @@ fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Arc<Backend>]> {
     }
 }
 
-/// Address and port, as the columns have them.
+/// Address and port columns.
 fn place(place: &ServerPlace) -> (String, u16) {
     match place {
         ServerPlace::At(manylane_net::Endpoint::Ip(address)) => (address.ip().to_string(), address.port()),
@@ -36,7 +36,7 @@ fn place(place: &ServerPlace) -> (String, u16) {
     }
 }
 
-/// The same of a server: one without an address has its port all the same.
+/// Address and port columns of a server; a server without an address still has its port.
 fn of_server(known: &Whereabouts) -> (String, u16) {
     match (&known.place, known.port) {
         (ServerPlace::Nowhere, Port::One(port)) => ("-".into(), port),
@@ -44,8 +44,8 @@ fn of_server(known: &Whereabouts) -> (String, u16) {
     }
 }
 
-/// Address and port of checks, as the columns have them: an address that a line or a command has given, a
-/// port that is another than the server's, and the port of an agent.
+/// Address and port columns of checks: an address that a `server` line or a command has set, a port that
+/// differs from the server's, and the port of an agent.
 fn aim(check: Option<&ServerCheck>, is_agent: bool, own: &ServerPlace) -> (String, u16) {
     let Some(check) = check else { return ("-".into(), 0) };
     let aim = check.target.read();
@@ -74,15 +74,15 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             let state = backend.balancer.servers()[index].state();
             let known = server.addr.read();
             let (address, port) = of_server(&known);
-            // Stopped, starting, running, stopping; and who wants it in maintenance or drained: the file, or
-            // a command.
+            // First stopped, starting, running or stopping. Then the cause of maintenance or drain: the file
+            // or a command.
             let operation = match (state.operation(), state.admin()) {
                 (Operation::Down, _) | (_, Admin::Maintenance) => 0,
                 (Operation::Up, _) if state.is_warming() => 1,
                 (Operation::Up, _) => 2,
                 (Operation::Stopping, _) => 3,
             };
-            let by_file = if server.disabled { 4 } else { 0 }; // whatever a command did since
+            let by_file = if server.disabled { 4 } else { 0 }; // stays set after later commands
             let standing = state.standing();
             let admin = by_file
                 | match standing.own {
@@ -108,7 +108,7 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 Some(report) => {
                     let CheckResult { status, .. } = report.verdict;
                     let busy = u8::from(report.in_progress);
-                    // Configured and enabled.
+                    // Bits: configured and enabled.
                     (
                         status.number(),
                         status.result(),
@@ -120,7 +120,7 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             };
             let agent = server.agent.as_ref().map_or(0, |agent| {
                 let report = agent.board.read();
-                // Configured and enabled, of an agent.
+                // Bits: configured, enabled, and of an agent.
                 if report.disabled { 18 } else { 22 | u8::from(report.in_progress) }
             });
             let (check_addr, check_port) = aim(server.check.as_ref(), false, &known.place);

@@ -1,4 +1,4 @@
-//! All commands of the interface.
+//! The table of commands.
 
 use super::patterns::Kind;
 use super::{
@@ -16,18 +16,18 @@ use std::pin::Pin;
 
 type Running<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Who runs a command.
+/// The function that runs a command.
 #[derive(Clone, Copy)]
 pub(super) enum Run {
-    /// Answers at once.
+    /// Answers without waiting.
     Now(fn(&mut Call<'_, '_>)),
-    /// Waits for others before it answers.
+    /// Waits before it answers.
     Waits(for<'a> fn(&'a mut Call<'_, '_>) -> Running<'a, ()>),
     /// Sends a long answer, in slices.
     Long(for<'a> fn(&'a mut Call<'_, '_>) -> Running<'a, Result<(), Gone>>),
 }
 
-/// In order of their words; those without words of their own at the end, as `help` shows them.
+/// Sorted by words; the commands that HAProxy lists last come at the end, as `help` shows them.
 #[rustfmt::skip]
 pub(super) static TABLE: &[Row<Run>] = &[
     row("abort ssl ca-file", "<file>", Admin, "end the transaction about a file of authorities",

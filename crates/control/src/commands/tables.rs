@@ -9,10 +9,10 @@ use manylane_stick::{Entry, MAX_KEY_BYTES, Table, server_key_text, with_key};
 use manylane_sync::Arc;
 use std::fmt::Write;
 
-/// Entries that are shown before others have their turn.
+/// Entries to show before the lane runs other tasks.
 const AT_ONCE: u32 = 64;
 
-/// A comparison of a number of entries: all of a command must hold.
+/// A comparison with a number of the entry. An entry is shown if all filters of the command hold.
 struct Filter {
     datum: Datum,
     operator: &'static str,
@@ -22,8 +22,8 @@ struct Filter {
 impl Filter {
     fn holds(&self, entry: &Entry<'_>, now: u64) -> bool {
         let number = match self.datum.data {
-            DataType::ServerKey => 0,                            // as HAProxy: it is no number
-            _ => entry.get(self.datum, now).unwrap_or_default(), // the table keeps it
+            DataType::ServerKey => 0, // as with HAProxy: it is not a number
+            _ => entry.get(self.datum, now).unwrap_or_default(), // the table has this type
         };
         match self.operator {
             "eq" => number == self.value,
@@ -36,7 +36,7 @@ impl Filter {
     }
 }
 
-/// Which entries a command is about.
+/// The entries that a command selects.
 enum Chosen {
     Key(String),
     Number(u32),
@@ -62,7 +62,7 @@ fn find(call: &mut Call<'_, '_>) -> Option<(Box<str>, Arc<Table>)> {
     }
 }
 
-/// `data.gpc0`, `data.gpc[1]`; `Err` is what is wrong with it.
+/// Parses `data.gpc0` or `data.gpc[1]`. `None` if the word has another form, `Some(Err)` if it is wrong.
 fn datum(word: &str, table: &Table) -> Option<Result<Datum, &'static str>> {
     let name = word.strip_prefix("data.")?;
     let (name, index) = match name.split_once('[') {
@@ -83,14 +83,14 @@ const NO_POINTER: &str = "Pointer expected (0xffff notation)";
 const IN_USE: &str = "Entry currently in use, cannot remove";
 const NO_ENTRY: &str = "No entry can be found matching ptr.";
 
-/// The number that `show table` shows of an entry; 0, which none has, for one that is too large. None for
-/// what is no number.
+/// Parses an entry's number as `show table` shows it. A number that is too large gives 0, which no entry has.
+/// `None` if it is not a number.
 fn number_of(word: &str) -> Option<u32> {
     let number = u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()?;
     Some(u32::try_from(number).unwrap_or_default())
 }
 
-/// What the words behind the table choose. Nothing when they are wrong, which was told.
+/// Parses the words after the table's name. `None` if they are wrong; the client has the message then.
 fn chosen(call: &mut Call<'_, '_>, table: &Table) -> Option<Chosen> {
     match call.words {
         [word, key, ..] if word == "key" => return Some(Chosen::Key(key.clone())),
@@ -139,7 +139,7 @@ fn chosen(call: &mut Call<'_, '_>, table: &Table) -> Option<Chosen> {
     Some(Chosen::Those(filters))
 }
 
-/// Does something with the words of a key. Nothing when it is none of the table's type.
+/// Calls `work` with the words of a key. `None` if the key does not parse as the table's type.
 fn with_words<R>(table: &Table, key: &str, work: impl FnOnce(&[u64]) -> R) -> Option<R> {
     let value = match table.spec().key {
         Type::Ipv4 => Value::Ipv4(key.parse().ok()?),
@@ -151,7 +151,7 @@ fn with_words<R>(table: &Table, key: &str, work: impl FnOnce(&[u64]) -> R) -> Op
     with_key(table.spec(), value, work)
 }
 
-/// Text without what would be taken for the end of it.
+/// Escapes characters that would end the value.
 fn escaped(bytes: &[u8], out: &mut String) {
     for byte in bytes {
         let _ = match byte {
@@ -181,7 +181,7 @@ fn line(entry: &Entry<'_>, table: &Table, now: u64, out: &mut String) {
         Value::Bin(data) => data.iter().try_for_each(|byte| write!(out, "{byte:02X}")),
         Value::Bool(_) | Value::Method(_) => Ok(()),
     };
-    let holders = entry.holders().saturating_sub(1); // this one
+    let holders = entry.holders().saturating_sub(1); // without this one
     let _ = write!(out, " use={holders} exp={} shard=0", entry.expires_in(now));
     for data in &table.spec().data {
         for index in 0..data.count {
@@ -326,7 +326,7 @@ pub(super) fn set(call: &mut Call<'_, '_>) {
     }
     let now = millis(call.here.now());
     let fill = |entry: &Entry<'_>| {
-        // As HAProxy: nothing is done with a server's name, which is no number.
+        // As with HAProxy: a server's name is not a number and is left as it is.
         let numbers = data.iter().filter(|(datum, _)| datum.data != DataType::ServerKey);
         numbers.for_each(|(datum, number)| _ = entry.set(*datum, *number, now));
         entry.touch(now);

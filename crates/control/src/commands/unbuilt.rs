@@ -1,6 +1,6 @@
 //! HAProxy's commands that are refused, and why.
 
-/// First words and why. The first row that fits holds.
+/// Beginnings of commands, and the reason. The first row that fits applies.
 const REFUSED: &[(&str, &str)] = &[
     ("debug dev check", DEBUG),
     ("debug dev close", DEBUG),
@@ -36,7 +36,7 @@ const DEBUG: &str =
     "of these 'debug dev log', 'debug dev memstats' and 'debug dev panic' are all that is built";
 const COOKIES: &str = "dynamic cookies are not built yet";
 
-/// Why a command is refused, in a sentence; `None` for one that is not HAProxy's.
+/// The sentence that refuses a command; `None` if it is not one of HAProxy's.
 pub(super) fn reason(words: &[String]) -> Option<String> {
     let fits = |known: &str| {
         let mut own = words.iter();

@@ -1,4 +1,4 @@
-//! Values with their tags, and the three forms they are written in: plain, typed, JSON.
+//! Values with their tags, in three forms: plain, typed, JSON.
 
 use super::Call;
 use manylane_balance::{Admin, Index};
@@ -6,7 +6,7 @@ use manylane_proxy::generation::Backend;
 use serde_json::json;
 use std::fmt::{self, Write};
 
-/// A value.
+/// A value of a field or column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Text(String),
@@ -36,7 +36,7 @@ impl Value {
             Self::Text(text) => json!(text),
             Self::Number32(n) | Self::Number64(n) => json!(n),
             Self::Signed(n) => json!(n),
-            // A number as it is written elsewhere: 9, not 9.0.
+            // Written as elsewhere: 9, not 9.0.
             Self::Float(n) => trimmed(*n)
                 .parse::<serde_json::Number>()
                 .map_or(serde_json::Value::Null, serde_json::Value::Number),
@@ -44,7 +44,7 @@ impl Value {
     }
 }
 
-/// As it stands in tables.
+/// The form in tables.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,18 +56,18 @@ impl fmt::Display for Value {
     }
 }
 
-/// Six places behind the point, without zeros at the end.
+/// Six decimals, without trailing zeros.
 fn trimmed(number: f64) -> String {
     let text = format!("{number:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A column, or a line of `show info`: its place among HAProxy's, its name, its tags, and what it says.
+/// A column of `show stat`, or a line of `show info`: its number in HAProxy, name, tags and description.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     pub(crate) place: u32,
     pub(crate) name: &'static str,
-    /// Origin, nature, scope: a letter each.
+    /// Origin, nature and scope, one letter each.
     pub(crate) tags: &'static str,
     pub(crate) help: &'static str,
 }
@@ -78,7 +78,7 @@ impl Field {
         format!("{}:{}:{}", self.tags, value.kind(), value.text())
     }
 
-    /// As HAProxy tags it where rates have something behind the point.
+    /// The field with HAProxy's tags for `float`.
     pub(crate) fn of_floats(&self) -> Self {
         let tags = match self.name {
             "SslFrontendKeyRate" | "SslFrontendSessionReuse_pct" => "MRP",
@@ -87,7 +87,7 @@ impl Field {
         Self { tags, ..*self }
     }
 
-    /// The field's part of a JSON object.
+    /// The field's members of a JSON object.
     pub(crate) fn json(&self, value: &Value) -> serde_json::Map<String, serde_json::Value> {
         let mut letters = self.tags.chars();
         let mut next = || letters.next().unwrap_or('-');
@@ -129,33 +129,33 @@ impl Field {
         });
         match object {
             serde_json::Value::Object(map) => map,
-            _ => serde_json::Map::new(), // it is an object
+            _ => serde_json::Map::new(), // `json!` above makes an object
         }
     }
 }
 
-/// The form that a command's words ask for.
+/// The output form that a command's words ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) typed: bool,
     pub(crate) json: bool,
     pub(crate) described: bool,
-    /// `float`: what is behind the point, too.
+    /// `float`: values with decimals.
     pub(crate) float: bool,
-    /// `up`: only what is up.
+    /// `up`: only servers that are up.
     pub(crate) up: bool,
-    /// `no-maint`: nothing in maintenance.
+    /// `no-maint`: no servers in maintenance.
     pub(crate) no_maintenance: bool,
 }
 
 impl Form {
-    /// Whether a server is among those that it asks for.
+    /// True if the server is to be shown.
     pub(crate) fn shows(self, backend: &Backend, index: Index) -> bool {
         let state = backend.balancer.servers()[index].state();
         !(self.up && !state.serves_its_own() || self.no_maintenance && state.admin() == Admin::Maintenance)
     }
 
-    /// Reads `words`; one that is none of them is told.
+    /// Parses `words`. `None` if one is not in `known`; the client has the message then.
     pub(crate) fn read(call: &mut Call<'_, '_>, words: &[String], known: &[&str]) -> Option<Self> {
         let mut form = Self::default();
         for word in words {

@@ -1,4 +1,4 @@
-//! Variables of the process.
+//! Variables of the process: `get var`, `set var`.
 
 use super::Call;
 use manylane_expr::Type;

@@ -1,16 +1,16 @@
-//! `wait`: nothing is done for a time, or until something has come.
+//! `wait`: waits for a time, or until a server can be removed.
 
 use super::{Call, server};
 use crate::level::Level;
 use manylane_config::value::Unit;
 use std::time::Duration;
 
-/// Longest delay: a client that is gone meanwhile keeps its place as long.
+/// The longest delay. A client that disconnects meanwhile keeps its permit until the end.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Time between two looks.
+/// Time between two checks of the server.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// `wait <delay> [srv-removable <backend>/<server>]`; `srv-unused` is its name in older versions.
+/// `wait <delay> [srv-removable <backend>/<server>]`; older versions call it `srv-unused`.
 pub(super) async fn wait(call: &mut Call<'_, '_>) {
     let delay = match manylane_config::value::time(call.word(0).as_bytes(), Unit::Ms) {
         Ok(delay) if delay <= LONGEST && !call.words.is_empty() => delay,
@@ -25,7 +25,7 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
     let here = call.here;
     let (backend, server) = match call.word(1) {
         "" => return here.sleep(delay).await,
-        // It tells what `del server` would say.
+        // The answer reveals what `del server` would say.
         "srv-unused" | "srv-removable" if call.settings.level < Level::Admin => {
             return call.error("Permission denied");
         }
@@ -40,7 +40,7 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
     };
     let until = here.now() + delay;
     loop {
-        // What serves may be replaced meanwhile.
+        // The generation may be replaced meanwhile.
         match call.control.generation().removable(backend, server) {
             Ok(_) => return call.info("Done."),
             Err(stays) if !stays.for_now => return call.error(stays.why),
