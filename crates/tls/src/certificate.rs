@@ -1,4 +1,4 @@
-//! A certificate with its chain and key, as files have them.
+//! Loads a certificate with its chain and key.
 
 use crate::error::Problem;
 use crate::files::{Section, read, sections};
@@ -15,25 +15,25 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// What stands in a key with a passphrase, in its older form and in the newer one.
+/// Text in encrypted keys, both of the older and the newer form.
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
-/// A certificate that a side shows.
+/// A certificate that can be presented.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificate {
     pub(crate) key: Arc<CertifiedKey>,
-    /// What it is for, in lower case; wildcards as `*.example`.
+    /// Names of the certificate, in lower case; wildcards as `*.example`.
     pub(crate) names: Arc<[Box<str>]>,
-    /// What it is not for, although a wildcard of it says so.
+    /// Names for which it is not used although a wildcard in `names` matches.
     pub(crate) not_for: Arc<[Box<str>]>,
-    /// It is for clients that no other one is for: `default-crt`, or the name `*` of a list.
+    /// Used for clients whose name no other certificate has: `default-crt`, or the name `*` of a list.
     pub(crate) is_default: bool,
-    /// What its authority says of it.
+    /// Its OCSP response.
     pub(crate) staple: StapleCell,
 }
 
 impl Certificate {
-    /// As it is shown now: with a response of OCSP, if there is one that is not overdue.
+    /// The key to present now, with an OCSP response if there is one that is not overdue.
     pub(crate) fn shown(&self) -> Arc<CertifiedKey> {
         self.staple.key().unwrap_or_else(|| self.key.clone())
     }
@@ -43,37 +43,37 @@ impl Certificate {
     }
 }
 
-/// What the files of a certificate hold, or what was sent in their place; some of it may be missing.
+/// The parts of a certificate, from files or from a command; some may be missing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bundle {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     key: Option<Arc<dyn SigningKey>>,
-    /// Who issued the certificate, where the chain does not have it.
+    /// The issuer's certificate, if the chain does not have it.
     issuer: Option<CertificateDer<'static>>,
-    /// A response of OCSP that was read.
+    /// The OCSP response that was read from a file.
     ocsp: Option<Arc<[u8]>>,
-    /// The one that is shown.
+    /// The OCSP response that is presented.
     pub(crate) staple: StapleCell,
-    /// Where the chain and the key were read.
+    /// The files of the chain and the key.
     pub(crate) files: Option<(PathBuf, PathBuf)>,
-    /// Made of these by [`finish`](Self::finish).
+    /// Made of the parts by [`finish`](Self::finish).
     pub(crate) ready: Option<Certificate>,
 }
 
-/// Where the parts of a certificate are, as `load` of a `crt-store` section says it.
+/// The files of a certificate, from `load` of a `crt-store` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// The certificate with its chain.
+    /// File of the certificate and its chain.
     pub certificate: PathBuf,
-    /// Its key; in the same file or beside it without.
+    /// File of the key. Default: the same file, or the one beside it.
     pub key: Option<PathBuf>,
-    /// A response of OCSP; beside it without.
+    /// File of the OCSP response. Default: the one beside the certificate.
     pub ocsp: Option<PathBuf>,
-    /// The certificate of its issuer; in the same file or beside it without.
+    /// File of the issuer's certificate. Default: the same file, or the one beside it.
     pub issuer: Option<PathBuf>,
 }
 
-/// A file that may stand beside another one, in the name of which it has that behind it.
+/// The file `<path><ending>`, if it exists.
 fn beside(path: &Path, ending: &str) -> Option<PathBuf> {
     let mut path = path.to_owned().into_os_string();
     path.push(ending);
@@ -83,8 +83,8 @@ fn beside(path: &Path, ending: &str) -> Option<PathBuf> {
 const KEYWORD: &str = "crt";
 
 impl Bundle {
-    /// From a file with the certificate, its chain and its key; or with the key beside it, in a file with
-    /// `.key` behind its name.
+    /// Loads a file with the certificate, its chain and its key. The key may also be in a file of the same
+    /// name with `.key` appended.
     pub(crate) fn load(definition: &Definition, told: &mut Vec<Problem>) -> Result<Self, Problem> {
         let shown = definition.certificate.display().to_string();
         let own = sections(KEYWORD, &definition.certificate)?;
@@ -130,7 +130,7 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// Takes certificates and a key over, as far as `sections` have them; what they have not stays.
+    /// Takes the certificates and the key that `sections` have. Parts that they lack stay as they are.
     pub(crate) fn take(&mut self, shown: &str, sections: &[Section]) -> Result<(), Problem> {
         let chain: Vec<CertificateDer<'static>> = sections
             .iter()
@@ -143,7 +143,7 @@ impl Bundle {
         self.take_key(shown, sections)
     }
 
-    /// The same for the key alone.
+    /// Takes the key that `sections` have, if any.
     pub(crate) fn take_key(&mut self, shown: &str, sections: &[Section]) -> Result<(), Problem> {
         if let Some(key) = sections.iter().find_map(private_key) {
             let key = any_supported_type(&key).map_err(|error| unusable(shown, &error))?;
@@ -152,7 +152,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Makes a certificate of the parts. `told` are warnings.
+    /// Makes the certificate from its parts. Adds warnings to `told`.
     pub(crate) fn finish(&mut self, shown: &str, told: &mut Vec<Problem>) -> Result<(), Problem> {
         let problem = |text: String| Problem::new(KEYWORD, text);
         let Some(first) = self.chain.first() else {
@@ -176,13 +176,13 @@ impl Bundle {
             )));
         }
         let names = names(&parsed);
-        // `CertifiedKey::from_der` does the same, but it drops a copy of the key that nobody zeroizes.
+        // `CertifiedKey::from_der` does the same, but drops a copy of the key without zeroizing it.
         let key = CertifiedKey::new(self.chain.clone(), key.clone());
         match key.keys_match() {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(error) => return Err(unusable(shown, &error)),
         }
-        // One that came by a command is newer than what was read. Another certificate has none of both.
+        // A response set by a command is newer than the one from the file. Neither fits another certificate.
         let responses = [self.staple.response().map(Arc::from), self.ocsp.clone()];
         self.staple = StapleCell::default();
         for response in responses.into_iter().flatten() {
@@ -204,17 +204,17 @@ impl Bundle {
         Ok(())
     }
 
-    /// The certificate of who issued the first one.
+    /// The issuer's certificate.
     fn issuer(&self) -> Option<&[u8]> {
         self.chain.get(1).or(self.issuer.as_ref()).map(|issuer| &**issuer)
     }
 
-    /// What OCSP calls it. None: its issuer is not known.
+    /// The OCSP identifier, or `None` if the issuer is unknown.
     pub(crate) fn ocsp_id(&self) -> Option<OcspId> {
         OcspId::of(self.chain.first()?, self.issuer()?)
     }
 
-    /// Takes a response over that came at run time.
+    /// Sets an OCSP response at run time.
     pub(crate) fn set_ocsp(&self, response: &[u8]) -> Result<(), &'static str> {
         let ready = self.ready.as_ref().ok_or("there is no certificate")?;
         self.staple.set(&ready.key, self.issuer(), response)
@@ -231,7 +231,7 @@ fn unusable(shown: &str, error: &Error) -> Problem {
     Problem::new(KEYWORD, text)
 }
 
-/// The key of a section, if it has one that can be read; not a copy, since that would have to be zeroized.
+/// The private key of a section, if it has one. Borrowed, since a copy would have to be zeroized.
 fn private_key(section: &Section) -> Option<PrivateKeyDer<'_>> {
     let der = || section.der.as_slice();
     Some(match section.kind {
@@ -242,7 +242,7 @@ fn private_key(section: &Section) -> Option<PrivateKeyDer<'_>> {
     })
 }
 
-/// The names of hosts that a certificate is for: its alternative names, and its common name, as in HAProxy.
+/// A certificate's host names: the alternative names and the common name, as in HAProxy.
 fn names(certificate: &X509Certificate<'_>) -> Vec<Box<str>> {
     let mut names: Vec<Box<str>> = Vec::new();
     if let Ok(Some(alternative)) = certificate.subject_alternative_name() {

@@ -1,4 +1,5 @@
-//! Which certificate a client is shown: by the name that it asks for, and by what it can check.
+//! Selects the certificate for a client: by the name that it asks for, and by the algorithms that it
+//! supports.
 
 use crate::certificate::Certificate;
 use crate::error::Problem;
@@ -13,18 +14,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 thread_local! {
-    /// About the client whose hello was looked at last: rustls tells this to who chooses the certificate, and
-    /// to nobody else.
+    /// The result for the last client hello. rustls passes a hello only to the certificate resolver, which
+    /// leaves it here for the connection.
     static CHOSEN: RefCell<Option<Chosen>> = const { RefCell::new(None) };
 }
 
-/// What a client asked for, and what it got.
+/// The name that a client asked for, and the certificate that was selected.
 pub(crate) struct Chosen {
     pub(crate) name: Option<Box<str>>,
     pub(crate) shown: Option<Arc<CertifiedKey>>,
 }
 
-/// About the hello that rustls has looked at since the last call; nothing if it did not.
+/// The result for the hello that rustls has processed since the last call, if any.
 pub(crate) fn take_chosen() -> Option<Chosen> {
     CHOSEN.with_borrow_mut(Option::take)
 }
@@ -33,19 +34,19 @@ pub(crate) fn take_chosen() -> Option<Chosen> {
 #[derive(Debug)]
 pub(crate) struct Choice {
     all: Vec<Certificate>,
-    /// Numbers of those for a name; wildcards without their star.
+    /// Indices in `all` by name; wildcards without their star.
     exact: HashMap<Box<str>, Vec<usize>>,
     wildcard: HashMap<Box<str>, Vec<usize>>,
-    /// For who asks for no name, or for one that no certificate is for.
+    /// Indices for clients that ask for no name, or for an unknown one.
     default: Vec<usize>,
     strict: bool,
-    /// TLS 1.3 is spoken.
+    /// TLS 1.3 is enabled.
     tls13: bool,
 }
 
 impl Choice {
-    /// Without one that says so the first certificate is the default, with that of another kind of key for
-    /// the same names.
+    /// If no certificate is marked as default, the default is the first one, together with one of another key
+    /// type for the same names.
     pub(crate) fn new(all: Vec<Certificate>, strict: bool, tls13: bool) -> Self {
         let (mut exact, mut wildcard) = (HashMap::<_, Vec<usize>>::new(), HashMap::<_, Vec<usize>>::new());
         for (number, certificate) in all.iter().enumerate() {
@@ -80,7 +81,7 @@ impl Choice {
             can_check(&certificate.key, hello.signature_schemes())
                 && self.has_suite(certificate, hello.cipher_suites())
         };
-        // Signing by ECDSA costs a fraction of what RSA does.
+        // Signing with ECDSA costs a fraction of signing with RSA.
         let ecdsa = certificates().filter(fits).find(|certificate| certificate.is_ecdsa());
         let best = ecdsa.or_else(|| certificates().find(fits)).or_else(|| certificates().next())?;
         Some(best.shown())
@@ -91,7 +92,7 @@ impl Choice {
         if let Some(numbers) = self.exact.get(&*name) {
             return Some(Cow::Borrowed(numbers));
         }
-        // Each of them has names of its own that it is not for.
+        // Each certificate has its own list of names to exclude.
         let is_for = |number: &usize| !self.all[*number].not_for.iter().any(|not| **not == *name);
         let numbers = self.wildcard.get(&name[name.find('.')?..])?;
         if numbers.iter().all(is_for) {
@@ -101,8 +102,8 @@ impl Choice {
         (!left.is_empty()).then_some(Cow::Owned(left))
     }
 
-    /// Whether a client that may speak no more than TLS 1.2 offers a suite for that kind of key. Suites of
-    /// TLS 1.3 say nothing of keys.
+    /// True if a client that speaks TLS 1.2 at most offers a suite for the certificate's kind of key. Suites
+    /// of TLS 1.3 are independent of the key.
     fn has_suite(&self, certificate: &Certificate, offered: &[rustls::CipherSuite]) -> bool {
         use rustls::CipherSuite as Suite;
         let fits = |suite: &Suite| match suite {
@@ -133,18 +134,18 @@ fn can_check(key: &CertifiedKey, schemes: &[SignatureScheme]) -> bool {
     key.key.choose_scheme(schemes).is_some()
 }
 
-/// Where certificates of a listener come from.
+/// Source of certificates for a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `crt`: a file, a folder, or what a `crt-store` section calls `@<section>/<name>`.
+    /// `crt`: a file, a folder, or `@<section>/<name>` of a `crt-store` section.
     Path(PathBuf),
-    /// `default-crt`: the same, for clients that no other certificate is for.
+    /// `default-crt`: the same, for clients whose name no other certificate has.
     Default(PathBuf),
-    /// `crt-list`: a file that names files, the names that each is for, and those that it is not for.
+    /// `crt-list`: a file that names certificate files, with names to include and names to exclude for each.
     List {
-        /// The list.
+        /// The list file.
         path: PathBuf,
-        /// Where relative names in it begin.
+        /// Base of relative names in the list.
         base: PathBuf,
     },
 }
@@ -157,32 +158,33 @@ impl Source {
     }
 }
 
-/// Certificates that a file or a folder names.
+/// The certificates that a list file or a folder names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct List {
-    /// It is a folder.
+    /// The source is a folder.
     pub(crate) folder: bool,
-    /// In order.
+    /// In the order of the file or of the names.
     pub(crate) lines: Vec<ListLine>,
 }
 
-/// A certificate of a list.
+/// A line of a certificate list.
 #[derive(Clone, Debug)]
 pub struct ListLine {
-    /// Which line of the file it is; 0 for one that was added at run time.
+    /// Line number in the file; 0 for a file of a folder. A line added at run time has the number after the
+    /// largest.
     pub number: usize,
-    /// As the store calls it.
+    /// The certificate's name in the store.
     pub certificate: Box<str>,
     /// `[!]<name>`
     pub filters: Vec<Box<str>>,
 }
 
 impl List {
-    /// The files of a folder.
+    /// Lists the files of a folder.
     pub(crate) fn of_folder(path: &Path) -> Result<Self, Problem> {
         let mut lines = Vec::new();
         for file in crate::files::files("crt", path)? {
-            // Keys, lists and the like may stand beside certificates.
+            // Keys, lists and the like may be beside certificates.
             let kept = ["key", "ocsp", "sctl", "issuer", "dh"];
             if !file.extension().is_some_and(|ext| kept.iter().any(|kept| ext == *kept)) {
                 check_name("crt", &file)?;
@@ -193,7 +195,7 @@ impl List {
         Ok(Self { folder: true, lines })
     }
 
-    /// `<file> [\[<option>...\]] [[!]<name>...]` in each line of a file.
+    /// Parses a file with `<file> [\[<option>...\]] [[!]<name>...]` in each line.
     pub(crate) fn of_file(path: &Path, base: &Path) -> Result<Self, Problem> {
         const KEYWORD: &str = "crt-list";
         let bytes = crate::files::read(KEYWORD, path)?;
@@ -213,7 +215,7 @@ impl List {
 }
 
 impl ListLine {
-    /// From the text of a line. The error is what is said of it.
+    /// Parses a line. The error is the end of a sentence.
     pub(crate) fn parse(text: &str, number: usize, base: &Path) -> Result<Self, String> {
         let (file, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let mut rest = rest.trim_start();
@@ -237,7 +239,7 @@ impl ListLine {
         Ok(Self { number, certificate, filters: rest.split_whitespace().map(Box::from).collect() })
     }
 
-    /// The certificate as the line wants it.
+    /// Returns a copy of the certificate with the line's names.
     pub(crate) fn apply(&self, certificate: &Certificate) -> Certificate {
         let mut own = certificate.clone();
         if self.filters.is_empty() {
@@ -251,7 +253,7 @@ impl ListLine {
                 None => names.push(name.to_ascii_lowercase().into()),
             }
         }
-        (own.names, own.not_for) = (names.into(), not_for.into()); // as in HAProxy, also if there are none
+        (own.names, own.not_for) = (names.into(), not_for.into()); // as in HAProxy, even if both are empty
         own
     }
 }

@@ -16,38 +16,37 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Names of servers whose sessions are kept, for each server of the configuration: with `sni` there may be
-/// several.
+/// Number of server names whose sessions are kept, for each configured server. With `sni`, one server may
+/// have several names.
 const SESSIONS: usize = 64;
 
-/// Whether a server shows who it is.
+/// How a server's certificate is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerVerify {
-    /// It is believed.
+    /// It is not verified.
     None,
-    /// Its certificate must come from a known authority, and be for the name that is asked for, if any is.
+    /// It must be signed by a known CA and, if a name is asked for, be valid for that name.
     Required,
-    /// The same, for this name where none is asked for.
+    /// As `Required`, and valid for this name if none is asked for.
     Host(String),
 }
 
 /// Settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// What listeners have, too.
+    /// Settings shared with listeners.
     pub common: CommonSettings,
-    /// `crt`: what this side shows.
+    /// `crt`: the certificate to present.
     pub certificate: Option<PathBuf>,
     /// `verify`, `verifyhost`
     pub verify: ServerVerify,
-    /// Connections ask for a name: there is `sni`.
+    /// True with `sni`: connections ask for a name.
     pub sends_name: bool,
-    /// Sessions are resumed: no `no-ssl-reuse`.
+    /// True without `no-ssl-reuse`: sessions are resumed.
     pub reuse: bool,
 }
 
-/// What the connections to a server have in common, on all lanes. [`Store::server`](crate::Store::server)
-/// makes it.
+/// Shared by all connections to a server, on all lanes. [`Store::server`](crate::Store::server) makes it.
 #[derive(Clone)]
 pub struct ClientContext(pub(crate) Arc<Context<ClientSettings, ClientConfig>>);
 
@@ -57,7 +56,10 @@ impl ClientContext {
     }
 }
 
-/// What rustls works with. `told` are warnings; the error is what cannot be used, in a sentence.
+/// Makes the configuration for rustls. Adds warnings to `told`.
+///
+/// # Errors
+/// A sentence about the setting that cannot be used.
 pub(crate) fn config(
     settings: &ClientSettings,
     known: &mut Known,
@@ -130,26 +132,26 @@ impl fmt::Debug for ClientContext {
     }
 }
 
-/// Which name a server's certificate must have.
+/// The name for which a server's certificate must be valid.
 #[derive(Debug)]
 enum Expected {
-    /// Any: none is asked for. HAProxy checks the authority alone then.
+    /// Any, since no name is asked for. HAProxy checks only the CA then.
     Any,
-    /// The one that was asked for.
+    /// The name that was asked for.
     Requested,
-    /// The same, and this one where none could be asked for.
+    /// The name that was asked for, or this one if none could be asked for.
     RequestedOr(ServerName<'static>),
-    /// This one.
+    /// Always this one.
     Always(ServerName<'static>),
 }
 
-/// Checks certificates of servers as HAProxy does.
+/// Verifies server certificates as HAProxy does.
 #[derive(Debug)]
 struct Verifier {
-    /// Without, all is believed.
+    /// `None`: every certificate is accepted.
     known: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates of 'ca-file': a server may show one of them, which vouches for itself. Empty with a
-    /// 'crl-file': such a certificate has no issuer that could list it there.
+    /// Certificates of 'ca-file': a server may present one of them, which is trusted by itself. Empty with a
+    /// 'crl-file', since such a certificate has no issuer that could revoke it.
     own: HashSet<CertificateDer<'static>>,
     expected: Expected,
     provider: Arc<CryptoProvider>,
@@ -167,7 +169,7 @@ impl ServerCertVerifier for Verifier {
         let Some(known) = &self.known else { return Ok(ServerCertVerified::assertion()) };
         let name = match (&self.expected, asked) {
             (Expected::Always(name), _) => name,
-            (Expected::RequestedOr(name), ServerName::IpAddress(_)) => name, // of which there is no SNI
+            (Expected::RequestedOr(name), ServerName::IpAddress(_)) => name, // SNI cannot carry an address
             _ => asked,
         };
         let verified = known.verify_server_cert(certificate, chain, name, ocsp, now);
@@ -181,7 +183,7 @@ impl ServerCertVerifier for Verifier {
             };
         }
         match (&verified, &self.expected) {
-            // The name is checked last: the rest is good.
+            // rustls checks the name last, so the rest is valid.
             (
                 Err(rustls::Error::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

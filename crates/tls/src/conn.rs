@@ -1,4 +1,4 @@
-//! One connection, of either role.
+//! A TLS connection of either role.
 
 use crate::choose;
 use crate::client::ClientContext;
@@ -18,46 +18,46 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of records that a connection keeps because they are no whole message yet. A handshake message has at
-/// most 64 KiB, which TLS allows for chains of certificates; records have headers, and tags.
+/// Most bytes of incomplete messages that a connection keeps. A handshake message is limited to 64 KiB, which
+/// leaves room for long certificate chains; records add headers and tags.
 pub const MOST_UNREAD: usize = 80 << 10;
 
-/// Records that a message may come in, of which the last is still to come. For each that comes rustls goes
-/// through all of them again, so bytes of a message that come in records of one byte each would cost their
-/// number squared. Peers with the smallest records that RFC 6066 knows have no more for the largest hellos.
+/// Most records of one incomplete message. rustls parses all of them again for each new record, so a message
+/// in records of one byte each would cost the square of its length. With the smallest records of RFC 6066,
+/// the largest hellos stay below this.
 pub const MOST_RECORDS: usize = 256;
 
-/// Content of one record: the most that TLS allows.
+/// Largest content of a record, as TLS allows.
 const RECORD: usize = 1 << 14;
 
-/// The header of a record: kind, version, length.
+/// Length of a record's header: type, version, length.
 const HEADER: usize = 5;
 
-/// A connection: feed it what the peer sent, take what there is to send. It holds no buffers but records of
-/// which the rest is still to come.
+/// A TLS connection without IO: [`receive`](Self::receive) takes bytes from the peer and appends bytes to
+/// send. Buffers only incomplete records.
 pub struct Connection {
     role: Role,
-    /// What came and is no whole message yet.
+    /// Received bytes of incomplete messages.
     pub(crate) unread: Chain,
-    /// Bytes at the beginning of `unread` that are whole records which rustls has seen. It may have decrypted
-    /// them in place, and counts on them.
+    /// Length of the whole records at the beginning of `unread` that rustls has seen. rustls may have
+    /// decrypted them in place and relies on these bytes.
     pub(crate) seen: usize,
-    /// How many they are.
+    /// Number of these records.
     records: usize,
-    /// Some were taken at the last look, so another may take more.
+    /// rustls took some bytes at the last call, so it may take more at the next.
     goes_on: bool,
-    /// How often rustls was shown something.
+    /// Number of calls of rustls with input.
     #[cfg(test)]
     pub(crate) looks: usize,
-    /// The name that the peer asked for; of clients the name that was asked.
+    /// The server name: on a server the one that the client asked for, on a client the one that it sent.
     name: Option<Box<str>>,
-    /// What the peer's bytes began with.
+    /// The peer's first bytes.
     begin: [u8; 4],
-    /// The certificate that this side has shown.
+    /// The certificate that this side has presented.
     shown: Option<Arc<CertifiedKey>>,
-    /// Where its context keeps any.
+    /// Set if the context keeps secrets.
     secrets: Option<Box<Secrets>>,
-    /// The handshake may go on without bytes of the peer: it has not begun.
+    /// A client that has not sent its first message yet: the handshake starts without input.
     begins: bool,
     handshaking: bool,
     peer_closed: bool,
@@ -70,22 +70,22 @@ enum Role {
     Client(UnbufferedClientConnection),
 }
 
-/// How far a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Bytes of the peer are missing.
+    /// The handshake needs bytes from the peer.
     Handshaking,
-    /// Data goes to and fro.
+    /// Data can flow in both directions.
     Open,
-    /// The peer has said that it sends no more; this side may go on.
+    /// The peer has closed its side; this side may still send.
     PeerClosed,
 }
 
-/// What a look at the state of rustls leads to.
+/// Result of one call of rustls.
 enum Step {
-    /// Look again.
+    /// Call again.
     Again,
-    /// Nothing to do before more comes.
+    /// Needs more input.
     Blocked,
     /// Data may be sent.
     Open,
@@ -94,7 +94,7 @@ enum Step {
     Failed(Error),
 }
 
-/// What is to be sent.
+/// What to send.
 #[derive(Clone, Copy)]
 enum Sent<'a> {
     Nothing,
@@ -103,18 +103,19 @@ enum Sent<'a> {
 }
 
 impl Connection {
-    /// The side that is connected to. `reader` is the lane's.
+    /// Creates the server's side. `reader` belongs to the lane.
     ///
     /// # Errors
-    /// The context is not one that rustls can work with.
+    /// rustls rejects the context.
     pub fn server(context: &ServerContext, reader: &Reader) -> Result<Self, Error> {
         let server = UnbufferedServerConnection::new(context.0.load(reader))?;
         let keeps_secrets = context.0.settings.common.keeps_secrets;
         Ok(Self::new(Role::Server(server), None, false, keeps_secrets))
     }
 
-    /// The side that connects, to the server of that name, or the one that its certificate must be for. The
-    /// first [`receive`](Self::receive), with nothing, makes the first message.
+    /// Creates the client's side, for a server of this name. The name is sent if the context says so, and the
+    /// certificate is checked against it. Call [`receive`](Self::receive) with an empty chain to get the
+    /// first message.
     ///
     /// # Errors
     /// As [`server`](Self::server).
@@ -152,11 +153,11 @@ impl Connection {
         }
     }
 
-    /// Takes in all of `received`. What it says goes behind `plain`, and what is to be sent because of it
-    /// behind `out`; with an error that is the alert that tells the peer.
+    /// Takes all of `received`. Appends decrypted data to `plain`, and bytes for the peer to `out`; with an
+    /// error, `out` has the alert.
     ///
     /// # Errors
-    /// [`Error`]; the connection is of no more use then.
+    /// [`Error`]; the connection cannot be used after it.
     pub fn receive(
         &mut self,
         received: &mut Chain,
@@ -166,7 +167,7 @@ impl Connection {
         if self.handshaking && self.begin[0] == 0 && received.len() >= self.begin.len() {
             self.begin = received.cursor().read_array().unwrap_or_default();
         }
-        self.unread.append_compact(received)?; // a byte for each read must not hold a cluster for each
+        self.unread.append_compact(received)?; // otherwise reads of one byte would hold a cluster each
         while self.begins || (!self.peer_closed && self.is_readable()) {
             self.begins = false;
             let before = self.unread.len();
@@ -176,7 +177,7 @@ impl Connection {
             }
         }
         if self.peer_closed {
-            self.unread.clear(); // nothing counts behind the end
+            self.unread.clear(); // bytes after the end are ignored
             (self.seen, self.records) = (0, 0);
         }
         if self.unread.len() > MOST_UNREAD || self.records > MOST_RECORDS {
@@ -186,7 +187,8 @@ impl Connection {
         Ok(self.progress())
     }
 
-    /// Whether rustls may find something in what is unread. What is no record is for it to refuse at once.
+    /// True if rustls can make progress with `unread`. Input that is not a record is passed on, so that
+    /// rustls refuses it immediately.
     fn is_readable(&self) -> bool {
         let mut cursor = self.unread.cursor();
         if self.unread.is_empty() || cursor.advance(self.seen).is_err() {
@@ -195,8 +197,8 @@ impl Connection {
         (self.goes_on && self.seen > 0) || whole(cursor.clone()) || (self.handshaking && !is_record(cursor))
     }
 
-    /// Rustls was shown whole records up to `end`, so many of them for the first time, and is through with
-    /// `taken` bytes.
+    /// Records that rustls was given whole records up to `end`, `records` of them for the first time, and
+    /// consumed `taken` bytes.
     fn has_seen(&mut self, end: usize, records: usize, taken: usize) {
         #[cfg(test)]
         {
@@ -207,10 +209,10 @@ impl Connection {
         self.records = if taken > 0 || self.seen == 0 { 0 } else { self.records + records };
     }
 
-    /// Shows rustls what is unread, once.
+    /// Calls rustls once with `unread`.
     fn read(&mut self, plain: &mut Chain, out: &mut Chain) -> Result<(), Error> {
         scratch::with(|scratch| {
-            // The usual case: what came is one piece that nobody else looks at, and is decrypted where it is.
+            // The usual case: the input is one segment that is not shared, and is decrypted in place.
             if self.unread.segment_count() == 1
                 && let Some(mut segment) = self.unread.pop_front()
             {
@@ -245,14 +247,14 @@ impl Connection {
         })
     }
 
-    /// Encrypts all of `plain`, behind `out`.
+    /// Encrypts all of `plain` and appends the records to `out`.
     ///
     /// # Errors
-    /// [`Error`]: the handshake is not over, this side has said that it ends, or there is no memory.
+    /// [`Error`] if the handshake is not complete, this side has closed, or there is no memory.
     pub fn send(&mut self, plain: &mut Chain, out: &mut Chain) -> Result<(), Error> {
         while !plain.is_empty() {
             scratch::with(|Scratch { input, output }| {
-                // Small pieces, such as a head and the first of a body, go in one record.
+                // Small segments, such as a head and the start of a body, share a record.
                 let (mut taken, mut from) = (0, None);
                 for segment in plain.segments() {
                     let n = segment.len().min(RECORD - taken);
@@ -274,7 +276,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Says that this side sends no more, behind `out`; once.
+    /// Appends a close_notify alert to `out`, once. Does nothing during the handshake or after a failure.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -287,17 +289,17 @@ impl Connection {
     }
 
     fn put(&mut self, what: Sent<'_>, room: &mut Vec<u8>, out: &mut Chain) -> Result<(), Error> {
-        // Seldom: rustls counts on the bytes of a message that has begun.
+        // Rarely a copy: rustls relies on the bytes of a message that has begun.
         let mut unread = if self.seen > 0 { self.unread.to_vec() } else { Vec::new() };
         self.work(&mut unread, what, &mut Chain::new(), room, out).1
     }
 
-    /// Its secrets, where its context keeps any; those of the handshake, when that is over.
+    /// The secrets, if the context keeps them; complete after the handshake.
     pub fn secrets(&self) -> Option<&Secrets> {
         self.secrets.as_deref()
     }
 
-    /// How far it is.
+    /// The state of the connection.
     pub fn progress(&self) -> Progress {
         match (self.peer_closed, self.handshaking) {
             (true, _) => Progress::PeerClosed,
@@ -306,22 +308,22 @@ impl Connection {
         }
     }
 
-    /// Whether it is the side that is connected to.
+    /// True for the server's side.
     pub fn is_server(&self) -> bool {
         matches!(self.role, Role::Server(_))
     }
 
-    /// Whether it has failed: nothing more can be sent or received.
+    /// True after an error: nothing can be sent or received.
     pub fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// Why it failed, as OpenSSL tells it.
+    /// The reason of a failure in OpenSSL's terms.
     pub fn reason(&self, error: &Error) -> Reason {
         Reason::of(error, &self.begin, self.negotiated().version())
     }
 
-    /// What was agreed on.
+    /// The parameters that were negotiated.
     pub fn negotiated(&self) -> Negotiated<'_> {
         Negotiated::new(self.common(), self.name.as_deref(), self.shown.as_ref())
     }
@@ -333,7 +335,7 @@ impl Connection {
         }
     }
 
-    /// Has rustls work on `bytes` until it needs more. How many of them it is through with.
+    /// Runs rustls on `bytes` until it needs more. Returns the number of bytes that it consumed.
     fn work(
         &mut self,
         bytes: &mut [u8],
@@ -359,7 +361,7 @@ impl Connection {
             at += taken;
             match step {
                 Step::Again => {}
-                // The alert that rustls made of the error comes by looking again, before anything else.
+                // rustls returns the alert for an error at the next call.
                 Step::Failed(error) if failed.is_none() => failed = Some(error),
                 Step::Failed(_) => break,
                 Step::PeerClosed => self.peer_closed = true,
@@ -370,7 +372,7 @@ impl Connection {
                 Step::Blocked => break,
             }
         }
-        // Taken at once, so that it is not another connection's later.
+        // Taken now, before another connection's handshake replaces it.
         if was_handshaking && let Some(chosen) = choose::take_chosen() {
             self.name = chosen.name;
             self.shown = chosen.shown;
@@ -391,7 +393,7 @@ impl Connection {
     }
 }
 
-/// One look: what there is goes where it belongs. How many bytes are done with.
+/// Handles one result of rustls: moves output to `plain` or `out`. Returns the number of bytes consumed.
 fn look<D>(
     status: UnbufferedStatus<'_, '_, D>,
     sent: &mut Sent<'_>,
@@ -423,7 +425,7 @@ fn look<D>(
             made.map_or_else(Step::Failed, |()| Step::Again)
         }
         Ok(ConnectionState::TransmitTlsData(transmitting)) => {
-            transmitting.done(); // it is in `out`, which goes first
+            transmitting.done(); // the record is in `out`, which is sent before anything else
             Step::Again
         }
         Ok(ConnectionState::WriteTraffic(mut traffic)) => {
@@ -443,13 +445,13 @@ fn look<D>(
             made.map_or_else(Step::Failed, |()| Step::Open)
         }
         Ok(ConnectionState::PeerClosed) => Step::PeerClosed,
-        Ok(_) => Step::Blocked, // bytes are missing, or both sides have closed; no early data is accepted
+        Ok(_) => Step::Blocked, // input is missing, or both sides have closed; early data is not accepted
     };
     (discard, step)
 }
 
-/// Has `make` write into room of at least `size` bytes, or of as many as it asks for, and puts what it wrote
-/// behind `out`.
+/// Lets `make` write into `room`, of at least `size` bytes or as many as it asks for, and appends the result
+/// to `out`.
 fn into(
     room: &mut Vec<u8>,
     out: &mut Chain,
@@ -468,7 +470,7 @@ fn into(
     }
 }
 
-/// Where the whole records end that stand in `bytes` from `at` on, and how many they are.
+/// The end of the whole records in `bytes` from `at` on, and their number.
 fn whole_records(bytes: &[u8], mut at: usize) -> (usize, usize) {
     let mut records = 0;
     while let Some([_, _, _, high, low, rest @ ..]) = bytes.get(at..)
@@ -481,7 +483,7 @@ fn whole_records(bytes: &[u8], mut at: usize) -> (usize, usize) {
     (at, records)
 }
 
-/// Whether what is next begins as a record of TLS does, as far as it goes.
+/// True if the next bytes, as far as they have arrived, are the beginning of a TLS record.
 fn is_record(mut cursor: Cursor<'_>) -> bool {
     let bytes = cursor
         .read_array::<1>()
@@ -489,7 +491,7 @@ fn is_record(mut cursor: Cursor<'_>) -> bool {
     (20..=23).contains(&bytes[0]) && bytes[1] == 3
 }
 
-/// Whether it is a whole one.
+/// True if the next record is complete.
 fn whole(mut cursor: Cursor<'_>) -> bool {
     let Ok([_, _, _, high, low]) = cursor.read_array::<HEADER>() else { return false };
     cursor.remaining() >= usize::from(u16::from_be_bytes([high, low]))

@@ -1,15 +1,15 @@
-//! Values of DER, one behind another: as much as responses of OCSP and signatures of certificates need.
+//! A DER reader, as far as OCSP responses and certificate signatures need it.
 
-/// What is left of a row of values.
+/// The rest of a sequence of values.
 #[derive(Clone, Copy)]
 pub(crate) struct Der<'a>(pub(crate) &'a [u8]);
 
-/// One value.
+/// A value.
 #[derive(Clone, Copy)]
 pub(crate) struct Value<'a> {
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
-    /// With its tag and length.
+    /// The value with its tag and length.
     pub(crate) whole: &'a [u8],
 }
 
@@ -21,13 +21,13 @@ pub(crate) const ENUMERATED: u8 = 0x0a;
 pub(crate) const TIME: u8 = 0x18;
 pub(crate) const SEQUENCE: u8 = 0x30;
 
-/// A tag of the context, with values inside.
+/// A constructed context-specific tag.
 pub(crate) const fn context(number: u8) -> u8 {
     0xa0 | number
 }
 
 impl<'a> Der<'a> {
-    /// The next value.
+    /// Reads the next value.
     pub(crate) fn next(&mut self) -> Option<Value<'a>> {
         let all = self.0;
         let ([tag, first], rest) = all.split_first_chunk()?;
@@ -47,37 +47,37 @@ impl<'a> Der<'a> {
         Some(Value { tag: *tag, content, whole: &all[..all.len() - rest.len()] })
     }
 
-    /// The next value, which has that tag.
+    /// Reads the next value, which must have this tag.
     pub(crate) fn take(&mut self, tag: u8) -> Option<Value<'a>> {
         self.next().filter(|value| value.tag == tag)
     }
 
-    /// The same, if it is there.
+    /// Reads the next value if it has this tag.
     pub(crate) fn maybe(&mut self, tag: u8) -> Option<Value<'a>> {
         if self.0.first() == Some(&tag) { self.next() } else { None }
     }
 
-    /// The values inside of the next one, which has that tag.
+    /// Enters the next value, which must have this tag.
     pub(crate) fn enter(&mut self, tag: u8) -> Option<Self> {
         self.take(tag).map(Value::inside)
     }
 }
 
 impl<'a> Value<'a> {
-    /// What is in it.
+    /// The values inside.
     pub(crate) fn inside(self) -> Der<'a> {
         Der(self.content)
     }
 }
 
-/// What is signed, how, and its signature: of a certificate, or of a response of OCSP.
+/// The parts of a signed value: a certificate or an OCSP response.
 #[derive(Clone, Copy)]
 pub(crate) struct Signed<'a> {
     pub(crate) message: &'a [u8],
-    /// Of the algorithm: an identifier without its tag and length.
+    /// The algorithm identifier, without tag and length.
     pub(crate) algorithm: &'a [u8],
     pub(crate) signature: &'a [u8],
-    /// What stands behind.
+    /// What follows the signature.
     pub(crate) rest: Der<'a>,
 }
 

@@ -1,11 +1,11 @@
-//! What can go wrong: with settings when they are read, and with a connection.
+//! Errors of settings and of connections.
 
 use std::fmt;
 
-/// A setting that cannot be followed, or only in part.
+/// A setting that cannot be used, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The keyword that it is about, as HAProxy names it.
+    /// The keyword, as HAProxy names it.
     pub keyword: &'static str,
     /// A sentence without the keyword.
     pub text: String,
@@ -25,19 +25,19 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Why a connection is of no more use.
+/// Why a connection failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the peer sent, or what it is, is not accepted.
+    /// rustls rejects the peer's messages or certificate.
     Tls(rustls::Error),
-    /// No memory for the bytes.
+    /// No memory for buffers.
     Memory(manylane_buf::Error),
     /// The peer sends more than a handshake may have.
     Flood,
-    /// The peer closed the connection amid the handshake.
+    /// The peer closed the connection during the handshake.
     Ended,
-    /// Too many handshakes are at work.
+    /// Too many handshakes are in progress.
     Busy,
 }
 

@@ -1,4 +1,4 @@
-//! Files of certificates, keys and lists.
+//! Reads files of certificates, keys and lists.
 
 use crate::error::Problem;
 use rustls::pki_types::pem::{self, PemObject, SectionKind};
@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Bytes of one file at most: bundles of all authorities that there are have a quarter of a megabyte.
+/// Most bytes of a file. The bundle of all public CAs has a quarter of a megabyte.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// All of a file, which may hold a key.
+/// Reads a file, which may hold a key.
 pub(crate) fn read(keyword: &'static str, path: &Path) -> Result<Zeroizing<Vec<u8>>, Problem> {
     let shown = path.display();
     let failed = |error: std::io::Error| Problem::new(keyword, format!("cannot read '{shown}': {error}"));
@@ -20,7 +20,7 @@ pub(crate) fn read(keyword: &'static str, path: &Path) -> Result<Zeroizing<Vec<u
     fs::read(path).map(Zeroizing::new).map_err(failed)
 }
 
-/// One section of a file in the form of PEM.
+/// A section of a PEM file.
 pub(crate) struct Section {
     pub(crate) kind: SectionKind,
     pub(crate) der: Zeroizing<Vec<u8>>,
@@ -42,15 +42,16 @@ impl Section {
     }
 }
 
-/// The sections of a file.
+/// Reads the sections of a file.
 pub(crate) fn sections(keyword: &'static str, path: &Path) -> Result<Vec<Section>, Problem> {
     sections_of(keyword, &path.display().to_string(), &read(keyword, path)?)
 }
 
-/// The sections of what is called `shown`.
+/// Parses PEM; `shown` is the name for messages.
 pub(crate) fn sections_of(keyword: &'static str, shown: &str, bytes: &[u8]) -> Result<Vec<Section>, Problem> {
     Section::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(|error| {
-        // A file whose line breaks got lost has its private key in such a line: no word of it is repeated.
+        // A file that has lost its line breaks has its private key in the faulty line, so no part of it is
+        // quoted.
         let why = match error {
             pem::Error::MissingSectionEnd { .. } => "a section has no end",
             pem::Error::IllegalSectionStart { .. } => {
@@ -63,13 +64,13 @@ pub(crate) fn sections_of(keyword: &'static str, shown: &str, bytes: &[u8]) -> R
     })
 }
 
-/// What stands for these bytes in base64, which may be a key. None: it is no base64.
+/// Decodes base64, which may be a key. `None` if it is malformed.
 pub(crate) fn base64(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    // PEM may leave out what fills the last four letters up; HAProxy may not.
+    // The PEM parser accepts missing padding; HAProxy does not.
     if text.iter().filter(|byte| !byte.is_ascii_whitespace()).count() % 4 != 0 {
         return None;
     }
-    // Whoever reads PEM overwrites what was decoded, and tells nothing of it by the time that it takes.
+    // The PEM parser decodes in constant time and zeroizes its buffers.
     let mut section = Zeroizing::new(Vec::with_capacity(text.len() + 64));
     section.extend_from_slice(b"-----BEGIN PRIVATE KEY-----\n");
     section.extend_from_slice(text);
@@ -81,7 +82,7 @@ pub(crate) fn base64(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     }
 }
 
-/// The files of a folder in the order of their names, or the file itself.
+/// The files of a folder, sorted by name; for a file, the file itself.
 pub(crate) fn files(keyword: &'static str, path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let failed =
         |error: std::io::Error| Problem::new(keyword, format!("cannot read '{}': {error}", path.display()));

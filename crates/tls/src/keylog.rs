@@ -1,4 +1,4 @@
-//! The secrets of connections, for programs that read captured traffic (`tune.ssl.keylog`).
+//! The secrets of connections, for programs that decrypt captured traffic (`tune.ssl.keylog`).
 
 use rustls::KeyLog;
 use std::cell::RefCell;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroize;
 
-/// What rustls calls them, and what `tune.ssl.keylog` files do.
+/// The labels of rustls, which key log files use, too.
 const LABELS: [&str; 6] = [
     Secrets::MASTER,
     "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
@@ -17,21 +17,21 @@ const LABELS: [&str; 6] = [
 ];
 
 thread_local! {
-    /// Of the connection that rustls is at work on: it tells them to who logs them, and to nobody else.
+    /// Secrets of the connection that rustls is working on: rustls passes them only to a `KeyLog`.
     static TOLD: RefCell<Secrets> = RefCell::default();
 }
 
-/// The secrets of a connection by their labels. They are overwritten when nobody wants to know them any more.
+/// The secrets of a connection by label. They are zeroized on drop.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Vec<(&'static str, Box<[u8]>)>);
 
 impl Secrets {
-    /// The label of what the client chose at random, by which captured connections are found.
+    /// The label of the client's random value, which identifies a captured connection.
     pub const CLIENT_RANDOM: &str = "client random";
-    /// The label of the key that all others of TLS 1.2 are made of.
+    /// The label of the master secret of TLS 1.2.
     pub const MASTER: &str = "CLIENT_RANDOM";
 
-    /// All of them, with their labels.
+    /// All secrets with their labels.
     pub fn all(&self) -> &[(&'static str, Box<[u8]>)] {
         &self.0
     }
@@ -42,7 +42,7 @@ impl Secrets {
         }
     }
 
-    /// Takes over what was told since the last call.
+    /// Takes the secrets that were logged since the last call.
     pub(crate) fn take_told(&mut self) {
         TOLD.with_borrow_mut(|told| self.0.append(&mut told.0));
     }
@@ -60,7 +60,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// Keeps what rustls tells until [`Secrets::take_told`].
+/// Keeps secrets until [`Secrets::take_told`].
 #[derive(Debug)]
 struct Keeper;
 
@@ -74,7 +74,7 @@ impl KeyLog for Keeper {
     }
 }
 
-/// What contexts have rustls tell, if they have it tell anything.
+/// The `KeyLog` for contexts that keep secrets.
 pub(crate) fn keeper() -> Arc<dyn KeyLog> {
     Arc::new(Keeper)
 }

@@ -1,11 +1,11 @@
-//! What HAProxy's users call versions, ciphers and curves: OpenSSL's names, for what rustls has.
+//! OpenSSL's names of versions, ciphers and curves, for those that rustls has.
 
 use crate::error::Problem;
 use rustls::crypto::{SupportedKxGroup, aws_lc_rs};
 use rustls::{CipherSuite, SupportedCipherSuite, SupportedProtocolVersion};
 use std::fmt;
 
-/// A version of the protocol, of those that are spoken.
+/// A supported version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// TLS 1.2
@@ -15,7 +15,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As HAProxy's samples and logs have it.
+    /// The name in HAProxy's samples and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V12 => "TLSv1.2",
@@ -37,7 +37,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A cipher suite by OpenSSL's name and by the words that its lists choose suites with.
+/// A cipher suite with OpenSSL's name and the words of cipher lists that select it.
 struct Suite {
     id: CipherSuite,
     name: &'static str,
@@ -69,7 +69,7 @@ static SUITES: [Suite; 9] = [
     suite(CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, "ECDHE-RSA-AES128-GCM-SHA256", RSA_AES),
 ];
 
-/// Words that choose all suites that there are.
+/// Words that select all suites.
 const ALL: &[&str] =
     &["ALL", "DEFAULT", "HIGH", "ECDHE", "EECDH", "kECDHE", "kEECDH", "ECDH", "TLSv1.2", "SECLEVEL"];
 
@@ -82,7 +82,7 @@ impl Suite {
         aws_lc_rs::ALL_CIPHER_SUITES.iter().copied().find(|suite| suite.suite() == self.id)
     }
 
-    /// Whether a word of a list chooses it; none, if it is no word that chooses any suite that there is.
+    /// True if a word of a list selects this suite.
     fn is_chosen(&self, word: &str) -> bool {
         let one = |word: &str| {
             ALL.contains(&word)
@@ -92,7 +92,7 @@ impl Suite {
                 || matches!(word, "aRSA" | "RSA") && self.name.contains("-RSA-")
                 || matches!(word, "AES256" | "AES128" | "SHA256" | "SHA384") && self.name.contains(word)
         };
-        // Alone it also means the exchange of keys by RSA, which is gone.
+        // `RSA` alone also means key exchange by RSA, which is not supported.
         self.name == word || (word != "RSA" && word.split('+').all(one))
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn suite_name(id: CipherSuite) -> Option<&'static str> {
     SUITES.iter().find(|suite| suite.id == id).map(|suite| suite.name)
 }
 
-/// The suites of TLS 1.2 that a list of OpenSSL chooses, in its order.
+/// The TLS 1.2 suites that an OpenSSL cipher list selects, in its order.
 pub(crate) fn ciphers(
     keyword: &'static str,
     list: &str,
@@ -113,7 +113,7 @@ pub(crate) fn ciphers(
     let mut unknown = Vec::new();
     for word in list.split([':', ',', ' ']).filter(|word| !word.is_empty()) {
         if word.starts_with('@') {
-            continue; // orders and levels of strength: all that there is, is strong
+            continue; // sort orders and strengths: all supported suites are strong
         }
         let (sign, name) = match word.split_at_checked(1) {
             Some((sign @ ("!" | "-" | "+"), name)) => (sign, name),
@@ -150,7 +150,7 @@ pub(crate) fn ciphers(
     Ok(chosen.into_iter().filter_map(Suite::supported).collect())
 }
 
-/// The suites of TLS 1.3 of a list.
+/// The TLS 1.3 suites of a list.
 pub(crate) fn ciphersuites(
     keyword: &'static str,
     list: &str,
@@ -172,7 +172,7 @@ pub(crate) fn ciphersuites(
     Ok(chosen)
 }
 
-/// The groups for the exchange of keys, in the order of a list.
+/// The key exchange groups of a list, in its order.
 pub(crate) fn curves(
     keyword: &'static str,
     list: &str,

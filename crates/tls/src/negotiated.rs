@@ -1,4 +1,4 @@
-//! What a connection has agreed on, and who the peer is.
+//! The negotiated parameters of a connection, and the peer's identity.
 
 use crate::keylog::Secrets;
 use crate::names::{Version, suite_name};
@@ -8,7 +8,7 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 use std::fmt;
 use std::sync::Arc;
 
-/// What is known of a connection; nothing of it is known before the handshake is over.
+/// A view of a connection's parameters; empty before the handshake is complete.
 #[derive(Clone, Copy)]
 pub struct Negotiated<'a> {
     common: &'a CommonState,
@@ -25,7 +25,7 @@ impl<'a> Negotiated<'a> {
         Self { common, name, shown }
     }
 
-    /// The version of the protocol.
+    /// The protocol version.
     pub fn version(self) -> Option<Version> {
         match self.common.protocol_version()? {
             ProtocolVersion::TLSv1_2 => Some(Version::V12),
@@ -39,13 +39,13 @@ impl<'a> Negotiated<'a> {
         suite_name(self.common.negotiated_cipher_suite()?.suite())
     }
 
-    /// Bits of the cipher's key.
+    /// Length of the cipher's key, in bits.
     pub fn key_bits(self) -> Option<u32> {
         let name = self.cipher()?;
         Some(if name.contains("AES128") || name.contains("AES_128") { 128 } else { 256 })
     }
 
-    /// The group of the exchange of keys.
+    /// The key exchange group.
     pub fn curve(self) -> Option<&'static str> {
         use rustls::NamedGroup as Group;
         Some(match self.common.negotiated_key_exchange_group()?.name() {
@@ -57,33 +57,33 @@ impl<'a> Negotiated<'a> {
         })
     }
 
-    /// The protocol that was chosen by ALPN.
+    /// The protocol selected by ALPN.
     pub fn alpn(self) -> Option<&'a [u8]> {
         self.common.alpn_protocol()
     }
 
-    /// The name that the client asked for.
+    /// The server name that the client asked for.
     pub fn name(self) -> Option<&'a str> {
         self.name
     }
 
-    /// Whether the connection goes on with the session of an earlier one.
+    /// True if the connection resumes an earlier session.
     pub fn is_resumed(self) -> bool {
         self.common.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// The peer's certificate as it came.
+    /// The peer's certificate, in DER.
     pub fn certificate(self) -> Option<&'a [u8]> {
         self.common.peer_certificates()?.first().map(|certificate| &**certificate)
     }
 }
 
-/// A certificate that this side has shown, which it shares with its listener.
+/// A certificate that this side has presented, shared with its listener.
 #[derive(Clone)]
 pub struct OwnCertificate(Arc<CertifiedKey>);
 
 impl OwnCertificate {
-    /// As it was sent.
+    /// The certificate in DER.
     pub fn der(&self) -> Option<&[u8]> {
         self.0.cert.first().map(|certificate| &**certificate)
     }
@@ -103,30 +103,30 @@ impl PartialEq for OwnCertificate {
 
 impl Eq for OwnCertificate {}
 
-/// The same, for as long as somebody wants to know it.
+/// An owned copy of [`Negotiated`], which outlives the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// The version as HAProxy's samples have it.
+    /// The version, as HAProxy's samples have it.
     pub version: &'static str,
     /// OpenSSL's name of the cipher suite.
     pub cipher: &'static str,
-    /// Bits of the cipher's key.
+    /// Length of the cipher's key, in bits.
     pub key_bits: u32,
-    /// The group of the exchange of keys.
+    /// The key exchange group.
     pub curve: Option<&'static str>,
-    /// The protocol that was chosen by ALPN.
+    /// The protocol selected by ALPN.
     pub alpn: Option<Box<[u8]>>,
-    /// The name that the client asked for.
+    /// The server name that the client asked for.
     pub name: Option<Box<str>>,
-    /// The connection goes on with the session of an earlier one.
+    /// The connection resumes an earlier session.
     pub resumed: bool,
-    /// The peer's certificate as it came.
+    /// The peer's certificate, in DER.
     pub certificate: Option<Box<[u8]>>,
-    /// The certificate that clients were shown.
+    /// The certificate that was presented to the client.
     pub shown: Option<OwnCertificate>,
     /// Why the handshake failed, if it did.
     pub failed: Option<Reason>,
-    /// Its secrets, where they are kept.
+    /// The secrets, if they are kept.
     pub secrets: Option<Box<Secrets>>,
 }
 

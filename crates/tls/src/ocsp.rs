@@ -1,11 +1,11 @@
-//! Responses of OCSP (RFC 6960): whether a certificate was revoked, as its authority says, shown to clients
-//! along with it.
+//! OCSP responses (RFC 6960): a CA's statement whether a certificate was revoked. Clients get it along with
+//! the certificate.
 //!
 //! # Protocol
-//! 1. A response is taken for a certificate whose issuer is known, if it is about this one alone, is not
-//!    overdue, and is signed by the issuer, or by a certificate that the issuer has made for that.
-//! 2. Who makes a handshake shows it until it is overdue, and nothing after that.
-//! 3. A response that comes later takes the place of the one before, for all listeners at once.
+//! 1. A response is accepted for a certificate whose issuer is known, if it covers this certificate only, is
+//!    not overdue, and is signed by the issuer or by a certificate that the issuer has made for OCSP signing.
+//! 2. A handshake presents the response until it is overdue, and none after that.
+//! 3. A newer response replaces the one before, for all listeners.
 
 use crate::der::{self, Der, Signed, Value, context};
 use aws_lc_rs::digest::{self, Digest};
@@ -21,17 +21,17 @@ static STAPLE: LockClass = LockClass::new("response of OCSP", LockClass::LEAF);
 
 pub(crate) const KEYWORD: &str = "ocsp";
 
-/// Seconds that the clock of a responder may be ahead.
+/// Seconds that a responder's clock may be ahead.
 const SKEW: i64 = 300;
 
 const BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 0x30, 1, 1];
 const SHA1: &[u8] = &[0x2b, 0x0e, 3, 2, 0x1a];
 const SHA256: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
 
-/// What an authority is by which certificates name it.
+/// An issuer, as certificates refer to it.
 struct Issuer<'a> {
     name: &'a [u8],
-    /// Of its key: the algorithm, and the bits.
+    /// The key's algorithm; the next field has its bits.
     algorithm: &'a [u8],
     key: &'a [u8],
 }
@@ -45,7 +45,7 @@ impl<'a> Issuer<'a> {
         Some(Self { name, algorithm, key: bits })
     }
 
-    /// Whether it has signed that.
+    /// True if the issuer's key has made this signature.
     fn has_signed(&self, signed: Signed<'_>) -> bool {
         default_provider().signature_verification_algorithms.all.iter().any(|own| {
             *own.signature_alg_id() == *signed.algorithm
@@ -55,7 +55,7 @@ impl<'a> Issuer<'a> {
     }
 }
 
-/// What a response calls a certificate.
+/// A certificate's identifier in a response.
 struct CertificateId<'a> {
     algorithm: &'a [u8],
     name: &'a [u8],
@@ -75,14 +75,14 @@ impl CertificateId<'_> {
     }
 }
 
-/// What is said of a certificate.
+/// Status of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OcspStatus {
-    /// It was not revoked.
+    /// Not revoked.
     Good,
-    /// It was.
+    /// Revoked.
     Revoked,
-    /// The responder does not know it.
+    /// Unknown to the responder.
     Unknown,
 }
 
@@ -94,12 +94,12 @@ struct Response<'a> {
     produced: ASN1Time,
     since: ASN1Time,
     until: Option<ASN1Time>,
-    /// Certificates that come with it.
+    /// Certificates that are sent with the response.
     certificates: Der<'a>,
 }
 
 impl<'a> Response<'a> {
-    /// The error is a part of a sentence.
+    /// Parses a response. The error is a clause of a sentence.
     fn parse(bytes: &'a [u8]) -> Result<Self, &'static str> {
         const MALFORMED: &str = "it is malformed";
         let mut all = Der(bytes);
@@ -118,7 +118,7 @@ impl<'a> Response<'a> {
         let parts = || {
             let mut data = Der(signed.message).enter(der::SEQUENCE)?;
             data.maybe(context(0)); // the version
-            data.next()?; // who the responder is: whoever signs is checked
+            data.next()?; // the responder's id is not needed, since the signature is checked
             let produced = time(data.take(der::TIME)?)?;
             Some((produced, data.enter(der::SEQUENCE)?))
         };
@@ -154,7 +154,7 @@ impl<'a> Response<'a> {
         Ok(Self { signed, id, status, produced, since, until, certificates })
     }
 
-    /// Rule 1. Until when it holds, in seconds since 1970.
+    /// Rule 1. Returns the time of expiry, in seconds since 1970.
     fn check(&self, certificate: &[u8], issuer: &[u8], now: i64) -> Result<u64, &'static str> {
         let unreadable = "its certificate or the issuer's cannot be read";
         let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| unreadable)?;
@@ -179,10 +179,10 @@ impl<'a> Response<'a> {
         Ok(until.unsigned_abs())
     }
 
-    /// Whether it is signed by a certificate that the issuer has made for that.
+    /// True if the signature is by a certificate that the issuer has made for OCSP signing.
     fn is_delegated(&self, issuer: &Issuer<'_>, now: i64) -> bool {
         let mut all = self.certificates;
-        // More of them would be work that whoever sends the response makes us do.
+        // Limits the work that the sender of a response can cause.
         const MOST: usize = 8;
         for _ in 0..MOST {
             let Some(certificate) = all.take(der::SEQUENCE) else { return false };
@@ -214,7 +214,7 @@ fn seconds() -> i64 {
     i64::try_from(UnixTime::now().as_secs()).unwrap_or(i64::MAX)
 }
 
-/// A response that goes along with a certificate.
+/// A response that is sent along with a certificate.
 #[derive(Debug)]
 struct Staple {
     key: Arc<CertifiedKey>,
@@ -223,7 +223,7 @@ struct Staple {
     response: Box<[u8]>,
 }
 
-/// The response of a certificate, which all that show it share. There may be none.
+/// The response of a certificate, if any; shared by all copies of the certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct StapleCell(Arc<Mutex<Option<Staple>>>);
 
@@ -234,7 +234,7 @@ impl Default for StapleCell {
 }
 
 impl StapleCell {
-    /// Takes a response over for a certificate.
+    /// Sets the response for a certificate.
     pub(crate) fn set(
         &self,
         key: &CertifiedKey,
@@ -250,26 +250,26 @@ impl StapleCell {
         Ok(())
     }
 
-    /// Rule 2.
+    /// Rule 2: the key with the response, unless it is overdue.
     pub(crate) fn key(&self) -> Option<Arc<CertifiedKey>> {
         let staple = self.0.lock();
         staple.as_ref().filter(|own| UnixTime::now().as_secs() < own.until).map(|own| own.key.clone())
     }
 
-    /// The response, also one that is overdue.
+    /// The response, even if it is overdue.
     pub(crate) fn response(&self) -> Option<Box<[u8]>> {
         self.0.lock().as_ref().map(|own| own.response.clone())
     }
 }
 
-/// A certificate whose issuer is known, as OCSP calls it.
+/// The OCSP identifier of a certificate whose issuer is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OcspId {
-    /// Digests of the issuer's name and key, by SHA-1.
+    /// SHA-1 digest of the issuer's name.
     pub name: [u8; 20],
-    /// See `name`.
+    /// SHA-1 digest of the issuer's key.
     pub key: [u8; 20],
-    /// The number of the certificate.
+    /// The serial number of the certificate.
     pub serial: Box<[u8]>,
 }
 
@@ -290,7 +290,7 @@ impl OcspId {
         })
     }
 
-    /// In DER and hexadecimal digits, as HAProxy calls a response.
+    /// The identifier in DER, as hexadecimal digits; HAProxy's name for a response.
     pub fn text(&self) -> String {
         let value = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
         let algorithm = [value(der::OID, SHA1), vec![5, 0]].concat();
@@ -305,7 +305,7 @@ impl OcspId {
 
     pub(crate) fn is_in(&self, response: &[u8]) -> bool {
         Response::parse(response).is_ok_and(|own| {
-            // The issuer itself is not looked at: whoever takes the response does that.
+            // The issuer is checked when the response is set.
             own.id.serial == &*self.serial
                 && (own.id.algorithm != SHA1 || (own.id.name == self.name && own.id.key == self.key))
         })
@@ -320,7 +320,7 @@ pub(crate) fn hex(bytes: &[u8], upper: bool) -> String {
     })
 }
 
-/// What a response says, for people. None: it is none.
+/// A response as readable text. `None` if it cannot be parsed.
 pub fn ocsp_text(response: &[u8]) -> Option<String> {
     let Response { id, status, produced, since, until, .. } = Response::parse(response).ok()?;
     let algorithm = if id.algorithm == SHA1 { "sha1" } else { "sha256" };
@@ -347,7 +347,7 @@ pub fn ocsp_text(response: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// For the fuzzer: whether a response would do for a certificate, whoever has signed it.
+/// For the fuzzer: true if a response would be accepted for a certificate.
 #[doc(hidden)]
 pub fn check_ocsp(response: &[u8], certificate: &[u8], issuer: &[u8]) -> bool {
     let _ = ocsp_text(response);
@@ -369,7 +369,7 @@ mod tests {
         [&[tag], &length[..], content].concat()
     }
 
-    /// A certificate, its issuer, and a response about it of 2026.
+    /// A certificate, its issuer, and a response of 2026 about it.
     fn signed(until: Option<&str>) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -398,7 +398,7 @@ mod tests {
         (leaf.der().to_vec(), issuer, value(der::SEQUENCE, &all))
     }
 
-    /// The first second of that day of January 2026.
+    /// The first second of a day of January 2026.
     fn day(day: i64) -> i64 {
         1_767_225_600 + (day - 1) * 86_400
     }
@@ -428,7 +428,7 @@ mod tests {
             assert!(!accepted(&response[..at]), "{at}");
             let mut changed = response.clone();
             changed[at] ^= 1;
-            // Parameters of the algorithm are the same by another tag; nothing else may differ.
+            // The algorithm's parameters may be absent under another tag; no other change is accepted.
             assert!(!accepted(&changed), "{at}");
         }
     }

@@ -1,23 +1,23 @@
-//! OpenSSL's numbers and words for what went wrong: users of HAProxy look for them in logs.
+//! OpenSSL's error numbers and messages, which users of HAProxy look for in logs.
 
 use crate::error::Error;
 use crate::names::Version;
 use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
 
-/// The library number that OpenSSL's errors of TLS begin with.
+/// OpenSSL's library number for TLS errors.
 const LIBRARY: u32 = 20 << 23;
 
-/// What an alert of the peer has before its own number among the reasons.
+/// Added to the number of an alert from the peer.
 const ALERTS: u32 = 1000;
 
-/// Why a handshake failed, as OpenSSL tells it.
+/// Why a handshake failed, in OpenSSL's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reason {
-    /// The error; 0 where the peer said nothing wrong.
+    /// The error code; 0 if the peer made no error.
     pub code: u32,
-    /// Its words.
+    /// The message of the error.
     pub text: &'static str,
-    /// What is wrong with the peer's certificate, among OpenSSL's results of verification; 0 for nothing.
+    /// OpenSSL's result of verifying the peer's certificate; 0 for success.
     pub verify: u32,
 }
 
@@ -26,7 +26,7 @@ const fn reason(code: u32, text: &'static str) -> Reason {
 }
 
 impl Reason {
-    /// Of an error, and of what the peer's bytes began with.
+    /// The reason for an error. `begin` are the first bytes that the peer sent.
     pub(crate) fn of(error: &Error, begin: &[u8], version: Option<Version>) -> Self {
         use rustls::Error as Tls;
         let error = match error {
@@ -61,7 +61,7 @@ impl Reason {
                 PeerIncompatible::NoKxGroupsInCommon if version == Some(Version::V13) => {
                     reason(101, "no suitable key share")
                 }
-                // In TLS 1.2 a cipher says how keys are exchanged.
+                // In TLS 1.2, the cipher suite includes the key exchange.
                 PeerIncompatible::NoKxGroupsInCommon => reason(193, "no shared cipher"),
                 PeerIncompatible::NoSignatureSchemesInCommon
                 | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon => {
@@ -76,7 +76,7 @@ impl Reason {
                 }
                 _ => reason(110, "bad extension"),
             },
-            // No certificate could be chosen: HAProxy's callback fails then.
+            // No certificate was selected; HAProxy's callback fails then.
             Tls::General(_) => reason(234, "callback failed"),
             _ => reason(110, "bad extension"),
         }

@@ -1,4 +1,4 @@
-//! What both sides are made of: versions, ciphers, curves.
+//! Settings that both roles share: versions, ciphers, curves.
 
 use crate::error::Problem;
 use crate::names::{self, Version};
@@ -7,18 +7,18 @@ use rustls::{ConfigBuilder, ConfigSide, SupportedProtocolVersion, WantsVerifier,
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Settings that `bind` and `server` lines share; texts are as HAProxy's options have them.
+/// Settings that `bind` and `server` lines share. Strings have the format of HAProxy's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CommonSettings {
-    /// `ciphers`: of TLS 1.2.
+    /// `ciphers`: for TLS 1.2.
     pub ciphers: Option<String>,
-    /// `ciphersuites`: of TLS 1.3.
+    /// `ciphersuites`: for TLS 1.3.
     pub ciphersuites: Option<String>,
     /// `curves`
     pub curves: Option<String>,
-    /// The oldest version; the oldest that there is without.
+    /// The oldest version; `None` for the oldest supported one.
     pub oldest: Option<Version>,
-    /// The newest version; the newest that there is without.
+    /// The newest version; `None` for the newest supported one.
     pub newest: Option<Version>,
     /// `alpn`: protocols, the preferred one first.
     pub alpn: Vec<Vec<u8>>,
@@ -26,7 +26,7 @@ pub struct CommonSettings {
     pub authorities: Option<PathBuf>,
     /// `crl-file`
     pub revoked: Option<PathBuf>,
-    /// `tune.ssl.keylog`: connections keep their secrets, for samples that tell them.
+    /// `tune.ssl.keylog`: connections keep their secrets for samples.
     pub keeps_secrets: bool,
 }
 
@@ -44,10 +44,10 @@ impl CommonSettings {
         Ok(versions)
     }
 
-    /// What both sides begin with: what encrypts, and a builder that speaks the versions with it.
+    /// Starts a rustls configuration: the provider, and a builder for the versions. Adds warnings to `told`.
     ///
     /// # Errors
-    /// What cannot be used, in a sentence.
+    /// A sentence about the setting that cannot be used.
     pub(crate) fn begin<Side: ConfigSide>(
         &self,
         told: &mut Vec<Problem>,
@@ -70,12 +70,13 @@ impl CommonSettings {
             new = names::ciphersuites("ciphersuites", list, told)?;
         }
         if let Some(list) = &self.ciphers {
-            // TLS 1.3 goes by 'ciphersuites' alone.
+            // The TLS 1.3 suites come from 'ciphersuites' only.
             if self.oldest != Some(Version::V13) {
                 old = names::ciphers("ciphers", list, told)?;
             }
         }
-        // Who chooses a certificate goes by what is offered: suites of versions that are not spoken are not.
+        // The certificate resolver compares the client's suites with these, so suites of disabled versions
+        // are removed.
         if self.newest == Some(Version::V12) {
             new.clear();
         }

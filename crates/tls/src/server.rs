@@ -28,13 +28,13 @@ use zeroize::Zeroizing;
 
 static SESSIONS: LockClass = LockClass::new("sessions of TLS", LockClass::LEAF);
 
-/// Whether clients show certificates.
+/// Whether clients present certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ClientVerify {
-    /// They are not asked.
+    /// They are not asked for one.
     #[default]
     None,
-    /// They may; what they show must be good.
+    /// They may; a certificate must be valid.
     Optional,
     /// They must.
     Required,
@@ -43,34 +43,37 @@ pub enum ClientVerify {
 /// Settings of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// What servers have, too.
+    /// Settings shared with servers.
     pub common: CommonSettings,
-    /// `crt` and `crt-list`: files and folders; the first certificate is the default.
+    /// `crt` and `crt-list`: files and folders. The first certificate is the default.
     pub certificates: Vec<Source>,
-    /// `strict-sni`: who asks for no name that a certificate is for is refused.
+    /// `strict-sni`: refuses clients that ask for no name of a certificate.
     pub strict_sni: bool,
     /// `verify`
     pub verify: ClientVerify,
-    /// Clients are told which authorities are trusted: no `no-ca-names`.
+    /// True without `no-ca-names`: clients get the names of the trusted CAs.
     pub tell_authorities: bool,
-    /// Sessions are given to clients as tickets, and not kept here.
+    /// Sessions are sent to clients as tickets instead of being kept here.
     pub tickets: bool,
     /// `prefer-client-ciphers`
     pub client_order: bool,
-    /// `tls-ticket-keys`: a file; keys are made at random without.
+    /// `tls-ticket-keys`: a file; `None` for random keys.
     pub ticket_keys: Option<PathBuf>,
-    /// `tune.ssl.cachesize`: sessions without tickets that are kept.
+    /// `tune.ssl.cachesize`: the number of sessions without tickets to keep.
     pub sessions: usize,
     /// `tune.ssl.lifetime`: seconds for which a session can be resumed.
     pub lifetime: u32,
 }
 
-/// What a listener's connections have in common, on all lanes. [`Store::listener`](crate::Store::listener)
-/// makes it.
+/// Shared by all connections of a listener, on all lanes. [`Store::listener`](crate::Store::listener) makes
+/// it.
 #[derive(Clone)]
 pub struct ServerContext(pub(crate) Arc<Context<ServerSettings, ServerConfig>>);
 
-/// What rustls works with. `told` are warnings; the error is what cannot be used, in a sentence.
+/// Makes the configuration for rustls. Adds warnings to `told`.
+///
+/// # Errors
+/// A sentence about the setting that cannot be used.
 pub(crate) fn config(
     settings: &ServerSettings,
     known: &mut Known,
@@ -128,9 +131,9 @@ pub(crate) fn config(
     }
     config.ignore_client_order = !settings.client_order;
     let failed = |error: rustls::Error| Problem::new("ssl", format!("no keys for tickets: {error}"));
-    // Whoever resumes a session is not asked for a certificate again: it must be one that began by the
-    // same rules. So listeners that ask have random keys and sessions of their own, and all others share
-    // them, also with those of the generation that comes next.
+    // A resumed session does not verify the client's certificate again, so it must have begun under the same
+    // rules. Listeners that verify clients have their own random keys and sessions. All others share them,
+    // also across generations.
     let own = settings.verify != ClientVerify::None;
     if settings.tickets {
         let keys: Arc<dyn ProducesTickets> = match &settings.ticket_keys {
@@ -154,12 +157,12 @@ pub(crate) fn config(
     Ok(config)
 }
 
-/// Checks certificates of clients as HAProxy does.
+/// Verifies client certificates as HAProxy does.
 #[derive(Debug)]
 struct Verifier {
     known: Arc<dyn ClientCertVerifier>,
-    /// Certificates of 'ca-file': a client may show one of them, which vouches for itself. Empty with a
-    /// 'crl-file': such a certificate has no issuer that could list it there.
+    /// Certificates of 'ca-file': a client may present one of them, which is trusted by itself. Empty with a
+    /// 'crl-file', since such a certificate has no issuer that could revoke it.
     own: HashSet<CertificateDer<'static>>,
 }
 
@@ -208,14 +211,14 @@ impl ClientCertVerifier for Verifier {
     }
 }
 
-/// The keys of tickets, of all lanes; rustls changes them every six hours, and knows the ones before.
+/// The random ticket keys of all lanes. rustls replaces them every six hours and keeps the previous ones.
 fn shared_ticketer() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     static SHARED: OnceLock<Result<Arc<dyn ProducesTickets>, rustls::Error>> = OnceLock::new();
     SHARED.get_or_init(Ticketer::new).clone()
 }
 
-/// What a listener knows of its clients' certificates, as a digest: the sessions of another one that knows
-/// something else are not resumed.
+/// A digest of the rules by which a listener verifies client certificates. Listeners with other rules do not
+/// resume its sessions.
 fn rules(settings: &ServerSettings, known: &mut Known) -> Result<Rules, Problem> {
     let mut digest = digest::Context::new(&digest::SHA256);
     let mut add = |bytes: &[u8]| {
@@ -237,8 +240,8 @@ fn rules(settings: &ServerSettings, known: &mut Known) -> Result<Rules, Problem>
     Ok(rules)
 }
 
-/// The sessions of clients without tickets, of all lanes. Where the file says another number than before,
-/// none is known any more.
+/// The cache for sessions without tickets, shared by all lanes. A new size replaces the cache and drops its
+/// sessions.
 fn shared_sessions(most: usize) -> Arc<ServerSessionMemoryCache> {
     manylane_sync::lazy_static! {
         static SHARED: Mutex<Option<(usize, Arc<ServerSessionMemoryCache>)>> = Mutex::new(&SESSIONS, None);
@@ -251,33 +254,34 @@ fn shared_sessions(most: usize) -> Arc<ServerSessionMemoryCache> {
 }
 
 manylane_sync::lazy_static! {
-    /// How often sessions were looked for that are kept here, for all listeners. Who looks takes a lock, too.
+    /// Lookups in the session cache by all listeners. Each also takes the cache's lock, so counting adds
+    /// little.
     static LOOKUPS: AtomicU64 = AtomicU64::new(0);
 }
 manylane_sync::lazy_static! {
-    /// Of these, how often in vain.
+    /// Lookups that found nothing.
     static MISSES: AtomicU64 = AtomicU64::new(0);
 }
 
-/// How often clients asked for a session that is kept here.
+/// Counters of lookups in the session cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionLookups {
-    /// Since the start.
+    /// Lookups since the start.
     pub all: u64,
-    /// Of these, in vain.
+    /// Lookups that found nothing.
     pub misses: u64,
 }
 
-/// See [`SessionLookups`].
+/// Returns the counters; see [`SessionLookups`].
 pub fn session_lookups() -> SessionLookups {
     SessionLookups { all: LOOKUPS.load(Ordering::Relaxed), misses: MISSES.load(Ordering::Relaxed) }
 }
 
-/// Sessions of clients without tickets, and how often they are looked for.
+/// The session cache of a listener, with counters.
 #[derive(Debug)]
 struct Sessions {
     kept: Arc<ServerSessionMemoryCache>,
-    /// Seconds.
+    /// In seconds.
     lifetime: u32,
     rules: Rules,
 }

@@ -1,16 +1,18 @@
-//! The files that a configuration names, in memory: what operators see of them, and change while they serve.
+//! The store holds the files that a configuration names, in memory, for commands that show and change them.
 //!
 //! # Protocol
-//! 1. A store belongs to a configuration. Each file is read once, when the first context names it; what it
-//!    held is replaced by a commit, and not by reading again. The next configuration has a store of its own.
-//! 2. A change is prepared in a transaction, one for each [`Kind`] at a time, which no context sees.
-//! 3. A commit makes new contexts beside those that name the file, with what the transaction holds. Only when
-//!    all of them could be made it publishes them, and keeps what the transaction held.
-//! 4. A connection takes its context when it begins, with the reader of its lane: what was agreed on with the
-//!    one before goes on.
+//! 1. A store belongs to a configuration. It reads each file once, when the first context names it. Only a
+//!    commit replaces the contents; the file is not read again. The next configuration has a store of its
+//!    own.
+//! 2. A transaction prepares a change. Each [`Kind`] has at most one open transaction, and contexts do not
+//!    see it.
+//! 3. A commit makes new versions of all contexts that name the file. It publishes them, and keeps the
+//!    transaction's contents, only if all of them could be made.
+//! 4. A connection loads its context when it begins, with the reader of its lane. Existing connections
+//!    continue with the context that they began with.
 //!
-//! All of it happens under one lock, which no connection takes. A commit of a listener with many certificates
-//! takes as long as it has certificates, so commands run aside of lanes.
+//! One lock protects everything; connections do not take it. A commit takes time proportional to the number
+//! of certificates of the affected listeners, so commands run off the lanes.
 
 use crate::certificate::{Bundle, Certificate, Definition};
 use crate::choose::{List, ListLine, Source};
@@ -30,7 +32,7 @@ use std::sync::{Arc, Weak};
 
 static FILES: LockClass = LockClass::new("files of TLS", 73);
 
-/// A context that connections begin with: what it was made of, and what it is now.
+/// A context: the settings that it is made from, and its current version.
 pub(crate) struct Context<S, C> {
     pub(crate) settings: S,
     now: Published<Arc<C>>,
@@ -42,35 +44,35 @@ impl<S, C: Send + Sync + 'static> Context<S, C> {
     }
 }
 
-/// What a file is for.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A certificate with its chain and key.
     Certificate,
-    /// Authorities.
+    /// CA certificates.
     Authorities,
-    /// Lists of revoked certificates.
+    /// Certificate revocation lists.
     Revoked,
 }
 
-/// Why a change was not made.
+/// Why a change was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// There is no such file.
+    /// There is no file of this name.
     Unknown,
-    /// There is one already.
+    /// A file of this name exists.
     Exists,
-    /// A context names it.
+    /// A context uses the file.
     Used,
-    /// A transaction about it is open.
+    /// The file has an open transaction.
     Open,
     /// No transaction is open.
     NoTransaction,
-    /// The open transaction is about this one.
+    /// The open transaction is for this file.
     Other(Box<str>),
-    /// It has nothing inside.
+    /// The file is empty.
     Empty,
-    /// What was sent cannot be used.
+    /// The payload cannot be used.
     Bad(Problem),
 }
 
@@ -80,49 +82,49 @@ impl From<Problem> for Failure {
     }
 }
 
-/// Why a response of OCSP was not taken.
+/// Why an OCSP response was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadOcsp {
-    /// It is not in base64.
+    /// It is not base64.
     Malformed,
-    /// What is wrong with it, as a part of a sentence.
+    /// What is wrong with it, as a clause of a sentence.
     Refused(&'static str),
 }
 
-/// The names of files.
+/// The files of a kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// What the open transaction is about, and how many certificates it holds.
+    /// The file of the open transaction, and the number of certificates in it.
     pub pending: Option<(Box<str>, usize)>,
-    /// All, and how many certificates each holds.
+    /// All files, and the number of certificates in each.
     pub all: Vec<(Box<str>, usize)>,
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// A context names it.
+    /// A context uses it.
     pub used: bool,
-    /// Certificates, or lists of revoked ones.
+    /// Certificates or revocation lists, in DER.
     pub der: Vec<Box<[u8]>>,
-    /// Where the certificate and its key were read, if they were.
+    /// The files of the certificate and its key, if they were read from files.
     pub files: Option<(PathBuf, PathBuf)>,
-    /// What its response of OCSP is called, if it has one.
+    /// The identifier of its OCSP response, if it has one.
     pub ocsp: Option<OcspId>,
 }
 
-/// Something that files hold.
+/// The contents of a kind of file.
 trait Content: Clone + Default {
-    /// Takes over what was sent as `name`; `adds`: beside what is there.
+    /// Takes a payload for the file `name`. With `adds`, keeps what is there.
     fn take(&mut self, name: &str, part: Part, text: &[Section], adds: bool) -> Result<(), Problem>;
-    /// Checks what was taken, before it is kept.
+    /// Checks the contents before they are kept.
     fn finish(&mut self, name: &str) -> Result<(), Problem>;
     fn der(&self) -> Vec<Box<[u8]>>;
-    /// How many `der` gives.
+    /// The length of `der`.
     fn count(&self) -> usize;
 }
 
-/// Which part of a certificate was sent.
+/// The part of a certificate that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Whole,
@@ -164,7 +166,8 @@ impl Content for Authorities {
         }
         let before = self.certificates.len();
         for section in sent {
-            // Whoever sends several must not find out by refused clients that one is missing.
+            // If one of several is unusable, the command fails; otherwise refused clients would be the first
+            // sign.
             if let Some(error) = self.take(section) {
                 let why = format!("'{name}' has an authority that is of no use: {error}");
                 return Err(Problem::new("ca-file", why));
@@ -227,7 +230,7 @@ impl<T: Content> Files<T> {
         }
     }
 
-    /// What a file holds, or the transaction about `*<file>`.
+    /// The contents of a file; with `*<file>`, of the open transaction for it.
     fn der(&self, name: &str) -> Option<Vec<Box<[u8]>>> {
         match name.strip_prefix('*') {
             None => self.all.get(name).map(|content| content.der()),
@@ -246,7 +249,7 @@ impl<T: Content> Files<T> {
         Ok(())
     }
 
-    /// Whether a transaction was begun; else the open one has more.
+    /// Returns true if this began a transaction, false if it extended the open one.
     fn set(&mut self, name: &str, part: Part, sent: &[Section], adds: bool) -> Result<bool, Failure> {
         let (begins, mut content) = match &self.pending {
             Some((about, content)) if **about == *name => (false, content.clone()),
@@ -273,7 +276,7 @@ impl<T: Content> Files<T> {
     }
 }
 
-/// See the module.
+/// See the module's documentation.
 pub struct Store(Mutex<Known>);
 
 impl Default for Store {
@@ -296,7 +299,7 @@ pub(crate) struct Known {
     certificates: Files<Bundle>,
     authorities: Files<Authorities>,
     revoked: Files<Revoked>,
-    /// In the order of their first use, by which they are numbered.
+    /// In the order of their first use; commands refer to them by this index.
     ticket_keys: Vec<(Box<str>, Arc<TicketKeys>)>,
     lists: BTreeMap<Box<str>, (List, PathBuf)>,
     definitions: HashMap<Box<str>, Definition>,
@@ -304,12 +307,13 @@ pub(crate) struct Known {
     servers: Vec<ClientEntry>,
 }
 
-/// How the store calls a file that [`check_name`] accepts.
+/// The store's name for a file that [`check_name`] accepts.
 fn name_of(path: &Path) -> Box<str> {
     path.display().to_string().into()
 }
 
-/// Refuses a file that no command could name; two of them could have the same name.
+/// Refuses a file name that is not UTF-8: no command could name it, and two such files could get the same
+/// name.
 pub(crate) fn check_name(keyword: &'static str, path: &Path) -> Result<(), Problem> {
     match path.to_str() {
         Some(_) => Ok(()),
@@ -321,7 +325,7 @@ pub(crate) fn check_name(keyword: &'static str, path: &Path) -> Result<(), Probl
 }
 
 impl Known {
-    /// The certificate of that name; read where it is not known yet.
+    /// The certificate of this name; reads the file if necessary.
     pub(crate) fn certificate(
         &mut self,
         name: &str,
@@ -346,7 +350,7 @@ impl Known {
         ready.ok_or_else(|| Problem::new("crt", format!("'{name}' is empty")))
     }
 
-    /// The certificate that this side shows to servers that ask for one.
+    /// The certificate that this side presents to servers that ask for one.
     pub(crate) fn own(&mut self, path: &Path, told: &mut Vec<Problem>) -> Result<Certificate, Problem> {
         check_name("crt", path)?;
         self.certificate(&name_of(path), told)
@@ -380,7 +384,7 @@ impl Known {
         Ok(read)
     }
 
-    /// The keys of tickets in that file; read where it is not known yet.
+    /// The ticket keys of a file; reads it if necessary.
     pub(crate) fn ticket_keys(&mut self, path: &Path) -> Result<Arc<TicketKeys>, Problem> {
         check_name("tls-ticket-keys", path)?;
         let name = name_of(path);
@@ -392,7 +396,7 @@ impl Known {
         Ok(read)
     }
 
-    /// Has the lists and folders of sources read.
+    /// Reads the lists and folders among `sources`.
     fn read_lists(&mut self, sources: &[Source]) -> Result<(), Problem> {
         for source in sources {
             let path = source.path();
@@ -444,7 +448,7 @@ impl Known {
         Ok(all)
     }
 
-    /// Whether those settings name that file.
+    /// True if the settings name the file.
     fn listener_names(&self, settings: &ServerSettings, kind: Kind, name: &str) -> bool {
         let is = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| *name_of(path) == *name);
         match kind {
@@ -469,7 +473,7 @@ impl Known {
         }
     }
 
-    /// The contexts that are left.
+    /// The contexts that still exist.
     fn live(&mut self) -> (Vec<ServerContext>, Vec<ClientContext>) {
         self.listeners.retain(|entry| entry.strong_count() > 0);
         self.servers.retain(|entry| entry.strong_count() > 0);
@@ -478,7 +482,7 @@ impl Known {
         (listeners, servers)
     }
 
-    /// Whether a context or a list names it.
+    /// True if a context or a list names the file.
     fn is_used(&mut self, kind: Kind, name: &str) -> bool {
         let (listeners, servers) = self.live();
         listeners.iter().any(|own| self.listener_names(&own.0.settings, kind, name))
@@ -490,15 +494,14 @@ impl Known {
                     .any(|(list, _)| list.lines.iter().any(|line| *line.certificate == *name)))
     }
 
-    /// Makes the contexts again that `concerned` chooses, and publishes them if all could be made. How many
-    /// there are.
+    /// Makes the selected contexts again, and publishes them if all could be made. Returns their number.
     fn renew(
         &mut self,
         listener: impl Fn(&Self, &ServerSettings) -> bool,
         server: impl Fn(&ClientSettings) -> bool,
     ) -> Result<usize, Problem> {
         let (listeners, servers) = self.live();
-        let mut told = Vec::new(); // who changes a certificate knows how long it is valid
+        let mut told = Vec::new(); // the operator who changes a certificate knows its dates
         let (mut new_listeners, mut new_servers) = (Vec::new(), Vec::new());
         for own in listeners {
             if listener(self, &own.0.settings) {
@@ -574,7 +577,7 @@ impl Known {
     }
 }
 
-/// Does the same with the files of each kind.
+/// Runs an expression with the files of the given kind.
 macro_rules! each {
     ($kind:expr, $files:ident => $work:expr) => {
         match $kind {
@@ -595,24 +598,24 @@ macro_rules! each {
 }
 
 impl Store {
-    /// `load` of a `crt-store` section: what `name` stands for. False: there is one of that name already.
+    /// `load` of a `crt-store` section: defines `name`. Returns false if the name was defined already.
     pub fn define(&self, name: &str, definition: Definition) -> bool {
         let mut known = self.0.lock();
         known.definitions.insert(name.into(), definition).is_none()
     }
 
-    /// Reads what a `crt-store` section names, whether something uses it or not.
+    /// Reads the files of a `crt-store` entry, even if nothing uses it. Adds warnings to `told`.
     ///
     /// # Errors
-    /// What cannot be used, in a sentence.
+    /// A sentence about what cannot be used.
     pub fn load(&self, name: &str, told: &mut Vec<Problem>) -> Result<(), Problem> {
         self.0.lock().certificate(name, told).map(drop)
     }
 
-    /// The context of listeners with these settings, which share it. `told` are warnings.
+    /// The context for listeners with these settings; equal settings share it. Adds warnings to `told`.
     ///
     /// # Errors
-    /// What cannot be used, in a sentence.
+    /// A sentence about what cannot be used.
     pub fn listener(
         &self,
         settings: &ServerSettings,
@@ -629,10 +632,10 @@ impl Store {
         Ok(ServerContext(context))
     }
 
-    /// The context of a server, of its own. `told` are warnings.
+    /// A new context for a server. Adds warnings to `told`.
     ///
     /// # Errors
-    /// What cannot be used, in a sentence.
+    /// A sentence about what cannot be used.
     pub fn server(
         &self,
         settings: &ClientSettings,
@@ -641,7 +644,7 @@ impl Store {
         let mut known = self.0.lock();
         let made = client::config(settings, &mut known, told)?;
         let context = Arc::new(Context { settings: settings.clone(), now: Published::new(Arc::new(made)) });
-        known.servers.retain(|entry| entry.strong_count() > 0); // of servers that were removed
+        known.servers.retain(|entry| entry.strong_count() > 0); // drop those of removed servers
         known.servers.push(Arc::downgrade(&context));
         Ok(ClientContext(context))
     }
@@ -652,7 +655,7 @@ impl Store {
         each!(kind, files => files(known).names())
     }
 
-    /// What a file holds; with `*` before its name what the open transaction about it does.
+    /// The contents of a file; with `*` before its name, of the open transaction for it.
     pub fn show(&self, kind: Kind, name: &str) -> Option<Shown> {
         let known = &mut *self.0.lock();
         let der = each!(kind, files => files(known).der(name))?;
@@ -664,7 +667,7 @@ impl Store {
         Some(Shown { used, der, files: read.and_then(|bundle| bundle.files.clone()), ocsp })
     }
 
-    /// An empty one of that name.
+    /// Creates an empty file.
     ///
     /// # Errors
     /// [`Failure::Exists`]
@@ -673,11 +676,11 @@ impl Store {
         each!(kind, files => files(known).create(name))
     }
 
-    /// Puts what was sent into the transaction about that name; `adds`: beside what is there. True: it begins
-    /// with that.
+    /// Puts a payload into the transaction for a file; with `adds`, keeps what is there. Returns true if this
+    /// began the transaction.
     ///
     /// # Errors
-    /// [`Failure`]; the transaction is as before then.
+    /// [`Failure`]; the transaction is unchanged.
     pub fn set(&self, kind: Kind, name: &str, sent: &[u8], adds: bool) -> Result<bool, Failure> {
         let sent = sections_of(kind.keyword(), name, sent)?;
         let known = &mut *self.0.lock();
@@ -690,16 +693,16 @@ impl Store {
         each!(kind, files => files(known).set(name, Part::Whole, &sent, adds))
     }
 
-    /// Publishes what the transaction about that name holds. How many contexts have it now.
+    /// Publishes the contents of the transaction for a file. Returns the number of contexts that use it.
     ///
     /// # Errors
-    /// [`Failure`]; nothing is different then, and the transaction stays.
+    /// [`Failure`]; nothing changes, and the transaction stays open.
     pub fn commit(&self, kind: Kind, name: &str) -> Result<usize, Failure> {
         let known = &mut *self.0.lock();
         each!(kind, files => known.commit(kind, name, files))
     }
 
-    /// Ends the transaction about that name.
+    /// Drops the transaction for a file.
     ///
     /// # Errors
     /// [`Failure::NoTransaction`], [`Failure::Other`]
@@ -708,7 +711,7 @@ impl Store {
         each!(kind, files => files(known).abort(name))
     }
 
-    /// Forgets a file that nothing names.
+    /// Removes a file that nothing uses.
     ///
     /// # Errors
     /// [`Failure::Unknown`], [`Failure::Open`], [`Failure::Used`]
@@ -717,15 +720,15 @@ impl Store {
         each!(kind, files => known.remove(kind, name, files))
     }
 
-    /// The files with keys of tickets, in the order of their numbers, and the names of the keys of each.
+    /// The files of ticket keys in the order of their numbers, with the names of their keys.
     pub fn ticket_keys(&self) -> Vec<(Box<str>, Vec<[u8; 16]>)> {
         self.0.lock().ticket_keys.iter().map(|(name, keys)| (name.clone(), keys.names())).collect()
     }
 
-    /// Adds a key of tickets, in base64, to those of the file of that name, or of that number behind a `#`.
+    /// Adds a ticket key, in base64, to a file given by its name or by `#<number>`.
     ///
     /// # Errors
-    /// [`BadKey`]; nothing is different then.
+    /// [`BadKey`]; nothing changes.
     pub fn add_ticket_key(&self, file: &str, key: &str) -> Result<(), BadKey> {
         let known = self.0.lock();
         let all = &known.ticket_keys;
@@ -737,14 +740,14 @@ impl Store {
         keys.push(key)
     }
 
-    /// The certificates that have a response of OCSP, and what it is called.
+    /// The certificates with an OCSP response: its identifier, and the certificate's name.
     pub fn stapled(&self) -> Vec<(OcspId, Box<str>)> {
         let known = self.0.lock();
         let all = known.certificates.all.iter().filter(|(_, bundle)| bundle.staple.response().is_some());
         all.filter_map(|(name, bundle)| Some((bundle.ocsp_id()?, name.clone()))).collect()
     }
 
-    /// The response of OCSP that is called so, or that of the certificate of that name.
+    /// The OCSP response with this identifier, or of the certificate with this name.
     pub fn ocsp_response(&self, which: &str) -> Option<Box<[u8]>> {
         let known = self.0.lock();
         let all = &known.certificates.all;
@@ -755,10 +758,10 @@ impl Store {
         })
     }
 
-    /// Takes a response of OCSP over, in base64, for all certificates that it is about.
+    /// Sets an OCSP response, in base64, for all certificates with its identifier.
     ///
     /// # Errors
-    /// [`BadOcsp`]; nothing is different then.
+    /// [`BadOcsp`]; nothing changes.
     pub fn set_ocsp(&self, text: &str) -> Result<(), BadOcsp> {
         let response = base64(text.trim().as_bytes()).ok_or(BadOcsp::Malformed)?;
         let known = self.0.lock();
@@ -774,7 +777,7 @@ impl Store {
         own.into_iter().try_for_each(|bundle| bundle.set_ocsp(&response)).map_err(BadOcsp::Refused)
     }
 
-    /// The lists and folders.
+    /// The names of the lists and folders.
     pub fn lists(&self) -> Vec<Box<str>> {
         self.0.lock().lists.keys().cloned().collect()
     }
@@ -784,10 +787,10 @@ impl Store {
         self.0.lock().lists.get(name).map(|(list, _)| list.lines.clone())
     }
 
-    /// Adds the line of `text` with a certificate that is known to a list. How many contexts have it now.
+    /// Adds a line with a known certificate to a list. Returns the number of contexts that use the list.
     ///
     /// # Errors
-    /// [`Failure`]; nothing is different then. [`Failure::Empty`] is about the certificate.
+    /// [`Failure`]; nothing changes. [`Failure::Empty`] refers to the certificate.
     pub fn add_line(&self, name: &str, text: &str) -> Result<usize, Failure> {
         let known = &mut *self.0.lock();
         let (list, base) = known.lists.get(name).ok_or(Failure::Unknown)?;
@@ -795,7 +798,7 @@ impl Store {
         let (Some(line), None) = (lines.next(), lines.next()) else {
             return Err(Failure::Bad(Problem::new("crt-list", "only one line of payload is supported!")));
         };
-        // An absolute name stays as it is; so does one that is known as it was written.
+        // An absolute name stays as it is, and so does a name that is known as written.
         let file = line.split_whitespace().next().unwrap_or_default();
         let base = if known.certificates.all.contains_key(file) { PathBuf::new() } else { base.clone() };
         let number = list.lines.iter().map(|line| line.number).max().unwrap_or(0) + 1;
@@ -817,11 +820,11 @@ impl Store {
         known.change_list(name, |lines| lines.push(line), |lines| drop(lines.remove(at)))
     }
 
-    /// Removes the line of that certificate from a list, or the one of that number. How many contexts have
-    /// one less.
+    /// Removes from a list the line of a certificate; `number` selects the line unless it is 0. Returns the
+    /// number of contexts that use the list.
     ///
     /// # Errors
-    /// [`Failure`]
+    /// [`Failure`]; nothing changes.
     pub fn remove_line(&self, name: &str, certificate: &str, number: usize) -> Result<usize, Failure> {
         let known = &mut *self.0.lock();
         let (list, _) = known.lists.get(name).ok_or(Failure::Unknown)?;

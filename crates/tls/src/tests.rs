@@ -1,4 +1,4 @@
-//! Both roles against each other, and files that cannot be used.
+//! Both roles against each other, and unusable files.
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use crate::{
@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of its own, which is removed when the test ends.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -47,7 +47,7 @@ fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A certificate with its key.
+/// A certificate with its key, in PEM.
 fn bundle(
     by: &CertifiedIssuer<'_, KeyPair>,
     names: &[&str],
@@ -114,13 +114,13 @@ fn begin_server(context: &ServerContext) -> Connection {
     Connection::server(context, &Reader::new()).unwrap()
 }
 
-/// Two ends, and what is on its way between them.
+/// Two ends, and the bytes in transit between them.
 struct Pair {
     client: Connection,
     server: Connection,
     up: Chain,
     down: Chain,
-    /// What came out.
+    /// Decrypted data.
     at_server: Chain,
     at_client: Chain,
 }
@@ -137,7 +137,7 @@ impl Pair {
         }
     }
 
-    /// Moves bytes, `at_once` of them at a time, until neither has anything to say.
+    /// Moves bytes, `at_once` of them at a time, until both ends are silent.
     fn settle(&mut self, at_once: usize) -> Result<(), (&'static str, String)> {
         self.client
             .receive(&mut Chain::new(), &mut self.at_client, &mut self.up)
@@ -170,7 +170,7 @@ impl Pair {
     }
 }
 
-/// The next `n` bytes, in clusters of their own.
+/// The next `n` bytes, in their own clusters.
 fn copied(from: &mut Chain, n: usize) -> Chain {
     let mut chain = Chain::new();
     chain.append(&from.to_vec()[..n]).unwrap();
@@ -184,7 +184,7 @@ fn chain(bytes: &[u8]) -> Chain {
     chain
 }
 
-/// Of one authority a certificate for `a.example`.
+/// Contexts with one CA and a certificate for `a.example`.
 fn simple() -> (Folder, ServerContext, ClientContext) {
     let (folder, ca) = (Folder::new(), authority("the authority"));
     let certificate = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
@@ -238,7 +238,7 @@ fn names_choose_certificates() {
     ];
     let mut settings = server_settings(&[&folder.0]);
     fs::remove_file(&known).unwrap();
-    let known = folder.write("ca.crl.key", &ca.pem()); // what ends so is no certificate
+    let known = folder.write("ca.crl.key", &ca.pem()); // files with this extension are not certificates
     let client = client_of(&client_settings(&known));
     for strict in [false, true] {
         settings.strict_sni = strict;
@@ -259,7 +259,7 @@ fn what_a_retried_hello_asked_for_is_no_other_connections() {
     let (folder, ca) = (Folder::new(), authority("ca"));
     let known = folder.write("ca.pem", &ca.pem());
     let mut settings = server_settings(&[&folder.write("a.pem", &ecdsa(&ca, &["a.example"]))]);
-    settings.common.curves = Some("P-384".to_owned()); // for which clients send no key at first
+    settings.common.curves = Some("P-384".to_owned()); // clients send no key share for it at first
     let server = server_of(&settings);
     let pair = Pair::shaken(&client_of(&client_settings(&known)), &server, "a.example");
     assert_eq!(pair.server.negotiated().curve(), Some("P-384"));
@@ -276,7 +276,7 @@ fn a_default_certificate_is_for_clients_that_no_other_is_for() {
     let known = folder.write("ca.pem", &ca.pem());
     let (one, two) = (
         folder.write("a.pem", &ecdsa(&ca, &["a.example", "b.example"])),
-        // Its common name counts beside its alternative names.
+        // The common name counts besides the alternative names.
         folder.write(
             "c.pem",
             &bundle(&ca, &["c.example", "x.example"], &PKCS_ECDSA_P256_SHA256, |params| {
@@ -315,9 +315,9 @@ fn a_list_says_which_names_a_certificate_is_for() {
     let (server, client) = (server_of(&settings), client_of(&client_settings(&known)));
     for (name, good) in [
         ("a.example", true),
-        ("b.example", false), // its certificate is, but the list says otherwise
+        ("b.example", false), // its certificate has the name, but the list excludes it
         ("x.w.example", true),
-        ("no.w.example", true), // by the certificate that names it
+        ("no.w.example", true), // by the certificate with this exact name
         ("c.example", true),
     ] {
         assert_eq!(Pair::new(&client, &server, name).settle(1 << 20).is_ok(), good, "{name}");
@@ -334,17 +334,17 @@ fn a_list_says_which_names_a_certificate_is_for() {
         let problem = problem.replace(&format!("{}/", folder.0.display()), "");
         assert!(problem.contains(sentence), "{problem}");
     }
-    // What the wildcard is not for is not shown its certificate either.
+    // A name that the list excludes does not get the wildcard's certificate either.
     folder.write("list", "w.pem *.w.example !no.w.example\n");
     let server = server_of(&settings);
     assert!(Pair::new(&client, &server, "no.w.example").settle(1 << 20).is_err());
     Pair::shaken(&client, &server, "yes.w.example");
-    // Another one's exception is none of a certificate with the same wildcard.
+    // An exclusion applies to one certificate, not to another one with the same wildcard.
     folder.write("v.pem", &ecdsa(&ca, &["*.w.example"]));
     folder.write("list", "w.pem *.w.example !no.w.example\nv.pem\na.pem !b.example\n");
     let server = server_of(&settings);
     Pair::shaken(&client, &server, "no.w.example");
-    // Clients that no certificate is for get the one with '*', and there may be none at all.
+    // Clients with other names get the certificate with '*'; a list may also be empty.
     folder.write("list", "c.pem\na.pem *\n");
     let lenient = ServerSettings { strict_sni: false, ..settings.clone() };
     let server = server_of(&lenient);
@@ -354,7 +354,7 @@ fn a_list_says_which_names_a_certificate_is_for() {
     assert!(Pair::new(&client, &server_of(&settings), "b.example").settle(1 << 20).is_err());
     folder.write("list", "w.pem *.w.example !no.w.example\nv.pem\na.pem !b.example\n");
     let server = server_of(&settings);
-    // A line that names nothing but exceptions is for no name.
+    // A line with exclusions only has no names.
     for name in ["a.example", "b.example"] {
         assert!(Pair::new(&client, &server, name).settle(1 << 20).is_err(), "{name}");
     }
@@ -463,7 +463,7 @@ fn servers_are_verified() {
     for (host, sends_name, name, accepted) in [
         ("a.example", true, "b.example", false), // the name that is asked for counts, as in HAProxy
         ("b.example", true, "a.example", true),
-        ("a.example", true, "127.0.0.1", true), // none can be
+        ("a.example", true, "127.0.0.1", true), // no name can be asked for
         ("b.example", true, "127.0.0.1", false),
         ("a.example", false, "127.0.0.1", true),
         ("b.example", false, "127.0.0.1", false),
@@ -495,7 +495,7 @@ fn a_server_may_show_a_certificate_that_is_trusted_itself() {
         let (client, server) = (client_of(&client_settings(&known)), server_of(&server_settings(&[&bundle])));
         let outcome = Pair::new(&client, &server, name).settle(1 << 20);
         assert_eq!(outcome.is_ok(), accepted, "{old} {name} {outcome:?}");
-        // A client likewise, which needs no name.
+        // The same for a client, which needs no name.
         let (mut server, mut client) = (server_settings(&[&bundle]), client_settings(&known));
         (server.verify, server.common.authorities) = (ClientVerify::Required, Some(known));
         (client.certificate, client.verify) = (Some(bundle), ServerVerify::None);
@@ -544,8 +544,8 @@ fn handshake_record(bytes: &[u8]) -> Vec<u8> {
     [&[22, 3, 1, 0, bytes.len() as u8], bytes].concat()
 }
 
-/// What a message costs grows with the number of its records, not with that of the pieces in which they come;
-/// and there is a bound for the records.
+/// The cost of a message grows with the number of its records, not with the number of pieces in which they
+/// arrive; and the number of records is limited.
 #[test]
 fn a_hello_in_many_small_records_is_looked_at_once_for_each_of_so_many() {
     let (_folder, server, client) = simple();
@@ -578,7 +578,7 @@ fn a_hello_in_many_small_records_is_looked_at_once_for_each_of_so_many() {
     }
 }
 
-/// Whatever is changed on the way, both sides end or go on, and what comes out is what went in.
+/// Whatever changes in transit, each side fails or continues, and output equals input.
 #[test]
 fn changed_bytes_are_never_taken_for_good_ones() {
     let (_folder, server, client) = simple();
@@ -687,7 +687,7 @@ fn no_sentence_repeats_a_private_key() {
     let whole = ecdsa(&ca, &["a.example"]);
     let key = &whole[whole.find("-----BEGIN PRIVATE").unwrap()..];
     let secret = key.lines().nth(1).unwrap();
-    // As files come out of variables of the environment and of templates.
+    // Damage as by environment variables and templates.
     let damaged = [
         key.replace('\n', "\\n"),
         key.replace('\n', " "),
@@ -710,7 +710,7 @@ fn no_sentence_repeats_a_private_key() {
     }
 }
 
-/// A list of what `by` has revoked, `serial` if any, that was to be renewed in that year.
+/// A revocation list of `by` with `serial`, if any, whose next update was due in the given year.
 fn revocations(by: &CertifiedIssuer<'_, KeyPair>, serial: Option<u64>, renewed: i32) -> String {
     let revoked = |serial: u64| RevokedCertParams {
         serial_number: serial.into(),
@@ -743,9 +743,9 @@ fn revoked_certificates_and_lists_that_say_nothing_are_refused() {
         (revocations(&ca, None, 2099), &known, &numbered, true),
         (revocations(&ca, Some(8), 2099), &known, &numbered, true),
         (revocations(&ca, Some(7), 2099), &known, &numbered, false),
-        (revocations(&ca, None, 2002), &known, &numbered, false), // what was revoked since, nobody knows
-        (revocations(&other, None, 2099), &known, &numbered, false), // of another authority
-        (revocations(&other, None, 2099), &pinned, &own, false),  // no list could name it
+        (revocations(&ca, None, 2002), &known, &numbered, false), // overdue: later revocations are unknown
+        (revocations(&other, None, 2099), &known, &numbered, false), // of another CA
+        (revocations(&other, None, 2099), &pinned, &own, false),  // no list can cover it
     ] {
         let list = folder.write("list.pem", &list);
         let mut server = server_settings(&[&numbered]);
@@ -755,7 +755,7 @@ fn revoked_certificates_and_lists_that_say_nothing_are_refused() {
         client.certificate = Some(shown.clone());
         let outcome = Pair::new(&client_of(&client), &server_of(&server), "a.example").settle(1 << 20);
         assert_eq!(outcome.is_ok(), accepted, "{outcome:?}");
-        // A server that shows it, likewise.
+        // The same for a server that presents it.
         let mut client = client_settings(trusted);
         (client.common.revoked, client.sends_name) = (Some(list), false);
         let server = server_of(&server_settings(&[shown]));

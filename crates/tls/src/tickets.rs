@@ -1,14 +1,15 @@
-//! Sessions that clients carry as tickets: keys from files, how long a ticket is good, and where.
+//! Session tickets: keys from files, lifetime and scope.
 //!
 //! # Protocol
-//! 1. A file has keys in base64, a line each, of 48 bytes or all of 80 bytes: a name of 16 bytes, and keys
-//!    for AES in CBC and for HMAC-SHA256, of 16 or 32 bytes each. Of them the last [`KEPT`] count: the last
-//!    but one encrypts, and all decrypt. So a key can be given to all processes before one uses it.
-//! 2. A new key becomes the last one, and the first one is forgotten.
-//! 3. What is encrypted begins with the moment and with the [`Rules`] of the listener. Who resumes a session
-//!    is not asked for a certificate again, so a ticket is good only where the same rules hold.
+//! 1. A file has keys in base64, one in each line. Either all have 48 bytes or all have 80: a name of 16
+//!    bytes, then a key for AES-CBC and one for HMAC-SHA256, of 16 or 32 bytes each. The last [`KEPT`] are
+//!    used: the last but one encrypts, and all decrypt. So a key can be distributed to all processes before
+//!    one uses it.
+//! 2. A new key becomes the last one, and the first one is dropped.
+//! 3. The encrypted part begins with the time and the [`Rules`] of the listener. A resumed session does not
+//!    verify the client's certificate again, so a ticket is valid only under the same rules.
 //!
-//! A ticket is made as RFC 5077, section 4, recommends it.
+//! The format of a ticket is that recommended in RFC 5077, section 4.
 
 use crate::error::Problem;
 use crate::files::{base64, read};
@@ -27,30 +28,30 @@ use zeroize::Zeroizing;
 
 static KEYS: LockClass = LockClass::new("keys of tickets", LockClass::LEAF);
 
-/// Keys that count, as in HAProxy: the one to come, the one that encrypts, the one before.
+/// Number of keys in use, as in HAProxy: the next, the current and the previous one.
 const KEPT: usize = 3;
 
 const NAME: usize = 16;
 const IV: usize = 16;
 const TAG: usize = 32;
 
-/// Bytes of a ticket at most, of which a longer one is not looked at: TLS has two bytes for the length.
+/// Longest ticket, in bytes; TLS encodes the length in two bytes. Longer ones are ignored.
 const LONGEST: usize = u16::MAX as usize;
 
 const KEYWORD: &str = "tls-ticket-keys";
 
-/// One key.
+/// A ticket key.
 struct Key {
     name: [u8; NAME],
     encrypts: PaddedBlockEncryptingKey,
     decrypts: PaddedBlockDecryptingKey,
     signs: hmac::Key,
-    /// Bytes that it was made of.
+    /// Length of the key material, in bytes.
     length: usize,
 }
 
 impl Key {
-    /// None: it does not have the length of a key.
+    /// `None` if the length is not that of a key.
     fn of(bytes: &[u8]) -> Option<Self> {
         let (name, rest) = bytes.split_first_chunk::<NAME>()?;
         let (cipher, aes, mac) = match rest.len() {
@@ -71,20 +72,20 @@ impl Key {
         made(*name).ok()
     }
 
-    /// From a line of a file.
+    /// Parses a line of a file.
     fn read(line: &str) -> Result<Self, BadKey> {
         let bytes = base64(line.as_bytes()).ok_or(BadKey::Malformed)?;
         Self::of(&bytes).ok_or(BadKey::OtherLength)
     }
 
-    /// What the tag is made of.
+    /// The bytes that the tag authenticates.
     fn signed(&self, iv: &[u8], encrypted: &[u8]) -> Option<Vec<u8>> {
         let length = u16::try_from(encrypted.len()).ok()?.to_be_bytes();
         Some([&self.name[..], iv, &length, encrypted].concat())
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        // With room for the padding: a vector that grows leaves the session behind in freed memory.
+        // With room for the padding: a vector that grows would leave the session in freed memory.
         let mut encrypted = Vec::with_capacity(plain.len() + IV);
         encrypted.extend_from_slice(plain);
         let context = self.encrypts.encrypt(&mut encrypted).ok()?;
@@ -93,7 +94,7 @@ impl Key {
         Some([&self.name[..], iv, &encrypted, tag.as_ref()].concat())
     }
 
-    /// `rest` is what stands behind the name.
+    /// Decrypts a ticket; `rest` is the part after the key's name.
     fn decrypt(&self, rest: &[u8]) -> Option<Vec<u8>> {
         let (iv, rest) = rest.split_at_checked(IV)?;
         let (encrypted, tag) = rest.split_at_checked(rest.len().checked_sub(TAG)?)?;
@@ -104,18 +105,18 @@ impl Key {
     }
 }
 
-/// The keys of a file, which all listeners share that name it.
+/// The keys of a file, shared by all listeners that name it.
 pub(crate) struct TicketKeys {
-    /// [`KEPT`] of them, the oldest first. Replaced as a whole.
+    /// The oldest key first. Replaced as a whole.
     keys: Mutex<[Arc<Key>; KEPT]>,
 }
 
-/// Why a key was not taken.
+/// Why a key was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadKey {
-    /// It is not in base64.
+    /// It is not base64.
     Malformed,
-    /// It has another length than the others of its file, or one that no key has.
+    /// Its length differs from the other keys of the file, or is not that of a key.
     OtherLength,
     /// There is no such file.
     Unknown,
@@ -158,7 +159,7 @@ impl TicketKeys {
         Ok(())
     }
 
-    /// The names of the keys, which tickets show to anybody.
+    /// The names of the keys, which are visible in tickets.
     pub(crate) fn names(&self) -> Vec<[u8; NAME]> {
         self.keys.lock().iter().map(|key| key.name).collect()
     }
@@ -177,7 +178,7 @@ impl ProducesTickets for TicketKeys {
         true
     }
 
-    /// [`Tickets`] says it.
+    /// [`Tickets`] has the lifetime.
     fn lifetime(&self) -> u32 {
         0
     }
@@ -198,20 +199,20 @@ impl fmt::Debug for TicketKeys {
     }
 }
 
-/// For the fuzzer: whether these are keys.
+/// For the fuzzer: parses the contents of a key file.
 #[doc(hidden)]
 pub fn check_ticket_keys(bytes: &[u8]) -> Result<(), String> {
     TicketKeys::parse(bytes).map(drop)
 }
 
-/// A digest of what a listener knows of its clients' certificates.
+/// A digest of the rules by which a listener verifies client certificates.
 pub(crate) type Rules = [u8; 32];
 
-/// Rule 3, for a listener.
+/// The ticket producer of a listener; applies rule 3.
 #[derive(Debug)]
 pub(crate) struct Tickets {
     pub(crate) keys: Arc<dyn ProducesTickets>,
-    /// Seconds.
+    /// In seconds.
     pub(crate) lifetime: u32,
     pub(crate) rules: Rules,
 }
@@ -236,12 +237,12 @@ impl ProducesTickets for Tickets {
     }
 }
 
-/// `plain` with the moment and the rules before it.
+/// Prepends the time and the rules to `plain`.
 pub(crate) fn dated(rules: &Rules, plain: &[u8], now: UnixTime) -> Vec<u8> {
     [&now.as_secs().to_be_bytes()[..], rules, plain].concat()
 }
 
-/// What was [`dated`], if it is neither older than so many seconds nor made by other rules.
+/// Removes what [`dated`] prepended. `None` if it is older than `lifetime` seconds or has other rules.
 pub(crate) fn still_good<'a>(
     rules: &Rules,
     bytes: &'a [u8],
@@ -250,7 +251,8 @@ pub(crate) fn still_good<'a>(
 ) -> Option<&'a [u8]> {
     let (made, rest) = bytes.split_first_chunk()?;
     let (own, plain) = rest.split_first_chunk::<32>()?;
-    // A clock that was set back must not make it good for longer; between machines clocks differ a little.
+    // If the clock was set back, a ticket must not be valid for longer; clocks of other machines may differ a
+    // little.
     let age = now.as_secs().abs_diff(u64::from_be_bytes(*made));
     (own == rules && age <= u64::from(lifetime)).then_some(plain)
 }
@@ -262,7 +264,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Of a key whose bytes are all the same: 48 and 80 bytes have no padding.
+    /// A key file's line in which all bytes of the key are equal. Keys of 48 and 80 bytes need no padding.
     fn line(byte: u8, length: usize) -> String {
         let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Whom certificates are trusted from.
+//! Trusted CA certificates and revocation lists.
 
 use crate::error::Problem;
 use crate::files::{Section, files, sections};
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where systems keep the authorities that they trust: Debian, Red Hat, Alpine and SUSE.
+/// Paths of the system's CA bundle: Debian, Red Hat, Alpine and SUSE.
 const SYSTEM: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -20,7 +20,7 @@ const SYSTEM: &[&str] = &[
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// The authorities of a file, in its order.
+/// The CA certificates of a file, in its order.
 #[derive(Clone, Debug)]
 pub(crate) struct Authorities {
     pub(crate) certificates: Vec<CertificateDer<'static>>,
@@ -34,7 +34,7 @@ impl Default for Authorities {
 }
 
 impl Authorities {
-    /// Those of a file, of all files of a folder, or of the system.
+    /// Loads a file, all files of a folder, or the system's bundle.
     pub(crate) fn load(path: &Path) -> Result<Self, Problem> {
         const KEYWORD: &str = "ca-file";
         let path = match path.to_str() {
@@ -59,7 +59,7 @@ impl Authorities {
         }
     }
 
-    /// Takes one more in, if it is one; else why it is of no use.
+    /// Adds the section if it is a certificate. Returns an error if it cannot be used.
     pub(crate) fn take(&mut self, section: &Section) -> Option<rustls::Error> {
         if !section.is_certificate() {
             return None;
@@ -76,7 +76,7 @@ impl Authorities {
         self.certificates.iter().map(|der| Box::from(&**der)).collect()
     }
 
-    /// The certificates themselves, which vouch for who shows one of them.
+    /// The certificates as a set; each of them is trusted when it is presented itself.
     pub(crate) fn set(&self) -> HashSet<CertificateDer<'static>> {
         self.certificates.iter().cloned().collect()
     }
@@ -91,7 +91,7 @@ fn system() -> Result<PathBuf, Problem> {
     })
 }
 
-/// The lists of revoked certificates of a file.
+/// The revocation lists of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Revoked(pub(crate) Vec<CertificateRevocationListDer<'static>>);
 
@@ -111,7 +111,7 @@ impl Revoked {
         Ok(Self(lists))
     }
 
-    /// Those of what is called `shown`. Each is one that certificates can be checked by.
+    /// Parses the revocation lists of `sections`; `shown` is the name for messages.
     pub(crate) fn of(shown: &str, sections: &[Section]) -> Result<Self, Problem> {
         let found = sections.iter().filter(|section| matches!(section.kind, SectionKind::Crl));
         let lists: Vec<_> =
@@ -132,7 +132,7 @@ impl Revoked {
 
 /// Why a verifier cannot use one of the lists.
 fn unusable(lists: &[CertificateRevocationListDer<'static>]) -> Option<&'static str> {
-    // rustls parses lists when it builds a verifier, which needs an authority. It does not compare the two.
+    // rustls parses lists when it builds a verifier, and a verifier needs a CA; any one will do.
     let nobody = TrustAnchor {
         subject: Der::from_slice(&[]),
         subject_public_key_info: Der::from_slice(&[]),
@@ -157,8 +157,8 @@ fn unusable(lists: &[CertificateRevocationListDer<'static>]) -> Option<&'static 
     })
 }
 
-/// Whether a certificate that was not verified is good all the same: it is one of those that are trusted, and
-/// nothing but its place in a chain speaks against it. Its dates and purposes hold.
+/// True if a certificate that failed verification is still accepted: it is one of the trusted ones, and only
+/// its position in a chain was rejected. Its dates and purposes were valid.
 pub(crate) fn by_itself<T>(
     verified: &Result<T, rustls::Error>,
     certificate: &CertificateDer<'_>,
