@@ -1,4 +1,4 @@
-//! An entry: what it keeps, read and changed without a lock.
+//! An entry of a table. Its data are read and changed without a lock.
 
 use crate::key::value;
 use crate::rate;
@@ -6,14 +6,15 @@ use crate::table::Table;
 use manylane_expr::{Ask, DataType, Datum, Outcome, Value};
 use manylane_sync::atomic::{AtomicU64, Ordering};
 
-/// An entry of a table that is there: somebody holds it, or whoever has this looks afterwards whether it was.
+/// A reference to an entry that is present: either it is held, or its user checks afterwards that it was
+/// present.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'t> {
     pub(crate) table: &'t Table,
     pub(crate) at: u32,
 }
 
-/// Words of every entry.
+/// Indices of the words that every entry has.
 pub(crate) const STATE: usize = 0;
 pub(crate) const DATE: usize = 1;
 pub(crate) const LINK: usize = 2;
@@ -24,18 +25,18 @@ impl<'t> Entry<'t> {
         self.table.word(self.at, number)
     }
 
-    /// The words of its key.
+    /// The words of the key.
     pub(crate) fn key_words(&self) -> impl Iterator<Item = u64> + use<'t> {
         let (this, words) = (*self, self.table.layout.key_words);
         (0..words).map(move |n| this.word(crate::spec::HEADER + n).load(Ordering::Relaxed))
     }
 
-    /// Its key; text and data are written to `bytes`, as far as they fit.
+    /// The key. Text and data are copied to `bytes`, as far as they fit.
     pub fn key<'b>(&self, bytes: &'b mut [u8]) -> Value<'b> {
         value(self.table.spec(), self.key_words(), bytes)
     }
 
-    /// Runs `work` with the words of its key.
+    /// Runs `work` with the words of the key.
     pub fn with_key_words<R>(&self, work: impl FnOnce(&[u64]) -> R) -> R {
         let mut words = [0; crate::MAX_KEY_BYTES / 8];
         let count = self.table.layout.key_words.min(words.len());
@@ -51,7 +52,7 @@ impl<'t> Entry<'t> {
         Some((self.word(first), first, period))
     }
 
-    /// A number of it; of a rate, events a period. None where the table does not keep it.
+    /// The value of a number, or the events per period of a rate. `None` if the table does not keep `datum`.
     #[inline]
     pub fn get(&self, datum: impl Into<Datum>, now: u64) -> Option<u64> {
         let datum = datum.into();
@@ -67,8 +68,8 @@ impl<'t> Entry<'t> {
         })
     }
 
-    /// Adds to a number, or so many events to a rate; the number then. Nothing happens where the table does
-    /// not keep it.
+    /// Adds `n` to a number, or `n` events to a rate, and returns the new value. `None` if the table does not
+    /// keep it.
     #[inline]
     pub fn add(&self, datum: impl Into<Datum>, n: u64, now: u64) -> Option<u64> {
         let datum = datum.into();
@@ -89,7 +90,7 @@ impl<'t> Entry<'t> {
         Some(sum)
     }
 
-    /// Takes one from a number, which does not go below 0.
+    /// Subtracts one from a number, not below 0.
     pub fn take_one(&self, data: DataType) {
         let Some((word, ..)) = self.place(data.into()) else { return };
         let mut seen = word.load(Ordering::Relaxed);
@@ -101,7 +102,7 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Sets a number; of a rate, the events of the last period. Whether the table keeps it.
+    /// Sets a number, or the events of a rate's last period. Returns false if the table does not keep it.
     pub fn set(&self, datum: impl Into<Datum>, to: u64, now: u64) -> bool {
         let datum = datum.into();
         let Some((word, first, _)) = self.place(datum) else { return false };
@@ -115,10 +116,10 @@ impl<'t> Entry<'t> {
         true
     }
 
-    /// Reserves a turn of `cost` nanoseconds in one of two directions: turns of all who share the entry
-    /// follow each other in the order of their reservations. When it begins: at once, if that is not above
-    /// `now`. Time that nobody reserved is lost but for the last `spare` nanoseconds. Tables without turns
-    /// ([`Spec::turns`](crate::Spec::turns)) have all at once.
+    /// Reserves a turn of `cost` nanoseconds in one direction, and returns the time when it begins; the turn
+    /// is due if that is not after `now`. All users of the entry take turns in the order of their
+    /// reservations. Unreserved time is lost, except for the last `spare` nanoseconds. In a table without
+    /// turns ([`Spec::turns`](crate::Spec::turns)), every turn begins now.
     pub fn reserve(&self, outgoing: bool, cost: u64, spare: u64, now: u64) -> u64 {
         let Some(turns) = self.table.layout.turns else { return now };
         let word = self.word(turns + usize::from(outgoing));
@@ -133,26 +134,26 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Gives back so many nanoseconds of a turn that were not needed.
+    /// Returns `cost` nanoseconds of a turn that were not needed.
     pub fn give_back(&self, outgoing: bool, cost: u64) {
         if let Some(turns) = self.table.layout.turns {
             self.word(turns + usize::from(outgoing)).fetch_sub(cost, Ordering::Relaxed);
         }
     }
 
-    /// It is used: it stays for as long as a new one.
+    /// Marks the entry as used: it stays for as long as a new one.
     #[inline]
     pub fn touch(&self, now: u64) {
         let date = now + self.table.spec().expire;
         let word = self.word(DATE);
-        // Most who count in an entry do so within one millisecond of each other.
+        // Most lanes that count in an entry do so within the same millisecond.
         if word.load(Ordering::Relaxed) != date {
             word.store(date, Ordering::Relaxed);
         }
         self.table.mark(self.at);
     }
 
-    /// Milliseconds until it expires; 0 where entries do not.
+    /// Milliseconds until it expires; 0 if entries do not expire.
     pub fn expires_in(&self, now: u64) -> u64 {
         match self.table.spec().expire {
             0 => 0,
@@ -160,22 +161,22 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Sets when it expires.
+    /// Sets the expiry date.
     pub fn set_expiry(&self, date: u64) {
         self.word(DATE).store(date, Ordering::Relaxed);
     }
 
-    /// Its number in the table, while it is there.
+    /// The entry's number in the table, valid for its life.
     pub fn number(&self) -> u32 {
         self.at
     }
 
-    /// Who holds it.
+    /// The number of holders.
     pub fn holders(&self) -> u32 {
         self.word(STATE).load(Ordering::Relaxed) as u32
     }
 
-    /// General counter 0 or 1, and its rate: by the names of their own, else in the arrays.
+    /// General counter 0 or 1, and its rate: the named ones, or else the elements of the arrays.
     fn general(&self, number: u32) -> [Datum; 2] {
         match number {
             0 => [DataType::Gpc0, DataType::Gpc0Rate].map(|data| self.kept_as(data)),
@@ -183,7 +184,8 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// The general counter or tag that stands in for one with a name of its own: element 0 or 1 of the array.
+    /// The datum that is kept for a named general counter or tag: itself, or else element 0 or 1 of the
+    /// array.
     pub fn kept_as(&self, data: DataType) -> Datum {
         let (array, index) = match data {
             DataType::Gpc0 => (DataType::Gpc, 0),
@@ -199,12 +201,13 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Adds to general counter 0 or 1 and to its rate: what either is then. None where neither is kept.
+    /// Adds to general counter 0 or 1 and to its rate. Returns the counter's value, or the rate's if only
+    /// that is kept; `None` if neither is.
     pub fn count_general(&self, number: u32, n: u64, now: u64) -> Option<u64> {
         self.count_both(self.general(number), n, now)
     }
 
-    /// The same of an element of the arrays. As HAProxy: those that have names of their own are no elements.
+    /// The same for an element of the arrays. As with HAProxy, the named counters are not elements.
     pub fn count_element(&self, index: u32, n: u64, now: u64) -> Option<u64> {
         let both = [DataType::Gpc, DataType::GpcRate].map(|data| Datum { data, index });
         self.count_both(both, n, now)
@@ -219,7 +222,7 @@ impl<'t> Entry<'t> {
         of_count.or(of_rate)
     }
 
-    /// Makes a general counter 0: what it was. As HAProxy, its rate goes on.
+    /// Sets a general counter to 0 and returns its old value. As with HAProxy, its rate stays.
     fn clear(&self, count: Datum, now: u64) -> Option<u64> {
         let was = self.get(count, now);
         if self.set(count, 0, now) {
@@ -228,14 +231,14 @@ impl<'t> Entry<'t> {
         was
     }
 
-    /// Does what is asked. [`Outcome::NotTracked`] and [`Outcome::NoEntry`] are not among the answers.
+    /// Answers `ask`; never with [`Outcome::NotTracked`] or [`Outcome::NoEntry`].
     pub fn ask(&self, ask: Ask, now: u64) -> Outcome {
         let told = match ask {
             Ask::Read(datum) => {
                 let datum = if datum.index == 0 { self.kept_as(datum.data) } else { datum };
                 self.get(datum, now)
             }
-            // As HAProxy: 0 where nothing counts.
+            // As with HAProxy: 0 if no counter is kept.
             Ask::Increment(number) => Some(self.count_general(number, 1, now).unwrap_or_default()),
             Ask::IncrementElement(index) => Some(self.count_element(index, 1, now).unwrap_or_default()),
             Ask::Clear(number) => self.clear(self.general(number)[0], now),

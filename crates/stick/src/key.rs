@@ -1,14 +1,14 @@
-//! Keys as words, so that comparing them needs no lock.
+//! Keys as words, which are compared without a lock.
 
 use crate::spec::Spec;
 use manylane_expr::{Type, Value};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a key at most: it is compared word by word, for each request.
+/// Longest key, in bytes. Each request compares it word by word.
 pub const MAX_KEY_BYTES: usize = 1024;
 
-/// Gives `work` the words of a key; nothing where its type is not the table's. Text is cut at its first NUL
-/// byte, and to the length that the table keeps; data that are shorter end in zeros.
+/// Runs `work` with the words of a key. `None` if its type is not the table's. Text is cut at its first NUL
+/// byte and to the length that the table keeps; shorter data are padded with zeros.
 pub fn with_key<R>(spec: &Spec, key: Value<'_>, work: impl FnOnce(&[u64]) -> R) -> Option<R> {
     let bytes = match (spec.key, key) {
         (Type::Ipv4, Value::Ipv4(addr)) => return Some(work(&[u64::from(addr.to_bits())])),
@@ -16,7 +16,7 @@ pub fn with_key<R>(spec: &Spec, key: Value<'_>, work: impl FnOnce(&[u64]) -> R) 
             let bits = addr.to_bits();
             return Some(work(&[(bits >> 64) as u64, bits as u64]));
         }
-        // As HAProxy: the low 32 bits.
+        // As with HAProxy: the low 32 bits.
         (Type::Int, Value::Int(n)) => return Some(work(&[u64::from(n as u32)])),
         (Type::Str, Value::Str(bytes)) => {
             &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
@@ -34,7 +34,7 @@ pub fn with_key<R>(spec: &Spec, key: Value<'_>, work: impl FnOnce(&[u64]) -> R) 
     Some(work(&words[..spec.key_bytes.div_ceil(8).clamp(1, words.len())]))
 }
 
-/// The key that words are. Text and data are written to `bytes`, as far as they fit.
+/// The key of these words. Text and data are copied to `bytes`, as far as they fit.
 pub(crate) fn value<'b>(spec: &Spec, words: impl Iterator<Item = u64>, bytes: &'b mut [u8]) -> Value<'b> {
     let mut words = words;
     let mut next = || words.next().unwrap_or_default();

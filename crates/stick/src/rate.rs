@@ -1,19 +1,19 @@
-//! Events a period, over a period that slides: what the manual of HAProxy calls a rate.
+//! Events per period, over a sliding period: a rate in HAProxy's manual.
 //!
-//! A rate is two words: the beginning of the period at work with its events, and the same beginning with the
-//! events of the period before. Of the period before, only the part counts that is less than a period ago.
+//! A rate is two words: the start of the current period with its events, and the same start with the events
+//! of the previous period. Of the previous period, the part counts that lies less than a period back.
 //!
 //! 1. Events are added to the first word by compare-and-swap.
-//! 2. A period ends under the shard's lock: the second word is written first, with the beginning of the next
-//!    period, and then the first one is replaced. Whoever reads two beginnings sees a change half done, for
-//!    which the first word's events are those of the period before.
-//! 3. Beginnings are milliseconds of 32 bits, compared by their difference: rule 2 holds them apart by less
-//!    than half of that, since an entry that is so old has a rate of 0 by any reading.
+//! 2. A period ends under the shard's lock: first the second word is written, with the start of the next
+//!    period, and then the first one is replaced. A reader that finds two different starts sees a change half
+//!    done; the first word's events are then those of the previous period.
+//! 3. Starts are 32 bits of milliseconds, compared by their difference. A difference of more than half the
+//!    range (25 days) counts as a start in the future, by a lane whose clock is ahead.
 
 use crate::share::Period;
 use manylane_sync::atomic::{AtomicU64, Ordering};
 
-/// A beginning, and events.
+/// The start of a period, and events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Half {
     since: u32,
@@ -30,15 +30,15 @@ impl Half {
     }
 }
 
-/// What both words are for a new entry.
+/// The initial value of both words.
 pub(crate) fn fresh(now: u64) -> u64 {
     Half { since: now as u32, events: 0 }.word()
 }
 
-/// How many periods have ended since then: 0, 1, or 2 for more.
+/// The number of periods that have ended since `since`: 0, 1, or 2 for more.
 fn ended(since: u32, period: u32, now: u32) -> u32 {
     let age = now.wrapping_sub(since);
-    // A lane's clock may be a little behind that of the lane that began the period.
+    // This lane's clock may be a little behind that of the lane that began the period.
     if age < period || age > u32::MAX / 2 {
         0
     } else if age - period < period {
@@ -48,7 +48,7 @@ fn ended(since: u32, period: u32, now: u32) -> u32 {
     }
 }
 
-/// Adds `n` events. `lock` is held while a period ends.
+/// Adds `n` events. Calls `lock` to end a period.
 pub(crate) fn add<G>(
     current: &AtomicU64,
     before: &AtomicU64,
@@ -79,7 +79,7 @@ pub(crate) fn add<G>(
                 Half { since: now, events: n }
             }
         };
-        // Pairs with the load of `read`: who sees this sees the other word, too.
+        // Release: pairs with the load in `read`; publishes the other word.
         match current.compare_exchange_weak(seen, next.word(), Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return,
             Err(now) => seen = now,
@@ -101,7 +101,7 @@ pub(crate) fn read(current: &AtomicU64, before: &AtomicU64, period: u32, now: u6
         1 => (since, past, events) = (since.wrapping_add(period), events, 0),
         _ => (past, events) = (0, 0),
     }
-    // A single event would come and go as if there were none.
+    // A single event is shown for a whole period; a fraction would round to 0.
     if events == 0 && past <= 1 {
         return past;
     }
@@ -111,13 +111,13 @@ pub(crate) fn read(current: &AtomicU64, before: &AtomicU64, period: u32, now: u6
     u32::try_from(of_past + u64::from(events)).unwrap_or(u32::MAX)
 }
 
-/// So many events happened in the period that begins now: what an operator sets.
+/// Sets `events` in the period that begins now, for an operator.
 pub(crate) fn set(current: &AtomicU64, before: &AtomicU64, now: u64, events: u32) {
     before.store(fresh(now), Ordering::Relaxed);
     current.store(Half { since: now as u32, events }.word(), Ordering::Release);
 }
 
-/// The period at work.
+/// The current period.
 pub(crate) fn period(current: &AtomicU64, before: &AtomicU64, now: u64) -> Period {
     let half = Half::of(current.load(Ordering::Acquire));
     let other = Half::of(before.load(Ordering::Acquire));
@@ -132,9 +132,9 @@ pub(crate) fn period(current: &AtomicU64, before: &AtomicU64, now: u64) -> Perio
     }
 }
 
-/// It is as another process says. Under the shard's lock.
+/// Sets what a peer has sent. Call under the shard's lock.
 pub(crate) fn restore(current: &AtomicU64, before: &AtomicU64, period: u32, now: u64, told: Period) {
-    // What is older than two periods is none, and rule 3 holds.
+    // Older periods count as two periods old, which keeps rule 3.
     let since = (now as u32).wrapping_sub(told.age.min(period.saturating_mul(2)));
     before.store(Half { since, events: told.before }.word(), Ordering::Release);
     current.store(Half { since, events: told.events }.word(), Ordering::Release);

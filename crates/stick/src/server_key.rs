@@ -1,5 +1,5 @@
-//! Names and addresses of servers, which entries keep by number (`server_key`): a text has the same number in
-//! all tables of the process, and keeps it.
+//! Names and addresses of servers, which entries keep by number (`server_key`). A text has the same number in
+//! all tables of the process, for good.
 
 use manylane_sync::{LockClass, Mutex};
 use std::collections::HashMap;
@@ -7,17 +7,17 @@ use std::sync::OnceLock;
 
 static CLASS: LockClass = LockClass::new("keys of servers in stick tables", LockClass::LEAF);
 
-/// Texts of a chunk: as many have memory at once.
+/// Texts of a chunk, allocated together.
 const CHUNK: usize = 1024;
 
-/// Texts at most. They are kept for good, and addresses that name servers give may change for ever: what
-/// comes behind that many has no number, and entries find its server by its id alone.
+/// Most texts. They are never freed, and DNS may return new addresses forever. Further texts get no number,
+/// and entries find their server by its id only.
 pub const MAX_SERVER_KEYS: usize = 64 * CHUNK;
 
-/// Each text is written once, so that a reader that has its number takes no lock.
+/// Each text is written once, so a reader with its number takes no lock.
 type Texts = Box<[OnceLock<Box<str>>]>;
 
-/// The texts by their numbers, from 1 on.
+/// The texts by number, starting at 1.
 static TEXTS: [OnceLock<Texts>; MAX_SERVER_KEYS / CHUNK] =
     [const { OnceLock::new() }; MAX_SERVER_KEYS / CHUNK];
 
@@ -26,8 +26,8 @@ manylane_sync::lazy_static! {
     static NUMBERS: Mutex<HashMap<&'static str, u32>> = Mutex::new(&CLASS, HashMap::new());
 }
 
-/// The number of a text, which it gets now if it has none. None where there are too many. Takes a lock: keep
-/// the number.
+/// The number of a text; assigns one if necessary. `None` if there are too many. Takes a lock, so keep the
+/// number.
 pub fn server_key(text: &str) -> Option<u32> {
     let mut numbers = NUMBERS.lock();
     if let Some(number) = numbers.get(text) {

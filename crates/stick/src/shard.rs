@@ -1,4 +1,4 @@
-//! A part of a table: buckets that readers walk without its lock, and what only the lock's holder touches.
+//! A part of a table: buckets that readers walk without the lock, and state behind the lock.
 
 use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::{LockClass, Mutex};
@@ -8,28 +8,28 @@ use std::sync::OnceLock;
 
 static SHARDS: LockClass = LockClass::new("part of a stick table", 73);
 
-/// What only the lock's holder touches.
+/// State behind the shard's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
-    /// Numbers of entries that are free.
+    /// Free entries.
     pub(crate) free: Vec<u32>,
-    /// Entries by a date that is not later than when they expire.
+    /// Entries by a date that is not later than their expiry.
     dates: BinaryHeap<Reverse<u64>>,
 }
 
-/// Bits of an entry's number in the order of dates; the rest is the date, in steps of [`STEP_MS`].
+/// Bits of the entry's number in `dates`; the rest is the date, in steps of [`STEP_MS`].
 const NUMBER_BITS: u32 = 28;
 
-/// Milliseconds of a step: 36 bits of them last for 130 years.
+/// Milliseconds of a step: 36 bits last for 130 years.
 const STEP_MS: u64 = 64;
 
 impl Inner {
-    /// Files an entry for a date, in milliseconds.
+    /// Files an entry under a date in milliseconds.
     pub(crate) fn file(&mut self, date: u64, at: u32) {
         self.dates.push(Reverse(date.div_ceil(STEP_MS) << NUMBER_BITS | u64::from(at)));
     }
 
-    /// The entry with the first date, if `is_due` says so of that.
+    /// Takes out the entry with the earliest date, if `is_due` returns true for the date.
     pub(crate) fn take_first(&mut self, is_due: impl Fn(u64) -> bool) -> Option<(u64, u32)> {
         let &Reverse(filed) = self.dates.peek()?;
         let date = (filed >> NUMBER_BITS) * STEP_MS;
@@ -40,17 +40,17 @@ impl Inner {
         Some((date, (filed & ((1 << NUMBER_BITS) - 1)) as u32))
     }
 
-    /// Takes out every entry that `keeps` does not keep.
+    /// Takes out every entry for which `keeps` returns false.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(u32) -> bool) {
         self.dates.retain(|Reverse(filed)| keeps((filed & ((1 << NUMBER_BITS) - 1)) as u32));
     }
 
-    /// The entries, in no order.
+    /// All entries, unordered.
     pub(crate) fn numbers(&self) -> Vec<u32> {
         self.dates.iter().map(|Reverse(filed)| (filed & ((1 << NUMBER_BITS) - 1)) as u32).collect()
     }
 
-    /// Entries.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.dates.len()
     }
@@ -62,7 +62,7 @@ pub(crate) struct Shard {
     pub(crate) inner: Mutex<Inner>,
     /// Odd while a chain changes. Written under the lock.
     version: AtomicU32,
-    /// The first entry of each chain, or 0; made with the first entry. Written under the lock.
+    /// The first entry of each chain, or 0. Allocated with the first entry, and written under the lock.
     buckets: OnceLock<Box<[AtomicU32]>>,
 }
 
@@ -75,44 +75,45 @@ impl Shard {
         }
     }
 
-    /// The chain of a hash; nothing where there is no entry yet.
+    /// The bucket of a hash; `None` if the shard never had an entry.
     #[inline]
     pub(crate) fn bucket(&self, hash: u32) -> Option<&AtomicU32> {
         let buckets = self.buckets.get()?;
         buckets.get(hash as usize & (buckets.len() - 1))
     }
 
-    /// As [`bucket`](Self::bucket), which makes `count` of them, a power of two, if there are none. Under the
-    /// lock. None without memory.
+    /// As [`bucket`](Self::bucket), but allocates `count` buckets, a power of two, if there are none. Call
+    /// under the lock. `None` if there is no memory.
     pub(crate) fn bucket_or_made(&self, hash: u32, count: usize) -> Option<&AtomicU32> {
         if self.buckets.get().is_none() {
             let mut made = Vec::new();
             made.try_reserve_exact(count).ok()?;
             made.extend((0..count).map(|_| AtomicU32::new(0)));
-            let _ = self.buckets.set(made.into_boxed_slice()); // nobody else does, under the lock
+            let _ = self.buckets.set(made.into_boxed_slice()); // cannot fail under the lock
         }
         self.bucket(hash)
     }
 
-    /// A chain changes, under the lock, by `work`.
+    /// Runs `work`, which changes a chain. Call under the lock.
     pub(crate) fn changing<R>(&self, work: impl FnOnce() -> R) -> R {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-        // Whoever sees a part of the change sees that it is at work: pairs with the fence of `begun`.
+        // Release: pairs with the fence in `is_still`; a reader that sees a part of the change also sees the
+        // odd version.
         manylane_sync::atomic::fence(Ordering::Release);
         let done = work();
         self.version.store(version.wrapping_add(2), Ordering::Release);
         done
     }
 
-    /// For a reader that begins; nothing while a chain changes.
+    /// The version for a reader to begin with; `None` while a chain changes.
     #[inline]
     pub(crate) fn version(&self) -> Option<u32> {
         let version = self.version.load(Ordering::Acquire);
         version.is_multiple_of(2).then_some(version)
     }
 
-    /// Whether no chain has changed since `version`.
+    /// True if no chain has changed since `version`.
     #[inline]
     pub(crate) fn is_still(&self, version: u32) -> bool {
         manylane_sync::atomic::fence(Ordering::Acquire);

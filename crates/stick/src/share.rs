@@ -1,18 +1,18 @@
-//! What peers share of a table: which entries have changed since they were asked for, and what an entry keeps
-//! in the form in which it is told.
+//! What peers share of a table: the entries that have changed since the last query, and the form in which
+//! entries are sent.
 //!
 //! # Protocol
-//! 1. Whoever changes an entry writes its data first and marks the entry then, if it is not marked.
-//! 2. The lane that tells peers takes all marks away, and reads the data of those entries afterwards.
-//! 3. A fence of each side stands between the two: of a change that finds its entry marked, and of a taker
-//!    that finds the mark, at least one sees what the other has written. So no change is lost.
+//! 1. A change writes the entry's data first and then marks the entry, unless it is marked already.
+//! 2. The lane that sends to peers takes all marks, and reads the data of those entries afterwards.
+//! 3. Each side has a fence between its two steps. If a change finds its entry marked while the other side
+//!    takes the mark, at least one of them sees what the other has written. So no change is lost.
 
 use crate::entry::Entry;
 use crate::rate;
 use manylane_expr::{DataType, Datum};
 use manylane_sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The entries of a table that have changed: a bit each, and a bit for each word of these.
+/// The changed entries of a table: a bit for each entry, and a bit for each word of these.
 #[derive(Debug)]
 pub(crate) struct Changes {
     entries: Box<[AtomicU64]>,
@@ -24,21 +24,21 @@ fn zeros(count: usize) -> Box<[AtomicU64]> {
 }
 
 impl Changes {
-    /// For entries of numbers below `most`.
+    /// Creates it for entries with numbers below `most`.
     pub(crate) fn new(most: usize) -> Self {
         let words = most.div_ceil(64);
         Self { entries: zeros(words), words: zeros(words.div_ceil(64)) }
     }
 
-    /// An entry has changed. Rule 1.
+    /// Marks an entry as changed. Rule 1.
     pub(crate) fn mark(&self, at: u32) {
-        fence(Ordering::SeqCst); // pairs with the one of `take`: rule 3
+        fence(Ordering::SeqCst); // pairs with the fence in `take`: rule 3
         let (word, bit) = (at as usize / 64, 1 << (at % 64));
         let Some(entries) = self.entries.get(word) else { return };
         if entries.load(Ordering::Relaxed) & bit != 0 {
             return;
         }
-        // Acquire: pairs with the swap of `take`, before which the word's own bit was taken away.
+        // Acquire: pairs with the swap in `take`, which comes after taking the word's bit.
         entries.fetch_or(bit, Ordering::AcqRel);
         let (of_word, bit) = (&self.words[word / 64], 1 << (word % 64));
         if of_word.load(Ordering::Relaxed) & bit == 0 {
@@ -46,7 +46,7 @@ impl Changes {
         }
     }
 
-    /// Takes all marks away: the numbers that had one, in ascending order. Rule 2.
+    /// Takes all marks and runs `work` with their numbers, in ascending order. Rule 2.
     pub(crate) fn take(&self, mut work: impl FnMut(u32)) {
         for (group, words) in self.words.iter().enumerate() {
             if words.load(Ordering::Relaxed) == 0 {
@@ -64,11 +64,11 @@ impl Changes {
                 }
             }
         }
-        fence(Ordering::SeqCst); // pairs with the one of `mark`: rule 3
+        fence(Ordering::SeqCst); // pairs with the fence in `mark`: rule 3
     }
 }
 
-/// What an entry keeps in one place.
+/// The value of a datum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// A number.
@@ -77,19 +77,19 @@ pub enum Kept {
     Rate(Period),
 }
 
-/// The period at work of a rate, and the one before.
+/// The current period of a rate, and the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Period {
-    /// Milliseconds since it began.
+    /// Milliseconds since the current period began.
     pub age: u32,
-    /// Its events.
+    /// Events of the current period.
     pub events: u32,
-    /// Those of the period before.
+    /// Events of the previous period.
     pub before: u32,
 }
 
 impl Entry<'_> {
-    /// What it keeps there. None where the table does not keep it.
+    /// The value of a datum. `None` if the table does not keep it.
     pub fn kept(&self, datum: impl Into<Datum>, now: u64) -> Option<Kept> {
         let datum = datum.into();
         let (word, first, _) = self.place(datum)?;
@@ -100,14 +100,14 @@ impl Entry<'_> {
         })
     }
 
-    /// What a peer says of it, which is not told to others again. Nothing happens where the table does not
-    /// keep it, or keeps something else there.
+    /// Sets a value that a peer has sent; it is not sent to other peers again. Does nothing if the table
+    /// keeps no such datum, or one of another type.
     pub fn learn(&self, datum: impl Into<Datum>, kept: Kept, now: u64) {
         let datum = datum.into();
         let Some((word, first, period)) = self.place(datum) else { return };
         match kept {
             Kept::Number(number) if !datum.data.is_rate() => {
-                // Peers tell of servers by their ids: the name that was stored here is another server's then.
+                // Peers send the server's id: a stored name would be that of another server.
                 if word.swap(number, Ordering::Relaxed) != number
                     && datum.data == DataType::ServerId
                     && let Some((name, ..)) = self.place(DataType::ServerKey.into())

@@ -1,61 +1,61 @@
-//! What a table is to be, and where in an entry its data are.
+//! The specification of a table, and the layout of its entries.
 
 use manylane_expr::{DataType, Type};
 
-/// Entries of a table at most: an entry's number and its date are one word in the order of expiry.
+/// Largest size of a table: an entry's number and its date share a word in the order of expiry.
 pub const MAX_SIZE: u32 = (1 << 28) - (1 << 16);
 
-/// One kind of data that entries keep.
+/// A kind of data that entries keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// What.
+    /// The kind.
     pub kind: DataType,
-    /// How many of them: 1, unless it is an array.
+    /// The number of elements; 1 unless it is an array.
     pub count: u32,
-    /// Milliseconds that a rate is over; 0 for what is none.
+    /// The period of a rate, in milliseconds; 0 for other data.
     pub period: u32,
 }
 
 impl Data {
-    /// Words in an entry: a rate has two.
+    /// Words in an entry: a rate takes two for each element.
     fn words(&self) -> usize {
         self.count as usize * if self.kind.is_rate() { 2 } else { 1 }
     }
 }
 
-/// What a table is to be. Tables of two generations are the same when these are.
+/// The specification of a table. A table is kept across generations if its specification is equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The type of keys: `Ipv4`, `Ipv6`, `Int`, `Str` or `Bin`.
     pub key: Type,
-    /// Bytes of a text or of data that are kept; longer ones are cut.
+    /// Bytes of a text or of data to keep; longer keys are cut.
     pub key_bytes: usize,
-    /// Entries at most.
+    /// Most entries.
     pub size: u32,
-    /// Milliseconds that an entry stays without being used; 0: for good.
+    /// Milliseconds after the last use; 0: entries do not expire.
     pub expire: u64,
-    /// A full table takes no new key, in place of giving up its oldest.
+    /// A full table refuses new keys instead of dropping its oldest entries.
     pub nopurge: bool,
-    /// What entries keep, in the order of [`DataType`], each once.
+    /// Data of an entry, in the order of [`DataType`], each kind once.
     pub data: Vec<Data>,
-    /// Streams of an entry have turns in each direction: see [`Entry::reserve`](crate::Entry::reserve).
+    /// Entries have turns in each direction: see [`Entry::reserve`](crate::Entry::reserve).
     pub turns: bool,
 }
 
-/// Where the words of an entry are.
+/// Positions of words in an entry.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) key_words: usize,
-    /// By kind: its first word, if it is kept.
+    /// The first word of each kind that is kept.
     offsets: [Option<u16>; DataType::ALL.len()],
-    /// In [`Spec::data`], by kind.
+    /// The items of [`Spec::data`], by kind.
     kept: [Data; DataType::ALL.len()],
-    /// The first of two words for turns, if there are any.
+    /// The first of two words for turns, if the table has turns.
     pub(crate) turns: Option<usize>,
     pub(crate) words: usize,
 }
 
-/// Words of an entry before its key: state, date, link.
+/// Words before the key: state, date, link.
 pub(crate) const HEADER: usize = 3;
 
 impl Layout {
@@ -85,7 +85,7 @@ impl Layout {
         layout
     }
 
-    /// The first word of a kind's element, and the kind's period; nothing where it is not kept.
+    /// The first word of an element, and the kind's period; `None` if it is not kept.
     #[inline]
     pub(crate) fn find(&self, kind: DataType, index: u32) -> Option<(usize, u32)> {
         let first = usize::from(self.offsets[kind as usize]?);

@@ -1,4 +1,4 @@
-//! A table: entries by key, that all lanes count in.
+//! A table: entries by key, in which all lanes count.
 //!
 //! See the README for the protocol; comments cite its rules.
 
@@ -16,72 +16,72 @@ use std::sync::OnceLock;
 
 static FREE: LockClass = LockClass::new("free entries of a stick table", LockClass::LEAF);
 
-/// Words that share a cache line.
+/// Words of a cache line.
 const LINE: usize = 8;
 
-/// A cache line of an entry: two entries share none.
+/// A cache line of an entry. Entries do not share lines.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Line([AtomicU64; LINE]);
 
-/// The state of an entry: it is there.
+/// Bit of an entry's state: it is present.
 const LIVE: u64 = 1 << 63;
-/// Added for each life of its memory, above those that hold it.
+/// Added to the state for each life; the bits below count the holders.
 const LIFE: u64 = 1 << 32;
-/// Those that hold it.
+/// The bits of the state that count the holders.
 const HELD: u64 = LIFE - 1;
 
-/// Entries that a shard takes or gives at once where it runs dry or over.
+/// Free entries that a shard exchanges with the table at a time.
 const BATCH: usize = 16;
-/// Shards at most: more than cores, so that two lanes rarely want the same.
+/// Most shards: more than cores, so that two lanes rarely need the same one.
 const MAX_SHARDS: usize = 256;
-/// Entries for which there is one more shard.
+/// Entries for each shard.
 const ENTRIES_A_SHARD: u32 = 1024;
-/// Entries of a chunk at most: as many are allocated at once.
+/// Most entries of a chunk, which are allocated together.
 const MAX_CHUNK: usize = 512;
-/// Tries to walk a chain while it changes; then the lock is taken.
+/// Tries to walk a chain while it changes, before taking the lock.
 const TRIES: u32 = if cfg!(loom) { 1 } else { 8 };
-/// Steps of a chain before whoever walks it may have gone astray (rule 4).
+/// Steps in a chain after which a walk may have been misled (rule 4).
 const MAX_STEPS: u32 = 1 << 12;
-/// Entries that a full table gives up at once at most, and those that it looks at for that in all its shards:
-/// a lane waits for it at each new key.
+/// Limits of a full table's search: the entries that it drops, and those that it visits in all shards. A lane
+/// waits for the search at each new key.
 const MAX_PURGE: usize = 64;
 const MAX_LOOKED_AT: usize = 64;
-/// Shards that it looks at: the key's own, then others in turn.
+/// Shards that the search visits: the key's own, then others in turn.
 const MAX_SHARDS_LOOKED_AT: u32 = 8;
-/// Milliseconds for which a full table that found nothing to give up does not look again: a flood of new keys
-/// has each lane look a hundred times a second at most.
+/// Milliseconds before a full table searches again after it found nothing. A flood of new keys makes each
+/// lane search a hundred times a second at most.
 const NOTHING_FOR: u64 = 10;
-/// Entries, those that are not there included, that one call of [`Table::each`] looks at.
+/// Entries that a call of [`Table::each`] visits, including absent ones.
 const MAX_WALKED: u32 = 1 << 12;
-/// Milliseconds after which an entry is looked at again that was held when it should have expired: as long as
-/// it would stay if it were let go now, within these. What is held for long is not filed anew all the time.
+/// Bounds of the milliseconds after which an entry that was held at its expiry is checked again. Within these
+/// it is the table's expiry, so that an entry held for long is not filed all the time.
 const HELD_FOR: std::ops::RangeInclusive<u64> = 1_000..=60_000;
-/// Entries that [`Clearing`] looks at under one hold of a shard's lock: some 100 us.
+/// Entries that [`Clearing`] visits under the shard's lock at a time: some 100 us.
 const CLEARED_AT_ONCE: usize = 1_000;
 
-/// A table.
+/// A table of entries by key, shared by all lanes.
 #[derive(Debug)]
 pub struct Table {
     spec: Spec,
     pub(crate) layout: Layout,
     /// Lines of an entry.
     lines: usize,
-    /// Entries of a chunk: this power of two.
+    /// A chunk has two to this power entries.
     chunk_bits: u32,
     chunks: Box<[OnceLock<Box<[Line]>>]>,
     shards: Box<[CachePadded<Shard>]>,
-    /// Entries, those that a lane is about to make included: at most `spec.size`.
+    /// Entries, including those that a lane is about to make; at most `spec.size`.
     used: CachePadded<AtomicU32>,
-    /// When a full table looks again for what it may give up.
+    /// When a full table may search again.
     nothing_until: AtomicU64,
-    /// The shard that a full table looks at next.
+    /// The shard that a full table searches next.
     turn: AtomicU32,
-    /// Numbers of entries that were never used begin here; the first is 1.
+    /// The lowest number that was never used; the first is 1.
     fresh: AtomicU32,
     /// Free entries that no shard has.
     free: Mutex<Vec<u32>>,
-    /// Entries that peers are to be told of, once there are peers.
+    /// Entries to send to peers; set once there are peers.
     changes: OnceLock<Changes>,
     hasher: Hashes,
 }
@@ -91,7 +91,7 @@ type Hashes = std::hash::RandomState;
 #[cfg(any(loom, manylane_sim))]
 type Hashes = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
-/// An entry that does not go away while this is there.
+/// A hold on an entry: the entry stays until this is dropped.
 #[derive(Debug)]
 pub struct Held<'t> {
     entry: Entry<'t>,
@@ -106,7 +106,7 @@ impl<'t> std::ops::Deref for Held<'t> {
 }
 
 impl Held<'_> {
-    /// Its number, for [`Table::release`]: it goes on being held.
+    /// Converts to the entry's number, for [`Table::release`]. The entry stays held.
     pub fn into_number(self) -> u32 {
         ManuallyDrop::new(self).entry.at
     }
@@ -119,12 +119,12 @@ impl Drop for Held<'_> {
 }
 
 impl Table {
-    /// An empty table. Memory is taken as entries need it.
+    /// Creates an empty table. Memory is allocated as entries need it.
     pub fn new(spec: Spec) -> Self {
         let layout = Layout::new(&spec);
         let size = spec.size.clamp(1, crate::MAX_SIZE);
         let shards = (size / ENTRIES_A_SHARD).next_power_of_two().min(MAX_SHARDS as u32) as usize;
-        // Those that shards keep free are apart from those that are used.
+        // Free entries of shards come on top of the used ones.
         let most = size as usize + shards * 2 * BATCH + 1;
         let chunk_bits = (most / 64).next_power_of_two().clamp(1, MAX_CHUNK).trailing_zeros();
         Self {
@@ -144,12 +144,12 @@ impl Table {
         }
     }
 
-    /// What it was made as.
+    /// The specification that the table was made with.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Entries that it has; some may have expired and not be gone yet.
+    /// The number of entries; some may have expired.
     pub fn used(&self) -> u32 {
         self.used.load(Ordering::Relaxed)
     }
@@ -182,12 +182,12 @@ impl Table {
         &self.shards[hash.rotate_left(8) as usize & (self.shards.len() - 1)]
     }
 
-    /// The shard of an entry that is there.
+    /// The shard of an entry that is present.
     pub(crate) fn shard_of(&self, at: u32) -> &Shard {
         self.shard((self.word(at, LINK).load(Ordering::Relaxed) >> 32) as u32)
     }
 
-    /// Whether an entry may be used: it is there, and held or not expired.
+    /// True if an entry may be used: it is present, and held or not expired.
     #[inline]
     fn is_good(&self, at: u32, state: u64, now: u64) -> bool {
         state & LIVE != 0 && (state & HELD != 0 || !self.has_expired(at, now))
@@ -197,15 +197,15 @@ impl Table {
         self.spec.expire > 0 && self.word(at, DATE).load(Ordering::Relaxed) <= now
     }
 
-    /// Whether the key of an entry is this.
+    /// True if the entry has this key.
     #[inline]
     fn is_of(&self, at: u32, hash: u32, words: &[u64]) -> bool {
         (self.word(at, LINK).load(Ordering::Relaxed) >> 32) as u32 == hash
             && self.entry(at).key_words().eq(words.iter().copied())
     }
 
-    /// Walks a chain: the first entry that has the key, is good and is what `take` wants. `Err`: who looks
-    /// has gone astray.
+    /// Walks a chain and returns the result of `take` for the first usable entry of the key for which there
+    /// is one. `Err` if the walk may have been misled.
     #[inline]
     fn walk<R>(
         &self,
@@ -233,7 +233,7 @@ impl Table {
         Err(())
     }
 
-    /// Rules 3 and 4: looks for a key without the lock, and with it where chains change all the time.
+    /// Rules 3 and 4: looks up a key without the lock, or with it if chains keep changing.
     #[inline]
     fn find<R>(
         &self,
@@ -259,7 +259,7 @@ impl Table {
         self.walk(shard, hash, words, now, &mut take).ok().flatten()
     }
 
-    /// Looks at the entry of a key, if it is there, and writes nothing. `look` may run more than once.
+    /// Runs `look` on the entry of a key, if it is present. Writes nothing. `look` may run more than once.
     #[inline]
     pub fn peek<R>(&self, words: &[u64], now: u64, look: impl Fn(&Entry<'_>) -> R) -> Option<R> {
         let hash = self.hash(words);
@@ -272,7 +272,7 @@ impl Table {
         })
     }
 
-    /// Holds an entry that is `state`, whose key is to be `words`.
+    /// Holds an entry whose state was `state` and whose key should be `words`.
     #[inline]
     fn hold(&self, at: u32, mut state: u64, hash: u32, words: &[u64], now: u64) -> Option<Held<'_>> {
         let word = self.word(at, STATE);
@@ -280,25 +280,25 @@ impl Table {
             if !self.is_good(at, state, now) {
                 return None;
             }
-            // Acquire: pairs with the store of `make`, in whose life the key is.
+            // Acquire: pairs with the store in `begin_life`, which publishes the key.
             match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => break,
                 Err(seen) => state = seen,
             }
         }
         let held = Held { entry: self.entry(at) };
-        // It may have begun another life since it was compared.
+        // The entry may have begun another life since its key was compared.
         self.is_of(at, hash, words).then_some(held)
     }
 
-    /// The entry of a key, if it is there.
+    /// Holds the entry of a key, if it is present.
     pub fn get(&self, words: &[u64], now: u64) -> Option<Held<'_>> {
         let hash = self.hash(words);
         self.find(hash, words, now, |at, state| self.hold(at, state, hash, words, now))
     }
 
-    /// The entry of a key, which is made if it is not there. None where the table is full and gives nothing
-    /// up, or there is no memory.
+    /// Holds the entry of a key; makes it if necessary. `None` if the table is full and cannot drop an entry,
+    /// or there is no memory.
     pub fn get_or_make(&self, words: &[u64], now: u64) -> Option<Held<'_>> {
         let hash = self.hash(words);
         match self.find(hash, words, now, |at, state| self.hold(at, state, hash, words, now)) {
@@ -307,19 +307,19 @@ impl Table {
         }
     }
 
-    /// The entry of that number, which somebody holds.
+    /// The entry with this number, which must be held.
     pub fn held(&self, number: u32) -> Entry<'_> {
         self.entry(number)
     }
 
-    /// Ends a hold whose number [`Held::into_number`] gave: the entry stays for as long as a new one.
+    /// Ends a hold from [`Held::into_number`]. The entry then stays for as long as a new one.
     pub fn release(&self, number: u32, now: u64) {
         self.entry(number).touch(now);
         self.let_go(number);
     }
 
     fn let_go(&self, at: u32) {
-        // Release: what was counted is there before the entry's memory has another life.
+        // Release: pairs with `end_life`; the counts are written before the memory begins another life.
         self.word(at, STATE).fetch_sub(1, Ordering::Release);
     }
 
@@ -337,7 +337,7 @@ impl Table {
         made.map(|(held, _)| held)
     }
 
-    /// The entry, and whether it is one more.
+    /// The entry, and whether it is an additional one.
     fn make_in(
         &self,
         shard: &Shard,
@@ -350,15 +350,15 @@ impl Table {
         if let Ok(Some(held)) = there {
             return Some((held, false)); // another lane was faster
         }
-        // One that has expired begins another life where it is.
+        // An expired entry of the key begins another life in its place.
         let old = self.walk(shard, hash, words, 0, |at, _| Some(at)).ok().flatten();
         if let Some(at) = old {
             if self.end_life(at) {
                 self.begin_life(at, words, now);
                 return Some((Held { entry: self.entry(at) }, false));
             }
-            // Another lane has come to hold it meanwhile, as of an earlier time: it lives on. It cannot end
-            // before it is held here, under the lock.
+            // Another lane, whose clock is behind, holds the entry meanwhile: it lives on. It cannot end
+            // before it is held here, since that needs the lock.
             let state = self.word(at, STATE).load(Ordering::Acquire);
             return self.hold(at, state, hash, words, 0).map(|held| (held, false));
         }
@@ -377,7 +377,7 @@ impl Table {
         (self.spec.size as usize / self.shards.len()).next_power_of_two()
     }
 
-    /// Ends an entry's life, unless somebody holds it. Rule 2.
+    /// Ends an entry's life, unless it is held. Rule 2.
     fn end_life(&self, at: u32) -> bool {
         let word = self.word(at, STATE);
         let state = word.load(Ordering::Relaxed);
@@ -389,9 +389,10 @@ impl Table {
                 .is_ok()
     }
 
-    /// Begins one, held once.
+    /// Begins a life, with one hold.
     fn begin_life(&self, at: u32, words: &[u64], now: u64) {
-        // Whoever reads what follows sees that the life before is over: pairs with the fence of `peek`.
+        // Release: pairs with the fence in `peek`; a reader that sees the new words also sees that the old
+        // life is over.
         manylane_sync::atomic::fence(Ordering::Release);
         let entry = self.entry(at);
         for (n, word) in words.iter().enumerate() {
@@ -409,11 +410,11 @@ impl Table {
         }
         entry.word(DATE).store(now + self.spec.expire, Ordering::Relaxed);
         let state = entry.word(STATE).load(Ordering::Relaxed);
-        // Release: who holds it finds the key.
+        // Release: pairs with the acquire in `hold`; publishes the key.
         entry.word(STATE).store(((state + LIFE) & !LIVE & !HELD) | LIVE | 1, Ordering::Release);
     }
 
-    /// A number of an entry that nobody has, with its memory.
+    /// Takes a free entry and allocates its memory if necessary.
     fn take_free(&self, inner: &mut Inner) -> Option<u32> {
         if let Some(at) = inner.free.pop() {
             return Some(at);
@@ -433,7 +434,7 @@ impl Table {
             let mut made = Vec::new();
             made.try_reserve_exact(lines).ok()?;
             made.extend((0..lines).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(0)))));
-            let _ = chunk.set(made.into_boxed_slice()); // else another shard was faster
+            let _ = chunk.set(made.into_boxed_slice()); // fails if another shard was faster
         }
         match self.fresh.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => Some(at),
@@ -476,7 +477,7 @@ impl Table {
                         &self.shards[turn & (self.shards.len() - 1)]
                     }
                 };
-                let looks = left.div_ceil(2); // the others are for shards behind it
+                let looks = left.div_ceil(2); // the rest is for the other shards
                 left -= looks;
                 self.purge(shard, &mut shard.inner.lock(), now, (most, looks)) > 0
             });
@@ -487,8 +488,8 @@ impl Table {
         }
     }
 
-    /// Gives up to `most` entries up, and looks at `looks` for that: those that have expired, and, unless the
-    /// table keeps them, those that were not used for the longest time. How many there were.
+    /// Drops up to `most` entries and visits up to `looks`: expired ones and, without `nopurge`, the least
+    /// recently used ones. Returns the number of dropped entries.
     fn purge(&self, shard: &Shard, inner: &mut Inner, now: u64, (most, looks): (usize, usize)) -> usize {
         let mut gone = 0;
         for looked_at in 0..looks.min(inner.len() * 2) {
@@ -500,19 +501,19 @@ impl Table {
                 break;
             };
             let due = self.word(at, DATE).load(Ordering::Relaxed);
-            // It was used since, so others are older; where all were, this one is as good as any.
+            // The entry was used since it was filed, so others are older. If all were, any will do.
             if due > date && (self.spec.nopurge || looked_at < looks / 2) {
                 inner.file(due, at);
             } else if self.remove(shard, inner, at) {
                 gone += 1;
             } else {
-                inner.file(due.max(date.max(now) + self.held_for()), at); // behind those that may go
+                inner.file(due.max(date.max(now) + self.held_for()), at); // after those that can be dropped
             }
         }
         gone
     }
 
-    /// Takes an entry out of its chain, unless it is held. It is out of the order of dates already.
+    /// Takes an entry out of its chain, unless it is held. It must have left the order of dates.
     fn remove(&self, shard: &Shard, inner: &mut Inner, at: u32) -> bool {
         if !self.end_life(at) {
             return false;
@@ -542,8 +543,8 @@ impl Table {
         });
     }
 
-    /// Removes entries that have expired, from shard `next` on: up to `most`, or one shard's worth where that
-    /// is less. Whether there may be more; `next` is where to go on.
+    /// Removes expired entries, from shard `next` on: visits up to `most` entries, and each shard at most
+    /// once. Returns true if there may be more; `next` is the shard to continue with.
     pub fn sweep(&self, next: &mut usize, now: u64, most: usize) -> bool {
         if self.spec.expire == 0 {
             return false;
@@ -576,7 +577,7 @@ impl Table {
         self.spec.expire.clamp(*HELD_FOR.start(), *HELD_FOR.end())
     }
 
-    /// Removes the entry of a key. Whether it is gone: somebody may hold it.
+    /// Removes the entry of a key. Returns false if it is held.
     pub fn clear_key(&self, words: &[u64]) -> bool {
         let hash = self.hash(words);
         let shard = self.shard(hash);
@@ -585,8 +586,7 @@ impl Table {
         found.is_none_or(|at| self.clear_filed(shard, &mut inner, at))
     }
 
-    /// Removes the entry of that number. None where there is none; else whether it is gone: somebody may hold
-    /// it.
+    /// Removes the entry with this number. `None` if there is none, `Some(false)` if it is held.
     pub fn clear_number(&self, number: u32, now: u64) -> Option<bool> {
         if number == 0 {
             return None;
@@ -599,14 +599,14 @@ impl Table {
             if !self.is_good(number, state, now) {
                 return None;
             }
-            // Before the lock was taken it may have begun another life in another shard.
+            // It may have begun another life in another shard before the lock was taken.
             if std::ptr::eq(self.shard_of(number), shard) {
                 return Some(self.clear_filed(shard, &mut inner, number));
             }
         }
     }
 
-    /// Removes an entry that is filed in a shard. Whether it is gone.
+    /// Removes an entry that is filed in a shard. Returns false if it is held.
     fn clear_filed(&self, shard: &Shard, inner: &mut Inner, at: u32) -> bool {
         if !self.end_life(at) {
             return false;
@@ -618,7 +618,7 @@ impl Table {
         true
     }
 
-    /// Removes entries of each shard in turn, which others use meanwhile.
+    /// Removes entries of each shard in turn, while lanes continue to use the table.
     pub fn clearing(&self) -> impl Iterator<Item = Clearing<'_>> {
         self.shards.iter().map(|shard| {
             let left = shard.inner.lock().numbers();
@@ -626,20 +626,20 @@ impl Table {
         })
     }
 
-    /// Peers share it: which entries change is noted from now on. An entry takes a bit more for it.
+    /// Starts to record changed entries, for peers. It costs a bit for each entry.
     pub fn share(&self) {
         self.changes.get_or_init(|| Changes::new(self.chunks.len() << self.chunk_bits));
     }
 
-    /// Runs `work` with the numbers of entries that were used or changed since this was called last, if peers
-    /// [share](Self::share) the table. Some of them may be gone. For one thread at a time.
+    /// Runs `work` with the numbers of the entries that were used or changed since the last call, if the
+    /// table is [shared](Self::share). Some of them may be gone. For one thread at a time.
     pub fn take_changes(&self, work: impl FnMut(u32)) {
         if let Some(changes) = self.changes.get() {
             changes.take(work);
         }
     }
 
-    /// An entry was used or changed.
+    /// Records that an entry was used or changed.
     #[inline]
     pub(crate) fn mark(&self, at: u32) {
         if let Some(changes) = self.changes.get() {
@@ -647,7 +647,7 @@ impl Table {
         }
     }
 
-    /// The entry of that number, if it is there.
+    /// Holds the entry with this number, if it is present.
     pub fn numbered(&self, at: u32, now: u64) -> Option<Held<'_>> {
         let chunk = self.chunks.get(at as usize >> self.chunk_bits).filter(|_| at > 0)?;
         chunk.get()?;
@@ -663,13 +663,13 @@ impl Table {
         None
     }
 
-    /// Whether entries keep this.
+    /// True if entries keep this datum.
     pub fn keeps(&self, datum: Datum) -> bool {
         self.layout.find(datum.data, datum.index).is_some()
     }
 
-    /// Runs `work` on the entries whose numbers are `from` or more, each held meanwhile, until it returns
-    /// false or has looked at enough for once: the number to go on from, or nothing at the end.
+    /// Runs `work` on the entries from number `from` on, holding each, until `work` returns false or enough
+    /// entries were visited. Returns the number to continue with, or `None` at the end.
     pub fn each(&self, from: u32, now: u64, mut work: impl FnMut(&Entry<'_>) -> bool) -> Option<u32> {
         let end = self.fresh.load(Ordering::Relaxed);
         let from = from.max(1);
@@ -685,26 +685,26 @@ impl Table {
     }
 }
 
-/// Removes entries of a shard, in slices between which its lock is free.
+/// Removes entries of a shard in slices, and releases its lock between them.
 #[derive(Debug)]
 pub struct Clearing<'t> {
     table: &'t Table,
     shard: &'t Shard,
-    /// Those that were there in the beginning and were not looked at yet.
+    /// Entries of the shard at the beginning that were not visited yet.
     left: Vec<u32>,
-    /// Those whose lives have ended. They are still in the order of dates, where nobody takes them for his
-    /// own, and their memory is nobody's until this ends.
+    /// Entries whose lives have ended. They stay in the order of dates, so their memory is not reused until
+    /// this is dropped.
     gone: Vec<u32>,
 }
 
 impl Clearing<'_> {
-    /// Looks at a slice, and removes the entries that `is_one` says so of, unless somebody holds them.
-    /// Whether there are more.
+    /// Visits a slice, and removes the entries for which `is_one` returns true, unless they are held. Returns
+    /// true if there are more.
     pub fn step(&mut self, mut is_one: impl FnMut(&Entry<'_>) -> bool) -> bool {
         let Self { table, shard, left, gone } = self;
         let _guard = shard.inner.lock();
         for at in left.drain(left.len().saturating_sub(CLEARED_AT_ONCE)..) {
-            // Acquire: pairs with the end of `begin_life`, before which its link says whose it is now.
+            // Acquire: pairs with the store in `begin_life`, which publishes the link.
             let is_there = table.word(at, STATE).load(Ordering::Acquire) & LIVE != 0;
             if is_there
                 && std::ptr::eq(table.shard_of(at), *shard)
@@ -731,6 +731,6 @@ impl Drop for Clearing<'_> {
             inner.retain(|filed| gone.binary_search(&filed).is_err());
             gone.iter().for_each(|at| table.give_free(&mut inner, *at));
         }
-        table.used.fetch_sub(gone.len() as u32, Ordering::Relaxed); // who may make one finds its memory
+        table.used.fetch_sub(gone.len() as u32, Ordering::Relaxed); // a new entry finds its memory
     }
 }

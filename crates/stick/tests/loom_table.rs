@@ -28,12 +28,12 @@ fn look(table: &Table, key: i64) -> Option<u64> {
     })??
 }
 
-/// Rule 3: there is one entry of a key, and no count is lost.
+/// Rule 3: a key has one entry, and no count is lost.
 #[test]
 fn two_lanes_make_one_entry_of_a_key() {
     model(|| {
         let table = table(2, DataType::Gpc0, 0);
-        // Chunks and chains are there: loom does not see that std's `OnceLock` publishes what is in it.
+        // Chunks and chains exist: loom does not see that std's `OnceLock` publishes its contents.
         for key in [1, 2] {
             assert!(count(&table, key, 1).is_some());
         }
@@ -46,8 +46,8 @@ fn two_lanes_make_one_entry_of_a_key() {
     });
 }
 
-/// Rules 2 to 4: an entry that begins another life under a reader's eyes shows him neither the other key's
-/// number nor that there is none of a key that stays.
+/// Rules 2 to 4: while an entry begins another life, a reader neither sees the number of the other key nor
+/// misses a key that stays.
 #[test]
 fn a_reader_never_sees_the_number_of_another_key() {
     model(|| {
@@ -55,7 +55,7 @@ fn a_reader_never_sees_the_number_of_another_key() {
         assert!(count(&table, 1, 1).is_some());
         let other = table.clone();
         let lane = thread::spawn(move || {
-            // It takes the place of the first.
+            // It replaces the first entry.
             assert!(count(&other, 2, 20).is_some());
         });
         assert!(matches!(look(&table, 1), None | Some(1)));
@@ -64,7 +64,7 @@ fn a_reader_never_sees_the_number_of_another_key() {
     });
 }
 
-/// Rule 2: what is held does not go, and what goes is not held.
+/// Rule 2: a held entry is not removed, and a removed entry is not held.
 #[test]
 fn a_held_entry_stays() {
     model(|| {
@@ -78,7 +78,7 @@ fn a_held_entry_stays() {
         let gone = lane.join().expect("it does not panic");
         match (gone, counted) {
             (false, 2) => assert_eq!(look(&table, 1), Some(2)),
-            // It was gone before it was counted in, or afterwards.
+            // It was removed before or after it was counted in.
             (true, 1) => assert_eq!(look(&table, 1), Some(1)),
             (true, 2) => assert_eq!(look(&table, 1), None),
             other => panic!("{other:?}"),
@@ -86,7 +86,7 @@ fn a_held_entry_stays() {
     });
 }
 
-/// A period ends once, and no event is lost by that.
+/// A period ends once, without losing an event.
 #[test]
 fn a_period_that_two_lanes_end_loses_no_event() {
     model(|| {
@@ -107,7 +107,7 @@ fn a_period_that_two_lanes_end_loses_no_event() {
     });
 }
 
-/// `share.rs`, rule 3: a change is seen by who takes its mark, or is marked for who takes the next.
+/// `share.rs`, rule 3: a change is seen by the taker of its mark, or is marked for the next taker.
 #[test]
 fn no_change_is_missed_by_who_tells_peers() {
     model(|| {

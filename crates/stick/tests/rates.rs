@@ -1,4 +1,4 @@
-//! Rates beside a plain model: the list of events, and periods as HAProxy's manual has them.
+//! Rates compared with a plain model: a list of periods, as HAProxy's manual defines them.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_expr::{DataType, Type, Value};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const PERIOD: u32 = 1_000;
 
-/// Periods one after another: when the one at work began, its events, those of the one before.
+/// The current period's start and events, and the events of the previous one.
 #[derive(Clone, Copy, Default)]
 struct Model {
     since: u64,
@@ -28,7 +28,7 @@ impl Model {
     fn rate(self, now: u64) -> u64 {
         let Self { since, events, before } = self.advanced(now);
         if events == 0 && before <= 1 {
-            return before; // a single event does not come and go
+            return before; // a single event is shown in full
         }
         let left = u64::from(PERIOD) - (now - since);
         events + before * left / u64::from(PERIOD)
@@ -66,7 +66,7 @@ proptest! {
         });
     }
 
-    /// Evenly spaced events have the rate that they are sent at, but for one.
+    /// Evenly spaced events have their own rate, give or take one.
     #[test]
     fn a_steady_stream_has_its_own_rate(every in 1u64..500, periods in 2u64..6) {
         let table = table();

@@ -1,4 +1,4 @@
-//! What tables cost in line transfers, on the virtual multiprocessor. Figures are simulated.
+//! Line transfers of tables on the virtual multiprocessor. Figures are simulated.
 #![cfg(manylane_sim)]
 
 use manylane_expr::{DataType, Type, Value};
@@ -27,7 +27,7 @@ fn shared() -> Shared {
     Shared { table, met: AtomicU32::new(0) }
 }
 
-/// What a request does that is tracked by `track-sc0 src`, counted and looked at.
+/// The work of a request with `track-sc0 src`, which is counted and looked up.
 fn hit(table: &Table, key: u32, now: u64) {
     with_key(table.spec(), Value::Ipv4(key.into()), |words| {
         let entry = table.get_or_make(words, now).expect("there is room");
@@ -48,13 +48,13 @@ fn run(cores: usize, key: impl Fn(usize) -> u32 + Clone + Send + Sync + 'static)
         while (shared.met.load(Ordering::Acquire) as usize) < worker.threads() {
             relax();
         }
-        // All keys are there: the first hit of each lane fetches what others wrote meanwhile.
+        // The key's first hit of each lane fetches what others wrote meanwhile.
         hit(&shared.table, key, 0);
         worker.measure(5, HITS, |n| hit(&shared.table, key, n / 100));
     })
 }
 
-/// A hit of a lane's own key moves no line: it costs the same on any number of cores.
+/// A hit of a lane's own key moves no line, on any number of cores.
 #[test]
 fn distinct_keys_move_no_line() {
     for cores in [1, 8, 32, 64, 96] {
@@ -63,7 +63,7 @@ fn distinct_keys_move_no_line() {
     }
 }
 
-/// One key for all costs what its entry's lines cost.
+/// One key for all lanes moves only its entry's lines.
 #[test]
 fn one_hot_key_moves_its_entry_only() {
     for cores in [8, 32, 96] {

@@ -1,5 +1,4 @@
-//! Counting in entries that are there takes nothing from the global allocator, nor do new entries in the
-//! place of those that are gone.
+//! Counting in existing entries does not use the global allocator, nor does replacing removed entries.
 #![cfg(not(any(loom, manylane_sim)))] // the simulator has an allocator of its own
 
 use manylane_expr::{DataType, Type, Value};

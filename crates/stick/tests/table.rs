@@ -1,4 +1,4 @@
-//! Tables by one thread: what is found, what expires, what is given up.
+//! Tables used by one thread: lookup, expiry, eviction.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_expr::{Ask, DataType, Datum, Outcome, Type, Value};
@@ -146,7 +146,7 @@ fn a_full_table_gives_up_what_was_not_used_for_the_longest_time_or_nothing() {
     assert_eq!(count(&table, 100, 100_064), Some(1), "what has expired goes");
 }
 
-/// A flood of clients that hold their entries must not have lanes look through the table at each new key.
+/// A flood of clients that hold their entries must not make lanes search the table at each new key.
 #[test]
 fn a_full_table_whose_entries_are_held_looks_at_few_of_them_and_not_at_each_key() {
     let table = Table::new(spec(Type::Int, 1_000, 100_000));
@@ -165,7 +165,7 @@ fn a_full_table_whose_entries_are_held_looks_at_few_of_them_and_not_at_each_key(
     assert!((1..100).any(|n| count(&table, -5, now + 10 * n).is_some()));
 }
 
-/// Slots that are not there are walked in bounded steps.
+/// Absent slots are walked in bounded steps.
 #[test]
 fn a_walk_over_entries_that_are_gone_stops_on_its_way() {
     let table = Table::new(spec(Type::Int, 10_000, 0));
@@ -175,7 +175,7 @@ fn a_walk_over_entries_that_are_gone_stops_on_its_way() {
     assert_eq!((steps, table.used()), (3, 0));
 }
 
-/// Sizes around those at which tables have more parts and chunks.
+/// Sizes around those at which a table gets more shards and chunks.
 #[test]
 fn a_table_of_any_size_takes_as_many_entries_and_no_more() {
     for size in [1, 2, 16, 63, 64, 65, 1_023, 1_024, 5_000, 70_000] {
@@ -233,7 +233,7 @@ fn entries_tell_what_is_asked() {
     .unwrap();
 }
 
-/// A shard goes on serving while it is cleared, and what came meanwhile stays.
+/// A shard keeps serving while it is cleared, and entries made meanwhile stay.
 #[test]
 fn entries_come_and_go_between_two_slices_of_a_clearing() {
     let table = Table::new(Spec { nopurge: true, ..spec(Type::Int, 2_000, 1_000) });
@@ -277,14 +277,14 @@ fn an_entry_is_removed_by_its_number_unless_somebody_holds_it() {
     assert_eq!((table.used(), look(&table, 1, 0), table.clear_number(number, 0)), (0, None, None));
 }
 
-/// A sweep looks at what is held once in the time that it would stay at least, not each time.
+/// A sweep visits a held entry at most once in the time that it would stay.
 #[test]
 fn what_is_held_is_filed_for_as_long_as_it_would_stay() {
     let table = Table::new(spec(Type::Int, 10, 10_000));
     let number =
         with_key(table.spec(), Value::Int(1), |words| table.get_or_make(words, 0).unwrap().into_number())
             .unwrap();
-    // One look is all that there is room for: it goes to the entry only if that is due.
+    // The call may visit one entry, and does so only if an entry is due.
     let looks = |now| table.sweep(&mut 0, now, 1);
     assert!(looks(10_100), "it was due");
     assert!(!looks(12_000) && !looks(20_000), "it is filed for later");
