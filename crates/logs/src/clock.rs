@@ -1,4 +1,4 @@
-//! A lane's cached text of the time.
+//! A lane's cached text of the current time.
 
 use jiff::{Timestamp, tz::TimeZone};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-/// The text of the second that was asked for last.
+/// The text of the last second.
 #[derive(Debug)]
 pub(crate) struct Clock {
     zone: TimeZone,
@@ -42,7 +42,7 @@ impl Clock {
         self.bsd[..3].copy_from_slice(MONTHS[usize::from(local.month().unsigned_abs()) - 1]);
         digits(&mut self.bsd[4..6], number(local.day()));
         if local.day() < 10 {
-            self.bsd[4] = b' '; // RFC 3164, 4.1.2: a space in place of a zero
+            self.bsd[4] = b' '; // RFC 3164, 4.1.2: a space instead of a zero
         }
         digits(&mut self.iso[..4], local.year().unsigned_abs().into());
         digits(&mut self.iso[5..7], number(local.month()));
@@ -59,13 +59,13 @@ impl Clock {
         digits(&mut self.iso[30..32], minutes % 60);
     }
 
-    /// As in RFC 3164: local time.
+    /// The form of RFC 3164: local time.
     pub(crate) fn bsd(&mut self, since_epoch: Duration) -> &[u8] {
         self.update(since_epoch);
         &self.bsd
     }
 
-    /// As in RFC 3339: local time with microseconds and the offset.
+    /// The form of RFC 3339: local time with microseconds and offset.
     pub(crate) fn iso(&mut self, since_epoch: Duration) -> &[u8] {
         self.update(since_epoch);
         digits(&mut self.iso[20..26], since_epoch.subsec_micros().into());

@@ -1,10 +1,10 @@
-//! Lines as datagrams.
+//! Sends lines as datagrams.
 //!
 //! # Local sockets
-//! A local socket is full when its owner does not read, and only a socket that is *connected* to it is told
-//! when there is room again: one that names the address with each datagram is always told that it may send,
-//! and would try for ever. So these are connected. What stands behind a path may be another socket in the
-//! meantime, while somebody still holds the one before: a connection is used for no longer than [`RETRY`].
+//! A local socket is full while its owner does not read. Only a *connected* socket is woken when there is
+//! room again. An unconnected one is always reported writable, so the lane would retry forever; so these are
+//! connected. The path may name another socket in the meantime while the old one is still open, so a
+//! connection is used no longer than [`RETRY`].
 
 use crate::outbox::{Batch, Outbox};
 use crate::sender::{RETRY, socket};
@@ -18,20 +18,21 @@ use std::os::fd::OwnedFd;
 #[derive(Default)]
 pub(crate) struct Link {
     socket: Option<Datagrams>,
-    /// When a local one was connected.
+    /// When a local socket was connected.
     since: Option<Time>,
 }
 
-/// What became of the lines that were tried.
+/// Result of sending.
 enum Tried {
-    /// So many more are done with.
+    /// Number of further lines that are finished.
     Done(usize),
-    /// Nobody is there, or there is no socket.
+    /// The target does not exist, or there is no socket.
     Nobody,
 }
 
 impl Link {
-    /// Sends a batch. When nobody is there the rest of it is lost: it would meet the same.
+    /// Sends a batch. If the target does not exist, the rest of the batch is lost, since it would fail the
+    /// same way.
     pub(crate) async fn send_to(
         &mut self,
         address: &SocketAddrAny,
@@ -62,13 +63,13 @@ impl Link {
                         return;
                     }
                 }
-                // It is full. Perhaps it is not the one of this path any more.
+                // The socket is full. The path may name another one by now.
                 Err(_) => self.socket = None,
             }
         }
     }
 
-    /// Sends a batch by duplicates of a socket that is connected.
+    /// Sends a batch through a duplicate of a connected socket.
     pub(crate) async fn send(&mut self, fd: &OwnedFd, batch: &Batch, outbox: &Outbox, io: &Io) {
         self.send_all(|| fd.try_clone().map_err(|_| Errno::MFILE), None, batch, outbox, io).await;
     }
@@ -93,7 +94,7 @@ impl Link {
         }
     }
 
-    /// Sends lines from the one of number `from` on. One that is too long for its way is left out alone.
+    /// Sends lines from number `from` on. Skips a line that is too long.
     async fn send_some(
         &self,
         to: Option<&SocketAddrAny>,
@@ -113,7 +114,7 @@ impl Link {
     }
 }
 
-/// A socket that is connected to a local one.
+/// A socket connected to a local one.
 fn local(address: &SocketAddrAny) -> Result<OwnedFd, Errno> {
     let socket = socket(AddressFamily::UNIX, SocketType::DGRAM)?;
     connect(&socket, address)?;

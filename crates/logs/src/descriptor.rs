@@ -1,11 +1,11 @@
-//! A descriptor that is written to: a pipe, a terminal, a file, a stream.
+//! Writes to a descriptor: a pipe, a terminal, a file, a stream.
 //!
-//! Nothing is set about it, since others may share it: a shell's terminal that does not block any more stays
-//! so when we are gone. So it is asked whether there is room, and pipes and streams are told with each call
-//! not to block, as far as the system knows that (for pipes Linux 6.4 does). Where it does not, no more is
-//! written at once than a pipe with room is sure to take. Whole lines of so many bytes are written with one
-//! call in any case: a pipe takes them together or not at all, so that lines of several writers, generations
-//! of a configuration among them, do not mix.
+//! Others may share the descriptor, so its flags are not changed: a shell's terminal would stay non-blocking
+//! after this process exits. Instead, `poll` tells whether there is room, and each write to a pipe or stream
+//! is flagged as non-blocking, if the kernel supports it (for pipes since Linux 6.4). Otherwise a write has
+//! no more bytes than a pipe with room is certain to take. Lines of up to that size are always written with
+//! one call: a pipe takes them as a whole or not at all, so lines of several writers, including generations
+//! of a configuration, do not mix.
 
 use crate::outbox::Batch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,31 +14,31 @@ use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
-/// Bytes that a pipe takes without blocking when it says that there is room (`PIPE_BUF`).
+/// Bytes that a pipe takes without blocking when it has room (`PIPE_BUF`).
 const SURE: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     fd: OwnedFd,
     kind: Kind,
-    /// The rest of a line of which something is written.
+    /// The rest of a partly written line.
     rest: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It blocks for no longer than a disk does.
+    /// Blocks no longer than a disk does.
     File,
-    /// It may be full, and can be told not to block.
+    /// May be full; writes can be flagged as non-blocking.
     Nonblocking,
-    /// It may be full.
+    /// May be full.
     Polled,
 }
 
-/// What came of a call.
+/// Result of writing.
 #[derive(Debug)]
 pub(crate) struct Written {
-    /// Whole lines, one of which a rest may be owed that the next call writes first.
+    /// Number of whole lines. The last one may have a rest, which the next call writes first.
     pub(crate) lines: usize,
     /// There was no room for more.
     pub(crate) is_full: bool,
@@ -54,7 +54,7 @@ impl Descriptor {
         Self { fd, kind, rest: Vec::new() }
     }
 
-    /// Writes lines from the one of number `from` on until there is no room.
+    /// Writes lines from number `from` on until there is no room.
     pub(crate) fn write(&mut self, batch: &Batch, from: usize) -> Result<Written, Errno> {
         let written = self.write_some(batch, from);
         if written.is_err() {
@@ -90,7 +90,7 @@ impl Descriptor {
         }
     }
 
-    /// Writes what is owed of a line. Whether that is all of it.
+    /// Writes the rest of a line. Returns true if all of it was written.
     fn put_rest(&mut self) -> Result<bool, Errno> {
         while !self.rest.is_empty() {
             let mut rest = std::mem::take(&mut self.rest);
@@ -104,7 +104,7 @@ impl Descriptor {
         Ok(true)
     }
 
-    /// One call; `None`: there is no room. Waits for a disk, and for nobody else.
+    /// Writes once. `None` if there is no room. May block for a disk only.
     fn put(&mut self, bytes: &[u8]) -> Result<Option<usize>, Errno> {
         loop {
             let written = match self.kind {

@@ -1,4 +1,4 @@
-//! A lane's part: lines in, batches out.
+//! A lane's logs: takes lines and sends batches.
 
 use crate::clock::Clock;
 use crate::line::Line;
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-/// The logs of one lane, for the targets of one generation. Dropped, it lets what waits be sent while the
+/// The logs of one lane for the targets of one generation. After a drop, waiting lines are sent while the
 /// lane runs.
 pub struct LaneLogs {
     here: Here,
@@ -25,7 +25,8 @@ pub struct LaneLogs {
 }
 
 impl LaneLogs {
-    /// For these targets, known by their places from here on. `pool` writes to descriptors that may block.
+    /// Creates the logs for `targets`, which later calls refer to by index. `pool` writes to descriptors that
+    /// may block.
     pub fn new(
         here: Here,
         io: Io,
@@ -42,8 +43,8 @@ impl LaneLogs {
                                                                 * would ask for memory */
             outboxes: targets.into_iter().map(|target| Rc::new(Outbox::new(target))).collect(),
         };
-        // Of these targets is the terminal, which a process with little to say needs at its end first: there
-        // may be no memory for a task or a thread then.
+        // The terminal is one of these. A process with little to log needs it only at its end, when there may
+        // be no memory for a task or a thread; so both are started here.
         for outbox in
             logs.outboxes.iter().filter(|outbox| matches!(outbox.target.way, Delivery::Descriptor(_)))
         {
@@ -55,13 +56,13 @@ impl LaneLogs {
         logs
     }
 
-    /// Logs a line to the target at this place. It never waits: what finds no room is lost and counted.
+    /// Logs a line to a target. Never waits: a line that finds no room is lost and counted.
     ///
-    /// Cost: the line is written once into the lane's batch; the first of a batch also wakes the lane's
+    /// Cost: the line is written once into the lane's batch; the first line of a batch also wakes the lane's
     /// sender.
     ///
     /// # Panics
-    /// When there is no such target.
+    /// If there is no target with this index.
     pub fn log(&self, target: usize, line: &Line<'_>) {
         let outbox = &self.outboxes[target];
         let begins = outbox.put(line, &mut self.clock.borrow_mut(), &mut self.scratch.borrow_mut());
@@ -70,15 +71,15 @@ impl LaneLogs {
         }
     }
 
-    /// Lines of this lane that are not sent yet, for all targets.
+    /// Number of lines of this lane that are not sent yet, for all targets.
     pub fn unsent(&self) -> usize {
         self.outboxes.iter().map(|outbox| outbox.unsent()).sum()
     }
 
-    /// Lines that wait on this lane for the target at this place.
+    /// Number of lines that wait on this lane for a target.
     ///
     /// # Panics
-    /// When there is no such target.
+    /// If there is no target with this index.
     pub fn waiting(&self, target: usize) -> usize {
         self.outboxes[target].waiting()
     }

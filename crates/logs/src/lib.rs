@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![cfg(not(any(loom, manylane_sim)))] // its sockets are io's, which has none there
+#![cfg(not(any(loom, manylane_sim)))] // needs sockets of manylane-io, which are not built there
 
 mod clock;
 mod datagrams;

@@ -1,9 +1,9 @@
-//! One line: what it says, and how each format writes it.
+//! A log line and its formats.
 
 use crate::clock::Clock;
 use std::time::Duration;
 
-/// How important a line is, as syslog has it.
+/// Severity, as in syslog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)] // the words themselves
 #[repr(u8)]
@@ -36,18 +36,18 @@ impl Level {
     }
 }
 
-/// Where a line comes from, as syslog has it: 0 (kern) to 23 (local7).
+/// Facility, as in syslog: 0 (kern) to 23 (local7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Facility(u8);
 
 impl Facility {
-    /// The facility with this number; none above 23.
+    /// The facility with this number, or `None` above 23.
     pub const fn new(number: u8) -> Option<Self> {
         if number < 24 { Some(Self(number)) } else { None }
     }
 }
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `<134>Nov 21 07:24:06 tag[12]: text`
@@ -69,7 +69,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format with this name in a configuration.
+    /// The format with this name in the configuration.
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "local" => Self::Local,
@@ -85,22 +85,22 @@ impl Format {
     }
 }
 
-/// A line, before a target's format is known.
+/// A line, independent of the target's format.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// How important it is.
+    /// Severity.
     pub level: Level,
-    /// `log-tag`: who writes it.
+    /// `log-tag`: the program's name.
     pub tag: &'a [u8],
-    /// The process.
+    /// The process id.
     pub pid: u32,
     /// `log-send-hostname`, or the system's name; empty for none.
     pub host: &'a [u8],
     /// `log-format-sd`: structured data of `rfc5424`, with its brackets; empty for none.
     pub structured: &'a [u8],
-    /// Since 1970.
+    /// Time since 1970.
     pub time: Duration,
-    /// What it says.
+    /// The message.
     pub text: &'a [u8],
 }
 
@@ -124,9 +124,8 @@ fn or_nil(text: &[u8]) -> &[u8] {
 }
 
 impl Line<'_> {
-    /// Appends the line as `format` writes it, cut to `length` bytes, without an end of line; structured data
-    /// is left out where it would be cut. A line is one line: ends of lines within its text are written
-    /// as spaces, so that no text forges a second one.
+    /// Appends the line in `format`, without a line end, cut to `length` bytes. Structured data that would be
+    /// cut are left out. Line ends in the text become spaces, so that no text can forge a second line.
     pub(crate) fn write(
         &self,
         into: &mut Vec<u8>,
@@ -154,7 +153,7 @@ impl Line<'_> {
                 into.extend_from_slice(clock.bsd(self.time));
                 into.push(b' ');
                 if format == Format::Rfc3164 {
-                    // RFC 3164, 4.1.2: a name or an address; who has neither is the machine itself.
+                    // RFC 3164, 4.1.2: a name or an address is required.
                     into.extend_from_slice(if self.host.is_empty() { b"localhost" } else { self.host });
                     into.push(b' ');
                 }
@@ -173,7 +172,7 @@ impl Line<'_> {
                 into.push(b' ');
                 number(into, self.pid);
                 into.extend_from_slice(b" - ");
-                // Whole or not at all: who reads the line could not tell where cut data ends.
+                // Whole or not at all: a reader could not tell where cut data ends.
                 let fits = into.len() - begin + self.structured.len() < length;
                 into.extend_from_slice(or_nil(if fits { self.structured } else { b"" }));
                 into.push(b' ');
@@ -188,7 +187,7 @@ impl Line<'_> {
         into.extend_from_slice(&self.text[..self.text.len().min(room)]);
         into.truncate(begin + length);
         for byte in &mut into[begin..] {
-            // without a branch: many bytes at once
+            // without a branch, so that the compiler vectorizes it
             *byte = if matches!(*byte, b'\n' | b'\r' | 0) { b' ' } else { *byte };
         }
     }
@@ -216,7 +215,7 @@ mod tests {
         text: b"GET /abc",
     };
 
-    /// What HAProxy 2.6 sends, as run.
+    /// Compared with the output of HAProxy 2.6.
     #[test]
     fn each_format_is_written_as_haproxy_writes_it() {
         for (format, expected) in [

@@ -1,4 +1,4 @@
-//! One lane's lines for one target: a batch that fills while the one before is sent.
+//! One lane's lines for one target: a batch fills while the previous one is sent.
 
 use crate::clock::Clock;
 use crate::line::Line;
@@ -9,21 +9,21 @@ use std::fmt;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Bytes of lines that wait on one lane for one target at most; what comes on top is lost, and counted.
+/// Most bytes that wait on one lane for one target; further lines are lost and counted.
 pub const MOST_BYTES: usize = 256 * 1024;
-/// The same in lines.
+/// Most lines that wait on one lane for one target.
 pub const MOST_LINES: usize = 4096;
 
-/// Lines, one behind the other.
+/// Lines, one after another.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each line.
     pub(crate) ends: Vec<usize>,
 }
 
-/// Room that a batch has from the beginning: what a lane logs in a round mostly fits, so that nothing is
-/// asked for later.
+/// Initial capacity of a batch, in bytes and lines: enough for most rounds, so that nothing is allocated
+/// later.
 pub(crate) const ROOM: (usize, usize) = (8 * 1024, 64);
 
 impl Batch {
@@ -36,7 +36,7 @@ impl Batch {
         self.ends.clear();
     }
 
-    /// Each with its line end.
+    /// The lines with their line ends.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
@@ -46,17 +46,17 @@ impl Batch {
 pub(crate) struct Outbox {
     pub(crate) target: Arc<Target>,
     filling: RefCell<Batch>,
-    /// The other batch, while it is not on its way.
+    /// The other batch, while it is not being sent.
     spare: RefCell<Batch>,
     waker: Cell<Option<Waker>>,
-    /// The same task, for when the outbox is closed while a batch is on its way.
+    /// The same task, to be woken when the outbox is closed while a batch is being sent.
     closing: Cell<Option<Waker>>,
-    /// Lines of the batch on its way of which it is not known yet what becomes of them.
+    /// Lines of the batch being sent whose result is unknown.
     under_way: Cell<usize>,
-    /// Whether a task sends.
+    /// True if a task sends the batches.
     served: Cell<bool>,
     closed: Cell<bool>,
-    /// Lines that came, for the sample: the number in the round, from 0.
+    /// Index within the sample's round of the next line, from 0.
     number: Cell<u32>,
 }
 
@@ -75,14 +75,14 @@ impl Outbox {
         }
     }
 
-    /// Whether the sample has this line; counts it.
+    /// Counts a line, and returns true if the sample includes it.
     fn is_sampled(&self, sample: &Sample) -> bool {
         let number = self.number.get() % sample.size + 1;
         self.number.set(number % sample.size);
         sample.ranges.iter().any(|&(low, high)| (low..=high).contains(&number))
     }
 
-    /// Puts a line into the batch. True: nobody sends yet, a task is needed.
+    /// Puts a line into the batch. Returns true if a task must be started to send it.
     pub(crate) fn put(&self, line: &Line<'_>, clock: &mut Clock, scratch: &mut Vec<u8>) -> bool {
         let target = &*self.target;
         let Some(level) = target.admits(line.level) else { return false };
@@ -125,24 +125,24 @@ impl Outbox {
         lose(self.target.counts(), lines as u64);
     }
 
-    /// A task sends what comes.
+    /// Records that a task sends the batches.
     pub(crate) fn has_task(&self) {
         self.served.set(true);
     }
 
-    /// There is no task after all: what waits is lost.
+    /// Records that no task could be started: waiting lines are lost.
     pub(crate) fn unserved(&self) {
         self.served.set(false);
         self.lose(self.filling.borrow().ends.len());
         self.filling.borrow_mut().clear();
     }
 
-    /// Lines that wait.
+    /// Number of waiting lines.
     pub(crate) fn waiting(&self) -> usize {
         self.filling.borrow().ends.len()
     }
 
-    /// Lines that wait, and those of which it is not known yet what becomes of them.
+    /// Number of waiting lines and of lines whose result is unknown.
     pub(crate) fn unsent(&self) -> usize {
         self.waiting() + self.under_way.get()
     }
@@ -158,7 +158,7 @@ impl Outbox {
         self.closed.get()
     }
 
-    /// Waits until it is closed.
+    /// Waits until the outbox is closed.
     pub(crate) async fn closed(&self) {
         poll_fn(|context| {
             if self.is_closed() {
@@ -171,7 +171,7 @@ impl Outbox {
         .await
     }
 
-    /// Waits for lines and takes them; `None` when the outbox is closed and empty.
+    /// Waits for lines and takes them. `None` if the outbox is closed and empty.
     pub(crate) async fn next(&self) -> Option<Batch> {
         poll_fn(|context| {
             if self.waiting() > 0 {
@@ -188,20 +188,20 @@ impl Outbox {
         .await
     }
 
-    /// So many more lines of the batch on its way are sent.
+    /// Counts further lines of the current batch as sent.
     pub(crate) fn sent(&self, lines: usize) {
         self.target.counts().own().sent.add(lines as u64);
         self.under_way.set(self.under_way.get().saturating_sub(lines));
     }
 
-    /// The batch is done with. Its lines that were not sent are lost.
+    /// Ends a batch. Its lines that were not sent are lost.
     pub(crate) fn done(&self, mut batch: Batch) {
         self.lose(self.under_way.take());
         batch.clear();
         self.spare.replace(batch);
     }
 
-    /// Nobody sends any more: what is on its way is lost, and what waits.
+    /// Stops sending: lines of the current batch and waiting lines are lost.
     pub(crate) fn give_up(&self) {
         self.lose(self.under_way.take() + self.waiting());
         self.filling.borrow_mut().clear();

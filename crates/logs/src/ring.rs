@@ -1,14 +1,14 @@
-//! A ring: the last lines of all lanes, kept in memory for whoever reads them.
+//! A ring keeps the last lines of all lanes in memory, for readers.
 //!
 //! # Protocol
-//! 1. One lock guards the bytes. Lanes put a batch of lines under it; readers copy a part of bounded size
-//!    under it, and do with it what they like without it.
-//! 2. Lines have offsets that only grow. A reader has the offset of the line that it reads next: where that
-//!    was overwritten, it goes on with the oldest line that is there, and is told how many it missed.
-//! 3. A reader that has read all leaves its waker with the ring. Whoever puts lines takes the wakers out, and
-//!    wakes them without the lock.
-//! 4. Rings of the same name share their bytes from one generation of a configuration to the next; the size
-//!    is that of the one that serves.
+//! 1. One lock guards the bytes. Lanes put batches of lines under it. Readers copy a part of bounded size
+//!    under it and process the copy without it.
+//! 2. Lines have offsets that only grow. A reader keeps the offset of its next line. If that line was
+//!    overwritten, the reader continues with the oldest line and learns how many it missed.
+//! 3. A reader that has read everything leaves its waker with the ring. Putting lines takes all wakers out
+//!    and wakes them without the lock.
+//! 4. Rings of the same name share their bytes across generations; the size is that of the current
+//!    generation.
 
 use crate::outbox::Batch;
 use manylane_sync::{Arc, LockClass, Mutex};
@@ -19,22 +19,22 @@ use std::task::{Context, Poll, Waker};
 
 static RING: LockClass = LockClass::new("ring", 72);
 
-/// The fewest bytes of a ring.
+/// Smallest size of a ring, in bytes.
 pub const MIN_RING: usize = 16_384;
-/// The most: what the system gives for it page by page, as lines come.
+/// Largest size of a ring, in bytes. The kernel provides its pages as lines arrive.
 pub const MAX_RING: usize = 1 << 30;
-/// Bytes that a reader copies at once, while lanes with lines wait.
+/// Bytes that a reader copies under the lock at a time, while lanes with lines wait.
 pub const RING_PART: usize = 16_384;
 /// Bytes before each line, for its length.
 pub const RING_OVERHEAD: usize = 4;
 
-/// The last lines that were logged to it, up to a size. Lanes bring theirs a batch at a time.
+/// The last lines that were logged, up to a size. Lanes bring theirs in batches.
 #[derive(Debug)]
 pub struct Ring {
     name: Box<str>,
     description: Box<str>,
     size: usize,
-    /// Made when it is first asked for, or taken over from the ring before.
+    /// Made at the first use, or shared with the previous ring.
     store: OnceLock<Arc<Store>>,
 }
 
@@ -43,18 +43,18 @@ struct Store(Mutex<Lines>);
 
 #[derive(Default)]
 struct Lines {
-    /// Each line with its length before it and its line end behind it; the byte at an offset stands at the
-    /// remainder of the division by the size.
+    /// Each line has its length before it and its line end after it. The byte at an offset is stored at the
+    /// offset modulo the size.
     bytes: Vec<u8>,
-    /// The offset of the oldest line, and the one behind the newest. `end - oldest <= bytes.len()`.
+    /// Offset of the oldest line, and the end of the newest. `end - oldest <= bytes.len()`.
     oldest: u64,
     end: u64,
-    /// Their numbers.
+    /// Numbers of the oldest line and of the next one.
     first: u64,
     next: u64,
-    /// Who waits for lines, by the readers' numbers.
+    /// Wakers of readers that wait for lines, by the reader's number.
     waiting: Vec<(u64, Waker)>,
-    /// Readers so far.
+    /// Number of readers created so far.
     readers: u64,
 }
 
@@ -71,7 +71,8 @@ impl fmt::Debug for Lines {
 }
 
 impl Lines {
-    /// Where `length` bytes from `offset` stand: behind the end of the memory they go on at its beginning.
+    /// The position of `length` bytes from `offset`, in two parts: at the end of the memory they continue at
+    /// its beginning.
     fn range(&self, offset: u64, length: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
         let begin = (offset % self.bytes.len() as u64) as usize;
         let end = (begin + length).min(self.bytes.len());
@@ -99,7 +100,7 @@ impl Lines {
         u32::from_le_bytes(length) as usize
     }
 
-    /// Lets the oldest lines go until what is left and `more` bytes fit into `size`.
+    /// Drops the oldest lines until the rest and `more` bytes fit into `size`.
     fn make_room(&mut self, more: usize, size: usize) {
         while (self.end - self.oldest) as usize + more > size {
             self.oldest += (RING_OVERHEAD + self.length(self.oldest)) as u64;
@@ -121,7 +122,7 @@ impl Lines {
         true
     }
 
-    /// Another size: the newest lines that fit stay.
+    /// Changes the size, keeping the newest lines that fit.
     fn resize(&mut self, size: usize) {
         if size == self.bytes.len() {
             return;
@@ -136,35 +137,35 @@ impl Lines {
 }
 
 impl Ring {
-    /// An empty one of `size` bytes, each line's [`RING_OVERHEAD`] included. Out of [`MIN_RING`] to
-    /// [`MAX_RING`] the next size that is within.
+    /// Creates an empty ring of `size` bytes, including [`RING_OVERHEAD`] for each line. The size is clamped
+    /// to [`MIN_RING`] to [`MAX_RING`].
     pub fn new(name: &str, description: &str, size: usize) -> Self {
         let size = size.clamp(MIN_RING, MAX_RING);
         Self { name: name.into(), description: description.into(), size, store: OnceLock::new() }
     }
 
-    /// Whether the process can have memory of that size now.
+    /// True if the process can allocate that size now.
     pub fn fits(size: usize) -> bool {
         Vec::<u8>::new().try_reserve_exact(size).is_ok()
     }
 
-    /// Its name.
+    /// The ring's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is for, as the file says.
+    /// The description in the configuration.
     pub fn description(&self) -> &str {
         &self.description
     }
 
     fn store(&self) -> &Arc<Store> {
-        // Zeroes of the system's: pages come when lines do.
+        // Zeroed by the kernel: pages are provided as lines arrive.
         let lines = || Lines { bytes: vec![0; self.size], ..Lines::default() };
         self.store.get_or_init(|| Arc::new(Store(Mutex::new(&RING, lines()))))
     }
 
-    /// Puts a batch behind what is there; the oldest lines make room. How many lines had any.
+    /// Appends a batch; the oldest lines make room. Returns the number of lines that fit.
     pub(crate) fn put(&self, batch: &Batch) -> usize {
         let store = self.store();
         let (put, waiting) = {
@@ -176,18 +177,18 @@ impl Ring {
         put
     }
 
-    /// Shares the lines of the ring that this one takes the place of: those who still log to that one log to
-    /// this one. Before anybody uses `self`.
+    /// Shares the lines of the ring that this one replaces; lanes that still log to that one log to this one.
+    /// Call before the first use of `self`.
     pub fn follow(&self, before: &Self) {
         let _ = self.store.set(before.store().clone());
     }
 
-    /// The ring serves: its size is what it says.
+    /// Applies this ring's size; call when its generation begins to serve.
     pub fn take_effect(&self) {
         self.store().0.lock().resize(self.size);
     }
 
-    /// Who reads from the oldest line that is there, or from the first that comes after now.
+    /// Creates a reader, which begins with the oldest line, or with the next new line if `new_only`.
     pub fn reader(&self, new_only: bool) -> RingReader {
         let store = self.store().clone();
         let (at, line, number) = {
@@ -200,32 +201,32 @@ impl Ring {
     }
 }
 
-/// Reads a ring's lines, one after the other.
+/// Reads a ring's lines in order.
 #[derive(Debug)]
 pub struct RingReader {
     store: Arc<Store>,
-    /// The offset and the number of the next line.
+    /// Offset and number of the next line.
     at: u64,
     line: u64,
-    /// Its own number.
+    /// The reader's own number.
     number: u64,
 }
 
-/// What a reader got.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingRead {
-    /// Lines.
+    /// Number of lines read.
     pub lines: u64,
-    /// Lines before them that are gone.
+    /// Number of lines before them that were overwritten.
     pub missed: u64,
-    /// Lines that are there behind them.
+    /// Number of lines after them.
     pub left: u64,
 }
 
 impl RingReader {
-    /// Gives each next line to `take`, without its line end and in two pieces, the second mostly empty: at
-    /// least one if there is any, and no more when they have [`RING_PART`] bytes together. `take` runs
-    /// under the ring's lock: it copies, and no more.
+    /// Passes each next line to `take`, without its line end and in two parts, the second mostly empty.
+    /// Passes at least one line if there is any, and stops once they have [`RING_PART`] bytes. `take` runs
+    /// under the ring's lock, so it should only copy.
     pub(crate) fn lines(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> RingRead {
         let lines = self.store.0.lock();
         let mut read = RingRead { missed: lines.first.saturating_sub(self.line), ..RingRead::default() };
@@ -249,7 +250,7 @@ impl RingReader {
         read
     }
 
-    /// Puts the next lines behind `into`, each with its line end: at least one if there is any, and about
+    /// Appends the next lines to `into`, each with its line end: at least one if there is any, and about
     /// [`RING_PART`] bytes at most.
     pub fn read(&mut self, into: &mut Vec<u8>) -> RingRead {
         self.lines(|first, second| {
@@ -259,7 +260,7 @@ impl RingReader {
         })
     }
 
-    /// Whether there are lines to read; if not, the task is woken when some may be.
+    /// Ready if there are lines to read. Otherwise the task is woken when there may be some.
     pub fn poll_lines(&self, context: &Context<'_>) -> Poll<()> {
         let waker = context.waker().clone();
         let mut lines = self.store.0.lock();
@@ -303,7 +304,7 @@ mod tests {
         batch
     }
 
-    /// All that is left to read.
+    /// All remaining lines.
     fn rest(reader: &mut RingReader) -> (String, u64) {
         let (mut bytes, mut missed) = (Vec::new(), 0);
         loop {
@@ -315,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Lines of 1,020 bytes, so that sixteen fill the smallest ring.
+    /// Lines of 1,020 bytes; sixteen fill the smallest ring.
     fn numbered(numbers: std::ops::Range<usize>) -> Vec<String> {
         numbers.map(|number| format!("{number:01019}")).collect()
     }

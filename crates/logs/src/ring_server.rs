@@ -1,14 +1,14 @@
-//! A server of a ring: it is sent what the ring holds, in its order, by one task of the process.
+//! A server of a ring gets the ring's lines in order, sent by one task of the process.
 //!
 //! # Protocol
-//! 1. The server is a reader of the ring. While it is away, lines wait in the ring, and are lost when the
+//! 1. The server is a reader of the ring. While it is away, lines wait in the ring. They are lost when the
 //!    ring overwrites them.
-//! 2. A part that was read is held until the system has taken it. Where a connection breaks, the next begins
-//!    with the first line that was not taken whole. What the system took and the server did not read is lost
-//!    with the connection: there is no answer to wait for.
-//! 3. The lane that is first to [start](RingServer::start) it has its task, until it is
-//!    [closed](RingServer::close) or the lane ends. Generations of a configuration share a server of the same
-//!    ring at the same place, so it goes on where it was.
+//! 2. A part that was read is kept until the kernel has taken it. After a connection breaks, the next one
+//!    begins with the first line that was not taken as a whole. Lines that the kernel took and the server did
+//!    not read are lost with the connection, since the protocol has no acknowledgements.
+//! 3. The first lane to [start](RingServer::start) the server runs its task, until it is
+//!    [closed](RingServer::close) or the lane ends. Generations share a server of the same ring at the same
+//!    address, so it continues where it was.
 
 use crate::ring::{Ring, RingReader};
 use crate::sender::{FOR_EVER, RETRY, server};
@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Waker};
 static SERVER: TaskKind = TaskKind::new("ring server");
 static STATE: LockClass = LockClass::new("server of a ring", LockClass::LEAF);
 
-/// Where a ring's lines are sent.
+/// A server to which a ring's lines are sent.
 pub struct RingServer {
     ring: Arc<Ring>,
     way: Delivery,
@@ -41,25 +41,25 @@ struct State {
     timeouts: Timeouts,
     started: bool,
     closed: bool,
-    /// The task, for when it is closed.
+    /// Waker of the task, to be woken on close.
     waker: Option<Waker>,
 }
 
-/// Lines as they are sent.
+/// Lines in the form in which they are sent.
 #[derive(Default)]
 struct Part {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each line.
     ends: Vec<usize>,
 }
 
 impl Part {
-    /// Takes the next lines of the ring. How many are gone before them.
+    /// Takes the next lines of the ring. Returns the number of lines before them that were overwritten.
     fn fill(&mut self, reader: &mut RingReader, framing: Framing) -> u64 {
         let Self { bytes, ends } = self;
         let read = reader.lines(|first, second| {
             if framing == Framing::OctetCount {
-                let _ = write!(bytes, "{} ", first.len() + second.len()); // a vector takes all
+                let _ = write!(bytes, "{} ", first.len() + second.len()); // writing to a vector cannot fail
             }
             bytes.extend_from_slice(first);
             bytes.extend_from_slice(second);
@@ -71,7 +71,7 @@ impl Part {
         read.missed
     }
 
-    /// Drops the lines that are whole within so many bytes. How many they are.
+    /// Drops the lines that lie as a whole within the first `bytes`. Returns their number.
     fn drop_sent(&mut self, bytes: usize) -> usize {
         let whole = self.ends.partition_point(|end| *end <= bytes);
         if whole > 0 {
@@ -85,7 +85,7 @@ impl Part {
 }
 
 impl RingServer {
-    /// A server at the end of `sink`, which is a stream.
+    /// Creates a server at `sink`, which must be a stream.
     ///
     /// # Errors
     /// [`BadTarget`]
@@ -95,7 +95,7 @@ impl RingServer {
         Ok(Self { ring, way, framing, counts: CounterGroup::new(), state })
     }
 
-    /// Whether it is sent the lines of the same ring at the same place in the same way.
+    /// True if `other` is sent the lines of the same ring at the same address with the same framing.
     pub fn is_same(&self, other: &Self) -> bool {
         let same_way = match (&self.way, &other.way) {
             (Delivery::Tcp(own), Delivery::Tcp(other)) => own == other,
@@ -105,22 +105,23 @@ impl RingServer {
         same_way && self.framing == other.framing && self.ring.name() == other.ring.name()
     }
 
-    /// What became of the ring's lines.
+    /// Counters of the ring's lines.
     pub fn counts(&self) -> &CounterGroup<Counts> {
         &self.counts
     }
 
-    /// How long it is waited for from now on.
+    /// The current timeouts.
     pub fn timeouts(&self) -> Timeouts {
         self.state.lock().timeouts
     }
 
-    /// Sets how long it is waited for.
+    /// Sets the timeouts.
     pub fn set_patience(&self, timeouts: Timeouts) {
         self.state.lock().timeouts = timeouts;
     }
 
-    /// Has the calling lane send, unless another one does. It begins with the oldest line that the ring has.
+    /// Starts the task on the calling lane, unless it runs already. It begins with the oldest line in the
+    /// ring.
     pub fn start(self: &Arc<Self>, here: Here, io: &Io) {
         if std::mem::replace(&mut self.state.lock().started, true) {
             return;
@@ -135,11 +136,11 @@ impl RingServer {
                 .await;
             };
         if here.spawn(&SERVER, Class::Normal, task).is_err() {
-            self.state.lock().started = false; // the next lane, or generation, tries
+            self.state.lock().started = false; // the next lane or generation tries again
         }
     }
 
-    /// Nothing more is sent.
+    /// Stops sending.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -182,7 +183,7 @@ impl RingServer {
             };
             let whole = part.drop_sent(taken.unwrap_or_else(|taken| taken));
             self.counts.own().sent.add(whole as u64);
-            here.yield_now().await; // lines may come faster than they go
+            here.yield_now().await; // lines may arrive faster than they are sent
             if taken.is_err() {
                 stream = None;
                 if fresh {
@@ -198,7 +199,7 @@ impl RingServer {
         here.timeout(time, io.connect(fd, address)).await.ok()?.ok()
     }
 
-    /// How many bytes the system took: all of them, or fewer before it went wrong.
+    /// Returns the number of bytes that the kernel took; with `Err`, before the connection failed.
     async fn send(&self, part: &Part, stream: &Stream, here: Here) -> Result<usize, usize> {
         let mut chain = Chain::new();
         for piece in part.bytes.chunks(MAX_CLUSTER) {
@@ -212,7 +213,7 @@ impl RingServer {
                     Poll::Ready(Ok(())) => handed = true,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Pending => {
-                        // A driver that fails forgets what it had.
+                        // After a failure, the driver no longer knows what it had.
                         taken = all.saturating_sub(stream.unsent() + chain.len());
                         return Poll::Pending;
                     }
@@ -230,13 +231,12 @@ impl RingServer {
     }
 }
 
-/// Waits for lines. False: the server has closed the connection, of which it is told nothing anyway.
+/// Waits for lines. Returns false if the server has closed the connection.
 async fn has_lines(reader: &RingReader, stream: Option<&Stream>) -> bool {
     poll_fn(|context| {
         match stream.map(|stream| stream.poll_recv(context)) {
-            Some(Poll::Ready(Ok(Some(_)))) => context.waker().wake_by_ref(), /* whatever it says, and for */
-            // as long as it likes:
-            // others first
+            // Discards the server's data. The wake yields to other tasks, since more may follow without end.
+            Some(Poll::Ready(Ok(Some(_)))) => context.waker().wake_by_ref(),
             Some(Poll::Ready(_)) => return Poll::Ready(false),
             Some(Poll::Pending) | None => {}
         }

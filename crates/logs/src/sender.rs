@@ -1,4 +1,4 @@
-//! The task that sends one outbox's batches, each in as few calls as there can be.
+//! The task that sends the batches of an outbox, each in as few calls as possible.
 
 use crate::datagrams::Link;
 use crate::descriptor::{Descriptor, Written};
@@ -19,20 +19,20 @@ use std::time::Duration;
 
 static SENDER: TaskKind = TaskKind::new("log sender");
 
-/// How long a target that could not be reached is left alone. Lines wait meanwhile, as far as there is room.
+/// Time before an unreachable target is tried again. Lines wait meanwhile, as far as there is room.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
-/// How long it is tried to send what waits for a target whose generation was replaced. What is left then is
-/// lost, else each reload would leave a task, its batch and its descriptor with a target that nobody reads.
+/// Time to send the waiting lines of a target whose generation was replaced. Then they are lost; otherwise
+/// each reload would leave a task, a batch and a descriptor behind at a target that does not read.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Naps between two tries to write to a pipe that is full: the first after one that took something, and the
-/// longest.
+/// Shortest and longest sleep between two tries to write to a full pipe. It starts again with the shortest
+/// after a try that wrote something.
 const NAPS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
-/// Starts the task that sends an outbox's batches until that is closed and empty. Servers of streams have a
-/// kind of their own: what it takes to connect, and to wait for no longer than is allowed, is no part of the
-/// others' tasks. Whether there was room for it.
+/// Starts the task that sends an outbox's batches until it is closed and empty. Returns false if there is no
+/// room for a task. Servers of streams have a task type of their own, so that the other tasks do not contain
+/// the state of connecting and of timeouts.
 pub(crate) fn start(outbox: &Rc<Outbox>, here: Here, io: &Io, pool: &Arc<BlockingPool>) -> bool {
     let (own, outbox, io, pool) = (outbox.clone(), outbox.clone(), io.clone(), pool.clone());
     let started = match outbox.target.way {
@@ -48,8 +48,8 @@ pub(crate) fn start(outbox: &Rc<Outbox>, here: Here, io: &Io, pool: &Arc<Blockin
     started.is_ok()
 }
 
-/// Sends, but no longer than for [`FAREWELL`] when the outbox is closed. The future that sends is made here,
-/// since one that is handed over has a second place in the task.
+/// Runs the sender, but no longer than [`FAREWELL`] after the outbox is closed. The future is created here,
+/// since a future passed as an argument would occupy a second place in the task.
 async fn until_farewell<F: Future<Output = ()>>(outbox: Rc<Outbox>, here: Here, sending: impl FnOnce() -> F) {
     let mut sending = pin!(sending());
     let mut late = pin!(async {
@@ -73,7 +73,7 @@ async fn to_others(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPoo
             Delivery::Connected(fd) => link.send(fd, &batch, &outbox, &io).await,
             Delivery::Descriptor(descriptor) => batch = write(descriptor, batch, &outbox, here, &pool).await,
             Delivery::Ring(ring) => outbox.sent(ring.put(&batch)),
-            Delivery::Tcp(_) | Delivery::UnixStream(_) => {} // they are `to_server`'s
+            Delivery::Tcp(_) | Delivery::UnixStream(_) => {} // handled by `to_server`
         }
         outbox.done(batch);
     }
@@ -90,19 +90,20 @@ async fn to_server(outbox: Rc<Outbox>, here: Here, io: Io) {
         }
     }
     if let Some(stream) = stream {
-        // What the kernel has not taken is lost with the connection: there is no answer to wait for.
+        // Lines that the kernel has not sent are lost with the connection, since there are no
+        // acknowledgements.
         let _ = stream.close().await;
     }
 }
 
-/// Longer than anybody waits.
+/// Longer than any wait.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(366 * 86_400);
 
 pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
     socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
 
-/// A socket for the server of a stream, and its address.
+/// A socket for a stream server, and the server's address.
 pub(crate) fn server(way: &Delivery) -> Option<(OwnedFd, SocketAddrAny)> {
     match way {
         Delivery::Tcp(address) => Some((tcp_socket(address).ok()?, (*address).into())),
@@ -113,7 +114,7 @@ pub(crate) fn server(way: &Delivery) -> Option<(OwnedFd, SocketAddrAny)> {
     }
 }
 
-/// Lines that were sent; `None`: there is no connection, or it is of no more use.
+/// Sends a batch and returns the number of lines. `None`: there is no connection, or it has failed.
 async fn send_to_server(
     stream: &mut Option<Stream>,
     target: &Target,
@@ -133,7 +134,7 @@ async fn send_to_server(
         .flatten()
 }
 
-/// As above; `None`: the connection is of no more use.
+/// Sends a batch on an open connection. `None`: the connection has failed.
 async fn send_stream(stream: &Stream, batch: &Batch) -> Option<usize> {
     let mut chain = Chain::new();
     for part in batch.bytes.chunks(MAX_CLUSTER) {
@@ -143,8 +144,8 @@ async fn send_stream(stream: &Stream, batch: &Batch) -> Option<usize> {
     Some(batch.ends.len())
 }
 
-/// Writes a batch, and gives it back. The lane goes on meanwhile: a thread that may block writes. One that
-/// would block gives its thread back: there are few of them, for all that blocks.
+/// Writes a batch on the blocking pool and returns it. A write that would block gives its thread back and is
+/// tried again later, since the pool's threads are few.
 async fn write(
     descriptor: &Arc<Mutex<Descriptor>>,
     batch: Batch,

@@ -1,4 +1,4 @@
-//! Where lines go, and which.
+//! Targets of logs, and their settings.
 
 use crate::descriptor::Descriptor;
 use crate::line::{Facility, Format, Level};
@@ -13,31 +13,31 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The shortest `len`.
+/// Smallest `len`.
 pub const MIN_LENGTH: usize = 80;
-/// The longest `len`.
+/// Largest `len`.
 pub const MAX_LENGTH: usize = 65_535;
 
 static DESCRIPTOR: LockClass = LockClass::new("log file", 70);
 
-/// How lines are told apart on a stream (RFC 6587).
+/// How lines are separated in a stream (RFC 6587).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// Each ends with an end of line.
+    /// A line end after each.
     #[default]
     Lines,
-    /// Before each stands its length: `log-proto octet-count`.
+    /// The length before each: `log-proto octet-count`.
     OctetCount,
 }
 
-/// Where lines go.
+/// Destination of lines.
 #[derive(Debug)]
 pub enum Sink {
     /// A syslog server's UDP address.
     Udp(SocketAddr),
-    /// A syslog daemon's socket, as `/dev/log`. It need not be there yet, and may be made anew.
+    /// A syslog daemon's socket, such as `/dev/log`. It may not exist yet, and may be replaced.
     Unix(PathBuf),
-    /// The same in the abstract namespace.
+    /// A socket in the abstract namespace.
     Abstract(Vec<u8>),
     /// A syslog server's TCP address.
     Tcp(SocketAddr, Framing),
@@ -45,12 +45,12 @@ pub enum Sink {
     UnixStream(PathBuf, Framing),
     /// `stdout`, `stderr`, `fd@`: a pipe, a terminal, a file, a socket.
     Descriptor(OwnedFd),
-    /// `ring@`: memory.
+    /// `ring@`: a ring in memory.
     Ring(Arc<Ring>),
 }
 
 impl Sink {
-    /// How lines reach it, if it is a stream to a server.
+    /// The delivery and framing, if the sink is a stream to a server.
     pub(crate) fn stream(self) -> Result<(Delivery, Framing), BadTarget> {
         match self {
             Self::Tcp(address, framing) => Ok((Delivery::Tcp(address), framing)),
@@ -59,15 +59,15 @@ impl Sink {
         }
     }
 
-    /// `stdout`: a duplicate of it.
+    /// A duplicate of `stdout`.
     ///
     /// # Errors
-    /// What the system says: it is closed, or there are no descriptors.
+    /// The system's error: it is closed, or there are no descriptors left.
     pub fn stdout() -> io::Result<Self> {
         Ok(Self::Descriptor(io::stdout().as_fd().try_clone_to_owned()?))
     }
 
-    /// `stderr`: a duplicate of it.
+    /// A duplicate of `stderr`.
     ///
     /// # Errors
     /// As [`stdout`](Self::stdout).
@@ -76,55 +76,55 @@ impl Sink {
     }
 }
 
-/// `sample`: which lines of each round are sent.
+/// `sample`: the lines of each round that are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Ranges of numbers from 1 on, both ends included.
+    /// Ranges of line numbers, from 1, inclusive.
     pub ranges: Vec<(u32, u32)>,
     /// Lines of a round.
     pub size: u32,
 }
 
-/// A `log` line of a configuration.
+/// A `log` line of the configuration.
 #[derive(Debug)]
 pub struct TargetSpec {
-    /// Where to.
+    /// The destination.
     pub sink: Sink,
     /// `format`
     pub format: Format,
-    /// `len`: bytes of a line with its end, [`MIN_LENGTH`] to [`MAX_LENGTH`]; 1024 is usual.
+    /// `len`: bytes of a line with its end, [`MIN_LENGTH`] to [`MAX_LENGTH`]; usually 1024.
     pub length: usize,
-    /// Where it comes from.
+    /// The facility of all lines.
     pub facility: Facility,
-    /// Less important lines are left out.
+    /// Less severe lines are left out.
     pub level: Level,
-    /// More important lines are sent as this.
+    /// More severe lines are sent with this level.
     pub min_level: Level,
     /// `sample`
     pub sample: Option<Sample>,
-    /// How long a server is waited for.
+    /// Timeouts of a stream server.
     pub timeouts: Timeouts,
 }
 
-/// How long a server of a stream is waited for; none for ever.
+/// Timeouts of a stream server; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
     /// `timeout connect`
     pub connect: Option<Duration>,
-    /// `timeout server`: for all lines that are sent at once, a batch or a part of a ring.
+    /// `timeout server`: for lines sent together, a batch or a part of a ring.
     pub server: Option<Duration>,
 }
 
-/// Why there is no such target.
+/// Why a target cannot be created.
 #[derive(Debug)]
 pub enum BadTarget {
     /// `len` is out of range.
     Length(usize),
-    /// The path of a socket is too long, or holds a byte of zero.
+    /// The socket's path is too long, or has a NUL byte.
     Path(PathBuf),
     /// A sample's ranges do not fit its size.
     Sample(Sample),
-    /// A ring's server is no stream.
+    /// A ring's server must be a stream.
     NoStream,
 }
 
@@ -155,17 +155,16 @@ impl fmt::Display for BadTarget {
 impl std::error::Error for BadTarget {}
 
 counters! {
-    /// What became of a target's lines.
+    /// Counters of a target's lines.
     pub struct Counts {
         /// Lines that the system took.
         pub sent,
-        /// Lines that are lost: the target was slower than they came, refused them, or was not there.
+        /// Lines that were lost: the target was too slow, refused them, or did not exist.
         pub lost,
     }
 }
 
-/// Lines of all targets and servers of rings, since the process began: targets come and go with
-/// configurations.
+/// Counters for all targets and servers of rings since the process began; they outlive the targets.
 static LOST: CounterGroup<Lost> = CounterGroup::new();
 
 counters! {
@@ -174,12 +173,12 @@ counters! {
     }
 }
 
-/// Lines that were lost since the process began, whatever became of their targets since.
+/// Number of lines that were lost since the process began, including those of removed targets.
 pub fn lost_lines() -> u64 {
     LOST.read_cheap_one(|lost| &lost.lines)
 }
 
-/// Counts lines as lost, of a target and of the process.
+/// Counts lines as lost, for a target and for the process.
 pub(crate) fn lose(counts: &CounterGroup<Counts>, lines: u64) {
     if lines > 0 {
         counts.own().lost.add(lines);
@@ -187,7 +186,7 @@ pub(crate) fn lose(counts: &CounterGroup<Counts>, lines: u64) {
     }
 }
 
-/// A target of a configuration's generation, for all lanes.
+/// A target of a generation, shared by all lanes.
 #[derive(Debug)]
 pub struct Target {
     pub(crate) way: Delivery,
@@ -202,20 +201,20 @@ pub struct Target {
     counts: CounterGroup<Counts>,
 }
 
-/// How lines are brought to a target.
+/// How lines are delivered.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    /// Each a datagram, to this address.
+    /// A datagram for each line, to this address.
     Datagrams(SocketAddrAny),
-    /// Each a datagram on this connected socket, of which each lane has a duplicate.
+    /// A datagram for each line, on a connected socket; each lane has a duplicate.
     Connected(OwnedFd),
-    /// A TCP connection of each lane.
+    /// A TCP connection for each lane.
     Tcp(SocketAddr),
-    /// A local connection of each lane.
+    /// A local connection for each lane.
     UnixStream(SocketAddrUnix),
-    /// Written by threads that may block, one batch at a time.
+    /// Written on the blocking pool, one batch at a time.
     Descriptor(Arc<Mutex<Descriptor>>),
-    /// Kept.
+    /// Kept in a ring.
     Ring(Arc<Ring>),
 }
 
@@ -274,17 +273,17 @@ impl Target {
         })
     }
 
-    /// What became of its lines, on all lanes.
+    /// Counters of the target's lines, on all lanes.
     pub fn counts(&self) -> &CounterGroup<Counts> {
         &self.counts
     }
 
-    /// Bytes of a line at most, without its end.
+    /// Most bytes of a line, without its end.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// The level that a line is sent with; `None`: it is left out.
+    /// The level to send a line with, or `None` to leave it out.
     pub(crate) fn admits(&self, level: Level) -> Option<Level> {
         (level <= self.level).then(|| level.max(self.min_level))
     }

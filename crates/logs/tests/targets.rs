@@ -80,7 +80,7 @@ fn a_daemon_that_does_not_read_stops_no_lane_and_loses_what_finds_no_room() {
     let path = folder.join("log");
     let server = UnixDatagram::bind(&path).unwrap();
     let target = on_lane(spec(Sink::Unix(path)), |here, logs, target| async move {
-        // Far more than the socket and a batch hold; each line finds the lane at work.
+        // Far more than the socket and a batch hold; the lane works between lines.
         let all = 3 * MOST_LINES as u64;
         for n in 0..all {
             logs.log(0, &line(b"flood"));
@@ -90,7 +90,7 @@ fn a_daemon_that_does_not_read_stops_no_lane_and_loses_what_finds_no_room() {
         }
         let (sent, lost) = counts(&target);
         assert!(lost > 0, "{sent} sent, {lost} lost");
-        // Somebody reads: what waited arrives, and every line is accounted for.
+        // The server reads again: waiting lines arrive, and every line is accounted for.
         server.set_nonblocking(true).unwrap();
         let mut received = 0;
         let mut bytes = [0; 64];
@@ -150,7 +150,7 @@ fn a_stream_that_breaks_is_opened_again() {
         reader.read_line(&mut text).unwrap();
         assert_eq!(text, "<6>one\n");
         drop(reader);
-        // Until the break is noticed lines are lost; then one arrives.
+        // Lines are lost until the break is noticed; then one arrives.
         server.set_nonblocking(true).unwrap();
         let mut logged = 1;
         let second = loop {
@@ -178,7 +178,7 @@ fn a_pipe_gets_whole_lines_and_one_that_nobody_reads_stops_no_lane() {
         let long = [b'x'; 900];
         for _ in 0..2000 {
             logs.log(0, &line(&long));
-            here.yield_now().await; // the lane goes on, whatever the pipe does
+            here.yield_now().await; // a full pipe does not stop the lane
         }
         let (sent, lost) = counts(&target);
         assert!(lost > 0, "a pipe holds less than 1.8 MB: {sent} sent, {lost} lost");
@@ -229,7 +229,7 @@ fn lines_longer_than_a_cluster_arrive_whole_and_too_long_ones_are_lost_alone() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let long = TargetSpec { length: 65_535, ..spec(Sink::Udp(udp.local_addr().unwrap())) };
     let target = on_lane(long, |here, logs, target| async move {
-        let text = vec![b'y'; 65_535]; // more than a datagram of UDP holds
+        let text = vec![b'y'; 65_535]; // more than a UDP datagram holds
         logs.log(0, &line(&text));
         logs.log(0, &line(b"short"));
         until(here, &target, 2).await;
@@ -238,8 +238,7 @@ fn lines_longer_than_a_cluster_arrive_whole_and_too_long_ones_are_lost_alone() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// As HAProxy counts: the end of a raw line, and of one to a descriptor that is written to, is one of the
-/// `len` bytes.
+/// As with HAProxy, `len` includes the line end of a raw line, and of one written to a descriptor.
 #[test]
 fn lines_are_cut_to_their_length() {
     use manylane_logs::Format;
@@ -262,10 +261,10 @@ fn lines_are_cut_to_their_length() {
     }
 }
 
-/// What a ring's server cannot take waits in the ring, as long as that has it.
+/// Lines that a ring's server cannot take wait in the ring, until they are overwritten.
 #[test]
 fn lines_that_the_ring_still_has_reach_a_server_that_comes_back() {
-    // Of an address where nobody else listens, so that nobody is given the port meanwhile.
+    // An address of this process only, so that no other gets the port meanwhile.
     let [_, a, b, c] = std::process::id().to_be_bytes();
     let listener = TcpListener::bind(SocketAddr::from(([127, 128 | a, b, c], 0))).unwrap();
     let address = listener.local_addr().unwrap();
@@ -288,7 +287,7 @@ fn lines_that_the_ring_still_has_reach_a_server_that_comes_back() {
             }
             until(here, &target, 41).await;
             server.start(here, &io);
-            server.start(here, &io); // it has its task already
+            server.start(here, &io); // its task runs already
             let listener = TcpListener::bind(address).unwrap();
             while server.counts().read_cheap_one(|counts| &counts.sent) < 16 {
                 here.yield_now().await;
@@ -303,7 +302,7 @@ fn lines_that_the_ring_still_has_reach_a_server_that_comes_back() {
             String::from_utf8(received).unwrap()
         })
         .unwrap();
-    // Of a line there are 3 bytes of a level, the text, a length of 4 with it in the ring, and a line end.
+    // Bytes of a line in the ring: 3 for the level, the text, a line end, and 4 for its length.
     let fits = MIN_RING as u64 / (3 + 995 + 1 + 4);
     let expected: String = (41 - fits..41).map(|n| format!("998 <6>{n:0995}")).collect();
     assert_eq!(received, expected);

@@ -1,5 +1,4 @@
-//! Targets that nobody reads: they cost no rounds of the lane, and what waits for them ends when their
-//! generation does.
+//! Targets that do not read: they cost the lane no rounds, and their waiting lines end with their generation.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -15,18 +14,16 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
-/// Times that a lane waits for another thread. Who is woken in vain with each of them shows it by as many
-/// calls.
+/// Times that a lane waits for another thread. A task that is woken needlessly each time makes as many calls.
 const ROUNDS: u64 = 1000;
 
-/// Calls of this lane that write.
+/// This lane's write calls.
 fn writes() -> u64 {
     let own = manylane_sync::lane::current();
     manylane_io::report().iter().find(|report| report.lane == own).unwrap().writes
 }
 
-/// Has the lane wait for another thread again and again, and tells how many calls others of its tasks made to
-/// write meanwhile.
+/// Makes the lane wait for another thread repeatedly. Returns the write calls of its other tasks meanwhile.
 async fn writes_of_others(io: &Io) -> u64 {
     let (own, others) = UnixDatagram::pair().unwrap();
     let echo = std::thread::spawn(move || {
@@ -47,7 +44,7 @@ async fn writes_of_others(io: &Io) -> u64 {
     calls
 }
 
-/// A local socket of this name, which is full, or has room for one line.
+/// A local socket with this path, either full or with room for one line.
 fn full(path: &std::path::Path, has_room: bool) -> UnixDatagram {
     let server = UnixDatagram::bind(path).unwrap();
     let filler = UnixDatagram::unbound().unwrap();
@@ -67,7 +64,7 @@ async fn lines_go_when_it_is_read(io: Io, logs: LaneLogs, target: Arc<Target>, s
     for n in 0..3 {
         logs.log(0, &line(format!("{n}").as_bytes()));
     }
-    until(io.here(), &target, 1).await; // for which there was room
+    until(io.here(), &target, 1).await; // there was room for it
     let calls = writes_of_others(&io).await;
     assert!(calls < ROUNDS / 2, "{}: {calls} tries within {ROUNDS} rounds", io.kind());
     assert_eq!(counts(&target), (1, 0));
@@ -96,7 +93,7 @@ fn a_local_socket_that_is_full_is_waited_for_and_not_tried_again_and_again() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Somebody still holds the socket that was there before, and does not read it.
+/// A socket is replaced while the old one is still open and not read.
 #[test]
 fn a_socket_that_is_made_anew_gets_what_waits_for_the_one_before() {
     let folder = folder("anew");
@@ -121,7 +118,7 @@ fn a_socket_that_is_made_anew_gets_what_waits_for_the_one_before() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A daemon that begins anew: its socket is another one, and the first line goes there.
+/// A restarted daemon has another socket, which gets the first line.
 #[test]
 fn a_daemon_that_is_restarted_gets_the_next_line() {
     let folder = folder("restarted");
@@ -145,13 +142,12 @@ fn a_daemon_that_is_restarted_gets_the_next_line() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A socket that is connected to a port where nobody listens: the system tells of each datagram that was
-/// refused.
+/// A socket connected to a closed port: the system reports each refused datagram.
 #[test]
 fn a_port_that_is_closed_loses_lines_by_count_and_no_rounds() {
     for kind in drivers() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        // Held, so that nobody gets the port, by a socket that hears nobody but itself.
+        // Keeps the port from others; connected to itself, it refuses other senders.
         let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
         let nobody = deaf.local_addr().unwrap();
         deaf.connect(nobody).unwrap();
@@ -172,10 +168,10 @@ fn a_port_that_is_closed_loses_lines_by_count_and_no_rounds() {
     }
 }
 
-/// Targets of all kinds that take no more.
+/// Targets of all kinds that are full.
 struct Unread {
     targets: Vec<Arc<Target>>,
-    /// What holds them open.
+    /// Keep the targets open.
     ends: Vec<OwnedFd>,
 }
 
@@ -199,7 +195,7 @@ impl Unread {
     }
 }
 
-/// Logs until none of the targets takes any more, and ends.
+/// Logs until all targets are full, and ends.
 async fn given_up(io: Io, logs: LaneLogs, targets: Vec<Arc<Target>>) {
     let text = [b'x'; 1000];
     let mut logged = 0;
@@ -232,7 +228,7 @@ fn what_waits_for_targets_that_are_not_read_is_given_up_when_their_generation_ha
             std::thread::spawn(move || {
                 let targets = unread.targets.clone();
                 on_driver(kind, targets.clone(), |io, logs| given_up(io, logs, targets));
-                // Nobody but this test holds them: no job of the blocking pool either.
+                // Only this test holds them, and no job of the blocking pool.
                 let Unread { targets, ends } = unread;
                 assert!(targets.iter().all(|target| Arc::strong_count(target) == 1), "{kind}");
                 drop(ends);
@@ -243,7 +239,7 @@ fn what_waits_for_targets_that_are_not_read_is_given_up_when_their_generation_ha
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A pipe that nobody reads holds no thread: the pool has one, and it is free for others.
+/// A pipe that is not read holds no thread: the pool's only thread is free for others.
 #[test]
 fn a_pipe_that_is_full_leaves_the_blocking_pool_to_others_and_is_written_to_when_it_is_read() {
     use jiff::tz::TimeZone;
@@ -269,7 +265,7 @@ fn a_pipe_that_is_full_leaves_the_blocking_pool_to_others_and_is_written_to_when
             io.here().yield_now().await;
         }
         for _ in 0..100 {
-            pool.run(|| ()).unwrap().await; // behind the lines' own
+            pool.run(|| ()).unwrap().await; // after the lines' own job
         }
         assert_eq!(counts(&target), (0, 0));
         let mut bytes = vec![0; capacity];
@@ -277,7 +273,7 @@ fn a_pipe_that_is_full_leaves_the_blocking_pool_to_others_and_is_written_to_when
         until(io.here(), &target, 3).await;
         assert_eq!(counts(&target), (3, 0));
         drop((logs, filler));
-        let mut bytes = vec![0; 2 * 7 + 1024]; // with the ends of lines
+        let mut bytes = vec![0; 2 * 7 + 1024]; // with line ends
         reader.read_exact(&mut bytes).unwrap();
         assert!(bytes.starts_with(b"<6>one\n<6>two\n<6>yyy") && bytes.ends_with(b"y\n"));
     })

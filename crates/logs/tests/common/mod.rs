@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test file uses its part
 
 use jiff::tz::TimeZone;
@@ -25,7 +25,7 @@ pub fn line(text: &[u8]) -> Line<'_> {
     Line { level: Level::Info, tag: b"t", pid: 1, host: b"", structured: b"", time: Duration::ZERO, text }
 }
 
-/// Runs `body` on a lane of its own that logs to `target`.
+/// Runs `body` on a new lane that logs to a target.
 pub fn on_lane<F: Future<Output = ()> + 'static>(
     spec: TargetSpec,
     body: impl FnOnce(Here, LaneLogs, Arc<Target>) -> F,
@@ -35,7 +35,7 @@ pub fn on_lane<F: Future<Output = ()> + 'static>(
     target
 }
 
-/// Runs `body` on a lane of its own with this driver that logs to `targets`.
+/// Runs `body` on a new lane with this driver, which logs to `targets`.
 pub fn on_driver<F: Future<Output = ()> + 'static>(
     kind: Kind,
     targets: impl IntoIterator<Item = Arc<Target>>,
@@ -62,14 +62,14 @@ pub fn counts(target: &Target) -> (u64, u64) {
     (counts[0], counts[1])
 }
 
-/// Until so many lines were sent or lost.
+/// Waits until so many lines were sent or lost.
 pub async fn until(here: Here, target: &Target, lines: u64) {
     while counts(target).0 + counts(target).1 < lines {
         here.yield_now().await;
     }
 }
 
-/// Logs `count` numbered lines and waits for their end.
+/// Logs `count` numbered lines and waits until they are sent or lost.
 pub fn log_numbers(spec: TargetSpec, count: u64) -> Arc<Target> {
     on_lane(spec, move |here, logs, target| async move {
         for n in 0..count {
