@@ -1,31 +1,31 @@
-//! How a connection begins: who connects says in three lines of text who he is and whom he wants, and gets a
-//! status.
+//! The start of a connection: the connecting process sends three lines with its own name and the peer's, and
+//! gets a status.
 
 /// The name and version of the protocol.
 const PROTOCOL: &str = "HAProxyS";
 const VERSION: &str = "2.1";
 
-/// Bytes of a greeting at most: three lines with two names of hosts.
+/// Longest greeting, in bytes: three lines with two host names.
 pub const MAX_HELLO: usize = 1024;
 
 /// The answer to a greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It may go on.
+    /// The connection may continue.
     Succeeded,
-    /// Not now: there is another connection already.
+    /// There is another connection already.
     TryAgain,
-    /// It is no greeting.
+    /// The greeting is malformed.
     Protocol,
-    /// Of a version that is not spoken here.
+    /// The version is not supported.
     Version,
-    /// Somebody else was wanted.
+    /// The greeting is for another peer.
     WrongLocal,
-    /// Nobody here knows who greets.
+    /// The sender is not a known peer.
     WrongRemote,
 }
 
-/// All of them, with their numbers.
+/// Numbers of all statuses.
 const STATUSES: [(u16, Status); 6] = [
     (200, Status::Succeeded),
     (300, Status::TryAgain),
@@ -36,18 +36,18 @@ const STATUSES: [(u16, Status); 6] = [
 ];
 
 impl Status {
-    /// Its number.
+    /// The status's number.
     pub fn number(self) -> u16 {
         STATUSES.iter().find(|(_, status)| *status == self).map_or(0, |(number, _)| *number)
     }
 
-    /// Its line.
+    /// The status as a line.
     pub fn line(self) -> String {
         format!("{}\n", self.number())
     }
 
-    /// The status that `bytes` begin with, if it is one, and the bytes of its line; nothing where more have
-    /// to come.
+    /// Reads a status: the status, or `None` if the line is not one, and the length of the line. Returns
+    /// `None` if the line is incomplete.
     pub fn read(bytes: &[u8]) -> Option<(Option<Self>, usize)> {
         let end = match bytes.iter().position(|byte| *byte == b'\n') {
             Some(end) => end,
@@ -61,15 +61,16 @@ impl Status {
     }
 }
 
-/// What `local`, the process of that number, says when it connects to `remote`.
+/// The greeting that process number `process`, named `local`, sends to `remote`.
 pub fn hello(remote: &str, local: &str, process: u32) -> String {
     format!("{PROTOCOL} {VERSION}\n{remote}\n{local} {process} 1\n")
 }
 
-/// Reads a greeting for `local`: who it is of, and its bytes; nothing where more have to come.
+/// Reads a greeting for `local`: the sender's name, and the length of the greeting. `None` if it is
+/// incomplete.
 ///
 /// # Errors
-/// What it is answered with.
+/// The status to answer with.
 pub fn read_hello<'a>(bytes: &'a [u8], local: &str) -> Result<Option<(&'a str, usize)>, Status> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let mut line = || -> Result<Option<&'a str>, Status> {
@@ -79,7 +80,8 @@ pub fn read_hello<'a>(bytes: &'a [u8], local: &str) -> Result<Option<(&'a str, u
         let line = std::str::from_utf8(line).map_err(|_| Status::Protocol)?;
         Ok(Some(line.strip_suffix('\r').unwrap_or(line)))
     };
-    // Each line is judged as soon as it is there: who speaks something else waits for no further line.
+    // Each line is checked as soon as it arrives, so a client with another protocol is refused without a
+    // further line.
     let Some(first) = line()? else { return Ok(None) };
     let version = first.strip_prefix(PROTOCOL).ok_or(Status::Protocol)?;
     let (major, minor) = version.trim_start().split_once('.').ok_or(Status::Protocol)?;

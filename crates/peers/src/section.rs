@@ -1,16 +1,16 @@
-//! What a process and its peers have of their tables: who was told what, and what is told next.
+//! The tables that a process shares with its peers: what each peer was sent, and what it is sent next.
 //!
 //! # Protocol
-//! 1. Each entry that changes gets a number of its table, larger than all before. Each peer has a cursor a
-//!    table: the number up to which it was told, and the one up to which it has said that it knows. A
+//! 1. Each changed entry gets a number within its table, larger than all before. Each peer has a cursor for
+//!    each table: the number up to which it was sent updates, and the number that it has acknowledged. A
 //!    connection begins at the latter.
-//! 2. What was learned of a peer gets no number: each peer is told by the one that counted.
-//! 3. Whoever asks for it is told all entries of all tables, those that were learned, too. He asks one peer
-//!    after another until one says that it lacks nothing itself, or for so long.
-//! 4. A process that takes over from another waits for it first: the older one connects to the newer, whose
-//!    name is its own, and tells it all.
-//! 5. Who is told all keeps what it has changed itself and the peer does not know yet: what it is told of
-//!    such an entry may be what the peer once learned of it.
+//! 2. Changes learned from a peer get no number: the process that counted sends them to every peer.
+//! 3. A process that requests a resynchronisation gets all entries of all tables, including learned ones. It
+//!    asks one peer after another, until one answers that it has everything itself, or until a time limit.
+//! 4. A process that replaces another waits for it first: the old process connects to the new one, which has
+//!    the same name, and sends it everything.
+//! 5. During a resynchronisation, a process keeps entries that it has changed itself and that the peer has
+//!    not acknowledged: the peer may send an old value that it once learned from this process.
 
 use crate::wire::{Definition, Message, Update, Wrong, put_kept, put_key};
 use manylane_expr::{DataType, Datum, Type};
@@ -18,104 +18,104 @@ use manylane_stick::{Data, Entry, MAX_KEY_BYTES, Table, with_key};
 use manylane_sync::Arc;
 use std::collections::{BTreeMap, HashMap};
 
-/// Changed entries that are looked at for a peer in one go.
+/// Changed entries to visit for a peer in one call.
 const LOOKED_AT_ONCE: usize = 4096;
 
-/// Milliseconds of silence after which a heartbeat is sent.
+/// Milliseconds without output before a heartbeat is sent.
 pub const HEARTBEAT: u64 = 3000;
-/// Milliseconds of silence after which a peer is taken for gone: it would have sent a heartbeat.
+/// Milliseconds without input after which a peer counts as gone, since it would have sent a heartbeat.
 pub const SILENCE: u64 = 5000;
-/// Milliseconds for which a process waits for the one before it, and then for a peer, to be told all.
+/// Milliseconds to wait for a resynchronisation, first by the old process and then by a peer.
 const RESYNC: u64 = 5000;
-/// Bytes after which [`Section::transmit`] lets others have their turn.
+/// Bytes after which [`Section::transmit`] returns, so that other tasks run.
 const FILL: usize = 16_384;
-/// Numbers of entries that it looks at for somebody who is told all, in calls of [`Table::each`].
+/// Calls of [`Table::each`] for a resynchronisation in one call of [`Section::transmit`].
 const LOOKS: u32 = 16;
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The peer broke the protocol; it is told so.
+    /// The peer broke the protocol; it is sent an error.
     Wrong(Wrong),
-    /// The peer says that we did.
+    /// The peer reports that this process broke it.
     Blamed,
 }
 
-/// A table that peers are to share.
+/// A table to share with peers.
 #[derive(Clone, Debug)]
 pub struct SharedTable {
-    /// Its name among peers.
+    /// The table's name in the protocol.
     pub name: Box<str>,
     /// The table.
     pub table: Arc<Table>,
-    /// `recv-only`: peers are told nothing of it.
+    /// `recv-only`: the table is not sent to peers.
     pub receives_only: bool,
 }
 
-/// A table that peers share.
+/// A shared table and its changes.
 #[derive(Debug)]
 struct Shared {
     name: Box<str>,
     table: Arc<Table>,
-    /// `recv-only`: nobody is told of it.
+    /// `recv-only`: the table is not sent to peers.
     receives_only: bool,
-    /// The number of the last change.
+    /// Number of the last change.
     last: u64,
-    /// Changes that some peer may not know, each with the number of its entry.
+    /// Entries by change, for changes that some peer may not have acknowledged.
     changes: BTreeMap<u64, u32>,
-    /// The change of an entry.
+    /// The last change of each entry.
     numbers: HashMap<u32, u64>,
 }
 
-/// How far a peer was told of a table. Rule 1.
+/// Progress of a peer in a table. Rule 1.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     told: u64,
     known: u64,
 }
 
-/// Where a peer is that is told all.
+/// Progress of a resynchronisation that is being sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Teaching {
     table: usize,
     next: u32,
 }
 
-/// A table of the peer.
+/// A table that the peer has defined.
 #[derive(Debug)]
 struct Theirs {
-    /// Without its name.
+    /// Without the name.
     definition: Definition<'static>,
-    /// The table here.
+    /// Index of the table here.
     own: usize,
-    /// The number of the last update.
+    /// Number of the last update received.
     last: u32,
-    /// The last that was acknowledged.
+    /// Number of the last update that was acknowledged.
     acked: u32,
 }
 
-/// What a connection has.
+/// State of a connection.
 #[derive(Debug)]
 struct Session {
-    /// Tables that the peer knows the definition of.
+    /// For each table, whether it was defined to the peer.
     defined: Vec<bool>,
-    /// The one that what is sent next is of.
+    /// The table of the next update to send.
     sends: Option<usize>,
     teaching: Option<Teaching>,
-    /// For each table, the last change when the teaching began: known once that is confirmed.
+    /// For each table, the last change when the resynchronisation began; acknowledged once the peer confirms.
     taught: Option<Vec<u64>>,
-    /// The peer has confirmed that it was told all.
+    /// The peer has confirmed that it got everything.
     has_taught: bool,
     owes_request: bool,
     owes_confirm: bool,
     theirs: Vec<Theirs>,
-    /// The one that what comes next is of; none: one that is not known here.
+    /// The table of the next update to receive; `None` if it is unknown here.
     receives: Option<usize>,
     heard: u64,
     said: u64,
 }
 
-/// What has happened with a peer, for reports.
+/// Counters of a peer, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Heartbeats sent.
@@ -124,91 +124,92 @@ pub struct Counts {
     pub heartbeats_received: u64,
     /// Connections that began.
     pub connections: u64,
-    /// Connections that ended since the peer broke the protocol.
+    /// Connections that ended because the peer broke the protocol.
     pub errors: u64,
-    /// Times that it was silent for too long.
+    /// Times that the peer was silent for too long.
     pub silences: u64,
-    /// Connections that gave way to another one.
+    /// Connections that were replaced by another one.
     pub collisions: u64,
 }
 
 /// A peer.
 #[derive(Debug)]
 struct Peer {
-    /// It is the process itself: the one before it, or after.
+    /// The peer has this process's own name: it is the old process or the new one.
     is_local: bool,
     cursors: Vec<Cursor>,
     session: Option<Session>,
-    /// It was asked for all that there is, and lacked something itself.
+    /// The peer was asked for a resynchronisation and did not have everything itself.
     lacks: bool,
     counts: Counts,
 }
 
-/// From whom the process learns what others have. Rules 3 and 4.
+/// State of the resynchronisation of this process. Rules 3 and 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resync {
-    /// From the process before it, until then.
+    /// Waits for the old process, until this time.
     Local(u64),
-    /// From a peer, until then.
+    /// Waits for a peer, until this time.
     Remote(u64),
-    /// It was told all, or there was nobody to tell it.
+    /// Complete, or no peer could send one.
     Finished,
 }
 
-/// What a report says of a table and a peer.
+/// Report on a table and a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableReport {
-    /// The name.
+    /// The table's name.
     pub name: Box<str>,
-    /// Our number of it; the first is 1.
+    /// This process's number for the table, starting at 1.
     pub local_id: u64,
-    /// The peer's; 0: it has told none.
+    /// The peer's number for the table; 0 if the peer has not defined it.
     pub remote_id: u64,
-    /// What the peer keeps of it, a bit a kind of data.
+    /// Data that the peer keeps, a bit for each kind.
     pub remote_data: u64,
     /// The last change that the peer has acknowledged.
     pub known: u32,
-    /// The last that it was told.
+    /// The last change that the peer was sent.
     pub told: u32,
-    /// The last of its updates.
+    /// The last update received from the peer.
     pub received: u32,
     /// The last change.
     pub last: u32,
 }
 
-/// What a report says of a peer.
+/// Report on a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerReport {
-    /// A connection is there.
+    /// A connection exists.
     pub is_connected: bool,
-    /// We are being told all by it.
+    /// The peer is sending a resynchronisation.
     pub teaches: bool,
-    /// Milliseconds until it is sent a heartbeat.
+    /// Milliseconds until the next heartbeat.
     pub heartbeat: u64,
-    /// What has happened.
+    /// The peer's counters.
     pub counts: Counts,
-    /// Its tables.
+    /// The shared tables.
     pub tables: Vec<TableReport>,
 }
 
-/// Tables and peers.
+/// The shared tables and the peers of a `peers` section.
 #[derive(Debug)]
 pub struct Section {
     tables: Vec<Shared>,
     peers: Vec<Peer>,
     resync: Resync,
-    /// Who was asked for all that there is.
+    /// The peer that was asked for a resynchronisation.
     learns_from: Option<usize>,
-    /// Something has changed since the last [`tick`](Self::tick).
+    /// There were changes since the last [`tick`](Self::tick).
     has_changes: bool,
 }
 
-/// Whether peers are told of it: connections are each process's own, and there are no names of servers.
+/// True if peers are sent these data: concurrent connections belong to each process, and server names are not
+/// sent.
 fn is_told(data: &&Data) -> bool {
     !matches!(data.kind, DataType::ConnCur | DataType::ServerKey)
 }
 
-/// Bytes of a key as a definition has them: of text with the byte that ends it in HAProxy's memory.
+/// Length of a key in a definition. For text it includes the terminating byte of HAProxy's memory.
 fn key_bytes(table: &Table) -> u64 {
     let spec = table.spec();
     match spec.key {
@@ -248,7 +249,7 @@ impl Shared {
         Message::Update(Update { number: Some(number), expire, body: &body }).write(out);
     }
 
-    /// Notes what has changed. Whether anything has.
+    /// Records changes. Returns true if there were any.
     fn collect(&mut self, known: u64) -> bool {
         let before = self.last;
         let Self { table, last, changes, numbers, .. } = self;
@@ -269,7 +270,7 @@ impl Shared {
 }
 
 impl Session {
-    /// What is written next is of that table.
+    /// Makes this table the one of the next update.
     fn announce(&mut self, number: usize, shared: &Shared, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.defined[number], true) {
             Message::Define(shared.definition(number)).write(out);
@@ -281,8 +282,8 @@ impl Session {
 }
 
 impl Section {
-    /// Of tables, and of peers, of each of which it is said whether it is the process itself. `follows`:
-    /// there is a process before it, which tells it what it has.
+    /// Creates a section. `peers` tells for each peer whether it has this process's own name. With `follows`,
+    /// an old process exists, which sends its entries first.
     pub fn new(
         tables: impl IntoIterator<Item = SharedTable>,
         peers: impl IntoIterator<Item = bool>,
@@ -309,17 +310,17 @@ impl Section {
         Self { tables, peers, resync, learns_from: None, has_changes: false }
     }
 
-    /// Where it is.
+    /// State of the resynchronisation.
     pub fn resync(&self) -> Resync {
         self.resync
     }
 
-    /// Whether a peer is connected.
+    /// True if the peer is connected.
     pub fn is_connected(&self, peer: usize) -> bool {
         self.peers[peer].session.is_some()
     }
 
-    /// A connection with a peer begins, in the place of one that is there.
+    /// Begins a connection with a peer; replaces an existing one.
     pub fn begin(&mut self, peer: usize, now: u64) {
         self.end(peer, now);
         let session = Session {
@@ -342,7 +343,7 @@ impl Section {
         self.tick(now);
     }
 
-    /// The connection with a peer is over.
+    /// Ends the connection with a peer.
     pub fn end(&mut self, peer: usize, now: u64) {
         self.peers[peer].session = None;
         if self.learns_from == Some(peer) {
@@ -354,12 +355,12 @@ impl Section {
         }
     }
 
-    /// Something has happened with a peer.
+    /// The counters of a peer, to be changed by the caller.
     pub fn counts(&mut self, peer: usize) -> &mut Counts {
         &mut self.peers[peer].counts
     }
 
-    /// Notes what has changed in tables.
+    /// Records changes of all tables.
     fn collect(&mut self) {
         let Self { tables, peers, has_changes, .. } = self;
         for (number, shared) in tables.iter_mut().enumerate() {
@@ -369,8 +370,8 @@ impl Section {
         }
     }
 
-    /// A moment has passed: notes what has changed in tables, and asks somebody for all that there is. To be
-    /// called again and again. Whether there is something new to [transmit](Self::transmit).
+    /// Records changes of tables, and requests a resynchronisation if necessary. Call it periodically.
+    /// Returns true if there is something new to [transmit](Self::transmit).
     pub fn tick(&mut self, now: u64) -> bool {
         self.collect();
         let any = std::mem::take(&mut self.has_changes);
@@ -399,16 +400,17 @@ impl Section {
         any
     }
 
-    /// Whether the peer is silent for too long.
+    /// True if the peer was silent for too long.
     pub fn is_silent(&self, peer: usize, now: u64) -> bool {
         let session = self.peers[peer].session.as_ref();
         session.is_some_and(|session| now.saturating_sub(session.heard) >= SILENCE)
     }
 
-    /// Bytes have come from a connected peer; so many of them were whole messages, and are done with.
+    /// Processes bytes from a connected peer. Returns the number of bytes in complete messages, which are
+    /// consumed.
     ///
     /// # Errors
-    /// [`Fault`]: the connection is of no use any more.
+    /// [`Fault`]: the connection cannot continue.
     pub fn receive(&mut self, peer: usize, bytes: &[u8], now: u64) -> Result<usize, Fault> {
         let mut used = 0;
         if self.learns_from == Some(peer) {
@@ -447,7 +449,7 @@ impl Section {
                 }
             }
             Message::ResyncConfirm => {
-                // One that comes too early, or that nobody waits for, confirms nothing.
+                // Ignores a confirmation that is too early or that was not requested.
                 if session.teaching.is_none()
                     && let Some(taught) = session.taught.take()
                 {
@@ -466,7 +468,7 @@ impl Section {
                 let number = usize::try_from(table).ok().and_then(|table| table.checked_sub(1));
                 if let Some(cursor) = number.and_then(|number| own.cursors.get_mut(number)) {
                     let behind = (cursor.told as u32).wrapping_sub(update);
-                    // What is ahead of what was told is nothing that was sent.
+                    // A number beyond those that were sent is ignored.
                     if let Some(known) = cursor.told.checked_sub(behind.into()) {
                         cursor.known = cursor.known.max(known);
                     }
@@ -490,8 +492,7 @@ impl Section {
         Ok(())
     }
 
-    /// Writes what a connected peer is to be told now, as far as it should be sent in one go. Whether there
-    /// is more.
+    /// Appends the output for a connected peer, up to a limit for one call. Returns true if there is more.
     pub fn transmit(&mut self, peer: usize, now: u64, out: &mut Vec<u8>) -> bool {
         let Self { tables, peers, resync, .. } = self;
         let Peer { cursors, session: Some(session), counts, .. } = &mut peers[peer] else { return false };
@@ -523,7 +524,7 @@ impl Section {
             let mut next = None;
             if !shared.receives_only {
                 session.announce(at.table, shared, out);
-                // Of what is acknowledged before all of it is there, nothing follows.
+                // The number must not acknowledge later changes before the peer has everything.
                 let number = cursors[at.table].known as u32;
                 next = shared.table.each(at.next, now, |entry| {
                     shared.put(entry, number, now, out);
@@ -537,7 +538,7 @@ impl Section {
         }
         for (number, shared) in tables.iter().enumerate().filter(|(_, shared)| !shared.receives_only) {
             let cursor = &mut cursors[number];
-            // Entries that have gone write nothing, and are many after a long absence.
+            // Removed entries write nothing, and there may be many after a long absence.
             for (seen, (change, entry)) in shared.changes.range(cursor.told + 1..).enumerate() {
                 if more || seen >= LOOKED_AT_ONCE || out.len() - begin >= FILL {
                     more = true;
@@ -560,17 +561,17 @@ impl Section {
         more
     }
 
-    /// Whether a connected peer has asked for all that there is, and has not confirmed yet that it has it.
+    /// True if a connected peer has requested a resynchronisation and has not confirmed it yet.
     pub fn is_teaching(&self, peer: usize) -> bool {
         self.peers[peer].session.as_ref().is_some_and(|session| session.taught.is_some())
     }
 
-    /// Whether it has confirmed that, on this connection. For the process that goes.
+    /// True if the peer has confirmed a resynchronisation on this connection. For a process that is replaced.
     pub fn has_taught(&self, peer: usize) -> bool {
         self.peers[peer].session.as_ref().is_some_and(|session| session.has_taught)
     }
 
-    /// What reports say of the peers, in their order.
+    /// Reports on the peers, in their order.
     pub fn report(&self, now: u64) -> Vec<PeerReport> {
         let report = |(number, peer): (usize, &Peer)| {
             let session = peer.session.as_ref();
@@ -600,15 +601,15 @@ impl Section {
         self.peers.iter().enumerate().map(report).collect()
     }
 
-    /// No peer is connected any more. For whoever goes on with it.
+    /// Ends all connections, before another owner takes the section.
     pub fn disconnect(&mut self, now: u64) {
         (0..self.peers.len()).for_each(|peer| self.end(peer, now));
     }
 }
 
 impl Session {
-    /// What follows is of this table of the peer. One whose keys are not those of the table of that name here
-    /// is not known here.
+    /// Sets the table of the following updates. It is unknown here unless a table has the same name and the
+    /// same type of key.
     fn define(&mut self, tables: &[Shared], told: &Definition<'_>) {
         let is_like = |shared: &&Shared| {
             *shared.name.as_bytes() == *told.name
@@ -617,7 +618,7 @@ impl Session {
         };
         self.theirs.retain(|theirs| theirs.definition.table != told.table);
         let own = tables.iter().position(|shared| is_like(&shared));
-        // A table here is one of the peer's at most, which bounds what is kept of it.
+        // Each table here corresponds to one of the peer's at most, which bounds the state of a peer.
         self.theirs.retain(|theirs| Some(theirs.own) != own);
         self.receives = own.map(|own| {
             let definition = Definition { name: &[], data: told.data.clone(), ..*told };
@@ -627,8 +628,8 @@ impl Session {
     }
 }
 
-/// Takes over an entry, unless it `is_ahead` of what the peer knows. Where there is no room for it nothing
-/// happens.
+/// Applies an update, unless its entry `is_ahead` of the peer. Does nothing if there is no room for the
+/// entry.
 fn learn(
     table: &Table,
     definition: &Definition<'_>,
@@ -647,7 +648,7 @@ fn learn(
             let Some(entry) = &entry else { return };
             let theirs = definition.data.iter().find(|data| data.kind == datum.data);
             let own = spec.data.iter().find(|data| data.kind == datum.data);
-            // A rate over another period is another number.
+            // A rate over another period is not comparable.
             let same = theirs.zip(own).is_some_and(|(theirs, own)| theirs.period == own.period);
             if same && datum.data != DataType::ConnCur {
                 entry.learn(datum, kept, now);

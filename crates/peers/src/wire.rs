@@ -1,28 +1,28 @@
-//! Messages as bytes.
+//! Encodes and decodes messages.
 //!
-//! A message has a class and a type, and, if its type is 128 or more, a length and a body of so many bytes.
-//! Numbers are written so that small ones are short (see [`put_number`]).
+//! A message has a class and a type. If the type is 128 or more, a length and a body follow. Numbers have a
+//! variable length (see [`put_number`]).
 
 use manylane_expr::{DataType, Datum, Type, Value};
 use manylane_stick::{Data, Kept, Period};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a message's body at most: HAProxy's default `tune.bufsize`, which bounds what it sends. A message
-/// is kept until all of it is there.
+/// Longest body, in bytes: HAProxy's default `tune.bufsize`, which bounds what it sends. An incomplete
+/// message is buffered.
 pub const MAX_BODY: usize = 16_384;
 /// Bytes before a body: class, type, length.
 const MAX_HEAD: usize = 2 + MAX_NUMBER;
-/// Bytes of a number: 4 bits in the first, 7 in each of the others.
+/// Longest number, in bytes: 4 bits in the first, 7 in each further one.
 const MAX_NUMBER: usize = 10;
-/// Elements of an array of data: HAProxy's.
+/// Most elements of an array, as in HAProxy.
 const MAX_ELEMENTS: u64 = 100;
-/// The longest period of a rate that a table may have.
+/// The longest period of a rate in a table, in milliseconds.
 const LONGEST_PERIOD: u64 = 1 << 30;
 
-/// A message that breaks the protocol.
+/// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It cannot be understood.
+    /// It cannot be decoded.
     Malformed,
     /// It is longer than [`MAX_BODY`].
     TooLong,
@@ -31,60 +31,60 @@ pub enum Wrong {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Its sender wants to know all entries of all tables.
+    /// Requests all entries of all tables.
     ResyncRequest,
-    /// Its sender has told all that it has, and has all that others had.
+    /// All entries were sent, and the sender has everything that others had.
     ResyncFinished,
-    /// Its sender has told all that it has, and lacks what others have.
+    /// All entries were sent, but the sender lacks entries of others.
     ResyncPartial,
-    /// Its sender has understood that it was told all.
+    /// Confirms the end of a resynchronisation.
     ResyncConfirm,
-    /// Nothing, so that its sender is known to be there.
+    /// Shows that the sender is alive.
     Heartbeat,
-    /// Its sender did not understand what it got.
+    /// The sender could not decode a message.
     ProtocolError,
-    /// Its sender got a message that is too long for it.
+    /// The sender got a message that is too long for it.
     SizeError,
-    /// What follows is of this table.
+    /// Defines a table; updates that follow are of this table.
     Define(Definition<'a>),
-    /// What follows is of the table that had this number in its definition.
+    /// Updates that follow are of the table that was defined with this number.
     Switch(u64),
-    /// Its sender has the update of that number of the table that had this number in its definition.
+    /// Acknowledges an update.
     Ack {
-        /// The number of the table.
+        /// The number in the table's definition.
         table: u64,
         /// The number of the update.
         update: u32,
     },
     /// An entry.
     Update(Update<'a>),
-    /// One of a class or type that is not known here.
+    /// A message of an unknown class or type.
     Unknown,
 }
 
-/// What a table is.
+/// Definition of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition<'a> {
-    /// The number that its sender gives it.
+    /// The sender's number for the table.
     pub table: u64,
-    /// Its name.
+    /// The table's name.
     pub name: &'a [u8],
-    /// The type of its keys; none: one that is not known here.
+    /// The type of the keys; `None` if it is unknown here.
     pub key: Option<Type>,
-    /// Bytes of a key.
+    /// Length of a key, in bytes.
     pub key_bytes: u64,
     /// Milliseconds until an entry expires.
     pub expire: u64,
-    /// What entries keep, in the order in which it is told of each.
+    /// The data of an entry, in the order in which they are sent.
     pub data: Vec<Data>,
 }
 
-/// What is told of an entry. The rest is read by the definition of its table.
+/// An update of an entry. Reading the body requires the table's definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update<'a> {
-    /// Its number; none: one more than the last.
+    /// The update's number; `None` for the last one plus one.
     pub number: Option<u32>,
-    /// Milliseconds until the entry expires; none: as of a new one.
+    /// Milliseconds until the entry expires; `None` for the table's default.
     pub expire: Option<u32>,
     /// Key and data.
     pub body: &'a [u8],
@@ -103,8 +103,8 @@ const ACK: u8 = 132;
 const UPDATE_TIMED: u8 = 133;
 const UPDATE_NEXT_TIMED: u8 = 134;
 
-/// Writes a number: below 240 it is one byte; else the first byte has its lowest 4 bits, each further one 7
-/// bits of what is left, less what the bytes before could have said.
+/// Appends a number. Below 240 it takes one byte. Otherwise the first byte has its lowest 4 bits, and each
+/// further byte 7 bits of the rest, less the values that fewer bytes can express.
 pub fn put_number(number: u64, out: &mut Vec<u8>) {
     let Some(mut rest) = number.checked_sub(0xf0) else { return out.push(number as u8) };
     out.push(number as u8 | 0xf0);
@@ -116,7 +116,7 @@ pub fn put_number(number: u64, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// What is left of a body.
+/// The rest of a body.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// A length, and so many bytes.
+    /// A length and that many bytes.
     fn counted(&mut self) -> Result<&'a [u8], Wrong> {
         let length = usize::try_from(self.number()?).map_err(|_| Wrong::Malformed)?;
         self.take(length)
@@ -159,8 +159,7 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The message that `bytes` begin with, and how many of them are its own; nothing where more have to
-    /// come.
+    /// Reads the first message in `bytes`, and returns it with its length. `None` if it is incomplete.
     ///
     /// # Errors
     /// [`Wrong`].
@@ -212,7 +211,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Writes the message behind what is in `out`; an unknown one is nothing.
+    /// Appends the message to `out`; an unknown one writes nothing.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (kind, body) = match self {
             Self::ResyncRequest => return out.extend([CONTROL, 0]),
@@ -255,7 +254,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Types of keys, by their numbers in the protocol.
+/// The protocol's numbers for types of keys.
 const KEYS: [(u64, Type); 5] =
     [(2, Type::Int), (4, Type::Ipv4), (5, Type::Ipv6), (6, Type::Str), (7, Type::Bin)];
 
@@ -267,7 +266,7 @@ impl<'a> Definition<'a> {
         let (kinds, expire) = (reader.number()?, reader.number()?);
         let kept = DataType::ALL.into_iter().enumerate().filter(|(bit, _)| kinds >> bit & 1 == 1);
         let mut data: Vec<Data> = kept.map(|(_, kind)| Data { kind, count: 1, period: 0 }).collect();
-        // What a type has beside its bit follows by types. Types that are not known are the last.
+        // Arguments of types follow, by type. Unknown types come last.
         while !reader.0.is_empty() {
             let number = reader.number()?;
             let Some(kind) = usize::try_from(number).ok().and_then(|number| DataType::ALL.get(number)) else {
@@ -309,8 +308,8 @@ impl<'a> Definition<'a> {
 }
 
 impl<'a> Update<'a> {
-    /// Reads the key, then gives `each` what is kept, by the definition of the table. `server_key`, which
-    /// tables keep no text for, is passed over.
+    /// Reads the key, then passes the data to `each`, according to the table's definition. Skips
+    /// `server_key`, since tables do not keep peers' texts.
     ///
     /// # Errors
     /// [`Wrong::Malformed`]; `each` may have been called before.
@@ -352,8 +351,7 @@ impl<'a> Update<'a> {
     }
 }
 
-/// The name of a server: nothing, or its number in the sender's dictionary and, the first time, the name
-/// itself.
+/// Skips a server's name: nothing, or its number in the sender's dictionary and, the first time, the name.
 fn server_key(reader: &mut Reader<'_>) -> Result<(), Wrong> {
     let mut reader = Reader(reader.counted()?);
     if reader.0.is_empty() {
@@ -369,10 +367,10 @@ fn server_key(reader: &mut Reader<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Names that a sender's dictionary has at most: HAProxy's.
+/// Size of a sender's dictionary, as in HAProxy.
 const DICTIONARY: u64 = 128;
 
-/// Writes a key, of the type and the bytes that the table has.
+/// Writes a key in the format of its type.
 pub(crate) fn put_key(key: Value<'_>, out: &mut Vec<u8>) {
     match key {
         Value::Ipv4(address) => out.extend(address.octets()),
@@ -383,11 +381,11 @@ pub(crate) fn put_key(key: Value<'_>, out: &mut Vec<u8>) {
         }
         Value::Bin(data) => out.extend_from_slice(data),
         Value::Int(number) => out.extend((number as u32).to_be_bytes()),
-        Value::Bool(_) | Value::Method(_) => {} // no key is one
+        Value::Bool(_) | Value::Method(_) => {} // not types of keys
     }
 }
 
-/// Writes what is kept in one place.
+/// Writes the value of a datum.
 pub(crate) fn put_kept(kept: Kept, out: &mut Vec<u8>) {
     match kept {
         Kept::Number(number) => put_number(number, out),

@@ -1,4 +1,4 @@
-//! Processes that tell each other what changes, without IO and without clock.
+//! Processes that send each other changes, without IO and without a clock.
 
 use manylane_expr::{DataType, Type, Value};
 use manylane_peers::{Fault, HEARTBEAT, Resync, SILENCE, Section, SharedTable};
@@ -58,7 +58,7 @@ impl Process {
         all
     }
 
-    /// What it sends to a peer now.
+    /// The output for a peer.
     fn sends(&mut self, peer: usize, now: u64) -> Vec<u8> {
         let mut out = Vec::new();
         self.section.tick(now);
@@ -67,7 +67,7 @@ impl Process {
     }
 }
 
-/// Both say to each other what they have to say, until neither has more. Each is the other's only peer.
+/// Exchanges output until neither side has any. Each is the other's only peer.
 fn settle(one: &mut Process, two: &mut Process, now: u64) {
     loop {
         let (there, back) = (one.sends(0, now), two.sends(0, now));
@@ -97,13 +97,13 @@ fn who_comes_later_is_told_all_and_who_is_connected_what_changes() {
     one.set(6, 2, now);
     settle(&mut one, &mut two, now);
     assert_eq!((one.all(now)[&5], two.all(now)[&6]), (1, 2));
-    // Neither knew that it lacked nothing, until nobody else had come to tell it.
+    // Neither had everything until the time limit passed.
     assert!(matches!(one.section.resync(), Resync::Remote(_)));
     one.section.tick(now + 10_000);
     assert_eq!(one.section.resync(), Resync::Finished);
 }
 
-/// Rule 2: what was learned is not told again.
+/// Rule 2: learned changes are not sent back.
 #[test]
 fn what_a_peer_has_told_does_not_come_back() {
     let now = 1_000;
@@ -149,7 +149,7 @@ fn a_process_that_follows_another_learns_from_it_first() {
     settle(&mut old, &mut new, now);
     assert!(old.section.has_taught(0));
     assert_eq!(new.all(now), [(5, 1)].into());
-    // One that nobody tells goes on after a while.
+    // Without an old process, it continues after a time limit.
     let mut alone = Process::with(table(), vec![true, false], true, now);
     alone.section.tick(now + 5_000);
     assert!(matches!(alone.section.resync(), Resync::Remote(_)));
@@ -157,14 +157,14 @@ fn a_process_that_follows_another_learns_from_it_first() {
     assert_eq!(alone.section.resync(), Resync::Finished);
 }
 
-/// Rule 3: one who was not told all himself says so, and the next is asked.
+/// Rule 3: a peer without a resynchronisation of its own says so, and the next is asked.
 #[test]
 fn another_peer_is_asked_where_the_first_lacks_something() {
     let now = 1_000;
     let mut asks = Process::new(2, now);
     let mut lacks = Process::new(1, now);
     let mut knows = Process::new(1, now + 20_000);
-    knows.section.tick(now + 40_000); // nobody was there to tell it: it has all that there is
+    knows.section.tick(now + 40_000); // the time limits passed without a peer: it counts as complete
     knows.set(5, 1, now);
     asks.section.begin(0, now);
     lacks.section.begin(0, now);
@@ -193,7 +193,7 @@ fn heartbeats_are_sent_into_silence_and_missed() {
     assert!(!two.section.is_silent(0, now + SILENCE) && one.section.is_silent(0, now + SILENCE));
 }
 
-/// A rate is told with the part of its period that has passed.
+/// A rate is sent with the age of its period.
 #[test]
 fn rates_go_on_where_they_were() {
     let now = 100_000;
@@ -235,8 +235,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever is cut, lost and sent again: in the end each has what either has set last, where only one of
-    /// them sets a key.
+    /// With any cuts, losses and repetitions, both sides end with the values set last, if only one of them
+    /// sets each key.
     #[test]
     fn both_have_the_same_in_the_end(steps in steps()) {
         let now = 1_000;
@@ -274,7 +274,7 @@ proptest! {
         prop_assert_eq!(two.all(now), expected);
     }
 
-    /// No peer makes more than an error, or more entries than there is room for.
+    /// Any input causes at most an error, and no more entries than there is room for.
     #[test]
     fn any_bytes_of_a_peer_do_no_harm(
         bytes in proptest::collection::vec(any::<u8>(), 0..400),

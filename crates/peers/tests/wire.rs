@@ -1,4 +1,4 @@
-//! Messages: what is written is read again, and no bytes are more than an error.
+//! Messages survive a round trip, and any bytes cause at most an error.
 
 use manylane_expr::{DataType, Type};
 use manylane_peers::{Definition, MAX_BODY, Message, Status, Update, Wrong, hello, put_number, read_hello};
@@ -9,7 +9,7 @@ fn message(bytes: &[u8]) -> (Message<'_>, usize) {
     Message::read(bytes).expect("it is one").expect("it is whole")
 }
 
-/// As HAProxy writes them: bytes of a connection between two processes of version 3.2.
+/// The same bytes as HAProxy 3.2 sends between two processes.
 #[test]
 fn messages_of_haproxy_are_understood_and_written_as_it_does() {
     let definition =
@@ -42,7 +42,7 @@ fn messages_of_haproxy_are_understood_and_written_as_it_does() {
     assert_eq!(message(b"\x00\x04"), (Message::Heartbeat, 2));
 }
 
-/// Names of servers are passed over, wherever they stand.
+/// Server names are skipped in any position.
 #[test]
 fn what_stands_behind_the_name_of_a_server_is_read() {
     let data = |kind| Data { kind, count: 1, period: 0 };
