@@ -1,9 +1,10 @@
-//! Every feature of every crate, alone.
+//! Type-checks every feature of every crate alone.
 
 use cargo_metadata::Metadata;
 use std::process::Command;
 
-/// Type-checks each crate with one feature at a time. `Ok(false)`: some did not compile (cargo has said why).
+/// Type-checks each crate with one feature at a time. `Ok(false)` if one does not compile; cargo has printed
+/// the error.
 pub(crate) fn check_each_alone(workspace: &Metadata) -> Result<bool, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut all_well = true;

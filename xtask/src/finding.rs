@@ -1,9 +1,9 @@
-//! What a check found, and where.
+//! The result of a check, with its position.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One sentence about one place, with the remedy. Ordered by place.
+/// A sentence about one position, with the remedy. Sorted by position.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// Relative to the workspace.
@@ -20,7 +20,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// For what is missing from a file rather than wrong in it.
+    /// For a finding about something that is missing in the file.
     pub(crate) const START: Self = Self { line: 1, column: 1 };
 
     pub(crate) fn of(span: proc_macro2::Span) -> Self {
@@ -28,7 +28,7 @@ impl Position {
         Self { line: start.line, column: start.column + 1 }
     }
 
-    /// Of a byte offset in `text`.
+    /// The position of a byte offset in `text`.
     pub(crate) fn at(text: &str, offset: usize) -> Self {
         let before = &text[..offset];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

@@ -1,6 +1,5 @@
-//! The form of the sources: rustfmt visits and accepts every file, and no line is too wide. `cargo fmt
-//! --check` alone does not suffice, since rustfmt passes over files that no module declares where it looks,
-//! and over lines that it cannot break.
+//! Checks the form of the sources: rustfmt accepts every file, and no line is too wide. `cargo fmt --check`
+//! is not sufficient, since rustfmt skips files that no module declares, and lines that it cannot break.
 
 use crate::finding::{Finding, Position};
 use crate::sources::texts;
@@ -25,14 +24,14 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
     Ok(())
 }
 
-/// Columns of a line at most, as `rustfmt.toml` has it.
+/// Most columns of a line, as in `rustfmt.toml`.
 const WIDTH: usize = 110;
 
-/// A word so long is not broken: a hash, a pattern, a style sheet.
+/// A word of at least this length is not broken: a hash, a pattern, a style sheet.
 const LONG_WORD: usize = 60;
 
-/// Adds a finding for each line that is too wide, unless a word in it cannot be broken or it is a row of a
-/// table in documentation.
+/// Adds a finding for each line that is too wide, unless it has a word that cannot be broken, or is a table
+/// row in documentation.
 fn wide_lines(root: &Path, file: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     let text = fs::read_to_string(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
     for (line, number) in text.lines().zip(1..) {
@@ -46,7 +45,7 @@ fn wide_lines(root: &Path, file: &Path, findings: &mut Vec<Finding>) -> Result<(
     Ok(())
 }
 
-/// Adds the files that rustfmt visits to `visited`, and a finding for each that it would change.
+/// Adds the files that rustfmt visits to `visited`, and a finding for each file that it would change.
 fn format_check(
     root: &Path,
     visited: &mut BTreeSet<PathBuf>,
@@ -77,7 +76,7 @@ fn format_check(
     Ok(())
 }
 
-/// Whether `rustfmt.toml` turns formatting off.
+/// True if `rustfmt.toml` turns formatting off.
 fn is_off(root: &Path) -> Result<bool, String> {
     let Ok(text) = fs::read_to_string(root.join("rustfmt.toml")) else { return Ok(false) };
     let table: toml_edit::DocumentMut = text.parse().map_err(|e| format!("rustfmt.toml: {e}"))?;

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace's own packages. What they depend on is not resolved, so this needs no network.
+/// Loads the workspace's own packages. Dependencies are not resolved, so this needs no network.
 fn load(root: &std::path::Path) -> Result<Metadata, String> {
     let manifest = root.join("Cargo.toml");
     let manifest = manifest.canonicalize().map_err(|e| {

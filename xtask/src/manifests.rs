@@ -1,4 +1,4 @@
-//! What the manifests must say: arrows, reasons, shared versions, shared lints, the README as documentation.
+//! Checks manifests: arrows, reasons, shared versions, shared lints, and the README as documentation.
 
 use crate::finding::{Finding, Position};
 use crate::rooms::{self, Memory, ROOMS, Room};
@@ -34,7 +34,7 @@ pub(crate) fn check(workspace: &Metadata) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// Every dependency in the workspace's manifest says why it is there. Rooms (by path) need none.
+/// Each dependency in the workspace's manifest must give its reason, except rooms (by path).
 fn reasons(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     let file = root.join("Cargo.toml");
     let manifest = Manifest::read(&file)?;
@@ -52,7 +52,7 @@ fn reasons(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     Ok(())
 }
 
-/// A room's folder has the room's name.
+/// A room's folder must have the room's name.
 fn placed(package: &Package, room: &Room, find: &mut impl FnMut(Position, String)) {
     let folder = package.manifest_path.parent().and_then(|folder| folder.file_name());
     if folder != Some(room.name) {
@@ -66,7 +66,7 @@ fn placed(package: &Package, room: &Room, find: &mut impl FnMut(Position, String
     }
 }
 
-/// Rooms depend downwards, and only the gateway has locks and atomics among its dependencies.
+/// Rooms may depend only on rooms below them, and only the gateway on crates with locks and atomics.
 fn arrows(package: &Package, room: &Room, manifest: &Manifest, find: &mut impl FnMut(Position, String)) {
     let entries = manifest.dependencies();
     for dependency in &package.dependencies {
@@ -93,7 +93,7 @@ fn arrows(package: &Package, room: &Room, manifest: &Manifest, find: &mut impl F
     }
 }
 
-/// Versions and lints are those of the workspace.
+/// Versions and lints must be those of the workspace.
 fn shared_settings(manifest: &Manifest, find: &mut impl FnMut(Position, String)) {
     for entry in manifest.dependencies() {
         if !Manifest::is_true(Some(entry.item), "workspace") {
@@ -112,7 +112,7 @@ fn shared_settings(manifest: &Manifest, find: &mut impl FnMut(Position, String))
     }
 }
 
-/// A library's README is its documentation, so that there is one copy.
+/// A library's README must be its documentation, so that there is one copy.
 fn documented(root: &Path, manifest: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     let folder = manifest.parent().unwrap_or(root);
     let readme = folder.join("README.md");

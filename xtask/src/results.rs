@@ -1,4 +1,4 @@
-//! The figures that were measured: `bench/results/*.toml`, and the page and plots that are made of them.
+//! Benchmark results: `bench/results/*.toml`, and the page and plots generated from them.
 
 mod plot;
 
@@ -20,7 +20,7 @@ what was
 tried for these figures, and what is next, in [tried](tried).
 ";
 
-/// A file that is made, and its text.
+/// The path and text of a generated file.
 type Made = (PathBuf, String);
 
 /// Writes the page and the plots.
@@ -31,7 +31,7 @@ pub(crate) fn write(root: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Adds a finding for each of them that is not what the data say.
+/// Adds a finding for each generated file that does not match the data.
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     for (path, text) in make(root)? {
         if fs::read_to_string(&path).unwrap_or_default() != text {

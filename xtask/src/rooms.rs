@@ -1,8 +1,8 @@
-//! The plan of the house: which rooms there are, in order, and what each may do.
+//! The rooms of the workspace: their order, and the permissions of each.
 
 use cargo_metadata::DependencyKind;
 
-/// One crate's place.
+/// A crate of the workspace.
 #[derive(Debug)]
 pub(crate) struct Room {
     /// Name of the folder; the package is `manylane-<name>` unless it is in [`PLAIN`].
@@ -11,34 +11,34 @@ pub(crate) struct Room {
     pub(crate) memory: Memory,
 }
 
-/// Whether `unsafe` may stand in a room.
+/// Whether a room may use `unsafe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnsafeCode {
     Refused,
     Allowed,
 }
 
-/// How a room reaches memory that threads share.
+/// How a room accesses shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     /// Through `manylane_sync`, so that the model checker and the simulator see it.
     ThroughSync,
-    /// By the machine's own atomics and locks.
+    /// With the atomics and locks of std.
     Direct,
 }
 
 use Memory::{Direct, ThroughSync};
 use UnsafeCode::{Allowed, Refused};
 
-/// From top to bottom: a room may depend on those below it, never on those above. Rooms that are planned but
-/// not built yet are here too, so that the order is settled before the first dependency is.
+/// From top to bottom: a room may depend on those below it only. Planned rooms are listed, too, so that the
+/// order is settled before the first dependency.
 #[rustfmt::skip]
 pub(crate) static ROOMS: &[Room] = &[
     //    name        unsafe    shared memory
     room("xtask",     Refused,  ThroughSync),
-    // measures peers: their allocators are called by raw pointers, their locks and atomics as they are
+    // calls peers' allocators by raw pointers, and uses their locks and atomics
     room("bench",     Allowed,  Direct),
-    room("fuzz",      Allowed,  ThroughSync), // looks at the bytes of blocks behind the pool's back
+    room("fuzz",      Allowed,  ThroughSync), // looks at blocks that the pool manages
     room("tests",     Refused,  Direct), // a test may use any tool
     room("manylane",  Refused,  ThroughSync),
     room("control",   Refused,  ThroughSync),
@@ -69,13 +69,13 @@ pub(crate) static ROOMS: &[Room] = &[
     room("sim",       Allowed,  Direct), // below the gateway: the machine that `sync` can run on
 ];
 
-/// Rooms whose package has the room's own name.
+/// Rooms whose package has no prefix.
 const PLAIN: &[&str] = &["manylane", "xtask"];
 
-/// Rooms that nobody may depend on, wherever they stand.
+/// Rooms that no room may depend on.
 const LEAVES: &[&str] = &["xtask", "bench", "fuzz", "tests"];
 
-/// Arrows that point up all the same.
+/// Permitted dependencies on a room above.
 const EXCEPTIONS: &[(&str, &str, DependencyKind, &str)] = &[(
     "sim",
     "sync",
@@ -87,13 +87,13 @@ const fn room(name: &'static str, unsafe_code: UnsafeCode, memory: Memory) -> Ro
     Room { name, unsafe_code, memory }
 }
 
-/// The room of the package `package`, if it has one.
+/// The room of a package, if it has one.
 pub(crate) fn of(package: &str) -> Option<&'static Room> {
     let name = if PLAIN.contains(&package) { package } else { package.strip_prefix("manylane-")? };
     ROOMS.iter().find(|room| room.name == name)
 }
 
-/// Why `from` may not depend on `to`; `None` when it may.
+/// Why `from` may not depend on `to`; `None` if it may.
 pub(crate) fn refusal(from: &Room, to: &Room, kind: DependencyKind) -> Option<String> {
     let place = |room: &Room| ROOMS.iter().position(|r| std::ptr::eq(r, room));
     if EXCEPTIONS.iter().any(|&(f, t, k, _)| (f, t, k) == (from.name, to.name, kind)) {

@@ -11,12 +11,12 @@ pub(crate) struct Manifest {
     document: Document<String>,
 }
 
-/// One line of a dependency table.
+/// An entry of a dependency table.
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a str,
     pub(crate) item: &'a Item,
     pub(crate) position: Position,
-    /// The rest of its last line, from `#` on.
+    /// The rest of the entry's last line, from `#` on.
     pub(crate) comment: Option<&'a str>,
 }
 
@@ -31,7 +31,7 @@ impl Manifest {
         self.document.as_table()
     }
 
-    /// The entries of `table`; none when there is no such table.
+    /// The entries of `table`; none if there is no such table.
     pub(crate) fn entries<'a>(&'a self, table: Option<&'a Item>) -> Vec<Entry<'a>> {
         let Some(table) = table.and_then(Item::as_table_like) else { return Vec::new() };
         table
@@ -46,7 +46,7 @@ impl Manifest {
             .collect()
     }
 
-    /// The three dependency tables, and those under `[target.*]`.
+    /// The entries of the three dependency tables, and of those under `[target.*]`.
     pub(crate) fn dependencies(&self) -> Vec<Entry<'_>> {
         const TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
         let targets = self.root().get("target").and_then(Item::as_table_like);
@@ -60,7 +60,7 @@ impl Manifest {
             .collect()
     }
 
-    /// Whether `table` has `key = true`.
+    /// True if `table` has `key = true`.
     pub(crate) fn is_true(table: Option<&Item>, key: &str) -> bool {
         let value = table.and_then(|table| table.get(key));
         value.and_then(Item::as_bool) == Some(true)

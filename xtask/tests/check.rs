@@ -1,16 +1,16 @@
-//! `xtask check` on small trees that break one rule each: what a person reads, and the exit code.
+//! `xtask check` on small trees that break one rule each: its output and exit code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A workspace in a folder of its own that breaks no rule, until a test writes something else into it.
+/// A workspace in its own folder that breaks no rule, until a test writes to it.
 struct Tree(PathBuf);
 
 const LIB: &str = "#![doc = include_str!(\"../README.md\")]\n";
 
 impl Tree {
-    /// The rooms `pool` (unsafe allowed) and `stats` (refused), which depends on nothing.
+    /// The rooms `pool` (unsafe allowed) and `stats` (unsafe refused), without dependencies.
     fn new(test: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{test}"));
         let _ = fs::remove_dir_all(&folder); // of an earlier run
@@ -37,12 +37,12 @@ impl Tree {
         self
     }
 
-    /// Adds to a room's lib.rs, from line 2 on.
+    /// Appends to a room's lib.rs, from line 2 on.
     fn code(&self, room: &str, text: &str) -> &Self {
         self.write(&format!("crates/{room}/src/lib.rs"), &format!("{LIB}{text}"))
     }
 
-    /// The findings, one a line, and whether the check passed.
+    /// The findings, one on each line, and whether the check passed.
     fn check(&self) -> (String, bool) {
         let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
             .args(["check", "--root"])
@@ -69,7 +69,7 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.0); // a failed test leaves its tree to look at
+            let _ = fs::remove_dir_all(&self.0); // a failed test leaves its tree behind for inspection
         }
     }
 }
@@ -357,7 +357,7 @@ fn a_panic_on_a_path_that_traffic_can_reach_is_found() {
 #[test]
 fn unfinished_work_is_found() {
     let tree = Tree::new("unfinished");
-    // Split, so that this file is not found itself.
+    // Split, so that this file is not a finding.
     let (note, later) = (concat!("FIX", "ME"), concat!("TO", "DO"));
     tree.code(
         "stats",
@@ -517,7 +517,7 @@ fn counts_of_tests_in_prose_are_found() {
 #[test]
 fn requirements_that_are_cited_and_not_listed_are_found() {
     let tree = Tree::new("requirements");
-    let [listed, other] = ["Y1", "Y12"].map(|number| format!("R-{number}")); // this file cites none of them
+    let [listed, other] = ["Y1", "Y12"].map(|number| format!("R-{number}")); // split, so as not to cite them
     tree.write("docs/requirements.md", &format!("# R\n\n- **{listed}**: it is.\n"));
     tree.code("pool", &format!("// {listed}, {other}; not PEE{other}, R-Y, R-xx.\n"));
     tree.finds(&[&format!(

@@ -1,9 +1,9 @@
-//! Counts of tests in prose: they are wrong a commit later. The tests say themselves how many they are.
+//! Finds counts of tests in prose, which soon become wrong. The test runner shows the current number.
 
-/// What is counted. A bound on one test (`256 cases a property`) is no count of them.
+/// The counted nouns. A bound on one test (`256 cases a property`) is not a count of tests.
 const COUNTED: [&str; 4] = ["cases", "scripts", "test cases", "tests"];
 
-/// Where a number stands before such a word, and both.
+/// The offset and text of each number that stands before such a noun.
 pub(super) fn of(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices(char::is_whitespace).filter_map(|(end, _)| {
         let begin = text[..end].trim_end_matches(|c: char| c.is_ascii_digit() || c == ',').len();

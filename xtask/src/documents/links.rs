@@ -1,10 +1,10 @@
-//! Links within the repository: the file is there, and has the heading.
+//! Checks links within the repository: the file must exist and have the heading.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Anchors of pages that were linked to.
+/// Anchors of the linked pages.
 #[derive(Default)]
 pub(super) struct Pages(BTreeMap<PathBuf, BTreeSet<String>>);
 
@@ -17,7 +17,7 @@ impl Pages {
     }
 }
 
-/// The numbers of lines with a link that leads nowhere, from 0, and what is wrong.
+/// Lines with broken links, counted from 0, and the message for each.
 pub(super) fn check(file: &Path, text: &str, pages: &mut Pages) -> Result<Vec<(usize, String)>, String> {
     let mut wrong = Vec::new();
     for (number, line) in without_code(text) {
@@ -31,7 +31,7 @@ pub(super) fn check(file: &Path, text: &str, pages: &mut Pages) -> Result<Vec<(u
                 path => file.parent().unwrap_or(Path::new("")).join(path),
             };
             if fs::metadata(&page).is_err() {
-                // A crate's page is its documentation, too, and names items there.
+                // A crate's page is also its documentation, where links name items.
                 let is_item =
                     path.split("::").all(|part| part.chars().all(|c| c.is_alphanumeric() || c == '_'));
                 if !is_item {
@@ -48,7 +48,7 @@ pub(super) fn check(file: &Path, text: &str, pages: &mut Pages) -> Result<Vec<(u
     Ok(wrong)
 }
 
-/// Lines outside of blocks of code, with spans of code blanked.
+/// Lines outside of code blocks, with code spans blanked.
 fn without_code(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(number, line)| {
@@ -64,7 +64,7 @@ fn without_code(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// What links of the line lead to: `[text](target)`, `[name]: target`, `src="target"`, `srcset="target"`.
+/// The targets of a line's links: `[text](target)`, `[name]: target`, `src="target"`, `srcset="target"`.
 fn targets(line: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (opening, closing) in [("](", ')'), ("src=\"", '"'), ("srcset=\"", '"')] {
@@ -77,8 +77,8 @@ fn targets(line: &str) -> Vec<&str> {
     found
 }
 
-/// What can be linked to on a page, in the way of the forges: headings in lower case, without punctuation,
-/// with `-` for spaces, and with a number where one comes again.
+/// The anchors of a page, as forges build them: headings in lower case, without punctuation, with `-` for
+/// spaces, and with a number for repeated ones.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut fenced = false;

@@ -1,4 +1,5 @@
-//! The map of ARCHITECTURE.md: it has the rooms that are built, in their order, with their right to `unsafe`.
+//! Checks the map in ARCHITECTURE.md: it lists the existing rooms in their order, and whether they may use
+//! `unsafe`.
 
 use crate::finding::{Finding, Position};
 use crate::rooms::{ROOMS, UnsafeCode};
@@ -9,7 +10,7 @@ const PAGE: &str = "ARCHITECTURE.md";
 pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     let page = root.join(PAGE);
     if !page.exists() {
-        return Ok(()); // a workspace of a test
+        return Ok(()); // a workspace of the tests
     }
     let text = super::read(&page)?;
     let built: Vec<String> = ROOMS
@@ -36,7 +37,7 @@ pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
             find(0, format!("the map has no row `{wanted}` as rooms.rs says: add it, or correct one"));
             continue;
         };
-        // Nobody depends on tools, so where they stand says nothing.
+        // No crate depends on tools, so their order does not matter.
         if wanted.starts_with("| `crates/") && *line < last {
             find(*line, format!("the row `{wanted}` stands above one that rooms.rs has above it: move it"));
         }

@@ -1,5 +1,5 @@
-//! Documents: width of lines, length of paragraphs and pages, links that lead somewhere, numbers of
-//! requirements, the map of rooms, and no counts of tests.
+//! Checks documents: width of lines, length of paragraphs and pages, links, numbers of requirements, the map
+//! of rooms, and counts of tests.
 
 mod counts;
 mod links;
@@ -14,20 +14,20 @@ use paragraphs::Paragraph;
 use std::fs;
 use std::path::Path;
 
-/// Columns of a line: what two windows side by side show.
+/// Columns of a line: two windows fit side by side.
 const WIDTH: usize = 110;
 
-/// Lines of a paragraph. A longer one is a list, a table or a page of its own.
+/// Most lines of a paragraph. Make a longer one a list, a table or a page.
 const PARAGRAPH: usize = 6;
 
-/// Pages that somebody reads as a whole: how many lines they have at most. Their tables keep to the width,
+/// Pages that are read as a whole, with their largest numbers of lines. The width applies to their tables,
 /// too.
 const PAGES: [(&str, usize); 2] = [("README.md", 100), ("ARCHITECTURE.md", 300)];
 
-/// Pages that are made from data; whoever makes them wraps them.
+/// Generated pages; their generator wraps them.
 const GENERATED: [&str; 3] = ["docs/configuration.md", "docs/unbuilt.md", "bench/results.md"];
 
-/// Adds what is wrong with the workspace's Markdown files.
+/// Adds findings for the workspace's Markdown files.
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     let mut pages = links::Pages::default();
     for file in texts(root, &["md"]) {
@@ -91,8 +91,8 @@ fn too_wide(remedy: &str) -> String {
     format!("the line has more than {WIDTH} columns: {remedy}")
 }
 
-/// Wraps every paragraph that has too wide a line or too many of them, and says which files that changed. A
-/// paragraph that is too long then is cut between two sentences.
+/// Wraps every paragraph with too wide or too many lines, and prints the changed files. A paragraph that is
+/// still too long is split between sentences.
 pub(crate) fn wrap(root: &Path) -> Result<bool, String> {
     for file in texts(root, &["md"]) {
         if GENERATED.iter().any(|page| file == root.join(page)) {
@@ -108,7 +108,7 @@ pub(crate) fn wrap(root: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// The text of a page that is made, wrapped as `wrap` does.
+/// Wraps the text of a generated page.
 pub(crate) fn wrapped(text: &str) -> String {
     wrap::wrapped(text)
 }

@@ -1,18 +1,18 @@
-//! The prose of a Markdown file: paragraphs and items of lists, without tables, code, headings and HTML.
+//! The prose of a Markdown file: paragraphs and list items, without tables, code, headings and HTML.
 
-/// Lines that belong together. An item of a list is a paragraph.
+/// Consecutive lines of prose. A list item is a paragraph.
 pub(super) struct Paragraph<'a> {
-    /// Number of its first line, from 0.
+    /// Number of the first line, from 0.
     pub(super) first: usize,
     pub(super) lines: Vec<&'a str>,
-    /// What stands before the first line's text: spaces and the mark of an item or a quotation.
+    /// The text before the first line's prose: spaces and the mark of an item or a quotation.
     pub(super) lead: &'a str,
-    /// The last line ends with a break of the line, so that nothing joins it.
+    /// The last line ends with a hard line break, so no line joins it.
     hard_end: bool,
 }
 
 impl Paragraph<'_> {
-    /// What stands before the text of its further lines.
+    /// The indentation of further lines.
     pub(super) fn indent(&self) -> String {
         self.lead.chars().map(|c| if c == '>' { '>' } else { ' ' }).collect()
     }
@@ -32,7 +32,7 @@ pub(super) fn of(text: &str) -> Vec<Paragraph<'_>> {
             }
             continue;
         }
-        // A tag does not end a paragraph: `<name>` may stand at the beginning of any line.
+        // A tag does not end a paragraph: `<name>` may begin any line of it.
         let outsider = Outside::beginning(trimmed).filter(|kind| !open || !matches!(kind, Outside::Html));
         if let Some(kind) = outsider {
             open = false;
@@ -72,7 +72,7 @@ pub(super) fn of(text: &str) -> Vec<Paragraph<'_>> {
     found
 }
 
-/// A block of several lines that is no prose.
+/// A block of several lines that is not prose.
 #[derive(Clone, Copy)]
 enum Outside {
     Code(&'static str),
@@ -92,7 +92,7 @@ impl Outside {
         }
     }
 
-    /// Whether lines after the first one belong to it.
+    /// True if the block continues after the first line.
     fn goes_on(self, first: &str) -> bool {
         !matches!(self, Self::Comment) || !first.contains("-->")
     }
@@ -106,7 +106,7 @@ impl Outside {
     }
 }
 
-/// How many bytes the mark of an item or a quotation has, with the space behind it.
+/// Length of the mark of an item or a quotation in bytes, with the space after it.
 fn mark(line: &str) -> usize {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let sign = match line.as_bytes().get(digits) {
@@ -119,7 +119,7 @@ fn mark(line: &str) -> usize {
     if spaces == 0 && !rest.is_empty() { 0 } else { digits + sign + spaces }
 }
 
-/// A row of a table, a heading, a rule, or the target of links.
+/// True for a table row, a heading, a rule, or a link definition.
 fn is_no_prose(line: &str) -> bool {
     let rule = line.len() > 2 && line.bytes().all(|b| matches!(b, b'-' | b'=' | b'*' | b' '));
     line.starts_with('|') || line.starts_with('#') || rule || line.starts_with('[') && line.contains("]: ")

@@ -1,4 +1,4 @@
-//! Requirements that texts cite by number: each has a line on their page.
+//! Checks that each cited requirement has a line on its page.
 
 use crate::finding::{Finding, Position};
 use crate::sources::texts;
@@ -23,7 +23,7 @@ pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
     Ok(())
 }
 
-/// Where a requirement is named, and its number: `R-`, a capital letter, digits.
+/// The requirements cited in a text, with offsets: `R-`, a capital letter, digits.
 fn cited(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices("R-").filter_map(|(offset, _)| {
         let (before, rest) = (&text[..offset], &text[offset + 2..]);

@@ -1,4 +1,4 @@
-//! Prose in lines of at most `WIDTH` columns and paragraphs of at most `PARAGRAPH` lines.
+//! Wraps prose to lines of at most `WIDTH` columns and paragraphs of at most `PARAGRAPH` lines.
 
 use super::paragraphs::{self, Paragraph};
 use super::{PARAGRAPH, WIDTH};
@@ -48,8 +48,8 @@ fn write(paragraph: &Paragraph<'_>, out: &mut String) {
     }
 }
 
-/// What a line may end behind: words, with code in one piece, and with what would begin a list or a heading
-/// kept behind its neighbour.
+/// Splits text where a line may break. A code span stays whole, and text that would begin a list or a heading
+/// stays with its left neighbour.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut in_code = false;
@@ -89,7 +89,7 @@ fn fill(words: &[String], indent: usize) -> Vec<String> {
     lines
 }
 
-/// As few parts as have at most `PARAGRAPH` lines each, of about the same length, cut between sentences.
+/// The fewest parts with at most `PARAGRAPH` lines each, of similar length, split between sentences.
 fn parts(words: &[String], indent: usize) -> Vec<&[String]> {
     let lines = fill(words, indent).len();
     let wanted = lines.div_ceil(PARAGRAPH).max(1);

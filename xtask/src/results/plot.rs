@@ -1,25 +1,25 @@
-//! Groups of bars as SVG, legible on light and on dark ground.
+//! Grouped bar charts as SVG, legible on light and dark backgrounds.
 
 use super::words;
 use std::fmt::Write as _;
 use toml_edit::Table;
 
-/// Points. The page of a forge shows about 800 of them in a row.
+/// Width in points; a page of a forge shows about 800.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 160.0;
 const BAR: f64 = 15.0;
 const GROUP_GAP: f64 = 14.0;
 const HEAD: f64 = 56.0;
 
-/// Of the contestants in turn; the last two, ours, stand out.
+/// Colours of the contestants in turn; the last two, ours, stand out.
 const COLOURS: [&str; 4] = ["#8c96a0", "#5f7285", "#2f81f7", "#d9730d"];
 
 const STYLE: &str = "\
 <style>text{font:13px system-ui,sans-serif;fill:#57606a}.title{font-weight:600}line{stroke:#8c96a0}\
 @media (prefers-color-scheme:dark){text{fill:#c9d1d9}}</style>";
 
-/// `plot` says which columns are bars (`bars`, called `names`) and which rows are groups (`rows`, called
-/// `labels`).
+/// Draws a chart. `plot` selects the columns to show as bars (`bars`, labelled `names`) and the rows to show
+/// as groups (`rows`, labelled `labels`).
 pub(super) fn bars(
     plot: &Table,
     title: &str,

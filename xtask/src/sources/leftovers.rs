@@ -1,5 +1,4 @@
-//! What must not be left behind: panics on a path that traffic can reach, unfinished work, tests that do not
-//! run.
+//! Finds leftovers: panics on a path that traffic can reach, unfinished work, ignored tests.
 
 use super::Check;
 use crate::finding::{Finding, Position};
@@ -8,10 +7,10 @@ use std::fs;
 use std::path::Path;
 use syn::{Attribute, Ident, Macro};
 
-/// Put together here, so that this file does not find itself.
+/// Concatenated, so that this file is not a finding.
 const WORDS: [&str; 3] = [concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
 
-/// Notes to self, anywhere in a text. The changelog may tell of them.
+/// Notes to self, anywhere in a text except the changelog.
 pub(super) fn words(root: &Path, file: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     if file.ends_with("CHANGELOG.md") {
         return Ok(());
@@ -52,7 +51,7 @@ impl Check<'_> {
         }
     }
 
-    /// `name` is called as a macro.
+    /// Checks a macro's name.
     pub(super) fn unfinished(&mut self, name: &Ident) {
         if name == "todo" || name == "unimplemented" {
             self.find(name.span(), format!("`{name}!` stands for work that is not done; do it"));

@@ -1,10 +1,11 @@
-//! Shared memory is reached through `manylane_sync` only: nobody else names the atomics and locks below it.
+//! Checks that shared memory is accessed through `manylane_sync` only: no other crate may name atomics and
+//! locks.
 
 use super::Check;
 use crate::rooms::Memory;
 use syn::{Ident, UseTree};
 
-/// Everything that begins with one of these is refused.
+/// Paths with one of these prefixes are refused.
 const GATEWAYS: &[&[&str]] = &[
     &["std", "sync", "atomic"],
     &["core", "sync", "atomic"],
@@ -30,7 +31,7 @@ const GATEWAYS: &[&[&str]] = &[
     &["spin"],
 ];
 
-/// Whether the whole package `package` is refused.
+/// True if the whole package is refused.
 pub(crate) fn is_sync(package: &str) -> bool {
     let name = package.replace('-', "_");
     GATEWAYS.iter().any(|gateway| *gateway == [name.as_str()])
@@ -41,7 +42,7 @@ impl Check<'_> {
         self.memory == Memory::ThroughSync && !self.test
     }
 
-    /// A path in an expression or a type, in full. A crate's bare name is no use of it (`cfg(loom)`).
+    /// A full path in an expression or a type. A crate's bare name is not a use (`cfg(loom)`).
     pub(super) fn memory_path(&mut self, path: &[&Ident]) {
         self.memory_named(path, path[0]);
     }
@@ -63,7 +64,7 @@ impl Check<'_> {
         }
     }
 
-    /// A path that is imported: a module on the way to a gateway lets it be named by a shorter name.
+    /// An imported path. A module above a gateway is refused as well, since it would allow a shorter name.
     pub(super) fn memory_import(&mut self, path: &[&Ident]) {
         let leads_to = |gateway: &[&str]| {
             let on_the_way = path.len() < gateway.len() || path.len() == 1;

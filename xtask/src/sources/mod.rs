@@ -1,4 +1,4 @@
-//! What the sources must not say. Rust is parsed, never searched as text; only words in comments are.
+//! Checks the sources. Rust is parsed, not searched as text; only words in comments are searched.
 
 mod leftovers;
 pub(crate) mod memory;
@@ -15,16 +15,16 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use walkdir::WalkDir;
 
-/// Folders of a package whose code is not part of the product: they may use any tool.
+/// Folders of a package with code outside of the product, which may use any tool.
 const TOOLS: [&str; 3] = ["tests", "benches", "examples"];
 
-/// Checks all packages, and the words of all texts; tells how many Rust files were read.
+/// Checks all packages and all texts. Returns the number of Rust files.
 pub(crate) fn check(workspace: &Metadata, findings: &mut Vec<Finding>) -> Result<usize, String> {
     let root = workspace.workspace_root.as_std_path();
     let mut files = 0;
     for package in &workspace.packages {
         let folder = package.manifest_path.parent().map_or(root, |folder| folder.as_std_path());
-        // A package without a room is a finding of its own; until it has one it may do nothing special.
+        // A package without a room is a finding itself. It gets no permissions.
         let room = rooms::of(&package.name);
         let unsafe_code = room.map_or(UnsafeCode::Refused, |room| room.unsafe_code);
         let memory = room.map_or(Memory::ThroughSync, |room| room.memory);
@@ -34,7 +34,7 @@ pub(crate) fn check(workspace: &Metadata, findings: &mut Vec<Finding>) -> Result
         files += sources.len();
         for source in &sources {
             let below = source.path.strip_prefix(folder).unwrap_or(&source.path);
-            // The whole of the room `tests` is tests.
+            // All of the room `tests` is test code.
             let tool = room.is_some_and(|room| room.name == "tests")
                 || TOOLS.iter().any(|tool| below.starts_with(tool));
             let mut check = Check {
@@ -76,7 +76,7 @@ impl Source {
     }
 }
 
-/// Files below `folder` with one of the extensions, leaving out what builds and fuzzers leave behind.
+/// Files below `folder` with one of the extensions, without output of builds and fuzzers.
 pub(crate) fn texts(folder: &Path, extensions: &'static [&str]) -> impl Iterator<Item = PathBuf> {
     const LEFT_BEHIND: [&str; 3] = ["target", "corpus", "artifacts"];
     WalkDir::new(folder)
@@ -91,14 +91,14 @@ pub(crate) fn texts(folder: &Path, extensions: &'static [&str]) -> impl Iterator
         .filter(move |path| path.extension().is_some_and(|e| extensions.iter().any(|wanted| e == *wanted)))
 }
 
-/// One file under examination.
+/// The file being checked.
 struct Check<'a> {
     root: &'a Path,
     path: &'a Path,
     lines: Vec<&'a str>,
     unsafe_code: UnsafeCode,
     memory: Memory,
-    /// Whether what is being visited is test code.
+    /// True while visiting test code.
     test: bool,
     findings: &'a mut Vec<Finding>,
 }
@@ -108,7 +108,7 @@ impl Check<'_> {
         self.findings.push(Finding::new(self.root, self.path, Position::of(span), message));
     }
 
-    /// Visits something that carries `attributes`, which may make test code of it.
+    /// Visits an item with `attributes`, which may mark it as test code.
     fn within(&mut self, attributes: &[syn::Attribute], visit: impl FnOnce(&mut Self)) {
         let outside = self.test;
         self.test |= test_code::is_marked(attributes);
@@ -134,7 +134,7 @@ impl<'ast> Visit<'ast> for Check<'_> {
         let attributes = match statement {
             syn::Stmt::Local(local) => &local.attrs[..],
             syn::Stmt::Macro(call) => &call.attrs,
-            _ => &[], // items have their own visit; expressions with attributes are rare enough
+            _ => &[], // items have their own visit; attributes on expressions are rare
         };
         self.within(attributes, |check| visit::visit_stmt(check, statement));
     }

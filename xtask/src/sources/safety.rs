@@ -1,4 +1,4 @@
-//! `unsafe` stands where it is allowed, and says why it is sound.
+//! Checks that `unsafe` stands in permitted rooms only, and gives its reason.
 
 use super::Check;
 use crate::rooms::{ROOMS, UnsafeCode};
@@ -6,7 +6,7 @@ use proc_macro2::Span;
 use syn::{Attribute, Meta, Safety, Signature, Token, punctuated::Punctuated};
 
 impl Check<'_> {
-    /// A block, an implementation or anything else that must argue why it is sound.
+    /// Checks a block, an implementation, or another use that needs a reason.
     pub(super) fn unsafe_use(&mut self, span: Span) {
         if self.unsafe_permitted(span) && !self.argued(span) {
             let message = "this `unsafe` gives no reason; write a `// SAFETY:` comment above it that names \
@@ -15,8 +15,8 @@ impl Check<'_> {
         }
     }
 
-    /// A function or trait, whose argument is at its callers or implementations; clippy asks for what they
-    /// owe.
+    /// Checks a function or trait. Its reason stands at callers or implementations; clippy asks for a `#
+    /// Safety` section.
     pub(super) fn unsafe_permitted(&mut self, span: Span) -> bool {
         let permitted = self.unsafe_code == UnsafeCode::Allowed;
         if !permitted {
@@ -67,14 +67,13 @@ impl Check<'_> {
         }
     }
 
-    /// Whether the line of `span`, or the one above, has a comment.
+    /// True if the line of `span`, or the line above, has a comment.
     fn commented(&self, span: Span) -> bool {
         let line = span.start().line - 1;
         self.lines[line].contains("//") || (line > 0 && self.lines[line - 1].trim_start().starts_with("//"))
     }
 
-    /// Whether a comment with the safety argument stands before `span`: on its line, or above the statement
-    /// that it is part of.
+    /// True if a safety comment stands before `span`: on its line, or above its statement.
     fn argued(&self, span: Span) -> bool {
         const ARGUMENT: &str = "SAFETY:";
         let start = span.start();
@@ -91,7 +90,7 @@ impl Check<'_> {
                 continue;
             }
             let code = line.split(" //").next().unwrap_or_default().trim_end();
-            // The end of another statement, or the beginning of the block that holds this one.
+            // Another statement ends here, or the enclosing block begins.
             if code.is_empty() || code.ends_with([';', '{', '}']) {
                 return false;
             }

@@ -1,4 +1,4 @@
-//! Which code is there for tests only.
+//! Finds code that exists for tests only.
 
 use std::path::{Path, PathBuf};
 use syn::punctuated::Punctuated;
@@ -25,7 +25,7 @@ fn implies_test(predicate: &Meta) -> bool {
     }
 }
 
-/// A test module in a file of its own, `#[cfg(test)] mod name;`, with what is below it.
+/// A test module in its own file, `#[cfg(test)] mod name;`, with its submodules.
 #[derive(Debug)]
 pub(super) struct Module {
     file: PathBuf,
@@ -62,7 +62,7 @@ fn collect(folder: &Path, items: &[Item], found: &mut Vec<Module>) {
     }
 }
 
-/// The attributes of `item`.
+/// The attributes of an item.
 pub(super) fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,

@@ -1,10 +1,10 @@
-//! The same rules inside of macros, which the parser hands over as tokens.
+//! Applies the same rules inside macros, which the parser leaves as tokens.
 
 use super::Check;
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
 impl Check<'_> {
-    /// Looks through the tokens of a macro call or definition.
+    /// Checks the tokens of a macro call or definition.
     pub(super) fn tokens(&mut self, stream: TokenStream) {
         let tokens: Vec<TokenTree> = stream.into_iter().collect();
         let mut at = 0;
@@ -17,12 +17,12 @@ impl Check<'_> {
         }
     }
 
-    /// The path at the front, with the groups that may end it; tells how many tokens it has.
+    /// Checks the path at the front and the groups that may end it. Returns the number of tokens.
     fn token_path(&mut self, tokens: &[TokenTree]) -> usize {
         let Some((path, length)) = path_of(tokens) else { return 0 };
         let path: Vec<&Ident> = path.iter().collect();
         match tokens.get(length) {
-            // `use std::sync::{..}`: the group goes on with the path.
+            // `use std::sync::{..}`: the group continues the path.
             Some(TokenTree::Group(group))
                 if group.delimiter() == Delimiter::Brace && is_colon(tokens.get(length - 1)) =>
             {
@@ -85,7 +85,7 @@ impl Check<'_> {
     }
 }
 
-/// The identifiers joined by `::` at the front, and how many tokens they take with a `::` behind them.
+/// The identifiers joined by `::` at the front, and the number of their tokens, including a trailing `::`.
 fn path_of(tokens: &[TokenTree]) -> Option<(Vec<Ident>, usize)> {
     let TokenTree::Ident(first) = tokens.first()? else { return None };
     let mut path = vec![first.clone()];

@@ -1,10 +1,10 @@
-//! Names that were given up: for each there is a word that HAProxy's manual, the RFCs or other libraries
-//! use, so that one idea has one word, and a search finds one thing.
+//! Finds names that were replaced by the word of HAProxy's manual, the RFCs or other libraries. One idea has
+//! one word, so that a search finds one thing.
 
 use super::Check;
 use proc_macro2::Ident;
 
-/// What was invented here, and what to call such a thing. Names that contain one as a part may stay.
+/// Replaced names, and the names to use. Names that contain one as a part are accepted.
 const GIVEN_UP: [(&str, &str); 41] = [
     ("Aims", "CheckTarget"),
     ("Asked", "Request, of a transfer between lanes"),
