@@ -1,4 +1,4 @@
-"""A mail server of another maker: listens at the unix socket that is named, until it is ended."""
+"""A foreign mail server: listens on the unix socket in its argument until it is ended."""
 
 import asyncio
 import sys

@@ -1,4 +1,6 @@
-"""Some clients at once, each of which sends all that there is to send. Its argument is the port. Needs Debian's python3-websockets."""
+"""Several clients in parallel, each sending all kinds of messages. The argument is the port.
+
+Requires Debian's python3-websockets."""
 
 import asyncio
 import sys

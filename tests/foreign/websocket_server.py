@@ -1,4 +1,6 @@
-"""Sends back each message, says on which port, and how each connection was closed. Needs Debian's python3-websockets."""
+"""Echoes each message, and prints its port and how each connection was closed.
+
+Requires Debian's python3-websockets."""
 
 import asyncio
 

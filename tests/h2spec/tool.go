@@ -1,6 +1,6 @@
 //go:build tools
 
-// Names h2spec, so that go.mod and go.sum pin it with all that it is made of. `scripts/setup test` builds it from here.
+// Imports h2spec, so that go.mod and go.sum pin it and its dependencies. `scripts/setup test` builds it here.
 package tools
 
 import _ "github.com/summerwind/h2spec/cmd/h2spec"
