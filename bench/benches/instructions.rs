@@ -1,8 +1,8 @@
 //! Instruction counts of the one-thread rows of `manylane-bench peers`, ours and the peers side by side,
-//! compared with the last run's. Exact, so a change of one instruction shows; not for claims about time.
+//! compared with the last run's. Exact, so a change by one instruction shows; not for claims about time.
 //!
-//! A count includes the making of the contestants, which is the same in every run of one row;
-//! `manylane-bench instructions` gives counts per operation, and checks the limits that ours must keep.
+//! A count includes the setup of the contestants, which is the same in every run of a row.
+//! `manylane-bench instructions` gives counts per operation, and checks our limits.
 
 #![allow(
     missing_docs,
@@ -10,7 +10,7 @@
     reason = "the harness's macros make public items without documentation, and pass units"
 )]
 
-/// The peers, and callgrind's harness, exist for the real machine only.
+/// The peers and callgrind's harness exist for the real machine only.
 #[cfg(any(loom, manylane_sim))]
 fn main() {}
 

@@ -1,11 +1,11 @@
 /*
- * A minimal TCP forwarder over epoll, for comparison with crates/io/examples/forward.rs: what a careful C programmer writes by
- * hand, without buffers that outlive a call, without timers, tasks or statistics.
+ * A minimal TCP forwarder over epoll, for comparison with crates/io/examples/forward.rs: careful handwritten C,
+ * without buffers that outlive a call, and without timers, tasks or statistics.
  *
- *   forward LISTEN_PORT TARGET_PORT          (both on 127.0.0.1; 0 lets the kernel choose, and the port is printed)
+ *   forward LISTEN_PORT TARGET_PORT    (both on 127.0.0.1; with 0, the kernel chooses, and the port is printed)
  *
- * Edge-triggered, registered once a descriptor, a read that does not fill its room has emptied the socket: a forwarded request and
- * its response are two reads and two writes. It ends when its standard input ends.
+ * Each descriptor is registered once, edge-triggered. A read that does not fill its buffer has emptied the socket,
+ * so a forwarded request and its response are two reads and two writes. The program ends with its standard input.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -26,9 +26,9 @@ enum { EVENTS = 256, ROOM = 2048 };
 struct end {
     int fd;
     struct end *peer;
-    char *kept; /* what the peer would not take */
+    char *kept; /* bytes that the peer did not take */
     size_t kept_at, kept_len;
-    int closed; /* nothing more comes from here */
+    int closed; /* this end has closed its side */
     int dead;
 };
 
@@ -58,7 +58,7 @@ static void bury(struct end *end) {
     }
 }
 
-/* Sends what was kept for `end`; 0 when it is all gone. */
+/* Sends the bytes kept for `end`; returns 0 if all were sent. */
 static int flush(struct end *end) {
     while (end->kept_len > 0) {
         ssize_t n = send(end->fd, end->kept + end->kept_at, end->kept_len, MSG_NOSIGNAL);
@@ -72,7 +72,7 @@ static int flush(struct end *end) {
     return 0;
 }
 
-/* Moves what has come at `end` to its peer. */
+/* Moves received bytes from `end` to its peer. */
 static void forward(struct end *end) {
     char room[ROOM];
     struct end *peer = end->peer;
@@ -128,7 +128,7 @@ static void accept_all(int epoll, int listener, struct sockaddr_in *target) {
         calls++;
         if (client < 0) return;
         int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        /* On this machine: it connects at once. */
+        /* On this machine, so it connects immediately. */
         if (server < 0 || connect(server, (struct sockaddr *)target, sizeof *target) < 0) die("connect");
         if (fcntl(server, F_SETFL, O_NONBLOCK) < 0) die("fcntl");
         calls += 3;

@@ -1,10 +1,10 @@
 /*
- * A minimal TCP forwarder over io_uring by raw system calls, for comparison with crates/io/examples/forward.rs.
+ * A minimal TCP forwarder over io_uring with raw system calls, for comparison with crates/io/examples/forward.rs.
  *
- *   forward_uring LISTEN_PORT TARGET_PORT    (both on 127.0.0.1; 0 lets the kernel choose, and the port is printed)
+ *   forward_uring LISTEN_PORT TARGET_PORT    (both on 127.0.0.1; with 0, the kernel chooses, and the port is printed)
  *
- * Each end has a room of its own: one receive into it, one send out of it, again. All of a round goes in one enter. Needs Linux 6.1.
- * Connections are not closed before the end: it is for measurements. It ends when its standard input ends.
+ * Each end has a buffer, with one receive into it and one send from it in turn. A round needs one enter. Requires
+ * Linux 6.1. For measurements: connections stay open until the program ends with its standard input.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -20,12 +20,12 @@
 #include <unistd.h>
 
 enum { ENTRIES = 256, COMPLETIONS = 4096, ROOM = 2048 };
-enum { RECEIVED, SENT, ACCEPTED, INPUT }; /* what a completion is, in the lowest bits of its number */
+enum { RECEIVED, SENT, ACCEPTED, INPUT }; /* the kind of a completion, in the lowest bits of its user data */
 
 struct end {
     int fd;
     struct end *peer;
-    int at, len; /* what is left to send of the room */
+    int at, len; /* the part of the buffer that is left to send */
     char room[ROOM];
 } __attribute__((aligned(64)));
 
@@ -57,7 +57,7 @@ static struct io_uring_sqe *operation(int code, int fd, const void *room, unsign
 
 static void receive(struct end *end) { operation(IORING_OP_RECV, end->fd, end->room, ROOM, (uintptr_t)end | RECEIVED); }
 
-/* The number is the end whose room is sent: out of the peer's descriptor. */
+/* The number is that of the end whose buffer is sent, to the peer's descriptor. */
 static void transmit(struct end *end) {
     struct io_uring_sqe *sqe =
         operation(IORING_OP_SEND, end->peer->fd, end->room + end->at, (unsigned)end->len, (uintptr_t)end | SENT);

@@ -1,11 +1,10 @@
-//! Times the ways to share a cluster (R-B2, R-B4), and the operations that the README's table names.
+//! Times the ways to share a cluster (R-B2, R-B4), and the operations in the README's table.
 //!
 //! `cargo run --release -p manylane-bench --example sharing`
 //!
-//! Each figure is the minimum of many short samples, which is what the operation costs when nothing else
-//! runs. It is not for throughput of several lanes at once on a busy machine. With an argument, that
-//! operation alone runs a fixed number of times, for instruction counts:
-//! `valgrind --tool=callgrind .../sharing clone-own`.
+//! Each figure is the minimum of many short samples: the cost of the operation when nothing else runs. It
+//! does not measure the throughput of several lanes on a busy machine. With an argument, only that operation
+//! runs, a fixed number of times, for instruction counts: `valgrind --tool=callgrind .../sharing clone-own`.
 
 use manylane_bench::designs::{Design, Leader, Ours, Proxy, Ring};
 use manylane_buf::{Chain, Cluster, Parcel, Segment};
@@ -14,20 +13,20 @@ use std::time::Instant;
 
 const SAMPLES: usize = 400;
 const ROUNDS: u32 = 2_000;
-/// Rounds for instruction counts.
+/// Operations for instruction counts.
 const COUNTED: u32 = 100_000;
 
-/// What is wanted of an operation.
+/// What to do with an operation.
 #[derive(Clone, Copy)]
 enum Mode {
-    /// Its time.
+    /// Measure its time.
     Time,
-    /// That it runs `COUNTED` times.
+    /// Run it `COUNTED` times.
     Count,
 }
 
-/// Nanoseconds for one call, in the best sample; 0 when it only ran.
-#[inline(always)] // so that the loop holds the operation itself
+/// Nanoseconds per call in the best sample; 0 for `Mode::Count`.
+#[inline(always)] // so that the loop contains the operation itself
 fn measure(mode: Mode, mut operation: impl FnMut()) -> f64 {
     if let Mode::Count = mode {
         (0..COUNTED).for_each(|_| operation());
@@ -48,7 +47,7 @@ fn segment() -> Segment {
     Cluster::with(&[1; 64]).expect("memory").into_segment()
 }
 
-/// A handle as a lane has it that does not own the cluster, which the owner holds as well.
+/// Runs `f` on another lane with a handle on a cluster that this lane owns and also holds.
 fn on_another_lane<R: Send>(f: impl FnOnce(Segment) -> R + Send) -> R {
     let keep = segment();
     let parcel = Parcel::from(Chain::from(keep.clone()));
@@ -64,7 +63,7 @@ fn clone_split_drop(segment: &Segment) {
     black_box((head, tail));
 }
 
-/// Its name, and how to measure it.
+/// An operation's name, and its measurement.
 type Case = (&'static str, fn(Mode) -> f64);
 
 const CASES: [Case; 13] = [
@@ -80,7 +79,7 @@ const CASES: [Case; 13] = [
         let segment = segment();
         measure(mode, || drop(black_box(black_box(&segment).clone())))
     }),
-    // As above, where the compiler sees the clone and the drop at once.
+    // As above, but the compiler sees the clone and the drop together.
     ("clone-seen", |mode| {
         let segment = segment();
         measure(mode, || drop(black_box(&segment).clone()))
@@ -99,13 +98,13 @@ const CASES: [Case; 13] = [
     ("cycle-ours", cycle::<Ours>),
 ];
 
-/// One more handle, dropped again, while the first lives.
+/// Makes and drops a second handle while the first one lives.
 fn share<D: Design>(mode: Mode) -> f64 {
     let handle = D::alloc().expect("memory");
     measure(mode, || drop(black_box(D::share(black_box(&handle)).expect("memory"))))
 }
 
-/// A cluster's life: taken, shared once, both handles dropped, the first one first.
+/// The life of a cluster: allocated, shared once, both handles dropped in order.
 fn cycle<D: Design>(mode: Mode) -> f64 {
     measure(mode, || {
         let first = D::alloc().expect("memory");
@@ -148,8 +147,8 @@ fn main() {
     }
 }
 
-/// The owner and another lane at the same time, on one cluster. The median of the samples, since the best one
-/// may be one where the other lane did not run.
+/// The owner and another lane work on one cluster at the same time. The result is the median of the samples,
+/// since in the best one the other lane may not have run.
 fn two_lanes<D: Design>() -> f64 {
     let handle = D::alloc().expect("memory");
     let sent = D::send(D::share(&handle).expect("memory"));
@@ -165,7 +164,7 @@ fn two_lanes<D: Design>() -> f64 {
                 start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS)
             })
             .collect();
-        barrier.wait(); // both hold on until both are done
+        barrier.wait(); // both continue until both are done
         samples.sort_by(f64::total_cmp);
         samples[SAMPLES / 2]
     };

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Most real threads that can be asked for: as many as the arrays of the MAXCPU variant have records.
+/// Most real threads: the number of records in the MAXCPU variant's arrays.
 pub const MOST_THREADS: usize = 256;
 
 /// Cores of the simulated machine: 2 sockets of 24 cores with 2 threads each.
@@ -61,7 +61,7 @@ enum Command {
     Repeat(RepeatArguments),
 }
 
-/// What `scale` takes.
+/// Arguments of `scale`.
 #[derive(Clone, Debug, Args)]
 pub struct ScaleArguments {
     /// Only this case; may be repeated
@@ -99,7 +99,7 @@ pub struct ScaleArguments {
     pub out: PathBuf,
 }
 
-/// What `peers` takes.
+/// Arguments of `peers`.
 #[derive(Clone, Debug, Args)]
 pub struct PeersArguments {
     /// Only this group of rows, or this scenario of the program; may be repeated
@@ -119,7 +119,7 @@ pub struct PeersArguments {
     pub program: crate::proxy::How,
 }
 
-/// What `heavy` takes.
+/// Arguments of `heavy`.
 #[derive(Clone, Debug, Args)]
 pub struct HeavyArguments {
     /// Long tasks that are always ready, e.g. 20,300
@@ -140,7 +140,7 @@ pub struct HeavyArguments {
     pub simulated: bool,
 }
 
-/// What `instructions` takes.
+/// Arguments of `instructions`.
 #[derive(Clone, Debug, Args)]
 pub struct InstructionsArguments {
     /// Only this group of rows; may be repeated
@@ -148,7 +148,7 @@ pub struct InstructionsArguments {
     pub rows: Vec<String>,
 }
 
-/// What `repeat` takes.
+/// Arguments of `repeat`.
 #[derive(Clone, Debug, Args)]
 pub struct RepeatArguments {
     /// The group of rows
@@ -175,7 +175,7 @@ fn cores(text: &str) -> Result<usize, String> {
     }
 }
 
-/// `peers`: rows of the libraries, and scenarios of the program.
+/// Runs `peers`: rows of the libraries, and scenarios of the program.
 #[cfg(not(manylane_sim))]
 fn peers(mut arguments: PeersArguments) -> Result<(), String> {
     let all = arguments.rows.is_empty();
@@ -191,7 +191,7 @@ fn peers(mut arguments: PeersArguments) -> Result<(), String> {
     Ok(())
 }
 
-/// The program. Every failure is one sentence on standard error.
+/// Runs the program. Every failure is one sentence on standard error.
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Scale(arguments) => scale::run(&arguments),

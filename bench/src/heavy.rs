@@ -1,14 +1,14 @@
-//! `manylane-bench heavy`: what the heavy class is worth (R-F3). A lane whose queue is full of tasks of 700
-//! microseconds also serves requests of 20 microseconds of work, in three steps with a look at the poller
-//! between them. Shown are the requests' response times with all tasks in one class, with the long ones in
-//! the class heavy, and with low latency too.
+//! `manylane-bench heavy`: the effect of the heavy class (R-F3). A lane whose queue is full of tasks of 700
+//! microseconds also serves requests of 20 microseconds of work, in three steps with a poll between them. The
+//! table shows response times with all tasks in one class, with the long ones in the heavy class, and with
+//! low latency, too.
 //!
-//! Requests come at random times that do not depend on the answers, one in 2 ms on average, the same in every
-//! run. A response time counts from when the request was due, so none is hidden by a lane that looks late
+//! Requests arrive at random times that do not depend on the answers, one in 2 ms on average, the same in
+//! every run. A response time begins when the request was due, so that none is hidden by a late lane
 //! (coordinated omission).
 //!
-//! The same code runs in real time, where work is a loop that looks at the clock, and in virtual time, where
-//! it adds to the clock: then it is exact, and the same on every machine.
+//! The same code runs in real time, where work is a loop that reads the clock, and in virtual time, where it
+//! advances the clock. Then the result is exact, and the same on every machine.
 
 use crate::cli::HeavyArguments;
 use manylane_sched::{Class, Config, Here, Lane, TaskId, TaskKind, Time};
@@ -21,18 +21,18 @@ use std::time::Duration;
 static HANDSHAKE: TaskKind = TaskKind::new("handshake");
 static REQUEST: TaskKind = TaskKind::new("request");
 
-/// Work of a long task at a time, as of a TLS handshake.
+/// Work of a long task in one poll, like a TLS handshake.
 const HANDSHAKE_WORK: Duration = Duration::from_micros(700);
-/// Work of a request in all.
+/// Work of a request in total.
 const REQUEST_WORK: Duration = Duration::from_micros(20);
-/// Steps of a request, as of one that waits for its head, its server, and its server's answer.
+/// Steps of a request: like waiting for the head, the server, and the server's answer.
 const STEPS: u32 = 3;
-/// Between two requests, on average.
+/// Average time between two requests.
 const INTERVAL: Duration = Duration::from_millis(2);
-/// What a look at a poller costs in virtual time.
+/// Cost of a poll in virtual time.
 const LOOK: Duration = Duration::from_micros(1);
 
-/// Where time comes from.
+/// The source of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clock {
     Real,
@@ -40,7 +40,7 @@ enum Clock {
 }
 
 thread_local! {
-    /// Nanoseconds of the virtual clock. From 1 on: 0 stands for "not known".
+    /// Nanoseconds of the virtual clock, from 1, since 0 means "unknown".
     static VIRTUAL: Cell<u64> = const { Cell::new(1) };
 }
 
@@ -66,7 +66,7 @@ impl Clock {
     }
 }
 
-/// What the poller knows: tasks that wait for it, and response times of those that are done.
+/// State of the poller: waiting tasks, and response times of finished requests.
 #[derive(Default)]
 struct Shared {
     ready: Vec<TaskId>,
@@ -91,7 +91,7 @@ async fn request(here: Here, clock: Clock, due: Time, shared: Rc<RefCell<Shared>
     shared.borrow_mut().responses.push(clock.now().since(due));
 }
 
-/// How the lane is set up.
+/// Settings of the lane.
 struct Setting {
     name: &'static str,
     class: Class,
@@ -104,7 +104,7 @@ const SETTINGS: [Setting; 3] = [
     Setting { name: "heavy class, low latency", class: Class::Heavy, low_latency: true },
 ];
 
-/// Response times, ascending.
+/// Response times in ascending order.
 fn measure(clock: Clock, setting: &Setting, depth: u32, handshakes: usize, requests: usize) -> Vec<Duration> {
     VIRTUAL.set(1);
     let read: fn() -> Time = match clock {
@@ -126,7 +126,7 @@ fn measure(clock: Clock, setting: &Setting, depth: u32, handshakes: usize, reque
     }
     let (mut seed, mut due, mut sent) = (1_u64, clock.now(), 0);
     while shared.borrow().responses.len() < requests {
-        // The poller: requests that have come, and steps whose data has come.
+        // The poller: requests that are due, and steps whose data has arrived.
         while due <= clock.now() && sent < requests {
             here.spawn(&REQUEST, Class::Normal, request(here, clock, due, shared.clone()))
                 .expect("there is memory");
@@ -146,7 +146,7 @@ fn measure(clock: Clock, setting: &Setting, depth: u32, handshakes: usize, reque
     responses
 }
 
-/// Average and percentiles of ascending times, in milliseconds.
+/// Average and percentiles of sorted times, in milliseconds.
 fn milliseconds(responses: &[Duration]) -> [f64; 4] {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let at = |percent: usize| ms(responses[(responses.len() * percent / 100).min(responses.len() - 1)]);
@@ -156,7 +156,7 @@ fn milliseconds(responses: &[Duration]) -> [f64; 4] {
 /// Runs the command.
 ///
 /// # Errors
-/// None: the signature is that of the other commands.
+/// None; the signature is that of other commands.
 pub fn run(arguments: &HeavyArguments) -> Result<(), String> {
     let clock = if arguments.simulated { Clock::Virtual } else { Clock::Real };
     let requests = arguments.requests as usize;
@@ -189,8 +189,8 @@ mod tests {
     use super::*;
     use manylane_sched::RUNQUEUE_DEPTH;
 
-    /// R-F3, in virtual time: the published shape is 14 ms with one class, 3.0 with the heavy class, 1.8 with
-    /// low latency too.
+    /// R-F3, in virtual time: the published averages are 14 ms with one class, 3.0 with the heavy class, 1.8
+    /// with low latency, too.
     #[test]
     fn the_heavy_class_takes_long_tasks_out_of_the_way_of_requests_and_low_latency_some_more() {
         let averages = |depth, handshakes| {
@@ -205,7 +205,7 @@ mod tests {
         assert!(one / heavy > 14.0 / 3.0 && (heavy - low).abs() < 0.1, "{one} -> {heavy} -> {low}");
     }
 
-    /// R-F4: without classes, requests wait for as many long tasks at each of their steps as a round takes.
+    /// R-F4: without classes, each step of a request waits for as many long tasks as a round takes.
     #[test]
     fn a_deeper_run_queue_makes_requests_wait_longer_when_all_tasks_are_of_one_class() {
         let average = |depth| milliseconds(&measure(Clock::Virtual, &SETTINGS[0], depth, 300, 1000))[0];

@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![cfg(not(loom))] // nothing here is a model
+#![cfg(not(loom))] // nothing here is a loom model
 
 pub mod cases;
 pub mod cli;

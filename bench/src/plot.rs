@@ -1,5 +1,5 @@
-//! Operations per second against threads, in the terminal and as SVG. Both axes are logarithmic: what scales
-//! linearly is a straight rising line, what is limited by one shared line is flat.
+//! Operations per second by threads, in the terminal and as SVG. Both axes are logarithmic: linear scaling is
+//! a straight rising line, and a limit by one shared line is flat.
 
 use crate::cases::Case;
 use crate::results::{Machine, Results, Role};
@@ -9,28 +9,28 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The curves of one case on one machine.
+/// The curves of a case on a machine.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// Shown above; names the machine.
+    /// The title, which names the machine.
     pub title: String,
-    /// Name and side of each variant, and its points: threads and median operations per second, ascending.
+    /// The curves of all variants, with points in ascending order.
     pub curves: Vec<Curve>,
 }
 
-/// One variant's points.
+/// A variant's curve.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// The variant.
+    /// The variant's name.
     pub name: String,
-    /// Decides the colour.
+    /// The role, which selects the colour.
     pub role: Role,
-    /// Threads and operations per second.
+    /// Threads, and median operations per second.
     pub points: Vec<(usize, f64)>,
 }
 
 impl Panel {
-    /// What `results` have of `case` on `machine`; `None` when that is nothing.
+    /// The results of `case` on `machine`; `None` if there are none.
     pub fn of(results: &Results, case: &Case, machine: Machine) -> Option<Self> {
         let curves: Vec<Curve> = case
             .contenders
@@ -63,7 +63,7 @@ impl Panel {
 
 const ROWS: usize = 12;
 
-/// The panel in characters. Where two curves meet, the later variant's mark is shown.
+/// The panel as characters. If two points coincide, the later variant's mark is shown.
 pub fn terminal(panel: &Panel) -> String {
     let mut columns: Vec<usize> = panel.curves.iter().flat_map(|c| c.points.iter().map(|p| p.0)).collect();
     columns.sort_unstable();
@@ -94,7 +94,7 @@ pub fn terminal(panel: &Panel) -> String {
     text
 }
 
-/// A rate in three digits: 1.23G, 45.6M.
+/// A rate with three digits: 1.23G, 45.6M.
 pub fn si(rate: f64) -> String {
     let (value, unit) = match rate {
         r if r >= 1e9 => (r / 1e9, "G"),
@@ -115,7 +115,7 @@ pub fn si(rate: f64) -> String {
 /// Writes the panels side by side to `path`.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// The file cannot be written.
 pub fn svg(path: &Path, panels: &[Panel]) -> Result<(), Box<dyn Error>> {
     let root = SVGBackend::new(path, (620 * panels.len().max(1) as u32, 440)).into_drawing_area();
     root.fill(&WHITE)?;

@@ -1,9 +1,9 @@
-//! What was measured, as it crosses from the simulated half of the benchmark to the real one.
+//! Results, as passed from the simulated half of the benchmark to the real one.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The machine that figures come from. Whatever shows a simulated figure says so.
+/// The machine of a figure. Simulated figures are always labelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Machine {
@@ -22,50 +22,50 @@ impl fmt::Display for Machine {
     }
 }
 
-/// The side of a comparison that a variant is on.
+/// A variant's role in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// How it was done: the reference of every comparison.
+    /// The old design: the reference of every comparison.
     Before,
-    /// Another way that was considered.
+    /// Another design that was considered.
     Other,
-    /// What ships.
+    /// The design that ships.
     After,
 }
 
-/// All runs of one variant with one number of threads on one machine.
+/// All runs of a variant with a number of threads on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Name of the case.
     pub case: String,
     /// Name of the variant.
     pub variant: String,
-    /// Which side it is on.
+    /// The variant's role.
     pub role: Role,
-    /// Where it ran.
+    /// The machine.
     pub machine: Machine,
-    /// Threads, or virtual cores.
+    /// Number of threads or virtual cores.
     pub threads: usize,
-    /// Operations per second over all threads, one value per run.
+    /// Operations per second over all threads, one value for each run.
     pub runs: Vec<f64>,
-    /// What only the simulator knows, from the last run.
+    /// Figures of the simulator, from the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<Costs>,
 }
 
-/// Where simulated time went.
+/// Distribution of simulated time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// Cache lines that moved between cores, per operation.
     pub transfers_per_operation: f64,
-    /// Nanoseconds spent waiting for locks, per operation.
+    /// Nanoseconds of waiting for locks, per operation.
     pub lock_wait_per_operation: f64,
-    /// The lines that moved most, by name, with their transfers per operation.
+    /// The lines that moved most, by name, with transfers per operation.
     pub hottest: Vec<(String, f64)>,
 }
 
-/// Everything that one process measured.
+/// All results of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// In the order of measurement.
@@ -73,7 +73,7 @@ pub struct Results {
 }
 
 impl Series {
-    /// The median of the runs; 0 when there are none.
+    /// The median of the runs; 0 if there are none.
     pub fn median(&self) -> f64 {
         crate::stats::Summary::of(&self.runs).map_or(0.0, |s| s.median)
     }
@@ -110,18 +110,18 @@ impl Results {
         counts
     }
 
-    /// The machine-readable form.
+    /// The results as JSON.
     ///
     /// # Errors
-    /// When a figure is not finite.
+    /// A figure is not finite.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }
 
-    /// Reads what [`to_json`](Self::to_json) wrote.
+    /// Parses the output of [`to_json`](Self::to_json).
     ///
     /// # Errors
-    /// When `text` is something else.
+    /// `text` has another format.
     pub fn from_json(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }

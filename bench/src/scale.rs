@@ -1,4 +1,4 @@
-//! `manylane-bench scale`: runs both halves and shows them.
+//! `manylane-bench scale`: runs both halves and shows the results.
 
 use crate::cases::{self, Case};
 use crate::cli::ScaleArguments;
@@ -15,20 +15,19 @@ use std::time::Duration;
 const THREADS: [usize; 4] = [1, 2, 8, 32];
 const THREADS_SHORT: [usize; 3] = [1, 2, 8];
 
-/// Cores of the simulated half: 48 are the cores of the default topology, beyond that come their SMT
-/// siblings.
+/// Cores of the simulated half: the default topology has 48 cores, followed by their SMT siblings.
 const CORES: [usize; 10] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96];
 const CORES_SHORT: [usize; 6] = [1, 2, 8, 24, 48, 96];
 
-/// The length of a simulated run, in virtual time. Simulated figures repeat, so this is about covering a
-/// steady state, and about the real time that it takes.
+/// Length of a simulated run, in virtual time. Simulated figures repeat, so this covers a steady state within
+/// a reasonable real time.
 const SIMULATED_TIME: Duration = Duration::from_micros(100);
 const SIMULATED_TIME_SHORT: Duration = Duration::from_micros(20);
 
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence: what was asked for is not possible here, or an output file cannot be written.
+/// A sentence if the arguments are impossible here, or an output file cannot be written.
 pub fn run(arguments: &ScaleArguments) -> Result<(), String> {
     if run::MACHINE == Machine::Simulated && arguments.real {
         return Err("this build has no real half: use the ordinary build of this program".to_string());
@@ -102,7 +101,7 @@ fn child_arguments(arguments: &ScaleArguments, chosen: &[&Case]) -> Vec<String> 
     list
 }
 
-/// One line that is overwritten, for those who watch.
+/// Shows progress on one line that is overwritten.
 fn progress(what: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[2K{what}");
@@ -146,7 +145,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{} cannot be written: {error}", path.display()))
 }
 
-/// For each machine and number of threads the table that `ministat` would print.
+/// For each machine and number of threads, the table that `ministat` would print.
 pub fn tables(case: &Case, results: &Results) -> String {
     let mut text = String::new();
     for machine in [Machine::Real, Machine::Simulated] {
@@ -192,7 +191,7 @@ fn table(case: &Case, results: &Results, machine: Machine, threads: usize) -> St
     text
 }
 
-/// Where the short form shows one `ministat` table: the most threads of each machine.
+/// The `ministat` tables of the short form: the most threads of each machine.
 fn short_tables(case: &Case, results: &Results) -> String {
     [Machine::Real, Machine::Simulated]
         .iter()
@@ -203,21 +202,21 @@ fn short_tables(case: &Case, results: &Results) -> String {
         .collect()
 }
 
-/// What one case shows, in figures that can be compared.
+/// Figures of a case for comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CaseSummary {
     /// After / before with 2 real threads, and half the width of its 95 % interval.
     pub real_gain_at_2: Option<(f64, f64)>,
     /// After / before with 96 simulated cores.
     pub simulated_gain_at_96: Option<f64>,
-    /// Simulated operations/s of "after" with 48 and 96 cores, relative to so many times those with 1.
+    /// Simulated operations/s of "after" with 48 and 96 cores, relative to those with 1 core times the cores.
     pub linearity: [Option<f64>; 2],
-    /// Simulated cores with which "before" was fastest, and what was left of that with 96.
+    /// Simulated cores with which "before" was fastest, and the part of that rate with 96.
     pub before_peak: Option<(usize, f64)>,
 }
 
 impl CaseSummary {
-    /// Judges `case` by the medians of `results`.
+    /// Evaluates `case` by the medians of `results`.
     pub fn of(case: &Case, results: &Results) -> Self {
         let (before, after) = (case.before().name, case.after().name);
         let rate = |variant, machine, threads| {
@@ -292,7 +291,7 @@ fn summary(chosen: &[&Case], results: &Results) -> String {
 mod tests {
     use super::*;
 
-    /// Figures of a case in the expected shape: before 100, 60, 40; after 300 a core.
+    /// Figures of the expected shape: before 100, 60, 40; after 300 per core.
     fn results(case: &Case) -> Results {
         let series = |contender: &cases::Contender, machine, threads: usize, rate: f64| Series {
             case: case.name.into(),

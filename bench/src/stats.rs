@@ -1,8 +1,8 @@
-//! What several runs say together, in the layout that users of `ministat` know.
+//! Statistics of several runs, in the layout of `ministat`.
 //!
-//! The difference of two samples is tested with Student's t and a pooled standard deviation: it assumes that
-//! both vary alike. The percentage and its margin are relative to the reference's average, which is taken as
-//! exact. Runs on a busy machine are not normally distributed; look at the median and the plot as well.
+//! The difference of two samples is tested with Student's t and a pooled standard deviation, which assumes
+//! equal variances. The percentage and its margin are relative to the reference's average, which is taken as
+//! exact. Runs on a busy machine are not normally distributed; also look at the median and the plot.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::fmt;
@@ -13,16 +13,16 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Columns of the terminal plot between its borders.
 const PLOT_WIDTH: usize = 72;
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Values.
+    /// Number of values.
     pub n: usize,
     /// The smallest.
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// The middle one; the mean of the middle two when their number is even.
+    /// The middle value; the mean of the middle two if their number is even.
     pub median: f64,
     /// The arithmetic mean.
     pub average: f64,
@@ -32,7 +32,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums up `values`; `None` when there are none.
+    /// Summarizes `values`; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -63,7 +63,7 @@ impl Summary {
     }
 }
 
-/// How a sample differs from a reference.
+/// The difference of a sample from a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// Average minus the reference's average.
@@ -79,8 +79,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Compares `sample` with `reference`; `None` when they have fewer than three values together, which
-    /// leaves nothing to estimate the spread from, or when the reference's average is 0.
+    /// Compares `sample` with `reference`. `None` if they have fewer than three values together, too few to
+    /// estimate the spread, or if the reference's average is 0.
     pub fn between(reference: &Summary, sample: &Summary) -> Option<Self> {
         let freedom = (reference.n + sample.n).checked_sub(2).filter(|&f| f > 0)? as f64;
         if reference.average == 0.0 {
@@ -100,7 +100,7 @@ impl Difference {
         })
     }
 
-    /// Whether the interval leaves out 0.
+    /// True if the interval excludes 0.
     pub fn is_proven(&self) -> bool {
         self.value.abs() > self.margin
     }
@@ -119,13 +119,13 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The marks of samples, in order; the first one's is that of the reference.
+/// The marks of samples, in order; the first one is the reference's.
 pub const MARKS: [char; 6] = ['x', '+', '*', '%', '#', '@'];
 
-/// The samples' names, their values on one axis, a row for each, and the difference of each to the first.
+/// The samples' names, their values on one axis, a row for each, and the difference of each from the first.
 ///
 /// # Panics
-/// When there are more samples than [`MARKS`].
+/// If there are more samples than [`MARKS`].
 pub fn report(samples: &[(&str, &[f64])]) -> String {
     assert!(samples.len() <= MARKS.len(), "at most {} samples fit in one report", MARKS.len());
     let mut lines: Vec<String> =
@@ -153,13 +153,13 @@ pub fn report(samples: &[(&str, &[f64])]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The values on a common axis: equal ones pile up; below, a bar for each sample from one standard deviation
-/// under its average (`A`) to one above, with the median as `M`.
+/// The values on a common axis: equal ones are stacked. Below it, a bar for each sample from one standard
+/// deviation below its average (`A`) to one above, with the median as `M`.
 fn axis(samples: &[(&str, &[f64])]) -> Vec<String> {
     let all = samples.iter().flat_map(|(_, values)| values.iter().copied());
     let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     if low > high {
-        return Vec::new(); // no value at all
+        return Vec::new(); // there are no values
     }
     let column = |value: f64| {
         if high == low {
@@ -195,7 +195,7 @@ fn axis(samples: &[(&str, &[f64])]) -> Vec<String> {
     lines
 }
 
-/// A number in eight significant digits, without a tail of zeros.
+/// A number with eight significant digits, without trailing zeros.
 pub fn figure(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -214,7 +214,7 @@ pub fn figure(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// The sleep data of the t test's inventor (Student 1908), as R has them: extra hours, drug 1 and drug 2.
+    /// The sleep data of the t test's inventor (Student 1908), as in R: extra hours, drug 1 and drug 2.
     const DRUG_1: [f64; 10] = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
     const DRUG_2: [f64; 10] = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
 

@@ -1,4 +1,4 @@
-//! The program as its user meets it.
+//! The program as its user sees it.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use std::process::{Command, Output};
@@ -70,7 +70,7 @@ fn results_come_as_json_on_request() {
     let results =
         manylane_bench::results::Results::from_json(&String::from_utf8_lossy(&output.stdout)).expect("JSON");
     assert_eq!(results.series.len(), 2);
-    // On a busy machine a run of 5 ms may be over before its threads have had a turn.
+    // On a busy machine, a run of 5 ms may end before its threads get a processor.
     assert!(
         results
             .series

@@ -1,5 +1,4 @@
-//! R-B2, R-B4: what the known ways to share a cluster cost in line transfers, each lane on a cluster of its
-//! own.
+//! R-B2, R-B4: line transfers of the known ways to share a cluster, each lane with its own cluster.
 #![cfg(manylane_sim)]
 
 use manylane_bench::designs::{Design, Leader, Ours, Proxy, Ring};
@@ -10,7 +9,7 @@ use manylane_sync::relax;
 /// As in `sim_buf`.
 const WARM_UP: u64 = 20;
 
-/// Each lane shares its own cluster and drops the new handle again. They meet first, with their slots in all
+/// Each lane shares its own cluster and drops the new handle. The lanes meet first, with their slots in all
 /// pools made: a table that grows later would show as transfers.
 fn on_own_clusters<D: Design>(cores: usize) -> Report {
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(

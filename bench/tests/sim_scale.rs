@@ -1,4 +1,4 @@
-//! Simulated with up to 96 cores: what ships scales, what it replaced does not (issue 2, section 7).
+//! Simulated with up to 96 cores: the shipped variants scale, the replaced ones do not (issue 2, section 7).
 #![cfg(manylane_sim)]
 
 use manylane_bench::cases::{self, Case, Contender, Shape};
@@ -6,7 +6,7 @@ use manylane_bench::run::{Plan, Sample};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Cores of the curve; 48 are the cores of the topology, 96 include their siblings.
+/// Cores of the curve; the topology has 48 cores, and 96 with their siblings.
 const CORES: [usize; 7] = [1, 2, 4, 8, 24, 48, 96];
 
 fn run(contender: &Contender, threads: usize) -> Sample {
@@ -52,7 +52,7 @@ fn before_peaks_early_and_never_recovers(case: &Case) {
     }
 }
 
-/// The loss of each core is the same, however many there are.
+/// Checks that the loss per core is the same for all numbers of cores.
 fn before_stays_behind(case: &Case, factor: f64) {
     let (one, two) = (rate(case.before(), 1), rate(case.before(), 2));
     assert!(two < one, "{}: two cores do {two:.0}, one does {one:.0}", case.name);

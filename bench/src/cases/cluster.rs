@@ -1,12 +1,12 @@
-//! R-B2, R-B4: who else holds this cluster?
+//! R-B2, R-B4: tracking the holders of a cluster.
 //!
-//! Source: BSD kernels knew the sharers of a cluster by a ring through them under one global mutex: socket
-//! splicing did 30 Gbit/s with it, 45 with a count. Two places for the count are known: in one of the sharers
-//! (the *leader*), or in an object of its own (the *proxy*). Ours is in the cluster, and biased: its owner's
-//! lane counts without locked instructions.
+//! Source: BSD kernels linked the holders of a cluster in a ring under one global mutex. Socket splicing
+//! reached 30 Gbit/s with it, and 45 with a count. There are two known places for the count: in one of the
+//! holders (the *leader*), or in a separate object (the *proxy*). Ours is in the cluster, and biased: its
+//! owner's lane counts without locked instructions.
 //!
-//! An operation makes a second handle on the thread's own cluster and drops it. No cluster is touched by two
-//! threads; what is shared is the mutex.
+//! An operation makes and drops a second handle on the thread's own cluster. Threads share no cluster, only
+//! the mutex.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::designs::{Design, Leader, Ours, Proxy, Ring};
@@ -28,7 +28,7 @@ pub(super) static CASE: Case = Case {
     after_is_linear: true,
 };
 
-/// What the threads share is in `D` itself.
+/// `D` itself has the state that threads share.
 struct Sharing<D>(PhantomData<fn(D)>);
 
 impl<D: Design + 'static> Variant for Sharing<D> {
@@ -36,14 +36,14 @@ impl<D: Design + 'static> Variant for Sharing<D> {
     type Own<'a> = D::Handle;
 
     fn new(_: usize) -> Self {
-        // The pools are made at the first use: now, before several threads may want to make them.
+        // Pools are made at the first use: here, before several threads start.
         drop(cluster::<D>());
         Self(PhantomData)
     }
 
     fn enter(&self, _: usize) -> D::Handle {
         let own = cluster::<D>();
-        drop(D::share(&own)); // the lane's caches have what it takes
+        drop(D::share(&own)); // fills the lane's caches
         own
     }
 

@@ -1,6 +1,6 @@
-//! Reading the current configuration: a read-locked value v. a published pointer.
+//! Reading the current configuration: a read-locked value or a published pointer.
 //!
-//! The read lock is a shared count: each reader writes its line, twice.
+//! A read lock is a shared count: each reader writes its line twice.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;
@@ -16,7 +16,7 @@ pub(super) static CASE: Case = Case {
     after_is_linear: true,
 };
 
-/// Stands for a configuration: what is read of it is one number.
+/// Stands for a configuration, of which one number is read.
 const MAXCONN: u64 = 2000;
 
 static CONFIGURATION: LockClass = LockClass::new("configuration", LockClass::LEAF);
@@ -43,12 +43,12 @@ impl Variant for ReadLocked {
 
 struct Quiescent(Published<u64>);
 
-/// Reads between two quiescent moments: a lane's round handles some tens of events.
+/// Reads between two quiescent states: a lane's round handles some tens of events.
 const ROUND: u32 = 64;
 
 impl Variant for Quiescent {
     const NAME: &'static str = "published";
-    /// The lane's reader, and its reads since the last quiescent moment.
+    /// The lane's reader, and its reads since the last quiescent state.
     type Own<'a> = (Reader, u32);
 
     fn new(_: usize) -> Self {

@@ -1,7 +1,7 @@
-//! R-F2: a counter that all threads add to.
+//! R-F2: a counter that all threads increment.
 //!
-//! Source: one shared run-queue counter split per thread gave HAProxy 12 % more requests/s at 16 threads.
-//! There the counter was a small part of the work; here it is all of it.
+//! Source: splitting a shared run-queue counter by thread gave HAProxy 12 % more requests/s with 16 threads.
+//! There, the counter was a small part of the work; here, it is all of it.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;
@@ -18,7 +18,7 @@ pub(super) static CASE: Case = Case {
     after_is_linear: true,
 };
 
-/// One word, added to with a locked instruction.
+/// One word, incremented with a locked instruction.
 struct Shared(Box<CachePadded<AtomicU64>>);
 
 impl Variant for Shared {
@@ -43,7 +43,7 @@ impl Variant for Shared {
     }
 }
 
-/// A slot per lane, summed by whoever asks.
+/// A slot for each lane; readers sum them.
 struct PerLane(Counter);
 
 impl Variant for PerLane {
@@ -55,7 +55,7 @@ impl Variant for PerLane {
     }
 
     fn enter(&self, _: usize) {
-        self.0.add(0); // the lane's slot exists before anything is measured
+        self.0.add(0); // creates the lane's slot before the measurement
     }
 
     #[inline]

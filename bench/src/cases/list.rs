@@ -1,8 +1,8 @@
-//! R-E1: a list that all threads add to and delete from.
+//! R-E1: a list to which all threads add, and from which they delete.
 //!
-//! Two cases. In `list` each thread works at a place of its own in the one list, between two elements that
-//! stay: link locks then touch nothing that another thread touches, one mutex is one mutex. In `list-head`
-//! all work at the head, where no list can scale; it shows what link locking costs there.
+//! There are two cases. In `list`, each thread works at its own position of the list, between two elements
+//! that stay: link locks then touch no shared memory, while one mutex is shared in any case. In `list-head`,
+//! all threads work at the head, where no list can scale; it shows the cost of link locking there.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;
@@ -37,17 +37,17 @@ pub(super) static HEAD_CASE: Case = Case {
 
 static LIST: LockClass = LockClass::new("bench list", LockClass::LEAF);
 
-/// Elements of each thread: two that stay, and the one that comes and goes.
+/// Elements of each thread: two that stay, and one that is added and deleted.
 const EACH: usize = 3;
 
-/// A doubly linked list under one mutex; the links are numbers of elements.
+/// A doubly linked list under one mutex; links are indices of elements.
 struct UnderMutex<const AT_HEAD: bool> {
     lock: CachePadded<Mutex<()>>,
-    /// The head, then `EACH` for each thread.
+    /// The head, followed by `EACH` elements for each thread.
     nodes: Box<[CachePadded<Links>]>,
 }
 
-/// Written by the holder of the lock only.
+/// Written only under the lock.
 struct Links {
     prev: OwnedU64,
     next: OwnedU64,
@@ -79,7 +79,7 @@ impl<const AT_HEAD: bool> UnderMutex<AT_HEAD> {
     }
 }
 
-/// Where a thread adds, and what.
+/// The position and the element of a thread.
 struct Position {
     after: u64,
     element: u64,
@@ -131,15 +131,15 @@ impl<const AT_HEAD: bool> Variant for UnderMutex<AT_HEAD> {
     }
 }
 
-/// An element on lines of its own; its value is its number, as above.
+/// An element on its own lines; its value is its number, as above.
 type Element<'a> = Pin<Box<Node<'a, CachePadded<u64>>>>;
 
-/// `MtList`.
+/// The list with link locks, `MtList`.
 struct LinkLocks<const AT_HEAD: bool> {
     list: MtList<CachePadded<u64>>,
 }
 
-/// The thread's two elements that stay, and the one that comes and goes.
+/// The thread's two elements that stay, and the one that is added and deleted.
 struct Elements<'a> {
     stays: [Element<'a>; 2],
     moves: Element<'a>,
@@ -159,8 +159,8 @@ impl<const AT_HEAD: bool> Variant for LinkLocks<AT_HEAD> {
         let first = (thread * EACH) as u64 + 1;
         let element = |number| Box::pin(Node::new(&self.list, CachePadded::new(number)));
         let own = Elements { stays: [element(first), element(first + 1)], moves: element(first + 2) };
-        // The first of the two is added at the end, the second right after it: they are neighbours for good,
-        // whatever other threads add.
+        // The first one is added at the end and the second right after it: they stay neighbours, whatever
+        // other threads add.
         own.stays[0].as_ref().add_tail();
         assert!(own.stays[1].as_ref().insert_after(own.stays[0].as_ref()), "nobody takes it out");
         own
@@ -178,7 +178,7 @@ impl<const AT_HEAD: bool> Variant for LinkLocks<AT_HEAD> {
     }
 
     fn check(&self, _: u64) -> Result<(), String> {
-        // The threads took their elements with them.
+        // The threads have dropped their elements.
         if self.list.is_empty() { Ok(()) } else { Err("elements are left that nobody owns".to_string()) }
     }
 }

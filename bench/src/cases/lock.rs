@@ -1,6 +1,6 @@
-//! One lock that every thread needs v. a lock for each object, as the per-pcb locks of R-A2 have it.
+//! One lock for all threads, or a lock for each object, like the per-pcb locks of R-A2.
 //!
-//! The critical section is one increment, so this is the cost of locking and nothing else.
+//! The critical section is one increment, so this is the cost of locking only.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;
@@ -52,7 +52,7 @@ impl Variant for Global {
     }
 }
 
-/// A lock in each object; a thread uses its own.
+/// A lock in each object; each thread uses its own object.
 struct PerObject(Vec<Object>);
 
 impl Variant for PerObject {

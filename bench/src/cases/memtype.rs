@@ -1,22 +1,22 @@
-//! R-C1: statistics by memory type, in the shape of will-it-scale's `lock1`.
+//! R-C1: statistics by memory type, modelled on will-it-scale's `lock1`.
 //!
-//! There an operation takes and gives back an advisory lock on a file of its own, for which FreeBSD's kernel
-//! allocates and frees two records, counting each in the type's per-CPU statistics. Those were an array for
-//! the maximum number of CPUs, whose records shared cache lines with their neighbours: 30.4 M operations/s at
-//! 48 threads; aligned per CPU, 38.5 M. Here a lock on an own object stands for the file's.
+//! There, an operation takes and releases an advisory lock on the thread's own file. FreeBSD's kernel
+//! allocates and frees two records for it, and counts each in the type's per-CPU statistics. These were an
+//! array for the maximum number of CPUs, whose records shared cache lines with their neighbours: 30.4 M
+//! operations/s with 48 threads. Aligned per CPU, it was 38.5 M. Here, a lock on the thread's own object
+//! stands for the file's.
 //!
-//! The published figure is one point, +26 % at 48 threads, and no curve. An operation took 1,577 ns a thread
-//! there (48 / 30.4 M) and 1,248 ns afterwards: the array cost 329 ns an operation. Here it costs about 150
-//! ns at 48 simulated cores, beside about 60 ns that all the rest takes; with 1,248 ns of other work that
+//! The published figure is one point, +26 % with 48 threads, without a curve. An operation took 1,577 ns per
+//! thread (48 / 30.4 M), and 1,248 ns afterwards: the array cost 329 ns per operation. Here it costs about
+//! 150 ns with 48 simulated cores, beside about 60 ns for everything else; with 1,248 ns of other work, that
 //! would be +12 %.
 //!
 //! Nothing in this layout makes the old array peak early, neither there nor here. A record of 64 bytes that
-//! begins in the middle of a line shares its lines with its two neighbours however many CPUs there are, and
-//! so do the arrays of other types: each is an allocation of its own, whose records stand next to those of
-//! the same type only. Nor would lines that are fetched in pairs, or records whose neighbours are on another
-//! socket: that makes the loss larger, but it stays the same for each CPU. So the old variant is slower with
-//! two CPUs than with one, and from there grows with their number, behind by a factor. A line that
-//! all CPUs write would fall early, but there was none.
+//! begins in the middle of a line shares its lines with two neighbours, whatever the number of CPUs. So do
+//! the arrays of other types: each is a separate allocation, with neighbours of the same type only. Fetching
+//! lines in pairs, or neighbours on another socket, would make the loss larger, but equal for each CPU. So
+//! the old variant is slower with two CPUs than with one, and from there grows with their number, behind by a
+//! factor. A line that all CPUs write would peak early, but there was none.
 //!
 //! The simulator charges the statistics and the lock; the allocator's own work costs nothing there.
 
@@ -32,7 +32,7 @@ pub(super) static CASE: Case = Case {
     operation: "lock an own object; allocate, count, count and free two records",
     requirement: "R-C1",
     contenders: &[Contender::of::<MaxCpu>(Role::Before), Contender::of::<PerLane>(Role::After)],
-    // +26 % in the source. Each line is shared by two threads only, however many there are: see above.
+    // +26 % in the source. Each line is shared by only two threads, whatever their number: see above.
     shape: Shape::SlowerBy(1.26),
     after_is_linear: true,
 };
@@ -44,7 +44,7 @@ fn files(threads: usize) -> Files {
     (0..threads).map(|_| CachePadded::new(Mutex::new(&FILE, 0))).collect()
 }
 
-/// What is allocated: about the size of the kernel's record of an advisory lock.
+/// The allocated type: about the size of the kernel's record of an advisory lock.
 type Record = [u8; 128];
 const SIZE: usize = size_of::<Record>();
 const PER_OPERATION: usize = 2;
@@ -62,20 +62,19 @@ fn operate(file: &Mutex<u64>, count_alloc: impl Fn(usize), count_free: impl Fn(u
     }
 }
 
-/// The array as it was: one record per CPU that there could be, behind a header that leaves none of them
-/// aligned.
+/// The old array: a record for each possible CPU, after a header that leaves all of them unaligned.
 struct MaxCpu {
     stats: Box<CachePadded<Unaligned>>,
     files: Files,
 }
 
-/// The most CPUs of a FreeBSD kernel when it was measured.
+/// The most CPUs of a FreeBSD kernel at the time.
 const MAXCPU: usize = 256;
 
 #[repr(C)]
 struct Unaligned {
-    /// What comes before in the same allocation (probe numbers, zone): the records begin in the middle of a
-    /// line.
+    /// The part before the array in the same allocation (probe numbers, zone), so that the records begin in
+    /// the middle of a line.
     header: [u64; 5],
     records: [Counts; MAXCPU],
 }
@@ -93,7 +92,7 @@ const _: () = assert!(size_of::<Counts>() == 64 && std::mem::offset_of!(Unaligne
 
 impl Variant for MaxCpu {
     const NAME: &'static str = "MAXCPU array";
-    /// The thread's number, which is that of its CPU here.
+    /// The thread's number, which stands for its CPU.
     type Own<'a> = usize;
 
     fn new(threads: usize) -> Self {
@@ -146,7 +145,7 @@ impl Variant for MaxCpu {
     }
 }
 
-/// `MemType`: a slot per lane, on lines of its own, for the lanes that exist.
+/// `MemType`: a slot for each existing lane, on its own lines.
 struct PerLane {
     stats: &'static MemType,
     files: Files,
@@ -157,15 +156,15 @@ impl Variant for PerLane {
     type Own<'a> = usize;
 
     fn new(threads: usize) -> Self {
-        // A type lives as long as the process; one for each run, so that its sums are those of the run.
+        // A type lives as long as the process; each run has one, so that its sums are those of the run.
         let stats: &'static MemType = Box::leak(Box::new(MemType::new("bench records")));
-        // registers it: not on a virtual core, where the registry's `Once` would stop the whole machine
+        // registers it here, since on a virtual core the registry's `Once` would stop the whole machine
         stats.own();
         Self { stats, files: files(threads) }
     }
 
     fn enter(&self, thread: usize) -> usize {
-        self.stats.own(); // the slot exists before anything is measured
+        self.stats.own(); // creates the slot before the measurement
         thread
     }
 

@@ -1,7 +1,6 @@
-//! The scaling cases: one file each, with the variants side by side.
+//! The scaling cases: a file for each, with the variants side by side.
 //!
-//! A variant is written once, over `manylane_sync` types, and runs on real threads and on virtual cores
-//! alike.
+//! A variant is written once, with types of `manylane_sync`, and runs on real threads and on virtual cores.
 
 mod cluster;
 mod config;
@@ -15,43 +14,42 @@ mod unix1;
 use crate::results::Role;
 use crate::run;
 
-/// One way to do what a case is about. The value is what the threads share.
+/// A variant of a case. The value is the state that threads share.
 pub trait Variant: Send + Sync + Sized + 'static {
     /// The name in tables.
     const NAME: &'static str;
 
-    /// What each thread has for itself.
+    /// The state of each thread.
     type Own<'a>
     where
         Self: 'a;
 
-    /// The shared state, for `threads` threads. Names its memory with [`manylane_sync::label`] where that is
-    /// hot.
+    /// Creates the shared state for `threads` threads. Hot memory is named with [`manylane_sync::label`].
     fn new(threads: usize) -> Self;
 
-    /// Called once on each thread, before anything is measured. `thread` counts from 0.
+    /// Called once on each thread before the measurement. `thread` counts from 0.
     fn enter(&self, thread: usize) -> Self::Own<'_>;
 
-    /// One operation: what is counted.
+    /// One operation, which is counted.
     fn operate(&self, own: &mut Self::Own<'_>);
 
-    /// Looks whether the work was done: all that went in came out once. Called after all threads ended.
+    /// Checks after all threads have ended that the work was done: everything that went in came out once.
     ///
     /// # Errors
-    /// A sentence that says what is missing.
+    /// A sentence about what is missing.
     fn check(&self, operations: u64) -> Result<(), String> {
         let _ = operations;
         Ok(())
     }
 }
 
-/// What is known of a case's "before" on many cores, and so expected of the simulator.
+/// The known behaviour of the "before" variant on many cores, which the simulator should show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// Peaks with a few cores, then is flat or falls.
+    /// Peaks with a few cores, and then is flat or falls.
     PeaksEarly,
-    /// Slower with two cores than with one. From there it grows with the cores, behind the "after" by a
-    /// factor that is at least this one.
+    /// Slower with two cores than with one. From there it grows with the cores, behind the "after" variant by
+    /// at least this factor.
     SlowerBy(f64),
 }
 
@@ -60,9 +58,9 @@ pub enum Shape {
 pub struct Contender {
     /// The name in tables.
     pub name: &'static str,
-    /// Which side it is on.
+    /// Its role in the case.
     pub role: Role,
-    /// Runs it here: on threads, or on virtual cores, as this binary was built.
+    /// Runs it on threads or on virtual cores, depending on the build.
     pub run: fn(&run::Plan) -> run::Sample,
 }
 
@@ -72,20 +70,20 @@ impl Contender {
     }
 }
 
-/// Something worth comparing.
+/// A case: variants to compare.
 #[derive(Debug)]
 pub struct Case {
-    /// What `--case` takes.
+    /// The name for `--case`.
     pub name: &'static str,
-    /// What an operation is.
+    /// Description of an operation.
     pub operation: &'static str,
-    /// The requirement that it is about.
+    /// The requirement that the case belongs to.
     pub requirement: &'static str,
-    /// Before first.
+    /// The variants, "before" first.
     pub contenders: &'static [Contender],
-    /// What the published measurements say of "before".
+    /// The published behaviour of "before".
     pub shape: Shape,
-    /// Whether "after" shares nothing, so that so many times the cores do so many times the work.
+    /// True if "after" shares nothing, so that throughput is proportional to the number of cores.
     pub after_is_linear: bool,
 }
 
@@ -114,12 +112,12 @@ pub fn named(name: &str) -> Result<&'static Case, String> {
 }
 
 impl Case {
-    /// The contender that ships.
+    /// The variant that ships.
     pub fn after(&self) -> &Contender {
         self.contenders.iter().find(|c| c.role == Role::After).expect("every case has one that ships")
     }
 
-    /// The contender that all others are compared with.
+    /// The variant to compare with.
     pub fn before(&self) -> &Contender {
         self.contenders.iter().find(|c| c.role == Role::Before).expect("every case has a reference")
     }

@@ -1,12 +1,12 @@
-//! R-D2: what stands behind the threads' caches of free objects.
+//! R-D2: the layer behind the threads' caches of free objects.
 //!
-//! Source: HAProxy up to 2.3 had one list of free objects for all threads behind small caches; between 32 and
-//! 64 H2 connections on 64 cores its performance fell to an eighth. The list was then left out where the
-//! allocator has thread caches, and made an array of lists elsewhere.
+//! Source: up to 2.3, HAProxy had one list of free objects for all threads behind small caches. Between 32
+//! and 64 H2 connections on 64 cores, its performance fell to an eighth. The list was then removed for
+//! allocators with thread caches, and replaced by an array of lists for others.
 //!
-//! An operation takes [`BURST`] objects, writes to each, and gives them back: twice what the small cache
-//! holds. The "before" objects are 128 bytes of which a line is touched, ours are buffers of 16 KiB that are
-//! touched alike.
+//! An operation takes [`BURST`] objects, writes to each, and returns them: twice as many as the small cache
+//! holds. The "before" objects have 128 bytes, of which a line is touched; ours are buffers of 16 KiB that
+//! are touched in the same way.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;
@@ -28,21 +28,21 @@ pub(super) static CASE: Case = Case {
     after_is_linear: true,
 };
 
-/// Objects that one operation takes.
+/// Objects of an operation.
 const BURST: usize = 8;
 
-/// Free objects that a thread keeps for itself in the "before" variants: half of what it will want.
+/// Free objects in a thread's cache in the "before" variants: half of an operation's.
 const CACHED: usize = BURST / 2;
 
-/// An object, with the link of the free list in its first line, as in the original.
+/// An object, with the free list's link in its first line, as in the original.
 struct Object {
-    /// Number of the next free object plus one; 0 ends the list.
+    /// Index of the next free object plus one; 0 ends the list.
     next: AtomicU32,
     uses: OwnedU64,
 }
 
-/// `SHARDS` lists of free objects that all threads take from, each a stack under compare-and-swap whose upper
-/// half counts changes against reuse (ABA). It retries at once, as the original did.
+/// `SHARDS` lists of free objects for all threads. Each is a stack under compare-and-swap, whose upper half
+/// counts changes against reuse (ABA). It retries without a pause, like the original.
 struct Lists<const SHARDS: usize> {
     heads: Box<[CachePadded<AtomicU64>]>,
     objects: Box<[CachePadded<Object>]>,
@@ -80,12 +80,12 @@ impl<const SHARDS: usize> Lists<SHARDS> {
     }
 }
 
-/// The head after `seen`: the list begins at `first`, one more change.
+/// The head after `seen`, with `first` as the start of the list and one more change.
 fn tagged(seen: u64, first: u32) -> u64 {
     ((seen >> 32).wrapping_add(1) << 32) | u64::from(first)
 }
 
-/// A thread's cache, and the list that it turns to.
+/// A thread's cache, and the list behind it.
 struct Cache {
     free: Vec<u32>,
     shard: usize,
@@ -96,7 +96,7 @@ impl<const SHARDS: usize> Variant for Lists<SHARDS> {
     type Own<'a> = Cache;
 
     fn new(threads: usize) -> Self {
-        // As many as can be out at once, and the caches full: no list is ever found empty by its own threads.
+        // As many objects as can be in use, with full caches, so that no thread finds its list empty.
         let each = BURST + CACHED;
         let object = || CachePadded::new(Object { next: AtomicU32::new(0), uses: OwnedU64::new(0) });
         let lists = Self {
@@ -136,7 +136,7 @@ impl<const SHARDS: usize> Variant for Lists<SHARDS> {
     }
 }
 
-/// `BytePool`: a cache per lane, the allocator behind it, and no list for all.
+/// `BytePool`: a cache for each lane with the allocator behind it, and no shared list.
 struct LaneCaches(BytePool);
 
 impl Variant for LaneCaches {
@@ -163,7 +163,7 @@ impl Variant for LaneCaches {
 
     fn check(&self, _: u64) -> Result<(), String> {
         let report = self.0.report();
-        self.0.reclaim(); // pools are never freed; their buffers may be
+        self.0.reclaim(); // pools are never freed, but their buffers are
         if report.used == 0 { Ok(()) } else { Err(format!("{} buffers did not come back", report.used)) }
     }
 }

@@ -1,9 +1,9 @@
-//! R-A2: write one byte into one end of an own pair of local sockets, read it from the other.
+//! R-A2: write a byte to one end of the thread's own pair of local sockets, and read it from the other.
 //!
 //! Source: FreeBSD's local sockets had one reader-writer lock for all connections, which every send shared:
-//! 1.69 million operations a second with 96 processes, and the peak at 6. With a lock for each socket's
-//! control block it were 70.7 million. Ours takes the receive buffer's lock only. No pair is touched by two
-//! threads; what is shared is the lock.
+//! 1.69 million operations per second with 96 processes, and the peak with 6. A lock for each socket's
+//! control block gave 70.7 million. Ours takes the receive buffer's lock only. Threads share no pair, only
+//! the lock.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;
@@ -25,7 +25,7 @@ pub(super) static CASE: Case = Case {
     after_is_linear: true,
 };
 
-/// What a send locks.
+/// The locks that a send takes.
 pub(crate) trait Locking: Send + Sync + 'static {
     const NAME: &'static str;
     fn send(socket: &Socket, bytes: &[u8]) -> Result<usize, Error>;
@@ -38,12 +38,12 @@ impl Locking for Global {
     const NAME: &'static str = "one global rwlock";
     #[inline]
     fn send(socket: &Socket, bytes: &[u8]) -> Result<usize, Error> {
-        // Where this has nothing to offer (the first byte of a cluster), the real one goes on.
+        // If this cannot send (the first byte of a cluster), the real one does.
         designs::send_under_global_lock(socket, bytes).or_else(|_| socket.send(bytes))
     }
 }
 
-/// Both control blocks.
+/// The locks of both control blocks.
 struct PerPcb;
 
 impl Locking for PerPcb {
@@ -54,7 +54,7 @@ impl Locking for PerPcb {
     }
 }
 
-/// What ships.
+/// The variant that ships.
 pub(crate) struct Ours;
 
 impl Locking for Ours {
@@ -65,7 +65,7 @@ impl Locking for Ours {
     }
 }
 
-/// A pair for each thread. What the threads share is in the sockets' own statics.
+/// A pair for each thread. The sockets' statics have the state that threads share.
 pub(crate) struct Pairs<L>(PhantomData<L>);
 
 impl<L: Locking> Variant for Pairs<L> {
@@ -73,7 +73,7 @@ impl<L: Locking> Variant for Pairs<L> {
     type Own<'a> = (Socket, Socket);
 
     fn new(_: usize) -> Self {
-        // Statics and pools are made at the first use: now, before several threads may want to make them.
+        // Statics and pools are made at the first use: here, before several threads start.
         let (a, b) = Socket::pair(Kind::Stream);
         exchange::<L>(&a, &b);
         Self(PhantomData)
@@ -81,7 +81,7 @@ impl<L: Locking> Variant for Pairs<L> {
 
     fn enter(&self, _: usize) -> (Socket, Socket) {
         let (a, b) = Socket::pair(Kind::Stream);
-        // Through a whole cluster: afterwards the lane's caches have what it takes.
+        // More than a cluster, which fills the lane's caches.
         (0..3000).for_each(|_| exchange::<L>(&a, &b));
         (a, b)
     }
@@ -99,7 +99,7 @@ fn exchange<L: Locking>(a: &Socket, b: &Socket) {
     assert!(matches!(b.recv(&mut byte), Ok(1)) && byte == [7], "what was sent arrives");
 }
 
-/// The kernel's own, beside ours on the real machine.
+/// The kernel's sockets, for comparison on the real machine.
 #[cfg(not(manylane_sim))]
 pub(crate) mod kernel {
     use super::Variant;

@@ -1,21 +1,21 @@
-//! One of the nodes carries the count (R-B4). No allocation but the node's own.
+//! One of the nodes has the count (R-B4). Nodes are the only allocations.
 //!
-//! 1. The node that took the cluster is its *leader*; each sharer points to it. `refs` counts all nodes, and
-//!    only the leader's is used.
-//! 2. A leader that is dropped before the others stays in memory, unused, until the last is dropped.
+//! 1. The node that allocated the cluster is its *leader*; each other node points to it. `refs` counts all
+//!    nodes, and only the leader's is used.
+//! 2. A leader that is dropped before the others stays in memory until the last one is dropped.
 
 use super::{Design, free_node, new_node, store};
 use manylane_buf::Error;
 use manylane_sync::Refs;
 use std::ptr::NonNull;
 
-/// See the module.
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct Leader;
 
 struct Node {
     cluster: NonNull<u8>,
-    leader: Option<NonNull<Node>>, // None: it is the leader
+    leader: Option<NonNull<Node>>, // `None` in the leader
     refs: Refs,                    // rule 1
 }
 
@@ -23,7 +23,7 @@ struct Node {
 #[derive(Debug)]
 pub struct Handle(NonNull<Node>);
 
-// SAFETY: nothing of a node changes but the count, which is atomic.
+// SAFETY: only the count of a node changes, and it is atomic.
 unsafe impl Send for Handle {}
 
 impl Handle {
@@ -45,7 +45,7 @@ impl Design for Leader {
         match new_node(&pools.nodes, Node { cluster, leader: None, refs: Refs::new() }) {
             Ok(node) => Ok(Handle(node)),
             Err(error) => {
-                // SAFETY: taken above, and given to nobody.
+                // SAFETY: allocated above, and not shared.
                 unsafe { pools.clusters.free_raw(cluster) };
                 Err(error)
             }

@@ -1,10 +1,10 @@
-//! The known ways to share a cluster, side by side (R-B2, R-B4): for the case `cluster` and for the figures
-//! in `crates/buf/README.md`. What ships is [`Ours`].
+//! The known ways to share a cluster, side by side (R-B2, R-B4), for the case `cluster` and for the figures
+//! in `crates/buf/README.md`. [`Ours`] is the one that ships.
 //!
-//! All take their memory from lane-cached pools, and all handles can see a part of the cluster. In the first
-//! three a handle is a *node* in memory of its own, as in the systems they come from; ours is a value.
+//! All allocate from lane-cached pools, and all handles can cover a part of the cluster. In the first three,
+//! a handle is a separately allocated *node*, as in the original systems; ours is a value.
 
-#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
+#![allow(unsafe_code)] // permitted by name (ARCHITECTURE.md)
 
 mod leader;
 mod ours;
@@ -23,41 +23,41 @@ use manylane_pool::BytePool;
 use manylane_sync::{LockClass, Mutex};
 use std::ptr::NonNull;
 
-/// Payload of the clusters that are compared.
+/// Size of the compared clusters.
 pub const CLUSTER: usize = 2048;
 
 /// A way to share a cluster.
 pub trait Design {
-    /// As the benchmark shows it.
+    /// The name in tables.
     const NAME: &'static str;
     /// A handle on a cluster, on a lane. Dropping it releases the cluster.
     type Handle;
-    /// A handle between lanes.
+    /// A handle in transit between lanes.
     type Sent: Send;
 
-    /// A new cluster and its only handle.
+    /// Allocates a cluster with one handle.
     ///
     /// # Errors
     /// No memory.
     fn alloc() -> Result<Self::Handle, Error>;
 
-    /// One more handle on the same cluster.
+    /// Makes another handle on the cluster.
     ///
     /// # Errors
     /// No memory for the node.
     fn share(handle: &Self::Handle) -> Result<Self::Handle, Error>;
 
-    /// The first byte of the cluster: whoever holds handles on one cluster sees one address.
+    /// The address of the cluster's first byte, the same for all handles on it.
     fn address(handle: &Self::Handle) -> usize;
 
-    /// Makes a handle ready for another lane.
+    /// Prepares a handle for another lane.
     fn send(handle: Self::Handle) -> Self::Sent;
 
-    /// Takes a handle in on the calling lane.
+    /// Takes a handle over on the calling lane.
     fn receive(sent: Self::Sent) -> Self::Handle;
 }
 
-/// What the first three take their memory from, and the lock of the ring.
+/// The pools of the first three designs, and the ring's lock.
 struct Store {
     clusters: BytePool,
     nodes: BytePool,
@@ -65,7 +65,7 @@ struct Store {
     ring: Mutex<()>,
 }
 
-/// Last but for the locks of the pools.
+/// Last in the lock order, except for the locks of pools.
 static RING: LockClass = LockClass::new("cluster ring", LockClass::LEAF - 1);
 
 impl Store {
@@ -89,7 +89,7 @@ fn store() -> &'static Store {
     &STORE
 }
 
-/// A node in memory from the pool.
+/// Allocates a node from the pool.
 #[inline]
 fn new_node<T>(pool: &BytePool, node: T) -> Result<NonNull<T>, Error> {
     const { assert!(size_of::<T>() <= 128 && align_of::<T>() <= 64) };
@@ -100,7 +100,7 @@ fn new_node<T>(pool: &BytePool, node: T) -> Result<NonNull<T>, Error> {
 }
 
 /// # Safety
-/// `node` came from [`new_node`] with this pool, and nobody uses it any more.
+/// `node` came from [`new_node`] with this pool, and is no longer used.
 #[inline]
 unsafe fn free_node<T>(pool: &BytePool, node: NonNull<T>) {
     // SAFETY: by contract.

@@ -1,9 +1,9 @@
-//! What ships: a biased count in front of the cluster, handles that are values.
+//! The design that ships: a biased count before the cluster, and handles that are values.
 
 use super::{CLUSTER, Design};
 use manylane_buf::{Chain, Cluster, Error, Parcel, Segment};
 
-/// See the module.
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct Ours;
 

@@ -1,13 +1,13 @@
-//! An object from a lane-cached pool carries the count, the free function and its argument (R-B4).
+//! An object from a lane-cached pool has the count, the free function and its argument (R-B4).
 //!
-//! 1. The proxy comes with the cluster and goes with it. `refs` counts the nodes that point to it.
+//! 1. The proxy lives as long as the cluster. `refs` counts the nodes that point to it.
 
 use super::{CLUSTER, Design, free_node, new_node, store};
 use manylane_buf::Error;
 use manylane_sync::Refs;
 use std::ptr::NonNull;
 
-/// See the module.
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct Proxy;
 
@@ -26,7 +26,7 @@ struct Node {
 #[derive(Debug)]
 pub struct Handle(NonNull<Node>);
 
-// SAFETY: nothing of a node or a proxy changes but the count, which is atomic.
+// SAFETY: nodes do not change; only the count of a proxy does, and it is atomic.
 unsafe impl Send for Handle {}
 
 impl Handle {
@@ -38,7 +38,7 @@ impl Handle {
 }
 
 /// # Safety
-/// `data` is a cluster of the designs' pool, used by nobody.
+/// `data` is a cluster of the designs' pool that is no longer used.
 unsafe fn free_cluster(data: NonNull<u8>, _size: usize, _argument: usize) {
     // SAFETY: by contract.
     unsafe { store().clusters.free_raw(data) };
@@ -55,11 +55,11 @@ impl Design for Proxy {
         let shared = Shared { refs: Refs::new(), cluster, free: free_cluster, argument: 0 };
         let made = new_node(&pools.proxies, shared).and_then(|shared| {
             new_node(&pools.nodes, Node { shared }).inspect_err(|_| {
-                // SAFETY: made above, and given to nobody.
+                // SAFETY: allocated above, and not shared.
                 unsafe { free_node(&pools.proxies, shared) }
             })
         });
-        // SAFETY: taken above, and given to nobody that has not failed.
+        // SAFETY: allocated above, and only passed to calls that have failed.
         made.map(Handle).inspect_err(|_| unsafe { free_cluster(cluster, CLUSTER, 0) })
     }
 

@@ -1,15 +1,15 @@
-//! The sharers of a cluster are a ring under one mutex for all clusters: what R-B2 replaces. OpenBSD's way
-//! until the count came.
+//! The holders of a cluster form a ring under one mutex for all clusters: the design that R-B2 replaces.
+//! OpenBSD used it before the count.
 //!
-//! 1. A node's links change and are read only while the mutex is held.
-//! 2. Whoever unlinks the last node frees the cluster.
+//! 1. A node's links are read and written only under the mutex.
+//! 2. The cluster is freed by unlinking the last node.
 
 use super::{Design, free_node, new_node, store};
 use manylane_buf::Error;
 use manylane_sync::cell::UnsafeCell;
 use std::ptr::NonNull;
 
-/// See the module.
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct Ring;
 
@@ -28,13 +28,13 @@ struct Links {
 #[derive(Debug)]
 pub struct Handle(NonNull<Node>);
 
-// SAFETY: the node's links are under the mutex (rule 1), and the rest of it does not change.
+// SAFETY: links are protected by the mutex (rule 1), and other fields do not change.
 unsafe impl Send for Handle {}
 
 /// # Safety
 /// `node` is alive, and the mutex is held (rule 1).
 unsafe fn links<R>(node: NonNull<Node>, f: impl FnOnce(&mut Links) -> R) -> R {
-    // SAFETY: by contract; no `f` in this file comes back here.
+    // SAFETY: by contract; no `f` in this file calls this function.
     unsafe { node.as_ref().links.with_mut(|links| f(&mut *links)) }
 }
 
@@ -50,12 +50,12 @@ impl Design for Ring {
         let cluster = cluster.into_raw();
         match new_node(&pools.nodes, Node { cluster, links: UnsafeCell::new(dangling) }) {
             Ok(node) => {
-                // SAFETY: nobody else knows the node yet, so rule 1 holds without the mutex.
+                // SAFETY: the node is not shared yet, so rule 1 holds without the mutex.
                 unsafe { links(node, |links| *links = Links { prev: node, next: node }) };
                 Ok(Handle(node))
             }
             Err(error) => {
-                // SAFETY: taken above, and given to nobody.
+                // SAFETY: allocated above, and not shared.
                 unsafe { pools.clusters.free_raw(cluster) };
                 Err(error)
             }
@@ -109,7 +109,7 @@ impl Drop for Handle {
             alone
         };
         drop(ring);
-        // SAFETY: rule 2; the node is in no ring any more.
+        // SAFETY: rule 2; the node is no longer in a ring.
         unsafe {
             if alone {
                 pools.clusters.free_raw(node.as_ref().cluster);

@@ -3,7 +3,7 @@
 use crate::designs::{Design, Leader, Ours, Proxy, Ring};
 use std::sync::mpsc;
 
-/// All handles on a cluster see it, whoever is dropped first; the memory comes back after the last and not
+/// All handles see the cluster, in any order of drops; its memory is free after the last drop, and not
 /// before.
 fn shares_one_cluster<D: Design>() {
     for first_out in 0..3 {
@@ -24,7 +24,7 @@ fn shares_one_cluster<D: Design>() {
     }
 }
 
-/// Handles go to other lanes and come back; both sides share and drop at the same time.
+/// Handles move to another lane and back; both sides share and drop at the same time.
 fn survives_two_lanes<D: Design>() {
     const ROUNDS: usize = 2_000;
     let (there, from_here) = mpsc::channel::<D::Sent>();

@@ -1,9 +1,9 @@
-//! `manylane-bench manage`: what it takes to look at the program and to change it while it serves, beside
+//! `manylane-bench manage`: the cost of observing and changing the program while it serves, compared with
 //! haproxy where that can do the same.
 //!
-//! Each row runs one program at a time. What it says on standard error is read: ours reports tasks that hold
-//! a lane for too long (`warn-blocked-traffic-after`), so that the longest slice is watched by the program's
-//! own watchdog, in processor time.
+//! Each row runs one program at a time. Its standard error is read: ours reports tasks that hold a lane for
+//! too long (`warn-blocked-traffic-after`), so its own watchdog measures the longest slice, in processor
+//! time.
 
 mod reloads;
 mod running;
@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `manage` takes.
+/// Arguments of `manage`.
 #[derive(Clone, Debug, Args)]
 pub struct ManageArguments {
     /// Only this row; may be repeated
@@ -45,12 +45,12 @@ pub struct ManageArguments {
     pub alone: bool,
 }
 
-/// What every row needs.
+/// State that every row needs.
 struct Bench {
     manylane: PathBuf,
     haproxy: PathBuf,
     folder: PathBuf,
-    /// Where the servers are.
+    /// Address of the servers.
     origin: SocketAddr,
     alone: bool,
     rounds: u32,
@@ -66,8 +66,7 @@ const ROWS: &[Row] =
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence, when a row is unknown, a program does not do what it is asked for, or something else than the
-/// expected responses came.
+/// A sentence if a row is unknown, a program does not follow a command, or a response is unexpected.
 pub fn run(arguments: &ManageArguments) -> Result<(), String> {
     if let Some(unknown) = arguments.rows.iter().find(|name| !ROWS.iter().any(|(row, _)| row == name)) {
         let known: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
@@ -97,14 +96,14 @@ pub fn run(arguments: &ManageArguments) -> Result<(), String> {
 }
 
 impl Bench {
-    /// Who takes part.
+    /// The programs to measure.
     fn kinds(&self) -> impl Iterator<Item = Kind> {
         let alone = self.alone;
         [Kind::Haproxy, Kind::Epoll, Kind::Uring].into_iter().filter(move |kind| !alone || kind.is_ours())
     }
 }
 
-/// So many backends of so many servers that nobody asks.
+/// `count` backends with `servers` servers each, which get no requests.
 fn backends(count: usize, servers: usize) -> String {
     let mut text = String::new();
     for backend in 0..count {
@@ -120,7 +119,7 @@ fn backends(count: usize, servers: usize) -> String {
 const DEFAULTS: &str = "defaults\n    mode http\n    http-reuse always\n    timeout connect 5s\n    timeout \
     client 60s\n    timeout server 60s\n";
 
-/// Requests of a KiB, over connections that stay or with one each.
+/// Requests for a KiB, on kept connections or on one for each.
 fn traffic(close: bool) -> Traffic {
     let closes = if close { "Connection: close\r\n" } else { "" };
     let request = Message::new(format!("GET / HTTP/1.1\r\nHost: www.example.com\r\n{closes}\r\n"), 0);
@@ -128,7 +127,7 @@ fn traffic(close: bool) -> Traffic {
     Traffic { request, response, expected: 1024, clients: 64, close }
 }
 
-/// What so many hundredths do not exceed, of numbers in order.
+/// A percentile of sorted numbers.
 fn percentile(sorted: &[u32], percent: f64) -> u32 {
     let at = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
     sorted.get(at.saturating_sub(1)).copied().unwrap_or(0)

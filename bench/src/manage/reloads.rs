@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How a configuration is replaced.
+/// The way to replace a configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
     /// SIGHUP, in the process.
@@ -48,20 +48,20 @@ impl How {
     }
 }
 
-/// Requests of a phase, of which there are as many as the reloads take.
+/// Requests of a phase; phases run as long as the reloads do.
 const PHASE: u64 = 2_000;
 
 /// Requests before the first reload.
 const BEFORE: u64 = 20_000;
 
-/// Reloads after which memory and descriptors are what they are compared with.
+/// Reloads after which memory and descriptors are recorded for comparison.
 const SETTLED: u32 = 20;
 
-/// What may be: of the p99 meanwhile beside that before, and of memory and descriptors that are added.
-/// Descriptors are compared at rest: at full load there are as many as there are connections at that moment.
+/// Limits: p99 during reloads relative to before, and growth of memory in KiB and of descriptors. Descriptors
+/// are compared at rest, since at full load each connection has one.
 const MOST: (f64, u64, usize) = (2.0, 4 << 10, 16);
 
-/// Bytes of the syslog server's buffer: more lines than come while it stands still for a while.
+/// Size of the syslog server's buffer in bytes: more lines than arrive during a pause.
 const ROOM: usize = 4 << 20;
 
 pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
@@ -110,7 +110,7 @@ fn one(bench: &Bench, load: &Load, how: How, kind: Kind) -> Result<(), String> {
     load.open(&traffic, running.address())?;
     load.go(PHASE, Arrival::Closed)?;
     let before = load.go(BEFORE, Arrival::Closed)?.percentile(99.0);
-    // Those to see whether it serves had lines, too.
+    // The requests for readiness were logged, too.
     until("lines of what was before", || sink.has_settled())?;
     let lines = (sink.good.load(Ordering::Relaxed), sink.bad.load(Ordering::Relaxed));
     let over = AtomicBool::new(false);
@@ -147,7 +147,7 @@ fn one(bench: &Bench, load: &Load, how: How, kind: Kind) -> Result<(), String> {
     let last = (memory(pid), descriptors(pid));
     load.close();
     until("the last lines", || sink.has_settled())?;
-    // What was idle is closed by halves, every five seconds.
+    // Idle connections are closed by halves, every five seconds.
     let grows = last.0 > settled.0 + MOST.1
         || until("idle connections to be closed", || descriptors(pid) <= first + MOST.2).is_err();
     let rest = descriptors(pid);
@@ -176,12 +176,12 @@ fn one(bench: &Bench, load: &Load, how: How, kind: Kind) -> Result<(), String> {
     Ok(())
 }
 
-/// The process that serves.
+/// Id of the serving process.
 fn serving(bench: &Bench, how: How, running: &Running) -> Result<u32, String> {
     if how.has_master() { worker(bench) } else { Ok(running.pid()) }
 }
 
-/// The worker that serves, once it is the only one.
+/// Id of the worker, once it is the only one.
 fn worker(bench: &Bench) -> Result<u32, String> {
     let (text, _) = ask(&bench.master(), "show proc", 1 << 16)?;
     let mut rows = text.lines().skip_while(|line| !line.starts_with("# workers")).skip(1);
@@ -193,7 +193,7 @@ fn worker(bench: &Bench) -> Result<u32, String> {
     row.split_whitespace().next().and_then(|pid| pid.parse().ok()).ok_or(format!("no worker serves: {text}"))
 }
 
-/// One reload, to its end: what served before is gone.
+/// Reloads once, and waits until the old configuration is gone.
 fn replace(
     bench: &Bench,
     how: How,
@@ -222,7 +222,7 @@ fn replace(
             } else {
                 ask(&bench.master(), "reload", 4096)?;
             }
-            // haproxy's master is not there for a moment.
+            // haproxy's master is unreachable for a moment.
             until("the next worker alone", || worker(bench).is_ok_and(|pid| pid != before))
         }
         How::TakeOver => {
@@ -240,7 +240,7 @@ fn replace(
     }
 }
 
-/// A syslog server that counts lines by the status in them.
+/// A syslog server that counts lines by status.
 struct Sink {
     port: u16,
     good: Arc<AtomicU64>,
@@ -251,7 +251,7 @@ impl Sink {
     fn start() -> Result<Self, String> {
         let fail = |error: std::io::Error| format!("cannot receive logs: {error}");
         let socket = UdpSocket::bind("127.0.0.1:0").map_err(fail)?;
-        // as much as the system gives
+        // as much as the system allows
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, ROOM);
         let port = socket.local_addr().map_err(fail)?.port();
         let (good, bad) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -260,7 +260,7 @@ impl Sink {
             let mut room = [0; 2048];
             while let Ok(length) = socket.recv(&mut room) {
                 let line = String::from_utf8_lossy(&room[..length]);
-                // What is said when proxies start and stop is no request.
+                // Messages about the start and stop of proxies are not requests.
                 if line.contains("\"GET / HTTP/1.1\"") {
                     let which = if line.contains(": 200 ") { &counted.0 } else { &counted.1 };
                     which.fetch_add(1, Ordering::Relaxed);
@@ -270,7 +270,7 @@ impl Sink {
         Ok(Self { port, good, bad })
     }
 
-    /// Whether no line has come for a while.
+    /// True if no line has arrived for a while.
     fn has_settled(&self) -> bool {
         let all = || self.good.load(Ordering::Relaxed) + self.bad.load(Ordering::Relaxed);
         let before = all();

@@ -1,5 +1,4 @@
-//! A program under the eyes of the bench: asked over its sockets, heard on its standard error, looked at in
-//! `/proc`.
+//! A program that the bench observes: by its sockets, its standard error, and `/proc`.
 
 use super::Bench;
 use crate::proxy::program::Kind;
@@ -12,13 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything may take.
+/// Time limit of any step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often something is looked at that nobody tells.
+/// Interval of repeated checks.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// A running program. Dropped, it is ended.
+/// A running program, ended on drop.
 pub(super) struct Running {
     pub(super) child: Child,
     pub(super) port: u16,
@@ -27,7 +26,7 @@ pub(super) struct Running {
 }
 
 impl Bench {
-    /// Where the run-time interface of what is measured listens, and its master.
+    /// Path of the run-time socket.
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.join("control")
     }
@@ -43,7 +42,7 @@ impl Bench {
         Ok(file)
     }
 
-    /// Starts a program with a configuration and further words. It may not serve yet.
+    /// Starts a program with a configuration and arguments. It may not serve yet.
     pub(super) fn start(&self, kind: Kind, port: u16, text: &str, words: &[&str]) -> Result<Running, String> {
         let file = self.write(text)?;
         let mut command = Command::new(if kind.is_ours() { &self.manylane } else { &self.haproxy });
@@ -70,7 +69,7 @@ impl Bench {
         Ok(Running { child, port, control: self.socket(), said })
     }
 
-    /// The same, once it serves.
+    /// As [`start`](Self::start), and waits until it serves.
     pub(super) fn serve(&self, kind: Kind, port: u16, text: &str, words: &[&str]) -> Result<Running, String> {
         let mut running = self.start(kind, port, text, words)?;
         until(&format!("{kind} to serve"), || running.answers().is_ok() || running.has_ended())?;
@@ -81,7 +80,7 @@ impl Bench {
     }
 }
 
-/// Waits until something is so that nobody tells.
+/// Repeats a check until it succeeds.
 pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
     let begun = Instant::now();
     while !is_so() {
@@ -93,13 +92,13 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), S
     Ok(())
 }
 
-/// What is answered at a socket, in bytes; nothing of it is kept but the beginning, as long as `keep`.
+/// The answer at a socket: its first `keep` bytes, and its length.
 pub(super) fn ask(socket: &Path, line: &str, keep: usize) -> Result<(String, usize), String> {
     let failed = |error: std::io::Error| format!("cannot ask '{line}' at {}: {error}", socket.display());
     let mut client = UnixStream::connect(socket).map_err(failed)?;
     client.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     client.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
-    client.shutdown(std::net::Shutdown::Write).map_err(failed)?; // a master waits for more
+    client.shutdown(std::net::Shutdown::Write).map_err(failed)?; // otherwise a master waits for more
     drain(client, keep).map_err(failed)
 }
 
@@ -128,26 +127,26 @@ impl Running {
         self.child.try_wait().is_ok_and(|ended| ended.is_some())
     }
 
-    /// What it has said so far.
+    /// Its output so far.
     pub(super) fn said(&self) -> String {
         self.said.lock().map(|said| said.clone()).unwrap_or_default()
     }
 
-    /// How often it has said something.
+    /// Number of occurrences of `what` in its output.
     pub(super) fn times(&self, what: &str) -> usize {
         self.said().matches(what).count()
     }
 
-    /// Kinds of tasks that took a lane for `limit` of processor time, as its watchdog tells when `limit` is
-    /// what it is told to warn after. It tells of those, too, whose lane only waited for a processor,
-    /// once that has been ten times as long: these are the load's, or another process's.
+    /// Kinds of tasks that took a lane for `limit` of processor time, as reported by the watchdog if `limit`
+    /// is its setting. After ten times `limit`, the watchdog also reports lanes that only waited for a
+    /// processor; these are left out, since the load or another process causes them.
     pub(super) fn slices(&self, limit: Duration) -> Vec<String> {
         let said = self.said();
         let told = said.lines().filter_map(|line| {
             let (before, time) = line.split_once("` has been running for ")?;
             let unit = time.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
             let number: f64 = time.strip_suffix(unit)?.parse().ok()?;
-            // a watchdog's least is a millisecond
+            // the watchdog's minimum is a millisecond
             let seconds = number * if unit == "s" { 1.0 } else { 0.001 };
             (seconds < 10.0 * limit.as_secs_f64())
                 .then(|| before.rsplit('`').next().unwrap_or_default().to_owned())
@@ -155,7 +154,7 @@ impl Running {
         told.collect()
     }
 
-    /// Whether it answers a request for itself.
+    /// Checks that it answers a request itself.
     pub(super) fn answers(&self) -> Result<(), String> {
         self.get("/ready", 12).and_then(|(text, _)| match text.starts_with("HTTP/1.") {
             true => Ok(()),
@@ -163,7 +162,7 @@ impl Running {
         })
     }
 
-    /// A response, of which the beginning is kept, and how long it is.
+    /// A response: its first `keep` bytes, and its length.
     pub(super) fn get(&self, path: &str, keep: usize) -> Result<(String, usize), String> {
         let failed = |error: std::io::Error| format!("cannot get {path}: {error}");
         let mut client = TcpStream::connect(self.address()).map_err(failed)?;
@@ -182,30 +181,30 @@ impl Running {
     }
 }
 
-/// Sends a signal to one process.
+/// Sends a signal to a process.
 pub(super) fn signal_to(pid: u32, signal: rustix::process::Signal) -> Result<(), String> {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or("no such process")?;
     rustix::process::kill_process(pid, signal).map_err(|error| format!("no signal can be sent: {error}"))
 }
 
-/// Descriptors that a process has.
+/// Number of open descriptors of a process.
 pub(super) fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// KiB of memory that a process has in use.
+/// Resident memory of a process, in KiB.
 pub(super) fn memory(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
-/// What the threads of a process that serve have had so far: its lanes, or, with `all`, whatever it has.
+/// Times of a process's serving threads so far: its lanes or, with `all`, all threads.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Scheduled {
     /// Processor time.
     pub ran: Duration,
-    /// Time for which they could have run and had no processor.
+    /// Time in which they were runnable without a processor.
     pub waited: Duration,
 }
 

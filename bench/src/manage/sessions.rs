@@ -1,6 +1,6 @@
-//! `show sess` of many sessions (R-G3). Each client's request goes through a chain of frontends inside of the
-//! process (`local@`), so that a process with some thousand descriptors has so many sessions; the last one
-//! waits in `tarpit`.
+//! `show sess` with many sessions (R-G3). Each client's request goes through a chain of frontends within the
+//! process (`local@`), so a process with some thousand descriptors has many sessions; the last one waits in
+//! `tarpit`.
 
 use super::running::{Running, until};
 use super::{Bench, DEFAULTS, ms, percentile, verdict};
@@ -12,14 +12,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Frontends that a request goes through.
+/// Frontends in the chain of a request.
 const CHAIN: usize = 16;
 
-/// What a lane may be held up for, and the pause between two looks at each lane.
+/// The longest permitted delay of a lane, and the pause between two requests to each lane.
 const MOST: Duration = Duration::from_millis(5);
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Dumps.
+/// Number of dumps.
 const DUMPS: usize = 5;
 
 pub(super) fn run(bench: &Bench, _: &Load) -> Result<(), String> {
@@ -80,7 +80,7 @@ fn one(bench: &Bench, kind: Kind) -> Result<(), String> {
     let clients = (bench.sessions as usize).div_ceil(CHAIN);
     let mut held = Vec::new();
     for number in 0..clients {
-        // Ports of one address are not enough.
+        // One address does not have enough ports.
         let to = SocketAddr::from(([127, 0, 0, 1 + (number / 20_000) as u8], port));
         let mut client = TcpStream::connect(to).map_err(|error| format!("client {number}: {error}"))?;
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").map_err(|error| error.to_string())?;
@@ -124,7 +124,7 @@ fn one(bench: &Bench, kind: Kind) -> Result<(), String> {
     Ok(())
 }
 
-/// Microseconds of responses of both lanes while something is done, in order.
+/// Response times of both lanes in microseconds while `what` runs, sorted.
 fn looks(running: &Running, probes: [u16; 2], what: impl FnOnce()) -> Result<Vec<u32>, String> {
     let over = AtomicBool::new(false);
     let mut all = std::thread::scope(|scope| {

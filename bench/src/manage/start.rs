@@ -6,10 +6,10 @@ use crate::proxy::load::Load;
 use crate::proxy::program::{Kind, free_port};
 use std::time::{Duration, Instant};
 
-/// Rounds of each.
+/// Rounds of each measurement.
 const ROUNDS: usize = 5;
 
-/// How long each may take.
+/// Time limit of each.
 const MOST: Duration = Duration::from_secs(1);
 
 pub(super) fn run(bench: &Bench, _: &Load) -> Result<(), String> {
@@ -64,7 +64,7 @@ pub(super) fn run(bench: &Bench, _: &Load) -> Result<(), String> {
     Ok(())
 }
 
-/// From `reload` of the master CLI to a worker of another number.
+/// Time from `reload` of the master CLI to a new worker.
 fn by_master(bench: &Bench, kind: Kind, port: u16, text: &str) -> Result<Vec<Duration>, String> {
     let master = bench.master();
     let _running = bench.serve(kind, port, text, &["-W", "-S", &*master.to_string_lossy()])?;

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Requests a second meanwhile, and in a round of latencies.
+/// Requests per second, and requests in a round of latencies.
 const RATE: f64 = 4_000.0;
 const REQUESTS: u64 = 6_400;
 
-/// Dumps of which the lanes' time is taken, with nothing else to do.
+/// Dumps to measure the lanes' time, with nothing else to do.
 const DUMPS: u32 = 5;
 
-/// From one dump to the next, as of somebody who scrapes often.
+/// Interval of dumps, like a frequent scraper's.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What may be: of the lanes' time for a dump, and of the p99 meanwhile beside that without.
+/// Limits: the lanes' time for a dump in milliseconds, and p99 during dumps relative to without.
 const MOST: (f64, f64) = (50.0, 2.0);
 
-/// How long a task may take.
+/// Time limit of a task.
 const SLICE: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -71,7 +71,7 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
         );
         let running = bench.serve(kind, port, &text, &[])?;
         for what in [What::Stat, What::Scrape] {
-            let length = what.once(&running)?; // what the first one makes is there for the others
+            let length = what.once(&running)?; // allocates what is kept for later dumps
             let said = running.slices(SLICE).len();
             let (before, began) = (scheduled(running.pid(), !kind.is_ours()).ran, Instant::now());
             for _ in 0..DUMPS {
@@ -112,17 +112,17 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
     Ok(())
 }
 
-/// What was seen of requests in rounds of one sort.
+/// Results of rounds of one kind.
 struct Rounds {
-    /// The median of their p99, in microseconds.
+    /// The median of the rounds' p99, in microseconds.
     p99: u32,
-    /// For how long lanes had no processor that they wanted, microseconds a request.
+    /// Time in which lanes were runnable without a processor, in microseconds per request.
     waited: f64,
     /// Kinds of tasks that took a lane for longer than [`SLICE`].
     slices: Vec<String>,
 }
 
-/// Rounds without dumps and with them, in turns.
+/// Alternates rounds without and with dumps.
 fn latencies(
     count: u32,
     load: &Load,
@@ -153,7 +153,7 @@ fn latencies(
         let (over, dumps) = (AtomicBool::new(false), AtomicU32::new(0));
         let phase = std::thread::scope(|scope| {
             let dumping = scope.spawn(|| {
-                // It stands for a client on another machine, which takes no processor from the program.
+                // Stands for a client on another machine, which takes no processor from the program.
                 let _ = rustix::process::nice(19);
                 while !over.load(Ordering::Relaxed) {
                     let began = Instant::now();

@@ -1,17 +1,17 @@
-//! Allocators, called directly: none of them is installed as the program's, so that all can be in one run.
-#![allow(unsafe_code)] // calling an allocator is unsafe by its trait; the peers are just that
+//! Allocators, called directly: none is installed globally, so that all can be measured in one run.
+#![allow(unsafe_code)] // calling an allocator is unsafe by its trait
 
 use std::alloc::{GlobalAlloc, Layout, System, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// One of the allocators that are compared.
+/// A compared allocator.
 pub trait Allocator: 'static {
-    /// As tables show it.
+    /// The name in tables.
     const NAME: &'static str;
-    /// Its own type.
+    /// Its type.
     type Global: GlobalAlloc;
-    /// The allocator: it has no state of its own.
+    /// The allocator, which has no state.
     const GLOBAL: Self::Global;
 }
 
@@ -43,7 +43,7 @@ allocators! {
     Malloc, "system malloc", System, System;
 }
 
-/// `SIZE` bytes from an allocator, freed on drop by whichever thread that is.
+/// `SIZE` bytes from an allocator, freed on drop on any thread.
 #[derive(Debug)]
 pub struct Block<A: Allocator, const SIZE: usize> {
     start: NonNull<u8>,
@@ -59,7 +59,7 @@ impl<A: Allocator, const SIZE: usize> Block<A, SIZE> {
         _ => panic!("blocks have a size"),
     };
 
-    /// Takes memory from the allocator.
+    /// Allocates.
     #[inline(always)]
     #[expect(clippy::new_without_default, reason = "it allocates, and that is all it is for")]
     pub fn new() -> Self {
@@ -69,7 +69,7 @@ impl<A: Allocator, const SIZE: usize> Block<A, SIZE> {
         Self { start, from: PhantomData }
     }
 
-    /// Writes the first byte, as everyone does who took a buffer for something.
+    /// Writes the first byte, as every user of a buffer does.
     #[inline(always)]
     pub fn touch(&mut self, value: u8) {
         // SAFETY: allocated with at least one byte, and ours.

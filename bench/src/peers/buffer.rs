@@ -38,7 +38,7 @@ fn segment() -> Segment {
     Cluster::with(&[7; SIZE]).expect("there is memory for a cluster").into_segment()
 }
 
-/// Makes a second handle that stays for good: the cluster is shared.
+/// Makes a second handle that is never dropped, so that the cluster is shared.
 fn shared<T: Clone>(handle: T) -> T {
     std::mem::forget(handle.clone());
     handle
@@ -63,7 +63,7 @@ fn own_lane() -> Vec<Contestant> {
     ]
 }
 
-/// The cluster was made on one lane, which keeps a handle; another lane clones.
+/// One lane allocates the cluster and keeps a handle; another lane clones.
 fn other_lane() -> Vec<Contestant> {
     let owner = std::thread::spawn(|| {
         let ours = Parcel::from(Chain::from(shared(segment())));

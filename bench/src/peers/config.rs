@@ -1,4 +1,4 @@
-//! Reading the current configuration, which is replaced once in a blue moon.
+//! Reading the current configuration, which is rarely replaced.
 
 use super::{Contest, Contestant, Target};
 use arc_swap::{ArcSwap, Cache};

@@ -1,8 +1,8 @@
 //! Adding one to a counter.
 //!
-//! The rows rotate over four counters, for everyone: on this kind of hardware a load that follows a store to
-//! the same word waits for the store (1.8 ns a link), which says nothing of the counter. The figure for one
-//! word is a row of its own.
+//! All contestants rotate over four counters: on common hardware, a load after a store to the same word waits
+//! for the store (1.8 ns each), which says nothing about the counter. The figure for one word is a separate
+//! row.
 
 use super::{Contest, Contestant, Crowd, Effort, Row, Target, measure_crowds};
 use crate::cases::Variant;
@@ -18,7 +18,7 @@ use thread_local::ThreadLocal;
 
 const TARGET: Target = Target::new(1.0, "thread_local", 2.3);
 
-/// Something to count with, as a program would share it between threads.
+/// A counter that threads can share.
 trait Adder: Send + Sync + 'static {
     const NAME: &'static str;
     fn new() -> Self;
@@ -48,7 +48,7 @@ impl Adder for ThreadLocal<Cell<u64>> {
     }
 }
 
-/// As many cells as a machine of today has processors.
+/// As many cells as a current machine has processors.
 impl Adder for ConcurrentCounter {
     const NAME: &'static str = "fast-counter";
     fn new() -> Self {

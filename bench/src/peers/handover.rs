@@ -1,9 +1,9 @@
-//! A buffer of 16 KiB that one lane takes and another frees, as it is when connections are handed over.
+//! A buffer of 16 KiB that one lane allocates and another frees, as when connections are passed on.
 //!
-//! The measuring thread takes buffers and pushes them into a ring; a second thread pops and frees them. The
-//! same ring serves everyone; the contestant *ring alone* passes numbers. Timed from the moment when both
-//! threads run to the last free, so it is wall time per buffer of a pipeline of two. On one processor it
-//! would measure the scheduler.
+//! The measuring thread allocates buffers and pushes them into a ring; a second thread pops and frees them.
+//! All contestants use the same ring; the contestant *ring alone* passes numbers. The time runs from when
+//! both threads run to the last free, so it is wall time per buffer of a pipeline of two. On one processor,
+//! it would measure the scheduler.
 
 use super::allocators::{Allocator, Block, Malloc, Mimalloc};
 #[cfg(feature = "allocators")]
@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Buffers on their way at most: about what a lane hands over in one round.
+/// Most buffers in transit: about as many as a lane passes on in one round.
 const RING: usize = 256;
 const TARGET: Target = Target::new(60.0, DEPOT, 57.0);
 const DEPOT: &str = "magazines, locked list";
@@ -30,7 +30,7 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     let shared: &'static SharedList = Box::leak(Box::new(SharedList(Mutex::new(Vec::new()))));
     let objects: &'static object_pool::Pool<Boxed> =
         Box::leak(Box::new(object_pool::Pool::new(2 * RING, boxed)));
-    // Waking the other thread must stay small beside the sample.
+    // The cost of waking the other thread must be small relative to the sample.
     let effort = Effort { time: effort.time * 4, ..effort };
     #[allow(unused_mut, reason = "without the feature there are no more")]
     let mut all = vec![
@@ -97,7 +97,7 @@ fn pipeline<I: Send + 'static>(
     if ours { Contestant::timed_ours(name, work) } else { Contestant::timed_peer(name, work) }
 }
 
-/// Spins, and offers the processor when that takes long: the other thread may have lost its own.
+/// Spins, and yields the processor after a while, since the other thread may have lost its own.
 struct SpinBudget(u32);
 
 impl SpinBudget {
@@ -140,10 +140,10 @@ impl Drop for SlabKey {
     }
 }
 
-/// Buffers in a magazine; a thread has two.
+/// Buffers in a magazine; a thread has two magazines.
 const MAGAZINE: usize = 64;
 
-/// Full magazines for all threads (J. Bonwick and J. Adams, *Magazines and Vmem*, 2001), under one lock.
+/// Full magazines of all threads (J. Bonwick and J. Adams, *Magazines and Vmem*, 2001), under one lock.
 struct SharedList(Mutex<Vec<Vec<Boxed>>>);
 
 thread_local! {

@@ -1,9 +1,9 @@
-//! `manylane-bench instructions`: what the rows of `peers` cost in instructions, which repeat exactly on a
-//! machine that wall time cannot be trusted on.
+//! `manylane-bench instructions`: the rows of `peers` in instructions, which are exactly reproducible where
+//! wall time is unreliable.
 //!
-//! This program runs itself under callgrind with one contestant and two numbers of operations: the difference
-//! of the counts, divided by that of the numbers, is free of everything that happens once. Kernel time and
-//! waiting for memory are not in it: a locked instruction counts as one.
+//! The program runs itself under callgrind with one contestant and two numbers of operations. The difference
+//! of the counts, divided by that of the numbers, does not include one-time work. Kernel time and waiting for
+//! memory are not included, and a locked instruction counts as one.
 
 use super::{Contestant, GROUPS, Group, group, groups};
 use crate::cli::{InstructionsArguments, RepeatArguments};
@@ -13,7 +13,7 @@ use std::process::Command;
 const FEW: u64 = 1 << 10;
 const MANY: u64 = 1 << 14;
 
-/// Ours may need so many times the instructions of the peer.
+/// A limit on our instructions, as a multiple of a peer's.
 struct Limit {
     group: &'static str,
     ours: &'static str,
@@ -25,10 +25,10 @@ struct Limit {
 const LIMITS: &[Limit] =
     &[Limit { group: "lock", ours: "manylane Mutex", peer: "parking_lot", factor: 1.05 }];
 
-/// Runs a contestant of a contest `operations` times; for being counted from outside.
+/// Runs a contestant of a contest `operations` times, to be counted from outside.
 ///
 /// # Errors
-/// A sentence, when there is no such contestant.
+/// A sentence if there is no such contestant.
 pub fn repeat(arguments: &RepeatArguments) -> Result<(), String> {
     let group = group(&arguments.group)?;
     let contest = group
@@ -45,10 +45,10 @@ pub fn repeat(arguments: &RepeatArguments) -> Result<(), String> {
     Ok(())
 }
 
-/// Does so many operations of a contestant, for the instruction benches.
+/// Runs `operations` operations of a contestant, for the instruction benches.
 ///
 /// # Panics
-/// When there is no such contestant.
+/// If there is no such contestant.
 pub fn run_contestant(group: &str, contest: usize, contestant: &str, operations: u64) {
     let arguments =
         RepeatArguments { group: group.to_string(), contest, contestant: contestant.to_string(), operations };
@@ -60,7 +60,7 @@ pub fn run_contestant(group: &str, contest: usize, contestant: &str, operations:
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence: valgrind is missing, or ours needs more instructions than its limit allows.
+/// A sentence if valgrind is missing, or ours exceeds its limit.
 pub fn run(arguments: &InstructionsArguments) -> Result<(), String> {
     let chosen = groups(&arguments.rows)?;
     let mut broken = Vec::new();
@@ -78,7 +78,7 @@ pub fn run(arguments: &InstructionsArguments) -> Result<(), String> {
                         println!("  {mark} {name:<34} {count:>9.2}");
                         counts.push((name, count));
                     }
-                    // An allocator that cannot run under valgrind is no reason to stop; ours is.
+                    // An allocator that fails under valgrind is skipped; ours must not fail.
                     Err(sentence) if !ours => println!("  {mark} {name:<34}         - ({sentence})"),
                     Err(sentence) => return Err(sentence),
                 }
@@ -90,7 +90,7 @@ pub fn run(arguments: &InstructionsArguments) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
 }
 
-/// The limits of `group` that `counts` break, each as a sentence.
+/// The limits of `group` that `counts` exceed, each as a sentence.
 fn over_limit(group: &str, counts: &[(&str, f64)]) -> Vec<String> {
     let of = |name: &str| counts.iter().find(|(n, _)| *n == name).map(|(_, count)| *count);
     LIMITS
@@ -131,13 +131,13 @@ fn count(group: &Group, contest: usize, name: &str) -> Result<f64, String> {
     Ok((total(MANY)? as f64 - total(FEW)? as f64) / (MANY - FEW) as f64)
 }
 
-/// The number after `Collected :` in callgrind's last words.
+/// The number after `Collected :` in callgrind's output.
 fn collected(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.contains("Collected :"))?;
     line.rsplit(':').next()?.trim().parse().ok()
 }
 
-/// Every contestant of every contest by group, number and name.
+/// Every contestant of every contest, by group, number and name.
 pub fn all() -> Vec<(&'static str, usize, String)> {
     GROUPS
         .iter()

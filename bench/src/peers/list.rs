@@ -1,7 +1,7 @@
-//! Adding an own element to a list that others use too, and deleting it again.
+//! Adding the thread's own element to a shared list, and deleting it again.
 //!
-//! The original of link locking, the C library `mt_list`, is not linked here; its figures where the issue was
-//! written: 41 ns with one thread, 51 with two, of which one starved (fairness 0.02).
+//! The original of link locking, the C library `mt_list`, is not linked here. Its figures on the reference
+//! machine: 41 ns with one thread, and 51 with two, of which one starved (fairness 0.02).
 
 use super::{Contest, Contestant, Crowd, Effort, Row, Target, measure_crowds};
 use crate::cases::Variant;
@@ -16,7 +16,7 @@ const TARGETS: [Target; 2] =
     [Target::new(20.0, "parking_lot mutex list", 30.0), Target::new(45.0, "parking_lot mutex list", 61.0)];
 const FAIRNESS: f64 = 0.5;
 
-/// The usual list: links by number, one lock around all. Element 0 is the head.
+/// A conventional list: links by index, one lock for all. Element 0 is the head.
 struct Links(Vec<CachePadded<(u32, u32)>>);
 
 impl Links {
@@ -138,7 +138,7 @@ fn crowd<V: Variant>(ours: bool) -> Crowd {
     Crowd { name: V::NAME, ours, run: run::once::<V> }
 }
 
-/// One thread, with `others` elements in the list that stay.
+/// One thread, with `others` further elements in the list.
 fn alone(others: u32) -> Vec<Contestant> {
     let ours: &'static Ours = Box::leak(Box::new(Ours::new(1)));
     for number in 0..others {
@@ -154,7 +154,7 @@ fn alone(others: u32) -> Vec<Contestant> {
     ]
 }
 
-/// The usual list with elements from number 2 on; 1 is the one that comes and goes.
+/// A conventional list with elements from number 2 on; 1 is the one that is added and deleted.
 fn locked<L: Lock>(others: u32) -> &'static Locked<L> {
     let list = Locked::<L>::new(1 + others as usize);
     (0..others).for_each(|other| list.0.with(|list| list.add(other + 2)));

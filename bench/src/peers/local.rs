@@ -1,8 +1,8 @@
-//! Bytes from one end to the other: local sockets, the kernel's, and channels.
+//! Bytes from one end to the other: local sockets, the kernel's sockets, and channels.
 //!
-//! Bounded ones have room for [`ROOM`] messages on the way. In the streams of small messages ours and the
-//! kernel's sockets receive what there is at once, which is what a stream is for; channels pass on item by
-//! item, as they are used. Every message is looked at.
+//! Bounded ones have room for [`ROOM`] messages in transit. In the streams of small messages, our sockets and
+//! the kernel's receive all available bytes, as streams allow; channels pass on single items, as they are
+//! used. Every message is read.
 
 use super::{Contest, Contestant, Crowd, Effort, Row, Target, measure, measure_crowds};
 use crate::cases::Variant;
@@ -21,19 +21,18 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Messages on the way at most.
+/// Most messages in transit.
 const ROOM: usize = 1024;
 const SMALL: usize = 64;
 const LARGE: usize = 16 * 1024;
 
 const UNIX1: Target = Target::new(50.0, Kanal::NAME, 21.0).ahead_of(Kernel::NAME, 18.0);
-/// *The same each* with two threads: while one does an operation in 50 ns so does the other, that is one of
-/// both every 25.
+/// *The same each* with two threads: if each does an operation in 50 ns, both together do one every 25.
 const UNIX1_OF_BOTH: Target = Target::new(25.0, Kanal::NAME, 10.5).ahead_of(Kernel::NAME, 18.0);
 const STREAM_SMALL: Target = Target::new(40.0, Std::NAME, 57.0);
 const STREAM_LARGE: Target = Target::new(300.0, CLONES, 490.0);
-/// The channels that the issue has figures of spin before they sleep, so theirs depend on how soon the answer
-/// comes.
+/// The channels with figures in the issue spin before they sleep, so theirs depend on how soon the answer
+/// arrives.
 const PING_PONG: Target = Target::new(15_000.0, Kernel::NAME, 60_000.0);
 const PING_PONG_POLLING: Target = Target::new(350.0, Kernel::NAME, 60_000.0);
 const CLONES: &str = "crossbeam-channel of Bytes clones";
@@ -175,7 +174,7 @@ pub(super) const CONTESTS: &[Contest] = &[Contest {
     },
 }];
 
-/// Each thread with ends of its own.
+/// Each thread has its own ends.
 struct Each<E>(PhantomData<fn(E)>);
 
 impl<E: Exchange> Variant for Each<E> {
@@ -211,7 +210,7 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
         Some(UNIX1_OF_BOTH),
         measure_crowds(effort, 2, &pairs),
     )];
-    // Waking the other thread must stay small beside a sample.
+    // The cost of waking the other thread must be small relative to a sample.
     let long = Effort { time: effort.time * 10, ..effort };
     rows.push(Row::new(
         "local: stream of 64 B, two threads",
@@ -223,7 +222,7 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
         Some(STREAM_LARGE),
         measure(long, large_streams()),
     ));
-    // A sample is of thousands of round trips at least, so a few of them do.
+    // A sample has at least thousands of round trips, so a few samples are enough.
     let few = Effort { samples: effort.samples.min(9), ..effort };
     for (operation, target, contestants) in [
         ("local: ping-pong, two lanes, both sleep", Some(PING_PONG), lanes as fn() -> Vec<Contestant>),
@@ -237,7 +236,7 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     rows
 }
 
-/// Sends on the measuring thread, receives on another: timed until the last message has been looked at.
+/// Sends on the measuring thread and receives on another; the time ends once the last message was read.
 fn pipeline(
     name: &str,
     ours: bool,
@@ -272,7 +271,7 @@ fn pipeline(
     if ours { Contestant::timed_ours(name, work) } else { Contestant::timed_peer(name, work) }
 }
 
-/// Whole messages among `bytes` more bytes of a stream.
+/// Number of complete messages after `bytes` more bytes of a stream.
 fn whole(bytes: usize, size: usize, carry: &mut usize) -> u64 {
     *carry += bytes;
     let n = *carry / size;
@@ -280,7 +279,7 @@ fn whole(bytes: usize, size: usize, carry: &mut usize) -> u64 {
     n as u64
 }
 
-/// Looks at each message of `size` bytes, but at least at a byte of each 4 KiB.
+/// Reads a byte of each message of `size` bytes, and at least one of each 4 KiB.
 fn look(bytes: &[u8], size: usize) {
     black_box(bytes.iter().step_by(size.min(4096)).fold(0, |sum: u8, byte| sum.wrapping_add(*byte)));
 }
@@ -420,8 +419,8 @@ fn large_streams() -> Vec<Contestant> {
     ]
 }
 
-/// Round trips of a byte: `trip` on the measuring thread, `answer` on another until it says that the other
-/// side has gone.
+/// Round trips of a byte: `trip` on the measuring thread; `answer` on another, until it returns that the
+/// other side has closed.
 fn round_trips(
     name: &str,
     ours: bool,
@@ -470,7 +469,7 @@ macro_rules! channels {
     }};
 }
 
-/// Always sleeps.
+/// The kernel's sockets, which always sleep.
 fn kernel_round_trips() -> Contestant {
     let (mut a, mut b) = UnixStream::pair().expect("the system has descriptors left");
     round_trips(
@@ -488,15 +487,15 @@ fn kernel_round_trips() -> Contestant {
     )
 }
 
-/// A lane on a thread of its own, with an epoll driver, which lives while there are orders. Between them it
-/// does not even poll busily: others are measured then.
+/// A lane on its own thread with an epoll driver, which runs while there are orders. Between them it does not
+/// even poll, since others are measured then.
 struct OnALane {
     go: mpsc::Sender<u64>,
     told: mpsc::Receiver<Duration>,
 }
 
 impl OnALane {
-    /// `trips` makes so many round trips, or answers so many, and says how long that took.
+    /// `trips` makes or answers a number of round trips, and returns how long that took.
     fn new<F>(busy_poll: Duration, trips: impl Fn(u64) -> F + Send + 'static) -> Self
     where
         F: Future<Output = Duration> + 'static,
@@ -527,7 +526,7 @@ impl OnALane {
     }
 }
 
-/// Between two lanes. The thread that measures only gives orders.
+/// Round trips between two lanes. The measuring thread only gives orders.
 fn in_turns(name: &str, answers: OnALane, asks: OnALane) -> Contestant {
     Contestant::timed_ours(name, move |n| {
         answers.begin(n);
@@ -537,7 +536,7 @@ fn in_turns(name: &str, answers: OnALane, asks: OnALane) -> Contestant {
     })
 }
 
-/// A task on each of two lanes, with the asynchronous calls.
+/// A task on each of two lanes, with asynchronous calls.
 fn between_lanes(name: &str, busy_poll: Duration) -> Contestant {
     let (a, b) = Socket::pair(Kind::Stream);
     let (a, b) = (Arc::new(a), Arc::new(b));
@@ -567,7 +566,7 @@ fn between_lanes(name: &str, busy_poll: Duration) -> Contestant {
     in_turns(name, answers, asks)
 }
 
-/// Being woken is all that is sent.
+/// Wake-ups without data.
 fn wake_ups(name: &str, busy_poll: Duration) -> Contestant {
     let ((to_b, from_a), (to_a, from_b)) = (mpsc::channel(), mpsc::channel());
     let from_a = Arc::new(Mutex::new(from_a));
@@ -598,19 +597,19 @@ fn wake_ups(name: &str, busy_poll: Duration) -> Contestant {
     in_turns(name, answers, asks)
 }
 
-/// Gives the own waker away, and takes the other's.
+/// Sends this task's waker, and receives the other's.
 async fn meet(to: &mpsc::Sender<Waker>, from: &Mutex<mpsc::Receiver<Waker>>) -> Waker {
     to.send(poll_fn(|context| Poll::Ready(context.waker().clone())).await).expect("the other side is there");
     from.lock().expect("nobody panics under it").recv().expect("the other side is there")
 }
 
-/// Until the next wake-up.
+/// Waits for the next wake-up.
 async fn woken() {
     let mut waited = false;
     poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// Ours between lanes; the peers between threads, as above: they have no lanes.
+/// Ours between lanes; the peers, which have no lanes, between threads, as above.
 fn lanes() -> Vec<Contestant> {
     vec![
         between_lanes("manylane Socket, between lanes", Duration::ZERO),
@@ -620,7 +619,7 @@ fn lanes() -> Vec<Contestant> {
     ]
 }
 
-/// Likewise, with lanes that do not sleep.
+/// As [`lanes`], with lanes that do not sleep.
 fn polling_lanes() -> Vec<Contestant> {
     vec![
         between_lanes("manylane Socket, between lanes", Duration::MAX),
@@ -630,7 +629,7 @@ fn polling_lanes() -> Vec<Contestant> {
     ]
 }
 
-/// What a round trip takes between lanes without any socket.
+/// The part of a round trip between lanes that does not depend on a socket.
 fn bare_wake_ups() -> Vec<Contestant> {
     vec![
         wake_ups("manylane wake-up, both poll busily", Duration::MAX),

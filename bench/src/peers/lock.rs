@@ -1,4 +1,4 @@
-//! Taking and releasing a lock that nobody else wants.
+//! Taking and releasing an uncontended lock.
 
 use super::{Contest, Contestant, Target};
 use manylane_sync::{LockClass, Mutex};

@@ -1,14 +1,14 @@
-//! `manylane-bench peers`: the same operation by ours and by the best crates of the field, in one run.
+//! `manylane-bench peers`: the same operation by ours and by the best crates, in one run.
 //!
-//! # How it is measured
-//! A contestant is asked for so many operations that they take a sample's time (0.5 ms unless told
-//! otherwise); all contestants of a row take turns, sample by sample, so that whatever else the machine does
-//! meets them alike. The table shows the median of the samples and the least one, per operation. The loop
-//! around the operation is included; its own cost is the row's contestant *empty loop*. With several threads
-//! the figure is wall time per operation of all of them together, from runs as in `scale`.
+//! # Measurement
+//! A contestant runs as many operations as take a sample's time (0.5 ms by default). The contestants of a row
+//! alternate, sample by sample, so that other load on the machine affects all of them alike. The table shows
+//! the median and the least sample, per operation. The loop around the operation is included; its own cost is
+//! the row's contestant *empty loop*. With several threads, the figure is wall time per operation of all of
+//! them together, from runs as in `scale`.
 //!
-//! What is measured is hidden from the optimiser by [`black_box`](std::hint::black_box): results are used,
-//! and shared objects are reached through a reference that it cannot see through.
+//! [`black_box`](std::hint::black_box) hides the measured code from the optimiser: results are used, and
+//! shared objects are accessed through an opaque reference.
 
 mod buffer;
 mod config;
@@ -30,10 +30,10 @@ use crate::stats::Summary;
 use std::time::{Duration, Instant};
 pub use table::{Row, Target};
 
-/// Does so many operations, and tells how long they took.
+/// Runs a number of operations, and returns how long they took.
 type Work = Box<dyn FnMut(u64) -> Duration>;
 
-/// One implementation, ready to run.
+/// An implementation, ready to run.
 pub struct Contestant {
     name: String,
     ours: bool,
@@ -41,7 +41,7 @@ pub struct Contestant {
 }
 
 impl Contestant {
-    /// One of the field.
+    /// A peer.
     fn peer(name: &str, work: impl FnMut(u64) + 'static) -> Self {
         Self::timed_peer(name, timed(work))
     }
@@ -51,12 +51,12 @@ impl Contestant {
         Self::timed_ours(name, timed(work))
     }
 
-    /// One of the field that has a clock of its own.
+    /// A peer with its own clock.
     fn timed_peer(name: &str, work: impl FnMut(u64) -> Duration + 'static) -> Self {
         Self { name: name.to_string(), ours: false, work: Box::new(work) }
     }
 
-    /// Manylane's, with a clock of its own.
+    /// Manylane's, with its own clock.
     fn timed_ours(name: &str, work: impl FnMut(u64) -> Duration + 'static) -> Self {
         Self { name: name.to_string(), ours: true, work: Box::new(work) }
     }
@@ -77,30 +77,30 @@ struct Crowd {
     run: fn(&Plan) -> Sample,
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Samples of each contestant.
     pub samples: usize,
-    /// The length of each.
+    /// The length of a sample.
     pub time: Duration,
 }
 
-/// The figures of one contestant, in nanoseconds per operation.
+/// The figures of a contestant, in nanoseconds per operation.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// The contestant.
+    /// The contestant's name.
     pub name: String,
-    /// Whether it is Manylane's.
+    /// True if it is Manylane's.
     pub ours: bool,
-    /// Of all samples.
+    /// Over all samples.
     pub summary: Summary,
-    /// Operations of the least served thread by those of the most served, in the median run; several threads
-    /// only.
+    /// Operations of the least served thread divided by those of the most served one, in the median run; with
+    /// several threads only.
     pub fairness: Option<f64>,
 }
 
-/// Measures `contestants` in turns.
+/// Measures `contestants` alternately.
 fn measure(effort: Effort, contestants: Vec<Contestant>) -> Vec<Figures> {
     let mut all: Vec<(Contestant, u64, Vec<f64>)> = std::iter::once(empty_loop())
         .chain(contestants)
@@ -124,8 +124,7 @@ fn measure(effort: Effort, contestants: Vec<Contestant>) -> Vec<Figures> {
         .collect()
 }
 
-/// What a loop costs without anything in it: a cycle a round, so it tells how fast the host lets this core
-/// run.
+/// The cost of an empty loop, one cycle per round: it shows how fast the host lets this core run.
 fn empty_loop() -> Contestant {
     Contestant::peer(table::EMPTY_LOOP, |n| {
         for i in 0..n {
@@ -134,11 +133,11 @@ fn empty_loop() -> Contestant {
     })
 }
 
-/// Operations of a sample at least: what happens once in a sample (a look at the clock, waking a second
-/// thread) must stay small beside them.
+/// Fewest operations of a sample: one-time work of a sample (reading the clock, waking a second thread) must
+/// be small relative to them.
 const LEAST: u64 = 4_096;
 
-/// How many operations take `time`, but [`LEAST`] at least; warms everything up on the way. A multiple of 4,
+/// The number of operations that take `time`, but at least [`LEAST`]; warms up on the way. A multiple of 4,
 /// since some rows rotate over four objects.
 fn calibrate(work: &mut Work, time: Duration) -> u64 {
     let mut operations = LEAST;
@@ -152,9 +151,9 @@ fn calibrate(work: &mut Work, time: Duration) -> u64 {
     }
 }
 
-/// Measures `crowds` with `threads` threads in turns; a run is as long as 100 samples, and there are a tenth
-/// as many. Where threads share processors a run is as many times longer, so that each thread gets as many
-/// turns of the kernel. The empty loop before them is one thread's.
+/// Measures `crowds` alternately with `threads` threads. A run is as long as 100 samples, and there are a
+/// tenth as many. If threads share processors, runs are longer by that factor, so that each thread gets as
+/// many time slices. The empty loop before them has one thread.
 fn measure_crowds(effort: Effort, threads: usize, crowds: &[Crowd]) -> Vec<Figures> {
     let runs = (effort.samples / 10).max(3);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -180,23 +179,22 @@ fn measure_crowds(effort: Effort, threads: usize, crowds: &[Crowd]) -> Vec<Figur
     measure(effort, Vec::new()).into_iter().chain(all).collect()
 }
 
-/// An operation on one thread, by several.
+/// An operation on one thread, by several contestants.
 struct Contest {
-    /// In words, for the table.
+    /// Description for the table.
     operation: &'static str,
-    /// What the issue asks of it.
+    /// The issue's target.
     target: Option<Target>,
-    /// Makes the contestants, on the thread that will measure them. What they use lives as long as the
-    /// process.
+    /// Makes the contestants, on the thread that measures them. Their state lives as long as the process.
     contestants: fn() -> Vec<Contestant>,
 }
 
-/// A group of rows, as `--row` names it.
+/// A group of rows, as named by `--row`.
 struct Group {
     name: &'static str,
-    /// On one thread.
+    /// Rows with one thread.
     contests: &'static [Contest],
-    /// On several.
+    /// Rows with several threads.
     crowds: fn(Effort) -> Vec<Row>,
 }
 
@@ -236,7 +234,7 @@ fn groups(names: &[String]) -> Result<Vec<&'static Group>, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence, when an unknown group is asked for.
+/// A sentence if a group is unknown.
 pub fn run(arguments: &PeersArguments) -> Result<(), String> {
     let chosen = groups(&arguments.rows)?;
     let effort = Effort {
@@ -297,8 +295,7 @@ mod tests {
 
     #[test]
     fn every_target_is_relative_to_a_contestant_of_its_row() {
-        // Runtimes are absent where the system does not allow io_uring: such a row says so instead of a
-        // ratio.
+        // Some runtimes do not work if the system refuses io_uring: such a row shows that instead of a ratio.
         let groups = GROUPS.iter().filter(|group| group.name != "sched");
         for contest in groups.flat_map(|group| group.contests) {
             let Some(target) = contest.target else { continue };

@@ -1,4 +1,4 @@
-//! Taking a buffer of 16 KiB and giving it back, on one lane: at once, and while 64 are live.
+//! Taking a buffer of 16 KiB and returning it, on one lane: immediately, and with 64 in use.
 
 use super::allocators::{Allocator, Block, Malloc, Mimalloc};
 #[cfg(feature = "allocators")]
@@ -13,11 +13,11 @@ use std::mem::MaybeUninit;
 
 /// Bytes of a buffer.
 pub(super) const SIZE: usize = 16 << 10;
-/// Buffers that are live in the second row: as many connections in the middle of something.
+/// Buffers in use in the second row: like 64 active connections.
 const LIVE: usize = 64;
 const TARGET: Target = Target::new(3.0, "opool local", 3.7);
 
-/// A buffer that is written to before it goes back.
+/// A buffer that is written to before it is returned.
 pub(super) trait Buffer {
     /// Writes its first byte.
     fn touch(&mut self);
@@ -37,7 +37,7 @@ impl<A: Allocator> Buffer for Block<A, SIZE> {
     }
 }
 
-/// What pools of objects hold: the buffer is elsewhere, as nobody would move 16 KiB about.
+/// The content of object pools: a pointer, since nobody would move 16 KiB.
 pub(super) type Boxed = Box<[u8; SIZE]>;
 
 pub(super) fn boxed() -> Boxed {
@@ -65,7 +65,7 @@ impl Buffer for object_pool::Reusable<'_, Boxed> {
     }
 }
 
-/// A buffer that comes from nowhere and goes nowhere, in a handle of the size of ours.
+/// A buffer that is neither allocated nor freed, in a handle of the same size as ours.
 struct Lent {
     at: &'static Cell<u8>,
     _of: &'static Boxes,
@@ -93,7 +93,7 @@ pub(super) const CONTESTS: &[Contest] = &[
 
 fn contestants(live: bool) -> Vec<Contestant> {
     let ours = BytePool::new("peers", SIZE).expect("16 KiB is a size");
-    // Pools live as long as the program, as in a program.
+    // Pools live as long as the process, as in a program.
     let local: &'static LocalPool<Boxes, Boxed> =
         Box::leak(Box::new(LocalPool::new_prefilled(2 * LIVE, Boxes)));
     let objects: &'static object_pool::Pool<Boxed> =
@@ -125,14 +125,14 @@ fn contestant<B: Buffer + 'static>(
     let work: Box<dyn FnMut(u64)> = if live {
         let mut buffers: Vec<B> = Vec::with_capacity(LIVE);
         Box::new(move |n| {
-            // Not before the first sample: under callgrind only the contestant that is counted may run.
+            // Not before the first sample: under callgrind, only the counted contestant may run.
             while buffers.len() < LIVE {
                 buffers.push(take());
             }
             for i in 0..n {
                 let mut buffer = take();
                 buffer.touch();
-                buffers[i as usize % LIVE] = buffer; // the oldest goes
+                buffers[i as usize % LIVE] = buffer; // the oldest is returned
             }
             black_box(&mut buffers);
         })

@@ -1,9 +1,9 @@
-//! Tasks: started and completed, waking themselves, handed to another lane.
+//! Tasks: started and completed, waking themselves, passed to another lane.
 //!
-//! Everyone runs the same futures, which do next to nothing themselves: counters are reached by plain
-//! references, since counting references to them, and between threads the line where those are counted, would
-//! be a good part of the figure. A started task ends by counting down a number that its starter looks at,
-//! since not everyone has join handles; what is a peer's own way to start a task is in [`Runtime`].
+//! All contestants run the same futures, which do almost nothing. They access counters by plain references,
+//! since reference counts, and between threads their cache line, would be a good part of the figure. A
+//! started task ends by decrementing a number that its starter reads, since not all runtimes have join
+//! handles. [`Runtime`] has each runtime's way to start a task.
 
 use super::{Contest, Contestant, Effort, Row, Target, measure};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind, ThreadPoller, Time};
@@ -22,10 +22,10 @@ const TOKIO: &str = "tokio, one worker";
 static KIND: TaskKind = TaskKind::new("peers");
 /// Tasks that are alive at a time.
 const BATCH: u64 = 256;
-/// A sample of self-wakes is so much longer than asked for, so that starting the tasks is a hundredth of it.
+/// A sample of self-wakes is longer by this factor, so that starting the tasks is a hundredth of it.
 const LONGER: u64 = 4;
 
-/// One contestant for each runtime that works here.
+/// A contestant for each runtime that works here.
 macro_rules! contestants {
     ($what:ident) => {
         [$what::<Manylane>(), $what::<Monoio>(), $what::<Glommio>(), $what::<Compio>(), $what::<TokioLocal>()]
@@ -48,18 +48,18 @@ pub(super) const CONTESTS: &[Contest] = &[
     },
 ];
 
-/// A runtime of one thread, as its users see it.
+/// A runtime with one thread.
 trait Runtime: Sized + 'static {
     const NAME: &'static str;
     const OURS: bool = false;
 
-    /// None where the system has not what it needs.
+    /// `None` if the system lacks what it needs.
     fn new() -> Option<Self>;
 
-    /// Runs until `main` is done.
+    /// Runs until `main` completes.
     fn block_on(&mut self, main: impl Future<Output = ()> + 'static);
 
-    /// Starts a task, from within one.
+    /// Starts a task from within another.
     fn spawn(task: impl Future<Output = ()> + 'static);
 }
 
@@ -146,7 +146,7 @@ impl Runtime for TokioLocal {
     }
 }
 
-/// Wakes the task that polls it so many times, once in each poll.
+/// Wakes its own task a number of times, once in each poll.
 struct Wakes(u64);
 
 impl Future for Wakes {
@@ -160,7 +160,7 @@ impl Future for Wakes {
     }
 }
 
-/// Tasks that are left of a batch, and who waits for the last one.
+/// Unfinished tasks of a batch, and the waker of the task that waits for the last one.
 #[derive(Default)]
 struct Left {
     count: Cell<u64>,
@@ -168,7 +168,7 @@ struct Left {
 }
 
 impl Left {
-    /// Lives as long as the process, as contestants do.
+    /// Lives as long as the process, like contestants.
     fn leak() -> &'static Self {
         Box::leak(Box::default())
     }
@@ -183,7 +183,7 @@ impl Left {
     }
 }
 
-/// Starts a batch of what `task` gives and waits until each has counted itself off. It sleeps meanwhile: some
+/// Starts a batch of tasks and waits until each has counted itself off. It sleeps meanwhile, since some
 /// runtimes run nothing else while their main future wakes itself.
 async fn batch<R: Runtime, F: Future<Output = ()> + 'static>(left: &'static Left, task: impl Fn() -> F) {
     left.count.set(BATCH);
@@ -235,21 +235,21 @@ fn self_wake<R: Runtime>() -> Option<Contestant> {
 
 /// The row with two threads: one starts tasks on the other, which is busy.
 pub(super) fn crowds(effort: Effort) -> Vec<Row> {
-    // What happens once in a sample (asking the other thread to be busy) must stay small.
+    // One-time work of a sample (making the other thread busy) must be small.
     let effort = Effort { time: effort.time * 4, ..effort };
     let figures = measure(effort, vec![to_lane(), to_tokio(), to_async_executor()]);
     let target = Target::new(130.0, TOKIO, 460.0);
     vec![Row::new("task: handed to another, busy lane, and completed there", Some(target), figures)]
 }
 
-/// Tasks that ran, on a line of its own: the starter looks at it only when it has started all.
+/// Tasks that ran, on a separate cache line: the starter reads it after it has started all.
 type Ran = &'static CachePadded<AtomicU64>;
 
 fn ran() -> Ran {
     Box::leak(Box::default())
 }
 
-/// What a task does: one thread at a time counts.
+/// The work of a task. One thread counts at a time.
 fn count(ran: Ran) {
     ran.store(ran.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
@@ -267,7 +267,7 @@ fn hand_over(operations: u64, ran: Ran, spawn: impl Fn()) -> Duration {
     started.elapsed()
 }
 
-/// A thread that is busy with `turn` while a sample is taken, and sleeps while others are measured.
+/// A thread that repeats `turn` during a sample, and sleeps while others are measured.
 struct Busy {
     on: mpsc::Sender<()>,
     is_on: mpsc::Receiver<()>,
@@ -327,8 +327,7 @@ fn to_lane() -> Contestant {
 }
 
 fn to_tokio() -> Contestant {
-    // A worker that is never idle looks for tasks from outside after every 61 polls otherwise, and then takes
-    // one.
+    // Otherwise a busy worker takes one external task after every 61 polls.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).global_queue_interval(1).build();
     let runtime = runtime.expect("there is a thread");

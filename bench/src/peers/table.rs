@@ -1,32 +1,32 @@
-//! One row of the comparison, and how it is shown.
+//! A row of the comparison, and its presentation.
 
 use super::Figures;
 use std::fmt::{self, Write as _};
 
-/// The contestant that every one-thread row has: what the loop itself costs.
+/// The contestant of every one-thread row: the cost of the loop.
 pub(super) const EMPTY_LOOP: &str = "empty loop";
 
-/// What a row's way from thread to thread costs without anything to carry.
+/// The cost of a row's transfer between threads without a payload.
 pub(super) const RING_ALONE: &str = "ring alone";
 
-/// What a row's handling of its buffers costs when they come from nowhere and go nowhere.
+/// The cost of a row's handling of buffers without allocating and freeing them.
 pub(super) const NO_POOL: &str = "no pool: handle alone";
 
-/// Whether these are a floor under everyone's figures, and no peer's.
+/// True for contestants that are a lower bound of all figures, not a peer.
 fn is_floor(figures: &Figures) -> bool {
     [EMPTY_LOOP, RING_ALONE, NO_POOL].contains(&figures.name.as_str())
 }
 
-/// What the issue asks of a row, and what a peer took where the issue was written.
+/// The issue's target for a row, and a peer's figure on the reference machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// What ours may take at most, in nanoseconds, on a machine like that one.
+    /// Our limit in nanoseconds, on a machine like the reference.
     pub ns: f64,
-    /// A peer of the row: the best that the issue has a figure of.
+    /// A peer of the row: the best one with a figure in the issue.
     pub peer: &'static str,
-    /// Its figure.
+    /// The peer's figure.
     pub peer_ns: f64,
-    /// A contestant of the row that ours must be so many times as fast as, in this run.
+    /// A contestant of the row, and how many times as fast ours must be in this run.
     pub ahead: Option<(&'static str, f64)>,
 }
 
@@ -35,27 +35,27 @@ impl Target {
         Self { ns, peer, peer_ns, ahead: None }
     }
 
-    /// Asks besides that ours is `times` as fast as the contestant called `slow`.
+    /// Also requires that ours is `times` as fast as the contestant called `slow`.
     pub(super) const fn ahead_of(self, slow: &'static str, times: f64) -> Self {
         Self { ahead: Some((slow, times)), ..self }
     }
 
-    /// What ours may take at most where the peer takes 1.
+    /// Our limit where the peer takes 1.
     fn ratio(&self) -> f64 {
         self.ns / self.peer_ns
     }
 }
 
-/// An operation and everyone's figures.
+/// An operation with all figures.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was done.
+    /// The operation.
     pub operation: String,
-    /// What the issue asks of ours.
+    /// The issue's target for ours.
     pub target: Option<Target>,
-    /// What the least served thread must get at least, relative to the most served.
+    /// The least share of the least served thread, relative to the most served one.
     pub fairness: Option<f64>,
-    /// Everyone's.
+    /// The figures of all contestants.
     pub figures: Vec<Figures>,
 }
 
@@ -70,7 +70,7 @@ impl Row {
         peers.min_by(|a, b| a.summary.median.total_cmp(&b.summary.median))
     }
 
-    /// Ours that is judged: the first.
+    /// Our contestant for the verdict: the first.
     fn ours(&self) -> Option<&Figures> {
         self.figures.iter().find(|f| f.ours)
     }
@@ -87,18 +87,17 @@ impl Row {
         }
     }
 
-    /// The absolute verdict: whether ours takes no longer than the target says; `None` without one.
+    /// The absolute verdict: true if ours meets the target. `None` without a target.
     pub fn is_met(&self) -> Option<bool> {
         Some(self.ours()?.summary.median <= self.target?.ns && self.is_fair())
     }
 
-    /// What ours takes where the target's peer takes 1, both in this run; `None` without a target.
+    /// Our figure divided by that of the target's peer, both in this run. `None` without a target.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.ours()?.summary.median / self.median_of(self.target?.peer)?)
     }
 
-    /// The verdict by ratio: whether that is no more than where the issue was written; `None` without a
-    /// target.
+    /// The verdict by ratio: true if the ratio is no more than that of the target. `None` without a target.
     pub fn is_met_by_ratio(&self) -> Option<bool> {
         Some(self.ratio()? <= self.target?.ratio() && self.is_fair())
     }
@@ -111,7 +110,7 @@ impl Row {
         Some((times, times >= wanted))
     }
 
-    /// All verdicts in words.
+    /// All verdicts as text.
     fn verdicts(&self) -> String {
         let word = |met| if met { "met" } else { "MISSED" };
         let (Some(target), Some(met)) = (self.target, self.is_met()) else { return "no target".to_string() };
@@ -157,7 +156,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// One line for each row: the host's state, ours, the best peer, the verdicts.
+/// A line for each row: the host's state, ours, the best peer, the verdicts.
 pub(super) fn overview(rows: &[Row]) -> String {
     let mut text = format!(
         "{:<70} {:>5} {:>9} {:>9}  {:<34} verdicts\n",
@@ -239,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_slow_host_changes_the_absolute_verdict_and_not_the_ratio() {
-        // 2 ns where the peer took 10; on a host of half the speed everyone takes twice as long.
+        // 2 ns where the peer took 10; on a host of half the speed, everything takes twice as long.
         let at_speed = |slowness: f64| {
             let mut row = row(2.0);
             for figures in &mut row.figures {
@@ -249,7 +248,7 @@ mod tests {
         };
         assert_eq!(at_speed(1.0), (Some(true), Some(true)));
         assert_eq!(at_speed(2.0), (Some(false), Some(true)));
-        // 1.5 of 9 is 0.17: allowed is 0.15 with a target of 1.5, however fast the host.
+        // 1.5 of 9 is 0.17; a target of 1.5 allows 0.15, however fast the host is.
         assert_eq!((row(1.5).is_met(), row(1.5).is_met_by_ratio()), (Some(true), Some(false)));
     }
 }

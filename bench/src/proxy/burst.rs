@@ -1,9 +1,9 @@
-//! `manylane-bench burst`: what a burst of clients leaves behind.
+//! `manylane-bench burst`: memory after a burst of clients.
 //!
-//! # How it is measured
-//! [`CLIENTS`] connections have [`BYTES`] of a head each that does not end, and then close. What counts is
-//! the resident memory of a program of one thread before, at the peak, and at three moments after it:
-//! whatever a program keeps for a next burst nobody else can use.
+//! # Measurement
+//! [`CLIENTS`] connections each send [`BYTES`] of an incomplete head, and then close. The table shows the
+//! resident memory of a program with one thread before the burst, at its peak, and at three times after it:
+//! memory that a program keeps for a next burst is not available to others.
 
 use super::program::{Kind, Programs, free_port};
 use super::{How, median};
@@ -11,22 +11,22 @@ use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Connections at once.
+/// Number of connections.
 const CLIENTS: usize = 1_500;
 
-/// Bytes that each sends of its head.
+/// Bytes of the head that each sends.
 const BYTES: usize = 14_000;
 
-/// When it is looked at, behind the end of the last connection.
+/// Times of measurements, after the end of the last connection.
 const AFTER: [Duration; 3] = [Duration::from_secs(12), Duration::from_secs(36), Duration::from_secs(60)];
 
-/// How long a program may take to read what was sent.
+/// Time for a program to read everything.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence, when a program cannot be started or does not take the connections.
+/// A sentence if a program cannot be started, or does not accept the connections.
 pub fn run(how: &How) -> Result<(), String> {
     super::with_programs(how, |programs| {
         let mut kinds = vec![Kind::Epoll, Kind::Uring];

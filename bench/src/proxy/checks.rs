@@ -1,4 +1,4 @@
-//! What checks of servers take.
+//! The cost of server checks.
 
 use super::program::{Programs, free_port};
 use super::scenario::{self, Scenario};
@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// How long checks are looked at, when all servers have had their first: each is checked twice.
+/// Duration of the measurement after the first check of all servers: each is checked twice.
 pub(super) const CHECKED_FOR: Duration = Duration::from_secs(4);
 
-/// What checks of servers take. One program at a time, since checks do not wait for their turn.
+/// Measures the cost of server checks, one program at a time, since checks do not wait for turns.
 pub(super) fn measure(
     arguments: &ProxyArguments,
     scenario: &'static Scenario,
     programs: &Programs,
 ) -> Result<Vec<Figures>, String> {
     let fail = |error: std::io::Error| format!("cannot be checked: {error}");
-    // Servers are at many addresses of the loopback.
+    // Servers use many addresses of the loopback.
     let servers = TcpListener::bind("0.0.0.0:0").map_err(fail)?;
     let port = servers.local_addr().map_err(fail)?.port();
     std::thread::spawn(move || for _ in servers.incoming() {});
@@ -59,13 +59,13 @@ pub(super) fn measure(
             counts: Counts::default(),
         });
     }
-    // Behind the programs, so that nothing of it is theirs.
+    // After the programs, so that none of it is charged to them.
     print!("{}", floor::table(port, arguments.how.rounds)?);
     Ok(all)
 }
 
-/// How many connections have been begun on this machine. Servers cannot count these: a check that only
-/// connects ends before they are told of it.
+/// Number of connections begun on this machine. Servers cannot count them: a check that only connects ends
+/// before the server is told.
 fn opened() -> Result<u64, String> {
     let text =
         std::fs::read_to_string("/proc/net/snmp").map_err(|error| format!("/proc/net/snmp: {error}"))?;
@@ -76,8 +76,8 @@ fn opened() -> Result<u64, String> {
     found.ok_or_else(|| "/proc/net/snmp does not tell how many connections were begun".to_string())
 }
 
-/// What is told of a program that checks: its own part, how many checks a second, and the memory of each
-/// server at its most, beside that of one that is not checked.
+/// Details of a program with checks: time in its own code, checks per second, and peak memory for each
+/// server, relative to one without checks.
 pub(super) fn told(figures: &Figures, all: &[Figures]) -> String {
     let each = figures.median * 1e4 / figures.throughput.max(1.0);
     let user = each * figures.user_share;

@@ -1,10 +1,10 @@
 //! `manylane-bench drips`: clients and servers that send single bytes.
 //!
-//! # How it is measured
-//! For each place where bytes wait for their end, [`CLIENTS`] connections get [`BYTES`] bytes each: once in
-//! one piece, and once a byte at a time, every [`PACE`] one to each connection. What counts is the resident
-//! memory of a program of one thread with both, and its processor time while the bytes drip. Programs take
-//! turns; each measurement has a process of its own.
+//! # Measurement
+//! For each place where incomplete input waits, [`CLIENTS`] connections get [`BYTES`] bytes each: once in one
+//! piece, and once a byte at a time, every [`PACE`] one on each connection. The table shows the resident
+//! memory of a program with one thread in both cases, and its processor time while the bytes drip. Programs
+//! alternate; each measurement has a new process.
 
 use super::program::{Kind, Program, Programs, free_port};
 use super::{How, median};
@@ -13,32 +13,32 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Connections that bytes drip into.
+/// Number of connections.
 const CLIENTS: usize = 40;
 
-/// Bytes of each.
+/// Bytes of each connection.
 const BYTES: usize = 6_000;
 
-/// From one byte of a connection to its next.
+/// Time between two bytes of a connection.
 const PACE: Duration = Duration::from_micros(500);
 
-/// How long a program may take to read what was sent to the end, before its memory is looked at.
+/// Time for a program to read everything before its memory is measured.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// Longer than anything takes here.
+/// Longer than any step.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What dripping may take more than sending at once, in bytes, and how many times HAProxy's processor time.
+/// Limits: additional memory in bytes compared with one piece, and processor time relative to HAProxy's.
 const TARGETS: (u64, f64) = (2 << 20, 1.5);
 
-/// One place where bytes wait.
+/// A place where input waits.
 struct DripCase {
     words: &'static str,
     mode: &'static str,
     rules: &'static str,
-    /// What a client begins with.
+    /// The client's first bytes.
     begin: &'static str,
-    /// What a server begins with, where it is the server that drips.
+    /// The server's first bytes, if the server drips.
     answer: Option<&'static str>,
 }
 
@@ -91,7 +91,7 @@ impl DripCase {
     }
 }
 
-/// What one program took, in bytes and nanoseconds.
+/// A program's memory in bytes, and its processor time in nanoseconds.
 struct Taken {
     memory: u64,
     nanos: u64,
@@ -100,7 +100,7 @@ struct Taken {
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence, when a program cannot be started, or does not wait for what drips.
+/// A sentence if a program cannot be started, or does not wait for the rest.
 pub fn run(how: &How) -> Result<(), String> {
     super::with_programs(how, |programs| {
         let mut kinds = vec![Kind::Epoll, Kind::Uring];
@@ -125,7 +125,7 @@ pub fn run(how: &How) -> Result<(), String> {
     })
 }
 
-/// The lines of one place.
+/// The table lines of a place.
 fn table(place: &DripCase, kinds: &[Kind], rounds: u32, programs: &Programs) -> Result<String, String> {
     let mut all: Vec<(Vec<f64>, Vec<f64>, Vec<f64>)> = kinds.iter().map(|_| <_>::default()).collect();
     for _ in 0..rounds {
@@ -163,7 +163,7 @@ fn table(place: &DripCase, kinds: &[Kind], rounds: u32, programs: &Programs) -> 
     Ok(text)
 }
 
-/// What a new process takes when the bytes come in pieces of `step`.
+/// Measures a new process with pieces of `step` bytes.
 fn measure(place: &DripCase, kind: Kind, step: usize, programs: &Programs) -> Result<Taken, String> {
     let fail = |error: std::io::Error| error.to_string();
     let origin = TcpListener::bind("127.0.0.1:0").map_err(fail)?;
@@ -186,7 +186,7 @@ fn measure(place: &DripCase, kind: Kind, step: usize, programs: &Programs) -> Re
         }
     }
     if place.answer.is_none() {
-        // Whatever goes on to the servers is read and forgotten.
+        // Data for the servers are read and discarded.
         let reads = move || {
             for stream in origin.incoming().map_while(Result::ok).take(CLIENTS) {
                 std::thread::spawn(move || {
@@ -209,7 +209,7 @@ fn measure(place: &DripCase, kind: Kind, step: usize, programs: &Programs) -> Re
     Ok(taken)
 }
 
-/// Sends all bytes, and tells what that took when they were read.
+/// Sends all bytes; returns the cost once they were read.
 fn drip(streams: &mut [TcpStream], step: usize, program: &Program) -> Result<Taken, String> {
     let processes = program.processes();
     let before = processes.usage()?;

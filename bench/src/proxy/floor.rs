@@ -1,9 +1,9 @@
-//! What the kernel alone takes for checks: a bare loop that connects as often, to the same servers, and does
-//! nothing else.
+//! The kernel's cost of checks: a bare loop that connects as often, to the same servers, and does nothing
+//! else.
 //!
-//! One thread, epoll, the options that checks have: `TCP_NODELAY`, no acknowledgement of its own for the
-//! handshake, a reset at the end. Two ways: a socket for each connection, as programs do it, and sockets that
-//! are disconnected and connected again.
+//! It has one thread, epoll, and the options of checks: `TCP_NODELAY`, no separate acknowledgement of the
+//! handshake, a reset at the end. There are two variants: a socket for each connection, as in the programs,
+//! and sockets that are disconnected and connected again.
 
 use super::checks::CHECKED_FOR;
 use super::median;
@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 /// A check's share of two seconds.
 const APART: Duration = Duration::from_nanos(2_000_000_000 / CHECKED as u64);
 
-/// One thread's processor time so far: all of it in nanoseconds, and in ticks what was its own and what was
-/// the kernel's.
+/// A thread's processor time so far: the total in nanoseconds, and its own and the kernel's part in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     nanos: u64,
@@ -30,10 +29,10 @@ struct Used {
     made: u64,
 }
 
-/// Both ways, `rounds` times each, as lines of the table.
+/// Measures both variants `rounds` times; returns the table lines.
 ///
 /// # Errors
-/// A sentence, when a connection fails.
+/// A sentence if a connection fails.
 pub(super) fn table(port: u16, rounds: u32) -> Result<String, String> {
     let mut text = String::new();
     for (keeps, words) in [(false, "a socket each"), (true, "sockets used again")] {
@@ -65,7 +64,7 @@ pub(super) fn table(port: u16, rounds: u32) -> Result<String, String> {
     Ok(text)
 }
 
-/// The loop. What it has used, in how long.
+/// The loop. Returns its processor time and its duration.
 fn connecting(port: u16, keeps: bool) -> std::io::Result<(Used, Duration)> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut places: Vec<ClientSocket> = Vec::new();
@@ -88,7 +87,7 @@ fn connecting(port: u16, keeps: bool) -> std::io::Result<(Used, Duration)> {
             places[place].begin(&epoll, place, (ip, port).into())?;
             made += 1;
         }
-        // Rounded up to a millisecond, as lanes do.
+        // Rounded up to a millisecond, like lanes do.
         let wait = (APART * made).saturating_sub(begun.elapsed()).as_micros().div_ceil(1000) as i64;
         let timeout = Timespec { tv_sec: 0, tv_nsec: wait.clamp(0, 999) * 1_000_000 };
         events.clear();
@@ -115,7 +114,7 @@ fn connecting(port: u16, keeps: bool) -> std::io::Result<(Used, Duration)> {
     Ok((used, time))
 }
 
-/// A socket, and whether it connects.
+/// A socket, and whether it is connecting.
 #[derive(Debug, Default)]
 struct ClientSocket {
     socket: Option<OwnedFd>,
@@ -144,7 +143,8 @@ impl ClientSocket {
         Ok(())
     }
 
-    /// Something happened to it: it is connected, unless that was the end of the connection before.
+    /// Handles an event of the socket. Returns true if it is connected; the event may also belong to the
+    /// previous connection.
     fn end(&mut self, keeps: bool) -> std::io::Result<bool> {
         let Some(socket) = self.socket.as_ref().filter(|_| self.connects) else { return Ok(false) };
         sockopt::socket_error(socket)??;
@@ -160,7 +160,7 @@ impl ClientSocket {
     }
 }
 
-/// The calling thread's time.
+/// The calling thread's times.
 fn used() -> std::io::Result<Used> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanos = text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
@@ -174,8 +174,7 @@ fn used() -> std::io::Result<Used> {
 mod tests {
     use super::*;
 
-    /// Sockets that are used again connect as often as those that are not, and hear nothing of what was
-    /// before.
+    /// Reused sockets connect as often as new ones, and see no errors of previous connections.
     #[test]
     fn both_ways_connect() {
         let servers = std::net::TcpListener::bind("0.0.0.0:0").expect("there is a port");

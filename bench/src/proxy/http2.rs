@@ -1,13 +1,13 @@
-//! `manylane-bench h2`: requests over HTTP/2 in clear, beside haproxy and nginx.
+//! `manylane-bench h2`: requests over clear-text HTTP/2, compared with haproxy and nginx.
 //!
-//! # How it is measured
-//! As in `proxy`: all programs of a row run at once, with two threads each, and take turns; what counts is
-//! the processor time of the proxy's processes, divided by the requests. The clients are `h2load` of
-//! nghttp2. The server of HTTP/1 is that of `proxy`; the one of HTTP/2 is an nginx that answers by itself,
-//! since it is the same for all. nginx has no servers of HTTP/2, so it takes no part there.
+//! # Measurement
+//! As in `proxy`: all programs of a row run at the same time, with two threads each, and alternate. The
+//! result is the processor time of the proxy's processes, divided by the requests. The clients are `h2load`
+//! of nghttp2. The HTTP/1 server is that of `proxy`. The HTTP/2 server is an nginx with its own answers, the
+//! same for all; nginx does not support HTTP/2 servers, so it has no such row.
 //!
-//! Streams that are held open are those of a server that accepts and says nothing; what counts is the memory
-//! that the proxy has more than before, divided by them.
+//! Held streams wait at a server that accepts and sends nothing. The result is the additional memory of the
+//! proxy, divided by the streams.
 
 use super::load::{Load, Message, Traffic};
 use super::program::{Kind, Program, Programs, free_port};
@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Streams of the row that holds some: a hundred connections, of a hundred each.
+/// Streams of the row that holds some: a hundred connections with a hundred streams each.
 const HELD: u64 = 10_000;
 
-/// How long held streams may take to reach their server, and memory to come to rest.
+/// Time limit for held streams to reach their server, and for memory to settle.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// What `h2` takes.
+/// Arguments of `h2`.
 #[derive(Clone, Debug, Args)]
 pub struct Http2Arguments {
     /// Only this row; may be repeated
@@ -38,7 +38,7 @@ pub struct Http2Arguments {
     pub how: How,
 }
 
-/// Where requests go.
+/// The server of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Http1,
@@ -56,7 +56,7 @@ struct Row {
     connections: u32,
     streams: u32,
     requests: u64,
-    /// At most so many times one of these, the best that takes part: over epoll, and over io_uring.
+    /// Peers to compare with, the best of which counts; below, the largest ratios over epoll and io_uring.
     beside: &'static [Kind],
     most: [f64; 2],
     kinds: &'static [Kind],
@@ -123,7 +123,7 @@ static ROWS: &[Row] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence, when a row or a program is unknown, or requests were not answered.
+/// A sentence if a row or a program is unknown, or requests were not answered.
 pub fn run(arguments: &Http2Arguments) -> Result<(), String> {
     let chosen = rows(&arguments.rows)?;
     super::with_programs(&arguments.how, |programs| {
@@ -153,7 +153,7 @@ fn rows(names: &[String]) -> Result<Vec<&'static Row>, String> {
     names.iter().map(find).collect()
 }
 
-/// The lines of one row.
+/// The table lines of a row.
 fn table(row: &Row, how: &How, programs: &Programs) -> Result<String, String> {
     let silent = Silent::start()?;
     let load = Load::start()?;
@@ -180,7 +180,7 @@ fn table(row: &Row, how: &How, programs: &Programs) -> Result<String, String> {
         };
         all.push((kind, programs.start(kind, port, &text)?, Vec::new()));
     }
-    // What is held is counted once: a program does not give back all that it took.
+    // Held streams are measured once, since a program does not return all of its memory.
     let rounds = if row.origin == Origin::Silent { 1 } else { how.rounds };
     for _ in 0..rounds {
         for (kind, program, samples) in &mut all {
@@ -221,7 +221,7 @@ pub(super) fn lines(words: &str, all: Vec<(Kind, Vec<f64>)>, beside: &[Kind], mo
     text
 }
 
-/// Starts `h2load`, which makes `requests` to `url` by so many connections of so many streams.
+/// Starts `h2load`, which makes `requests` requests to `url`, over `connections` with `streams` each.
 pub(super) fn h2load(
     requests: u64,
     connections: u32,
@@ -241,10 +241,10 @@ pub(super) fn h2load(
         .map_err(|error| format!("cannot start h2load: {error}; it is in the package nghttp2-client"))
 }
 
-/// Waits for `h2load`, all of whose requests have a response with the status 2xx.
+/// Waits for `h2load`, and checks that all requests were answered with 2xx.
 ///
 /// # Errors
-/// A sentence, when one has not.
+/// A sentence if one was not.
 pub(super) fn all_answered(requests: u64, h2load: Child) -> Result<(), String> {
     let output = h2load.wait_with_output();
     let text = String::from_utf8_lossy(&output.map_err(|error| error.to_string())?.stdout).into_owned();
@@ -256,11 +256,12 @@ pub(super) fn all_answered(requests: u64, h2load: Child) -> Result<(), String> {
     Err(format!("of {requests} requests not all were answered: {told:?}"))
 }
 
+/// Starts the clients.
 fn clients(row: &Row, requests: u64, program: &Program) -> Result<Child, String> {
     h2load(requests, row.connections, row.streams, &[], &format!("http://{}/", program.address()))
 }
 
-/// One round of one program.
+/// A round of a program.
 fn round(row: &Row, how: &How, program: &Program) -> Result<f64, String> {
     let requests = (row.requests * u64::from(how.requests) / 100).max(1);
     let go = |requests: u64| all_answered(requests, clients(row, requests, program)?);
@@ -299,7 +300,7 @@ fn held(row: &Row, program: &Program, silent: &Silent) -> Result<f64, String> {
     }
 }
 
-/// A server of HTTP/1 that says nothing, as long as the process lives.
+/// An HTTP/1 server that sends nothing, and runs as long as the process.
 struct Silent {
     port: u16,
     accepted: Arc<AtomicUsize>,
@@ -315,7 +316,7 @@ impl Silent {
         std::thread::spawn(move || {
             let mut held = Vec::new();
             for stream in listener.incoming().map_while(Result::ok) {
-                // Those whose clients have gone make room for those of the next program.
+                // Connections of the previous program are dropped.
                 if held.len() as u64 == HELD {
                     held.clear();
                 }
@@ -327,7 +328,7 @@ impl Silent {
     }
 }
 
-/// HAProxy's language, for haproxy and for ours.
+/// The configuration for haproxy and Manylane.
 fn haproxy(port: u16, server: u16, origin: Origin) -> String {
     let proto = if origin == Origin::Http2 { " proto h2" } else { "" };
     format!(
@@ -337,7 +338,7 @@ fn haproxy(port: u16, server: u16, origin: Origin) -> String {
     )
 }
 
-/// What each nginx has.
+/// The common part of nginx configurations.
 pub(super) fn nginx_of(workers: u32, port: u16, programs: &Programs, own: &str) -> String {
     let folder = programs.folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -364,7 +365,7 @@ fn nginx(port: u16, server: u16, programs: &Programs) -> String {
     nginx_of(2, port, programs, &own)
 }
 
-/// An nginx that answers by itself.
+/// An nginx with its own answers.
 fn answering(port: u16, body: u64, programs: &Programs) -> String {
     let text = "x".repeat(body as usize);
     let own = format!(

@@ -1,13 +1,13 @@
-//! `manylane-bench proxy`: the program beside the proxies that are installed, in one run.
+//! `manylane-bench proxy`: the program compared with the installed proxies, in one run.
 //!
-//! # How it is measured
-//! All programs of a row run at once, each with two threads, and take turns: a round is so many requests
-//! through one of them, from clients to servers that are both in this process (`load`). What counts is the
+//! # Measurement
+//! All programs of a row run at the same time, each with two threads, and alternate. A round is a number of
+//! requests through one of them, from clients to servers in this process (`load`). The result is the
 //! processor time of the proxy's processes during the round, as the kernel accounts for it, divided by the
-//! requests; so what the load itself takes of the two processors is not charged to anybody. The table
-//! shows the median and the least of the rounds. Every response is checked: its status, and how long it is.
+//! requests, so the load's own processor time is not charged to the proxy. The table shows the median and the
+//! least of the rounds. Every response is checked: its status, and its length.
 //!
-//! System calls, instructions and calls of the global allocator are counted in short passes of their own.
+//! System calls, instructions and calls of the global allocator are counted in separate short passes.
 
 mod attacks;
 mod burst;
@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use usage::{Allocator, CALLS, INSTRUCTIONS, Usage};
 
-/// What `proxy` takes.
+/// Arguments of `proxy`.
 #[derive(Clone, Debug, Args)]
 pub struct ProxyArguments {
     /// Only this scenario; may be repeated
@@ -51,7 +51,7 @@ pub struct ProxyArguments {
     pub how: How,
 }
 
-/// How a scenario is measured.
+/// Parameters of a measurement.
 #[derive(Clone, Debug, Default, Args)]
 pub struct How {
     /// Rounds of each program
@@ -73,42 +73,42 @@ pub struct How {
     pub no_calls: bool,
 }
 
-/// One program in one row.
+/// A program in a row.
 struct Contestant {
     kind: Kind,
-    /// It runs what the row is compared with.
+    /// It runs the configuration that the row is compared with.
     base: bool,
     program: Program,
-    /// Of each round, what the row is about.
+    /// The row's figure, for each round.
     samples: Vec<f64>,
     rounds: Rounds,
     used: Usage,
     requests: u64,
-    /// Resident at the end of the last round, in bytes.
+    /// Resident memory at the end of the last round, in bytes.
     memory: u64,
     counts: Counts,
 }
 
-/// What is seen from the clients' side, of each round.
+/// Results on the clients' side, for each round.
 #[derive(Clone, Debug, Default)]
 struct Rounds {
-    /// Requests a second.
+    /// Requests per second.
     throughput: Vec<f64>,
-    /// What so many of 1,000 requests do not exceed, in microseconds: 500, 990 and 999.
+    /// p50, p99 and p99.9, in microseconds.
     latency: [Vec<f64>; 3],
 }
 
-/// Of a request, what passes of their own have counted.
+/// Counts per request from separate passes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     calls: Option<f64>,
-    /// Instructions: the program's own, and the kernel's.
+    /// Instructions of the program, and of the kernel.
     instructions: Option<(f64, f64)>,
-    /// Calls of the global allocator that give memory.
+    /// Allocating calls of the global allocator.
     allocations: Option<f64>,
 }
 
-/// The figures of one program in one row: medians of the rounds.
+/// A program's figures in a row: medians of the rounds.
 #[derive(Clone, Debug)]
 struct Figures {
     kind: Kind,
@@ -126,19 +126,19 @@ struct Figures {
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence, when a scenario or a program is unknown, or something else than the expected responses came.
+/// A sentence if a scenario or a program is unknown, or a response is unexpected.
 pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
     let chosen = scenarios(&arguments.rows)?;
     with_programs(&arguments.how, |programs| scenarios_with(arguments, &chosen, programs))
 }
 
-/// Runs `measure` with the programs, and with a folder that is removed behind it.
+/// Runs `measure` with the programs and a temporary folder.
 fn with_programs(how: &How, measure: impl FnOnce(&Programs) -> Result<(), String>) -> Result<(), String> {
     let folder = std::env::temp_dir().join(format!("manylane-bench-proxy-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join("manylane"));
     let manylane = how.manylane.clone().or_else(beside).ok_or("where is manylane? --manylane tells")?;
-    // Debian's places of programs for administrators are not always looked at.
+    // Debian's folder for administrators' programs is not always in the path.
     let found = |name: &str| {
         let administrators = PathBuf::from("/usr/sbin").join(name);
         if administrators.exists() { administrators } else { PathBuf::from(name) }
@@ -176,14 +176,13 @@ fn scenarios_with(
     Ok(())
 }
 
-/// The HAProxy that is compared with: what `MANYLANE_HAPROXY` names, or what `scripts/peers` fetched below
-/// the current folder.
+/// Path of HAProxy: from `MANYLANE_HAPROXY`, or fetched by `scripts/peers` below the current folder.
 pub(crate) fn haproxy() -> PathBuf {
     let fetched = "target/peers/haproxy/usr/sbin/haproxy";
     std::env::var_os("MANYLANE_HAPROXY").map_or_else(|| fetched.into(), PathBuf::from)
 }
 
-/// Whether there is such a scenario.
+/// True if there is such a scenario.
 pub fn has(name: &str) -> bool {
     SCENARIOS.iter().any(|scenario| scenario.name == name)
 }
@@ -201,8 +200,7 @@ fn scenarios(names: &[String]) -> Result<Vec<&'static Scenario>, String> {
     names.iter().map(find).collect()
 }
 
-/// What a turn of an empty loop takes, in nanoseconds: a cycle, so it tells how fast the host lets a core
-/// run.
+/// The time of an empty loop's round in nanoseconds, one cycle: it shows how fast the host lets a core run.
 fn empty_loop() -> f64 {
     const TURNS: u64 = 4_000_000;
     let once = || {
@@ -274,14 +272,14 @@ fn measure(
     Ok(contestants.into_iter().map(Contestant::figures).collect())
 }
 
-/// Who takes part: those of the row, and what they are compared with where that is not somebody else.
+/// The contestants: those of the row, and the ones to compare with if these are Manylane, too.
 fn contestants_of(scenario: &Scenario, alone: bool) -> Vec<(Kind, bool)> {
     let base = matches!(scenario.target, Target::Own(..) | Target::Hop(..) | Target::Share(..));
     let kinds = scenario.kinds.iter().copied().filter(|kind| kind.is_ours() || !alone);
     kinds.flat_map(|kind| [(kind, true), (kind, false)]).filter(|(_, is_base)| base || !is_base).collect()
 }
 
-/// One round of one program.
+/// A round of a program.
 fn round(
     scenario: &Scenario,
     traffic: &Arc<Traffic>,
@@ -292,7 +290,7 @@ fn round(
     let processes = contestant.program.processes();
     let to = contestant.program.address();
     if scenario.unit == Unit::Idle {
-        // A little first, so that what a connection does not hold is not counted.
+        // A few requests first, so that only the connections' memory is measured.
         let few = Arc::new(Traffic { clients: 64, ..(**traffic).clone() });
         load.open(&few, to)?;
         load.go(6_400, Arrival::Closed)?;
@@ -330,8 +328,8 @@ fn round(
     Ok(())
 }
 
-/// So many clients that have had an answer and ask for nothing more; none beside what a row is compared with.
-/// They end by a reset, which leaves their ports free for those of the next round.
+/// Clients that have had an answer and send nothing more; none for the base of a comparison. They end with a
+/// reset, which frees their ports for the next round.
 fn idle_clients(count: usize, contestant: &Contestant) -> Result<Vec<TcpStream>, String> {
     let to = contestant.program.address();
     let client = || -> std::io::Result<TcpStream> {
@@ -353,8 +351,8 @@ fn idle_clients(count: usize, contestant: &Contestant) -> Result<Vec<TcpStream>,
         .collect()
 }
 
-/// Counts system calls, instructions and allocations of a request, in passes of their own because counting
-/// takes time.
+/// Counts system calls, instructions and allocations of a request, in separate passes, since counting takes
+/// time.
 fn calls(
     traffic: &Arc<Traffic>,
     requests: u64,
@@ -414,8 +412,7 @@ impl Contestant {
     }
 }
 
-/// How one of ours stands in what `of` tells: its ratio, what it may be at most, and with whom it was
-/// compared.
+/// The verdict on one of ours by the figure `of`: its ratio, its limit, and the contestant compared with.
 fn verdict(
     scenario: &Scenario,
     all: &[Figures],
@@ -441,7 +438,7 @@ fn verdict(
     }
 }
 
-/// What a ratio is to be, and whether it is.
+/// A limit, and whether the ratio meets it.
 fn met(ratio: f64, most: f64) -> String {
     if most.is_infinite() {
         "no target of its own".to_string()
@@ -501,11 +498,11 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
     text
 }
 
-/// What most rows are about, and what the one with a fixed rate is about, too.
+/// The figures of rows: the median, and with a fixed rate also the tail.
 const MEDIAN: fn(&Figures) -> f64 = |figures| figures.median;
 const SLOWEST: fn(&Figures) -> f64 = |figures| figures.latency[2];
 
-/// The lines of the overview.
+/// The overview lines of a row.
 fn lines(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
     let first = line(scenario, scenario.words, host, all, MEDIAN);
     if scenario.unit != Unit::Latency {
@@ -536,7 +533,7 @@ fn line(scenario: &Scenario, words: &str, host: f64, all: &[Figures], of: fn(&Fi
     text + "\n"
 }
 
-/// A syslog server that counts lines and forgets them.
+/// A syslog server that only counts lines.
 struct Sink {
     port: u16,
     lines: Arc<AtomicU64>,

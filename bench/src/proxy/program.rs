@@ -1,4 +1,4 @@
-//! The programs that are compared, started with a configuration of ours on ports that the kernel chose.
+//! The compared programs, started with our configuration on ports chosen by the kernel.
 
 use super::usage::Processes;
 use std::fmt;
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Which program.
+/// A compared program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Haproxy,
     Nginx,
-    /// Manylane over epoll, and over io_uring.
+    /// Manylane over epoll; the next one, over io_uring.
     Epoll,
     Uring,
 }
 
 impl Kind {
-    /// Whether it is Manylane.
+    /// True for Manylane.
     pub(crate) fn is_ours(self) -> bool {
         matches!(self, Self::Epoll | Self::Uring)
     }
@@ -35,21 +35,21 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Where the programs are.
+/// Paths of the programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     pub(crate) manylane: PathBuf,
     pub(crate) haproxy: PathBuf,
     pub(crate) nginx: PathBuf,
-    /// Where configurations are written.
+    /// Folder of configurations.
     pub(crate) folder: PathBuf,
 }
 
 impl Programs {
-    /// Which `kind` is, in words, with its version.
+    /// Name and version of `kind`.
     ///
     /// # Errors
-    /// A sentence, when it cannot be started.
+    /// A sentence if it cannot be started.
     pub(crate) fn version(&self, kind: Kind) -> Result<String, String> {
         let output =
             Command::new(self.path(kind)).arg("-v").output().map_err(|error| self.absent(kind, &error))?;
@@ -73,10 +73,10 @@ impl Programs {
         )
     }
 
-    /// Starts `kind` with a configuration, and waits until it listens at `port`.
+    /// Starts `kind` with a configuration, and waits until it listens on `port`.
     ///
     /// # Errors
-    /// A sentence, with what it said, when it does not.
+    /// A sentence with its output if it does not.
     pub(crate) fn start(&self, kind: Kind, port: u16, configuration: &str) -> Result<Program, String> {
         let name = format!("{kind}-{port}").replace(' ', "-");
         let file = self.folder.join(format!("{name}.cfg"));
@@ -107,7 +107,7 @@ impl Programs {
     }
 }
 
-/// A running program. Dropped, it is ended.
+/// A running program, ended on drop.
 #[derive(Debug)]
 pub(crate) struct Program {
     child: Child,
@@ -115,12 +115,12 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Where it listens.
+    /// The program's address.
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// Its processes.
+    /// The program's processes.
     pub(crate) fn processes(&self) -> Processes {
         Processes::of(self.child.id())
     }
@@ -129,7 +129,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        // the first of nginx ends the others
+        // the first process of nginx ends the others
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let begun = Instant::now();
         while self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
@@ -141,7 +141,7 @@ impl Drop for Program {
     }
 }
 
-/// A port that is free now. Another process may take it before the program does, which then says so.
+/// A port that is free now. If another process takes it before the program does, the program reports that.
 pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no port is free: {error}"))?;
     listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())

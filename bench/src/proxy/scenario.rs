@@ -1,63 +1,62 @@
-//! What is measured: traffic, and the configurations that carry it.
+//! Scenarios: traffic, and the configurations for it.
 
 use super::load::{Message, Traffic};
 use super::program::Kind;
 use std::fmt::Write as _;
 
-/// In what a scenario is counted.
+/// The unit of a scenario's figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Processor microseconds a request.
+    /// Processor microseconds per request.
     Request,
-    /// Processor seconds a gigabyte of bodies.
+    /// Processor seconds per gigabyte of bodies.
     Gigabyte,
-    /// Bytes of memory an idle connection.
+    /// Bytes of memory per idle connection.
     Idle,
-    /// Hundredths of a processor, for as long as the program does nothing but to check servers.
+    /// Percent of a processor, while the program only checks servers.
     Checks,
-    /// Microseconds that 99 of 100 requests do not exceed, at a fixed rate.
+    /// The p99 of latencies in microseconds, at a fixed rate.
     Latency,
 }
 
-/// With what ours is compared.
+/// The comparison for a verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
-    /// At most so many times the best peer: over epoll, and over io_uring.
+    /// Largest ratio to the best peer: over epoll, and over io_uring.
     Peers(f64, f64),
-    /// At most so many times our own figure with the plainest configuration.
+    /// Largest ratio to our own figure with the plainest configuration.
     Own(f64),
-    /// What this takes more than the plainest configuration, at most so many times of what it takes more in
-    /// haproxy.
+    /// Largest ratio of the additional cost, relative to the plainest configuration, to that of haproxy.
     Hop(f64),
-    /// At most so many hundredths of a processor.
+    /// Largest share of a processor, in percent.
     Share(f64),
-    /// No bound is set: the ratio to the best peer is shown.
+    /// No limit: the ratio to the best peer is shown.
     Shown,
 }
 
-/// How a configuration differs from the plainest one.
+/// Differences of a configuration from the plainest one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shape {
     pub(crate) tcp: bool,
-    /// `balance`, and how many servers; 0 for one server and the default.
+    /// `balance`, and the number of servers; `None` for one server and the default.
     pub(crate) balance: Option<(&'static str, usize)>,
-    /// `maxconn` of each server.
+    /// `maxconn` of each server. A second proxy behind the first one, in the same process.
     pub(crate) places: Option<u32>,
     /// `option httplog` to a syslog server.
     pub(crate) log: bool,
     /// A second proxy behind the first one in the same process.
     pub(crate) hop: bool,
-    /// Servers that are checked every two seconds, by connecting.
+    /// Number of servers that are checked every two seconds by connecting.
     pub(crate) checks: usize,
     /// `tune.maxaccept`.
     pub(crate) accepts: Option<u32>,
-    /// Clients that are connected meanwhile, had an answer and ask for nothing more.
+    /// Number of connected clients that have had an answer and send nothing more.
     pub(crate) beside: usize,
     /// `track-sc0 src` into a table of three rates, and a rule that denies by one of them.
     pub(crate) track: bool,
 }
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -66,7 +65,7 @@ pub(crate) struct Scenario {
     pub(crate) target: Target,
     pub(crate) shape: Shape,
     pub(crate) traffic: fn() -> Traffic,
-    /// Who takes part.
+    /// The contestants.
     pub(crate) kinds: &'static [Kind],
     /// Requests of a round.
     pub(crate) requests: u64,
@@ -74,7 +73,7 @@ pub(crate) struct Scenario {
 
 const ALL: &[Kind] = &[Kind::Haproxy, Kind::Nginx, Kind::Epoll, Kind::Uring];
 const NOT_NGINX: &[Kind] = &[Kind::Haproxy, Kind::Epoll, Kind::Uring];
-/// The plainest one.
+/// The plainest configuration.
 pub(crate) const PLAIN: Shape = Shape {
     tcp: false,
     balance: None,
@@ -87,13 +86,13 @@ pub(crate) const PLAIN: Shape = Shape {
     track: false,
 };
 
-/// Requests a second of the scenario with a fixed rate.
+/// Requests per second with a fixed rate.
 pub(crate) const RATE: f64 = 8_000.0;
 
-/// Idle connections.
+/// Number of idle connections.
 pub(crate) const IDLE: usize = 10_000;
 
-/// Checked servers.
+/// Number of checked servers.
 pub(crate) const CHECKED: usize = 10_000;
 
 /// In the order of the table.
@@ -118,8 +117,8 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         kinds: ALL,
         requests: 12_000,
     },
-    // R-F5: 4 made 336,000 connections a second where 64 made 274,000, 1.23 times as many. Here 64 may cost
-    // that much more.
+    // R-F5: 4 accepted 336,000 connections per second, and 64 accepted 274,000: a factor of 1.23. Here, 64
+    // may cost that much more.
     Scenario {
         name: "accepts",
         words: "new client connections with tune.maxaccept 64, beside 4",
@@ -200,7 +199,7 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         kinds: NOT_NGINX,
         requests: 30_000,
     },
-    // `first` fills a server before it goes to the next one, so it must be full at some time.
+    // `first` fills a server before it uses the next one, so servers must be full at some time.
     Scenario {
         name: "first",
         words: "balance first, 8 servers with maxconn 16",
@@ -322,7 +321,7 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         kinds: NOT_NGINX,
         requests: 30_000,
     },
-    // One lane, so that all of it is that lane's.
+    // One lane, which then does all of the work.
     Scenario {
         name: "checks",
         words: "10,000 servers checked every 2 s by connecting, % of a processor",
@@ -414,7 +413,7 @@ fn chunks() -> Traffic {
     answered(Message::new(text, 0), CHUNKS)
 }
 
-/// Chunks of a response: with their framing, they are 16 KiB.
+/// Chunks of one byte in a response; with their framing, they have 16 KiB.
 const CHUNKS: u64 = 2_730;
 
 fn idle() -> Traffic {
@@ -422,7 +421,7 @@ fn idle() -> Traffic {
 }
 
 impl Scenario {
-    /// Bytes that the unit counts, of one request.
+    /// Bytes of a request that the unit counts.
     pub(crate) fn bytes(&self) -> u64 {
         let traffic = (self.traffic)();
         if self.name == "chunks" {
@@ -432,8 +431,8 @@ impl Scenario {
         }
     }
 
-    /// The configuration of `kind`, which listens at `port` and whose servers are at the loopback's `origin`.
-    /// `logs` is where the syslog server is, and `folder` where what it writes goes.
+    /// The configuration of `kind`, which listens on `port`, with servers at the loopback's `origin`. `logs`
+    /// is the syslog server's port, and `folder` that of the program's files.
     pub(crate) fn configuration(
         &self,
         kind: Kind,
@@ -449,23 +448,22 @@ impl Scenario {
         }
     }
 
-    /// HAProxy's language, for haproxy and for ours.
+    /// The configuration for haproxy and Manylane.
     fn haproxy(&self, port: u16, origin: u16, logs: u16, inner: &str) -> String {
         let Shape { tcp, balance, places, log, hop, checks, accepts, beside, track } = self.shape;
-        // Each connection may need two descriptors, and with splicing another two, of which haproxy makes
-        // sure at its start. A fifth of the descriptors that these need is for what is idle
-        // (`tune.pool-low-fd-ratio`): with many servers, a connection to each of them on both
-        // threads.
+        // Each connection may need two descriptors, and with splicing another two, which haproxy checks at
+        // its start. A fifth of these is for idle connections (`tune.pool-low-fd-ratio`): with many servers,
+        // a connection to each of them on both threads.
         let most = match self.unit {
             Unit::Idle => IDLE + 200,
-            _ if beside > 0 => 9_100, // of all such rows, so that only the idle ones differ
+            _ if beside > 0 => 9_100, // in all such rows, so that only the idle clients differ
             _ if balance.is_some() => 4_000,
             _ => 2_000,
         };
         let threads = if self.unit == Unit::Checks { 1 } else { 2 };
         let mut text = format!("global\n    nbthread {threads}\n    maxconn {most}\n");
         if self.unit == Unit::Idle {
-            // Two descriptors for each may be more than a process is allowed here. Idle ones need one.
+            // Two descriptors for each may exceed the limit of a process. Idle ones need one.
             text.push_str("    no strict-limits\n");
         }
         if let Some(accepts) = accepts {
@@ -477,7 +475,7 @@ impl Scenario {
         text.push_str("\ndefaults\n    timeout connect 5s\n    timeout client 60s\n    timeout server 60s\n");
         text.push_str(match (tcp, log) {
             (true, _) => "    mode tcp\n    option splice-request\n    option splice-response\n",
-            // As nginx does: a new client's first request may use a connection to a server that is there.
+            // As with nginx, a new client's first request may use an existing server connection.
             (false, true) => "    mode http\n    http-reuse always\n    log global\n    option httplog\n",
             (false, false) => "    mode http\n    http-reuse always\n",
         });

@@ -1,13 +1,13 @@
-//! `manylane-bench tls`: what TLS costs, beside haproxy and nginx.
+//! `manylane-bench tls`: the cost of TLS, compared with haproxy and nginx.
 //!
-//! # How it is measured
-//! As in `proxy`: all programs of a row run at once, with two threads each, and take turns; what counts is
-//! the processor time of the proxy's processes. The clients are `h2load` of nghttp2, and `openssl s_time` for
-//! handshakes; both take the versions, ciphers and groups that they and the proxy prefer. The server behind the
-//! proxy is that of `proxy`, in clear.
+//! # Measurement
+//! As in `proxy`: all programs of a row run at the same time, with two threads each, and alternate. The
+//! result is the processor time of the proxy's processes. The clients are `h2load` of nghttp2, and
+//! `openssl s_time` for handshakes; both use the versions, ciphers and groups that they and the proxy prefer.
+//! The server is that of `proxy`, in clear text.
 //!
-//! Idle connections are made by rustls: what counts is the memory that the proxy has more than before, divided
-//! by them. The row `flood` measures requests in clear beside clients that do nothing but handshakes.
+//! Idle connections are made with rustls; the result is the additional memory of the proxy, divided by the
+//! connections. The row `flood` measures clear-text requests beside clients that only make handshakes.
 
 use super::How;
 use super::http2::{all_answered, h2load, lines, nginx_of};
@@ -25,22 +25,22 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connections of the row that holds some, each of which has had a response.
+/// Idle connections of their row, each of which has had a response.
 const IDLE: usize = 4_000;
 
-/// How long memory may take to come to rest.
+/// Time for memory to settle.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Seconds of handshakes in each round.
 const SECONDS: u32 = 2;
 
-/// Clients that do nothing but handshakes, in the row `flood`.
+/// Clients of the row `flood` that only make handshakes.
 const FLOODERS: usize = 4;
 
-/// Requests in clear a second beside them.
+/// Clear-text requests per second beside them.
 const RATE: f64 = 1_000.0;
 
-/// What `tls` takes.
+/// Arguments of `tls`.
 #[derive(Clone, Debug, Args)]
 pub struct TlsArguments {
     /// Only this row; may be repeated
@@ -53,7 +53,7 @@ pub struct TlsArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    /// Requests over connections that stay: of HTTP/2, or of HTTP/1.
+    /// Requests on kept connections, over HTTP/2 or HTTP/1.
     Requests {
         h2: bool,
         connections: u32,
@@ -61,12 +61,12 @@ enum Work {
         body: u64,
         requests: u64,
     },
-    /// Connections one after the other, that resume a session or do not.
+    /// Connections one after another, with or without resumed sessions.
     Handshakes {
         resumed: bool,
     },
     Idle,
-    /// Requests in clear beside handshakes.
+    /// Clear-text requests beside handshakes.
     Flood,
 }
 
@@ -81,7 +81,7 @@ struct Row {
     words: &'static str,
     work: Work,
     key: Key,
-    /// At most so many times the best peer: over epoll, and over io_uring.
+    /// Largest ratios to the best peer: over epoll, and over io_uring.
     most: [f64; 2],
 }
 
@@ -150,7 +150,7 @@ static ROWS: &[Row] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence, when a row or a program is unknown, or requests were not answered.
+/// A sentence if a row or a program is unknown, or requests were not answered.
 pub fn run(arguments: &TlsArguments) -> Result<(), String> {
     let chosen = rows(&arguments.rows)?;
     super::with_programs(&arguments.how, |programs| {
@@ -180,7 +180,7 @@ fn rows(names: &[String]) -> Result<Vec<&'static Row>, String> {
     names.iter().map(find).collect()
 }
 
-/// A running proxy, and where it takes connections with TLS.
+/// A running proxy, and the address of its TLS listener.
 struct Contestant {
     kind: Kind,
     program: Program,
@@ -188,7 +188,7 @@ struct Contestant {
     samples: Vec<f64>,
 }
 
-/// The lines of one row.
+/// The table lines of a row.
 fn table(row: &Row, how: &How, programs: &Programs) -> Result<String, String> {
     let load = Load::start()?;
     let body = match row.work {
@@ -212,7 +212,7 @@ fn table(row: &Row, how: &How, programs: &Programs) -> Result<String, String> {
         let tls = SocketAddr::from(([127, 0, 0, 1], tls));
         all.push(Contestant { kind, program, tls, samples: Vec::new() });
     }
-    // What is held is counted once: a program does not give back all that it took.
+    // Idle connections are measured once, since a program does not return all of its memory.
     let rounds = if row.work == Work::Idle { 1 } else { how.rounds };
     for _ in 0..rounds {
         for one in &mut all {
@@ -240,7 +240,7 @@ fn table(row: &Row, how: &How, programs: &Programs) -> Result<String, String> {
     Ok(lines(row.words, all, &PEERS, row.most))
 }
 
-/// Nanoseconds of the proxy's processors for so many requests over TLS.
+/// Processor time of the proxy in nanoseconds for `requests` requests over TLS.
 fn exchange(
     one: &Contestant,
     h2: bool,
@@ -258,8 +258,8 @@ fn exchange(
     Ok(processes.usage()?.since(before).nanos as f64)
 }
 
-/// Starts a client that makes one connection after the other for [`SECONDS`]. One that resumes sessions also
-/// makes a request by each, since tickets of TLS 1.3 come behind the handshake.
+/// Starts a client that makes one connection after another for [`SECONDS`]. With `resumed`, it also makes a
+/// request on each, since tickets of TLS 1.3 follow the handshake.
 fn s_time(to: SocketAddr, resumed: bool, seconds: u32) -> Result<Child, String> {
     let mut command = Command::new("openssl");
     command.args(["s_time", "-connect", &to.to_string(), "-time", &seconds.to_string()]);
@@ -268,7 +268,7 @@ fn s_time(to: SocketAddr, resumed: bool, seconds: u32) -> Result<Child, String> 
     command.spawn().map_err(|error| format!("cannot start openssl: {error}; it is in the package openssl"))
 }
 
-/// Microseconds of the proxy's processors for a connection.
+/// Processor time of the proxy in microseconds for a connection.
 fn handshakes(one: &Contestant, resumed: bool) -> Result<f64, String> {
     let go = |seconds| {
         let output =
@@ -287,8 +287,8 @@ fn handshakes(one: &Contestant, resumed: bool) -> Result<f64, String> {
     Ok(processes.usage()?.since(before).nanos as f64 / 1e3 / count)
 }
 
-/// Connections that `openssl s_time` made, as `123 connections in 1.23s; ...` says, and those of them that
-/// resumed a session, for each of which it printed an `r` in a line without other words.
+/// The number of connections that `openssl s_time` made, from `123 connections in 1.23s; ...`, and of those
+/// that resumed a session. For each of these it prints an `r`, in a line without other words.
 fn connections(text: &str) -> Option<(f64, f64)> {
     let line = text.lines().find(|line| line.contains(" connections in "))?;
     let all = line.split_whitespace().next()?.parse().ok()?;
@@ -316,7 +316,7 @@ fn idle(one: &Contestant, body: u64) -> Result<f64, String> {
         }
         Ok(client)
     };
-    // A few first, so that memory that no connection holds is not counted.
+    // A few connections first, so that memory of the process itself is not counted.
     drop((0..64).map(|_| client()).collect::<Result<Vec<_>, _>>()?);
     std::thread::sleep(SETTLED);
     let processes = one.program.processes();
@@ -327,7 +327,7 @@ fn idle(one: &Contestant, body: u64) -> Result<f64, String> {
     Ok(bytes)
 }
 
-/// Milliseconds that 99 of 100 requests in clear do not exceed.
+/// The p99 of clear-text requests, in milliseconds.
 fn flood(one: &Contestant, how: &How, load: &Load, traffic: &Arc<Traffic>) -> Result<f64, String> {
     let requests = (3_000 * u64::from(how.requests) / 100).max(100);
     let seconds = (requests as f64 / RATE).ceil() as u32 + 2;
@@ -347,7 +347,7 @@ fn flood(one: &Contestant, how: &How, load: &Load, traffic: &Arc<Traffic>) -> Re
     Ok(f64::from(phase?.percentile(99.0)) / 1e3)
 }
 
-/// A client of rustls that takes any certificate.
+/// A rustls client configuration that accepts any certificate.
 fn unverified() -> ClientConfig {
     #[derive(Debug)]
     struct Any(Arc<CryptoProvider>);
@@ -391,7 +391,7 @@ fn unverified() -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// Makes a certificate that signs itself, with its key in the same file.
+/// Makes a self-signed certificate, with its key in the same file.
 fn certificate(key: Key, folder: &Path) -> Result<PathBuf, String> {
     let (name, kind): (_, &[&str]) = match key {
         Key::Ecdsa => ("ecdsa", &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]),
@@ -417,7 +417,7 @@ fn certificate(key: Key, folder: &Path) -> Result<PathBuf, String> {
     Ok(pem)
 }
 
-/// HAProxy's language, for haproxy and for ours.
+/// The configuration for haproxy and Manylane.
 fn haproxy([clear, tls]: [u16; 2], server: u16, pem: &Path) -> String {
     format!(
         "global\n    nbthread 2\n    maxconn 9000\n    no strict-limits\ndefaults\n    mode http\n    \

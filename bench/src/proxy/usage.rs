@@ -1,5 +1,5 @@
-//! What processes use: processor time, memory, system calls. Read from outside, so that it is the same for
-//! every program.
+//! Resource usage of processes: processor time, memory, system calls. Measured from outside, in the same way
+//! for every program.
 
 use std::fs;
 use std::io::Read as _;
@@ -7,22 +7,22 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A program's processes: the one that was started, and those that it started.
+/// A program's processes: the one that was started, and its children.
 #[derive(Clone, Debug)]
 pub(crate) struct Processes(Vec<u32>);
 
 /// Processor time so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    /// All of it, in nanoseconds.
+    /// The total, in nanoseconds.
     pub(crate) nanos: u64,
-    /// In the program's own code and in the kernel, in ticks of the system: only their ratio is used.
+    /// Time in the program's own code and in the kernel, in the system's ticks: only their ratio is used.
     pub(crate) user: u64,
     pub(crate) system: u64,
 }
 
 impl Usage {
-    /// What was used since `before`.
+    /// Usage since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             nanos: self.nanos - before.nanos,
@@ -31,14 +31,14 @@ impl Usage {
         }
     }
 
-    /// The part of it that was in the program's own code.
+    /// The share of time in the program's own code.
     pub(crate) fn user_share(self) -> f64 {
         self.user as f64 / (self.user + self.system).max(1) as f64
     }
 }
 
 impl Processes {
-    /// `pid` and what it started.
+    /// `pid` and its children.
     pub(crate) fn of(pid: u32) -> Self {
         let mut found = vec![pid];
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -50,10 +50,10 @@ impl Processes {
         Self(found)
     }
 
-    /// What they have used.
+    /// Their usage so far.
     ///
     /// # Errors
-    /// A sentence, when one of them has ended.
+    /// A sentence if one of them has ended.
     pub(crate) fn usage(&self) -> Result<Usage, String> {
         let mut usage = Usage::default();
         for &pid in &self.0 {
@@ -61,7 +61,7 @@ impl Processes {
             let field = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
             usage.user += field(11);
             usage.system += field(12);
-            // Each thread's, to the nanosecond; none of them ends while it is measured.
+            // For each thread, to the nanosecond; threads do not end during a measurement.
             for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
                 let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
                 usage.nanos +=
@@ -71,13 +71,13 @@ impl Processes {
         Ok(usage)
     }
 
-    /// Memory of theirs that is in use, in bytes.
+    /// Their resident memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.sum("VmRSS:")
     }
 
-    /// The most that was in use at once, in bytes: of a program that gives back what it began with, this
-    /// tells what it needs besides.
+    /// Their peak memory, in bytes: for a program that returns its initial memory, this shows its further
+    /// needs.
     pub(crate) fn peak_memory(&self) -> u64 {
         self.sum("VmHWM:")
     }
@@ -91,7 +91,7 @@ impl Processes {
         self.0.iter().filter_map(of).sum::<u64>() * 1024
     }
 
-    /// Begins to count `events` of theirs, by their names in `perf stat`; none if the system does not let us.
+    /// Starts counting `events`, by their names in `perf stat`; `None` if the system does not allow it.
     pub(crate) fn count<E: AsRef<str>>(&self, events: &[E]) -> Option<Count> {
         let events: Vec<String> = events.iter().map(|event| event.as_ref().to_owned()).collect();
         let pids: Vec<String> = self.0.iter().map(u32::to_string).collect();
@@ -101,18 +101,17 @@ impl Processes {
             .stderr(Stdio::piped())
             .spawn()
             .ok()?;
-        std::thread::sleep(Duration::from_millis(300)); // it does not say when it has begun
+        std::thread::sleep(Duration::from_millis(300)); // it does not report when it has begun
         Some(Count { perf, events })
     }
 }
 
-/// What is counted of system calls, in a pass of its own: to count one takes time in the kernel.
+/// Event for system calls, in a separate pass, since counting takes time in the kernel.
 pub(crate) const CALLS: &[&str] = &["raw_syscalls:sys_enter"];
-/// What is counted of instructions: the program's own, and those of the kernel for it.
+/// Events for instructions of the program, and of the kernel for it.
 pub(crate) const INSTRUCTIONS: &[&str] = &["instructions:u", "instructions:k"];
 
-/// Probes of the kernel at the functions of a program by which it gets memory from its global allocator.
-/// Removed when dropped.
+/// Kernel probes at the functions by which a program allocates from its global allocator. Removed on drop.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     group: String,
@@ -121,8 +120,8 @@ pub(crate) struct Allocator {
 }
 
 impl Allocator {
-    /// Where the program of `processes` enters it: ours is linked with its own, the peers use the C
-    /// library's. None if the system does not let us.
+    /// Adds probes for `processes`: ours is linked with an allocator, the peers use the C library's. `None`
+    /// if the system does not allow it.
     pub(crate) fn of(processes: &Processes, is_ours: bool) -> Option<Self> {
         let pid = *processes.0.first()?;
         let (path, functions): (PathBuf, &[&str]) = if is_ours {
@@ -160,7 +159,7 @@ impl Drop for Allocator {
     }
 }
 
-/// A count under way.
+/// A running count.
 #[derive(Debug)]
 pub(crate) struct Count {
     perf: Child,
@@ -168,7 +167,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// How many there were, of each event.
+    /// Ends the count; returns the number of each event.
     pub(crate) fn end(mut self) -> Option<Vec<u64>> {
         let pid = rustix::process::Pid::from_child(&self.perf);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).ok()?;
@@ -181,7 +180,7 @@ impl Count {
     }
 }
 
-/// The fields of a process behind its name, beginning with its state.
+/// The fields of a process after its name, beginning with its state.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, behind) = text.rsplit_once(") ")?;
@@ -192,7 +191,7 @@ fn stat(pid: u32) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// Of a process of its own: threads of this one end whenever another test does, and their time with them.
+    /// A separate process: threads of this one end with other tests, and their times with them.
     #[test]
     fn time_that_was_used_is_seen() {
         let mut busy =

@@ -1,5 +1,5 @@
-//! The simulated half, which is this same program built with `--cfg manylane_sim`: run as a child that prints
-//! its results as JSON.
+//! The simulated half: this program built with `--cfg manylane_sim`, run as a child that prints its results
+//! as JSON.
 
 use crate::results::{Machine, Results};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 /// Environment variable with the path of the simulated build.
 pub const VARIABLE: &str = "MANYLANE_BENCH_SIM";
 
-/// Finds the simulated build: the path given, else the variable's, else `sim/release` beside this binary's
-/// profile directory.
+/// Finds the simulated build: the given path, else the variable's, else `sim/release` beside this binary's
+/// profile folder.
 ///
 /// # Errors
-/// One sentence that says how to build it.
+/// A sentence about how to build it.
 pub fn find(given: Option<&Path>) -> Result<PathBuf, String> {
     let named = given.map(Path::to_path_buf).or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
     if let Some(path) = named {
@@ -39,11 +39,11 @@ fn absent(path: &Path) -> String {
     )
 }
 
-/// Runs the simulated build with `arguments` and reads what it prints. Its progress goes to this program's
+/// Runs the simulated build with `arguments` and parses its output. Its progress goes to this program's
 /// standard error.
 ///
 /// # Errors
-/// A sentence: it cannot be started, it failed, it printed something else, or it is not a simulated build.
+/// A sentence if it cannot be started, has failed, has printed something else, or is not a simulated build.
 pub fn run(program: &Path, arguments: &[String]) -> Result<Results, String> {
     let output = Command::new(program)
         .args(arguments)

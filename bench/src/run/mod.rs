@@ -1,4 +1,4 @@
-//! Runs a variant once, for a fixed time, on the machine that this binary was built for.
+//! Runs a variant once for a fixed time, on the machine that this binary was built for.
 
 #[cfg(not(manylane_sim))]
 mod real;
@@ -14,33 +14,32 @@ use std::time::Duration;
 /// The machine of this binary.
 pub const MACHINE: Machine = if cfg!(manylane_sim) { Machine::Simulated } else { Machine::Real };
 
-/// One run to be made.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Threads, or virtual cores: 1 or more.
+    /// Number of threads or virtual cores, at least 1.
     pub threads: usize,
-    /// How long operations are counted; the virtual clock's on the simulator.
+    /// Time in which operations are counted; on the simulator, virtual time.
     pub time: Duration,
-    /// Tells runs on the simulator apart: each number gives other starting times of the cores. No effect on
-    /// real threads.
+    /// On the simulator, each number gives other starting times of the cores. No effect on real threads.
     pub seed: u64,
 }
 
-/// What one run gave.
+/// Results of a run.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Over all threads.
     pub operations_per_second: f64,
-    /// Operations of the least served thread by those of the most served one: 1 is fair.
+    /// Operations of the least served thread divided by those of the most served one: 1 is fair.
     pub fairness: f64,
-    /// From the simulator.
+    /// From the simulator only.
     pub costs: Option<Costs>,
 }
 
 /// Runs `V` once.
 ///
 /// # Panics
-/// When the variant's own check finds that work got lost: figures of wrong code are worth nothing.
+/// If the variant's own check fails: figures of wrong code are worthless.
 pub fn once<V: Variant>(plan: &Plan) -> Sample {
     #[cfg(not(manylane_sim))]
     return real::once::<V>(plan);
@@ -48,7 +47,7 @@ pub fn once<V: Variant>(plan: &Plan) -> Sample {
     return simulated::once::<V>(plan);
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Debug)]
 pub struct Extent {
     /// Numbers of threads.
@@ -59,8 +58,8 @@ pub struct Extent {
     pub time: Duration,
 }
 
-/// Runs all variants of `case`: for each number of threads and each run, one after the other, so that a
-/// change of the machine's mood meets all of them. `progress` hears of each run before it starts.
+/// Runs all variants of `case`: for each number of threads and each run, one after another, so that changes
+/// of the machine's state affect all of them. Calls `progress` before each run.
 pub fn case(case: &Case, extent: &Extent, mut progress: impl FnMut(&str)) -> Results {
     let mut results = Results::default();
     for &threads in &extent.threads {

@@ -1,9 +1,9 @@
 //! Real threads.
 //!
-//! All threads start at a barrier and work until told to stop. Each publishes how far it is on a cache line
-//! of its own after every batch; what is counted is the progress of all between two looks at those lines, so
-//! neither the start nor the end of a thread is measured. More threads than processors are not bound to any:
-//! the kernel schedules them, as it would in a program that is configured so.
+//! All threads start at a barrier and work until told to stop. After every batch, each publishes its progress
+//! on its own cache line. The result is the progress between two readings of these lines, so the start and
+//! the end of threads are not measured. If there are more threads than processors, they are not bound: the
+//! kernel schedules them, as in a program with such a configuration.
 
 use super::{Plan, Sample};
 use crate::cases::Variant;
@@ -12,11 +12,11 @@ use manylane_sync::atomic::{AtomicBool, Ordering, OwnedU64};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Operations between two looks at the stop flag: few enough to end soon when one takes microseconds, enough
-/// to hide the look.
+/// Operations between two checks of the stop flag: few enough to end soon if one takes microseconds, enough
+/// to hide the check.
 const BATCH: u64 = 64;
 
-/// Before the first look: threads get onto processors, caches and slots fill.
+/// Time before the first reading: threads get processors, caches and slots fill.
 const WARM_UP: Duration = Duration::from_millis(10);
 
 pub(super) fn once<V: Variant>(plan: &Plan) -> Sample {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::cases;
 
-    /// Loses every second operation, and says so.
+    /// Loses every second operation, and reports it.
     struct Lossy;
 
     impl Variant for Lossy {
@@ -92,7 +92,7 @@ mod tests {
             for contender in case.contenders {
                 for threads in [1, 3] {
                     // Each run checks itself. A busy machine may give it no processor in time, and debug
-                    // builds poison what is freed: then a longer one must do.
+                    // builds poison freed memory: then a longer run is tried.
                     let works = (0..10).any(|attempt| {
                         let plan = Plan { threads, time: Duration::from_millis(5 << attempt), seed: 0 };
                         (contender.run)(&plan).operations_per_second > 0.0

@@ -9,19 +9,19 @@ use manylane_sync::{CachePadded, relax};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// Before anything is counted: lines reach the cores that use them.
+/// Time before the measurement, in which lines reach the cores that use them.
 const WARM_UP_NS: u64 = 5_000;
 
-/// The first look, which tells how long the run itself must be.
+/// The length of a first run, which determines that of the measurement.
 const PROBE: Duration = Duration::from_micros(10);
 
-/// Operations that make a steady state: more only take real time.
+/// Operations for a steady state: more only take real time.
 const ENOUGH: f64 = 60_000.0;
 
-/// A contended variant does little in a virtual microsecond: it gets up to so many times the planned time.
+/// A contended variant does little in a virtual microsecond: its time is extended up to this factor.
 const LONGEST: f64 = 20.0;
 
-/// Lines that are named in the results.
+/// Number of lines named in the results.
 const HOTTEST: usize = 3;
 
 pub(super) fn once<V: Variant>(plan: &Plan) -> Sample {
@@ -55,8 +55,8 @@ fn simulate<V: Variant>(plan: &Plan, time: Duration) -> Report {
         || (V::new(plan.threads), CachePadded::new(AtomicUsize::new(0))),
         |(shared, entered), worker| {
             let mut own = shared.enter(worker.number());
-            // 96 lanes make their slots one after the other, under a lock. Whoever was first must not be
-            // measured yet.
+            // 96 lanes make their slots one after another, under a lock. The first ones must not be measured
+            // meanwhile.
             entered.fetch_add(1, Ordering::Relaxed);
             while entered.load(Ordering::Relaxed) < plan.threads {
                 relax();

@@ -1,4 +1,4 @@
-//! What attackers do, each on a few connections of HTTP/2.
+//! Attacks, each on a few HTTP/2 connections.
 
 use super::frames::*;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -8,36 +8,35 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// An attacker sends a batch on each of its connections, and waits so long: the load needs the processor,
-/// too.
+/// Time between two batches on a connection: the load needs the processor, too.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Bytes of a batch, which is sent when the one before was taken: 4 MB/s of a connection at most.
+/// Bytes of a batch, which is sent after the previous one was taken: at most 4 MB/s per connection.
 const BATCH: usize = 4 << 10;
 
-/// When a connection was ended, another one is made after so long.
+/// Time before a closed connection is made again.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Streams that are open at once, of attacks that hold some.
+/// Open streams of attacks that hold some.
 const STREAMS: u32 = 100;
 
-/// What a slow reader reads, every [`SLOWLY`] ticks.
+/// Bytes that a slow reader reads every [`SLOWLY`] ticks.
 const SIP: usize = 1 << 10;
 const SLOWLY: u64 = 20;
 
-/// One way to keep a server busy.
+/// A way to keep a server busy.
 pub(super) struct Attack {
     pub(super) name: &'static str,
     pub(super) words: &'static str,
-    /// Connections at once.
+    /// Number of connections.
     pub(super) connections: usize,
-    /// Bytes of a response to it.
+    /// Bytes of a response.
     pub(super) body: u64,
-    /// The attacker reads hardly anything.
+    /// The attacker hardly reads.
     slow: bool,
-    /// What is sent behind the preface and the settings that this connection has.
+    /// Writes the first bytes after the preface, with the connection's settings.
     begin: fn(&mut Sender),
-    /// Adds to what is sent; called until a batch is full.
+    /// Appends to a batch; called until it is full.
     more: fn(&mut Sender),
 }
 
@@ -170,7 +169,7 @@ pub(super) static ATTACKS: &[Attack] = &[
     },
 ];
 
-/// One connection, and nothing that is sent on it.
+/// One connection that sends nothing.
 const PLAIN: Attack = Attack {
     name: "",
     words: "",
@@ -181,26 +180,26 @@ const PLAIN: Attack = Attack {
     more: |sender| sender.full = true,
 };
 
-/// Whatever comes has room.
+/// Opens the windows as far as possible.
 fn open_windows(sender: &mut Sender) {
     settings(&mut sender.out, &[(INITIAL_WINDOW, MOST)]);
     frame(&mut sender.out, WINDOW_UPDATE, 0, 0, &(MOST - 65_535).to_be_bytes());
 }
 
-/// What one connection sends.
+/// State of a connection's output.
 #[derive(Default)]
 struct Sender {
     out: Vec<u8>,
     /// The next stream's number, less one.
     streams: u32,
-    /// Batches so far.
+    /// Number of batches so far.
     turn: u64,
-    /// The batch is to be no longer.
+    /// The batch must not grow.
     full: bool,
 }
 
 impl Sender {
-    /// Begins a stream with a header block that is complete; its number.
+    /// Begins a stream with a complete header block; returns its number.
     fn request(&mut self, block: &[u8], flags: u8) -> u32 {
         let stream = self.streams + 1;
         self.streams += 2;
@@ -217,15 +216,15 @@ impl Sender {
     }
 }
 
-/// One connection of an attacker.
+/// An attacker's connection.
 struct Connection {
     socket: Option<TcpStream>,
     sender: Sender,
-    /// When it is made again.
+    /// When to connect again.
     again: Instant,
 }
 
-/// An attack that runs until this is dropped.
+/// An attack that runs until it is dropped.
 pub(super) struct Running {
     stop: Arc<AtomicBool>,
     ended: Arc<AtomicU64>,
@@ -256,7 +255,7 @@ impl Running {
         Self { stop, ended, thread: Some(thread) }
     }
 
-    /// How many connections were ended by the other side.
+    /// Number of connections that the other side has closed.
     pub(super) fn ended(&self) -> u64 {
         self.ended.load(Ordering::Relaxed)
     }
@@ -272,10 +271,10 @@ impl Drop for Running {
 }
 
 impl Connection {
-    /// Sends the next batch, and reads what came.
+    /// Sends the next batch, and reads what has arrived.
     ///
     /// # Errors
-    /// The connection was ended.
+    /// The connection was closed.
     fn go_on(&mut self, attack: &Attack, to: SocketAddr, tick: u64) -> std::io::Result<()> {
         let Some(socket) = &mut self.socket else {
             if self.again <= Instant::now() {
@@ -308,7 +307,7 @@ impl Connection {
     }
 }
 
-/// How many bytes were read.
+/// Number of bytes read.
 fn taken(read: std::io::Result<usize>) -> std::io::Result<usize> {
     match read {
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),

@@ -1,6 +1,6 @@
-//! Frames of HTTP/2 as an attacker writes them: RFC 9113, and RFC 7541 without Huffman codes.
+//! HTTP/2 frames of an attacker: RFC 9113, and RFC 7541 without Huffman codes.
 
-/// What every client begins with.
+/// The beginning of every connection.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(super) const DATA: u8 = 0;
@@ -21,11 +21,11 @@ pub(super) const INITIAL_WINDOW: u16 = 4;
 /// The largest window.
 pub(super) const MOST: u32 = (1 << 31) - 1;
 
-/// `GET /` of `http://a`: three fields of the static table, and `:authority` with a value, which the receiver
-/// does not add to its table.
+/// `GET /` of `http://a`: three fields of the static table, and `:authority` with a value that is not
+/// indexed.
 pub(super) const GET: &[u8] = &[0x82, 0x86, 0x84, 0x01, 1, b'a'];
 
-/// The same with POST.
+/// As [`GET`], with POST.
 pub(super) const POST: &[u8] = &[0x83, 0x86, 0x84, 0x01, 1, b'a'];
 
 /// Writes a frame.
@@ -46,8 +46,7 @@ pub(super) fn settings(out: &mut Vec<u8>, settings: &[(u16, u32)]) {
     frame(out, SETTINGS, 0, 0, &settings.iter().flat_map(one).collect::<Vec<_>>());
 }
 
-/// Writes a field that the receiver adds to its table. Name and value have less than 127 bytes, or the value
-/// less than 16,000.
+/// Writes an indexed field. Name and value are shorter than 127 bytes, or the value than 16,000.
 pub(super) fn indexed_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(&[0x40, name.len() as u8]);
     out.extend_from_slice(name.as_bytes());
@@ -55,7 +54,7 @@ pub(super) fn indexed_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// A string's length without Huffman codes: an integer of seven bits.
+/// A string's length without Huffman coding: an integer with a 7-bit prefix.
 fn length(out: &mut Vec<u8>, len: usize) {
     match len.checked_sub(127) {
         None => out.push(len as u8),

@@ -1,11 +1,11 @@
-//! `manylane-bench attacks`: what an innocent client notices of a client that misuses HTTP/2.
+//! `manylane-bench attacks`: the effect of a client that misuses HTTP/2 on innocent clients.
 //!
-//! # How it is measured
-//! Each program has one thread, so the attacker and the innocent clients share it, and two listeners: one for
-//! each. [`CLIENTS`] innocent ones ask over HTTP/1, [`RATE`] times a second together, with and without an
-//! attacker at the other listener, in turns; medians of the rounds are shown. An attacker is one
-//! thread with one connection or four, which sends up to 4 MB/s on each and connects again when it is
-//! disconnected. The attacker's requests go to a server of their own.
+//! # Measurement
+//! Each program has one thread, which the attacker and the innocent clients share, and a listener for each of
+//! both. [`CLIENTS`] innocent clients make HTTP/1 requests, [`RATE`] per second together, alternately with
+//! and without an attacker at the other listener. The table shows medians of the rounds. An attacker is one
+//! thread with one or four connections; it sends up to 4 MB/s on each, and connects again when it is closed.
+//! Its requests go to a separate server.
 
 mod attacker;
 mod frames;
@@ -21,20 +21,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Innocent clients, and what they ask for a second, together.
+/// Innocent clients, and their requests per second, together.
 const CLIENTS: usize = 4;
 const RATE: f64 = 1_000.0;
 
 /// Requests of a round, with and without an attacker.
 const REQUESTS: u64 = 400;
 
-/// How long an attack runs before it is measured: the servers' first answers are the load's own work.
+/// Time that an attack runs before the measurement, since the servers' first answers are the load's own work.
 const BEGUN: Duration = Duration::from_millis(300);
 
-/// How many times an innocent client's p99 an attack may make it.
+/// Limit of the p99 of innocent clients during an attack, relative to without.
 const MOST: f64 = 2.0;
 
-/// What `attacks` takes.
+/// Arguments of `attacks`.
 #[derive(Clone, Debug, Args)]
 pub struct AttackArguments {
     /// Only this attack; may be repeated
@@ -52,26 +52,26 @@ pub struct AttackArguments {
     pub alone: bool,
 }
 
-/// One program.
+/// A program under attack.
 struct Attacked {
     kind: Kind,
     program: Program,
-    /// Where the attacker goes.
+    /// The attacker's listener.
     to: SocketAddr,
 }
 
-/// What was seen without an attack, or with it.
+/// Results without or with an attack.
 #[derive(Default)]
 struct Measured {
-    /// Of innocent requests, of each round, in microseconds: p50 and p99.
+    /// p50 and p99 of innocent requests in microseconds, for each round.
     latencies: [Vec<f64>; 2],
-    /// The program's processor time, and the time that it is of, in nanoseconds.
+    /// The program's processor time, and the elapsed time, in nanoseconds.
     used: u64,
     time: u64,
 }
 
 impl Measured {
-    /// Hundredths of a processor.
+    /// Share of a processor, in percent.
     fn share(&self) -> f64 {
         self.used as f64 * 100.0 / self.time.max(1) as f64
     }
@@ -80,7 +80,7 @@ impl Measured {
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence, when an attack or a program is unknown, or an innocent client did not get its response.
+/// A sentence if an attack or a program is unknown, or an innocent client did not get its response.
 pub fn run(arguments: &AttackArguments) -> Result<(), String> {
     let chosen = attacks(&arguments.rows)?;
     let how = How { manylane: arguments.manylane.clone(), alone: arguments.alone, ..How::default() };
@@ -133,7 +133,7 @@ fn start(kind: Kind, load: &Load, origin: &Load, programs: &Programs) -> Result<
     Ok(Attacked { kind, program, to: SocketAddr::from(([127, 0, 0, 1], attacked)) })
 }
 
-/// HAProxy's language, for haproxy and for ours.
+/// The configuration for haproxy and Manylane.
 fn haproxy(ports: [u16; 2], servers: [u16; 2]) -> String {
     let mut text = String::from(
         "global\n    nbthread 1\n    maxconn 4000\ndefaults\n    mode http\n    http-reuse always\n    \
@@ -169,7 +169,7 @@ fn nginx(ports: [u16; 2], servers: [u16; 2], folder: &str) -> String {
     text + "}\n"
 }
 
-/// The lines of one attack.
+/// The table lines of an attack.
 fn table(
     attack: &'static Attack,
     all: &[Attacked],

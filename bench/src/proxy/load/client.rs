@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
-/// A client, with or without a request under way.
+/// A client, with or without an active request.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) socket: Option<TcpStream>,
@@ -14,13 +14,13 @@ pub(super) struct Client {
     /// Bytes of the request that were sent.
     sent: u64,
     pub(super) busy: bool,
-    /// The response is complete; the proxy is to close.
+    /// The response is complete; the proxy must close.
     closing: bool,
     /// When the request was due.
     pub(super) since: Instant,
 }
 
-/// What became of a request.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     UnderWay,
@@ -39,12 +39,13 @@ impl Client {
         }
     }
 
-    /// A connection to the proxy, unless there is one.
+    /// Connects to the proxy, unless connected.
     pub(super) fn connect(&mut self, to: SocketAddr) -> Result<Option<&TcpStream>, String> {
         if self.socket.is_some() {
             return Ok(None);
         }
-        // On the loopback it is made before this returns, whether the proxy has accepted it or not.
+        // On the loopback, this returns after the connection is established, even if the proxy has not
+        // accepted it.
         let socket =
             TcpStream::connect(to).map_err(|error| format!("cannot connect to the proxy: {error}"))?;
         let ready = socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true));
@@ -60,10 +61,10 @@ impl Client {
         self.since = since;
     }
 
-    /// Goes on as far as the socket allows.
+    /// Continues as far as the socket allows.
     ///
     /// # Errors
-    /// A sentence, when the response is not the expected one, or the connection ends before it.
+    /// A sentence if the response is unexpected, or the connection ends before it.
     pub(super) fn go_on(&mut self, traffic: &Traffic, room: &mut [u8]) -> Result<Progress, String> {
         let Some(socket) = &mut self.socket else { return Ok(Progress::UnderWay) };
         if self.busy && !self.closing {

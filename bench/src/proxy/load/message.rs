@@ -1,12 +1,12 @@
-//! Messages of HTTP/1 as the load sends them, and a reader that finds their ends and counts what is in them.
+//! HTTP/1 messages of the load, and a reader that finds their ends and counts their bytes.
 
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 
-/// Bytes that bodies are made of.
+/// Contents of bodies.
 const SLAB: &[u8] = &[b'x'; 1 << 20];
 
-/// A head (or all of a small message), and so many bytes of body behind it.
+/// A head (or a whole small message), followed by a body of some length.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Message {
     head: Vec<u8>,
@@ -14,25 +14,26 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// A message with a body of `body` bytes. `head` is complete.
+    /// A message with a body of `body` bytes. `head` must be complete.
     pub(crate) fn new(head: impl Into<Vec<u8>>, body: u64) -> Self {
         Self { head: head.into(), body }
     }
 
-    /// Bytes of all of it.
+    /// Length of the message, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.head.len() as u64 + self.body
     }
 
-    /// Bytes of the body.
+    /// Length of the body, in bytes.
     pub(crate) fn body(&self) -> u64 {
         self.body
     }
 
-    /// Sends from `at` on as much as the socket takes, and moves `at`; whether all is sent.
+    /// Sends as much as the socket takes, from `at` on, and advances `at`. Returns true if everything was
+    /// sent.
     ///
     /// # Errors
-    /// Those of the socket, but not that it is full.
+    /// Errors of the socket, except that it is full.
     pub(crate) fn send(&self, mut socket: &TcpStream, at: &mut u64) -> io::Result<bool> {
         while *at < self.bytes() {
             let head = self.head.get(*at as usize..).unwrap_or_default();
@@ -52,18 +53,18 @@ impl Message {
     }
 }
 
-/// Where a reader is in its message.
+/// The reader's position in a message.
 #[derive(Debug, Default)]
 enum At {
     #[default]
     Head,
     Length(u64),
-    /// In the line with a chunk's size, which is so far this.
+    /// In the line with a chunk's size; the size so far.
     Size(u64),
-    /// Behind the size, before the end of its line.
+    /// After the size, before the end of its line.
     SizeEnd(u64),
     Chunk(u64),
-    /// Behind a chunk, before the next size.
+    /// After a chunk, before the next size.
     ChunkEnd,
     /// In the trailers: bytes of the line so far.
     Trailers(u64),
@@ -74,9 +75,9 @@ enum At {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     at: At,
-    /// A head that came in pieces.
+    /// An incomplete head.
     held: Vec<u8>,
-    /// The status of a response, 0 for a request.
+    /// The status of a response, or 0 for a request.
     status: u16,
     body: u64,
 }
@@ -86,7 +87,7 @@ pub(crate) struct Reader {
 pub(crate) struct Read {
     /// 0 for a request.
     pub(crate) status: u16,
-    /// Bytes of its body, without chunks' sizes.
+    /// Bytes of the body, without chunk framing.
     pub(crate) body: u64,
 }
 
@@ -94,10 +95,10 @@ pub(crate) struct Read {
 const LONGEST_HEAD: usize = 16 << 10;
 
 impl Reader {
-    /// Takes bytes off `input`, up to the end of the message.
+    /// Consumes bytes of `input`, up to the end of the message.
     ///
     /// # Errors
-    /// A sentence, when this is not HTTP/1.
+    /// A sentence if the input is not HTTP/1.
     pub(crate) fn take(&mut self, input: &mut &[u8]) -> Result<Option<Read>, String> {
         loop {
             if matches!(self.at, At::Complete) {
@@ -112,7 +113,7 @@ impl Reader {
         }
     }
 
-    /// Whether a message has begun.
+    /// True within a message.
     #[cfg(test)]
     pub(crate) fn is_amid(&self) -> bool {
         !matches!(self.at, At::Head) || !self.held.is_empty()
@@ -162,7 +163,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Counts bytes of a body of which `left` are still to come.
+    /// Counts bytes of a body with `left` remaining ones.
     fn data(&mut self, input: &mut &[u8], left: u64) -> u64 {
         let taken = left.min(input.len() as u64);
         *input = &input[taken as usize..];
@@ -192,7 +193,7 @@ impl Reader {
         self.meaning(&held[..end]).map(Some)
     }
 
-    /// What follows a head.
+    /// The state after a head.
     fn meaning(&mut self, head: &[u8]) -> Result<At, String> {
         self.status = match head.strip_prefix(b"HTTP/1.1 ") {
             Some(rest) => rest.get(..3).and_then(number).ok_or("a response has no status")? as u16,
@@ -214,7 +215,7 @@ impl Reader {
 }
 
 fn byte(input: &mut &[u8]) -> u8 {
-    let first = input[0]; // only called with something there
+    let first = input[0]; // callers check that there is input
     *input = &input[1..];
     first
 }
@@ -227,7 +228,7 @@ fn number(text: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What is read of `bytes` in pieces of `piece`.
+    /// The messages of `bytes`, read in pieces of `piece`.
     fn read(bytes: &[u8], piece: usize) -> Vec<Read> {
         let mut reader = Reader::default();
         let mut messages = Vec::new();

@@ -1,9 +1,8 @@
-//! The load: clients in front of the proxy and servers behind it, on two threads, each of which has a
-//! processor of its own.
+//! The load: clients and servers of the proxy, on two threads, each with its own processor.
 //!
 //! Each thread has one `epoll` with its half of the clients and its part of the proxy's connections. A client
-//! sends its next request as soon as the response to the last one is there (closed loop), or when it is due
-//! (a fixed rate). Every response is checked.
+//! sends its next request when the response to the last one is complete (closed loop), or when it is due
+//! (fixed rate). Every response is checked.
 
 mod client;
 mod message;
@@ -26,7 +25,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// What goes through the proxy.
+/// The traffic through the proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     /// Sent by clients.
@@ -35,25 +34,25 @@ pub(crate) struct Traffic {
     pub(crate) response: Message,
     /// Bytes of body that clients must get.
     pub(crate) expected: u64,
-    /// Clients connections open at once.
+    /// Number of clients with open connections.
     pub(crate) clients: usize,
-    /// Each request has a connection of its own.
+    /// Each request has its own connection.
     pub(crate) close: bool,
 }
 
-/// What one phase did.
+/// Results of a phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phase {
-    /// Requests that were answered.
+    /// Answered requests.
     pub(crate) requests: u64,
-    /// From the first request to the last response.
+    /// Time from the first request to the last response.
     pub(crate) time: Duration,
-    /// Microseconds of each, in order of size.
+    /// Latencies in microseconds, sorted.
     pub(crate) latencies: Vec<u32>,
 }
 
 impl Phase {
-    /// The latency that so many hundredths do not exceed, in microseconds.
+    /// A percentile of the latencies, in microseconds.
     pub(crate) fn percentile(&self, percent: f64) -> u32 {
         let last = self.latencies.len().saturating_sub(1);
         let at = (self.latencies.len() as f64 * percent / 100.0).ceil() as usize;
@@ -61,14 +60,14 @@ impl Phase {
     }
 }
 
-/// How requests follow each other.
+/// The timing of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Arrival {
     /// A client sends when it has its response.
     Closed,
     /// Each client sends once, a few at a time.
     Once,
-    /// So many a second, of all clients.
+    /// This many requests per second, over all clients.
     Rate(f64),
 }
 
@@ -80,13 +79,13 @@ enum Order {
 
 type Report = Result<Vec<u32>, String>;
 
-/// Clients of a thread that send at once, of those that send once.
+/// Active clients of a thread if each sends once.
 const AT_ONCE: usize = 32;
 
 /// Threads of the load.
 const THREADS: usize = 2;
 
-/// Clients and servers, idle until told.
+/// Clients and servers, idle between orders.
 #[derive(Debug)]
 pub(crate) struct Load {
     workers: Vec<(Sender<Order>, Receiver<Report>, OwnedFd)>,
@@ -94,10 +93,10 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Starts the threads, whose servers listen on all addresses of the loopback.
+    /// Starts the threads; their servers listen on all addresses of the loopback.
     ///
     /// # Errors
-    /// A sentence, when the system does not give what this takes.
+    /// A sentence if the system refuses something.
     pub(crate) fn start() -> Result<Self, String> {
         let fail = |error: std::io::Error| format!("cannot start the load: {error}");
         let mut port = 0;
@@ -119,7 +118,7 @@ impl Load {
         Ok(Self { workers, origin: SocketAddr::from(([127, 0, 0, 1], port)) })
     }
 
-    /// Where the servers are.
+    /// The servers' address.
     pub(crate) fn origin(&self) -> SocketAddr {
         self.origin
     }
@@ -127,16 +126,16 @@ impl Load {
     /// Connects the clients to the proxy at `to`.
     ///
     /// # Errors
-    /// A sentence, when that fails.
+    /// A sentence if that fails.
     pub(crate) fn open(&self, traffic: &Arc<Traffic>, to: SocketAddr) -> Result<(), String> {
         let share = |n| (traffic.clients + n) / THREADS;
         self.all(|n| Order::Open(traffic.clone(), to, share(n))).map(drop)
     }
 
-    /// Has the clients make so many requests.
+    /// Makes the clients send `requests` requests.
     ///
     /// # Errors
-    /// A sentence, when something else than the expected response comes.
+    /// A sentence if a response is unexpected.
     pub(crate) fn go(&self, requests: u64, arrival: Arrival) -> Result<Phase, String> {
         let left = Arc::new(AtomicI64::new(requests as i64));
         let started = Instant::now();
@@ -170,7 +169,7 @@ impl Load {
     }
 }
 
-/// A thread's own listener on the port that all share; the kernel spreads connections over them.
+/// A thread's listener on the shared port; the kernel distributes connections among them.
 fn listener(port: u16) -> rustix::io::Result<TcpListener> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -185,22 +184,23 @@ fn pin_to(number: usize) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut set = rustix::thread::CpuSet::new();
     set.set(number % processors);
-    let _ = rustix::thread::sched_setaffinity(None, &set); // without it the figures vary more
+    let _ = rustix::thread::sched_setaffinity(None, &set); // without it, the figures vary more
 }
 
-/// What an event is about: the upper half of its data.
+/// Kinds of events, in the upper half of their data.
 const WAKE_FD: u64 = 0;
 const LISTENER: u64 = 1;
 const CLIENT: u64 = 2;
 const SERVED: u64 = 3;
 const TIMER: u64 = 4;
 
-/// One thread of the load.
+/// A thread of the load.
 struct Worker {
     epoll: OwnedFd,
     listener: TcpListener,
     wake_fd: OwnedFd,
-    /// When the next request is due. `epoll_pwait` waits for full milliseconds, eight requests long.
+    /// Expires when the next request is due, since `epoll_pwait` waits for full milliseconds, the time of
+    /// eight requests.
     timer: OwnedFd,
     inbox: Receiver<Order>,
     outbox: Sender<Report>,
@@ -212,19 +212,19 @@ struct Worker {
     room: Vec<u8>,
 }
 
-/// Requests under way.
+/// State of active requests.
 struct InFlight {
     left: Arc<AtomicI64>,
     arrival: Arrival,
     busy: usize,
-    /// Clients whose turn comes, and when the next request is due.
+    /// Idle clients in the order of their turns, and the time of the next request.
     idle: VecDeque<usize>,
     due: Instant,
     latencies: Vec<u32>,
 }
 
 impl InFlight {
-    /// Whether one more request is to be made.
+    /// Takes a request from the remaining ones; false if there are none.
     fn take(&self) -> bool {
         self.left.fetch_sub(1, Ordering::Relaxed) > 0
     }
@@ -241,7 +241,7 @@ impl Worker {
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER << 32), epoll::EventFlags::IN)?;
         epoll::add(&epoll, &wake_fd, epoll::EventData::new_u64(WAKE_FD << 32), epoll::EventFlags::IN)?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-        // Edge-triggered, so that nobody has to read it back.
+        // Edge-triggered, so that the timer need not be read.
         let once = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER << 32), once)?;
         Ok(Self {
@@ -277,10 +277,10 @@ impl Worker {
                     CLIENT => self.client(index),
                     SERVED => self.serve(index),
                     LISTENER => self.accept(),
-                    TIMER => Ok(()), // below
+                    TIMER => Ok(()), // handled below
                     _ => match self.orders() {
                         Ok(true) => Ok(()),
-                        Ok(false) => return, // nobody gives orders any more
+                        Ok(false) => return, // the load was dropped
                         Err(sentence) => Err(sentence),
                     },
                 };
@@ -294,7 +294,7 @@ impl Worker {
         }
     }
 
-    /// How long to wait for events. The timer is one of them when a request will be due.
+    /// How long to wait for events. If a request will be due, the timer is one of them.
     fn pause(&self) -> Option<Timespec> {
         let phase = self.phase.as_ref().filter(|phase| matches!(phase.arrival, Arrival::Rate(_)))?;
         if phase.idle.is_empty() {
@@ -308,7 +308,7 @@ impl Worker {
         };
         let armed =
             !time.is_zero() && timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &until).is_ok();
-        (!armed).then_some(zero) // there are many a second
+        (!armed).then_some(zero) // there are many per second
     }
 
     fn orders(&mut self) -> Result<bool, String> {
@@ -368,7 +368,7 @@ impl Worker {
         watch(&self.epoll, socket, CLIENT, index)
     }
 
-    /// Has a client make one more request, if there is one to be made.
+    /// Makes a client begin another request, if there is one.
     fn begin(&mut self, index: usize, since: Instant) -> Result<(), String> {
         let Some(phase) = &mut self.phase else { return Ok(()) };
         if !phase.take() {
@@ -380,7 +380,7 @@ impl Worker {
         self.client(index)
     }
 
-    /// A client goes on.
+    /// Continues a client.
     fn client(&mut self, index: usize) -> Result<(), String> {
         let Some((traffic, _)) = &self.traffic else { return Ok(()) };
         let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
@@ -405,7 +405,7 @@ impl Worker {
         Ok(())
     }
 
-    /// At a fixed rate: what is due is sent by idle clients, or has waited since then when one becomes idle.
+    /// At a fixed rate, idle clients send due requests; others wait for the next idle client.
     fn send_what_is_due(&mut self) -> Result<(), String> {
         loop {
             let Some(phase) = &mut self.phase else { return Ok(()) };
@@ -449,7 +449,7 @@ impl Worker {
         let Some(served) = self.served[index].as_mut() else { return Ok(()) };
         let there = match &self.traffic {
             Some((traffic, _)) => served.go_on(&traffic.response, &mut self.room)?,
-            None => true, // this thread was not told yet what is to be served
+            None => true, // this thread has no traffic yet
         };
         if !there {
             self.served[index] = None;

@@ -1,4 +1,4 @@
-//! The server behind the proxy: reads a request, sends the response that is due.
+//! The server behind the proxy: reads a request, sends its response.
 
 use super::message::{Message, Reader};
 use std::io::{self, Read as _};
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 pub(super) struct Served {
     pub(super) socket: TcpStream,
     reader: Reader,
-    /// Bytes of the response that were sent, while one is being sent.
+    /// Bytes of the current response that were sent, if there is one.
     sending: Option<u64>,
 }
 
@@ -18,17 +18,17 @@ impl Served {
         Self { socket, reader: Reader::default(), sending: None }
     }
 
-    /// Goes on as far as the socket allows; whether the connection is still there.
+    /// Continues as far as the socket allows. Returns false if the connection has ended.
     ///
     /// # Errors
-    /// A sentence, when what came is no request.
+    /// A sentence if the input is not a request.
     pub(super) fn go_on(&mut self, response: &Message, room: &mut [u8]) -> Result<bool, String> {
         loop {
             if let Some(sent) = &mut self.sending {
                 match response.send(&self.socket, sent) {
                     Ok(true) => self.sending = None,
                     Ok(false) => return Ok(true),
-                    Err(_) => return Ok(false), // the proxy may close what it likes
+                    Err(_) => return Ok(false), // the proxy may close at any time
                 }
             }
             let n = match self.socket.read(room) {
@@ -45,7 +45,7 @@ impl Served {
             if complete {
                 self.sending = Some(0);
             } else if n < room.len() {
-                return Ok(true); // emptied; more is another event
+                return Ok(true); // emptied; further input is another event
             }
         }
     }
