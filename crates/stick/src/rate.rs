@@ -7,11 +7,20 @@
 //! 2. A period ends under the shard's lock: first the second word is written, with the start of the next
 //!    period, and then the first one is replaced. A reader that finds two different starts sees a change half
 //!    done; the first word's events are then those of the previous period.
-//! 3. Starts are 32 bits of milliseconds, compared by their difference. A difference of more than half the
-//!    range (25 days) counts as a start in the future, by a lane whose clock is ahead.
+//! 3. Starts are 32 bits of milliseconds, compared by their difference. A start of up to [`SKEW`] in the future
+//!    is that of a lane whose clock is ahead. A rate that nobody adds to for 49 days is read once more as it was.
 
 use crate::share::Period;
 use manylane_sync::atomic::{AtomicU64, Ordering};
+
+/// How far a lane's clock may be ahead of another's, in milliseconds: clocks are read once a round.
+const SKEW: u32 = 60_000;
+
+/// Milliseconds from `since` to `now`, 0 for a start in the future.
+fn age(since: u32, now: u32) -> u32 {
+    let age = now.wrapping_sub(since);
+    if age > u32::MAX - SKEW { 0 } else { age }
+}
 
 /// The start of a period, and events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +46,8 @@ pub(crate) fn fresh(now: u64) -> u64 {
 
 /// The number of periods that have ended since `since`: 0, 1, or 2 for more.
 fn ended(since: u32, period: u32, now: u32) -> u32 {
-    let age = now.wrapping_sub(since);
-    // This lane's clock may be a little behind that of the lane that began the period.
-    if age < period || age > u32::MAX / 2 {
+    let age = age(since, now);
+    if age < period {
         0
     } else if age - period < period {
         1
@@ -105,8 +113,7 @@ pub(crate) fn read(current: &AtomicU64, before: &AtomicU64, period: u32, now: u6
     if events == 0 && past <= 1 {
         return past;
     }
-    let age = now.wrapping_sub(since);
-    let left = if age > u32::MAX / 2 { period } else { period.saturating_sub(age) };
+    let left = period.saturating_sub(age(since, now));
     let of_past = u64::from(past) * u64::from(left) / u64::from(period);
     u32::try_from(of_past + u64::from(events)).unwrap_or(u32::MAX)
 }
@@ -121,21 +128,18 @@ pub(crate) fn set(current: &AtomicU64, before: &AtomicU64, now: u64, events: u32
 pub(crate) fn period(current: &AtomicU64, before: &AtomicU64, now: u64) -> Period {
     let half = Half::of(current.load(Ordering::Acquire));
     let other = Half::of(before.load(Ordering::Acquire));
-    let age = |since: u32| match (now as u32).wrapping_sub(since) {
-        age if age > u32::MAX / 2 => 0, // a lane whose clock is a little ahead began it
-        age => age,
-    };
     if other.since == half.since {
-        Period { age: age(half.since), events: half.events, before: other.events }
+        Period { age: age(half.since, now as u32), events: half.events, before: other.events }
     } else {
-        Period { age: age(other.since), events: 0, before: half.events } // rule 2
+        Period { age: age(other.since, now as u32), events: 0, before: half.events } // rule 2
     }
 }
 
 /// Sets what a peer has sent. Call under the shard's lock.
 pub(crate) fn restore(current: &AtomicU64, before: &AtomicU64, period: u32, now: u64, told: Period) {
     // Older periods count as two periods old, which keeps rule 3.
-    let since = (now as u32).wrapping_sub(told.age.min(period.saturating_mul(2)));
+    let age = told.age.min(period.saturating_mul(2)).min(u32::MAX - SKEW);
+    let since = (now as u32).wrapping_sub(age);
     before.store(Half { since, events: told.before }.word(), Ordering::Release);
     current.store(Half { since, events: told.events }.word(), Ordering::Release);
 }

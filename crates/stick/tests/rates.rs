@@ -93,3 +93,21 @@ fn what_is_set_is_the_rate_and_decays() {
         assert_eq!(entry.get(DataType::GpcRate, 7_000), Some(0));
     });
 }
+
+#[test]
+fn a_rate_that_nobody_adds_to_for_weeks_is_zero() {
+    const DAY: u64 = 24 * 60 * 60 * 1_000;
+    for days in [1, 24, 25, 26, 40, 49] {
+        for start in [5_000, u64::from(u32::MAX) - DAY] {
+            let table = table();
+            with_key(table.spec(), Value::Int(0), |key| {
+                let entry = table.get_or_make(key, start).expect("there is room");
+                assert_eq!(entry.add(DataType::GpcRate, 100, start), Some(100));
+                let now = start + days * DAY;
+                assert_eq!(entry.get(DataType::GpcRate, now), Some(0), "after {days} days");
+                assert_eq!(entry.add(DataType::GpcRate, 7, now), Some(7));
+                assert_eq!(entry.get(DataType::GpcRate, now), Some(7), "after {days} days");
+            });
+        }
+    }
+}
