@@ -65,6 +65,10 @@ impl ReceiveWindow {
     #[inline]
     pub(crate) fn consumed(&mut self, n: usize) -> Option<u32> {
         self.owed += n as u32;
+        self.announced()
+    }
+
+    fn announced(&mut self) -> Option<u32> {
         if self.owed < (self.size / 2).max(1) {
             return None;
         }
@@ -72,17 +76,18 @@ impl ReceiveWindow {
         Some(std::mem::take(&mut self.owed))
     }
 
-    /// Sets another size, which the peer knows.
-    pub(crate) fn resize(&mut self, size: u32) {
+    /// Sets another size, which the peer knows. Returns the amount to announce now: what was little of a large
+    /// window may be all of a small one, and a peer without room sends nothing that could be consumed.
+    pub(crate) fn resize(&mut self, size: u32) -> Option<u32> {
         self.open += i64::from(size) - i64::from(self.size);
         self.size = size;
+        if self.owed == 0 { None } else { self.announced() }
     }
 
     /// Enlarges the window, and returns the amount to announce.
     pub(crate) fn enlarge(&mut self, size: u32) -> Option<u32> {
         let more = size.checked_sub(self.size).filter(|&more| more > 0)?;
-        self.resize(size);
-        Some(more)
+        Some(more + self.resize(size).unwrap_or(0))
     }
 }
 
@@ -113,7 +118,11 @@ mod tests {
         let mut window = ReceiveWindow::new(1);
         assert!(window.came(1));
         assert_eq!(window.consumed(1), Some(1));
-        window.resize(0);
+        assert_eq!(window.resize(0), None);
         assert!(window.came(0) && !window.came(1));
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.came(30));
+        assert_eq!((window.consumed(30), window.resize(20)), (None, Some(30)));
+        assert!(window.came(20) && !window.came(1));
     }
 }

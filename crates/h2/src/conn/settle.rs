@@ -1,5 +1,6 @@
 //! Settings, pings, and the end of a connection.
 
+use super::streams::Side;
 use super::{Connection, Role};
 use crate::error::{Problem, Reason, SendError};
 use crate::event::Event;
@@ -143,8 +144,13 @@ impl Connection {
         self.decoder.set_limit(self.config.table as usize);
         let size = self.config.stream_window;
         self.stream_window = size;
-        self.streams.iter_mut().for_each(|(_, stream)| stream.receive_window.resize(size));
-        Ok(())
+        let mut updates: Vec<(StreamId, u32)> = Vec::new();
+        for (id, stream) in self.streams.iter_mut() {
+            let more = stream.receive_window.resize(size);
+            updates.extend(more.filter(|_| stream.receive != Side::Done).map(|more| (id, more)));
+        }
+        updates.sort_unstable_by_key(|(id, _)| *id); // in the order of the streams, not that of the table
+        updates.iter().try_for_each(|(id, more)| self.put(&window_update::frame(*id, *more)))
     }
 
     /// Sends a ping, which the peer answers ([`Event::Pong`]), to find out whether it is alive.
