@@ -4,9 +4,9 @@
 //! # Protocol
 //! 1. Other lanes only mark changed entries in the tables. The section's lane polls for marks.
 //! 2. A peer has one connection. An accepted connection replaces another one, or an attempt to connect. Two
-//!   peers may replace each other's connections at the same time; each then retries after a random delay.
+//!    peers may replace each other's connections at the same time; each then retries after a random delay.
 //! 3. A generation with the same section continues where the one before stopped: it takes over what peers
-//!   have received and what is still to be sent. Connections are closed and made again.
+//!    have received and what is still to be sent. Connections are closed and made again.
 //! 4. A process that stops first sends everything to the process that listens in its place, if there is one.
 
 use super::Local;
