@@ -92,7 +92,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let process = ProcessVariables::new(&variables);
     let log = LogFacts::default();
     let env = Env {
-        now: Timestamp { seconds: 1_500_000_000, micros: 1 },
+        now: || Timestamp { seconds: 1_500_000_000, micros: 1 },
         zone: &zone,
         direction: Direction::Request,
         is_final: true,

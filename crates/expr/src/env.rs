@@ -324,8 +324,8 @@ pub trait Host {
 /// All input of an evaluation.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
-    /// Current time.
-    pub now: Timestamp,
+    /// Reads the wall clock. Only expressions that ask for the time pay for it.
+    pub now: fn() -> Timestamp,
     /// Time zone for local time.
     pub zone: &'a Zone,
     /// Direction of the message whose rules run. Log lines use the response.

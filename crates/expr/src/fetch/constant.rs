@@ -232,13 +232,13 @@ impl Constant {
             Self::Value(fixed) => found(fixed.value()),
             Self::Nothing => Err(Absent::Never),
             Self::Date { offset, unit } => {
-                let scale = unit.per_second();
-                let part = i64::from(env.now.micros) / (1_000_000 / scale);
+                let (now, scale) = ((env.now)(), unit.per_second());
+                let part = i64::from(now.micros) / (1_000_000 / scale);
                 found(Value::Int(
-                    env.now.seconds.saturating_mul(scale).saturating_add(part).saturating_add(*offset),
+                    now.seconds.saturating_mul(scale).saturating_add(part).saturating_add(*offset),
                 ))
             }
-            Self::DateMicros => found(Value::Int(i64::from(env.now.micros))),
+            Self::DateMicros => found(Value::Int(i64::from((env.now)().micros))),
             Self::Rand(range) => {
                 let random = u64::from((scratch.random() >> 32) as u32);
                 // The upper half of the product is uniform in the range, with a bias below 2^-32 (Lemire).

@@ -224,7 +224,7 @@ impl World {
             self.process = Some(ProcessVariables::new(&self.variable_names));
         }
         let env = Env {
-            now: Timestamp { seconds: 1_500_000_000, micros: 123_456 },
+            now: || Timestamp { seconds: 1_500_000_000, micros: 123_456 },
             zone: &self.zone,
             direction: self.direction,
             is_final: self.is_final,

@@ -88,6 +88,18 @@ impl<'r> Walk<'r> {
     }
 }
 
+/// Returns the position of the first of `rules` that applies: one without a condition, or whose condition holds.
+/// All conditions see the same environment, which costs more to make than most conditions to evaluate.
+fn first_that_applies<A>(eval: &EvalContext<'_>, phase: EvalPhase<'_>, rules: &[Rule<A>]) -> Option<usize> {
+    if rules.first()?.condition.is_none() {
+        return Some(0);
+    }
+    eval.with(phase, |env, scratch| {
+        let mut holds = |condition: &Condition| condition.holds(env, &mut scratch.reborrow());
+        rules.iter().position(|rule| rule.condition.as_ref().is_none_or(&mut holds))
+    })
+}
+
 pub(super) fn holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, condition: &Option<Condition>) -> bool {
     match condition {
         None => true,
@@ -97,7 +109,10 @@ pub(super) fn holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, condition: &Op
 
 /// Returns true if one of the conditions holds.
 pub(crate) fn any_holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, conditions: &[Condition]) -> bool {
-    conditions.iter().any(|condition| eval.with(phase, |env, scratch| condition.holds(env, scratch)))
+    !conditions.is_empty()
+        && eval.with(phase, |env, scratch| {
+            conditions.iter().any(|condition| condition.holds(env, &mut scratch.reborrow()))
+        })
 }
 
 /// Decision about a new connection.
@@ -148,7 +163,7 @@ pub(crate) fn connection(
 impl Persist {
     /// Returns the action of the first rule that applies.
     pub(crate) fn first(rules: &[Rule<Self>], eval: &EvalContext<'_>, phase: EvalPhase<'_>) -> Option<Self> {
-        rules.iter().find(|rule| holds(eval, phase, &rule.condition)).map(|rule| rule.action)
+        first_that_applies(eval, phase, rules).map(|at| rules[at].action)
     }
 }
 
@@ -161,8 +176,7 @@ impl Target {
         phase: EvalPhase<'_>,
         find: impl Fn(&[u8]) -> Option<usize>,
     ) -> Option<usize> {
-        let rule = rules.iter().find(|rule| holds(eval, phase, &rule.condition))?;
-        match &rule.action {
+        match &rules[first_that_applies(eval, phase, rules)?].action {
             Self::Fixed(number) => Some(*number),
             Self::Named(format) => eval.text(phase, format, |name| find(name?)),
         }
@@ -216,21 +230,24 @@ pub(crate) fn apply(
         Which::Request | Which::Response => eval.local.generation.process.rules_at_once,
         Which::AfterResponse => u32::MAX, // here the list cannot yield
     };
-    while let Some(rule) = walk.rules.get(walk.at) {
+    let rules = walk.rules;
+    while let Some(rule) = rules.get(walk.at) {
         if left == 0 {
             return Ok(Verdict::Turn);
         }
-        left -= 1;
         // Consecutive hints without conditions go into one interim response.
         if !(matches!(rule.action, Action::EarlyHint(..)) && rule.condition.is_none())
             && let Some(hint) = walk.hint.take()
         {
             return Ok(Verdict::Hint(hint));
         }
-        walk.at += 1;
-        if !holds(eval, walk.phase(phase, head), &rule.condition) {
-            continue;
-        }
+        let rest = &rules[walk.at..];
+        let rest = &rest[..rest.len().min(left as usize)];
+        let found = first_that_applies(eval, walk.phase(phase, head), rest);
+        let evaluated = found.map_or(rest.len(), |at| at + 1);
+        walk.at += evaluated;
+        left -= evaluated as u32;
+        let Some(rule) = found.map(|at| &rest[at]) else { continue };
         match one(eval, phase, walk, &rule.action, head) {
             Ok(None) if rule.condition.is_some() && walk.hint.is_some() => {
                 return Ok(walk.hint.take().map_or(Verdict::Continue, Verdict::Hint));

@@ -335,7 +335,7 @@ impl EvalContext<'_> {
             now: millis_of(self.local.here().now()),
         });
         let env = Env {
-            now: now(),
+            now,
             zone: &generation.zone,
             direction: phase.direction(),
             is_final: !phase.may_grow,

@@ -84,7 +84,7 @@ impl<'a> CheckWords<'a> {
         let log = LogFacts { request_date: now(), process_id: local.pid, ..LogFacts::default() };
         let reader = local.reader();
         let env = Env {
-            now: now(),
+            now,
             zone: &generation.zone,
             direction: Direction::Response,
             is_final: true,
