@@ -196,8 +196,8 @@ fn table(row: &Row, how: &How, programs: &Programs) -> Result<String, String> {
     Ok(lines(&format!("{}; {}", row.words, row.unit), all, row.beside, row.most))
 }
 
-/// The lines of a table for one row: each program's median and least sample, and of ours the ratio to the best
-/// of `beside`, which is to be at most `most`: over epoll, and over io_uring.
+/// Returns the lines of a table for one row: each program's median and least sample, and of ours the ratio to
+/// the best of `beside`, which is to be at most `most`: over epoll, and over io_uring.
 pub(super) fn lines(words: &str, all: Vec<(Kind, Vec<f64>)>, beside: &[Kind], most: [f64; 2]) -> String {
     let figures = |(kind, samples): (Kind, Vec<f64>)| {
         let least = samples.iter().copied().fold(f64::INFINITY, f64::min);

@@ -26,7 +26,6 @@ pub use burst::run as burst;
 use clap::Args;
 pub use drips::run as drips;
 pub use http2::{Http2Arguments, run as http2};
-pub use tls::{TlsArguments, run as tls};
 use load::{Arrival, Load, Phase, Traffic};
 use program::{Kind, Program, Programs, free_port};
 use scenario::{SCENARIOS, Scenario, Target, Unit};
@@ -38,6 +37,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+pub use tls::{TlsArguments, run as tls};
 use usage::{Allocator, CALLS, INSTRUCTIONS, Usage};
 
 /// Arguments of `proxy`.
