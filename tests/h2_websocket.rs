@@ -217,6 +217,20 @@ fn a_client_of_http_2_reaches_a_server_of_http_1() {
     }
 }
 
+/// A server that agreed to `Upgrade: h2c` would serve requests that no rule has seen.
+#[test]
+fn no_server_is_offered_http_2_within_a_tunnel() {
+    let (_program, address, _log) = start("", "", server_of_1(), "");
+    block(async {
+        let mut client = client(address).await;
+        let request = Request::connect("http://a.example/").extension(Protocol::from_static("h2c"));
+        let request = request.header("http2-settings", "AAMAAABkAAQAAP__").body(()).unwrap();
+        let (response, _up) = client.send_request(request, false).unwrap();
+        assert_eq!(response.await.unwrap_err().reason(), Some(h2::Reason::PROTOCOL_ERROR));
+        assert_eq!(ask(&mut client, chat("/403")).await.0.status(), 403); // the connection goes on
+    });
+}
+
 /// Any 2xx accepts an extended CONNECT, so an invalid acceptance of the server must not become one.
 #[test]
 fn what_is_no_agreement_is_not_told_as_one() {

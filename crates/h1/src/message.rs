@@ -7,7 +7,7 @@ use crate::error::Problem;
 use crate::leniency::Leniency;
 use crate::limits::Limits;
 use crate::lines::{self, Refusal};
-use manylane_http::{Form, Known, List, MAX_OPTIONS, Method, RequestLine, Target, Version, syntax};
+use manylane_http::{Form, Known, List, MAX_OPTIONS, Method, RequestLine, Target, Version, is_http2, syntax};
 
 /// Framing of a body: the way to find its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,10 +180,8 @@ impl FramingFields {
             }
             Known::KEEP_ALIVE | Known::HTTP2_SETTINGS => self.hop_by_hop = true,
             Known::UPGRADE => {
-                let http2 =
-                    |member: &[u8]| member.eq_ignore_ascii_case(b"h2c") || member.eq_ignore_ascii_case(b"h2");
                 self.upgrade_field |= !value.is_empty();
-                self.http2_upgrade |= List::new(value).any(http2);
+                self.http2_upgrade |= List::new(value).any(is_http2);
                 if List::new(value).any(|member| member.eq_ignore_ascii_case(b"websocket")) {
                     self.websocket_at = Some(at);
                 }

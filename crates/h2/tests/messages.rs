@@ -194,6 +194,16 @@ fn requests_that_break_the_rules_are_reset() {
     assert_eq!(request(&with(&[(":protocol", "websocket")]), config), Err(NoConnectProtocol));
 }
 
+/// A server that takes `Upgrade: h2c` would serve requests that no rule has seen.
+#[test]
+fn a_tunnel_does_not_carry_http_2() {
+    let config = Config { connect_protocol: true, ..Config::default() };
+    for protocol in ["h2c", "H2C", "h2"] {
+        let fields = vec![(":method", "CONNECT"), (":protocol", protocol), GET[1], GET[2], GET[3]];
+        assert_eq!(request(&fields, config), Err(Problem::UnknownPseudo), "{protocol}");
+    }
+}
+
 #[test]
 fn each_problem_has_a_sentence_and_a_code() {
     for problem in Problem::all() {

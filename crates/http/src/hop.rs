@@ -6,6 +6,12 @@ use crate::name::Known;
 /// messages name one or two.
 pub const MAX_OPTIONS: usize = 64;
 
+/// Returns whether a protocol of `Upgrade` or of an extended CONNECT is HTTP/2. It is not offered to servers:
+/// rules would not see the requests within.
+pub fn is_http2(protocol: &[u8]) -> bool {
+    protocol.eq_ignore_ascii_case(b"h2c") || protocol.eq_ignore_ascii_case(b"h2")
+}
+
 /// Whether an option of `Connection` may be the name of a field.
 pub(crate) fn names_a_field(option: &[u8]) -> bool {
     let known: [&[u8]; 3] = [b"close", b"keep-alive", b"upgrade"];

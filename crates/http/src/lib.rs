@@ -23,7 +23,7 @@ pub use head::{
     CaseTable, CaseTableError, EditError, Field, FieldId, FieldIter, Head, Kind, ListValues, MAX_HEAD,
     RequestLine, StatusLine, Values,
 };
-pub use hop::MAX_OPTIONS;
+pub use hop::{MAX_OPTIONS, is_http2};
 pub use list::List;
 pub use method::Method;
 pub use name::{Known, Name, NameRef};

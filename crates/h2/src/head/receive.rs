@@ -10,8 +10,8 @@ use crate::limits::Config;
 use crate::scratch::Scratch;
 use manylane_buf::{Cluster, External, MAX_CLUSTER, Segment, scan};
 use manylane_http::{
-    FieldLine, Fields, Head, Known, List, Method, PushError, RequestLine, StatusLine, Version, status,
-    syntax, without_default_port,
+    FieldLine, Fields, Head, Known, List, Method, PushError, RequestLine, StatusLine, Version, is_http2,
+    status, syntax, without_default_port,
 };
 use std::ops::Range;
 
@@ -297,7 +297,7 @@ impl<'a> Collector<'a> {
             return Err(Problem::BadScheme);
         }
         if let Some(protocol) = value(protocol)
-            && !syntax::is_token(protocol)
+            && (!syntax::is_token(protocol) || is_http2(protocol))
         {
             return Err(Problem::UnknownPseudo);
         }
