@@ -250,6 +250,65 @@ fn an_idle_connection_is_closed_for_a_new_one_when_descriptors_are_short() {
     assert_eq!(ask(&mut client), 2);
 }
 
+/// An origin of HTTP/2 that counts connections which are open. Its answers say the number of their own.
+fn numbered_of_2() -> (SocketAddr, Arc<AtomicUsize>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    let counted = open.clone();
+    let address = common::h2::serve(move |stream, number| {
+        let open = counted.clone();
+        async move {
+            open.fetch_add(1, Ordering::SeqCst);
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                let text = number.to_string();
+                let head = http::Response::builder().header("content-length", text.len()).body(()).unwrap();
+                let sent = respond.send_response(head, false);
+                let _ = sent.and_then(|mut body| body.send_data(text.into(), true));
+            }
+            open.fetch_sub(1, Ordering::SeqCst);
+        }
+    });
+    (address, open)
+}
+
+/// A client that names many has a connection for each name, also of HTTP/2: they would leave no descriptor to
+/// anybody else.
+#[test]
+fn connections_of_http_2_for_many_names_leave_descriptors() {
+    let (server, open) = numbered_of_2();
+    let (_program, address) = start_global(
+        " maxconn 50\n ulimit-n 200\n",
+        &format!("{server} proto h2 pool-conn-name req.hdr(x-name) pool-purge-delay 1h"),
+    );
+    let mut client = connect(address);
+    for name in 1..=300 {
+        write!(client, "GET / HTTP/1.1\r\nHost: a\r\nX-Name: {name}\r\n\r\n").unwrap();
+        assert_eq!(answer_of(&mut client), name);
+    }
+    assert!(open.load(Ordering::SeqCst) < 100);
+}
+
+/// As above, above `tune.pool-high-fd-ratio`.
+#[test]
+fn an_idle_connection_of_http_2_is_closed_for_a_new_one_when_descriptors_are_short() {
+    let ((one, open), (two, _)) = (numbered_of_2(), numbered());
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "global\n nbthread 1\n maxconn 50\n ulimit-n 200\n tune.pool-low-fd-ratio 100\n \
+            tune.pool-high-fd-ratio 1\ndefaults\n mode http\n \
+         timeout client 30s\n timeout server 30s\n timeout connect 5s\n http-reuse always\nfrontend f\n bind \
+         {}\n use_backend two if {{ path /two }}\n \
+         default_backend one\nbackend one\n server s {one} proto h2 pool-purge-delay 1h\nbackend two\n \
+         server s {two} pool-purge-delay 1h\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    assert_eq!([ask(&mut client), ask(&mut client)], [1, 1]);
+    assert_eq!(ask_for(&mut client, "/two"), 1);
+    until(|| open.load(Ordering::SeqCst) == 0);
+    assert_eq!(ask(&mut client), 2);
+}
+
 /// The server sees the end soon after the connection was idle for the delay.
 #[test]
 fn idle_connections_are_purged() {

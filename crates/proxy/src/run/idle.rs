@@ -288,12 +288,15 @@ impl Local {
     /// Closes an idle connection before a new one is made, if descriptors are short (rule 4): one of this
     /// backend if there is one, else one of another.
     pub(crate) fn make_room(&self, backend: &Backend) {
-        if self.idle.get() == 0 || !self.is_above(self.generation.process.pool_high) {
+        let any = self.idle.get() > 0 || !self.shared_conns.is_empty();
+        if !any || !self.is_above(self.generation.process.pool_high) {
             return;
         }
         let close_one = |idle_pool: &RefCell<IdlePool<Idle>>| idle_pool.borrow_mut().close_one();
         if close_one(&self.idle_pools[backend.number]) || self.idle_pools.iter().any(close_one) {
             self.idle.set(self.idle.get() - 1);
+        } else {
+            self.shared_conns.close_one();
         }
     }
 
@@ -353,7 +356,7 @@ impl Local {
     }
 
     /// Returns true if more than `percent` of the descriptors that the process may open are in use (rule 4).
-    fn is_above(&self, percent: u64) -> bool {
+    pub(super) fn is_above(&self, percent: u64) -> bool {
         let most = self.generation.descriptors;
         if most == 0 {
             return false;

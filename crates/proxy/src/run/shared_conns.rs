@@ -84,6 +84,20 @@ impl SharedConns {
         self.conns.borrow_mut().retain(|shared| !shared.conn.is_leaving());
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.conns.borrow().is_empty()
+    }
+
+    /// Ends the oldest connection that has no stream, if there is one.
+    pub(super) fn close_one(&self) {
+        let conns = self.conns.borrow();
+        // One that has begun no stream yet is about to.
+        let is_idle = |conn: &&Conn| conn.open_streams() == 0 && conn.begun() > 0 && !conn.is_leaving();
+        if let Some(idle) = conns.iter().map(|shared| &shared.conn).find(is_idle) {
+            idle.shutdown();
+        }
+    }
+
     /// Ends all connections once their streams have ended.
     pub(super) fn shutdown(&self) {
         for shared in self.conns.take() {
@@ -203,8 +217,9 @@ impl Local {
         (next.settings(successor, index) == shared.settings).then_some((successor.number, index))
     }
 
-    /// Ends a connection whose last stream has ended, if it is for one client only (`alone`) or if more
-    /// connections are idle than the server's `pool-max-conn` allows.
+    /// Ends a connection whose last stream has ended, if it is for one client only (`alone`), if more
+    /// connections are idle than the server's `pool-max-conn` allows, or if descriptors are short (rule 4 of
+    /// [`idle`](super::idle)): a client may ask for many names, each with a connection of its own.
     pub(crate) fn release_shared(&self, backend: &Backend, index: Index, conn: &Conn, alone: bool) {
         if let Some((next, backend, index)) = self.keeper(backend, index) {
             return next.release_shared(&next.generation.backends[backend], index, conn, alone);
@@ -217,7 +232,10 @@ impl Local {
             shared.backend == backend.number && shared.index == index && shared.conn.open_streams() == 0
         };
         let idle = || self.shared_conns.conns.borrow().iter().filter(is_idle).count();
-        if alone || most.is_some_and(|most| idle() > most as usize) {
+        if alone
+            || most.is_some_and(|most| idle() > most as usize)
+            || self.is_above(self.generation.process.pool_low)
+        {
             conn.shutdown();
         }
     }
