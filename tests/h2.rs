@@ -351,6 +351,57 @@ fn a_client_that_resets_a_stream_ends_its_request_and_no_other() {
     assert!(all.iter().any(|line| line.contains("/hang") && line.contains(" C")), "{all:?}");
 }
 
+/// They would pile up: neither `maxconn` nor the limit of streams bounds requests whose clients are gone.
+#[test]
+fn requests_that_rules_hold_end_with_their_clients() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let name_server = silent.local_addr().unwrap();
+    let server = origin(|stream| {
+        let mut out = stream.try_clone().unwrap();
+        let mut stream = BufReader::new(stream);
+        while request(&mut stream).is_some() {
+            let _ = out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab");
+        }
+    });
+    for (list, action) in [
+        ("http-request", "pause 1h"),
+        ("http-request", "do-resolve(txn.a,r,ipv4) str(a.example)"),
+        ("tcp-request content", "do-resolve(txn.a,r,ipv4) str(a.example)"),
+        ("http-response", "pause 1h"),
+        ("http-response", "wait-for-body time 1h"),
+    ] {
+        let (web, address) = listener();
+        let (log, lines) = log_lines();
+        let _program = Manylane::start_ready(&format!(
+            "{DEFAULTS} mode http\n log {log} local0\n option httplog\nresolvers r\n nameserver n \
+             {name_server}\n timeout retry 300s\nlisten l\n bind {}\n {list} do-log\n {list} {action}\n \
+             server s {server}\n",
+            fd(&web)
+        ));
+        for is_reset in [true, false] {
+            let ended = block(async {
+                let next = async || loop {
+                    match lines.try_recv() {
+                        Ok(line) if line.contains('"') => return line,
+                        _ => tokio::task::yield_now().await,
+                    }
+                };
+                let mut client = client(address).await.ready().await.unwrap();
+                let ask = Request::get("http://a.example/").body(()).unwrap();
+                let (_response, mut stream) = client.send_request(ask, true).unwrap();
+                next().await; // the rule is next
+                if !is_reset {
+                    return None; // without its connection
+                }
+                stream.send_reset(h2::Reason::CANCEL);
+                Some(next().await)
+            });
+            let ended = ended.unwrap_or_else(|| line(&lines));
+            assert!(ended.contains(" C"), "{list} {action}: {ended}");
+        }
+    }
+}
+
 #[test]
 fn interim_responses_and_expectations_go_both_ways() {
     let (_program, address, _lines) =

@@ -46,8 +46,10 @@ use multiplexed::Upgraded;
 use private::Private;
 use request::{NoMore, PartialHead, Wait};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 
 /// Number of requests that one client may have served in a row, if they arrive together. Then other tasks
 /// run.
@@ -282,9 +284,19 @@ impl Session<'_> {
         }
     }
 
-    /// Runs `work`, unless something else ends the current request first.
-    async fn unless_ended<W: Future>(&self, work: Pin<&mut W>) -> Result<W::Output, Cause> {
-        self.local.streams.unless_ended(self.entry(), work).await
+    /// Runs `work`, unless something else ends the current request first. That includes a client of HTTP/2
+    /// that resets its stream or is gone: neither `maxconn` nor the limit of streams bounds such requests.
+    async fn unless_ended<W: Future>(&self, mut work: Pin<&mut W>) -> Result<W::Output, Cause> {
+        let there = pin!(poll_fn(|context| {
+            if let Poll::Ready(output) = work.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            match self.client.end.h2() {
+                Some(stream) => stream.poll_gone(context).map(|()| Err(Cause::ClientLeft)),
+                None => Poll::Pending,
+            }
+        }));
+        self.local.streams.unless_ended(self.entry(), there).await?
     }
 
     /// Returns timeouts for data that the proxy itself sends to the client: each step has `timeout client`.

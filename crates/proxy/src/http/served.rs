@@ -277,8 +277,9 @@ impl Session<'_> {
                 let mut seen = BodyPeek::new(server, response.body, From::Server, limits);
                 let incoming =
                     Incoming { server, input: &mut from_server, seen: &mut seen, received: &b.received };
-                let ruling = self.response_ruled(answered.phase(), rules, &mut response.head, incoming);
-                let ruled = permit.unless_ended(pin!(going_up.beside(pin!(ruling)))).await;
+                let ruling = pin!(self.response_ruled(answered.phase(), rules, &mut response.head, incoming));
+                let stays = pin!(going_up.while_there(ruling, client, watched, None));
+                let ruled = permit.unless_ended(stays).await;
                 match ruled.map_err(|cause| Failed::Answer(502, Termination::new(cause, Phase::Headers)))? {
                     Ok(ruled) => {
                         if let Err(Failed::Ruled(..)) = ruled {
