@@ -280,6 +280,26 @@ fn rules_for_connections_and_contents_log_what_is_known_by_then() {
     }
 }
 
+/// Otherwise a client could have a line written for each byte that it sends.
+#[test]
+fn a_rule_before_one_that_waits_writes_one_line() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode tcp\n log {} format raw local0\nfrontend f\n bind {}\n log-format \"%b %s %B\"\n \
+         tcp-request inspect-delay 1h\n tcp-request content do-log\n \
+         tcp-request content accept if {{ req.len ge 3 }}\n default_backend b\nbackend b\n server s {}\n",
+        syslog.address(),
+        fd(&socket),
+        origin(|mut stream| stream.write_all(b"hello").unwrap())
+    ));
+    let mut client = connect(address);
+    assert_eq!(syslog.line().trim_end(), "f <NOSRV> 0"); // nothing has come
+    client.write_all(b"abc").unwrap();
+    assert_eq!(read_all(&mut client), "hello");
+    assert_eq!(syslog.line().trim_end(), "b s 5");
+}
+
 /// Number of requests served from the backend's queue while one waited there, itself included; rules may read
 /// it, too.
 #[test]

@@ -85,6 +85,7 @@ pub(crate) fn content(
             ContentAction::Reject => return end(Content::Reject),
             ContentAction::SilentDrop(silence) => return end(Content::Drop(*silence)),
             ContentAction::Close => return end(Content::Close),
+            ContentAction::DoLog if !lookups.counts(at) => {}
             ContentAction::DoLog => log(),
             ContentAction::Resolve(_) if at < lookups.done.get() => {}
             ContentAction::Resolve(lookup) if may_change(eval, phase, &lookup.name) => {
