@@ -584,6 +584,32 @@ fn requests_go_where_the_name_leads_and_not_where_it_led() {
     );
 }
 
+/// Clients choose the names of a rule's questions, and perhaps how long their name servers are silent.
+#[test]
+fn questions_of_rules_do_not_keep_servers_from_their_addresses() {
+    let dns = Dns::new();
+    dns.lie(Lie::Unsaid);
+    dns.addresses("a.test", &["127.0.0.31"]);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
+    let section = section(&[dns.address()]).replace("timeout retry 1s", "timeout retry 300s");
+    let _program = Manylane::start_ready(&format!(
+        "{}{section}listen l\n bind {}\n http-request do-resolve(txn.a,names,ipv4) hdr(host)\n \
+         server n a.test:81 resolvers names init-addr none\n",
+        global(&log, &socket),
+        web.display()
+    ));
+    let name = |n: usize| format!("n{n}.evil");
+    let ask = |n: usize| {
+        let mut client = UnixStream::connect(&web).unwrap();
+        client.write_all(format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", name(n)).as_bytes()).unwrap();
+        client
+    };
+    let _clients: Vec<_> = (0..300).map(ask).collect();
+    until(|| (0..300).filter(|n| dns.asked(&name(*n)) > 0).count() >= 256);
+    dns.is_dealt_with("a.test");
+}
+
 #[test]
 fn rules_ask_for_addresses_as_those_of_haproxy() {
     let dns = Dns::new();

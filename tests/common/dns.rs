@@ -13,6 +13,8 @@ pub enum Lie {
     None,
     /// It never answers.
     Silent,
+    /// It says nothing of names that it does not know.
+    Unsaid,
     /// Meaningless bytes.
     Garbage,
     /// The ID of another query.
@@ -239,7 +241,8 @@ impl Zone {
         let honest = message(id, 1, count, question, &records);
         let other: Vec<u8> = [&wire("other.test")[..], &question[question.len() - 4..]].concat();
         match self.lie.unwrap_or(Lie::None) {
-            Lie::None => vec![honest],
+            Lie::Unsaid if !known => vec![],
+            Lie::None | Lie::Unsaid => vec![honest],
             Lie::Silent => vec![],
             Lie::Garbage => vec![vec![0xff; 40], vec![], vec![0]],
             Lie::OtherId => vec![message([id[0], !id[1]], 1, count, question, &records)],

@@ -107,6 +107,13 @@ pub struct QueryId {
     id: u16,
 }
 
+impl QueryId {
+    /// Returns the name that is asked for.
+    pub fn name(&self) -> Id {
+        self.name
+    }
+}
+
 /// A query to send to one name server, from an unpredictable port; only answers of that name server are
 /// passed back.
 #[derive(Clone, Debug)]

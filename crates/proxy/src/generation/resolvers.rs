@@ -113,6 +113,7 @@ impl Question {
 
     /// Waits for the answer.
     pub(crate) async fn answered(&self) -> Option<IpAddr> {
+        let _waits = Waits(self);
         std::future::poll_fn(|context| {
             let mut state = self.state.lock();
             match state.answer {
@@ -124,6 +125,16 @@ impl Question {
             }
         })
         .await
+    }
+}
+
+/// Somebody waits for the answer; without him nobody is woken.
+struct Waits<'a>(&'a Question);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let waiter = self.0.state.lock().waiter.take();
+        drop(waiter); // outside of the lock
     }
 }
 

@@ -30,7 +30,7 @@ use manylane_resolve::{
 };
 use manylane_sched::{Class, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -40,8 +40,12 @@ use std::time::Duration;
 static NAMES: TaskKind = TaskKind::new("resolvers");
 static QUESTION: TaskKind = TaskKind::new("question to a name server");
 
-/// Most concurrent queries of a section, each with a socket of its own; others wait.
+/// Most concurrent queries of a section for its servers, and as many for rules, each with a socket of its
+/// own; others wait. They are apart because clients may choose the names that rules ask for.
 const MOST_QUESTIONS: u32 = 256;
+
+/// Most queries for rules, those that wait included. More count as unanswered.
+const MOST_OF_RULES: usize = 2048;
 
 /// Starts the tasks of this lane's share of the sections; `lanes` share all sections.
 ///
@@ -91,7 +95,10 @@ struct Desk {
     local: Rc<Local>,
     number: usize,
     section: RefCell<Section>,
-    places: ConnLimit,
+    of_servers: ConnLimit,
+    of_rules: ConnLimit,
+    /// Number of queries for rules.
+    for_rules: Cell<usize>,
     /// Wakes the section's task.
     notify: Arc<Notify>,
 }
@@ -104,7 +111,9 @@ async fn look_after(local: Rc<Local>, number: usize, notify: Arc<Notify>, sectio
         local: local.clone(),
         number,
         section: RefCell::new(section),
-        places: ConnLimit::new(MOST_QUESTIONS),
+        of_servers: ConnLimit::new(MOST_QUESTIONS),
+        of_rules: ConnLimit::new(MOST_QUESTIONS),
+        for_rules: Cell::new(0),
         notify: notify.clone(),
     });
     let mut guests = Guests::default();
@@ -152,8 +161,14 @@ impl Desk {
             guests.heard(self, local, news);
         }
         while let Some(ask) = self.next_ask() {
+            let for_rule = match guests.has_servers(ask.query.name()) {
+                true => None,
+                false if self.for_rules.get() == MOST_OF_RULES => continue,
+                false => Some(ForRule::new(self)),
+            };
             // Without memory for the task, the query counts as unanswered.
-            let _ = local.here().spawn_made(&QUESTION, Class::Normal, || exchange(self.clone(), ask));
+            let _ =
+                local.here().spawn_made(&QUESTION, Class::Normal, || exchange(self.clone(), ask, for_rule));
         }
         let gone = std::iter::from_fn(|| self.section.borrow_mut().poll_gone()).collect();
         own.note(notify, found, gone, self.section.borrow().counters());
@@ -177,12 +192,29 @@ impl Desk {
     }
 }
 
+/// Counts a query for rules alone.
+struct ForRule(Rc<Desk>);
+
+impl ForRule {
+    fn new(desk: &Rc<Desk>) -> Self {
+        desk.for_rules.set(desk.for_rules.get() + 1);
+        Self(desk.clone())
+    }
+}
+
+impl Drop for ForRule {
+    fn drop(&mut self) {
+        self.0.for_rules.set(self.0.for_rules.get() - 1);
+    }
+}
+
 /// Sends one query to one name server, and waits until it is answered or its time is over.
-async fn exchange(desk: Rc<Desk>, ask: Ask) {
+async fn exchange(desk: Rc<Desk>, ask: Ask, for_rule: Option<ForRule>) {
     let local = &desk.local;
     let until = Time::ZERO + ask.until;
     let work = async {
-        let _place = CheckGuard::enter(&desk.places).await;
+        let places = if for_rule.is_some() { &desk.of_rules } else { &desk.of_servers };
+        let _place = CheckGuard::enter(places).await;
         let server = &desk.resolvers().servers[ask.query.server];
         let reached = if server.tcp {
             over_tcp(&desk, &ask, server.address, until).await
@@ -321,6 +353,11 @@ impl Guests {
         let known = |id: &Id| desk.section.borrow().status(*id) == Status::Valid;
         let services: Vec<Id> = self.services.keys().copied().filter(known).collect();
         services.into_iter().for_each(|id| self.member(desk, local, id));
+    }
+
+    /// Returns true if servers have the name.
+    fn has_servers(&self, id: Id) -> bool {
+        self.services.contains_key(&id) || self.servers.get(&id).is_some_and(|servers| !servers.is_empty())
     }
 
     /// Begins to resolve the server's name.
