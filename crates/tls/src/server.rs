@@ -26,6 +26,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
 
+/// Bytes of a session that is kept. It has all certificates that the client sent, up to 64 KiB, of which only
+/// the first need be a good one; usual chains have some thousand.
+const LONGEST_SESSION: usize = 8192;
+
 static SESSIONS: LockClass = LockClass::new("sessions of TLS", LockClass::LEAF);
 
 /// Whether clients present certificates.
@@ -302,7 +306,7 @@ impl Sessions {
 impl StoresServerSessions for Sessions {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
         let value = Zeroizing::new(value);
-        self.kept.put(key, dated(&self.rules, &value, UnixTime::now()))
+        value.len() <= LONGEST_SESSION && self.kept.put(key, dated(&self.rules, &value, UnixTime::now()))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -321,5 +325,20 @@ impl StoresServerSessions for Sessions {
 impl fmt::Debug for ServerContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerContext").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_with_many_certificates_is_not_kept() {
+        let kept = ServerSessionMemoryCache::new(2);
+        let sessions = Sessions { kept, lifetime: 300, rules: Rules::default() };
+        assert!(sessions.put(b"usual".to_vec(), vec![1; LONGEST_SESSION]));
+        assert!(!sessions.put(b"long".to_vec(), vec![1; LONGEST_SESSION + 1]));
+        assert_eq!(sessions.get(b"usual"), Some(vec![1; LONGEST_SESSION]));
+        assert_eq!(sessions.get(b"long"), None);
     }
 }
