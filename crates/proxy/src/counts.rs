@@ -5,8 +5,8 @@
 //! here goes down except peaks, which a lane resets when an operator asks for it. Each lane has peaks of its
 //! own: their sum is an upper bound of the number at any one time.
 
+use crate::connect_timings::ConnectTimings;
 use crate::meter::{Counted, Metered};
-use crate::server::ConnectTimings;
 use manylane_stats::{Tally, counters};
 use std::time::Duration;
 

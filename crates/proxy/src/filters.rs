@@ -7,10 +7,11 @@
 //! While bytes wait, no more than one read of them is buffered, and an HTTP/2 stream gets no more window. The
 //! other direction and other streams of the connection continue.
 
-use crate::flow::{Direction, Side, Waits};
+use crate::flow::{Direction, Waits};
 use crate::generation::{self, Backend, Frontend, TraceFilter};
-use crate::rules::Memory;
-use crate::run::{Local, tell_console};
+use crate::lane::{Local, tell_console};
+use crate::scopes::Memory;
+use crate::side::Side;
 use manylane_buf::Chain;
 use manylane_http::Head;
 use manylane_sched::Time;

@@ -100,7 +100,7 @@ impl InvalidMessages {
     #[cold]
     pub(crate) fn keep(&self, found: &Found, source: Option<SocketAddr>, of: impl FnOnce(&mut Invalid)) {
         let mut invalid = Invalid {
-            date: crate::session::now(),
+            date: crate::clock::now(),
             number: 0,
             bytes: found.bytes.clone(),
             received: found.received,
@@ -131,7 +131,7 @@ impl InvalidMessages {
         }
         self.wanted.store(false, Ordering::Relaxed);
         let mut invalid = Invalid {
-            date: crate::session::now(),
+            date: crate::clock::now(),
             number: 0,
             bytes: relaxed.received[..relaxed.received.len().min(MOST_KEPT)].into(),
             received: relaxed.received.len(),

@@ -11,6 +11,12 @@ pub use rate::Rate;
 // Modules that make system calls are left out of models and simulations; the crates below have models of the
 // state that lanes share.
 #[cfg(not(any(loom, manylane_sim)))]
+mod client;
+#[cfg(not(any(loom, manylane_sim)))]
+mod clock;
+#[cfg(not(any(loom, manylane_sim)))]
+mod connect_timings;
+#[cfg(not(any(loom, manylane_sim)))]
 pub mod counts;
 #[cfg(not(any(loom, manylane_sim)))]
 mod filters;
@@ -25,9 +31,7 @@ mod http;
 #[cfg(not(any(loom, manylane_sim)))]
 pub mod invalid;
 #[cfg(not(any(loom, manylane_sim)))]
-mod log;
-#[cfg(not(any(loom, manylane_sim)))]
-pub mod pages;
+mod lane;
 #[cfg(not(any(loom, manylane_sim)))]
 mod panics;
 #[cfg(not(any(loom, manylane_sim)))]
@@ -37,26 +41,27 @@ mod rules;
 #[cfg(not(any(loom, manylane_sim)))]
 mod run;
 #[cfg(not(any(loom, manylane_sim)))]
+mod scopes;
+#[cfg(not(any(loom, manylane_sim)))]
 mod server;
 #[cfg(not(any(loom, manylane_sim)))]
 mod session;
+#[cfg(not(any(loom, manylane_sim)))]
+mod side;
 #[cfg(not(any(loom, manylane_sim)))]
 mod tcp;
 #[cfg(not(any(loom, manylane_sim)))]
 mod termination;
 
 #[cfg(not(any(loom, manylane_sim)))]
-pub use generation::Generation;
+pub use generation::{Generation, MOST_LANES, pages};
 #[cfg(not(any(loom, manylane_sim)))]
-pub use run::{
-    AtWork, Backlogs, Beside, BindFailure, BoundListener, Cursor, Local, NotRenamed, Relocated, Slice,
-    accept, administer, answer, bind, bind_beside, bind_listener, bound, change, end_stream, end_streams,
-    find, listen_again, panic_stream, relocate, rename, set_gate, set_maxconn, set_weight, slice, stopped,
-    warn,
+pub use lane::{
+    AtWork, Backlogs, Beside, BindFailure, BoundListener, Cursor, Local, Slice, administer, answer, bind,
+    bind_beside, bind_listener, change, end_stream, end_streams, find, listen_again, panic_stream,
+    set_maxconn, set_weight, slice, stopped, warn,
 };
 #[cfg(not(any(loom, manylane_sim)))]
-pub use termination::{Cause, Phase, Termination};
-
-/// Most lanes of a process.
+pub use run::{NotRenamed, Relocated, accept, bound, relocate, rename, set_gate};
 #[cfg(not(any(loom, manylane_sim)))]
-pub const MOST_LANES: usize = 1024;
+pub use termination::{Cause, Phase, Termination};

@@ -1,12 +1,10 @@
 //! Transfers bytes between two connections, with timeouts for both sides.
 
-mod bandwidth;
 mod ends;
 mod timeouts;
 
-pub(crate) use bandwidth::{Bandwidth, FilterId, Limits, Shared};
 pub(crate) use ends::{BodyEnd, ClientEnd, EndFailed, H2End, NotBegun, NotSent, ServerEnd, protocol};
-pub(crate) use timeouts::{Direction, Side, StreamTimeouts, Timeouts, Timer, Waits};
+pub(crate) use timeouts::{Direction, StreamTimeouts, Timeouts, Waits};
 
 use manylane_net::SplicePolicy;
 

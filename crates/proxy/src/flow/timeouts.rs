@@ -8,49 +8,18 @@
 //! one store, and the timer stays on the wheel between waits: to remove and insert it would cost more than an
 //! occasional useless wake-up.
 
-use crate::server::ServerPermit;
+use crate::lane::{ServerPermit, Timer};
+use crate::side::Side;
 use crate::termination::Cause;
 use manylane_buf::Chain;
 use manylane_io::READ_AT_ONCE;
 use manylane_net::{Connection, TransferError};
-use manylane_sched::{Here, Sleep, Time};
-use std::cell::{Cell, RefCell};
+use manylane_sched::{Here, Time};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-/// A task's timer for successive waits. It may wake the task for a wait that is over.
-#[derive(Debug)]
-pub(crate) struct Timer {
-    here: Here,
-    /// Borrowed while the timer is polled.
-    sleep: RefCell<Sleep>,
-}
-
-impl Timer {
-    /// Returns a timer that is not set; costs nothing.
-    pub(crate) fn new(here: Here) -> Self {
-        Self { here, sleep: RefCell::new(here.sleep_until(Time::MAX)) }
-    }
-
-    /// Ready once `deadline` has passed; until then it wakes the task at the deadline.
-    pub(crate) fn poll(&self, deadline: Time, context: &mut Context<'_>) -> Poll<()> {
-        if deadline == Time::MAX {
-            return Poll::Pending;
-        }
-        let mut sleep = self.sleep.borrow_mut();
-        sleep.reset(deadline);
-        Pin::new(&mut *sleep).poll(context)
-    }
-}
-
-/// One of the two sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Client,
-    Server,
-}
 
 /// The side that a direction waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

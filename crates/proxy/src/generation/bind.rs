@@ -386,7 +386,7 @@ pub(super) fn served<'l>(
     for listener in listeners {
         let Some(some) = &listener.lanes else { continue };
         // If the number of lanes is unknown, the start fails with a sentence about that.
-        let lanes = *lanes.get_or_insert_with(|| process.lane_count().unwrap_or(crate::MOST_LANES));
+        let lanes = *lanes.get_or_insert_with(|| process.lane_count().unwrap_or(super::MOST_LANES));
         if !has_lanes(some, lanes) && told.insert(listener.pos) {
             let message =
                 format!("'thread' expects lanes from 1 to {lanes}, found none of them; see 'nbthread'");

@@ -1,8 +1,9 @@
 //! `filter` lines of proxies.
 
+use super::bandwidth::{Bandwidth, FilterId};
 use super::refuse::Refuse;
 use super::stick;
-use crate::flow::{Bandwidth, FilterId, Side};
+use crate::side::Side;
 use manylane_config::tree::{self, Config, Proxy};
 
 /// The filters of a proxy, in the order of the file.

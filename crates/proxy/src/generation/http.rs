@@ -4,9 +4,8 @@ use super::bind::text;
 use super::process::Process;
 use super::refuse::Refuse;
 use super::rules::RuleReader;
-use super::rules::{Reply, mentioned_by};
+use super::rules::{Forwarded, Reply, mentioned_by};
 use super::stats_page::{StatsPage, stats_page};
-use crate::rules::Forwarded;
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
 use manylane_config::tree::{

@@ -5,14 +5,14 @@
 //! 1. The serving generation does not change. A generation with one server more or less is made beside it. It
 //!    shares everything except the list of servers and the balancer of one backend: settings, rules, maps,
 //!    counters, and the servers themselves with all their results.
-//! 2. It replaces the other generation as after a reload (`run/succeed.rs`). A stream holds the generation
+//! 2. It replaces the other generation as after a reload (`lane/succeed.rs`). A stream holds the generation
 //!    that it began on, and that holds its servers, so a stream finds its server until the end.
 //! 3. Servers keep their numbers, so a number means the same server in both generations. The next added
 //!    server takes the slot of a removed one.
 //! 4. Settings that an added server gets from its backend come from [`SavedConfig`] and not from the files,
 //!    which may have changed.
 //! 5. Checks of servers that both generations have continue on the same lanes, also running ones
-//!    (`run/checks.rs`). Idle connections move to the new generation (`run/idle.rs`).
+//!    (`run/checks.rs`). Idle connections move to the new generation (`lane/idle.rs`).
 //!
 //! # Cost
 //! Nothing for requests. A change copies the pointers to its backend's servers, on a thread beside the lanes.

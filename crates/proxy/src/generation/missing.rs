@@ -49,7 +49,7 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
 const OF_HTTP: &[&str] =
     &["CC", "CS", "HM", "HP", "HPO", "HQ", "HU", "HV", "Ta", "Ti", "Tq", "TR", "Tr", "r", "tr", "trg", "trl"];
 
-/// Fetches that no [`EvalContext`](crate::rules::EvalContext) provides.
+/// What `rules::EvalContext` leaves open.
 fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
         Looks::Data => match name {

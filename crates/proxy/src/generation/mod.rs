@@ -7,6 +7,7 @@
 
 mod agent;
 mod balance;
+mod bandwidth;
 mod bind;
 mod checks;
 mod cpu_choice;
@@ -23,6 +24,7 @@ mod members;
 mod missing;
 pub(crate) mod notify;
 mod observe;
+pub mod pages;
 mod peers;
 mod process;
 mod proxies;
@@ -41,9 +43,9 @@ mod track;
 mod users;
 mod variables;
 
-pub use crate::rules::{End, Normalizer};
 pub use agent::{Aim, CheckTarget};
 pub use balance::BalanceKey;
+pub(crate) use bandwidth::{Bandwidth, FilterId};
 pub(crate) use bind::has_lanes;
 pub use bind::{Listener, Shards};
 pub use checks::{CheckTimeouts, Follows, Program, ServerCheck};
@@ -59,16 +61,17 @@ pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, Stays};
 pub use observe::{Observed, OnError};
 pub use peers::{Link as PeerLink, Peer, Peers, Report as PeersReport};
-pub use process::{Owner, Process, RuntimeSocket};
+pub use process::{MOST_LANES, Owner, Process, RuntimeSocket};
 pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
 pub(crate) use resolvers::{Order, Question};
 pub use rules::{
-    Action, Addressed, Captures, Change as RuleChange, ConnectionAction, ContentAction, Expressions, Figure,
-    General, Listed, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch, Packets, PageAction, Persist,
-    Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting, SharedKey,
-    Silence, Stick, Target, TimeoutOf, Track, TrackCounts,
+    Action, Addressed, Captures, Change as RuleChange, ConnectionAction, ContentAction, End, Expressions,
+    Figure, General, Listed, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch, Normalizer, Packets,
+    PageAction, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, SetBandwidth,
+    Setting, SharedKey, Silence, Stick, Target, TimeoutOf, Track, TrackCounts,
 };
+pub(crate) use rules::{Forwarded, NoTarget};
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 pub use server_addr::{ServerAddr, Whereabouts};
 pub use stats_page::{Credentials, StatsPage};
@@ -80,7 +83,6 @@ pub use users::Userlist;
 pub(crate) use variables::{inherit_late, set_now};
 
 use crate::conn_limit::ConnLimit;
-use crate::pages::Pages;
 use crate::process_stats::ProcessStats;
 use crate::rate::Rate;
 use manylane_config::diag::Diagnostics;
@@ -92,6 +94,7 @@ use manylane_logs::RingServer;
 use manylane_sched::Time;
 use manylane_sync::Arc;
 use manylane_tls::Store;
+use pages::Pages;
 use refuse::Refuse;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};

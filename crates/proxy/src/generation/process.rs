@@ -16,6 +16,9 @@ use manylane_sync::Arc;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Most lanes of a process.
+pub const MOST_LANES: usize = 1024;
+
 /// Settings of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
@@ -174,7 +177,7 @@ impl Process {
             Some(lanes) => lanes,
             None => Placement::read()?.lanes.len(),
         };
-        Ok(wanted.min(self.most_lanes.unwrap_or(usize::MAX)).clamp(1, crate::MOST_LANES))
+        Ok(wanted.min(self.most_lanes.unwrap_or(usize::MAX)).clamp(1, MOST_LANES))
     }
 
     /// Keeps the settings of `before` that apply only at the start of the process. Returns the keywords whose

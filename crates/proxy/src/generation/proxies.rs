@@ -306,7 +306,7 @@ pub(super) fn proxies(
     logs: &mut Logs,
     refuse: &mut Refuse<'_>,
 ) -> Proxies {
-    let mut all = Proxies { lanes: process.lane_count().unwrap_or(crate::MOST_LANES), ..Proxies::default() };
+    let mut all = Proxies { lanes: process.lane_count().unwrap_or(super::MOST_LANES), ..Proxies::default() };
     let mut names: HashMap<Vec<u8>, usize> = HashMap::new();
     let started = |proxy: &&Proxy| {
         proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)

@@ -79,7 +79,7 @@ pub(super) fn set(made: &[(VariableId, Made)], variables: &ProcessVariables, zon
 
 fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zone, reader: &Reader) {
     let (client, server, stream) = (ClientFacts::default(), ServerFacts::default(), StreamFacts::default());
-    let now = crate::session::now();
+    let now = crate::clock::now();
     let env = Env {
         now: crate::session::now,
         zone,

@@ -7,7 +7,7 @@
 
 use super::Session;
 use crate::generation::{Backend, StatsPage};
-use crate::run::{administer, answer, end_streams, find};
+use crate::lane::{administer, answer, end_streams, find};
 use crate::termination::Cause;
 use manylane_balance::{Admin, Index};
 use manylane_check::Running;

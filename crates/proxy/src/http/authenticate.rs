@@ -1,8 +1,8 @@
 //! Hashes the password of a request on another thread before rules ask whether it is correct.
 
 use super::Session;
+use crate::lane::hashing;
 use crate::rules::EvalPhase;
-use crate::run::hashing;
 use crate::termination::Cause;
 use manylane_http::Head;
 use std::pin::pin;

@@ -2,8 +2,8 @@
 //! servers.
 
 use super::cacheable::may_be_kept;
+use crate::client::Client;
 use crate::generation::{AddressField, Backend, Cookie, Frontend, Server};
-use crate::session::Client;
 use manylane_balance::Index;
 use manylane_config::tree::CookieMode;
 use manylane_h1::Persist;

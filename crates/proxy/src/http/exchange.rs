@@ -9,13 +9,12 @@ use super::body::{NoBody, data};
 use super::edit::{self, PersistCookie};
 use super::pump::Pump;
 use super::websocket;
+use crate::clock::now;
 use crate::counts::count_in_front;
-use crate::flow::Side;
-use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
-use crate::rules::{
-    Answer, Content, Countable, End, EvalPhase, Forwarded, Lookups, Stores, any_holds, content, forward,
-};
-use crate::session::now;
+use crate::generation::{Backend, CloseMode, ContentAction, End, Forwarded, Rule, Target};
+use crate::rules::{Answer, Content, EvalPhase, Lookups, Stores, any_holds, content, forward};
+use crate::scopes::Countable;
+use crate::side::Side;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
 use manylane_config::tree::LogStep;

@@ -7,8 +7,7 @@ use super::receive::NoHead;
 use super::tries::{Failed, no_memory};
 use crate::generation::Backend;
 use crate::invalid::Found;
-use crate::run::{Observation, observe};
-use crate::server::ServerPermit;
+use crate::lane::{Observation, ServerPermit, observe};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 

@@ -6,11 +6,11 @@
 use super::Session;
 use super::private::Private;
 use super::request::{PartialHead, ends_in_silence, timeouts};
-use crate::flow::{StreamTimeouts, Timer};
+use crate::client::{Client, QuietClient};
+use crate::flow::StreamTimeouts;
 use crate::generation::{Frontend, Listener};
-use crate::rules::SessionTracks;
-use crate::run::{Event, IdleClient, Local, WaiterSlot};
-use crate::session::{Client, QuietClient};
+use crate::lane::{Event, IdleClient, Local, Timer, WaiterSlot};
+use crate::scopes::SessionTracks;
 use manylane_balance::Index;
 use manylane_buf::Segment;
 use manylane_expr::Variables;

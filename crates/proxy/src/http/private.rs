@@ -1,7 +1,7 @@
 //! Server connections that serve only one client's session.
 //!
 //! A connection is private
-//! - if its [key](crate::run::Local::key) identifies its client;
+//! - if its [key](crate::server::pool_key) identifies its client;
 //! - with `http-reuse never`;
 //! - once a message on it [authenticates it](manylane_http::Head::authenticates_connection), as NTLM and
 //!   Negotiate do: the server attributes all later requests on it to that client. This holds in each mode of
@@ -11,7 +11,7 @@
 //! with its session, which stays with its generation.
 
 use crate::generation::{Backend, Server};
-use crate::run::Idle;
+use crate::lane::Idle;
 use manylane_balance::Index;
 use manylane_pool::{Pool, Pooled};
 

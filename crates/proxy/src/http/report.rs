@@ -5,8 +5,7 @@ use super::pump::Broken;
 use crate::counts::count_in_front;
 use crate::generation::{Backend, Server};
 use crate::invalid::Found;
-use crate::run::{Observation, observe};
-use crate::server::ServerPermit;
+use crate::lane::{Observation, ServerPermit, observe};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_h1::Relaxed;
 

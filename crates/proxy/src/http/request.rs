@@ -6,7 +6,7 @@ use super::{Session, answer, count_status};
 use crate::counts::count_in_front;
 use crate::generation::Frontend;
 use crate::invalid::Found;
-use crate::log::Record;
+use crate::rules::Record;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_h1::{Body, Request, RequestParser};

@@ -8,12 +8,13 @@ use super::exchange::{About, After, Asking};
 use super::pump::{Broken, Pump};
 use super::tries::Failed;
 use super::{Session, count_status, edit};
+use crate::clock::now;
 use crate::counts::count_in_front;
 use crate::flow::NotSent;
-use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules, TimeoutOf};
-use crate::rules::{Answer, Countable, End, EvalPhase, Verdict, Walk, after_response, apply};
-use crate::run::{Begun, Streaming};
-use crate::session;
+use crate::generation::{Action, Backend, End, Persist as Obeyed, Rule, Rules, TimeoutOf};
+use crate::lane::{Begun, Streaming};
+use crate::rules::{Answer, EvalPhase, Verdict, Walk, after_response, apply};
+use crate::scopes::Countable;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
@@ -42,7 +43,7 @@ impl Session<'_> {
     pub(super) fn begin(&mut self, head: &Head) {
         let memory = &self.scopes.memory;
         let generation = &self.local.generation;
-        memory.begun.set(session::now());
+        memory.begun.set(now());
         let number = self.local.next_number();
         memory.number.set(number);
         let (frontend, listener) = (self.listener.frontend as u32, self.listener.index as u32);

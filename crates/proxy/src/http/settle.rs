@@ -7,11 +7,12 @@ use super::edit;
 use super::exchange::Asking;
 use super::tries::{Failed, no_memory};
 use super::websocket::as_connected;
+use crate::clock::now;
 use crate::flow::{BodyEnd, NotSent};
-use crate::generation::{Backend, CloseMode, Rules};
-use crate::rules::{Answer, Content, Countable, End, EvalPhase, Lookups, content};
-use crate::server::ServerPermit;
-use crate::session::now;
+use crate::generation::{Backend, CloseMode, End, Rules};
+use crate::lane::{ServerPermit, tell};
+use crate::rules::{Answer, Content, EvalPhase, Lookups, content};
+use crate::scopes::Countable;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
@@ -224,7 +225,7 @@ impl Session<'_> {
         let name = &permit.server().name;
         let line =
             format!("Blocking cacheable cookie in response from instance {}, server {name}.", backend.name);
-        crate::run::tell(self.local, backend, Level::Alert, "ALERT", &line);
+        tell(self.local, backend, Level::Alert, "ALERT", &line);
         Err(Failed::Ruled(End::Denied, Answer::Usual(502)))
     }
 

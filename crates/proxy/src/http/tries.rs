@@ -6,12 +6,15 @@ use super::private::Purpose;
 use super::pump::{Kept, Pump};
 use super::upload::Watched;
 use super::websocket::is_websocket;
-use crate::flow::{H2End, ServerEnd, Side};
-use crate::generation::{Backend, Reuse, Server};
-use crate::rules::{Answer, BackLink, Countable, End, EvalContext, EvalPhase};
-use crate::run::{Idle, Local, SETTINGS_PATIENCE};
-use crate::server::{self, Attempt, ConnectTimings, IdleConn, NotReached, ServerPermit, Tried, Wanted};
-use crate::session::Client;
+use crate::client::Client;
+use crate::connect_timings::{ConnectTimings, NotReached};
+use crate::flow::{H2End, ServerEnd};
+use crate::generation::{Backend, End, Reuse, Server};
+use crate::lane::{Idle, Local, SETTINGS_PATIENCE, ServerPermit, Wanted};
+use crate::rules::{Answer, EvalContext, EvalPhase};
+use crate::scopes::{BackLink, Countable};
+use crate::server::{self, Attempt, IdleConn, Tried};
+use crate::side::Side;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
@@ -245,7 +248,7 @@ impl Session<'_> {
             if redirects && permit.server().redirect.is_some() {
                 return IdleConn::Redirect;
             }
-            let key = Local::key(permit.server(), client, Some(head), packets, &names);
+            let key = server::pool_key(permit.server(), client, Some(head), packets, &names);
             let this = Purpose::new(backend, permit.server(), permit.index(), key);
             purpose.set(Some(this));
             if anew {

@@ -3,9 +3,10 @@
 use super::Session;
 use super::pump::{Broken, Ends, Passage, Pump};
 use crate::filters::Filters;
-use crate::flow::{BodyEnd, Side, StreamTimeouts, Timeouts};
+use crate::flow::{BodyEnd, StreamTimeouts, Timeouts};
 use crate::generation::{Backend, Server, TimeoutOf};
-use crate::server::ServerPermit;
+use crate::lane::ServerPermit;
+use crate::side::Side;
 use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;

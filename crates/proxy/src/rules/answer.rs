@@ -5,17 +5,6 @@ use crate::generation::{Redirect, RedirectKind, Reply, ReplyBody};
 use manylane_buf::Chain;
 use manylane_http::{EditError, Head, Known, Version};
 
-/// How a request ends to which a rule responds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Normally.
-    Answered,
-    /// The rule refused the request.
-    Denied,
-    /// The rule refused the request, with a delay.
-    Tarpit,
-}
-
 /// A response that rules decided on.
 pub(crate) enum Answer {
     /// The usual response with this status.

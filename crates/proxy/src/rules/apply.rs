@@ -1,16 +1,15 @@
 //! Runs lists of rules on a head and returns their decisions.
 
-use super::answer::{self, Answer, End};
+use super::answer::{self, Answer};
 use super::context::{EvalContext, EvalPhase, backend_named};
-use super::normalize::NoTarget;
+use super::log::Record;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
-use super::tracks::Countable;
 use crate::generation::{
-    Action, ConnectionAction, NameMatch, Persist, Question, Replaced, Rule, RuleChange as Change, Silence,
-    Target,
+    Action, ConnectionAction, End, NameMatch, NoTarget, Persist, Question, Replaced, Rule,
+    RuleChange as Change, Silence, Target,
 };
-use crate::log::Record;
+use crate::scopes::Countable;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Servers};
 use manylane_config::tree::LogStep;
@@ -364,7 +363,7 @@ fn one(
             }
             // What the list refuses it stays without, as in HAProxy.
             let _ = how.change(reference, name, to.bytes());
-            crate::run::replaced();
+            crate::lane::replaced();
         }
         Action::DelHeader(name) => {
             head.remove_fields(&**name);

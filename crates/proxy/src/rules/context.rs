@@ -1,106 +1,27 @@
 //! Inputs of expressions.
 
-use super::Memory;
-use super::memory::{LONGEST_ID, Texts, digits};
-use super::tracks::{TableView, Tracks, millis as millis_of};
+use super::log::Record;
+use crate::client::{Greeting, Peers};
+use crate::clock::now;
 use crate::counts::count_in_front;
 use crate::generation::{
     Backend, BackendTimeouts, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server,
     TimeoutOf,
 };
-use crate::log::Record;
-use crate::run::Local;
-use crate::session::{Greeting, Peers, now};
+use crate::lane::Local;
+use crate::scopes::{LONGEST_ID, Memory, Scopes, TableView, Texts, digits, table_millis as millis_of};
 use manylane_balance::Index;
 use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine,
     Scratch, ServerFacts, ServerId, Settings, StickTables, StreamFacts, StreamSetting, TlsFacts, Type,
-    UserlistId, Value, VariableLimits, Variables,
+    UserlistId, Value, VariableLimits,
 };
 use manylane_http::Head;
 use manylane_tls::{Info, OwnCertificate};
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::time::Duration;
-
-/// Variables of a session and of its current request, and the request's memory.
-#[derive(Debug, Default)]
-pub(crate) struct Scopes {
-    pub(crate) memory: Memory,
-    /// Tracked entries of stick tables.
-    pub(crate) tracks: Tracks,
-    session: RefCell<Variables>,
-    transaction: RefCell<Variables>,
-    request: RefCell<Variables>,
-    response: RefCell<Variables>,
-}
-
-impl Scopes {
-    /// Resets everything that belongs to the previous request.
-    pub(crate) fn next_request(&self) {
-        self.memory.clear();
-        self.tracks.end_stream();
-        self.transaction.borrow_mut().clear();
-        self.request.borrow_mut().clear();
-        self.response.borrow_mut().clear();
-    }
-
-    /// Drops the variables of the request when the response begins.
-    pub(crate) fn begin_response(&self) {
-        let mut request = self.request.borrow_mut();
-        if !request.is_empty() {
-            request.clear();
-        }
-    }
-
-    /// Returns true if the session has state that only its generation understands.
-    pub(crate) fn has_session(&self) -> bool {
-        !self.session.borrow().is_empty() || self.tracks.has_session()
-    }
-
-    /// Takes the session's variables, if it has any.
-    pub(crate) fn take_session(&self) -> Option<Variables> {
-        let mut session = self.session.borrow_mut();
-        if session.is_empty() { None } else { Some(std::mem::take(&mut *session)) }
-    }
-
-    /// Sets the variables of a session that continues.
-    pub(crate) fn put_session(&self, variables: Variables) {
-        self.session.replace(variables);
-    }
-
-    /// Resets everything that belongs to the session.
-    fn clear(&self) {
-        self.next_request();
-        self.session.borrow_mut().clear();
-        drop(self.tracks.take_session());
-    }
-}
-
-/// Free list of scopes, with the buffers that their texts have grown to.
-#[derive(Debug, Default)]
-#[expect(clippy::vec_box)] // sessions own them boxed, so they move between the two without a copy
-pub(crate) struct Spare(RefCell<Vec<Box<Scopes>>>);
-
-/// Most scopes in the free list. Memory beyond this many concurrent requests is freed.
-const SPARE: usize = 1024;
-
-impl Spare {
-    /// Returns empty scopes.
-    pub(crate) fn take(&self) -> Box<Scopes> {
-        self.0.borrow_mut().pop().unwrap_or_default()
-    }
-
-    /// Returns scopes to the free list.
-    pub(crate) fn put(&self, scopes: Box<Scopes>) {
-        let mut spare = self.0.borrow_mut();
-        if spare.len() < SPARE {
-            scopes.clear();
-            spare.push(scopes);
-        }
-    }
-}
 
 /// Inputs of rules that stay the same during a session or request.
 pub(crate) struct EvalContext<'a> {
@@ -632,55 +553,4 @@ pub(crate) fn current_of(backend: &Backend) -> u64 {
 /// Returns the number of the backend with this name.
 pub(crate) fn backend_named(generation: &Generation, name: &[u8]) -> Option<usize> {
     generation.backends.iter().position(|backend| backend.name.as_bytes() == name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rules::LogLevel;
-    use manylane_http::Version;
-
-    #[test]
-    fn scopes_that_were_used_have_nothing_of_it_for_the_next() {
-        let spare = Spare::default();
-        let fresh = format!("{:?}", Scopes::default());
-        let scopes = spare.take();
-        let name = manylane_expr::VariableNames::default().resolve(b"sess.name").unwrap();
-        for scope in [&scopes.session, &scopes.transaction, &scopes.request, &scopes.response] {
-            assert!(scope.borrow_mut().set(name, Value::Str(b"a secret")));
-        }
-        let memory = &scopes.memory;
-        memory.request.borrow_mut().set(1, b"a secret");
-        memory.answer.borrow_mut().set(0, b"a secret");
-        memory.response.set(Some((Version::HTTP_11, 200)));
-        memory.begun.set(now());
-        memory.number.set(7);
-        memory.log_level.set(LogLevel::Silent);
-        for timeout in TimeoutOf::ALL {
-            memory.timeout(timeout).set(Some(std::time::Duration::ZERO));
-        }
-        memory.priority_class.set(1);
-        memory.priority_offset.set(1);
-        memory.retries.set(Some(1));
-        memory.no_repetition.set(true);
-        memory.last_rule.set(Some(1));
-        memory.link.set((Some(([192, 0, 2, 1], 80).into()), None));
-        for address in [&memory.source, &memory.destination] {
-            address.set(Some(([192, 0, 2, 1], 80).into()));
-        }
-        for packets in [&memory.client_packets, &memory.server_packets] {
-            packets.set(manylane_net::Packets { mark: Some(1), tos: Some(1) });
-        }
-        assert_ne!(format!("{scopes:?}"), fresh);
-        spare.put(scopes);
-        assert_eq!(format!("{:?}", spare.take()), fresh);
-        // A session that continues keeps only its own variables.
-        let scopes = spare.take();
-        assert!(scopes.take_session().is_none());
-        assert!(scopes.session.borrow_mut().set(name, Value::Int(1)));
-        let kept = scopes.take_session().unwrap();
-        assert_eq!(format!("{scopes:?}"), fresh);
-        scopes.put_session(kept);
-        assert_eq!(scopes.session.borrow().get(name), Some(Value::Int(1)));
-    }
 }

@@ -1,10 +1,11 @@
 //! Settings that rules of all lists may make: variables, addresses, and properties of the stream.
 
 use super::context::{EvalContext, EvalPhase};
-use super::memory::LogLevel;
 use super::text::{LONGEST, Text};
-use crate::flow::{Bandwidth, Shared};
-use crate::generation::{Addressed, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting};
+use crate::generation::{
+    Addressed, Bandwidth, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting,
+};
+use crate::scopes::{LogLevel, Shared};
 use manylane_config::limits::MAX_TIMER_MS;
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
 use manylane_resolve::Name;

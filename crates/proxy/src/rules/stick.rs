@@ -5,8 +5,8 @@
 
 use super::apply::holds;
 use super::context::{EvalContext, EvalPhase};
-use super::tracks::millis;
 use crate::generation::{Backend, Server, Stick, StickTable};
+use crate::scopes::table_millis as millis;
 use manylane_balance::Index;
 use manylane_expr::{DataType, TableId};
 use manylane_pool::{Pool, Pooled};

@@ -1,9 +1,7 @@
 //! Handles the results of agent checks.
 
-use super::changes::{administer, change, set_maxconn, set_weight};
-use super::checks::{reason, told};
-use super::local::Local;
 use crate::generation::{Backend, Change, ServerCheck, operation};
+use crate::lane::{Local, administer, change, reason, set_maxconn, set_weight, told};
 use manylane_balance::{Admin, Index, Standing};
 use manylane_check::agent::{self, Order, Said};
 use manylane_check::{CheckResult, Running, Status};

@@ -1,9 +1,9 @@
 //! Evaluates the expressions of health checks.
 
-use super::local::Local;
+use crate::clock::now;
 use crate::generation::{Backend, Server, ServerCheck};
+use crate::lane::Local;
 use crate::rules::{SettingsOf, current_of, proxy_facts, tls_facts};
-use crate::session::now;
 use manylane_balance::Index;
 use manylane_check::{CheckInput, Evaluate, Running, Setting, Value as To};
 use manylane_expr::{

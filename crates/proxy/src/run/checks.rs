@@ -1,29 +1,22 @@
 //! Runs health checks: one lane checks each server and reports the results to the balancer.
 
-use super::changes::say;
-use super::check_sockets::CheckSockets;
 use super::check_words::CheckWords;
-use super::event::Event;
-use super::idle::Idle;
-use super::local::Local;
 use crate::conn_limit::ConnLimit;
-use crate::generation::{
-    Backend, CheckTimeouts, Generation, SendHeader, Server, ServerCheck, ServerTls, operation,
+use crate::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck, ServerTls};
+use crate::lane::{
+    CheckKind, CheckSockets, Checks, Event, Idle, Local, checks_beside, find_check as find,
+    tell_of_check as tell,
 };
 use crate::server::TlsGuard;
-use manylane_balance::{Index, Standing};
+use manylane_balance::Index;
 use manylane_buf::Chain;
-use manylane_check::{
-    Ask, Change, CheckResult, Exchange, Intervals, Report, Running, Script, Status, Target, agent,
-};
+use manylane_check::{Ask, CheckResult, Exchange, Intervals, Running, Script, Status, Target, agent};
 use manylane_io::options::set_reset_on_close;
 use manylane_io::{Errno, SocketAddrAny, socket};
-use manylane_logs::Level;
 use manylane_net::proxy_protocol::{Emit, Ends, emit_v1, emit_v2};
 use manylane_net::{Connection, Connector, Endpoint, Served, Step, TransferError};
 use manylane_sched::{Class, Here, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
-use std::fmt::Write;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -34,61 +27,6 @@ use std::time::Duration;
 
 static CHECK: TaskKind = TaskKind::new("check");
 static AGENT: TaskKind = TaskKind::new("agent check");
-
-/// Kind of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Asks the server.
-    Health,
-    /// Asks the agent beside the server.
-    Agent,
-}
-
-/// State that all checks of a lane share, across generations. A generation that allows another number of
-/// concurrent checks begins a new one.
-#[derive(Debug)]
-pub(super) struct Checks {
-    /// Limit of concurrent checks.
-    places: ConnLimit,
-    /// Kept sockets of checks that only connect.
-    sockets: CheckSockets,
-    /// Happens when the checks of the lane end.
-    over: Event,
-}
-
-impl Checks {
-    pub(super) fn new(most: u32) -> Rc<Self> {
-        Rc::new(Self {
-            places: ConnLimit::new(most),
-            sockets: CheckSockets::default(),
-            over: Event::default(),
-        })
-    }
-}
-
-impl Local {
-    /// Returns the oldest generation's state that shares these checks and does not stop: a later generation
-    /// may fail to start.
-    fn predecessor(&self) -> Option<Rc<Self>> {
-        Self::all().find(|other| {
-            Rc::ptr_eq(&other.checks, &self.checks)
-                && !std::ptr::eq(&**other, self)
-                && !other.stopping.has_happened()
-        })
-    }
-
-    /// Ends the checks of this generation. Checks that another generation has, too, continue there unaware;
-    /// the others end.
-    pub(super) fn leave_checks(&self) {
-        let Some(successor) = self.predecessor() else {
-            self.checks.over.happen();
-            return self.checks.sockets.clear();
-        };
-        for (_, server, kind) in checks_beside(&self.generation, Some(&successor.generation)) {
-            kind.of(server).iter().for_each(|check| check.notify.ring());
-        }
-    }
-}
 
 /// Starts checks of this lane's share of the servers; `lanes` share all servers. Checks that the generation
 /// before has, too, continue where they run.
@@ -102,7 +40,7 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let adds = before.as_ref().is_some_and(|before| before.generation.is_related(generation));
     let fresh: Vec<_> =
         checks_beside(generation, before.as_ref().map(|before| &*before.generation)).collect();
-    for (wanted, what) in [(Kind::Health, &CHECK), (Kind::Agent, &AGENT)] {
+    for (wanted, what) in [(CheckKind::Health, &CHECK), (CheckKind::Agent, &AGENT)] {
         let fresh = || {
             let of = fresh.iter().filter(|(.., kind)| *kind == wanted);
             of.filter_map(|&(backend, server, kind)| Some((backend, server, kind.of(server)?)))
@@ -117,7 +55,7 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
             if lane % lanes.len() != own {
                 continue;
             }
-            let room = if wanted == Kind::Agent { check.intervals.inter } else { shortest };
+            let room = if wanted == CheckKind::Agent { check.intervals.inter } else { shortest };
             let delay = match adds {
                 true => Duration::ZERO, // added servers are checked once they are enabled
                 false => Intervals::first(room, generation.process.max_spread_checks, place, count),
@@ -137,42 +75,6 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the checks of a generation that `other` does not have. A backend that both generations share costs
-/// one comparison.
-fn checks_beside<'a>(
-    own: &'a Generation,
-    other: Option<&'a Generation>,
-) -> impl Iterator<Item = (&'a Backend, &'a Arc<Server>, Kind)> {
-    let is_in = move |backend: &Arc<Backend>| {
-        other.is_some_and(|other| {
-            other.backends.get(backend.number).is_some_and(|other| Arc::ptr_eq(other, backend))
-        })
-    };
-    own.backends.iter().filter(move |backend| !is_in(backend)).flat_map(move |backend| {
-        let kinds = |server| [Kind::Health, Kind::Agent].map(|kind| (server, kind));
-        backend
-            .listed()
-            .flat_map(kinds)
-            .filter(|(server, kind)| kind.of(server).is_some())
-            .filter(move |(server, kind)| {
-                other.is_none_or(|other| find(other, &backend.name, server, *kind).is_none())
-            })
-            .map(move |(server, kind)| (&**backend, server, kind))
-    })
-}
-
-/// Returns the backend and the server that have this check in a generation.
-fn find(generation: &Generation, backend: &str, server: &Arc<Server>, kind: Kind) -> Option<(usize, Index)> {
-    let own = generation.backend_named(backend)?;
-    let servers = own.balancer.servers();
-    if own.has(server) {
-        return Some((own.number, servers.index(server.index)?));
-    }
-    let index = servers.by_name(&server.name)?;
-    let (check, known) = (kind.of(&own.servers[index.get()])?, kind.of(server)?);
-    Arc::ptr_eq(&check.notify, &known.notify).then_some((own.number, index))
-}
-
 /// A checked server, as its task keeps it.
 struct Checked {
     checks: Rc<Checks>,
@@ -180,13 +82,7 @@ struct Checked {
     backend: Box<str>,
     /// The server in the generation that last ran the check.
     server: Arc<Server>,
-    kind: Kind,
-}
-
-impl Kind {
-    fn of(self, server: &Server) -> Option<&ServerCheck> {
-        if self == Self::Agent { server.agent.as_ref() } else { server.check.as_ref() }
-    }
+    kind: CheckKind,
 }
 
 impl Checked {
@@ -276,11 +172,11 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
         let now = here.now();
         let took = now.since(begun);
         match own.kind {
-            Kind::Health => {
+            CheckKind::Health => {
                 let (news, change) = check.board.end(verdict, took);
                 tell(&local, backend, index, news, change);
             }
-            Kind::Agent => super::agent::heard(&local, backend, index, check, verdict, run.line(), took),
+            CheckKind::Agent => super::agent::heard(&local, backend, index, check, verdict, run.line(), took),
         }
         noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         wait = check.intervals.next(&check.board.read().health, noise);
@@ -623,64 +519,4 @@ fn said(error: &TransferError) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     text.rsplit_once(": ").map_or(text, |(_, cause)| cause).into() // the text already says what was attempted
-}
-
-/// Reports a check's result to the balancer and to the logs.
-pub(super) fn tell(local: &Local, backend: &Backend, index: Index, news: bool, change: Option<Change>) {
-    let server = &backend.servers[index.get()];
-    let Some(check) = &server.check else { return };
-    let report = check.board.read();
-    let log = check.log && news;
-    if log {
-        told(local, backend, index, "Health", &report);
-    }
-    if change.is_none() {
-        return;
-    }
-    let mut why = String::new();
-    if !log {
-        reason(&mut why, &report.verdict, report.took); // otherwise the line before has the reason
-    }
-    // The health is read again here, where no other change of the server can run, so that the last change has
-    // the latest result.
-    super::change(local, backend, index, &why, |standing| Standing {
-        operation: operation(server.found()),
-        ..standing
-    });
-}
-
-/// Logs the line of `option log-health-checks`.
-pub(super) fn told(local: &Local, backend: &Backend, index: Index, kind: &str, report: &Report) {
-    let server = &backend.servers[index.get()];
-    let mut line = String::new();
-    let backup = if server.backup { "backup " } else { "" };
-    let result = if matches!(report.verdict.status, Status::L7OkC) { "conditionally " } else { "" };
-    let outcome = if report.verdict.status.result() == 2 { "failed" } else { "succeeded" };
-    let (progress, of) = report.health.progress();
-    let state = match report.health.running() {
-        Running::Down => "DOWN",
-        _ if report.health.value() < report.health.rise() => "DOWN",
-        _ if backend.balancer.servers()[index].state().weight() == 0 => "DRAIN",
-        _ => "UP",
-    };
-    let _ =
-        write!(line, "{kind} check for {backup}server {}/{} {result}{outcome}", backend.name, server.name);
-    reason(&mut line, &report.verdict, report.took);
-    let _ = write!(line, ", status: {progress}/{of} {state}.");
-    say(local, backend, Level::Notice, &line);
-}
-
-/// Appends the result of a check in words.
-pub(super) fn reason(line: &mut String, verdict: &CheckResult, took: Duration) {
-    let _ = write!(line, ", reason: {}", verdict.status.description());
-    if let Some(code) = verdict.code {
-        let _ = write!(line, ", code: {code}");
-    }
-    if !verdict.info.is_empty() {
-        // A server must not be able to end the quoted text.
-        let _ = write!(line, ", info: \"{}\"", verdict.info.replace('"', "<22>"));
-    }
-    if verdict.status != Status::Hana {
-        let _ = write!(line, ", check duration: {}ms", took.as_millis());
-    }
 }

@@ -1,7 +1,7 @@
 //! Samples all counters once a second: see [`crate::meter`]. The first lane of a generation does it.
 
-use super::local::Local;
-use crate::rules::table_millis;
+use crate::lane::Local;
+use crate::scopes::table_millis;
 use manylane_sched::{Here, Time};
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -3,7 +3,7 @@
 //!
 //! # Protocol
 //! 1. Only the section's lane knows and changes which member of a service a template's server stands for, and
-//!    which names are resolved. The consequences for a server are changes like all others (`run/changes.rs`,
+//!    which names are resolved. The consequences for a server are changes like all others (`lane/changes.rs`,
 //!    `generation/server_addr.rs`).
 //! 2. A server that loses its address enters maintenance first and loses the address then. A server that gets
 //!    an address gets it first and leaves maintenance then. So no request is sent to a server without an
@@ -12,12 +12,11 @@
 //! 4. When a generation begins beside another with the same section, the task that began last does all of
 //!    this, and the other waits: it ends with its generation, or continues if the later generation fails.
 
-use super::Local;
-use super::changes::{change, say, set_weight};
 use super::checks::{CheckGuard, unless_stopped};
 use crate::conn_limit::ConnLimit;
 use crate::generation::notify::Notify;
 use crate::generation::{Backend, Order, Question, Resolvers, ServerNumber, Whereabouts};
+use crate::lane::{Local, change, say, set_weight};
 use manylane_balance::{Index, Standing};
 use manylane_buf::{Chain, Segment};
 use manylane_io::{Datagram, Outgoing};

@@ -9,12 +9,11 @@
 //!    have received and what is still to be sent. Connections are closed and made again.
 //! 4. A process that stops first sends everything to the process that listens in its place, if there is one.
 
-use super::Local;
 use super::checks::{unless_happens, unless_stopped};
-use super::event::Event;
 use crate::generation::notify::Notify;
 use crate::generation::{Peer, PeerLink, Peers, PeersReport};
-use crate::rules::table_millis;
+use crate::lane::{Event, Local};
+use crate::scopes::table_millis;
 use manylane_buf::Chain;
 use manylane_net::{Acceptor, ConnectOptions, Connection, Connector, Incoming};
 use manylane_peers::{Fault, MAX_HELLO, Message, Resync, SILENCE, Section, Status, Wrong, hello, read_hello};

@@ -8,8 +8,8 @@
 //!    it, so no zombie remains.
 //! 3. When a check is abandoned because its lane stops, rule 2 still ends its program.
 
-use super::local::Local;
 use crate::generation::{Backend, CheckTimeouts, Program, Server, ServerCheck};
+use crate::lane::Local;
 use manylane_balance::Index;
 use manylane_check::{CheckResult, Status};
 use manylane_net::Endpoint;

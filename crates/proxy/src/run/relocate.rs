@@ -1,8 +1,7 @@
 //! Moves servers to other addresses for an operator: `set server addr`, `set server fqdn`.
 
-use super::Local;
-use super::changes::change;
 use crate::generation::{Backend, Order};
+use crate::lane::{Local, change};
 use manylane_balance::{Index, Standing};
 use manylane_net::address::Port;
 use manylane_resolve::Name;

@@ -1,13 +1,13 @@
 //! Connects to a server: chooses one, tries it, retries it, and perhaps tries another.
 
+use super::TlsGuard;
 use super::leaving::unless_left;
-use super::permit::{NoPermit, Wanted};
-use super::{ServerPermit, TlsGuard};
-use crate::flow::{ServerEnd, Timer};
+use crate::client::Client;
+use crate::connect_timings::{ConnectTimings, NotReached};
+use crate::flow::ServerEnd;
 use crate::generation::{Backend, Redispatch, Server, ServerPlace, ServerTls};
-use crate::rules::{BackLink, Memory};
-use crate::run::{Idle, Local, Observation, observe, say};
-use crate::session::Client;
+use crate::lane::{Idle, Local, NoPermit, Observation, ServerPermit, Timer, Wanted, observe, say};
+use crate::scopes::{BackLink, Memory};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
 use manylane_buf::Chain;
@@ -37,33 +37,6 @@ pub(crate) struct Attempt {
     pub(crate) reused: Option<u32>,
     /// Times and counts of the attempt.
     pub(crate) timings: ConnectTimings,
-}
-
-/// Times and counts of the way to a server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnectTimings {
-    /// When the attempt began.
-    pub(crate) since: Time,
-    /// Time in queues.
-    pub(crate) queued: Duration,
-    /// Time until the connection was established.
-    pub(crate) connected: Duration,
-    /// Number of retries.
-    pub(crate) retries: u32,
-    /// The last retry went to another server.
-    pub(crate) redispatched: bool,
-    /// Number of requests served from server queues while this one waited there, itself included.
-    pub(crate) server_queue: u64,
-    /// The same number for the backend's queue.
-    pub(crate) backend_queue: u64,
-}
-
-impl ConnectTimings {
-    /// Returns the state at the begin of an attempt.
-    pub(crate) fn new(since: Time) -> Self {
-        let (queued, connected) = (Duration::ZERO, Duration::ZERO);
-        Self { since, queued, connected, retries: 0, redispatched: false, server_queue: 0, backend_queue: 0 }
-    }
 }
 
 /// An existing connection for a request.
@@ -147,17 +120,6 @@ impl Tried {
             counts.1.redispatches.add(1);
         }
     }
-}
-
-/// No server was reached.
-#[derive(Debug)]
-pub(crate) struct NotReached {
-    /// How the stream ends.
-    pub(crate) ended: Termination,
-    /// The server of the last attempt, if there was one.
-    pub(crate) server: Option<Index>,
-    /// Times and counts until then.
-    pub(crate) timings: ConnectTimings,
 }
 
 /// Reaches the server of `permit` without waiting, by an existing connection of `idle_pool`. Nearly all

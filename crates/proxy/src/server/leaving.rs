@@ -1,6 +1,6 @@
 //! `option abortonclose`: a client that leaves ends the wait of its stream.
 
-use crate::session::Client;
+use crate::client::Client;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;

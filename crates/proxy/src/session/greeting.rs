@@ -1,9 +1,8 @@
 //! `accept-proxy` and `expect-proxy`: reads the PROXY header that the proxy in front sends first.
 
-use super::Client;
-use super::client::Greeting;
+use crate::client::{Client, Greeting};
 use crate::generation::Frontend;
-use crate::run::Local;
+use crate::lane::Local;
 use manylane_expr::LinkError;
 use manylane_net::proxy_protocol::{Ends, HeaderError, Parsed, kind, parse};
 use std::rc::Rc;

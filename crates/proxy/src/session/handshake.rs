@@ -1,8 +1,8 @@
 //! `ssl`: does the TLS handshake with a client, before its first request.
 
-use super::Client;
+use crate::client::Client;
 use crate::generation::Frontend;
-use crate::run::Local;
+use crate::lane::Local;
 use manylane_expr::LinkError;
 use manylane_net::TransferError;
 use manylane_tls::Error;

@@ -1,18 +1,15 @@
 //! A session: one connection of a client, from its first byte to its last.
 
-mod client;
 mod greeting;
 mod handshake;
-mod inspect;
 
-pub(crate) use client::{Client, ClientOrigin, Greeting, Peers, QuietClient, now};
-pub(crate) use inspect::{Inspected, inspect, request as looks_like_request, response as response_head};
-
+use crate::client::Client;
 use crate::counts::count_in_front;
 use crate::generation::{ConnectionAction, Frontend, Listener, Rule};
 use crate::http::{self, IdleSession};
-use crate::rules::{self, Countable, Entrance, EvalContext, Scopes};
-use crate::run::{ConnGuard, Local, WaiterSlot};
+use crate::lane::{ConnGuard, Local, WaiterSlot};
+use crate::rules::{self, Entrance, EvalContext};
+use crate::scopes::{Countable, Scopes};
 use crate::tcp;
 use greeting::NoGreeting;
 use handshake::NoHandshake;
@@ -261,7 +258,7 @@ async fn admit(
             let eval = facts_of(local, frontend, listener, &client, scopes);
             let error = why.error();
             scopes.memory.links.set_front_error(error);
-            crate::log::refused(log, &eval, error.sentence);
+            rules::refused(log, &eval, error.sentence);
         }
         return None;
     }
@@ -274,7 +271,7 @@ async fn admit(
             if let Some(log) = frontend.log.as_ref().filter(|log| !silent || !log.no_null) {
                 let eval = facts_of(local, frontend, listener, &client, scopes);
                 scopes.memory.links.set_front_error(why.error());
-                crate::log::refused(log, &eval, &why.to_string());
+                rules::refused(log, &eval, &why.to_string());
             }
             return None;
         }

@@ -1,8 +1,9 @@
 //! Forwards bytes in both directions until both ends are done or a timeout expires.
 
 use crate::filters::Filters;
-use crate::flow::{Direction, SPLICED_AT_ONCE, Side, Splicing, StreamTimeouts, Timeouts, Timer, Waits};
-use crate::server::ServerPermit;
+use crate::flow::{Direction, SPLICED_AT_ONCE, Splicing, StreamTimeouts, Timeouts, Waits};
+use crate::lane::{ServerPermit, Timer};
+use crate::side::Side;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_io::Io;

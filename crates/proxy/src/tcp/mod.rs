@@ -1,22 +1,25 @@
 //! TCP mode: a session is one stream of bytes in both directions.
 
 mod forward;
+mod inspect;
 
 pub(crate) use forward::Pair;
 
+use crate::client::{Client, Peers};
+use crate::connect_timings::ConnectTimings;
 use crate::counts::count_in_front;
 use crate::filters::Filters;
-use crate::flow::{Splicing, Timeouts, Timer};
+use crate::flow::{Splicing, Timeouts};
 use crate::generation::{
     Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target, TimeoutOf,
 };
-use crate::log::Record;
+use crate::lane::{Begun, Local, SetTime, Streaming, Timer, Wanted};
 use crate::panics::caught;
-use crate::rules::{Content, Countable, EvalContext, EvalPhase, Scopes, Stores, key};
-use crate::run::{Begun, Local, Streaming};
-use crate::server::{self, Attempt, ConnectTimings, IdleConn, SetTime, Tried, Wanted};
-use crate::session::{Client, Inspected, Peers, inspect, looks_like_request, response_head};
+use crate::rules::{Content, EvalContext, EvalPhase, Record, Stores, key};
+use crate::scopes::{Countable, Scopes};
+use crate::server::{self, Attempt, IdleConn, Tried};
 use crate::termination::{Cause, Phase, Termination};
+use inspect::{Inspected, inspect, request as looks_like_request, response as response_head};
 use manylane_balance::{Index, Priority};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;

@@ -1,7 +1,6 @@
 //! Actions of `http-request`, `http-response` and `http-after-response`.
 
-use super::{Action, Change, Listed, NameMatch, Reader, Replaced};
-use crate::rules::Normalizer;
+use super::{Action, Change, Listed, NameMatch, Normalizer, Reader, Replaced};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::{self, Ruleset};

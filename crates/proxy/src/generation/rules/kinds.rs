@@ -1,8 +1,9 @@
 //! Actions of rules, compiled.
 
+use super::super::bandwidth::{Bandwidth, FilterId};
+use super::Normalizer;
 use super::lookup::Lookup;
-use crate::flow::{Bandwidth, FilterId, Side};
-use crate::rules::{End, Normalizer};
+use crate::side::Side;
 use manylane_expr::{Expression, Format, Reference, Regex, Scratch, TableId, VariableId, When, Which};
 use manylane_logs::Level;
 use manylane_sync::Arc;
@@ -376,6 +377,17 @@ pub enum RedirectKind {
     Prefix,
     /// The format is the scheme; host and path are those of the request.
     Scheme,
+}
+
+/// How a request ends to which a rule responds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Normally.
+    Answered,
+    /// The rule refused the request.
+    Denied,
+    /// The rule refused the request, with a delay.
+    Tarpit,
 }
 
 #[cfg(test)]

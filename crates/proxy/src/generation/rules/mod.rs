@@ -2,9 +2,11 @@
 
 mod action;
 mod captures;
+mod forwarded;
 mod kinds;
 mod lists;
 mod lookup;
+mod normalize;
 mod page;
 mod reply;
 mod setting;
@@ -13,12 +15,15 @@ mod tracking;
 
 use captures::Slots;
 pub use captures::{Captures, MOST_CAPTURES};
+pub(crate) use forwarded::{Forwarded, Node, Source};
 pub use kinds::{
-    Action, Addressed, Change, ConnectionAction, ContentAction, Figure, General, Listed, Made, NameMatch,
-    Packets, Redirect, RedirectKind, Replaced, Reply, ReplyBody, SetBandwidth, Setting, SharedKey, Silence,
-    TimeoutOf, Track, TrackCounts,
+    Action, Addressed, Change, ConnectionAction, ContentAction, End, Figure, General, Listed, Made,
+    NameMatch, Packets, Redirect, RedirectKind, Replaced, Reply, ReplyBody, SetBandwidth, Setting, SharedKey,
+    Silence, TimeoutOf, Track, TrackCounts,
 };
 pub use lookup::Lookup;
+pub(crate) use normalize::NoTarget;
+pub use normalize::Normalizer;
 pub use page::PageAction;
 pub use sticking::Stick;
 
@@ -29,7 +34,6 @@ use super::server::{Server, has_stand_in};
 use super::tls::SniName;
 use super::variables::{self, Commanded, MOST_COMMANDED};
 use super::{files, stick};
-use crate::rules::{Forwarded, Node, Source};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::{self, Choice, Config, FieldSource, Mode, Proxy};

@@ -1,8 +1,7 @@
 //! Replies of rules: `return`, `deny` and `tarpit` with arguments, `redirect`, and `http-error`.
 
 use super::super::http;
-use super::{Action, Reader, Redirect, RedirectKind, Refuse, Reply, ReplyBody};
-use crate::rules::End;
+use super::{Action, End, Reader, Redirect, RedirectKind, Refuse, Reply, ReplyBody};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::Ruleset;

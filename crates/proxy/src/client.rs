@@ -1,5 +1,6 @@
 //! Client side of a session.
 
+use crate::clock::now;
 use crate::flow::ClientEnd;
 use crate::generation::{Server, Silence};
 use manylane_buf::Chain;
@@ -19,7 +20,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Most unread bytes of a client that are read and dropped before the connection closes, so that the client
 /// sees an end of stream instead of a reset.
@@ -38,12 +39,6 @@ pub(crate) struct Peers {
     pub(crate) accepted: Timestamp,
     /// The client speaks HTTP/2, if it speaks HTTP.
     pub(crate) http2: bool,
-}
-
-/// Returns the time of the wall clock.
-pub(crate) fn now() -> Timestamp {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp { seconds: wall.as_secs().cast_signed(), micros: wall.subsec_micros() }
 }
 
 /// Source and destination of a client as another proxy or rules report them.

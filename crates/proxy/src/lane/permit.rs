@@ -1,10 +1,10 @@
 //! A stream's permit of a server.
 
-use super::ConnectTimings;
-use crate::flow::Timer;
+use super::local::Local;
+use super::timer::Timer;
+use crate::connect_timings::ConnectTimings;
 use crate::generation::{Backend, Server};
-use crate::rules::Memory;
-use crate::run::Local;
+use crate::scopes::Memory;
 use crate::termination::Cause;
 use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
@@ -242,7 +242,7 @@ impl ServerPermit {
     }
 
     /// Counts an attempt to make a new connection.
-    pub(super) fn connects(&self) {
+    pub(crate) fn connects(&self) {
         let server = self.server().counts.own();
         server.connects.add(1);
         server.sessions.add(1);
@@ -250,7 +250,7 @@ impl ServerPermit {
     }
 
     /// Counts the use of an existing connection.
-    pub(super) fn reuses(&self) {
+    pub(crate) fn reuses(&self) {
         let server = self.server().counts.own();
         server.reuses.add(1);
         server.sessions.add(1);

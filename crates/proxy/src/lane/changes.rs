@@ -334,7 +334,7 @@ pub(crate) fn tell(local: &Local, backend: &Backend, level: Level, severity: &st
 }
 
 /// Writes a line to the log targets of `global`.
-pub(super) fn log_globally(local: &Local, text: &str) {
+pub(crate) fn log_globally(local: &Local, text: &str) {
     let logs = &local.generation.logs;
     write(local, &logs.global, &logs.tag, Level::Info, text);
 }

@@ -2,8 +2,8 @@
 //! one.
 //!
 //! # Protocol
-//! 1. The pool keeps a connection under a [`key`](Local::key), which covers everything that makes it fit a
-//!    request. A connection that fits only one client has no key and stays with that client's session.
+//! 1. The pool keeps a connection under a key (`server/pool_key.rs`), which covers everything that makes it
+//!    fit a request. A connection that fits only one client has no key and stays with that client's session.
 //! 2. A lane asks another lane only if its own idle pool has no connection of the key. It asks one lane at a
 //!    time, which the shared idle pools name. That lane takes a connection from its own pool, detaches the
 //!    descriptor and hands it over (`balance::oneshot`): no lane touches the pool of another.
@@ -23,17 +23,15 @@
 //!    pass one connection to and fro.
 
 use super::Local;
-use crate::generation::{Backend, Generation, MOST_POOL_NAMES, Server};
-use crate::session::Client;
+use crate::generation::{Backend, Generation, Server};
 use manylane_balance::{IdlePool, Index, Reply, oneshot};
-use manylane_http::Head;
-use manylane_net::{Connection, Packets, Present};
+use manylane_net::{Connection, Present};
 use manylane_sched::{Class, Remote, TaskKind};
 use manylane_stats::{CounterGroup, counters};
 use manylane_sync::Arc;
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
@@ -115,57 +113,15 @@ struct Transfer {
 }
 
 /// Random hash state, so that no client can choose addresses that collide.
-fn hasher() -> &'static RandomState {
+pub(crate) fn hasher() -> &'static RandomState {
     static HASHER: OnceLock<RandomState> = OnceLock::new();
     HASHER.get_or_init(RandomState::new)
 }
 
 impl Local {
-    /// Returns the key under which a connection to `server` for this client is shared; `None` if only this
-    /// client may use it.
-    pub(crate) fn key(
-        server: &Server,
-        client: &Client,
-        head: Option<&Head>,
-        packets: Packets,
-        names: &[Option<u64>; MOST_POOL_NAMES],
-    ) -> Option<u64> {
-        if server.header.is_some() || server.stands_in {
-            // its header identifies the client, or the server is a stand-in (R-G5)
-            return None;
-        }
-        let from = match server.connect.source.as_ref().and_then(|source| source.present) {
-            Some(Present::Client) => return None,
-            // Without the port, and with the scope of a link-local address.
-            Some(Present::ClientIp) => client.source_for(server, head).map(|mut address| {
-                address.set_port(0);
-                address
-            }),
-            Some(Present::Address(_)) | None => None,
-        };
-        let to = if server.addr.is_of_client() { client.destination() } else { None };
-        let addr = server.addr.word() >> 1;
-        let index = server.pool;
-        let name = server.pool_name.and_then(|number| names[number]);
-        let asked = server.asked_name().and_then(|number| names[number]);
-        let namespace = client.namespace_for(server);
-        if from.is_none()
-            && to.is_none()
-            && name.is_none()
-            && asked.is_none()
-            && namespace.is_none()
-            && packets == Packets::default()
-        {
-            return Some(Self::key_for_all(server.pool, addr));
-        }
-        let mut hash = hasher().build_hasher();
-        (index, addr, from, to, name, asked, namespace, packets).hash(&mut hash);
-        Some(std::hash::Hasher::finish(&hash) | 1 << 63) // the top bit keeps it apart from pool numbers
-    }
-
     /// Returns the key of connections that any client may use: the number of the server's pool as long as the
     /// server has its first address, else a hash with the address.
-    fn key_for_all(pool: u64, addr: u32) -> u64 {
+    pub(crate) fn key_for_all(pool: u64, addr: u32) -> u64 {
         match (pool, addr) {
             (pool, 0) => pool,
             moved => hasher().hash_one(moved) | 1 << 63,
@@ -189,13 +145,13 @@ impl Local {
     }
 
     /// Takes an idle connection for a check. Asks no other lane, since a check is no reason to wake one.
-    pub(super) fn take_own(&self, backend: &Backend, index: Index) -> Option<Idle> {
+    pub(crate) fn take_own(&self, backend: &Backend, index: Index) -> Option<Idle> {
         let key = Self::own_key(&backend.servers[index.get()])?;
         self.take_kept(backend, index, key, 0)
     }
 
     /// Keeps the connection of a check for requests and for the next check.
-    pub(super) fn keep_own(&self, backend: &Backend, index: Index, idle: Idle) {
+    pub(crate) fn keep_own(&self, backend: &Backend, index: Index, idle: Idle) {
         if let Some(key) = Self::own_key(&backend.servers[index.get()]) {
             self.keep(backend, index, key, idle);
         }
@@ -203,7 +159,7 @@ impl Local {
 
     /// Returns the successor that keeps connections to this server once this generation has stopped, with the
     /// backend and the server there: the lane's pools are those of the current generation.
-    pub(super) fn keeper(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
+    pub(crate) fn keeper(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
         let next = self.successor().filter(|_| self.stopping.has_happened())?;
         let own = next.generation.backend_named(&backend.name)?;
         let (number, index) = (own.number, pooled_with(own, &backend.servers[index.get()])?);
@@ -302,7 +258,7 @@ impl Local {
 
     /// Closes connections that servers have closed or that were not needed for long. Yields to other tasks
     /// between backends that have idle connections.
-    pub(super) async fn purge_idle(&self) {
+    pub(crate) async fn purge_idle(&self) {
         let here = self.here();
         for idle_pool in &self.idle_pools {
             if idle_pool.borrow().total() == 0 {
@@ -319,7 +275,7 @@ impl Local {
     }
 
     /// Passes idle connections to the pools of another generation that has the same server.
-    pub(super) fn pass_idle(&self, next: &Self) {
+    pub(crate) fn pass_idle(&self, next: &Self) {
         for (backend, idle_pool) in self
             .generation
             .backends
@@ -348,7 +304,7 @@ impl Local {
     }
 
     /// Closes all idle connections, when the lane stops.
-    pub(super) fn close_idle(&self) {
+    pub(crate) fn close_idle(&self) {
         for idle_pool in &self.idle_pools {
             idle_pool.borrow_mut().sweep(|_| false);
         }
@@ -384,7 +340,7 @@ impl Local {
 }
 
 /// Returns the server of `backend` that shares its connections with `server`.
-pub(super) fn pooled_with(backend: &Backend, server: &Server) -> Option<Index> {
+pub(crate) fn pooled_with(backend: &Backend, server: &Server) -> Option<Index> {
     let own = backend.same_server(server).filter(|own| own.pool == server.pool)?;
     backend.balancer.servers().index(own.index)
 }

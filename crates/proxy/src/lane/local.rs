@@ -5,12 +5,12 @@ use super::event::Event;
 use super::idle::Idle;
 use super::listen::BoundListener;
 use super::passwords::Passwords;
+use super::room::Room;
 use super::shared_conns::SharedConns;
 use super::streams::Streams;
-use crate::generation::{Backend, Frontend, Generation, Server, inherit_late, set_now};
-use crate::log::Room;
-use crate::pages::PAGES_AT_ONCE;
-use crate::rules::{LaneTables, Spare};
+use crate::generation::pages::PAGES_AT_ONCE;
+use crate::generation::{Backend, Frontend, Generation, MOST_LANES, Server, inherit_late, set_now};
+use crate::scopes::{LaneTables, Spare};
 use crate::termination::Cause;
 use manylane_balance::{IdlePool, Index};
 use manylane_expr::{Type, Value};
@@ -32,27 +32,27 @@ use std::time::Duration;
 /// State of one lane for one generation: its driver, connectors, idle pools and sessions.
 pub struct Local {
     /// Serial number among all states that the lane had; later ones have larger numbers.
-    pub(super) serial: u64,
+    pub(crate) serial: u64,
     pub(crate) io: Io,
     pub(crate) generation: Arc<Generation>,
     /// Connectors by server number.
     pub(crate) connectors: Box<[Rc<Connector>]>,
     /// Idle connections to servers, by backend number.
-    pub(super) idle_pools: Box<[RefCell<IdlePool<Idle>>]>,
+    pub(crate) idle_pools: Box<[RefCell<IdlePool<Idle>>]>,
     /// Connections of HTTP/2 that many requests share.
-    pub(super) shared_conns: SharedConns,
+    pub(crate) shared_conns: SharedConns,
     /// Number of connections in the idle pools.
-    pub(super) idle: Cell<usize>,
+    pub(crate) idle: Cell<usize>,
     /// Number of descriptors in use on all lanes, and when it was read.
-    pub(super) used: Cell<(Time, u64)>,
+    pub(crate) used: Cell<(Time, u64)>,
     /// How often other lanes were asked for a connection.
-    pub(super) asked: Cell<usize>,
+    pub(crate) asked: Cell<usize>,
     /// Lanes that serve the generation.
-    pub(super) lane_ids: RefCell<Box<[LaneId]>>,
+    pub(crate) lane_ids: RefCell<Box<[LaneId]>>,
     /// The listeners, as long as a task of this lane accepts from them.
-    pub(super) bound: RefCell<Weak<Vec<BoundListener>>>,
+    pub(crate) bound: RefCell<Weak<Vec<BoundListener>>>,
     /// Checks of servers, which other generations on the lane may share.
-    pub(super) checks: Rc<Checks>,
+    pub(crate) checks: Rc<Checks>,
     /// Streams of this lane that are with servers.
     pub(crate) streams: Streams,
     /// Happens when the generation takes no more connections and closes idle ones.
@@ -67,7 +67,7 @@ pub struct Local {
     pub(crate) room: RefCell<Room>,
     /// Scratch memory of expressions.
     pub(crate) memory: RefCell<manylane_expr::Lane>,
-    /// Free list of [`Scopes`](crate::rules::Scopes) between requests.
+    /// Free list of [`Scopes`](crate::scopes::Scopes) between requests.
     pub(crate) scopes: Spare,
     /// Stick tables of the generation.
     pub(crate) tables: Rc<LaneTables>,
@@ -80,7 +80,7 @@ pub struct Local {
     /// Number of requests so far, of all generations.
     numbers: Rc<Cell<u64>>,
     /// Number of sessions and accepting tasks; the lane is empty when all have ended.
-    pub(super) sessions: Cell<usize>,
+    pub(crate) sessions: Cell<usize>,
     /// Sessions end wherever they are.
     over: Cell<bool>,
     /// Called when the last session ends while the generation stops.
@@ -252,7 +252,7 @@ impl Local {
     }
 
     /// Applies the generation's settings of the lane itself, once it is the one that serves.
-    pub(super) fn apply(&self) {
+    pub(crate) fn apply(&self) {
         let process = &self.generation.process;
         self.io.set_accepts_per_round(process.maxaccept.unwrap_or(ACCEPTS_PER_ROUND));
         self.io.set_events_per_wait(process.events_at_once.unwrap_or(EVENTS_PER_WAIT));
@@ -261,7 +261,7 @@ impl Local {
     }
 
     /// Sets this lane's share of `maxpipes` and `tune.buffers.limit`, at least one each.
-    pub(super) fn share_limits(&self) {
+    pub(crate) fn share_limits(&self) {
         let process = &self.generation.process;
         let share = |most: usize| (most / self.lane_ids.borrow().len().max(1)).max(1);
         self.io.set_most_pipes(process.most_pipes.map_or(usize::MAX, share));
@@ -283,7 +283,7 @@ impl Local {
 
     /// Iterates over the calling lane's states of all generations, the newest last. A generation that comes
     /// meanwhile is included, one that goes is not. Allocates nothing.
-    pub(super) fn all() -> impl Iterator<Item = Rc<Self>> {
+    pub(crate) fn all() -> impl Iterator<Item = Rc<Self>> {
         let mut next = 0;
         std::iter::from_fn(move || {
             let local = SERVED.with_borrow(|served| {
@@ -430,13 +430,13 @@ impl Local {
     }
 
     /// Returns a number that no other request of the process has. In a process of one lane the numbers are
-    /// consecutive; otherwise each lane has its own of every [`MOST_LANES`](crate::MOST_LANES).
+    /// consecutive; otherwise each lane has its own of every [`MOST_LANES`].
     pub(crate) fn next_number(&self) -> u64 {
         let number = self.numbers.get();
         self.numbers.set(number + 1);
         match self.generation.process.lanes {
             Some(1) => number,
-            _ => number * crate::MOST_LANES as u64 + self.here().lane().index() as u64,
+            _ => number * MOST_LANES as u64 + self.here().lane().index() as u64,
         }
     }
 
@@ -478,7 +478,7 @@ impl Local {
     /// Ends all sessions wherever they are, without a response.
     pub fn end_sessions(&self) {
         self.over.set(true);
-        self.here().wake_kind(&super::listen::SESSION);
+        self.here().wake_kind(&super::conn_guard::SESSION);
     }
 
     /// Returns true if [`end_sessions`](Self::end_sessions) was called.
@@ -543,13 +543,13 @@ impl Local {
     }
 
     /// Returns the calling lane's state of the newest generation that does not stop.
-    pub(super) fn newest() -> Option<Rc<Self>> {
+    pub(crate) fn newest() -> Option<Rc<Self>> {
         SERVED.with_borrow(|served| served.iter().rev().find(|local| !local.stopping.has_happened()).cloned())
     }
 
     /// Returns the state that serves in place of this one once this one has stopped, if it has the same
     /// server: with the numbers of the backend and the server there.
-    pub(super) fn successor_with(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
+    pub(crate) fn successor_with(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
         let next = self.successor().filter(|_| self.stopping.has_happened())?;
         let own = next.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode)?;
         let index = own.balancer.servers().index(own.same_server(&backend.servers[index.get()])?.index)?;
@@ -558,7 +558,7 @@ impl Local {
     }
 
     /// Returns the newest state of the lane that does not stop, unless it is this one.
-    pub(super) fn successor(&self) -> Option<Rc<Self>> {
+    pub(crate) fn successor(&self) -> Option<Rc<Self>> {
         Self::newest().filter(|newest| !std::ptr::eq(&**newest, self))
     }
 }

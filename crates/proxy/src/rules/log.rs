@@ -1,10 +1,11 @@
 //! Log lines: the record of a stream, and the line at its end.
 
-use crate::generation::{Backend, FrontendLog, Generation, Profile, Server};
-use crate::rules::{EvalContext, EvalPhase, LogLevel};
-use crate::run::Local;
-use crate::server::{ConnectTimings, NotReached};
-use crate::session;
+use super::{EvalContext, EvalPhase};
+use crate::clock;
+use crate::connect_timings::{ConnectTimings, NotReached};
+use crate::generation::{Backend, FrontendLog, Server};
+use crate::lane::{Local, Room};
+use crate::scopes::LogLevel;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
 use manylane_config::tree::{LogStep, Mode};
@@ -13,27 +14,7 @@ use manylane_logs::{Level, Line};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Buffer of a lane for log lines, as long as the longest line of all targets; each target truncates to its
-/// own length. Separate from the lane's scratch memory, where the parts of a line are evaluated.
-#[derive(Debug)]
-pub(crate) struct Room {
-    text: Box<[u8]>,
-    structured: Box<[u8]>,
-}
-
-impl Room {
-    pub(crate) fn new(generation: &Generation) -> Self {
-        let longest = generation.logs.targets.iter().map(|target| target.length()).max().unwrap_or(0);
-        let mut logs = generation.frontends.iter().filter_map(|frontend| frontend.log.as_ref());
-        let of_profile = |profile: &Profile| profile.steps.iter().any(|line| line.structured.is_some());
-        let has = |log: &FrontendLog| log.structured.is_some() || log.profiles.iter().any(of_profile);
-        let structured = if logs.any(has) { longest } else { 0 };
-        let room = |bytes| vec![0; bytes].into_boxed_slice();
-        Self { text: room(longest), structured: room(structured) }
-    }
-}
-
-/// Values of a stream's log line.
+/// What a stream's line will say.
 #[derive(Debug)]
 pub(crate) struct Record {
     /// When the stream began, by the wall clock and by the lane's clock.
@@ -166,7 +147,7 @@ impl Record {
     /// Returns the record of a stream that begins `now`.
     pub(crate) fn new(now: Time) -> Self {
         Self {
-            date: session::now(),
+            date: clock::now(),
             begun: now,
             request: None,
             handshake: Duration::ZERO,

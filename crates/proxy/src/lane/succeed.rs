@@ -46,7 +46,7 @@ impl Local {
     }
 
     /// Returns the state, the frontend and the listener with which connections of a listener begin.
-    pub(super) fn successor_or_self(
+    pub(crate) fn successor_or_self(
         self: &Rc<Self>,
         frontend: usize,
         listener: usize,
@@ -60,7 +60,7 @@ impl Local {
 
     /// Returns the calling lane's state of the generation that accepted a connection, or of the one that
     /// replaced it.
-    pub(super) fn for_guard(guard: &mut ConnGuard) -> Option<Rc<Self>> {
+    pub(crate) fn for_guard(guard: &mut ConnGuard) -> Option<Rc<Self>> {
         if let Some(local) = Self::of(&guard.generation) {
             return Some(local);
         }

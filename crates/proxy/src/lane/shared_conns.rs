@@ -1,9 +1,9 @@
 //! Connections of HTTP/2 to servers. The requests of a lane share them, as many at a time as the server
 //! allows.
 //!
-//! A connection is listed here from its begin to its end under the [key](Local::key) of the requests that it
-//! fits. A connection of a single client is driven here, too, but has no key, so no other client finds it. A
-//! connection closes when it has had no stream for `pool-purge-delay`, or when the lane stops.
+//! A connection is listed here from its begin to its end under the key (`server/pool_key.rs`) of the requests
+//! that it fits. A connection of a single client is driven here, too, but has no key, so no other client
+//! finds it. A connection closes when it has had no stream for `pool-purge-delay`, or when the lane stops.
 //!
 //! A reload passes the connection to the new generation, if that has the same server and would make the
 //! connection with the same settings. Streams of the older generation continue on it, and find it there.
@@ -99,7 +99,7 @@ impl SharedConns {
     }
 
     /// Ends all connections once their streams have ended.
-    pub(super) fn shutdown(&self) {
+    pub(crate) fn shutdown(&self) {
         for shared in self.conns.take() {
             shared.conn.shutdown();
         }
@@ -193,7 +193,7 @@ impl Local {
     }
 
     /// Passes the shared connections to another generation that has the same server.
-    pub(super) fn pass_shared(&self, next: &Self) {
+    pub(crate) fn pass_shared(&self, next: &Self) {
         let mut left = Vec::new();
         for shared in self.shared_conns.conns.take() {
             let free = shared.key.is_some() && !shared.conn.is_leaving();

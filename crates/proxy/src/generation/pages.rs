@@ -12,7 +12,7 @@
 //!    itself as long as the socket takes everything. The lane sends the bytes that the socket did not take,
 //!    before the next turn.
 
-use crate::generation::{Generation, StatsPage};
+use super::{Generation, StatsPage};
 use manylane_io::Beside;
 use manylane_net::Connection;
 use manylane_sched::{Blocking, BlockingPool, Refused};
@@ -105,7 +105,7 @@ const SIZE: usize = 10;
 /// small machine from the lanes.
 fn reporter() -> &'static BlockingPool {
     static POOL: OnceLock<BlockingPool> = OnceLock::new();
-    POOL.get_or_init(|| BlockingPool::named("reporter", 1, PAGES_AT_ONCE as usize * crate::MOST_LANES))
+    POOL.get_or_init(|| BlockingPool::named("reporter", 1, PAGES_AT_ONCE as usize * super::MOST_LANES))
 }
 
 /// A page while it is sent. The reporter generates it and writes it to the client's socket, since copying it

@@ -155,7 +155,7 @@ impl Streams {
         (left.server, left.state) = (next, State::Free);
     }
 
-    /// Sets the server of which the stream has a [permit](crate::server::ServerPermit), or none.
+    /// Sets the server of which the stream has a [permit](crate::lane::ServerPermit), or none.
     pub(crate) fn has_server(&self, entry: u32, server: Option<usize>) {
         let entry = &mut self.0.borrow_mut().all[entry as usize];
         entry.server = server.map_or(NONE, |server| server as u32);

@@ -4,8 +4,7 @@
 //! A session has one memory and uses it for all its requests. Texts keep their buffers, so in steady state
 //! nothing is allocated.
 
-use super::Links;
-use crate::flow::Limits;
+use super::{Limits, Links};
 use crate::generation::{Captures, TimeoutOf};
 use manylane_buf::{Cluster, Segment};
 use manylane_expr::{RequestLine, Timestamp};

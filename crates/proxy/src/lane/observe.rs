@@ -1,6 +1,6 @@
 //! Observations of servers by requests, where they count for health (`observe`).
 
-use super::checks::tell;
+use super::check_report::tell;
 use super::local::Local;
 use crate::generation::{Backend, Observed, OnError, ServerCheck};
 use manylane_balance::Index;

@@ -9,46 +9,12 @@
 //! forwards a grant when its time has come. Together they have the limit, and streams that always have data
 //! get equal parts.
 
-use super::Side;
-use crate::rules::{HeldEntry, table_millis};
+use super::{HeldEntry, table_millis};
+use crate::generation::{Bandwidth, FilterId};
+use crate::side::Side;
 use manylane_expr::DataType;
 use manylane_sched::Time;
 use std::cell::RefCell;
-use std::time::Duration;
-
-/// A grant has at least the bytes of this time, which costs 20 wake-ups a second.
-const GRANT: Duration = Duration::from_millis(50);
-
-/// A grant has at least this many bytes, if the limit allows: HAProxy grants what a buffer holds, so that
-/// small messages are not delayed.
-const BUFFER: u32 = 16_384;
-
-/// A bandwidth limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bandwidth {
-    /// Bytes per period, above 0.
-    pub(crate) limit: u32,
-    /// Period, above 0.
-    pub(crate) period: Duration,
-    /// Bytes that a grant has at least, as far as the limit allows.
-    pub(crate) min_size: u32,
-}
-
-impl Bandwidth {
-    /// Returns the size of a grant, in bytes: at most the bytes of a whole period.
-    pub(crate) fn grant(self) -> u64 {
-        let (limit, period) = (u128::from(self.limit), self.period.as_nanos().max(1));
-        let usual = limit * GRANT.as_nanos() / period;
-        let least = u128::from(self.min_size.max(BUFFER));
-        usual.max(least).min(limit.max(1)) as u64 // `limit` is less than 2^32
-    }
-
-    /// Returns the time that `bytes` take, in nanoseconds, rounded up.
-    fn cost(self, bytes: u64) -> u64 {
-        let cost = (u128::from(bytes) * self.period.as_nanos()).div_ceil(u128::from(self.limit.max(1)));
-        u64::try_from(cost).unwrap_or(u64::MAX)
-    }
-}
 
 /// Limits one direction of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -153,16 +119,7 @@ enum Pace {
     Shared(Shared),
 }
 
-/// Identifies a filter of the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FilterId {
-    /// Number of the proxy in the file, from 1.
-    pub(crate) proxy: u32,
-    /// Index among the filters of the proxy.
-    pub(crate) index: u32,
-}
-
-/// A filter that a rule has enabled.
+/// A filter that a rule has put to work.
 #[derive(Debug)]
 struct Enabled {
     id: FilterId,
@@ -236,6 +193,7 @@ impl Limits {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::time::Duration;
 
     const FIRST: FilterId = FilterId { proxy: 1, index: 0 };
     const SECOND: FilterId = FilterId { proxy: 1, index: 1 };

@@ -1,6 +1,6 @@
 //! Connections of the current stream, for fetches that read them.
 
-use crate::flow::Side;
+use crate::side::Side;
 use manylane_expr::{LinkError, LinkFacts, LinkStream};
 use manylane_mux::h2::Conn;
 use std::cell::{Cell, RefCell};

@@ -1,0 +1,70 @@
+//! Reports of checks to the balancer and to the logs.
+
+use super::changes::{self, say};
+use super::local::Local;
+use crate::generation::{Backend, operation};
+use manylane_balance::{Index, Standing};
+use manylane_check::{Change, CheckResult, Report, Running, Status};
+use manylane_logs::Level;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Reports a check's result to the balancer and to the logs.
+pub(crate) fn tell(local: &Local, backend: &Backend, index: Index, news: bool, change: Option<Change>) {
+    let server = &backend.servers[index.get()];
+    let Some(check) = &server.check else { return };
+    let report = check.board.read();
+    let log = check.log && news;
+    if log {
+        told(local, backend, index, "Health", &report);
+    }
+    if change.is_none() {
+        return;
+    }
+    let mut why = String::new();
+    if !log {
+        reason(&mut why, &report.verdict, report.took); // otherwise the line before has the reason
+    }
+    // The health is read again here, where no other change of the server can run, so that the last change has
+    // the latest result.
+    changes::change(local, backend, index, &why, |standing| Standing {
+        operation: operation(server.found()),
+        ..standing
+    });
+}
+
+/// Logs the line of `option log-health-checks`.
+pub(crate) fn told(local: &Local, backend: &Backend, index: Index, kind: &str, report: &Report) {
+    let server = &backend.servers[index.get()];
+    let mut line = String::new();
+    let backup = if server.backup { "backup " } else { "" };
+    let result = if matches!(report.verdict.status, Status::L7OkC) { "conditionally " } else { "" };
+    let outcome = if report.verdict.status.result() == 2 { "failed" } else { "succeeded" };
+    let (progress, of) = report.health.progress();
+    let state = match report.health.running() {
+        Running::Down => "DOWN",
+        _ if report.health.value() < report.health.rise() => "DOWN",
+        _ if backend.balancer.servers()[index].state().weight() == 0 => "DRAIN",
+        _ => "UP",
+    };
+    let _ =
+        write!(line, "{kind} check for {backup}server {}/{} {result}{outcome}", backend.name, server.name);
+    reason(&mut line, &report.verdict, report.took);
+    let _ = write!(line, ", status: {progress}/{of} {state}.");
+    say(local, backend, Level::Notice, &line);
+}
+
+/// Appends the result of a check in words.
+pub(crate) fn reason(line: &mut String, verdict: &CheckResult, took: Duration) {
+    let _ = write!(line, ", reason: {}", verdict.status.description());
+    if let Some(code) = verdict.code {
+        let _ = write!(line, ", code: {code}");
+    }
+    if !verdict.info.is_empty() {
+        // A server must not be able to end the quoted text.
+        let _ = write!(line, ", info: \"{}\"", verdict.info.replace('"', "<22>"));
+    }
+    if verdict.status != Status::Hana {
+        let _ = write!(line, ", check duration: {}ms", took.as_millis());
+    }
+}

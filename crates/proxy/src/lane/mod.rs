@@ -1,0 +1,41 @@
+//! A lane's state of a generation, and what the lanes do with servers.
+
+mod changes;
+mod check_report;
+mod check_sockets;
+mod checks;
+mod conn_guard;
+mod event;
+mod idle;
+mod listen;
+mod local;
+mod observe;
+mod passwords;
+mod permit;
+mod room;
+mod shared_conns;
+mod streams;
+mod succeed;
+mod timer;
+
+pub use changes::{administer, answer, change, find, set_maxconn, set_weight, stopped, warn};
+pub(crate) use changes::{say, tell, tell_console};
+pub(crate) use check_report::{reason, tell as tell_of_check, told};
+pub(crate) use check_sockets::CheckSockets;
+pub(crate) use checks::{CheckKind, Checks, checks_beside, find as find_check};
+pub(crate) use conn_guard::{ConnGuard, SESSION};
+pub(crate) use event::{Event, WaiterSlot};
+pub(crate) use idle::{Idle, IdleClient, hasher};
+pub use listen::{
+    Backlogs, Beside, BindFailure, BoundListener, bind, bind_beside, bind_listener, listen_again,
+};
+pub use local::Local;
+pub(crate) use local::{PageServed, replaced};
+pub(crate) use observe::{Observation, observe};
+pub(crate) use passwords::hashing;
+pub(crate) use permit::{NoPermit, ServerPermit, SetTime, Wanted};
+pub(crate) use room::Room;
+pub(crate) use shared_conns::SETTINGS_PATIENCE;
+pub use streams::{AtWork, Cursor, Slice, end_stream, end_streams, panic_stream, slice};
+pub(crate) use streams::{Begun, Streaming};
+pub(crate) use timer::Timer;

@@ -1,0 +1,23 @@
+//! Memory for log lines.
+
+use crate::generation::{FrontendLog, Generation, Profile};
+
+/// Where a lane writes a line, before its targets cut it to their own lengths: as long as the longest of
+/// them. Of the lane and not of the lane's scratch, in which what a line says is evaluated.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pub(crate) text: Box<[u8]>,
+    pub(crate) structured: Box<[u8]>,
+}
+
+impl Room {
+    pub(crate) fn new(generation: &Generation) -> Self {
+        let longest = generation.logs.targets.iter().map(|target| target.length()).max().unwrap_or(0);
+        let mut logs = generation.frontends.iter().filter_map(|frontend| frontend.log.as_ref());
+        let of_profile = |profile: &Profile| profile.steps.iter().any(|line| line.structured.is_some());
+        let has = |log: &FrontendLog| log.structured.is_some() || log.profiles.iter().any(of_profile);
+        let structured = if logs.any(has) { longest } else { 0 };
+        let room = |bytes| vec![0; bytes].into_boxed_slice();
+        Self { text: room(longest), structured: room(structured) }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a session and its current request leave for later rules and for the log: variables, tracked entries,
+//! and the request's memory.
+
+mod bandwidth;
+mod links;
+mod memory;
+mod tracks;
+
+pub(crate) use bandwidth::{Limits, Shared};
+pub(crate) use links::{BackLink, Links};
+pub(crate) use memory::{LONGEST_ID, LogLevel, Memory, Texts, digits};
+pub(crate) use tracks::{
+    Countable, HeldEntry, LaneTables, SessionTracks, TableView, Tracked, Tracks, millis as table_millis,
+};
+
+use manylane_expr::Variables;
+use std::cell::RefCell;
+
+/// Variables of a session and of its current request, and the request's memory.
+#[derive(Debug, Default)]
+pub(crate) struct Scopes {
+    pub(crate) memory: Memory,
+    /// Tracked entries of stick tables.
+    pub(crate) tracks: Tracks,
+    pub(crate) session: RefCell<Variables>,
+    pub(crate) transaction: RefCell<Variables>,
+    pub(crate) request: RefCell<Variables>,
+    pub(crate) response: RefCell<Variables>,
+}
+
+impl Scopes {
+    /// Resets everything that belongs to the previous request.
+    pub(crate) fn next_request(&self) {
+        self.memory.clear();
+        self.tracks.end_stream();
+        self.transaction.borrow_mut().clear();
+        self.request.borrow_mut().clear();
+        self.response.borrow_mut().clear();
+    }
+
+    /// Drops the variables of the request when the response begins.
+    pub(crate) fn begin_response(&self) {
+        let mut request = self.request.borrow_mut();
+        if !request.is_empty() {
+            request.clear();
+        }
+    }
+
+    /// Returns true if the session has state that only its generation understands.
+    pub(crate) fn has_session(&self) -> bool {
+        !self.session.borrow().is_empty() || self.tracks.has_session()
+    }
+
+    /// Takes the session's variables, if it has any.
+    pub(crate) fn take_session(&self) -> Option<Variables> {
+        let mut session = self.session.borrow_mut();
+        if session.is_empty() { None } else { Some(std::mem::take(&mut *session)) }
+    }
+
+    /// Sets the variables of a session that continues.
+    pub(crate) fn put_session(&self, variables: Variables) {
+        self.session.replace(variables);
+    }
+
+    /// Resets everything that belongs to the session.
+    fn clear(&self) {
+        self.next_request();
+        self.session.borrow_mut().clear();
+        drop(self.tracks.take_session());
+    }
+}
+
+/// Free list of scopes, with the buffers that their texts have grown to.
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box)] // sessions own them boxed, so they move between the two without a copy
+pub(crate) struct Spare(RefCell<Vec<Box<Scopes>>>);
+
+/// Most scopes in the free list. Memory beyond this many concurrent requests is freed.
+const SPARE: usize = 1024;
+
+impl Spare {
+    /// Returns empty scopes.
+    pub(crate) fn take(&self) -> Box<Scopes> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Returns scopes to the free list.
+    pub(crate) fn put(&self, scopes: Box<Scopes>) {
+        let mut spare = self.0.borrow_mut();
+        if spare.len() < SPARE {
+            scopes.clear();
+            spare.push(scopes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now;
+    use crate::generation::TimeoutOf;
+    use manylane_expr::Value;
+    use manylane_http::Version;
+
+    #[test]
+    fn scopes_that_were_used_have_nothing_of_it_for_the_next() {
+        let spare = Spare::default();
+        let fresh = format!("{:?}", Scopes::default());
+        let scopes = spare.take();
+        let name = manylane_expr::VariableNames::default().resolve(b"sess.name").unwrap();
+        for scope in [&scopes.session, &scopes.transaction, &scopes.request, &scopes.response] {
+            assert!(scope.borrow_mut().set(name, Value::Str(b"a secret")));
+        }
+        let memory = &scopes.memory;
+        memory.request.borrow_mut().set(1, b"a secret");
+        memory.answer.borrow_mut().set(0, b"a secret");
+        memory.response.set(Some((Version::HTTP_11, 200)));
+        memory.begun.set(now());
+        memory.number.set(7);
+        memory.log_level.set(LogLevel::Silent);
+        for timeout in TimeoutOf::ALL {
+            memory.timeout(timeout).set(Some(std::time::Duration::ZERO));
+        }
+        memory.priority_class.set(1);
+        memory.priority_offset.set(1);
+        memory.retries.set(Some(1));
+        memory.no_repetition.set(true);
+        memory.last_rule.set(Some(1));
+        memory.link.set((Some(([192, 0, 2, 1], 80).into()), None));
+        for address in [&memory.source, &memory.destination] {
+            address.set(Some(([192, 0, 2, 1], 80).into()));
+        }
+        for packets in [&memory.client_packets, &memory.server_packets] {
+            packets.set(manylane_net::Packets { mark: Some(1), tos: Some(1) });
+        }
+        assert_ne!(format!("{scopes:?}"), fresh);
+        spare.put(scopes);
+        assert_eq!(format!("{:?}", spare.take()), fresh);
+        // A session that continues keeps only its own variables.
+        let scopes = spare.take();
+        assert!(scopes.take_session().is_none());
+        assert!(scopes.session.borrow_mut().set(name, Value::Int(1)));
+        let kept = scopes.take_session().unwrap();
+        assert_eq!(format!("{scopes:?}"), fresh);
+        scopes.put_session(kept);
+        assert_eq!(scopes.session.borrow().get(name), Some(Value::Int(1)));
+    }
+}
