@@ -27,8 +27,8 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Verify what the compiler does not: form, documents, arrows between rooms, the gateway to shared
-    /// memory, unsafe, manifests
+    /// Verify what the compiler does not: form, documents, arrows between rooms, circles of modules, the
+    /// gateway to shared memory, unsafe, manifests
     Check,
     /// Make the page and the plots of what was measured from bench/results/*.toml
     Page,

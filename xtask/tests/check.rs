@@ -550,3 +550,26 @@ fn a_page_of_figures_is_made_from_data_and_stale_ones_are_found() {
     tree.write("bench/results/1.toml", &data.replace("1.5", "1.6"));
     tree.finds(&[&both[0], &both[1]]);
 }
+
+#[test]
+fn modules_that_import_each_other_in_a_circle_are_found() {
+    let tree = Tree::new("circle");
+    tree.code("stats", "mod a;\nmod b;\nmod c;\nmod d;\npub use b::B;\nuse d::D;\n");
+    tree.write("crates/stats/src/a/mod.rs", "mod below;\n")
+        .write("crates/stats/src/a/below.rs", "fn f() -> crate::B { loop {} }\n")
+        .write("crates/stats/src/b.rs", "use super::{a, c::C as Other, d::{self, D}};\npub struct B;\n")
+        .write("crates/stats/src/c.rs", "fn f() { assert!(crate::a::f()) }\n")
+        .write(
+            "crates/stats/src/d.rs",
+            "#[cfg(test)]\nmod tests { use crate::{a, b}; }\n#[cfg(test)]\nuse crate::c;\n",
+        );
+    tree.finds(&["crates/stats/src/a/below.rs:1:18: modules of `manylane-stats` import each other in a \
+        circle: a -> b -> a; move what they share into a module below both, or name all modules of the \
+        circle (a, b, c) with the reason in xtask/src/sources/known_circles.rs"]);
+    // One of the arrows fewer leaves the circle through `c`.
+    tree.write("crates/stats/src/b.rs", "use super::{c::C as Other, d};\npub struct B;\n");
+    let (findings, _) = tree.check();
+    assert!(findings.contains("circle: a -> b -> c -> a;"), "{findings}");
+    tree.write("crates/stats/src/c.rs", "fn f() {}\n");
+    tree.finds(&[]);
+}

@@ -1,5 +1,7 @@
 //! Checks the sources. Rust is parsed, not searched as text; only words in comments are searched.
 
+mod circles;
+mod known_circles;
 mod leftovers;
 pub(crate) mod memory;
 mod safety;
@@ -48,6 +50,8 @@ pub(crate) fn check(workspace: &Metadata, findings: &mut Vec<Finding>) -> Result
             };
             check.visit_file(&source.syntax);
         }
+        let is_test = |path: &Path| test_modules.iter().any(|module| module.holds(path));
+        circles::check(root, &package.name, folder, &sources, is_test, findings);
     }
     for file in texts(root, &["rs", "toml", "md"]) {
         leftovers::words(root, &file, findings)?;
