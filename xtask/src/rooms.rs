@@ -43,6 +43,7 @@ pub(crate) static ROOMS: &[Room] = &[
     room("manylane",  Refused,  ThroughSync),
     room("control",   Refused,  ThroughSync),
     room("proxy",     Refused,  ThroughSync),
+    room("plan",      Refused,  ThroughSync),
     room("balance",   Refused,  ThroughSync),
     room("check",     Refused,  ThroughSync),
     room("resolve",   Refused,  ThroughSync),

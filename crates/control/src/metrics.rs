@@ -6,9 +6,9 @@ use crate::commands::stat::{self, Line};
 use crate::commands::values::{Form, Value};
 use crate::commands::{info, resolvers};
 use crate::process::ProcessInfo;
-use manylane_proxy::Generation;
-use manylane_proxy::generation::{Listener, StatsPage};
-use manylane_proxy::pages::{PART, Page, Pages, Parts};
+use manylane_plan::Generation;
+use manylane_plan::generation::{Listener, StatsPage};
+use manylane_plan::pages::{PART, Page, Pages, Parts};
 use manylane_sync::{Arc, Reader};
 use std::fmt::Write;
 

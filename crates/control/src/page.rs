@@ -7,9 +7,9 @@ use crate::commands::stat::{self, Line, STEPS_AT_ONCE};
 use crate::commands::values::Form;
 use crate::process::ProcessInfo;
 use crate::walk::{Step, Walk};
-use manylane_proxy::Generation;
-use manylane_proxy::generation::{Backend, StatsPage};
-use manylane_proxy::pages::{PART, Page, Parts};
+use manylane_plan::Generation;
+use manylane_plan::generation::{Backend, StatsPage};
+use manylane_plan::pages::{PART, Page, Parts};
 use manylane_sync::{Arc, Reader};
 use std::fmt::Write;
 

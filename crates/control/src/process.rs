@@ -1,6 +1,6 @@
 //! What the program provides for commands: facts of the process, and functions that change it.
 
-use manylane_proxy::generation::Change;
+use manylane_plan::generation::Change;
 use std::fmt;
 use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime};

@@ -2,7 +2,7 @@
 
 use manylane_buf::{Chain, External};
 use manylane_net::Connection;
-use manylane_proxy::pages::{PageWriter, Parts, Turn};
+use manylane_plan::pages::{PageWriter, Parts, Turn};
 use manylane_sched::{Here, Refused};
 use std::fmt;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Iterates over all lines of `show stat`. A walk can pause between steps and continue on another thread.
 
 use manylane_balance::Index;
-use manylane_proxy::Generation;
-use manylane_proxy::generation::{Backend, Frontend, Listener, Server};
+use manylane_plan::Generation;
+use manylane_plan::generation::{Backend, Frontend, Listener, Server};
 use std::collections::HashMap;
 
 /// A step of the walk.

@@ -8,7 +8,7 @@ use manylane_config::source::Sources;
 use manylane_config::tree::Config;
 use manylane_net::Address;
 use manylane_net::address::{Host, Location};
-use manylane_proxy::generation::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
+use manylane_plan::generation::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 

@@ -8,7 +8,8 @@
 use crate::arguments::Arguments;
 use crate::{start, system};
 use manylane_config::diag::ExitCode as Code;
-use manylane_proxy::{Beside, BoundListener, Generation};
+use manylane_plan::Generation;
+use manylane_proxy::{Beside, BoundListener};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::future::poll_fn;

@@ -11,10 +11,11 @@ use crate::reload::{Asker, Fresh, Outcome};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
 use manylane_net::{Begun, load};
-use manylane_proxy::generation::{
+use manylane_plan::Generation;
+use manylane_plan::generation::{
     Backend, Change, Changed, Changes, Frontend, FrontendGateState, MOST_BEHIND,
 };
-use manylane_proxy::{Beside, BoundListener, Generation, Local, accept};
+use manylane_proxy::{Beside, BoundListener, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId, LockClass, Mutex};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
@@ -1028,7 +1029,7 @@ mod tests {
     #[test]
     fn a_lane_that_has_nothing_of_a_generation_lets_go_of_it() {
         let mut loaded = manylane_config::load(&Sources::new(), &Build::bare(), Environment::new(), false);
-        let wishes = manylane_proxy::generation::Wishes::default();
+        let wishes = manylane_plan::generation::Wishes::default();
         let generation = Arc::new(Generation::build(&loaded.config, wishes, &mut loaded.found));
         let mut lane = Lane::new(Config::new()).expect("a new thread");
         assert!(let_go(lane.id(), (7, &generation), Local::stop));

@@ -1,6 +1,6 @@
 //! Requests to the system at the start of the process: limits, users, the background, the pid file.
 
-use manylane_proxy::generation::{Generation, Owner, Process};
+use manylane_plan::generation::{Generation, Owner, Process};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User};
 use std::fs::File;

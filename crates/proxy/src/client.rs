@@ -1,8 +1,6 @@
 //! Client side of a session.
 
-use crate::clock::now;
 use crate::flow::ClientEnd;
-use crate::generation::{Server, Silence};
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
 use manylane_http::{Head, List};
@@ -10,6 +8,8 @@ use manylane_io::{Io, SocketAddrAny, socket};
 use manylane_mux::h2;
 use manylane_net::proxy_protocol::{Tlvs, kind};
 use manylane_net::{Connection, Incoming, Packets, TlsStream};
+use manylane_plan::clock::now;
+use manylane_plan::generation::{Server, Silence};
 use manylane_pool::{AllocError, Pool, Pooled};
 use manylane_sync::qsbr::Reader;
 use manylane_tls::{Info, ServerContext};

@@ -8,12 +8,12 @@
 //! other direction and other streams of the connection continue.
 
 use crate::flow::{Direction, Waits};
-use crate::generation::{self, Backend, Frontend, TraceFilter};
 use crate::lane::{Local, tell_console};
 use crate::scopes::Memory;
-use crate::side::Side;
 use manylane_buf::Chain;
 use manylane_http::Head;
+use manylane_plan::Side;
+use manylane_plan::generation::{self, Backend, Frontend, TraceFilter};
 use manylane_sched::Time;
 use std::cell::Cell;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! Counters of connections of HTTP/2: those of clients in the frontend, those of servers in the backend.
 
-use crate::counts::{BackendStats, FrontendStats};
 use manylane_mux::h2::{Conn, Counts};
+use manylane_plan::counts::{BackendStats, FrontendStats};
 use std::ops::Deref;
 
 /// Counters of a frontend or backend, in the calling lane's slots.

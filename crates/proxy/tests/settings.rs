@@ -11,8 +11,9 @@ use manylane_config::source::Sources;
 use manylane_io::{
     ACCEPTS_PER_ROUND, Choice, Driver, EVENTS_PER_WAIT, Kind, MOST_ACCEPTS_PER_ROUND, MOST_EVENTS_PER_WAIT,
 };
-use manylane_proxy::generation::{HashKey, Shards, Wishes};
-use manylane_proxy::{Generation, Local};
+use manylane_plan::Generation;
+use manylane_plan::generation::{HashKey, Shards, Wishes};
+use manylane_proxy::Local;
 use manylane_sched::{Config, Lane};
 use manylane_sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::Call;
 use crate::reply::Gone;
 use manylane_expr::{Civil, Timestamp, Zone};
-use manylane_proxy::invalid::{Invalid, InvalidMessages};
+use manylane_plan::invalid::{Invalid, InvalidMessages};
 use std::fmt::Write;
 
 /// Most characters of a line, after its position.

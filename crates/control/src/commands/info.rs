@@ -4,8 +4,8 @@ use super::Call;
 use super::values::{Field, Form, Value};
 use crate::activity;
 use crate::process::ProcessInfo;
-use manylane_proxy::Generation;
-use manylane_proxy::generation::FrontendGateState;
+use manylane_plan::Generation;
+use manylane_plan::generation::FrontendGateState;
 use manylane_sched::Time;
 use manylane_sync::atomic::Ordering;
 use std::fmt::Write;
@@ -120,12 +120,12 @@ pub(crate) fn value(
     let allocated = || pools().iter().map(|pool| pool.allocated * pool.size as u64).sum::<u64>();
     let used = || pools().iter().map(|pool| pool.used * pool.size as u64).sum::<u64>();
     let tasks = |of: fn(&manylane_sched::LaneReport) -> u64| manylane_sched::report().iter().map(of).sum();
-    let counted = |pick: fn(&manylane_proxy::counts::FrontendCounts) -> &manylane_stats::Tally| -> u64 {
+    let counted = |pick: fn(&manylane_plan::counts::FrontendCounts) -> &manylane_stats::Tally| -> u64 {
         frontends.iter().map(|frontend| frontend.counts.read_cheap_one(pick)).sum()
     };
     let clients = || process_stats.tls_clients.figures(Time::now());
     let servers = || process_stats.tls_servers.figures(Time::now());
-    let tls = |pick: fn(&manylane_proxy::counts::TlsCounts) -> &manylane_stats::Tally| -> u64 {
+    let tls = |pick: fn(&manylane_plan::counts::TlsCounts) -> &manylane_stats::Tally| -> u64 {
         process_stats.tls_clients.read_cheap_one(pick) + process_stats.tls_servers.read_cheap_one(pick)
     };
     let connections = || {
@@ -133,7 +133,7 @@ pub(crate) fn value(
         counted(|counts| &counts.connections).saturating_sub(ended)
     };
     let listeners = || {
-        let open = |frontend: &&manylane_proxy::generation::Frontend| {
+        let open = |frontend: &&manylane_plan::generation::Frontend| {
             frontend.gate.state() == FrontendGateState::Open && !process_stats.is_stopping()
         };
         let bound = frontends.iter().filter(open).map(|frontend| frontend.listeners.len()).sum::<usize>();

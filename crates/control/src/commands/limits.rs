@@ -1,9 +1,9 @@
 //! Commands that change limits at run time, and commands that clear counters.
 
 use super::{Call, server};
-use manylane_proxy::ConnLimit;
-use manylane_proxy::counts::{BackendCounts, FrontendCounts, ListenerCounts, ServerCounts};
-use manylane_proxy::generation::{FrontendGateState, Server};
+use manylane_plan::ConnLimit;
+use manylane_plan::counts::{BackendCounts, FrontendCounts, ListenerCounts, ServerCounts};
+use manylane_plan::generation::{FrontendGateState, Server};
 use manylane_sched::{Class, Here, Remote, TaskKind};
 use manylane_sync::Arc;
 

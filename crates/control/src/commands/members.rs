@@ -1,7 +1,7 @@
 //! `add server`, `del server`.
 
 use super::Call;
-use manylane_proxy::generation::Change;
+use manylane_plan::generation::Change;
 
 /// Splits the first word into backend and server. `None` if it is malformed; the client has the message then.
 fn named(call: &mut Call<'_, '_>) -> Option<(Box<str>, Box<str>)> {

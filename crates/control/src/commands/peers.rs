@@ -4,7 +4,7 @@ use super::Call;
 use super::errors::date;
 use manylane_expr::Timestamp;
 use manylane_peers::{PeerReport, Resync, TableReport};
-use manylane_proxy::generation::{Generation, Peer, PeerLink, Peers};
+use manylane_plan::generation::{Generation, Peer, PeerLink, Peers};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 

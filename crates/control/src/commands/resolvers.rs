@@ -1,7 +1,7 @@
 //! `show resolvers`
 
 use super::Call;
-use manylane_proxy::generation::Resolvers;
+use manylane_plan::generation::Resolvers;
 use manylane_resolve::Counters;
 use std::fmt::Write;
 

@@ -4,8 +4,9 @@ use super::Call;
 use crate::level::Severity;
 use manylane_balance::{Admin, Index, MAX_WEIGHT};
 use manylane_check::Running;
-use manylane_proxy::generation::{Backend, Change, Server};
-use manylane_proxy::{Cause, NotRenamed};
+use manylane_plan::Cause;
+use manylane_plan::generation::{Backend, Change, Server};
+use manylane_proxy::NotRenamed;
 use std::fmt::Write;
 
 /// The server that the word at `at` names as `backend/server`, by names or by numbers (`#1`). `None` if there

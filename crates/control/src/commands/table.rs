@@ -10,7 +10,7 @@ use crate::level::Level::{self, Admin, Operator, User};
 use crate::reply::Gone;
 use crate::row::{Mode, Row, row};
 use Run::{Long, Now, Waits};
-use manylane_proxy::generation::FrontendGateState;
+use manylane_plan::generation::FrontendGateState;
 use manylane_tls::Kind as SslKind;
 use std::pin::Pin;
 

@@ -2,7 +2,7 @@
 
 use super::Call;
 use manylane_balance::{Admin, Index};
-use manylane_proxy::generation::Backend;
+use manylane_plan::generation::Backend;
 use serde_json::json;
 use std::fmt::{self, Write};
 

@@ -2,7 +2,7 @@
 
 use super::service::{Answer, DemoRequest};
 use manylane_balance::Admin;
-use manylane_proxy::Generation;
+use manylane_plan::Generation;
 use manylane_sched::Time;
 use std::fmt::Write;
 
@@ -38,7 +38,7 @@ fn rows(generation: &Generation) -> String {
         );
     };
     for frontend in &generation.frontends {
-        let of = |pick: fn(&manylane_proxy::counts::FrontendCounts) -> &manylane_stats::Tally| {
+        let of = |pick: fn(&manylane_plan::counts::FrontendCounts) -> &manylane_stats::Tally| {
             frontend.counts.read_cheap_one(pick)
         };
         let now = of(|c| &c.connections).saturating_sub(of(|c| &c.connections_ended));
@@ -54,7 +54,7 @@ fn rows(generation: &Generation) -> String {
                 Admin::Drain => "drain",
                 Admin::Maintenance => "maintenance",
             };
-            let of = |pick: fn(&manylane_proxy::counts::ServerCounts) -> &manylane_stats::Tally| {
+            let of = |pick: fn(&manylane_plan::counts::ServerCounts) -> &manylane_stats::Tally| {
                 server.counts.read_cheap_one(pick)
             };
             let now = of(|c| &c.streams).saturating_sub(of(|c| &c.streams_ended));

@@ -37,7 +37,7 @@ use background::Background;
 use channel::Receiver;
 use client::{Question, Target};
 use manylane_config::tree::WorkerFails;
-use manylane_proxy::Generation;
+use manylane_plan::Generation;
 use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;

@@ -9,11 +9,11 @@
 //! occasional useless wake-up.
 
 use crate::lane::{ServerPermit, Timer};
-use crate::side::Side;
-use crate::termination::Cause;
 use manylane_buf::Chain;
 use manylane_io::READ_AT_ONCE;
 use manylane_net::{Connection, TransferError};
+use manylane_plan::Cause;
+use manylane_plan::Side;
 use manylane_sched::{Here, Time};
 use std::cell::Cell;
 use std::future::poll_fn;

@@ -6,12 +6,12 @@
 //! change a backend that the page hides (`stats scope`).
 
 use super::Session;
-use crate::generation::{Backend, StatsPage};
 use crate::lane::{administer, answer, end_streams, find};
-use crate::termination::Cause;
 use manylane_balance::{Admin, Index};
 use manylane_check::Running;
 use manylane_http::Head;
+use manylane_plan::Cause;
+use manylane_plan::generation::{Backend, StatsPage};
 use manylane_sync::Arc;
 
 /// Result of a form: the word behind `st=`.

@@ -1,12 +1,12 @@
 //! Responses that the proxy itself makes: from a file if the configuration names one, else a short page.
 
-use crate::generation::{Http, ReplyBody};
 use crate::rules::{self, Answer, EvalContext, EvalPhase};
 use manylane_buf::Chain;
 use manylane_h1::{
     Body, Connection as Said, Limits, Persist, RequestInfo, ResponseParser, set_body, set_connection,
 };
 use manylane_http::{Head, Known, Method, Version, status};
+use manylane_plan::generation::{Http, ReplyBody};
 
 /// The response cannot be made: there is no memory, or the configured file is empty, which means that no
 /// response is wanted.

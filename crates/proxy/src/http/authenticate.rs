@@ -3,8 +3,8 @@
 use super::Session;
 use crate::lane::hashing;
 use crate::rules::EvalPhase;
-use crate::termination::Cause;
 use manylane_http::Head;
+use manylane_plan::Cause;
 use std::pin::pin;
 use std::time::Duration;
 

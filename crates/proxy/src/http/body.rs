@@ -3,13 +3,13 @@
 use super::Session;
 use super::pump::{Broken, Pump};
 use super::request::Wait;
-use crate::generation::Backend;
 use crate::rules::EvalPhase;
-use crate::termination::Cause;
 use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, Request};
 use manylane_http::{Head, Known, Version};
+use manylane_plan::Cause;
+use manylane_plan::generation::Backend;
 use manylane_sched::Time;
 use std::pin::pin;
 use std::time::Duration;

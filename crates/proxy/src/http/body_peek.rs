@@ -3,11 +3,11 @@
 
 use super::pump::Broken;
 use crate::flow::BodyEnd;
-use crate::invalid::Found;
 use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, BodyReader, From, Limits, Progress};
 use manylane_io::READ_AT_ONCE;
+use manylane_plan::invalid::Found;
 use manylane_stats::Tally;
 
 /// The part of a body that has arrived.

@@ -4,13 +4,13 @@ use super::Session;
 use super::body::{data, phase_of};
 use super::exchange::Asking;
 use super::pump::Pump;
-use crate::generation::{Backend, Reuse, Target, TimeoutOf};
 use crate::lane::{Local, ServerPermit, SetTime, Wanted};
-use crate::rules::{EvalPhase, key};
+use crate::rules::{EvalPhase, chosen_server, key};
 use crate::server::IdleConn;
 use manylane_balance::{Index, Key, Priority};
 use manylane_h1::Request;
 use manylane_http::Method;
+use manylane_plan::generation::{Backend, Reuse, TimeoutOf};
 
 impl Session<'_> {
     /// Returns the server that `use-server` chooses.
@@ -26,7 +26,7 @@ impl Session<'_> {
         }
         let phase = phase_of(request, up, backend);
         let obeyed = backend.http.persist || asking.forced;
-        Target::server(&backend.rules.use_server, &self.eval(), phase, backend.balancer.servers(), obeyed)
+        chosen_server(&backend.rules.use_server, &self.eval(), phase, backend.balancer.servers(), obeyed)
     }
 
     /// Runs `stick match`, `stick on` and `stick store-request`.

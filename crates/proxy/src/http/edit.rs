@@ -3,11 +3,11 @@
 
 use super::cacheable::may_be_kept;
 use crate::client::Client;
-use crate::generation::{AddressField, Backend, Cookie, Frontend, Server};
 use manylane_balance::Index;
 use manylane_config::tree::CookieMode;
 use manylane_h1::Persist;
 use manylane_http::{Cookies, EditError, Head, Known, Method, Version};
+use manylane_plan::generation::{AddressField, Backend, Cookie, Frontend, Server};
 use std::fmt::Write;
 use std::net::IpAddr;
 

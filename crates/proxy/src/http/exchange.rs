@@ -9,17 +9,19 @@ use super::body::{NoBody, data};
 use super::edit::{self, PersistCookie};
 use super::pump::Pump;
 use super::websocket;
-use crate::clock::now;
-use crate::counts::count_in_front;
-use crate::generation::{Backend, CloseMode, ContentAction, End, Forwarded, Rule, Target};
-use crate::rules::{Answer, Content, EvalPhase, Lookups, Stores, any_holds, content, forward};
+use crate::count::count_in_front;
+use crate::rules::{
+    Answer, Content, EvalPhase, Lookups, Stores, any_holds, chosen_backend, content, forward,
+};
 use crate::scopes::Countable;
-use crate::side::Side;
-use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
 use manylane_config::tree::LogStep;
 use manylane_h1::{Body, From, Persist, Request, restrict_names, restrict_te, set_connection};
 use manylane_http::{EditError, Form, Head, Method, Version};
+use manylane_plan::Side;
+use manylane_plan::clock::now;
+use manylane_plan::generation::{Backend, CloseMode, ContentAction, End, Forwarded, Rule};
+use manylane_plan::{Cause, Phase, Termination};
 use std::cell::Cell;
 use std::pin::pin;
 
@@ -199,7 +201,7 @@ impl Session<'_> {
         } else {
             let request_data = data(request, up);
             let phase = EvalPhase { request: Some(&request.head), request_data, ..EvalPhase::default() };
-            Target::backend(&rules.use_backend, &self.eval(), phase)
+            chosen_backend(&rules.use_backend, &self.eval(), phase)
         };
         let Some(backend) =
             chosen.or(frontend.default_backend).map(|number| &self.local.generation.backends[number])

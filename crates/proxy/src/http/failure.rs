@@ -5,11 +5,11 @@ use super::Session;
 use super::pump::Broken;
 use super::receive::NoHead;
 use super::tries::{Failed, no_memory};
-use crate::generation::Backend;
-use crate::invalid::Found;
 use crate::lane::{Observation, ServerPermit, observe};
-use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
+use manylane_plan::generation::Backend;
+use manylane_plan::invalid::Found;
+use manylane_plan::{Cause, Phase, Termination};
 
 /// A failed attempt; nothing of it has reached the client.
 pub(super) struct Failure<'a> {

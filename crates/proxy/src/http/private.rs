@@ -10,9 +10,9 @@
 //! A private connection never enters an idle pool, so no other client, lane or check gets it. It is closed
 //! with its session, which stays with its generation.
 
-use crate::generation::{Backend, Server};
 use crate::lane::Idle;
 use manylane_balance::Index;
+use manylane_plan::generation::{Backend, Server};
 use manylane_pool::{Pool, Pooled};
 
 /// Most private connections that one session keeps; `max-session-srv-conns` applies where it is lower. The

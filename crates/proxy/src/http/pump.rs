@@ -3,12 +3,12 @@
 
 use crate::filters::Filters;
 use crate::flow::{BodyEnd, Direction, EndFailed, H2End, SPLICED_AT_ONCE, Waits};
-use crate::invalid::Found;
 use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress, Relaxed};
 use manylane_http::Head;
 use manylane_io::Io;
 use manylane_net::{Connection, Expected, SplicePolicy, TransferError};
+use manylane_plan::invalid::Found;
 use manylane_stats::Tally;
 use std::cell::RefCell;
 

@@ -2,12 +2,12 @@
 
 use super::Session;
 use super::pump::Broken;
-use crate::counts::count_in_front;
-use crate::generation::{Backend, Server};
-use crate::invalid::Found;
+use crate::count::count_in_front;
 use crate::lane::{Observation, ServerPermit, observe};
-use crate::termination::{Cause, Phase, Termination};
 use manylane_h1::Relaxed;
+use manylane_plan::generation::{Backend, Server};
+use manylane_plan::invalid::Found;
+use manylane_plan::{Cause, Phase, Termination};
 
 impl Session<'_> {
     /// Keeps an invalid request for `show errors`.

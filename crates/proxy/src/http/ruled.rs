@@ -8,18 +8,18 @@ use super::exchange::{About, After, Asking};
 use super::pump::{Broken, Pump};
 use super::tries::Failed;
 use super::{Session, count_status, edit};
-use crate::clock::now;
-use crate::counts::count_in_front;
+use crate::count::count_in_front;
 use crate::flow::NotSent;
-use crate::generation::{Action, Backend, End, Persist as Obeyed, Rule, Rules, TimeoutOf};
 use crate::lane::{Begun, Streaming};
-use crate::rules::{Answer, EvalPhase, Verdict, Walk, after_response, apply};
+use crate::rules::{Answer, EvalPhase, Verdict, Walk, after_response, apply, first_persist};
 use crate::scopes::Countable;
-use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
 use manylane_h1::{Body, BodyWriter, Persist, Reader, Request, set_body, set_connection, settle_response};
 use manylane_http::{EditError, Head, Known, Method, Version};
+use manylane_plan::clock::now;
+use manylane_plan::generation::{Action, Backend, End, Persist as Obeyed, Rule, Rules, TimeoutOf};
+use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::Arc;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -82,7 +82,7 @@ impl Session<'_> {
     /// Evaluates `force-persist` and `ignore-persist`.
     pub(super) fn persist(&self, request: &Request, up: &Pump, asking: &mut Asking, backend: &Backend) {
         let phase = phase_of(request, up, backend);
-        let first = Obeyed::first(&backend.rules.persist, &self.eval(), phase);
+        let first = first_persist(&backend.rules.persist, &self.eval(), phase);
         asking.forced = first == Some(Obeyed::Force);
         asking.ignored = first == Some(Obeyed::Ignore);
     }

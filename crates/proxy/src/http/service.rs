@@ -6,18 +6,18 @@ use super::answer::NoAnswer;
 use super::exchange::{About, After, Asking};
 use super::pump::Pump;
 use super::{Session, count_status, edit};
-use crate::generation::pages::Page;
-use crate::generation::{Backend, End, PageAction, StatsPage};
 use crate::lane::PageServed;
 use crate::rules::{Answer, EvalPhase, any_holds, challenge, see_other};
 use crate::scopes::Countable;
-use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::{Chain, External};
 use manylane_expr::basic;
 use manylane_h1::{
     Body, Connection as Said, Persist, Reader, Request, frame_for, set_body, set_connection, settle_response,
 };
 use manylane_http::{Head, Known, Method, Version};
+use manylane_plan::generation::pages::Page;
+use manylane_plan::generation::{Backend, End, PageAction, StatsPage};
+use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::Arc;
 use std::pin::pin;
 use std::time::Duration;

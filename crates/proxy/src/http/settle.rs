@@ -7,13 +7,10 @@ use super::edit;
 use super::exchange::Asking;
 use super::tries::{Failed, no_memory};
 use super::websocket::as_connected;
-use crate::clock::now;
 use crate::flow::{BodyEnd, NotSent};
-use crate::generation::{Backend, CloseMode, End, Rules};
 use crate::lane::{ServerPermit, tell};
 use crate::rules::{Answer, Content, EvalPhase, Lookups, content};
 use crate::scopes::Countable;
-use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
 use manylane_h1::{
@@ -22,6 +19,9 @@ use manylane_h1::{
 };
 use manylane_http::{Head, Known, Method};
 use manylane_logs::Level;
+use manylane_plan::clock::now;
+use manylane_plan::generation::{Backend, CloseMode, End, Rules};
+use manylane_plan::{Cause, Phase, Termination};
 use manylane_sched::Time;
 use manylane_sync::Arc;
 

@@ -9,10 +9,10 @@ use super::Session;
 use super::exchange::Asking;
 use super::tries::{Failed, no_memory};
 use crate::flow::{BodyEnd, protocol};
-use crate::generation::{Backend, Server};
-use crate::termination::{Cause, Phase, Termination};
 use manylane_h1::{Body, Request, Response};
 use manylane_http::{EditError, Head, Known};
+use manylane_plan::generation::{Backend, Server};
+use manylane_plan::{Cause, Phase, Termination};
 use sha1::{Digest, Sha1};
 use std::hash::{BuildHasher, RandomState};
 

@@ -3,11 +3,11 @@
 
 use super::local::Local;
 use super::streams::end_streams;
-use crate::generation::{Backend, Frontend, ServerNumber, follow, operation};
-use crate::termination::Cause;
 use manylane_balance::{Admin, Index, Operation, Standing, StaticWeight};
 use manylane_check::Running;
 use manylane_logs::{Level, Line};
+use manylane_plan::Cause;
+use manylane_plan::generation::{Backend, Frontend, ServerNumber, follow, operation};
 use manylane_sched::Time;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};

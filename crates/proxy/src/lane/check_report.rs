@@ -2,10 +2,10 @@
 
 use super::changes::{self, say};
 use super::local::Local;
-use crate::generation::{Backend, operation};
 use manylane_balance::{Index, Standing};
 use manylane_check::{Change, CheckResult, Report, Running, Status};
 use manylane_logs::Level;
+use manylane_plan::generation::{Backend, operation};
 use std::fmt::Write;
 use std::time::Duration;
 

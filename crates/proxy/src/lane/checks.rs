@@ -3,9 +3,9 @@
 use super::check_sockets::CheckSockets;
 use super::event::Event;
 use super::local::Local;
-use crate::conn_limit::ConnLimit;
-use crate::generation::{Backend, Generation, Server, ServerCheck};
 use manylane_balance::Index;
+use manylane_plan::ConnLimit;
+use manylane_plan::generation::{Backend, Generation, Server, ServerCheck};
 use manylane_sync::Arc;
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! What a connection holds while it is served.
 
-use crate::conn_limit::ConnLimit;
-use crate::generation::{Frontend, Generation, Listener};
+use manylane_plan::ConnLimit;
+use manylane_plan::generation::{Frontend, Generation, Listener};
 use manylane_sched::{Here, TaskKind, Time};
 use manylane_sync::Arc;
 

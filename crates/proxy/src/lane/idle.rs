@@ -23,9 +23,9 @@
 //!    pass one connection to and fro.
 
 use super::Local;
-use crate::generation::{Backend, Generation, Server};
 use manylane_balance::{IdlePool, Index, Reply, oneshot};
 use manylane_net::{Connection, Present};
+use manylane_plan::generation::{Backend, Generation, Server};
 use manylane_sched::{Class, Remote, TaskKind};
 use manylane_stats::{CounterGroup, counters};
 use manylane_sync::Arc;

@@ -1,9 +1,9 @@
 //! From listeners to sessions: binds sockets, accepts within `maxconn`, and gives connections to the least
 //! loaded lane.
 
-use crate::generation::{FrontendGateState, Generation, Listener, Owner, Peers};
 use manylane_net::hand_over::Offer;
 use manylane_net::{Begun, Bound, Endpoint, HandedOver, ListenOptions, SocketError, listen_or_take};
+use manylane_plan::generation::{FrontendGateState, Generation, Listener, Owner, Peers};
 use manylane_sync::Arc;
 use std::collections::HashMap;
 use std::fmt;

@@ -2,9 +2,9 @@
 
 use super::check_report::tell;
 use super::local::Local;
-use crate::generation::{Backend, Observed, OnError, ServerCheck};
 use manylane_balance::Index;
 use manylane_check::{CheckResult, Status};
+use manylane_plan::generation::{Backend, Observed, OnError, ServerCheck};
 
 /// Observation of a server by one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

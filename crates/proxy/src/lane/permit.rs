@@ -2,13 +2,13 @@
 
 use super::local::Local;
 use super::timer::Timer;
-use crate::connect_timings::ConnectTimings;
-use crate::generation::{Backend, Server};
 use crate::scopes::Memory;
-use crate::termination::Cause;
 use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
 use manylane_net::Packets;
+use manylane_plan::Cause;
+use manylane_plan::connect_timings::ConnectTimings;
+use manylane_plan::generation::{Backend, Server};
 use manylane_sched::Time;
 
 use std::cell::Cell;

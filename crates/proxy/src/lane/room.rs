@@ -1,6 +1,6 @@
 //! Memory for log lines.
 
-use crate::generation::{FrontendLog, Generation, Profile};
+use manylane_plan::generation::{FrontendLog, Generation, Profile};
 
 /// Where a lane writes a line, before its targets cut it to their own lengths: as long as the longest of
 /// them. Of the lane and not of the lane's scratch, in which what a line says is evaluated.

@@ -10,12 +10,12 @@
 
 use super::Local;
 use super::idle::pooled_with;
-use crate::counts::BackendStats;
-use crate::generation::Backend;
 use crate::h2_counts::{CountedConn, judge_glitches};
 use manylane_balance::Index;
 use manylane_mux::h2::{Config, Conn, ConnTimeouts, SendError};
 use manylane_net::Connection;
+use manylane_plan::counts::BackendStats;
+use manylane_plan::generation::Backend;
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::Arc;
 use std::cell::RefCell;

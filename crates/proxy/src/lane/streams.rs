@@ -19,9 +19,9 @@
 //!    (R-G3; ending by these lists is R-G4).
 
 use super::local::Local;
-use crate::generation::notify::Notify;
-use crate::generation::{Generation, Server, ServerNumber};
-use crate::termination::Cause;
+use manylane_plan::Cause;
+use manylane_plan::generation::notify::Notify;
+use manylane_plan::generation::{Generation, Server, ServerNumber};
 use manylane_sched::{Class, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId, LockClass, Mutex};
 use std::cell::RefCell;
@@ -398,12 +398,12 @@ fn end_here(generation: &Arc<Generation>, server: ServerNumber, cause: Cause) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generation::Wishes;
     use manylane_config::cond::Build;
     use manylane_config::lex::Environment;
     use manylane_config::load;
     use manylane_config::source::Sources;
     use manylane_io::{Choice, Driver, Kind};
+    use manylane_plan::generation::Wishes;
     use manylane_sched::{Config, Lane};
     use std::sync::atomic::{AtomicUsize, Ordering};
 

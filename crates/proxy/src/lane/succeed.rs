@@ -15,7 +15,7 @@
 //!    session.
 
 use super::{ConnGuard, Local, WaiterSlot};
-use crate::generation::{Frontend, Listener};
+use manylane_plan::generation::{Frontend, Listener};
 use std::rc::Rc;
 
 /// The state of the new generation on which a client of a replaced generation continues.

@@ -1,9 +1,9 @@
 //! Responses that rules make.
 
 use super::{EvalContext, EvalPhase};
-use crate::generation::{Redirect, RedirectKind, Reply, ReplyBody};
 use manylane_buf::Chain;
 use manylane_http::{EditError, Head, Known, Version};
+use manylane_plan::generation::{Redirect, RedirectKind, Reply, ReplyBody};
 
 /// A response that rules decided on.
 pub(crate) enum Answer {

@@ -5,16 +5,16 @@ use super::context::{EvalContext, EvalPhase, backend_named};
 use super::log::Record;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
-use crate::generation::{
-    Action, ConnectionAction, End, NameMatch, NoTarget, Persist, Question, Replaced, Rule,
-    RuleChange as Change, Silence, Target,
-};
 use crate::scopes::Countable;
-use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Servers};
 use manylane_config::tree::LogStep;
 use manylane_expr::{Condition, Format, VariableId, Writer};
 use manylane_http::{EditError, Head, Version};
+use manylane_plan::generation::{
+    Action, ConnectionAction, End, NameMatch, NoTarget, Persist, Question, Replaced, Rule,
+    RuleChange as Change, Silence, Target,
+};
+use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::Arc;
 use std::time::Duration;
 
@@ -159,60 +159,60 @@ pub(crate) fn connection(
     Entrance::Accepted { greeted }
 }
 
-impl Persist {
-    /// Returns the action of the first rule that applies.
-    pub(crate) fn first(rules: &[Rule<Self>], eval: &EvalContext<'_>, phase: EvalPhase<'_>) -> Option<Self> {
-        first_that_applies(eval, phase, rules).map(|at| rules[at].action)
+/// Returns the action of the first rule that applies.
+pub(crate) fn first_persist(
+    rules: &[Rule<Persist>],
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+) -> Option<Persist> {
+    first_that_applies(eval, phase, rules).map(|at| rules[at].action)
+}
+
+/// Returns the number of the first rule that applies: a fixed one, or that of the name that the rule
+/// makes, if `find` knows it.
+fn choose(
+    rules: &[Rule<Target>],
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+    find: impl Fn(&[u8]) -> Option<usize>,
+) -> Option<usize> {
+    match &rules[first_that_applies(eval, phase, rules)?].action {
+        Target::Fixed(number) => Some(*number),
+        Target::Named(format) => eval.text(phase, format, |name| find(name?)),
     }
 }
 
-impl Target {
-    /// Returns the number of the first rule that applies: a fixed one, or that of the name that the rule
-    /// makes, if `find` knows it.
-    pub(crate) fn choose(
-        rules: &[Rule<Self>],
-        eval: &EvalContext<'_>,
-        phase: EvalPhase<'_>,
-        find: impl Fn(&[u8]) -> Option<usize>,
-    ) -> Option<usize> {
-        match &rules[first_that_applies(eval, phase, rules)?].action {
-            Self::Fixed(number) => Some(*number),
-            Self::Named(format) => eval.text(phase, format, |name| find(name?)),
-        }
-    }
-
-    /// Returns the server that `use-server` chooses. If the server of a rule is down, later rules decide,
-    /// unless servers are used even if they are down (`obeyed`: `option persist`, `force-persist`). A rule
-    /// that makes a name that no server has ends the search, as in HAProxy.
-    pub(crate) fn server(
-        rules: &[Rule<Self>],
-        eval: &EvalContext<'_>,
-        phase: EvalPhase<'_>,
-        servers: &Servers,
-        obeyed: bool,
-    ) -> Option<Index> {
-        for rule in rules.iter().filter(|rule| holds(eval, phase, &rule.condition)) {
-            let index = match &rule.action {
-                Self::Fixed(number) => servers.index(*number),
-                Self::Named(format) => {
-                    eval.text(phase, format, |name| servers.by_name(std::str::from_utf8(name?).ok()?))
-                }
-            }?;
-            if obeyed || servers[index].state().serves_its_own() {
-                return Some(index);
+/// Returns the server that `use-server` chooses. If the server of a rule is down, later rules decide,
+/// unless servers are used even if they are down (`obeyed`: `option persist`, `force-persist`). A rule
+/// that makes a name that no server has ends the search, as in HAProxy.
+pub(crate) fn chosen_server(
+    rules: &[Rule<Target>],
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+    servers: &Servers,
+    obeyed: bool,
+) -> Option<Index> {
+    for rule in rules.iter().filter(|rule| holds(eval, phase, &rule.condition)) {
+        let index = match &rule.action {
+            Target::Fixed(number) => servers.index(*number),
+            Target::Named(format) => {
+                eval.text(phase, format, |name| servers.by_name(std::str::from_utf8(name?).ok()?))
             }
+        }?;
+        if obeyed || servers[index].state().serves_its_own() {
+            return Some(index);
         }
-        None
     }
+    None
+}
 
-    /// Returns the number of the backend that a rule chooses.
-    pub(crate) fn backend(
-        rules: &[Rule<Self>],
-        eval: &EvalContext<'_>,
-        phase: EvalPhase<'_>,
-    ) -> Option<usize> {
-        Self::choose(rules, eval, phase, |name| backend_named(&eval.local.generation, name))
-    }
+/// Returns the number of the backend that a rule chooses.
+pub(crate) fn chosen_backend(
+    rules: &[Rule<Target>],
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+) -> Option<usize> {
+    choose(rules, eval, phase, |name| backend_named(&eval.local.generation, name))
 }
 
 /// Continues a list on `head`. `phase` has the other inputs.

@@ -2,9 +2,9 @@
 
 use super::context::{EvalContext, EvalPhase};
 use super::set::set;
-use crate::generation::{ContentAction, Question, Rule, Setting, Silence};
 use manylane_buf::Chain;
 use manylane_expr::{Absent, Direction, Expression, Truth, VariableId};
+use manylane_plan::generation::{ContentAction, Question, Rule, Setting, Silence};
 use manylane_sync::Arc;
 use std::cell::{Cell, RefCell};
 

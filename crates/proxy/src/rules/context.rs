@@ -2,12 +2,7 @@
 
 use super::log::Record;
 use crate::client::{Greeting, Peers};
-use crate::clock::now;
-use crate::counts::count_in_front;
-use crate::generation::{
-    Backend, BackendTimeouts, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server,
-    TimeoutOf,
-};
+use crate::count::count_in_front;
 use crate::lane::Local;
 use crate::scopes::{LONGEST_ID, Memory, Scopes, TableView, Texts, digits, table_millis as millis_of};
 use manylane_balance::Index;
@@ -18,6 +13,11 @@ use manylane_expr::{
     UserlistId, Value, VariableLimits,
 };
 use manylane_http::Head;
+use manylane_plan::clock::now;
+use manylane_plan::generation::{
+    Backend, BackendTimeouts, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server,
+    TimeoutOf,
+};
 use manylane_tls::{Info, OwnCertificate};
 use std::cell::RefCell;
 use std::net::IpAddr;

@@ -2,9 +2,9 @@
 
 use super::text::Text;
 use super::{EvalContext, EvalPhase};
-use crate::generation::Forwarded;
 use manylane_expr::{Writer, is_forwarded};
 use manylane_http::{EditError, Head, List};
+use manylane_plan::generation::Forwarded;
 
 /// Adds the field to a request: behind what other proxies say in the last of them, as HAProxy does. Where one
 /// of those is not valid, it is a line of its own: behind an open quote it would be part of the client's.

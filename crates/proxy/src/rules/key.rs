@@ -1,9 +1,9 @@
 //! Key for the balancing algorithm from an expression: `balance hash`.
 
 use super::context::{EvalContext, EvalPhase};
-use crate::generation::Backend;
 use manylane_balance::Key;
 use manylane_expr::Type;
+use manylane_plan::generation::Backend;
 
 /// Returns the hash of the backend's expression. Without a value the stream has no key, and goes to the
 /// server whose turn it is.

@@ -1,16 +1,16 @@
 //! Log lines: the record of a stream, and the line at its end.
 
 use super::{EvalContext, EvalPhase};
-use crate::clock;
-use crate::connect_timings::{ConnectTimings, NotReached};
-use crate::generation::{Backend, FrontendLog, Server};
 use crate::lane::{Local, Room};
 use crate::scopes::LogLevel;
-use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_expr::{Env, Format, LogFacts, Scratch, Timestamp, Writer};
 use manylane_logs::{Level, Line};
+use manylane_plan::clock;
+use manylane_plan::connect_timings::{ConnectTimings, NotReached};
+use manylane_plan::generation::{Backend, FrontendLog, Server};
+use manylane_plan::{Cause, Phase, Termination};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -13,7 +13,10 @@ mod text;
 mod tracks;
 
 pub(crate) use answer::{Answer, challenge, reply, see_other, to_server};
-pub(crate) use apply::{Entrance, Verdict, Walk, after_response, any_holds, apply, connection};
+pub(crate) use apply::{
+    Entrance, Verdict, Walk, after_response, any_holds, apply, chosen_backend, chosen_server, connection,
+    first_persist,
+};
 pub(crate) use content::{Content, Lookups, content};
 pub(crate) use context::{EvalContext, EvalPhase, SettingsOf, current_of, proxy_facts, tls_facts};
 pub(crate) use forward::forward;

@@ -2,12 +2,12 @@
 
 use super::context::{EvalContext, EvalPhase};
 use super::text::{LONGEST, Text};
-use crate::generation::{
-    Addressed, Bandwidth, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting,
-};
 use crate::scopes::{LogLevel, Shared};
 use manylane_config::limits::MAX_TIMER_MS;
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
+use manylane_plan::generation::{
+    Addressed, Bandwidth, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting,
+};
 use manylane_resolve::Name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -5,10 +5,10 @@
 
 use super::apply::holds;
 use super::context::{EvalContext, EvalPhase};
-use crate::generation::{Backend, Server, Stick, StickTable};
 use crate::scopes::table_millis as millis;
 use manylane_balance::Index;
 use manylane_expr::{DataType, TableId};
+use manylane_plan::generation::{Backend, Server, Stick, StickTable};
 use manylane_pool::{Pool, Pooled};
 use manylane_stick::{Entry, MAX_KEY_BYTES, server_key_text, with_key};
 use std::cell::RefCell;

@@ -1,9 +1,9 @@
 //! Rules that track entries of stick tables, and those that change what is tracked.
 
 use super::context::{EvalContext, EvalPhase};
-use crate::generation::{Figure, General, Track, TrackCounts};
 use crate::scopes::{Countable, HeldEntry, Tracked, table_millis as millis};
 use manylane_expr::{DataType, Datum, Expression, TableId};
+use manylane_plan::generation::{Figure, General, Track, TrackCounts};
 use manylane_stick::with_key;
 
 impl EvalContext<'_> {

@@ -1,9 +1,9 @@
 //! From listeners to sessions: accepts within `maxconn`, and gives connections to the least loaded lane.
 
-use crate::generation::{Frontend, FrontendGateState, Generation, Listener, has_lanes};
 use crate::lane::{BoundListener, ConnGuard, Local, SESSION};
 use crate::session::Session;
 use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, PendingAccepts};
+use manylane_plan::generation::{Frontend, FrontendGateState, Generation, Listener, has_lanes};
 use manylane_sched::{Class, Here, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
 use std::future::poll_fn;

@@ -1,10 +1,10 @@
 //! Handles the results of agent checks.
 
-use crate::generation::{Backend, Change, ServerCheck, operation};
 use crate::lane::{Local, administer, change, reason, set_maxconn, set_weight, told};
 use manylane_balance::{Admin, Index, Standing};
 use manylane_check::agent::{self, Order, Said};
 use manylane_check::{CheckResult, Running, Status};
+use manylane_plan::generation::{Backend, Change, ServerCheck, operation};
 use std::time::Duration;
 
 /// Handles the end of an agent check: `line` is the agent's answer; without one, `verdict` says why.

@@ -1,7 +1,5 @@
 //! Evaluates the expressions of health checks.
 
-use crate::clock::now;
-use crate::generation::{Backend, Server, ServerCheck};
 use crate::lane::Local;
 use crate::rules::{SettingsOf, current_of, proxy_facts, tls_facts};
 use manylane_balance::Index;
@@ -11,6 +9,8 @@ use manylane_expr::{
     Value, VariableLimits, Variables,
 };
 use manylane_net::{Connection, Endpoint};
+use manylane_plan::clock::now;
+use manylane_plan::generation::{Backend, Server, ServerCheck};
 use manylane_tls::Info;
 use std::cell::RefCell;
 use std::fmt::Write;

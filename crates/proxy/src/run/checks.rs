@@ -1,8 +1,6 @@
 //! Runs health checks: one lane checks each server and reports the results to the balancer.
 
 use super::check_words::CheckWords;
-use crate::conn_limit::ConnLimit;
-use crate::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck, ServerTls};
 use crate::lane::{
     CheckKind, CheckSockets, Checks, Event, Idle, Local, checks_beside, find_check as find,
     tell_of_check as tell,
@@ -15,6 +13,8 @@ use manylane_io::options::set_reset_on_close;
 use manylane_io::{Errno, SocketAddrAny, socket};
 use manylane_net::proxy_protocol::{Emit, Ends, emit_v1, emit_v2};
 use manylane_net::{Connection, Connector, Endpoint, Served, Step, TransferError};
+use manylane_plan::ConnLimit;
+use manylane_plan::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck, ServerTls};
 use manylane_sched::{Class, Here, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! Samples all counters once a second: see [`crate::meter`]. The first lane of a generation does it.
+//! Samples all counters once a second: see [`manylane_plan::meter`]. The first lane of a generation does it.
 
 use crate::lane::Local;
 use crate::scopes::table_millis;

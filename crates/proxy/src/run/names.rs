@@ -13,9 +13,6 @@
 //!    this, and the other waits: it ends with its generation, or continues if the later generation fails.
 
 use super::checks::{CheckGuard, unless_stopped};
-use crate::conn_limit::ConnLimit;
-use crate::generation::notify::Notify;
-use crate::generation::{Backend, Order, Question, Resolvers, ServerNumber, Whereabouts};
 use crate::lane::{Local, change, say, set_weight};
 use manylane_balance::{Index, Standing};
 use manylane_buf::{Chain, Segment};
@@ -23,6 +20,9 @@ use manylane_io::{Datagram, Outgoing};
 use manylane_logs::Level;
 use manylane_net::address::Port;
 use manylane_net::{ConnectOptions, Connector, Endpoint};
+use manylane_plan::ConnLimit;
+use manylane_plan::generation::notify::Notify;
+use manylane_plan::generation::{Backend, Order, Question, Resolvers, ServerNumber, Whereabouts};
 use manylane_resolve::{
     Ask, Choice, Entry, Heard, Id, Item, Kind, LONGEST_MESSAGE, Move, Name, Section, Service, ServiceMember,
     Settled, Status, choose, members, weight,

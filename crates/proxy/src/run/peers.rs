@@ -10,13 +10,13 @@
 //! 4. A process that stops first sends everything to the process that listens in its place, if there is one.
 
 use super::checks::{unless_happens, unless_stopped};
-use crate::generation::notify::Notify;
-use crate::generation::{Peer, PeerLink, Peers, PeersReport};
 use crate::lane::{Event, Local};
 use crate::scopes::table_millis;
 use manylane_buf::Chain;
 use manylane_net::{Acceptor, ConnectOptions, Connection, Connector, Incoming};
 use manylane_peers::{Fault, MAX_HELLO, Message, Resync, SILENCE, Section, Status, Wrong, hello, read_hello};
+use manylane_plan::generation::notify::Notify;
+use manylane_plan::generation::{Peer, PeerLink, Peers, PeersReport};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::{Arc, LaneId};
 use std::cell::{Cell, RefCell};

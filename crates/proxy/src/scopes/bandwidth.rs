@@ -10,9 +10,9 @@
 //! get equal parts.
 
 use super::{HeldEntry, table_millis};
-use crate::generation::{Bandwidth, FilterId};
-use crate::side::Side;
 use manylane_expr::DataType;
+use manylane_plan::Side;
+use manylane_plan::generation::{Bandwidth, FilterId};
 use manylane_sched::Time;
 use std::cell::RefCell;
 

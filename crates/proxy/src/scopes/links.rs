@@ -1,8 +1,8 @@
 //! Connections of the current stream, for fetches that read them.
 
-use crate::side::Side;
 use manylane_expr::{LinkError, LinkFacts, LinkStream};
 use manylane_mux::h2::Conn;
+use manylane_plan::Side;
 use std::cell::{Cell, RefCell};
 
 /// The client's and the server's connection. Nothing is stored for clients' connections of HTTP/1 or TCP.

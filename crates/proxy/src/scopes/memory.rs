@@ -5,12 +5,12 @@
 //! nothing is allocated.
 
 use super::{Limits, Links};
-use crate::generation::{Captures, TimeoutOf};
 use manylane_buf::{Cluster, Segment};
 use manylane_expr::{RequestLine, Timestamp};
 use manylane_http::{Head, Known, List, Version};
 use manylane_logs::Level;
 use manylane_net::Packets;
+use manylane_plan::generation::{Captures, TimeoutOf};
 use manylane_tls::Info;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

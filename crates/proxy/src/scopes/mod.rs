@@ -97,10 +97,10 @@ impl Spare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::now;
-    use crate::generation::TimeoutOf;
     use manylane_expr::Value;
     use manylane_http::Version;
+    use manylane_plan::clock::now;
+    use manylane_plan::generation::TimeoutOf;
 
     #[test]
     fn scopes_that_were_used_have_nothing_of_it_for_the_next() {

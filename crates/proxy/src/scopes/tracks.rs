@@ -3,8 +3,8 @@
 //! Entries that `tcp-request connection` and `tcp-request session` rules track are released when the session
 //! ends, those of other rules when the stream ends. A counter that tracks an entry keeps it until then.
 
-use crate::generation::StickTable;
 use manylane_expr::{Ask, DataType, Outcome, StickTables, TableId, Value};
+use manylane_plan::generation::StickTable;
 use manylane_pool::{Pool, Pooled};
 use manylane_sched::Time;
 use manylane_stick::{Entry, MAX_KEY_BYTES, Table, with_key};

@@ -1,10 +1,10 @@
 //! Which idle connections fit a request.
 
 use crate::client::Client;
-use crate::generation::{MOST_POOL_NAMES, Server};
 use crate::lane::{Local, hasher};
 use manylane_http::Head;
 use manylane_net::{Packets, Present};
+use manylane_plan::generation::{MOST_POOL_NAMES, Server};
 use std::hash::{BuildHasher, Hash};
 
 /// Returns the key under which a connection to `server` for this client is shared; `None` if only this

@@ -1,8 +1,8 @@
 //! Guard of a TLS connection to a server: a permit of `maxsslconn`, and the counters of the process.
 
-use crate::conn_limit::ConnLimit;
-use crate::generation::Generation;
-use crate::process_stats::ProcessStats;
+use manylane_plan::ConnLimit;
+use manylane_plan::generation::Generation;
+use manylane_plan::process_stats::ProcessStats;
 use manylane_sync::Arc;
 
 /// The guard. Drop it on the lane where it began, since counters are per lane.

@@ -1,10 +1,10 @@
 //! `accept-proxy` and `expect-proxy`: reads the PROXY header that the proxy in front sends first.
 
 use crate::client::{Client, Greeting};
-use crate::generation::Frontend;
 use crate::lane::Local;
 use manylane_expr::LinkError;
 use manylane_net::proxy_protocol::{Ends, HeaderError, Parsed, kind, parse};
+use manylane_plan::generation::Frontend;
 use std::rc::Rc;
 
 /// Reason why the connection cannot be served.

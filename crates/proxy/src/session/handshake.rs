@@ -1,10 +1,10 @@
 //! `ssl`: does the TLS handshake with a client, before its first request.
 
 use crate::client::Client;
-use crate::generation::Frontend;
 use crate::lane::Local;
 use manylane_expr::LinkError;
 use manylane_net::TransferError;
+use manylane_plan::generation::Frontend;
 use manylane_tls::Error;
 use std::fmt;
 use std::rc::Rc;

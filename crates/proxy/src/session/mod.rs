@@ -4,8 +4,7 @@ mod greeting;
 mod handshake;
 
 use crate::client::Client;
-use crate::counts::count_in_front;
-use crate::generation::{ConnectionAction, Frontend, Listener, Rule};
+use crate::count::count_in_front;
 use crate::http::{self, IdleSession};
 use crate::lane::{ConnGuard, Local, WaiterSlot};
 use crate::rules::{self, Entrance, EvalContext};
@@ -15,6 +14,7 @@ use greeting::NoGreeting;
 use handshake::NoHandshake;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_net::{Incoming, LaneGuard};
+use manylane_plan::generation::{ConnectionAction, Frontend, Listener, Rule};
 use manylane_sched::Boxed;
 use std::pin::Pin;
 use std::rc::Rc;

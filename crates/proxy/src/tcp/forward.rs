@@ -3,11 +3,11 @@
 use crate::filters::Filters;
 use crate::flow::{Direction, SPLICED_AT_ONCE, Splicing, StreamTimeouts, Timeouts, Waits};
 use crate::lane::{ServerPermit, Timer};
-use crate::side::Side;
-use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_io::Io;
 use manylane_net::{Connection, Expected, SplicePolicy};
+use manylane_plan::Side;
+use manylane_plan::{Cause, Phase, Termination};
 use manylane_stats::Tally;
 use std::future::poll_fn;
 use std::pin::pin;

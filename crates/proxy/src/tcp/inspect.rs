@@ -1,13 +1,13 @@
 //! `tcp-request content` and `tcp-response content` in TCP mode: receives bytes until the rules decide, no
 //! more bytes come, or the delay is over.
 
-use crate::generation::{Backend, ContentAction, Rule, Server};
 use crate::rules::{Content, EvalContext, EvalPhase, Lookups, content};
 use manylane_buf::Chain;
 use manylane_expr::{Data, Direction};
 use manylane_h1::{Leniency, Limits, RequestInfo, RequestParser, ResponseParser};
 use manylane_http::{Head, Method};
 use manylane_net::Connection;
+use manylane_plan::generation::{Backend, ContentAction, Rule, Server};
 use manylane_sched::Time;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -6,25 +6,27 @@ mod inspect;
 pub(crate) use forward::Pair;
 
 use crate::client::{Client, Peers};
-use crate::connect_timings::ConnectTimings;
-use crate::counts::count_in_front;
+use crate::count::count_in_front;
 use crate::filters::Filters;
 use crate::flow::{Splicing, Timeouts};
-use crate::generation::{
-    Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target, TimeoutOf,
-};
 use crate::lane::{Begun, Local, SetTime, Streaming, Timer, Wanted};
 use crate::panics::caught;
-use crate::rules::{Content, EvalContext, EvalPhase, Record, Stores, key};
+use crate::rules::{
+    Content, EvalContext, EvalPhase, Record, Stores, chosen_backend, chosen_server, first_persist, key,
+};
 use crate::scopes::{Countable, Scopes};
 use crate::server::{self, Attempt, IdleConn, Tried};
-use crate::termination::{Cause, Phase, Termination};
 use inspect::{Inspected, inspect, request as looks_like_request, response as response_head};
 use manylane_balance::{Index, Priority};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
 use manylane_expr::{Data, Direction};
 use manylane_http::Head;
+use manylane_plan::connect_timings::ConnectTimings;
+use manylane_plan::generation::{
+    Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, TimeoutOf,
+};
+use manylane_plan::{Cause, Phase, Termination};
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
@@ -96,7 +98,7 @@ pub(crate) async fn run(
         Err(ended) => ended,
         Ok(()) => {
             let head = stream.head(!rules.use_backend.is_empty(), &client);
-            let chosen = Target::backend(&rules.use_backend, &eval, phase(head.as_ref(), &client));
+            let chosen = chosen_backend(&rules.use_backend, &eval, phase(head.as_ref(), &client));
             backend = chosen.or(frontend.default_backend).map(|number| &local.generation.backends[number]);
             match backend {
                 None => {
@@ -232,7 +234,7 @@ impl Stream<'_> {
         let rules = &backend.rules.use_server;
         let head = self.head(!rules.is_empty(), client);
         let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
-        Target::server(rules, self.eval, phase, backend.balancer.servers(), forced || backend.http.persist)
+        chosen_server(rules, self.eval, phase, backend.balancer.servers(), forced || backend.http.persist)
     }
 
     /// Returns the server that `stick` rules find, and the keys to store.
@@ -256,7 +258,7 @@ impl Stream<'_> {
         let rules = &backend.rules.persist;
         let head = self.head(!rules.is_empty(), client);
         let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
-        Persist::first(rules, self.eval, phase) == Some(Persist::Force)
+        first_persist(rules, self.eval, phase) == Some(Persist::Force)
     }
 
     /// Stores the server under the keys of the client's data, and of the server's data so far.

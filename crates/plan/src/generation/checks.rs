@@ -1,0 +1,425 @@
+//! Settings of health checks.
+
+use super::Process;
+use super::agent::CheckTarget;
+use super::notify::Notify;
+use super::observe::Observed;
+use super::refuse::Refuse;
+use super::server::{SendHeader, Server, ServerPlace};
+use super::server_addr::ServerAddr;
+use super::tls::{Purpose, ServerTls};
+use manylane_check::{Board, Connect, Health, Init, Intervals, Script, Step};
+use manylane_config::lex::Word;
+use manylane_config::source::Pos;
+use manylane_config::table::{ServerOptions, Timeout, Toggle};
+use manylane_config::tree::{Proxy, Set, TlsOptions};
+use manylane_net::address::{Host, Location, Port};
+use manylane_net::{Address, ConnectOptions, Endpoint, Present, Rules};
+use manylane_sync::Arc;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// A server's check: its settings and its results.
+#[derive(Debug)]
+pub struct ServerCheck {
+    /// Messages to send and responses to expect.
+    pub script: Arc<Script>,
+    /// The configuration's words that the script was made of.
+    pub wording: Arc<[u8]>,
+    /// Program of `option external-check`, which replaces the script.
+    pub program: Option<Program>,
+    /// `check-proto h2`, or that of the server: connections that equal the server's own speak HTTP/2.
+    pub http2: bool,
+    /// `check-reuse-pool`: the check uses idle connections of requests, and leaves its own for requests.
+    pub reuses: bool,
+    /// Target of the connections, unless the check follows the server.
+    pub place: ServerPlace,
+    /// Set if the connections go to the server's current address.
+    pub follows: Option<Follows>,
+    /// The line names an address for the check: `addr`, `agent-addr`.
+    pub has_address: bool,
+    /// Options of the connections.
+    pub connect: ConnectOptions,
+    /// TLS of the connections.
+    pub tls: Option<Arc<ServerTls>>,
+    /// TLS of the connections of steps that ask for it, by the steps' numbers.
+    pub tls_of_steps: Vec<(usize, Arc<ServerTls>)>,
+    /// PROXY header that the connections begin with.
+    pub header: Option<SendHeader>,
+    /// PROXY header of connections for which the script asks for one: `connect send-proxy`.
+    pub usual_header: SendHeader,
+    /// A header of version 2 says PROXY instead of LOCAL, with the proxy's own address: for servers that do
+    /// not know LOCAL.
+    pub relays: bool,
+    /// Intervals between checks.
+    pub intervals: Intervals,
+    /// Timeouts of a check.
+    pub timeouts: CheckTimeouts,
+    /// `option log-health-checks`
+    pub log: bool,
+    /// `observe`
+    pub observed: Option<Observed>,
+    /// Health before the first check, and the numbers of checks that change it.
+    pub health: Health,
+    /// Latest results.
+    pub board: Arc<Board>,
+    /// Settings made at run time.
+    pub target: Arc<CheckTarget>,
+    /// Wakes the task of the check when it has to do something. Generations with the same check of a server
+    /// share this, and one task continues for all of them.
+    pub notify: Arc<Notify>,
+}
+
+/// Returns the TLS of a check: that of the server if the check goes to its address, unless the configuration
+/// says otherwise.
+fn tls_of(
+    server: &Server,
+    options: &TlsOptions,
+    elsewhere: bool,
+    process: &Process,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<Arc<ServerTls>> {
+    let usual = server.tls.is_some() && !elsewhere;
+    if !options.check_ssl.map_or(usual, |set| set.value) {
+        return None;
+    }
+    super::tls::of_server(options, &process.tls, Purpose::Check, pos, refuse).map(Arc::new)
+}
+
+/// Returns the TLS of steps that ask for it, by the steps' numbers.
+fn tls_of_steps(
+    script: &Script,
+    options: &TlsOptions,
+    process: &Process,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Vec<(usize, Arc<ServerTls>)> {
+    let mut made = Vec::new();
+    for step in script.steps() {
+        let Step::Connect(Connect { tls: Some(tls), number, .. }) = step else { continue };
+        let set = |text: &str| Some(Set { value: Word::plain(text, pos), pos });
+        let own = TlsOptions {
+            check_sni: tls.name.as_deref().map_or_else(|| None, set),
+            check_alpn: tls.protocols.as_deref().map_or_else(|| options.check_alpn.clone(), set),
+            ..options.clone()
+        };
+        let tls = super::tls::of_server(&own, &process.tls, Purpose::Check, pos, refuse);
+        made.extend(tls.map(|tls| (*number, Arc::new(tls))));
+    }
+    made
+}
+
+/// A program that checks servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// `external-check command`
+    pub command: OsString,
+    /// `external-check path`
+    pub path: Option<OsString>,
+    /// The program also gets the whole environment of the process.
+    pub preserves_environment: bool,
+}
+
+/// Target of a check that follows its server.
+#[derive(Clone, Debug)]
+pub struct Follows {
+    /// Address of the server.
+    pub addr: Arc<ServerAddr>,
+    /// `port`
+    pub port: Option<u16>,
+}
+
+impl PartialEq for Follows {
+    fn eq(&self, other: &Self) -> bool {
+        self.port == other.port
+    }
+}
+
+impl Follows {
+    /// Returns the current target; `first` is the one of the configuration.
+    pub fn place(&self, first: &ServerPlace) -> ServerPlace {
+        if self.addr.word() >> 1 == 0 {
+            return first.clone(); // the server has not moved
+        }
+        let known = self.addr.read();
+        let port = match known.port {
+            Port::One(port) => Some(port),
+            _ => None,
+        };
+        match (known.ip(), self.port.or(port)) {
+            (Some(ip), Some(port)) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
+            (Some(ip), None) => match first {
+                ServerPlace::At(Endpoint::Ip(was)) => ServerPlace::At(Endpoint::Ip((ip, was.port()).into())),
+                _ => ServerPlace::Nowhere,
+            },
+            (None, _) => ServerPlace::Nowhere,
+        }
+    }
+}
+
+/// Timeouts of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckTimeouts {
+    /// One timeout for the whole check: `inter`.
+    Whole(Duration),
+    /// With `timeout check`: one timeout for the connection, and one for each response.
+    Parts {
+        /// The shorter of `timeout connect` and `inter`.
+        connect: Duration,
+        /// `timeout check`
+        answer: Duration,
+    },
+}
+
+/// Builds the checks of a backend's servers.
+pub(super) fn checks(
+    proxy: &Proxy,
+    process: &Process,
+    servers: &mut [Server],
+    (script, wording): (&Arc<Script>, &Arc<[u8]>),
+    refuse: &mut Refuse<'_>,
+) {
+    let program = program(proxy, process, refuse);
+    for (line, server) in proxy.servers.iter().zip(servers) {
+        let ServerOptions {
+            check,
+            check_send_proxy,
+            addr,
+            port,
+            inter,
+            fastinter,
+            downinter,
+            rise,
+            fall,
+            init_state,
+            check_proto,
+            check_reuse_pool,
+            ..
+        } = &line.options;
+        if !check.is_some_and(|set| set.value) {
+            refuse.idle(
+                &line.options.observe,
+                "observe",
+                "the server is not checked, so its errors do not count",
+            );
+            continue;
+        }
+        let settings = &proxy.settings;
+        if let Some(set) = check_proto
+            && (set.value == "none") == script.is_http()
+        {
+            let (speak, wanted) = if script.is_http() { ("HTTP", "h1 or h2") } else { ("no HTTP", "none") };
+            refuse.found.alert(
+                set.pos,
+                format!(
+                    "'check-proto' expects {wanted}, found '{}': the checks of this backend speak {speak}",
+                    set.value
+                ),
+            );
+        }
+        let protocol = check_proto.or(line.options.proto).map_or("h1", |set| set.value);
+        let http2 = script.is_http() && protocol == "h2";
+        let time = |set: &Option<Set<Duration>>| set.map(|set| set.value);
+        let inter = time(inter).unwrap_or(Intervals::USUAL).max(Intervals::SHORTEST);
+        let connect =
+            settings.timeout(Timeout::Connect).filter(|time| !time.is_zero()).unwrap_or(inter).min(inter);
+        let elsewhere = addr.is_some() || port.is_some();
+        let init = match init_state.map(|set| set.value) {
+            Some("fully-up") => Init::FullyUp,
+            Some("down") => Init::Down,
+            Some("fully-down") => Init::FullyDown,
+            _ => Init::Up,
+        };
+        let count = |set: &Option<Set<u32>>, usual| set.map_or(usual, |set| set.value);
+        let health = Health::new(count(rise, 2), count(fall, 3), init);
+        let mut options = server.connect.clone();
+        // with Fast Open the socket would report a connection that is not established
+        options.fast_open = false;
+        // If nothing has to be received first, the last packet of the handshake leaves with the request. With
+        // a check that only connects it leaves with the reset, and the server's program never sees the
+        // connection.
+        options.late_ack = true;
+        if let Some(source) = &mut options.source {
+            // No client's address can be shown.
+            source.present = source.present.filter(|present| matches!(present, Present::Address(_)));
+        }
+        let reuses = check_reuse_pool.is_some_and(|set| set.value) && script.reuses() && !http2;
+        if check_reuse_pool.is_some_and(|set| set.value)
+            && (!reuses || elsewhere || check_send_proxy.is_some_and(|set| set.value))
+        {
+            let why = "only checks in HTTP/1 that go where requests go, in one connection as the server's \
+                own, can use those of requests";
+            refuse.idle(check_reuse_pool, "check-reuse-pool", why);
+        }
+        let port = port.map(|set| set.value);
+        server.check = Some(ServerCheck {
+            script: script.clone(),
+            wording: wording.clone(),
+            program: program.clone(),
+            http2,
+            reuses: reuses && !elsewhere && !check_send_proxy.is_some_and(|set| set.value),
+            has_address: addr.is_some(),
+            place: place(server, addr.as_ref(), port, script, line.pos, refuse),
+            follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address")))
+                .then(|| Follows { addr: server.addr.clone(), port }),
+            connect: options,
+            tls_of_steps: tls_of_steps(script, &line.options.tls, process, line.pos, refuse),
+            tls: tls_of(server, &line.options.tls, elsewhere, process, line.pos, refuse),
+            // A check of another address is not about the service, so it does not use the service's protocol
+            // unless the configuration says so.
+            header: match check_send_proxy.map(|set| set.value) {
+                Some(true) => server.header.or(Some(SendHeader::default())),
+                // `no-check-send-proxy` only cancels `check-send-proxy` of `default-server`.
+                Some(false) | None => server.header.filter(|_| !elsewhere),
+            },
+            usual_header: server.header.unwrap_or_default(),
+            relays: process.never_local,
+            intervals: Intervals {
+                inter,
+                fast: time(fastinter).unwrap_or(inter),
+                down: time(downinter).unwrap_or(inter),
+                spread: process.spread_checks,
+            },
+            timeouts: match settings.timeout(Timeout::Check).filter(|time| !time.is_zero()) {
+                Some(answer) => CheckTimeouts::Parts { connect, answer },
+                None => CheckTimeouts::Whole(inter),
+            },
+            log: settings.option(Toggle::LOG_HEALTH_CHECKS),
+            observed: Observed::new(&line.options, settings.mode(), refuse),
+            board: Arc::new(Board::new(health.clone())),
+            health,
+            target: Arc::default(),
+            notify: Arc::default(),
+        });
+    }
+}
+
+/// Returns the program of `option external-check`.
+fn program(proxy: &Proxy, process: &Process, refuse: &mut Refuse<'_>) -> Option<Program> {
+    use std::os::unix::ffi::OsStringExt;
+    let settings = &proxy.settings;
+    let kind = settings.check_kind.as_ref().filter(|kind| kind.keyword == "option external-check");
+    let text =
+        |set: &Option<Set<Word>>| set.as_ref().map(|set| OsString::from_vec(set.value.bytes().to_vec()));
+    let Some(kind) = kind else {
+        for (set, name) in [
+            (&settings.external_command, "external-check command"),
+            (&settings.external_path, "external-check path"),
+        ] {
+            if set.as_ref().is_some_and(|set| set.pos >= proxy.pos) {
+                refuse.idle(
+                    set,
+                    name,
+                    "there is no 'option external-check', or another kind of check after it",
+                );
+            }
+        }
+        return None;
+    };
+    let Some(preserves_environment) = process.external_check else {
+        refuse.found.alert(
+            kind.pos,
+            "'option external-check' expects 'external-check' in the global section, found none",
+        );
+        return None;
+    };
+    let Some(command) = text(&settings.external_command) else {
+        refuse.found.alert(kind.pos, "'option external-check' expects 'external-check command', found none");
+        return None;
+    };
+    Some(Program { command, path: text(&settings.external_path), preserves_environment })
+}
+
+/// Returns the target of the checks of `server`.
+fn place(
+    server: &Server,
+    addr: Option<&Set<Word>>,
+    port: Option<u16>,
+    script: &Script,
+    pos: manylane_config::source::Pos,
+    refuse: &mut Refuse<'_>,
+) -> ServerPlace {
+    let other =
+        addr.and_then(|set| match set.value.text().map(|text| Address::parse(text, &Rules::SERVER)) {
+            Some(Ok(address)) => match address.resolve() {
+                Ok(address) => Some(address),
+                Err(error) => {
+                    refuse.found.alert(set.value.pos(), format!("'addr' : {error}"));
+                    None
+                }
+            },
+            Some(Err(error)) => {
+                let message = format!("'addr' : {}; {}", error.wrong_in(), error.remedy());
+                refuse.found.alert(set.value.pos_at(error.span().start), message);
+                None
+            }
+            None => {
+                refuse.found.alert(
+                    set.value.pos(),
+                    format!("'addr' expects an address, found '{}', which is not UTF-8", set.value.shown()),
+                );
+                None
+            }
+        });
+    // The service's own port, if it has one.
+    let known = server.addr.read();
+    let own_ip = known.ip();
+    let own_port = match known.port {
+        Port::One(port) => Some(port).filter(|port| *port != 0),
+        _ => None,
+    };
+    let ip = match &other {
+        Some(Address { place: Location::Ip { host: Host::V4(ip), .. }, .. }) => Some((*ip).into()),
+        Some(Address { place: Location::Ip { host: Host::V6(ip), .. }, .. }) => Some((*ip).into()),
+        Some(other) => {
+            return other
+                .endpoints()
+                .map_or(ServerPlace::Nowhere, |mut all| ServerPlace::At(all.swap_remove(0)));
+        }
+        None => own_ip,
+    };
+    let Some(ip) = ip else {
+        if known.place == ServerPlace::Nowhere {
+            return known.place; // checked once the server has an address
+        }
+        if port.is_some()
+            || script.steps().iter().any(|step| matches!(step, Step::Connect(Connect { port: Some(_), .. })))
+        {
+            let message = format!(
+                "'port' of the checks expects an IP address, found server '{}' without one: write 'addr', \
+                    or no port",
+                server.name
+            );
+            refuse.found.alert(pos, message);
+        }
+        return known.place;
+    };
+    let written = match &other {
+        Some(Address { place: Location::Ip { port: Port::One(port), .. }, .. }) => Some(*port),
+        _ => None,
+    };
+    let by_script =
+        script.steps().iter().all(|step| !matches!(step, Step::Connect(connect) if !has_port(connect)));
+    match port.or(written).or(own_port) {
+        Some(port) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
+        // A server without an address in its line gets address and port at run time.
+        None if by_script || own_ip.is_some_and(|ip| ip.is_unspecified()) => {
+            ServerPlace::At(Endpoint::Ip((ip, 0).into()))
+        }
+        None => {
+            let message = format!(
+                "server '{}' has no port, and its checks have none either; say 'port' behind 'check', or \
+                    'tcp-check connect port'",
+                server.name
+            );
+            refuse.found.alert(pos, message);
+            ServerPlace::Nowhere
+        }
+    }
+}
+
+/// Returns true if a step names the port that it connects to.
+fn has_port(connect: &Connect) -> bool {
+    connect.port.is_some() || connect.address.is_some_and(|address| address.port() != 0)
+}

@@ -1,0 +1,424 @@
+//! Actions of rules, compiled.
+
+use super::super::bandwidth::{Bandwidth, FilterId};
+use super::Normalizer;
+use super::lookup::Lookup;
+use crate::side::Side;
+use manylane_expr::{Expression, Format, Reference, Regex, Scratch, TableId, VariableId, When, Which};
+use manylane_logs::Level;
+use manylane_sync::Arc;
+use std::time::Duration;
+
+/// How `silent-drop` hides from a client that its connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Send nothing.
+    Full,
+    /// `rst-ttl`: send a reset with this TTL, so that firewalls nearer than the client drop the connection,
+    /// too.
+    ResetWithin(u8),
+}
+
+/// Action of `tcp-request connection` and `tcp-request session`.
+#[derive(Debug)]
+#[allow(missing_docs)] // named as in the manual
+pub enum ConnectionAction {
+    /// Accept the connection, and skip the other rules.
+    Accept,
+    /// Close the connection.
+    Reject,
+    /// Close the connection without telling the client.
+    SilentDrop(Silence),
+    /// `expect-proxy layer4`: a PROXY protocol header comes first.
+    ExpectProxy,
+    /// Log a line.
+    DoLog,
+    Set(Setting),
+}
+
+/// Action of `tcp-request content` and `tcp-response content`.
+#[derive(Debug)]
+pub enum ContentAction {
+    /// `do-resolve`
+    Resolve(Box<Lookup>),
+    /// Skip the other rules.
+    Accept,
+    /// Close both connections.
+    Reject,
+    /// Close the connection without telling the client.
+    SilentDrop(Silence),
+    /// Close the connection to the server.
+    Close,
+    /// Log a line.
+    DoLog,
+    /// Apply a setting and continue with the next rule.
+    Set(Setting),
+}
+
+/// Settings that rules of several lists may make. Evaluation continues with the next rule.
+#[derive(Debug)]
+#[allow(missing_docs)] // named as in the manual
+pub enum Setting {
+    Var(VariableId, Made, When),
+    UnsetVar(VariableId),
+    Address(Addressed, Expression),
+    /// `None` disables the line.
+    LogLevel(Option<Level>),
+    Timeout(TimeoutOf, Change),
+    PriorityClass(Expression),
+    PriorityOffset(Expression),
+    Retries(Expression),
+    Nice(i16),
+    /// Mark or TOS of packets.
+    Packets(Packets, Figure),
+    /// Into this slot of the frontend.
+    Capture(Expression, usize),
+    Bandwidth(Box<SetBandwidth>),
+    Track(Box<Track>),
+    General(Box<General>),
+}
+
+/// `track-sc`: counters of this entry are updated from here on.
+#[derive(Debug)]
+pub struct Track {
+    /// The number of the counter.
+    pub counter: u32,
+    /// The table of the entry.
+    pub table: TableId,
+    /// Its key.
+    pub key: Expression,
+    /// Track until the session ends, else until the stream ends.
+    pub of_session: bool,
+    /// What is counted at once.
+    pub counts: TrackCounts,
+}
+
+/// Events that are counted at once when a rule starts to track an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrackCounts {
+    /// None; the request is counted later.
+    Nothing,
+    /// The request.
+    Request,
+    /// The request, and the status of the response.
+    Response,
+}
+
+/// `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and their older forms.
+#[derive(Debug)]
+pub struct General {
+    /// The number of the counter that tracks the entry.
+    pub counter: u32,
+    /// The element of the entry that changes.
+    pub index: u32,
+    /// True for an element of an array; false for the older forms, which use `gpc0`, `gpc1` or `gpt0` if the
+    /// table stores it.
+    pub of_array: bool,
+    /// True sets a tag, false adds to a counter.
+    pub is_tag: bool,
+    /// The tag, or what is added.
+    pub by: Figure,
+}
+
+/// `set-bandwidth-limit`: enables a filter.
+#[derive(Debug)]
+pub struct SetBandwidth {
+    /// The filter.
+    pub filter: FilterId,
+    /// The side whose bytes are limited.
+    pub sender: Side,
+    /// Used if the rule sets no limit or period, or an expression yields no number above 0.
+    pub usual: Bandwidth,
+    /// Bytes per period.
+    pub limit: Option<Figure>,
+    /// The period.
+    pub period: Option<Change>,
+    /// Set if streams with the same key share the limit.
+    pub shared: Option<SharedKey>,
+}
+
+/// Entry of a stick table by which streams share a limit.
+#[derive(Debug)]
+pub struct SharedKey {
+    /// The table of the entry.
+    pub table: TableId,
+    /// Its key.
+    pub key: Expression,
+}
+
+/// Action of `http-request`, `http-response` and `http-after-response`.
+#[derive(Debug)]
+#[allow(missing_docs)] // named as in the manual
+pub enum Action {
+    Allow,
+    /// `return`, and `deny` or `tarpit` with a reply.
+    Reply(End, Box<Reply>),
+    /// `deny` without arguments: respond with this status.
+    Deny(u16),
+    /// `use-service prometheus-exporter`
+    Metrics,
+    /// With this realm.
+    Auth(Box<[u8]>),
+    Redirect(Box<Redirect>),
+    Reject,
+    SilentDrop(Silence),
+    SetHeader(Box<[u8]>, Format),
+    AddHeader(Box<[u8]>, Format),
+    DelHeader(Box<[u8]>),
+    DelHeaders(NameMatch),
+    ReplaceHeader(Box<[u8]>, Regex, Format),
+    ReplaceValue(Box<[u8]>, Regex, Format),
+    ReplaceTarget(Replaced, Regex, Format),
+    NormalizeUri(Normalizer),
+    SetMethod(Format),
+    SetPath(Format),
+    SetPathq(Format),
+    SetQuery(Format),
+    SetUri(Format),
+    SetStatus(u16, Option<Box<[u8]>>),
+    Set(Setting),
+    DisableRepetition,
+    StrictMode(bool),
+    Pause(Change),
+    /// Timeout, and the number of bytes to wait for; 0 for the whole body.
+    WaitForBody(Duration, usize),
+    EarlyHint(Box<[u8]>, Format),
+    DoLog,
+    /// `do-resolve`
+    Resolve(Box<Lookup>),
+    ChangeList {
+        reference: Arc<Reference>,
+        how: Listed,
+        key: Format,
+        value: Option<Format>,
+    },
+}
+
+/// Source of a variable's value.
+#[derive(Debug)]
+pub enum Made {
+    /// `set-var`
+    Of(Expression),
+    /// `set-var-fmt`
+    Format(Format),
+}
+
+/// Source of a time.
+#[derive(Debug)]
+pub enum Change {
+    /// A constant.
+    Fixed(Duration),
+    /// An expression in milliseconds.
+    Of(Expression),
+}
+
+/// Source of a number.
+#[derive(Debug)]
+pub enum Figure {
+    /// A constant.
+    Fixed(u32),
+    /// An expression.
+    Of(Expression),
+}
+
+/// Which packets to mark, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // named as in the manual
+pub enum Packets {
+    ClientMark,
+    ClientTos,
+    ServerMark,
+    ServerTos,
+}
+
+impl Packets {
+    /// Returns the largest valid number.
+    pub fn most(self) -> u32 {
+        match self {
+            Self::ClientMark | Self::ServerMark => u32::MAX,
+            Self::ClientTos | Self::ServerTos => u8::MAX.into(),
+        }
+    }
+}
+
+/// A timeout that rules may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // named as in the manual
+pub enum TimeoutOf {
+    Client,
+    Connect,
+    Queue,
+    Server,
+    Tarpit,
+    Tunnel,
+}
+
+impl TimeoutOf {
+    /// All timeouts, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Client, Self::Connect, Self::Queue, Self::Server, Self::Tarpit, Self::Tunnel];
+}
+
+/// Part of an address that rules may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // named as in the manual
+pub enum Addressed {
+    Source,
+    SourcePort,
+    Destination,
+    DestinationPort,
+}
+
+/// Part of the request target that is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // named as in the manual
+pub enum Replaced {
+    Path,
+    Pathq,
+    Uri,
+}
+
+/// Change of a map or of an ACL file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // named as in the manual
+pub enum Listed {
+    Add,
+    Delete,
+    Set,
+}
+
+impl Listed {
+    /// Applies the change. Takes the lock of the list, allocates memory, and takes time logarithmic in the
+    /// length of the list. Later lookups see the change, also those of the same request's next rule.
+    ///
+    /// # Errors
+    /// If the list refuses the entry; the error is a sentence.
+    pub fn change(self, reference: &Reference, key: &[u8], value: &[u8]) -> Result<(), String> {
+        match self {
+            Self::Add => reference.add_new(key, value),
+            Self::Delete => {
+                reference.remove(Which::Pattern(key));
+                Ok(())
+            }
+            Self::Set => reference.set(key, value),
+        }
+    }
+}
+
+/// `del-header name -m ...`: how names of fields are compared, without case.
+#[derive(Debug)]
+pub enum NameMatch {
+    /// The name begins with this.
+    Begin(Box<[u8]>),
+    /// The name ends with this.
+    End(Box<[u8]>),
+    /// The name contains this.
+    Sub(Box<[u8]>),
+    /// The name matches this regular expression.
+    Regex(Regex),
+}
+
+impl NameMatch {
+    /// Whether a name is one of those.
+    pub fn matches(&self, name: &[u8], scratch: &mut Scratch<'_>) -> bool {
+        let same = |a: &[u8], b: &[u8]| a.eq_ignore_ascii_case(b);
+        match self {
+            Self::Begin(text) => name.len() >= text.len() && same(&name[..text.len()], text),
+            Self::End(text) => name.len() >= text.len() && same(&name[name.len() - text.len()..], text),
+            Self::Sub(text) => text.is_empty() || name.windows(text.len()).any(|part| same(part, text)),
+            Self::Regex(regex) => regex.is_match(name, scratch),
+        }
+    }
+}
+
+/// Reply of `return`, `http-error`, or `deny` and `tarpit` with arguments.
+#[derive(Debug)]
+pub struct Reply {
+    /// `status`
+    pub status: u16,
+    /// `content-type`
+    pub content_type: Box<[u8]>,
+    /// Body of the reply.
+    pub body: ReplyBody,
+    /// `hdr`
+    pub fields: Vec<(Box<[u8]>, Format)>,
+}
+
+/// Body of a reply.
+#[derive(Debug)]
+pub enum ReplyBody {
+    /// No body.
+    None,
+    /// `default-errorfiles`: the proxy's message for the status.
+    Usual,
+    /// `errorfile`, `errorfiles`: a complete message.
+    Whole(Arc<[u8]>),
+    /// `string`, `file`
+    Bytes(Arc<[u8]>),
+    /// `lf-string`, `lf-file`
+    Format(Format),
+}
+
+/// `redirect`
+#[derive(Debug)]
+pub struct Redirect {
+    /// How the location is made.
+    pub kind: RedirectKind,
+    /// Format that the location is made from.
+    pub target: Format,
+    /// `code`
+    pub code: u16,
+    /// `drop-query`
+    pub drop_query: bool,
+    /// `keep-query`: append the query of the request to the location.
+    pub keep_query: bool,
+    /// `append-slash`
+    pub append_slash: bool,
+    /// `ignore-empty`
+    pub ignore_empty: bool,
+    /// `set-cookie`, `clear-cookie`: the value of `Set-Cookie`.
+    pub cookie: Option<Box<[u8]>>,
+}
+
+/// How the location of a redirection is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedirectKind {
+    /// The format is the location.
+    Location,
+    /// The format stands before the request's path.
+    Prefix,
+    /// The format is the scheme; host and path are those of the request.
+    Scheme,
+}
+
+/// How a request ends to which a rule responds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Normally.
+    Answered,
+    /// The rule refused the request.
+    Denied,
+    /// The rule refused the request, with a delay.
+    Tarpit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_fields_are_compared_without_their_case() {
+        let mut lane = manylane_expr::Lane::new(1);
+        let mut scratch = lane.scratch();
+        for (how, name, matches) in [
+            (NameMatch::Begin(b"x-"[..].into()), &b"X-Id"[..], true),
+            (NameMatch::Begin(b"x-"[..].into()), b"ax-id", false),
+            (NameMatch::End(b"-ID"[..].into()), b"x-id", true),
+            (NameMatch::Sub(b"OO"[..].into()), b"Cookie", true),
+            (NameMatch::Sub(b"xx"[..].into()), b"Cookie", false),
+            (NameMatch::Regex(Regex::new(b"^x-.$", true).unwrap()), b"X-A", true),
+        ] {
+            assert_eq!(how.matches(name, &mut scratch), matches, "{how:?}");
+        }
+    }
+}

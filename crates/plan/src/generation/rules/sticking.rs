@@ -1,0 +1,73 @@
+//! `stick match`, `stick on`, `stick store-request` and `stick store-response`.
+
+use super::{Reader, Rule};
+use manylane_config::lex::Word;
+use manylane_config::source::Pos;
+use manylane_config::tree::{self, StickKind};
+use manylane_expr::{EvalPoints, Expression, TableId, is_castable};
+
+/// Looks up or stores the server of a key in a stick table.
+#[derive(Debug)]
+pub struct Stick {
+    /// The table of the key.
+    pub table: TableId,
+    /// The key.
+    pub key: Expression,
+    /// Look the server up.
+    pub finds: bool,
+    /// Store the server.
+    pub stores: bool,
+}
+
+impl Reader<'_, '_, '_> {
+    pub(super) fn stick(&mut self, rule: &tree::StickRule) -> Option<Rule<Stick>> {
+        let tree::StickRule { kind, key, table, condition, pos } = rule;
+        let place = match kind {
+            StickKind::StoreResponse => EvalPoints::STORE,
+            _ => EvalPoints::USE_SERVER,
+        };
+        let condition = self.condition(condition, place);
+        let (key, table) = self.table_key("'stick'", key, table.as_ref(), *pos, place)?;
+        let action = Stick {
+            table,
+            key,
+            finds: matches!(kind, StickKind::On | StickKind::Match),
+            stores: *kind != StickKind::Match,
+        };
+        Some(Rule { condition: condition?, action, line: None })
+    }
+
+    /// Compiles a key and finds its stick table: the named one, or that of the proxy. Messages begin with
+    /// `what`.
+    pub(super) fn table_key(
+        &mut self,
+        what: &str,
+        key: &[Word],
+        table: Option<&Word>,
+        pos: Pos,
+        place: EvalPoints,
+    ) -> Option<(Expression, TableId)> {
+        let expression = self.expression(key, place)?;
+        let Some(found) = self.compiler.names.table(table.map_or(self.proxy_name, Word::bytes)) else {
+            let (pos, message) = match table {
+                Some(word) => (
+                    word.pos(),
+                    format!("expects the name of a proxy with a 'stick-table', found '{}'", word.shown()),
+                ),
+                None => (pos, "expects 'table <name>', or a 'stick-table' of the same proxy".to_owned()),
+            };
+            self.refuse.found.alert(pos, format!("{what} {message}"));
+            return None;
+        };
+        if !is_castable(expression.gives(), found.key) {
+            let message = format!(
+                "{what} expects a key of a type that is one of the table's: {} makes no {}",
+                expression.gives(),
+                found.key
+            );
+            self.refuse.found.alert(key.first()?.pos(), message);
+            return None;
+        }
+        Some((expression, found.id))
+    }
+}

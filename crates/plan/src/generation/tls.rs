@@ -1,0 +1,341 @@
+//! `ssl` of `bind` and `server` lines, with the defaults of `global`.
+
+use super::refuse::Refuse;
+use manylane_config::lex::Word;
+use manylane_config::source::Pos;
+use manylane_config::tree::{Config, Set, TlsOptions, TlsProcess};
+use manylane_sync::atomic::AtomicBool;
+use manylane_tls::{
+    ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, Problem, ServerContext,
+    ServerName, ServerSettings, ServerVerify, Source, Version,
+};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Default of `tune.ssl.cachesize`, in sessions.
+const SESSIONS: u32 = 20_000;
+
+/// Default of `tune.ssl.lifetime`.
+const LIFETIME: Duration = Duration::from_secs(300);
+
+/// Limit of a ticket's lifetime, in seconds: clients drop it after seven days (RFC 8446, 4.6.1).
+const MOST_LIFETIME: u64 = 7 * 24 * 60 * 60;
+
+/// Loads the certificates of `crt-store` sections, whether a line uses them or not.
+pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
+    let process = &config.global.tls;
+    for section in &config.crt_stores {
+        for load in &section.loads {
+            let crt_base = section.crt_base.as_ref().or(process.crt_base.as_ref());
+            let key_base = section.key_base.as_ref().or(process.key_base.as_ref());
+            let definition = Definition {
+                certificate: based(&load.crt, crt_base, refuse),
+                key: load.key.as_ref().map(|key| based(key, key_base, refuse)),
+                ocsp: load.ocsp.as_ref().map(|file| based(file, crt_base, refuse)),
+                issuer: load.issuer.as_ref().map(|file| based(file, crt_base, refuse)),
+            };
+            let section_name = section.name.shown().to_string();
+            let name = match &load.alias {
+                Some(alias) => format!("@{section_name}/{}", alias.shown()),
+                None if section_name.is_empty() => definition.certificate.display().to_string(),
+                None => format!("@{section_name}/{}", load.crt.shown()),
+            };
+            if !refuse.tls.define(&name, definition) {
+                refuse
+                    .found
+                    .alert(load.pos, format!("'load' : there is a certificate named '{name}' already"));
+                continue;
+            }
+            let mut told = Vec::new();
+            let loaded = refuse.tls.load(&name, &mut told);
+            for problem in told {
+                refuse.found.warning(load.pos, problem.to_string());
+            }
+            if let Err(problem) = loaded {
+                refuse.found.alert(load.pos, problem.to_string());
+            }
+        }
+    }
+}
+
+/// Returns the context of a `bind` line at `pos`; `None` without `ssl`, or after an error was reported.
+pub(super) fn of_bind(
+    own: &TlsOptions,
+    process: &TlsProcess,
+    http: bool,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<ServerContext> {
+    let on = own.ssl.filter(|set| set.value)?;
+    let defaults = &process.bind;
+    let mut common = common(own, process, defaults, on.pos, refuse)?;
+    if http && own.alpn.is_none() {
+        common.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    }
+    let base = process.crt_base.as_ref();
+    let file = |word: &Word| Source::Path(based(word, base, refuse));
+    let default = |word: &Word| Source::Default(based(word, base, refuse));
+    let list = |word: &Word| Source::List {
+        path: refuse.path(word),
+        base: process.crt_base.as_ref().map_or_else(PathBuf::new, |base| refuse.path(&base.value)),
+    };
+    let certificates = own.default_crt.iter().map(default).chain(own.crt.iter().map(file));
+    let certificates = certificates.chain(own.crt_list.iter().map(list)).collect();
+    let settings = ServerSettings {
+        common,
+        certificates,
+        strict_sni: own.strict_sni.or(defaults.strict_sni).is_some_and(|set| set.value),
+        verify: match own.verify.map(|set| set.value) {
+            Some("optional") => ClientVerify::Optional,
+            Some("required") => ClientVerify::Required,
+            _ => ClientVerify::None,
+        },
+        tell_authorities: !own.no_ca_names.is_some_and(|set| set.value),
+        tickets: own.tickets.or(defaults.tickets).is_none_or(|set| set.value),
+        client_order: own.client_ciphers.or(defaults.client_ciphers).is_some_and(|set| set.value),
+        ticket_keys: own.ticket_keys.as_ref().map(|set| refuse.path(&set.value)),
+        sessions: process.sessions.map_or(SESSIONS, |set| set.value) as usize,
+        lifetime: process.lifetime.map_or(LIFETIME, |set| set.value).as_secs().clamp(1, MOST_LIFETIME) as u32,
+    };
+    let mut told = Vec::new();
+    let made = refuse.tls.listener(&settings, &mut told);
+    tell(told, own, defaults, pos, refuse);
+    match made {
+        Ok(made) => Some(made),
+        Err(problem) => {
+            // The cause may be an option of this line that was refused before.
+            if !refuse.found.has_error_in_line(pos) {
+                let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+                refuse.found.alert(pos, problem.to_string());
+            }
+            None
+        }
+    }
+}
+
+/// TLS settings of a server.
+#[derive(Debug)]
+pub struct ServerTls {
+    /// The settings of TLS.
+    pub context: ClientContext,
+    /// True if ALPN offers HTTP/2.
+    pub offers_h2: bool,
+    /// Source of the server name (SNI).
+    pub name: SniName,
+    /// True after the log was told that a handshake failed, until one succeeds.
+    pub failing: AtomicBool,
+}
+
+/// Source of a server name (SNI).
+#[derive(Clone, Debug)]
+pub enum SniName {
+    /// No name.
+    None,
+    /// A fixed name.
+    Fixed(ServerName<'static>),
+    /// Value of the backend's expression with this number.
+    Evaluated(usize),
+}
+
+impl SniName {
+    /// Returns the name of `str(name)`, which needs no evaluation for each request.
+    pub(super) fn constant(expression: &[u8]) -> Option<Self> {
+        let name = std::str::from_utf8(expression.strip_prefix(b"str(")?.strip_suffix(b")")?).ok()?;
+        ServerName::try_from(name.to_owned()).ok().map(Self::Fixed)
+    }
+}
+
+impl ServerTls {
+    /// Returns the server name of a new connection. `asked` has the values of the backend's expressions.
+    pub fn name(&self, asked: &[Option<Box<str>>]) -> ServerName<'static> {
+        let named = match &self.name {
+            SniName::None => None,
+            SniName::Fixed(name) => Some(name.clone()),
+            SniName::Evaluated(number) => asked
+                .get(*number)
+                .and_then(Option::as_ref)
+                .and_then(|text| ServerName::try_from(text.to_string()).ok()),
+        };
+        // An address is not sent as SNI.
+        named.unwrap_or(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()))
+    }
+}
+
+/// Purpose of connections to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Requests.
+    Traffic,
+    /// Health checks.
+    Check,
+}
+
+/// Returns the context of a `server` line at `pos`; `None` after an error was reported.
+pub(super) fn of_server(
+    own: &TlsOptions,
+    process: &TlsProcess,
+    purpose: Purpose,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<ServerTls> {
+    let defaults = &process.server;
+    let mut common = common(own, process, defaults, pos, refuse)?;
+    if purpose == Purpose::Check {
+        common.alpn = match &own.check_alpn {
+            Some(list) => protocols(list),
+            None => Vec::new(),
+        };
+    }
+    let verify = match own.verify.or(process.server_verify).map(|set| set.value) {
+        Some("none") => ServerVerify::None,
+        _ => match &own.verifyhost {
+            Some(name) => ServerVerify::Host(name.value.shown().to_string()),
+            None => ServerVerify::Required,
+        },
+    };
+    let sends_name = match purpose {
+        Purpose::Traffic => own.sni.is_some(),
+        Purpose::Check => own.check_sni.is_some(),
+    };
+    let settings = ClientSettings {
+        common,
+        certificate: own.crt.last().map(|word| based(word, process.crt_base.as_ref(), refuse)),
+        verify,
+        sends_name,
+        reuse: own.reuse.is_none_or(|set| set.value) && purpose == Purpose::Traffic,
+    };
+    let offers_h2 = settings.common.alpn.iter().any(|name| name == b"h2");
+    let mut told = Vec::new();
+    let made = refuse.tls.server(&settings, &mut told);
+    tell(told, own, defaults, pos, refuse);
+    match made {
+        Ok(context) => {
+            let name = match purpose {
+                // Expressions are compiled later, with the rules.
+                Purpose::Traffic => match &own.sni {
+                    Some(set) => SniName::constant(set.value.bytes()).unwrap_or(SniName::None),
+                    None => SniName::None,
+                },
+                Purpose::Check => fixed(&own.check_sni, "check-sni", refuse),
+            };
+            Some(ServerTls { context, offers_h2, name, failing: AtomicBool::new(false) })
+        }
+        Err(problem) => {
+            // The cause may be an option of this line that was refused before.
+            if !refuse.found.has_error_in_line(pos) {
+                let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+                refuse.found.alert(pos, problem.to_string());
+            }
+            None
+        }
+    }
+}
+
+/// Returns the fixed name that an option sets.
+fn fixed(name: &Option<Set<Word>>, keyword: &str, refuse: &mut Refuse<'_>) -> SniName {
+    let Some(set) = name else { return SniName::None };
+    let text = set.value.shown().to_string();
+    match ServerName::try_from(text.clone()) {
+        Ok(name) => SniName::Fixed(name),
+        Err(_) => {
+            refuse.found.alert(set.pos, format!("'{keyword}' : '{text}' is no name of a host"));
+            SniName::None
+        }
+    }
+}
+
+fn protocols(list: &Set<Word>) -> Vec<Vec<u8>> {
+    let names = list.value.bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    names.filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+fn common(
+    own: &TlsOptions,
+    process: &TlsProcess,
+    defaults: &TlsOptions,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<CommonSettings> {
+    let text = |set: &Option<Set<Word>>| set.as_ref().map(|set| set.value.shown().to_string());
+    let either = |own: &Option<Set<Word>>, default: &Option<Set<Word>>| text(own).or_else(|| text(default));
+    let alpn = own.alpn.as_ref().map(protocols).unwrap_or_default();
+    if let Some(name) = alpn.iter().find(|name| name.len() > 255) {
+        let pos = own.alpn.as_ref().map_or(pos, |set| set.pos);
+        let message = format!("'alpn' : the name of a protocol has at most 255 bytes, found {}", name.len());
+        refuse.found.alert(pos, message);
+        return None;
+    }
+    let oldest = match own.oldest.or(defaults.oldest).map(|set| set.value) {
+        Some("TLSv1.3") => Some(Version::V13),
+        _ => None, // older versions are not built
+    };
+    let newest = own.newest.or(defaults.newest);
+    let newest = match newest.map(|set| (set.value, set.pos)) {
+        None | Some(("TLSv1.3", _)) => None,
+        Some(("TLSv1.2", _)) => Some(Version::V12),
+        Some((old, pos)) => {
+            let message = format!("'ssl-max-ver' : {old} is not spoken: the oldest version is TLSv1.2");
+            refuse.found.alert(pos, message);
+            return None;
+        }
+    };
+    Some(CommonSettings {
+        ciphers: either(&own.ciphers, &defaults.ciphers),
+        ciphersuites: either(&own.ciphersuites, &defaults.ciphersuites),
+        curves: either(&own.curves, &defaults.curves),
+        oldest,
+        newest,
+        alpn,
+        authorities: own.ca_file.as_ref().map(|set| match set.value.bytes() {
+            b"@system-ca" => PathBuf::from("@system-ca"),
+            _ => based(&set.value, process.ca_base.as_ref(), refuse),
+        }),
+        keeps_secrets: process.keylog.is_some_and(|set| set.value),
+        revoked: own.crl_file.as_ref().map(|set| based(&set.value, process.ca_base.as_ref(), refuse)),
+    })
+}
+
+/// Returns the path of the file that a word names, relative to `base` if that is set.
+fn based(word: &Word, base: Option<&Set<Word>>, refuse: &Refuse<'_>) -> PathBuf {
+    if word.bytes().starts_with(b"@") {
+        return PathBuf::from(word.shown().to_string()); // an entry of a 'crt-store' section
+    }
+    let named = refuse.path(word);
+    match base {
+        Some(base) if named.is_relative() => refuse.path(&base.value).join(named),
+        _ => named,
+    }
+}
+
+/// Reports settings that are not followed exactly. HAProxy's library says nothing about them, so these are
+/// notes: a warning would refuse the file under `zero-warning`. An unusable certificate or OCSP response is a
+/// warning.
+fn tell(told: Vec<Problem>, own: &TlsOptions, defaults: &TlsOptions, pos: Pos, refuse: &mut Refuse<'_>) {
+    for problem in told {
+        let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+        match problem.keyword {
+            "crt" | "ocsp" => refuse.found.warning(pos, problem.to_string()),
+            _ => refuse.note(pos, problem.to_string()),
+        }
+    }
+}
+
+/// Returns the position of the option `keyword`.
+fn place(keyword: &str, own: &TlsOptions, defaults: &TlsOptions) -> Option<Pos> {
+    let of = |options: &TlsOptions| match keyword {
+        "ca-file" => options.ca_file.as_ref().map(|set| set.pos),
+        "ciphers" => options.ciphers.as_ref().map(|set| set.pos),
+        "ciphersuites" => options.ciphersuites.as_ref().map(|set| set.pos),
+        "crt-list" => options.crt_list.first().map(Word::pos),
+        "crl-file" => options.crl_file.as_ref().map(|set| set.pos),
+        "crt" => options.crt.first().or(options.default_crt.first()).map(Word::pos),
+        "curves" => options.curves.as_ref().map(|set| set.pos),
+        "ssl-min-ver" => options.oldest.or(options.newest).map(|set| set.pos),
+        "tls-ticket-keys" => options.ticket_keys.as_ref().map(|set| set.pos),
+        "verify" => options.verify.map(|set| set.pos),
+        "verifyhost" => options.verifyhost.as_ref().map(|set| set.pos),
+        _ => None,
+    };
+    of(own).or_else(|| of(defaults)).or(own.ssl.map(|set| set.pos))
+}
