@@ -2,25 +2,26 @@
 
 use std::time::Duration;
 
-/// One grant has at least the bytes of this time: 20 wake-ups a second are little work.
+/// A grant has at least the bytes of this time, which costs 20 wake-ups a second.
 const GRANT: Duration = Duration::from_millis(50);
 
-/// One grant has at least so many bytes, as HAProxy grants what a buffer has: a small message goes at once.
+/// A grant has at least this many bytes, if the limit allows: HAProxy grants what a buffer holds, so that
+/// small messages are not delayed.
 const BUFFER: u32 = 16_384;
 
-/// How many bytes go on in a period.
+/// A bandwidth limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// Bytes a period, above 0.
+    /// Bytes per period, above 0.
     pub limit: u32,
-    /// Above 0.
+    /// Period, above 0.
     pub period: Duration,
-    /// So many bytes are granted at once at least, as far as the limit allows.
+    /// Bytes that a grant has at least, as far as the limit allows.
     pub min_size: u32,
 }
 
 impl Bandwidth {
-    /// Bytes that go on at once at most: never more than a whole period's.
+    /// Returns the size of a grant, in bytes: at most the bytes of a whole period.
     pub fn grant(self) -> u64 {
         let (limit, period) = (u128::from(self.limit), self.period.as_nanos().max(1));
         let usual = limit * GRANT.as_nanos() / period;
@@ -28,18 +29,18 @@ impl Bandwidth {
         usual.max(least).min(limit.max(1)) as u64 // `limit` is less than 2^32
     }
 
-    /// Nanoseconds that so many bytes take, rounded up.
+    /// Returns the time that `bytes` take, in nanoseconds, rounded up.
     pub fn cost(self, bytes: u64) -> u64 {
         let cost = (u128::from(bytes) * self.period.as_nanos()).div_ceil(u128::from(self.limit.max(1)));
         u64::try_from(cost).unwrap_or(u64::MAX)
     }
 }
 
-/// Which filter of a configuration.
+/// Identifies a filter of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterId {
-    /// Number of its proxy in the file.
+    /// Number of the proxy in the file, from 1.
     pub proxy: u32,
-    /// Number among the filters of the proxy.
+    /// Index among the filters of the proxy.
     pub index: u32,
 }

@@ -80,7 +80,7 @@ pub enum Order {
 /// A rule's question for an address.
 #[derive(Debug)]
 pub struct Question {
-    /// The name.
+    /// Name to resolve.
     pub name: Name,
     /// Address family that is queried first.
     pub kind: Kind,

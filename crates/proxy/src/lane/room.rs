@@ -2,8 +2,8 @@
 
 use manylane_plan::generation::{FrontendLog, Generation, Profile};
 
-/// Where a lane writes a line, before its targets cut it to their own lengths: as long as the longest of
-/// them. Of the lane and not of the lane's scratch, in which what a line says is evaluated.
+/// Buffer of a lane for log lines, as long as the longest line of all targets; each target truncates to its
+/// own length. Separate from the lane's scratch memory, where the parts of a line are evaluated.
 #[derive(Debug)]
 pub(crate) struct Room {
     pub(crate) text: Box<[u8]>,

@@ -6,8 +6,9 @@ use manylane_expr::{Writer, is_forwarded};
 use manylane_http::{EditError, Head, List};
 use manylane_plan::generation::Forwarded;
 
-/// Adds the field to a request: behind what other proxies say in the last of them, as HAProxy does. Where one
-/// of those is not valid, it is a line of its own: behind an open quote it would be part of the client's.
+/// Adds the field to a request. As in HAProxy, the element is appended to the last `Forwarded` field. If an
+/// existing field is invalid, the element gets a line of its own: behind an open quote it would become part
+/// of the client's text.
 pub(crate) fn forward(
     forwarded: &Forwarded,
     eval: &EvalContext<'_>,

@@ -14,7 +14,7 @@ use manylane_plan::{Cause, Phase, Termination};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a stream's line will say.
+/// Values of a stream's log line.
 #[derive(Debug)]
 pub(crate) struct Record {
     /// When the stream began, by the wall clock and by the lane's clock.

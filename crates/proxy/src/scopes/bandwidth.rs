@@ -119,7 +119,7 @@ enum Pace {
     Shared(Shared),
 }
 
-/// A filter that a rule has put to work.
+/// A filter that a rule has enabled.
 #[derive(Debug)]
 struct Enabled {
     id: FilterId,

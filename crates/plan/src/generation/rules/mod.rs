@@ -94,7 +94,7 @@ pub struct Rules {
     pub use_backend: Vec<Rule<Target>>,
     /// `use-server`; targets are numbers of servers in their backend.
     pub use_server: Vec<Rule<Target>>,
-    /// `stick match`, `stick on` and `stick store-request`
+    /// Runs `stick match`, `stick on` and `stick store-request`.
     pub stick: Vec<Rule<Stick>>,
     /// `stick store-response`
     pub store_response: Vec<Rule<Stick>>,
