@@ -10,6 +10,7 @@ use crate::error::{Error, none_of, unknown};
 use crate::eval_points::EvalPoints;
 use crate::fetch;
 use crate::names::Compiler;
+use crate::needs::{Needs, OfVariable};
 use crate::pattern::{MatchKind, Range, Reference, View, regex_fault};
 use crate::program::{Expression, keyword};
 use crate::sample::{Absent, Type};
@@ -433,6 +434,30 @@ impl Acl {
         best
     }
 
+    pub(crate) fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        self.tests.iter().map(|test| test.expression.needs(variables)).collect()
+    }
+
+    /// Whether it holds; or what one would have to know of what is not at hand.
+    fn judge(
+        &self,
+        env: &Env<'_>,
+        scratch: &mut Scratch<'_>,
+        absent: Needs,
+        variables: OfVariable<'_>,
+    ) -> Result<bool, Needs> {
+        let mut open = Needs::NONE;
+        for test in &self.tests {
+            let unknown = test.expression.needs(variables).of(env.direction).and(absent);
+            if !unknown.is_none() {
+                open |= unknown;
+            } else if test.eval(env, scratch) == Truth::Pass {
+                return Ok(true);
+            }
+        }
+        if open.is_none() { Ok(false) } else { Err(open) }
+    }
+
     /// Nesting depth of ACLs, by the fetch `acl`.
     pub(crate) fn depth(&self) -> usize {
         self.tests.iter().map(|test| test.expression.acl_depth()).max().unwrap_or(0)
@@ -651,6 +676,41 @@ impl Condition {
             best = Truth::Fail;
         }
         if self.unless { best.negated() } else { best }
+    }
+
+    /// What it looks at.
+    pub fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        self.any_of.iter().flatten().map(|term| term.acl.needs(variables)).collect()
+    }
+
+    /// Whether the rule applies, evaluated without the things that are `absent`.
+    ///
+    /// # Errors
+    /// That depends on what is absent: these of it.
+    pub fn judge(
+        &self,
+        env: &Env<'_>,
+        scratch: &mut Scratch<'_>,
+        absent: Needs,
+        variables: OfVariable<'_>,
+    ) -> Result<bool, Needs> {
+        let mut open = Needs::NONE;
+        for all_of in &self.any_of {
+            let mut unknown = Needs::NONE;
+            let fails = all_of.iter().any(|term| match term.acl.judge(env, scratch, absent, variables) {
+                Ok(holds) => holds == term.negated,
+                Err(needs) => {
+                    unknown |= needs;
+                    false
+                }
+            });
+            match (fails, unknown.is_none()) {
+                (true, _) => {}
+                (false, true) => return Ok(!self.unless),
+                (false, false) => open |= unknown,
+            }
+        }
+        if open.is_none() { Ok(self.unless) } else { Err(open) }
     }
 
     /// True if the condition passes. Treats [`Truth::Wait`] as false, so use it only where nothing waits.

@@ -14,6 +14,7 @@ mod format;
 pub mod hash;
 mod names;
 mod nearest;
+mod needs;
 mod pattern;
 mod program;
 mod sample;
@@ -41,6 +42,7 @@ pub use names::{
     Compiler, Described, Looks, Missing, Names, ProxyId, ProxySide, ServerId, UserlistId, converters, fetches,
 };
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, guess, nearest};
+pub use needs::{Needs, OfVariable};
 pub use pattern::{
     Comparison, Entries, Entry, LONG_STEPS, LONGEST_LOOKING, MAX_ENTRIES, MAX_MACHINE_BYTES,
     MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MOST_LOOKS, MOST_REPLACED, MatchKind, NoVersion, NotAdded, Pair,

@@ -8,6 +8,7 @@ use crate::error::{Error, found_at, unknown};
 use crate::eval_points::EvalPoints;
 use crate::fetch::{self, Fetch};
 use crate::names::{Compiler, Looks};
+use crate::needs::{Needs, OfVariable};
 use crate::sample::{Absent, Fetched, Sample, Type, Value};
 use crate::scratch::Scratch;
 use crate::show::Shown;
@@ -192,6 +193,12 @@ impl Expression {
             Value::Int(n) => Some(n),
             _ => None,
         }
+    }
+
+    /// What it looks at.
+    pub fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        let steps = self.steps.iter().map(|step| step.convert.needs(variables));
+        self.fetch.needs(variables) | steps.collect()
     }
 
     /// Nesting depth of ACLs, by the fetch `acl`.

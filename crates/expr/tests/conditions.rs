@@ -122,6 +122,64 @@ fn conditions_hold_as_the_manual_says() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Whatever is absent: an answer is the one that all of it would give.
+#[test]
+fn what_is_known_without_everything_is_true() {
+    let mut world = world();
+    let (mut open, mut known) = (0, 0);
+    for (condition, expected) in CONDITIONS {
+        let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
+        let compiled = world
+            .compiling(|compiler| Condition::compile(false, &words, EvalPoints::EVERYWHERE, compiler))
+            .unwrap();
+        let singles = Needs::ALL.iter().map(|(one, ..)| *one);
+        let needs = compiled.needs(&|_| Needs::VARIABLE).of(Direction::Request);
+        for absent in singles.chain([Needs::NONE, needs]) {
+            let judged = world.with(|env, scratch| {
+                compiled.judge(env, &mut scratch.reborrow(), absent, &|_| Needs::VARIABLE)
+            });
+            match judged {
+                Ok(holds) => {
+                    assert_eq!(holds, *expected, "{condition} without {absent}");
+                    known += 1;
+                }
+                Err(missing) => {
+                    assert!(!missing.is_none() && missing.and(absent) == missing, "{condition}: {missing}");
+                    open += 1;
+                }
+            }
+        }
+        let judged = world
+            .with(|env, scratch| compiled.judge(env, &mut scratch.reborrow(), Needs::NONE, &|_| Needs::NONE));
+        assert_eq!(judged, Ok(*expected), "{condition}");
+    }
+    assert!(open > 0 && known > open, "{known} known, {open} open");
+}
+
+#[test]
+fn one_part_of_a_condition_may_be_enough() {
+    let mut world = world();
+    for (condition, expected) in [
+        ("{ path /a/b } || { rand(9) 3 }", Ok(true)),
+        ("{ rand(9) 3 } || { path /a/b }", Ok(true)),
+        ("{ path /x } { rand(9) 3 }", Ok(false)),
+        ("{ rand(9) 3 } { path /x }", Ok(false)),
+        ("{ path /a/b } { rand(9) 3 }", Err(Needs::RANDOM)),
+        ("{ path /a/b } !{ rand(9) 3 }", Err(Needs::RANDOM)),
+        ("{ path /x } || { rand(9) 3 }", Err(Needs::RANDOM)),
+        ("{ acl(TRUE) } { var(txn.r),add(1) 2 }", Err(Needs::VARIABLE)),
+    ] {
+        let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
+        let compiled = world
+            .compiling(|compiler| Condition::compile(false, &words, EvalPoints::EVERYWHERE, compiler))
+            .unwrap();
+        let absent = Needs::RANDOM | Needs::VARIABLE;
+        let judged = world
+            .with(|env, scratch| compiled.judge(env, &mut scratch.reborrow(), absent, &|_| Needs::VARIABLE));
+        assert_eq!(judged, expected, "{condition}");
+    }
+}
+
 /// Runs the conditions in the installed program, which sets a header field for each.
 #[test]
 fn the_installed_haproxy_agrees_on_every_condition() {

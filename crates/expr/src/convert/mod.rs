@@ -11,6 +11,7 @@ mod map;
 mod misc;
 pub use misc::When;
 mod mqtt;
+mod needs;
 mod number;
 mod order;
 mod protobuf;

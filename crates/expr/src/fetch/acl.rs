@@ -6,6 +6,7 @@ use crate::args::{ArgKind::*, Args, MAX_ARGS};
 use crate::env::Env;
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
+use crate::needs::{Needs, OfVariable};
 use crate::sample::{Sample, Type, Value};
 use crate::scratch::Scratch;
 use manylane_sync::Arc;
@@ -47,6 +48,10 @@ pub(super) const ROWS: &[Row] = &[row(
 impl AllOf {
     pub(super) fn depth(&self) -> usize {
         1 + self.0.iter().map(|(acl, _)| acl.depth()).max().unwrap_or(0)
+    }
+
+    pub(super) fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        self.0.iter().map(|(acl, _)| acl.needs(variables)).collect()
     }
 
     pub(super) fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Sample<'static> {

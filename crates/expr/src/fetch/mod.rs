@@ -6,6 +6,7 @@ mod constant;
 mod course;
 mod data;
 mod http;
+mod needs;
 mod number;
 mod rdp;
 mod stick;

@@ -280,6 +280,11 @@ impl Tls {
         self.0 == Side::Server
     }
 
+    /// Whether it is known when the client has begun its handshake.
+    pub(super) fn is_of_hello(&self) -> bool {
+        self.0 == Side::Client && matches!(self.1, Part::Used | Part::Name | Part::HasName)
+    }
+
     pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
         let tls = match self.0 {
             Side::Client => env.client.tls,

@@ -24,6 +24,7 @@ use crate::env::Env;
 use crate::error::{Error, found_at, none_of, unknown};
 use crate::eval_points::EvalPoints;
 use crate::names::{Compiler, Looks};
+use crate::needs::{Needs, OfVariable};
 use crate::program::Expression;
 use crate::scratch::{Scratch, Writer};
 use crate::show::Shown;
@@ -313,6 +314,11 @@ impl Format {
         }
     }
 
+    /// What it looks at.
+    pub fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        self.parts.iter().map(|part| part.needs(variables)).collect()
+    }
+
     /// True if a part is an alias, which needs data of a log line.
     pub fn has_aliases(&self) -> bool {
         self.parts.iter().any(|part| match part {
@@ -320,6 +326,19 @@ impl Format {
             Part::Encoded(encoded) => matches!(encoded.part, Part::Alias(..)),
             Part::Text(_) | Part::Space | Part::Sample(..) => false,
         })
+    }
+}
+
+impl Part {
+    fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        match self {
+            Self::Text(_) | Self::Space => Needs::NONE,
+            Self::Alias(alias, _) if alias.looks_at_link() => Needs::SERVER,
+            Self::Alias(alias, _) if alias.looks_at_course() => Needs::STATE,
+            Self::Alias(..) => Needs::NONE,
+            Self::Sample(expression, _) => expression.needs(variables),
+            Self::Encoded(encoded) => encoded.part.needs(variables),
+        }
     }
 }
 

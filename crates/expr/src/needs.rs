@@ -1,0 +1,134 @@
+//! What expressions look at beside their own arguments: for reports, and for those who evaluate rules
+//! without having all of it.
+
+use std::fmt::{Display, Formatter, Result};
+use std::ops::{BitOr, BitOrAssign};
+
+/// A set of things that an expression looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs(u32);
+
+macro_rules! needs {
+    ($($(#[$doc:meta])* $name:ident = $bit:expr, $word:literal, $sentence:literal;)*) => {
+        impl Needs {
+            $($(#[$doc])* pub const $name: Self = Self(1 << $bit);)*
+
+            /// The single things, each with a word for programs and words for people, in order.
+            pub const ALL: &'static [(Self, &'static str, &'static str)] =
+                &[$((Self::$name, $word, $sentence)),*];
+        }
+    };
+}
+
+needs! {
+    /// The message whose rules are run: [`Needs::of`] says which.
+    MESSAGE = 0, "message", "the message's head";
+    /// The head of the request.
+    HEAD = 1, "request-head", "the request's head";
+    /// The body of the request, or bytes of a TCP client.
+    BODY = 2, "request-body", "the request's body, or the client's bytes";
+    /// The response, or bytes of a TCP server.
+    RESPONSE = 3, "response", "the server's response";
+    /// The client's address.
+    SOURCE = 4, "source-address", "the client's address";
+    /// The address that the client connected to.
+    DESTINATION = 5, "destination-address", "the address that the client connected to";
+    /// The header of the PROXY protocol.
+    PROXY_HEADER = 6, "proxy-header", "the header of the PROXY protocol";
+    /// Whether the client's connection has TLS, and the name that it asks for.
+    TLS = 7, "tls", "TLS of the client's connection";
+    /// What the client's TLS handshake has agreed on, and certificates.
+    HANDSHAKE = 8, "tls-handshake", "what the TLS handshake agrees on, or a certificate";
+    /// The server, or the connection to it.
+    SERVER = 9, "server", "the server, or the connection to it";
+    /// Entries of a stick table.
+    TABLE = 10, "stick-table", "a stick table";
+    /// Counters and states of the process, of a proxy or of a server.
+    STATE = 11, "state", "a counter or a state of the running process";
+    /// Users and their passwords.
+    USERS = 12, "userlist", "a user list";
+    /// An answer of name servers.
+    NAMES = 13, "names", "an answer of name servers";
+    /// A map.
+    MAP = 14, "map", "a map";
+    /// A variable.
+    VARIABLE = 15, "variable", "a variable";
+    /// The clock.
+    CLOCK = 16, "clock", "the clock";
+    /// Something that is made anew each time.
+    RANDOM = 17, "random", "something that is made anew each time";
+}
+
+impl Needs {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+
+    /// Whether it is empty.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// What both have.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// What `other` does not have.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// With the message being that of a direction.
+    #[must_use]
+    pub const fn of(self, direction: crate::Direction) -> Self {
+        if self.and(Self::MESSAGE).is_none() {
+            return self;
+        }
+        let message = match direction {
+            crate::Direction::Request => Self::HEAD,
+            crate::Direction::Response => Self::RESPONSE,
+        };
+        Self(self.without(Self::MESSAGE).0 | message.0)
+    }
+
+    /// Their words, for programs.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().filter(move |(one, ..)| !self.and(*one).is_none()).map(|(_, word, _)| *word)
+    }
+}
+
+impl BitOr for Needs {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Needs {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl FromIterator<Self> for Needs {
+    fn from_iter<I: IntoIterator<Item = Self>>(all: I) -> Self {
+        all.into_iter().fold(Self::NONE, Self::bitor)
+    }
+}
+
+impl Display for Needs {
+    /// Their words for people, with commas.
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let mut all = Self::ALL.iter().filter(|(one, ..)| !self.and(*one).is_none());
+        if let Some((_, _, first)) = all.next() {
+            f.write_str(first)?;
+        }
+        all.try_for_each(|(_, _, words)| write!(f, ", {words}"))
+    }
+}
+
+/// What is needed for the value of a variable: [`Needs::VARIABLE`], or what whoever asks knows of it.
+pub type OfVariable<'a> = &'a dyn Fn(crate::VariableId) -> Needs;
