@@ -171,6 +171,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
         ignore_unresolved: arguments.ignore_unresolved,
         no_splice: arguments.no_splice,
         no_reuse_port: arguments.no_reuse_port,
+        no_lookups: false,
         follows: !arguments.finish.is_empty(),
     };
     let mut generation = Generation::build(&loaded.config, wishes, &mut loaded.found);

@@ -6,6 +6,7 @@
 
 mod client;
 mod count;
+pub mod explain;
 mod filters;
 mod flow;
 mod h2_counts;
@@ -19,6 +20,7 @@ mod server;
 mod session;
 mod tcp;
 
+pub use http::dry_run;
 pub use lane::{
     AtWork, Backlogs, Beside, BindFailure, BoundListener, Cursor, Local, Slice, administer, answer, bind,
     bind_beside, bind_listener, change, end_stream, end_streams, find, listen_again, panic_stream,

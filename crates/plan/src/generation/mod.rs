@@ -209,6 +209,9 @@ pub struct Wishes {
     pub no_splice: bool,
     /// `-dR`
     pub no_reuse_port: bool,
+    /// No name of a server is looked up: each has a placeholder for its address. For those who look at rules
+    /// and connect to nothing.
+    pub no_lookups: bool,
     /// `-sf`: the process replaces another one, which sends the contents of its stick tables.
     pub follows: bool,
 }
@@ -233,6 +236,7 @@ impl Generation {
             environment,
         } = config;
         let mut refuse = Refuse::new(found, config, wishes.ignore_unresolved);
+        refuse.no_lookups = wishes.no_lookups;
         let mut process = process::process(global, &mut refuse);
         process.no_splice |= wishes.no_splice;
         process.no_reuse_port |= wishes.no_reuse_port;

@@ -15,6 +15,8 @@ pub(super) struct Refuse<'a> {
     pub(super) config: &'a Config,
     /// `-dr`
     pub(super) ignore_unresolved: bool,
+    /// [`Wishes::no_lookups`](super::Wishes::no_lookups)
+    pub(super) no_lookups: bool,
     /// Files read so far.
     pub(super) files: Files,
     /// Number of listeners so far, over all `bind` lines.
@@ -25,7 +27,15 @@ pub(super) struct Refuse<'a> {
 
 impl<'a> Refuse<'a> {
     pub(super) fn new(found: &'a mut Diagnostics, config: &'a Config, ignore_unresolved: bool) -> Self {
-        Self { found, config, ignore_unresolved, files: Files::default(), listeners: 0, tls: Arc::default() }
+        Self {
+            found,
+            config,
+            ignore_unresolved,
+            no_lookups: false,
+            files: Files::default(),
+            listeners: 0,
+            tls: Arc::default(),
+        }
     }
 
     /// Returns the path of the file that `word` names.

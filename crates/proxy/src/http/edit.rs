@@ -2,14 +2,13 @@
 //! servers.
 
 use super::cacheable::may_be_kept;
-use crate::client::Client;
 use manylane_balance::Index;
 use manylane_config::tree::CookieMode;
 use manylane_h1::Persist;
 use manylane_http::{Cookies, EditError, Head, Known, Method, Version};
 use manylane_plan::generation::{AddressField, Backend, Cookie, Frontend, Server};
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Adds the fields of `option forwardfor` and `option originalto`, which the frontend and the backend may
 /// both set.
@@ -17,12 +16,13 @@ pub(super) fn addresses(
     head: &mut Head,
     frontend: &Frontend,
     backend: &Backend,
-    client: &Client,
+    source: Option<SocketAddr>,
+    destination: impl FnOnce() -> Option<SocketAddr>,
 ) -> Result<(), EditError> {
     let (back, front) = (&backend.http, &frontend.http);
-    let source = || client.source.map(|address| address.ip());
+    let source = || source.map(|address| address.ip());
     address(head, [back.forwarded_for.as_ref(), front.forwarded_for.as_ref()], source)?;
-    let destination = || client.destination().map(|address| address.ip());
+    let destination = || destination().map(|address| address.ip());
     address(head, [back.original_to.as_ref(), front.original_to.as_ref()], destination)
 }
 

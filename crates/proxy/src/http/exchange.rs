@@ -406,7 +406,7 @@ impl Session<'_> {
             self.forward(how, request, up, backend)?;
         }
         let head = &mut request.head;
-        edit::addresses(head, self.frontend, backend, &self.client)?;
+        edit::addresses(head, self.frontend, backend, self.client.source, || self.client.destination())?;
         self.identify(head)?;
         self.stick(request, asking, up, backend);
         let head = &mut request.head;
@@ -423,7 +423,7 @@ impl Session<'_> {
 
 /// Returns true if a request is for `monitor-uri`. A URI that begins with a slash is compared with path and
 /// query, also those of an absolute target.
-fn is_monitored(head: &Head, uri: &[u8]) -> bool {
+pub(super) fn is_monitored(head: &Head, uri: &[u8]) -> bool {
     let target = head.target();
     match head.target_parts() {
         manylane_http::Target { form: Form::Absolute, path: Some(path), .. } if uri.starts_with(b"/") => {

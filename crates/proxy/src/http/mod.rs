@@ -7,6 +7,7 @@ mod body;
 mod body_peek;
 mod cacheable;
 mod choose;
+pub mod dry_run;
 mod edit;
 mod exchange;
 mod failure;

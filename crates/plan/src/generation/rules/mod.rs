@@ -42,6 +42,7 @@ use manylane_expr::{
     Acls, Compiler, Condition, Error, EvalPoints, Expression, Format, NamedTable, Names, ProcessVariables,
     ProxyId, ProxySide, References, ServerId, Use, UserlistId, VariableNames, Zone,
 };
+use manylane_sync::Arc;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
@@ -60,7 +61,7 @@ pub struct Expressions {
     /// Names of process variables that commands have made.
     pub commanded: Commanded,
     /// Files and lines of rules, by number.
-    pub lines: Vec<(Box<[u8]>, u32)>,
+    pub lines: Vec<(Arc<[u8]>, u32)>,
 }
 
 /// The rules of a proxy.
@@ -258,7 +259,7 @@ pub(super) struct RuleReader<'c> {
     names: VariableNames,
     references: References,
     looks_at: LooksAt,
-    lines: Vec<(Box<[u8]>, u32)>,
+    lines: Vec<(Arc<[u8]>, u32)>,
 }
 
 impl<'c> RuleReader<'c> {
@@ -545,8 +546,9 @@ impl<'c> RuleReader<'c> {
         let mut persist: Vec<_> = forced.chain(ignored).collect();
         persist.sort_by_key(|(_, condition)| condition.pos);
         for (action, condition) in persist {
+            let line = reader.line(condition.pos);
             let condition = reader.condition(&Some(condition.clone()), EvalPoints::USE_SERVER);
-            rules.persist.extend(condition.map(|condition| Rule { condition, action, line: None }));
+            rules.persist.extend(condition.map(|condition| Rule { condition, action, line }));
         }
         if back {
             rules.balance = reader.balance(&proxy.settings);
@@ -642,7 +644,7 @@ struct Reader<'r, 'c, 'f> {
     front: bool,
     /// The proxy is a backend.
     back: bool,
-    lines: &'r mut Vec<(Box<[u8]>, u32)>,
+    lines: &'r mut Vec<(Arc<[u8]>, u32)>,
     /// The line that is compiled.
     at: &'r Cell<Option<Pos>>,
 }
@@ -682,13 +684,13 @@ impl Reader<'_, '_, '_> {
     fn connection(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Rule<ConnectionAction>> {
         let action = self.connection_action(rule, place)?;
         let condition = self.condition(&rule.condition, place)?;
-        Some(Rule { condition, action, line: None })
+        Some(Rule { condition, action, line: self.line(rule.pos) })
     }
 
     fn content(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Rule<ContentAction>> {
         let action = self.content_action(rule, place)?;
         let condition = self.condition(&rule.condition, place)?;
-        Some(Rule { condition, action, line: self.line(rule) })
+        Some(Rule { condition, action, line: self.line(rule.pos) })
     }
 
     fn choice(
@@ -703,19 +705,20 @@ impl Reader<'_, '_, '_> {
         } else {
             Target::Fixed(find(choice.target.bytes())?) // an unknown name was reported before
         };
-        Some(Rule { condition, action, line: None })
+        Some(Rule { condition, action, line: self.line(choice.target.pos()) })
     }
 
     fn rule(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Rule<Action>> {
         let condition = self.condition(&rule.condition, place);
         let action = self.action(rule, place)?;
-        Some(Rule { condition: condition?, action, line: self.line(rule) })
+        Some(Rule { condition: condition?, action, line: self.line(rule.pos) })
     }
 
     /// Stores the position of a rule and returns its number.
-    fn line(&mut self, rule: &tree::Rule) -> Option<u32> {
-        let (file, line) = self.config.place(rule.pos)?;
-        self.lines.push((file.into(), line));
+    fn line(&mut self, pos: Pos) -> Option<u32> {
+        let (file, line) = self.config.place(pos)?;
+        let same = self.lines.last().map(|(last, _)| last).filter(|last| ***last == *file);
+        self.lines.push((same.map_or_else(|| file.into(), Arc::clone), line));
         u32::try_from(self.lines.len() - 1).ok()
     }
 

@@ -30,10 +30,11 @@ impl Reader<'_, '_, '_> {
             if is_rule {
                 let action = self.page_action(statement, words);
                 let condition = self.condition(&condition, place);
+                let line = self.line(statement.pos);
                 rules.extend(action.zip(condition).map(|(action, condition)| Rule {
                     condition,
                     action,
-                    line: None,
+                    line,
                 }));
             } else {
                 // the table has checked that there is a condition

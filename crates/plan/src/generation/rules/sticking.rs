@@ -34,7 +34,7 @@ impl Reader<'_, '_, '_> {
             finds: matches!(kind, StickKind::On | StickKind::Match),
             stores: *kind != StickKind::Match,
         };
-        Some(Rule { condition: condition?, action, line: None })
+        Some(Rule { condition: condition?, action, line: self.line(*pos) })
     }
 
     /// Compiles a key and finds its stick table: the named one, or that of the proxy. Messages begin with

@@ -1,0 +1,279 @@
+//! What the action of a rule looks at, waits for, ends and sets.
+
+use crate::generation::{
+    Action, BalanceKey, ConnectionAction, ContentAction, Figure, Made, PageAction, Persist, RedirectKind,
+    Reply, ReplyBody, RuleChange as Change, Setting, Stick, Target,
+};
+use crate::rules::End;
+use manylane_expr::{Needs, OfVariable, VariableId};
+
+/// An action as reports show it.
+pub(crate) trait Effects {
+    /// What it looks at, beside its condition.
+    fn needs(&self, variables: OfVariable<'_>) -> Needs;
+
+    /// How it ends the list, the request or the connection, if it does.
+    fn ends(&self) -> Option<String> {
+        None
+    }
+
+    /// What it waits for.
+    fn waits(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The variable that it sets or unsets.
+    fn sets(&self) -> Option<VariableId> {
+        None
+    }
+}
+
+const ACCEPTS: &str = "ends this list: accepted";
+const NO_ANSWER: &str = "ends the connection, without a response";
+const SILENT: &str = "drops the connection, and the client is not told";
+const NAME_SERVERS: &str = "an answer of name servers";
+
+fn of_figure(figure: &Figure, variables: OfVariable<'_>) -> Needs {
+    match figure {
+        Figure::Fixed(_) => Needs::NONE,
+        Figure::Of(expression) => expression.needs(variables),
+    }
+}
+
+fn of_change(change: &Change, variables: OfVariable<'_>) -> Needs {
+    match change {
+        Change::Fixed(_) => Needs::NONE,
+        Change::Of(expression) => expression.needs(variables),
+    }
+}
+
+fn of_reply(reply: &Reply, variables: OfVariable<'_>) -> Needs {
+    let body = match &reply.body {
+        ReplyBody::Format(format) => format.needs(variables),
+        ReplyBody::None | ReplyBody::Usual | ReplyBody::Whole(_) | ReplyBody::Bytes(_) => Needs::NONE,
+    };
+    body | reply.fields.iter().map(|(_, format)| format.needs(variables)).collect()
+}
+
+impl Effects for Setting {
+    fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        match self {
+            Self::Var(_, Made::Of(expression), _)
+            | Self::Address(_, expression)
+            | Self::PriorityClass(expression)
+            | Self::PriorityOffset(expression)
+            | Self::Retries(expression)
+            | Self::Capture(expression, _) => expression.needs(variables),
+            Self::Var(_, Made::Format(format), _) => format.needs(variables),
+            Self::Timeout(_, change) => of_change(change, variables),
+            Self::Packets(_, figure) => of_figure(figure, variables),
+            Self::Bandwidth(set) => {
+                let shared = set.shared.as_ref().map(|shared| Needs::TABLE | shared.key.needs(variables));
+                let limit = set.limit.as_ref().map(|figure| of_figure(figure, variables));
+                let period = set.period.as_ref().map(|change| of_change(change, variables));
+                [shared, limit, period].into_iter().flatten().collect()
+            }
+            Self::Track(track) => Needs::TABLE | track.key.needs(variables),
+            Self::General(general) => Needs::TABLE | of_figure(&general.by, variables),
+            Self::UnsetVar(_) | Self::LogLevel(_) | Self::Nice(_) => Needs::NONE,
+        }
+    }
+
+    fn sets(&self) -> Option<VariableId> {
+        match self {
+            Self::Var(id, ..) | Self::UnsetVar(id) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+impl Effects for ConnectionAction {
+    fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        match self {
+            Self::Set(setting) => setting.needs(variables),
+            Self::ExpectProxy => Needs::PROXY_HEADER,
+            Self::Accept | Self::Reject | Self::SilentDrop(_) | Self::DoLog => Needs::NONE,
+        }
+    }
+
+    fn ends(&self) -> Option<String> {
+        match self {
+            Self::Accept => Some(ACCEPTS.into()),
+            Self::Reject => Some(NO_ANSWER.into()),
+            Self::SilentDrop(_) => Some(SILENT.into()),
+            Self::ExpectProxy | Self::DoLog | Self::Set(_) => None,
+        }
+    }
+
+    fn waits(&self) -> Option<&'static str> {
+        matches!(self, Self::ExpectProxy).then_some("the header of the PROXY protocol")
+    }
+
+    fn sets(&self) -> Option<VariableId> {
+        match self {
+            Self::Set(setting) => setting.sets(),
+            _ => None,
+        }
+    }
+}
+
+impl Effects for ContentAction {
+    fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        match self {
+            Self::Set(setting) => setting.needs(variables),
+            Self::Resolve(lookup) => Needs::NAMES | lookup.name.needs(variables),
+            Self::Accept | Self::Reject | Self::SilentDrop(_) | Self::Close | Self::DoLog => Needs::NONE,
+        }
+    }
+
+    fn ends(&self) -> Option<String> {
+        match self {
+            Self::Accept => Some(ACCEPTS.into()),
+            Self::Reject => Some(NO_ANSWER.into()),
+            Self::SilentDrop(_) => Some(SILENT.into()),
+            Self::Close => Some("ends the server's connection behind what came".into()),
+            Self::DoLog | Self::Set(_) | Self::Resolve(_) => None,
+        }
+    }
+
+    fn waits(&self) -> Option<&'static str> {
+        matches!(self, Self::Resolve(_)).then_some(NAME_SERVERS)
+    }
+
+    fn sets(&self) -> Option<VariableId> {
+        match self {
+            Self::Set(setting) => setting.sets(),
+            Self::Resolve(lookup) => Some(lookup.variable),
+            _ => None,
+        }
+    }
+}
+
+impl Effects for Action {
+    fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        match self {
+            Self::Reply(_, reply) => of_reply(reply, variables),
+            Self::Redirect(redirect) => {
+                let of_request = redirect.keep_query || redirect.kind != RedirectKind::Location;
+                redirect.target.needs(variables) | if of_request { Needs::HEAD } else { Needs::NONE }
+            }
+            Self::SetHeader(_, format)
+            | Self::AddHeader(_, format)
+            | Self::SetMethod(format)
+            | Self::SetPath(format)
+            | Self::SetPathq(format)
+            | Self::SetQuery(format)
+            | Self::SetUri(format)
+            | Self::EarlyHint(_, format) => format.needs(variables),
+            Self::ReplaceHeader(_, _, format)
+            | Self::ReplaceValue(_, _, format)
+            | Self::ReplaceTarget(_, _, format) => Needs::MESSAGE | format.needs(variables),
+            Self::NormalizeUri(_) => Needs::HEAD,
+            Self::DelHeader(_) | Self::DelHeaders(_) => Needs::MESSAGE,
+            Self::Set(setting) => setting.needs(variables),
+            Self::Pause(change) => of_change(change, variables),
+            Self::WaitForBody(..) => Needs::MESSAGE | Needs::BODY,
+            Self::Resolve(lookup) => Needs::NAMES | lookup.name.needs(variables),
+            Self::ChangeList { key, value, .. } => {
+                key.needs(variables) | value.as_ref().map_or(Needs::NONE, |value| value.needs(variables))
+            }
+            Self::Allow
+            | Self::Deny(_)
+            | Self::Metrics
+            | Self::Auth(_)
+            | Self::Reject
+            | Self::SilentDrop(_)
+            | Self::SetStatus(..)
+            | Self::DisableRepetition
+            | Self::StrictMode(_)
+            | Self::DoLog => Needs::NONE,
+        }
+    }
+
+    fn ends(&self) -> Option<String> {
+        Some(match self {
+            Self::Allow => "ends this list: allowed".into(),
+            Self::Deny(status) => format!("denies with {status}"),
+            Self::Reply(End::Answered, reply) => format!("returns {}", reply.status),
+            Self::Reply(End::Denied, reply) => format!("denies with {}", reply.status),
+            Self::Reply(End::Tarpit, reply) => format!("tarpit, then {}", reply.status),
+            Self::Metrics => "returns the metrics".into(),
+            Self::Auth(_) => "asks for a password with 401, or 407 as a proxy".into(),
+            Self::Redirect(redirect) => format!("redirects with {}", redirect.code),
+            Self::Reject => NO_ANSWER.into(),
+            Self::SilentDrop(_) => SILENT.into(),
+            Self::NormalizeUri(_) => "answers 400 to a target that cannot be normalized".into(),
+            _ => return None,
+        })
+    }
+
+    fn waits(&self) -> Option<&'static str> {
+        match self {
+            Self::Pause(_) => Some("a time"),
+            Self::WaitForBody(..) => Some("the body"),
+            Self::Resolve(_) => Some(NAME_SERVERS),
+            Self::Reply(End::Tarpit, _) => Some("timeout tarpit"),
+            _ => None,
+        }
+    }
+
+    fn sets(&self) -> Option<VariableId> {
+        match self {
+            Self::Set(setting) => setting.sets(),
+            Self::Resolve(lookup) => Some(lookup.variable),
+            _ => None,
+        }
+    }
+}
+
+impl Effects for PageAction {
+    fn needs(&self, _: OfVariable<'_>) -> Needs {
+        Needs::NONE
+    }
+
+    fn ends(&self) -> Option<String> {
+        Some(match self {
+            Self::Allow => "ends this list: the page is shown".into(),
+            Self::Deny => "denies with 403".into(),
+            Self::Auth(_) => "asks for a password with 401".into(),
+        })
+    }
+}
+
+impl Effects for Persist {
+    fn needs(&self, _: OfVariable<'_>) -> Needs {
+        Needs::NONE
+    }
+}
+
+impl Effects for Stick {
+    fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        Needs::TABLE | self.key.needs(variables)
+    }
+}
+
+impl Effects for Target {
+    fn needs(&self, variables: OfVariable<'_>) -> Needs {
+        match self {
+            Self::Fixed(_) => Needs::NONE,
+            Self::Named(format) => format.needs(variables),
+        }
+    }
+
+    fn ends(&self) -> Option<String> {
+        Some(match self {
+            Self::Fixed(_) => "goes there".into(),
+            Self::Named(_) => "goes to the one of that name, if there is one".into(),
+        })
+    }
+}
+
+/// What the key looks at by which a server is chosen, unless it is an expression's.
+pub(crate) fn of_key(key: &BalanceKey) -> Needs {
+    match key {
+        BalanceKey::None | BalanceKey::Expression | BalanceKey::RdpCookie => Needs::NONE,
+        BalanceKey::Source => Needs::SOURCE,
+        BalanceKey::Uri(_) | BalanceKey::Header(..) | BalanceKey::Parameter(_, false) => Needs::HEAD,
+        BalanceKey::Parameter(_, true) => Needs::HEAD | Needs::BODY,
+    }
+}

@@ -1,0 +1,719 @@
+//! Evaluates the rules of a frontend and of the backend that it chooses on one request, and tells what each
+//! does: `manylane test`. Nothing is sent, bound or counted outside of the process that asks.
+//!
+//! The compiled rules run one at a time through the same functions that serve requests. What they look at
+//! and a dry run does not have (a stick table's entries, a server's state, a response) is in [`DryRun`]'s
+//! `absent`: a condition that depends on it is not evaluated, and the rule is passed over.
+
+mod backend;
+mod report;
+
+pub use report::{Candidate, Effect, End, Input, Outcome, Report, Step};
+
+use super::answer::{self, Made};
+use crate::explain::{Effects, Line, line_of};
+use crate::generation::{
+    Action, Backend, ConnectionAction, ContentAction, Frontend, Generation, Http, Listener, PageAction, Rule,
+    Rules, Setting, Target,
+};
+use crate::rules::{
+    Answer, Content, Entrance, EvalContext, EvalPhase, Lookups, Scopes, Verdict, Walk, after_response, apply,
+    connection, content,
+};
+use crate::run::Local;
+use crate::session::{Peers, looks_like_request, now};
+use manylane_buf::Chain;
+use manylane_config::tree::{LogStep, Mode};
+use manylane_expr::{Condition, Data, Direction, Needs, Type, VariableId, cast};
+use manylane_h1::{Body, BodyReader, From, Progress, Request, RequestParser, restrict_names};
+use manylane_http::{Head, Kind, Known};
+use manylane_tls::Info;
+use report::text;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::slice;
+
+/// What a rule that matched means for those behind it.
+enum Next<T> {
+    Rule,
+    EndOfList,
+    End(T),
+}
+
+/// What a rule of `http-request` decided.
+enum Decided {
+    Answer(Answer),
+    Closed(String),
+}
+
+struct DryRun<'a> {
+    local: &'a Rc<Local>,
+    generation: &'a Generation,
+    frontend: &'a Frontend,
+    listener: &'a Listener,
+    backend: Option<&'a Backend>,
+    /// Name of the proxy whose rules run.
+    name: &'a str,
+    scopes: Box<Scopes>,
+    peers: Peers,
+    tls: Option<Info>,
+    /// What the rules look at and is not there.
+    absent: Needs,
+    /// Variables whose values depend on what is absent.
+    uncertain: Vec<(VariableId, Needs)>,
+    request: Option<Request>,
+    /// The head that bytes in TCP mode begin with.
+    inspected: Option<Head>,
+    response: Option<Head>,
+    /// Set where there may be no head.
+    side: Option<Direction>,
+    /// The request's body, or all bytes in TCP mode.
+    body: Chain,
+    /// Length that the request announces.
+    announced: Option<u64>,
+    /// A failed edit ends the request.
+    strict: bool,
+    steps: Vec<Step>,
+}
+
+/// Runs `input` through the rules of `local`'s generation, on the calling lane.
+///
+/// # Errors
+/// A sentence: there is no memory, or the input is not complete.
+///
+/// # Panics
+/// If the generation has no such frontend or listener.
+pub fn dry_run(local: &Rc<Local>, input: &Input) -> Result<Report, String> {
+    let generation = &*local.generation;
+    let frontend = &generation.frontends[input.frontend];
+    let listener = &frontend.listeners[input.listener];
+    let mut absent = Needs::RESPONSE
+        | Needs::SERVER
+        | Needs::TABLE
+        | Needs::STATE
+        | Needs::NAMES
+        | Needs::RANDOM
+        | Needs::HANDSHAKE;
+    for (there, needs) in [
+        (input.source.is_some(), Needs::SOURCE),
+        (input.destination.is_some(), Needs::DESTINATION),
+        (!listener.accept_proxy, Needs::PROXY_HEADER),
+    ] {
+        if !there {
+            absent |= needs;
+        }
+    }
+    let mut run = DryRun {
+        local,
+        generation,
+        frontend,
+        listener,
+        backend: None,
+        name: &frontend.name,
+        scopes: Box::default(),
+        peers: Peers {
+            source: input.source,
+            destination: input.destination,
+            link_source: input.source,
+            link_destination: input.destination,
+            accepted: now(),
+            ..Peers::default()
+        },
+        tls: listener.tls.as_ref().map(|_| Info { name: input.server_name.clone(), ..Info::default() }),
+        absent,
+        uncertain: Vec::new(),
+        request: None,
+        inspected: None,
+        response: None,
+        side: None,
+        body: Chain::new(),
+        announced: None,
+        strict: true,
+        steps: Vec::new(),
+    };
+    let end = run.run(&input.bytes)?;
+    let head = match &mut run.request {
+        Some(request) if matches!(end, End::Server { .. }) => lines(&mut request.head),
+        _ => Vec::new(),
+    };
+    Ok(Report { steps: run.steps, head, end })
+}
+
+const NO_MEMORY: &str = "there is no memory for the request";
+
+/// The lines of a head as they are sent.
+fn lines(head: &mut Head) -> Vec<String> {
+    let mut out = Chain::new();
+    if manylane_h1::write_head(head, &mut out, None).is_err() {
+        return Vec::new();
+    }
+    let bytes: Vec<u8> = out.segments().flat_map(|segment| segment.iter().copied()).collect();
+    let lines = bytes.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    lines.filter(|line| !line.is_empty()).map(text).collect()
+}
+
+/// Fields and first line of a head, to find what a rule changes.
+struct Snapshot {
+    line: String,
+    fields: Vec<(String, String)>,
+}
+
+impl Snapshot {
+    fn of(head: &Head) -> Self {
+        let line = match head.kind() {
+            Kind::Response => format!("{} {}", head.status(), text(head.reason())),
+            _ => format!("{} {}", text(head.method()), text(head.target())),
+        };
+        let fields = head.fields().map(|field| (text(field.name), text(field.value))).collect();
+        Self { line, fields }
+    }
+
+    /// What differs in a later snapshot.
+    fn changes(mut self, later: Self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.line != later.line {
+            effects.push(Effect::Line(later.line));
+        }
+        let mut added = Vec::new();
+        for field in later.fields {
+            match self.fields.iter().position(|before| *before == field) {
+                Some(at) => drop(self.fields.remove(at)),
+                None => added.push(Effect::Added(field.0, field.1)),
+            }
+        }
+        effects.extend(self.fields.into_iter().map(|(name, value)| Effect::Removed(name, value)));
+        effects.extend(added);
+        effects
+    }
+}
+
+impl<'a> DryRun<'a> {
+    fn eval(&self) -> EvalContext<'_> {
+        EvalContext {
+            local: self.local,
+            frontend: self.frontend,
+            listener: self.listener,
+            peers: self.peers,
+            greeting: None,
+            tls: self.tls.as_ref(),
+            first_request: true,
+            scopes: &self.scopes,
+            course: None,
+        }
+    }
+
+    fn phase(&self) -> EvalPhase<'_> {
+        let head = self.request.as_ref().map(|request| &request.head).or(self.inspected.as_ref());
+        self.phase_with(head, self.response.as_ref())
+    }
+
+    /// The phase with these heads, one of which rules may be about to edit.
+    fn phase_with<'p>(&'p self, request: Option<&'p Head>, response: Option<&'p Head>) -> EvalPhase<'p> {
+        let http = self.frontend.mode == Mode::Http;
+        let announced = self.announced;
+        let data = Data { bytes: Some(&self.body), complete: true, announced, is_body: http };
+        EvalPhase {
+            request,
+            response,
+            backend: self.backend,
+            request_data: data,
+            side: self.side,
+            ..EvalPhase::default()
+        }
+    }
+
+    fn direction(&self) -> Direction {
+        match self.response {
+            Some(_) => Direction::Response,
+            None => self.side.unwrap_or(Direction::Request),
+        }
+    }
+
+    /// What is absent for the rules at work: they see a response of the proxy's own.
+    fn absent(&self) -> Needs {
+        match self.response {
+            Some(_) => self.absent.without(Needs::RESPONSE),
+            None => self.absent,
+        }
+    }
+
+    fn of_variable(&self, id: VariableId) -> Needs {
+        let known = self.uncertain.iter().find(|(uncertain, _)| *uncertain == id);
+        known.map_or(Needs::NONE, |(_, needs)| *needs)
+    }
+
+    /// The value of a variable depends on these; on nothing that is absent without any.
+    fn set_uncertain(&mut self, id: VariableId, needs: Needs) {
+        self.uncertain.retain(|(uncertain, _)| *uncertain != id);
+        if !needs.is_none() {
+            self.uncertain.push((id, needs));
+        }
+    }
+
+    /// What of an expression's or an action's needs is absent.
+    fn missing(&self, needs: impl FnOnce(&dyn Fn(VariableId) -> Needs) -> Needs) -> Needs {
+        needs(&|id| self.of_variable(id)).of(self.direction()).and(self.absent())
+    }
+
+    fn judge(&self, condition: Option<&Condition>) -> Result<bool, Needs> {
+        let Some(condition) = condition else { return Ok(true) };
+        let variables = |id: VariableId| self.of_variable(id);
+        self.eval()
+            .with(self.phase(), |env, scratch| condition.judge(env, scratch, self.absent(), &variables))
+    }
+
+    /// The value that a variable has now.
+    fn variable(&self, id: VariableId) -> Effect {
+        let mut names = self.generation.expressions.names.iter();
+        let name = names.find(|(_, known)| *known == id).map_or_else(String::new, |(name, _)| text(name));
+        let value = self.eval().with(self.phase(), |env, scratch| {
+            let mut scratch = scratch.reborrow();
+            let value = env.variables.get(id, env.reader, &mut scratch)?;
+            Some(text(cast(value, Type::Str, &mut scratch)?.bytes()?))
+        });
+        Effect::Variable(name, value)
+    }
+
+    /// Tells of something that is no rule.
+    fn step(&mut self, keyword: &'static str, outcome: Outcome, decides: bool, effects: Vec<Effect>) {
+        self.steps.push(Step { proxy: self.name.into(), keyword, line: None, outcome, decides, effects });
+    }
+
+    /// Evaluates a list. `act` does what a rule that matches does; it is told which things that are absent
+    /// the action looks at.
+    fn list<A: Effects, T>(
+        &mut self,
+        keyword: &'static str,
+        rules: &'a [Rule<A>],
+        mut act: impl FnMut(&mut Self, &'a Rule<A>, Needs, &mut Vec<Effect>) -> Next<T>,
+    ) -> Option<T> {
+        let mut over = false;
+        let mut end = None;
+        for rule in rules {
+            let mut effects = Vec::new();
+            let judged = if over { None } else { Some(self.judge(rule.condition.as_ref())) };
+            let outcome = match judged {
+                None => Outcome::NotReached,
+                Some(Ok(false)) => Outcome::NotMatched,
+                Some(Ok(true)) => {
+                    let missing = self.missing(|variables| rule.action.needs(variables));
+                    let next = act(self, rule, missing, &mut effects);
+                    if let Some(id) = rule.action.sets() {
+                        self.set_uncertain(id, missing);
+                        effects.push(self.variable(id));
+                    }
+                    // What makes nothing that is shown needs no word.
+                    if !missing.is_none() && (!effects.is_empty() || rule.action.ends().is_some()) {
+                        effects.push(Effect::Unknown(missing));
+                    }
+                    over = !matches!(next, Next::Rule);
+                    if let Next::End(what) = next {
+                        end = Some(what);
+                    }
+                    Outcome::Matched
+                }
+                Some(Err(needs)) => {
+                    if let Some(id) = rule.action.sets() {
+                        self.set_uncertain(id, needs);
+                    }
+                    Outcome::Unknown(needs)
+                }
+            };
+            let (line, decides) = (line_of(self.generation, rule), rule.action.ends().is_some());
+            self.steps.push(Step { proxy: self.name.into(), keyword, line, outcome, decides, effects });
+        }
+        end
+    }
+
+    /// Tells of a list that nothing comes to.
+    fn not_reached<A: Effects>(&mut self, keyword: &'static str, rules: &[Rule<A>]) {
+        for rule in rules {
+            let line = line_of(self.generation, rule);
+            let (outcome, decides) = (Outcome::NotReached, rule.action.ends().is_some());
+            let proxy = self.name.into();
+            self.steps.push(Step { proxy, keyword, line, outcome, decides, effects: Vec::new() });
+        }
+    }
+
+    fn run(&mut self, bytes: &[u8]) -> Result<End, String> {
+        let (frontend, rules) = (self.frontend, &*self.frontend.rules);
+        let http = frontend.mode == Mode::Http;
+        let end = match self.connection_rules("tcp-request connection", &rules.connection) {
+            None => self.connection_rules("tcp-request session", &rules.session),
+            end => {
+                self.not_reached("tcp-request session", &rules.session);
+                end
+            }
+        };
+        let end = match end {
+            None if http => self.parse(bytes)?,
+            None => {
+                self.body.append(bytes).map_err(|_| NO_MEMORY)?;
+                self.inspected = looks_like_request(&self.body);
+                self.side = Some(Direction::Request);
+                None
+            }
+            end => end,
+        };
+        if let Some(end) = end {
+            self.not_reached("tcp-request content", &rules.content);
+            self.not_reached("http-request", &rules.request);
+            self.not_reached("use_backend", &rules.use_backend);
+            return Ok(end);
+        }
+        if let Some(end) = self.content_rules(rules) {
+            self.not_reached("http-request", &rules.request);
+            self.not_reached("use_backend", &rules.use_backend);
+            return Ok(end);
+        }
+        if http && let Some(end) = self.frontend_request(rules)? {
+            self.not_reached("use_backend", &rules.use_backend);
+            return Ok(end);
+        }
+        let chosen = self.list("use_backend", &rules.use_backend, |run, rule, missing, effects| {
+            if !missing.is_none() {
+                return Next::End(Err(End::Unknown { line: line_of(run.generation, rule), needs: missing }));
+            }
+            let found = Target::backend(slice::from_ref(rule), &run.eval(), run.phase());
+            match found {
+                Some(number) => {
+                    let name = &run.generation.backends[number].name;
+                    effects.push(Effect::Note(format!("the backend is '{name}'")));
+                }
+                None => effects.push(Effect::Note("no backend has the name that it makes".into())),
+            }
+            Next::End(Ok(found))
+        });
+        let chosen = match chosen.transpose() {
+            Ok(chosen) => chosen.flatten(),
+            Err(end) => return Ok(end),
+        };
+        let Some(number) = chosen.or(frontend.default_backend) else {
+            let why = "no rule chooses a backend, and there is no 'default_backend'".to_owned();
+            return self.no_server(http, why);
+        };
+        let backend = &*self.generation.backends[number];
+        if chosen.is_none() {
+            let note = format!("the backend is '{}'", backend.name);
+            self.step("default_backend", Outcome::Matched, true, vec![Effect::Note(note)]);
+        }
+        if backend.id != frontend.id {
+            self.scopes.memory.leave_frontend();
+        }
+        self.backend = Some(backend);
+        self.name = &backend.name;
+        self.in_backend(backend, http)
+    }
+
+    /// `tcp-request connection` and `tcp-request session`
+    fn connection_rules(
+        &mut self,
+        keyword: &'static str,
+        rules: &'a [Rule<ConnectionAction>],
+    ) -> Option<End> {
+        let end = self.list(keyword, rules, |run, rule, _, effects| {
+            let line = line_of(run.generation, rule);
+            match &rule.action {
+                ConnectionAction::Accept => return Next::EndOfList,
+                ConnectionAction::DoLog => effects.push(Effect::Note("a line is logged".into())),
+                ConnectionAction::ExpectProxy => run.absent |= Needs::PROXY_HEADER,
+                _ => match connection(&run.eval(), slice::from_ref(rule), LogStep::TcpReqConn) {
+                    Entrance::Accepted { .. } => {}
+                    _ => {
+                        let how = rule.action.ends().unwrap_or_default();
+                        return Next::End(End::Closed { line, how });
+                    }
+                },
+            }
+            if let ConnectionAction::Set(setting) = &rule.action {
+                run.tell_address(setting, effects);
+            }
+            Next::Rule
+        });
+        let memory = &self.scopes.memory;
+        let (source, destination) = (memory.source.take(), memory.destination.take());
+        self.peers.source = source.or(self.peers.source);
+        self.peers.destination = destination.or(self.peers.destination);
+        if keyword == "tcp-request connection" {
+            self.peers.link_source = source.or(self.peers.link_source);
+            self.peers.link_destination = destination.or(self.peers.link_destination);
+        }
+        end
+    }
+
+    /// `set-src` and the like.
+    fn tell_address(&self, setting: &Setting, effects: &mut Vec<Effect>) {
+        if let Setting::Address(..) = setting {
+            let memory = &self.scopes.memory;
+            let show = |address: Option<SocketAddr>| address.map_or("not known".into(), |a| a.to_string());
+            let source = memory.source.get().or(self.peers.source);
+            let destination = memory.destination.get().or(self.peers.destination);
+            effects.push(Effect::Note(format!(
+                "the client's address is {}, its destination {}",
+                show(source),
+                show(destination)
+            )));
+        }
+    }
+
+    /// Parses the request. A message that is refused is an end.
+    fn parse(&mut self, bytes: &[u8]) -> Result<Option<End>, String> {
+        let limits = self.frontend.http.request_limits;
+        let mut input = Chain::new();
+        input.append(bytes).map_err(|_| NO_MEMORY)?;
+        let refused = |error: manylane_h1::Error| End::Answer {
+            line: None,
+            status: error.status,
+            head: Vec::new(),
+            why: Some(format!("it is refused for {error}")),
+        };
+        let mut request = match RequestParser::new(limits).parse(&mut input) {
+            Ok(Some(request)) => request,
+            Ok(None) => {
+                return Err(
+                    "the request ends within its head: it expects an empty line behind the last field".into(),
+                );
+            }
+            Err(error) => return Ok(Some(refused(error))),
+        };
+        if request.connection.h2c {
+            request.end_offer().map_err(|error| error.to_string())?;
+        }
+        let mut reader = BodyReader::new(request.body, From::Client, limits);
+        match reader.read(&mut input, &mut self.body) {
+            Ok(Progress::Done(_)) => {}
+            Ok(Progress::More) => {
+                return Err("the request ends within its body: give all of it, or another length".into());
+            }
+            Err(error) => return Ok(Some(refused(error))),
+        }
+        let mut behind = input.segments().flat_map(|segment| segment.iter());
+        if behind.any(|byte| !byte.is_ascii_whitespace()) {
+            return Err("more bytes follow the request: give one request, with the length of its body".into());
+        }
+        if let Body::Length(length) = request.body {
+            self.announced = Some(length);
+        }
+        let memory = &self.scopes.memory;
+        memory.begun.set(now());
+        memory.number.set(self.local.next_number());
+        memory.remember(&request.head, self.generation.process.longest_line);
+        memory.capture_request(&self.frontend.captures, &request.head);
+        self.request = Some(request);
+        Ok(None)
+    }
+
+    /// `tcp-request content`
+    fn content_rules(&mut self, rules: &'a Rules) -> Option<End> {
+        self.list("tcp-request content", &rules.content, |run, rule, _, effects| {
+            let line = line_of(run.generation, rule);
+            match &rule.action {
+                ContentAction::DoLog => effects.push(Effect::Note("a line is logged".into())),
+                ContentAction::Resolve(_) => {
+                    effects.push(Effect::Note("name servers are asked, and the rules wait".into()));
+                }
+                ContentAction::Accept => return Next::EndOfList,
+                _ => {
+                    let lookups = Lookups::default();
+                    let decided = content(&run.eval(), run.phase(), slice::from_ref(rule), &|| (), &lookups);
+                    if matches!(decided, Content::Reject | Content::Drop(_) | Content::Close) {
+                        let how = rule.action.ends().unwrap_or_default();
+                        return Next::End(End::Closed { line, how });
+                    }
+                }
+            }
+            if let ContentAction::Set(setting) = &rule.action {
+                run.tell_address(setting, effects);
+            }
+            Next::Rule
+        })
+    }
+
+    /// What a frontend does with a request before it chooses the backend.
+    fn frontend_request(&mut self, rules: &'a Rules) -> Result<Option<End>, String> {
+        let http = &self.frontend.http;
+        let head = self.request.as_ref().map(|request| &request.head);
+        let monitored = |uri| head.is_some_and(|head| super::exchange::is_monitored(head, uri));
+        if !http.monitor.as_deref().is_some_and(monitored) {
+            return self.message_rules(rules, http);
+        }
+        let mut fails = Ok(false);
+        for condition in &rules.monitor_fail {
+            fails = match (fails, self.judge(Some(condition))) {
+                (Ok(true), _) | (_, Ok(true)) => Ok(true),
+                (Err(one), Err(other)) => Err(one | other),
+                (Err(needs), Ok(false)) | (Ok(false), Err(needs)) => Err(needs),
+                (Ok(false), Ok(false)) => Ok(false),
+            };
+        }
+        self.step("monitor-uri", Outcome::Matched, true, Vec::new());
+        self.not_reached("http-request", &rules.request);
+        match fails {
+            Ok(fails) => self.answered(None, None, Answer::Usual(if fails { 503 } else { 200 })).map(Some),
+            Err(needs) => Ok(Some(End::Unknown { line: None, needs })),
+        }
+    }
+
+    /// `http-request`, and what stands behind it in a frontend and in a backend.
+    fn message_rules(&mut self, rules: &'a Rules, http: &'a Http) -> Result<Option<End>, String> {
+        if http.asks_for_passwords && self.generation.hashes_passwords {
+            self.find_password();
+        }
+        self.strict = true;
+        match self.list("http-request", &rules.request, Self::request_rule) {
+            None => {}
+            Some((line, Decided::Answer(answer))) => return self.answered(line, None, answer).map(Some),
+            Some((line, Decided::Closed(how))) => return Ok(Some(End::Closed { line, how })),
+        }
+        let Some(request) = &mut self.request else { return Ok(None) };
+        if !restrict_names(&mut request.head, http.names) {
+            let why = "'option http-restrict-req-hdr-names' rejects the name of a field".to_owned();
+            return self.answered(None, Some(why), Answer::Usual(403)).map(Some);
+        }
+        if http.stats_at(&request.head).is_none() {
+            return Ok(None);
+        }
+        let page = self.list("stats http-request", &rules.stats_request, |run, rule, _, _| {
+            let line = line_of(run.generation, rule);
+            match rule.action {
+                PageAction::Allow => Next::EndOfList,
+                PageAction::Deny => Next::End((line, 403)),
+                PageAction::Auth(_) => Next::End((line, 401)),
+            }
+        });
+        self.step("stats", Outcome::Matched, true, Vec::new());
+        Ok(Some(match page {
+            Some((line, status)) => End::Answer { line, status, head: Vec::new(), why: None },
+            None => {
+                let why = Some("the page of counters, for those who may see it".to_owned());
+                End::Answer { line: None, status: 200, head: Vec::new(), why }
+            }
+        }))
+    }
+
+    /// Hashes the password of the request, which rules ask for.
+    fn find_password(&self) {
+        let Some(request) = &self.request else { return };
+        self.eval().with(self.phase(), |_, scratch| {
+            let mut scratch = scratch.reborrow();
+            let Some((user, password)) = manylane_expr::basic(&request.head, &mut scratch) else { return };
+            for (number, list) in self.generation.userlists.iter().enumerate() {
+                if list.takes_time(user, password) {
+                    let right = list.knows(user, password, || None);
+                    self.local.passwords.learn(number, user, password, right);
+                }
+            }
+        });
+    }
+
+    /// One rule of `http-request`.
+    fn request_rule(
+        &mut self,
+        rule: &'a Rule<Action>,
+        _: Needs,
+        effects: &mut Vec<Effect>,
+    ) -> Next<(Option<Line>, Decided)> {
+        let line = line_of(self.generation, rule);
+        let Some(mut request) = self.request.take() else { return Next::Rule };
+        let before = Snapshot::of(&request.head);
+        let mut walk = Walk::request(slice::from_ref(rule));
+        let verdict = apply(&self.eval(), self.phase_with(None, None), &mut walk, &mut request.head);
+        effects.extend(before.changes(Snapshot::of(&request.head)));
+        self.request = Some(request);
+        let mut note = |text: String| effects.push(Effect::Note(text));
+        match verdict {
+            Ok(Verdict::Continue) if matches!(rule.action, Action::Allow) => return Next::EndOfList,
+            Ok(Verdict::Continue | Verdict::Turn) => {}
+            Ok(Verdict::Answer(_, answer)) => return Next::End((line, Decided::Answer(answer))),
+            Ok(Verdict::Bad) => return Next::End((line, Decided::Answer(Answer::Usual(400)))),
+            Ok(Verdict::Reject | Verdict::Drop(_)) => {
+                return Next::End((line, Decided::Closed(rule.action.ends().unwrap_or_default())));
+            }
+            Ok(Verdict::Pause(time)) => note(format!("the rules wait for {time:?}")),
+            Ok(Verdict::Body { .. }) => note("the rules wait for the body".into()),
+            Ok(Verdict::Hint(mut head)) => note(format!("interim response: {}", lines(&mut head).join("; "))),
+            Ok(Verdict::Log) => note("a line is logged".into()),
+            Ok(Verdict::Resolve { .. }) => note("name servers are asked, and the rules wait".into()),
+            Err(error) => {
+                note(format!("the edit fails: {error}"));
+                if self.strict {
+                    return Next::End((line, Decided::Answer(Answer::Usual(500))));
+                }
+            }
+        }
+        match &rule.action {
+            Action::StrictMode(on) => self.strict = *on,
+            Action::Set(setting) => self.tell_address(setting, effects),
+            _ => {}
+        }
+        Next::Rule
+    }
+
+    /// The lists of rules for responses: those of the backend, then those of the frontend.
+    fn of_responses(&self) -> impl Iterator<Item = (&'a str, &'a Rules)> + use<'a> {
+        let (frontend, backend) = (self.frontend, self.backend);
+        let own = backend.filter(|backend| !std::ptr::eq(&*backend.rules, &*frontend.rules));
+        let own = own.map(|backend| (&*backend.name, &*backend.rules));
+        own.into_iter().chain([(&*frontend.name, &*frontend.rules)])
+    }
+
+    /// A response of the proxy's own, behind `http-after-response`.
+    fn answered(&mut self, line: Option<Line>, why: Option<String>, answer: Answer) -> Result<End, String> {
+        let usual = |code| {
+            let backend = self.backend.map(|backend| &backend.http);
+            let all: Vec<_> = backend.into_iter().chain([&self.frontend.http]).collect();
+            answer::usual(&all, Some((&self.eval(), self.phase())), code)
+        };
+        let made = match answer {
+            Answer::Metrics(_) => {
+                let why = Some("the metrics of the process".to_owned());
+                return Ok(End::Answer { line, status: 200, head: Vec::new(), why });
+            }
+            Answer::Usual(code) => usual(code),
+            Answer::Challenge(code, challenge) => usual(code).and_then(|mut made| {
+                let name = if code == 407 { Known::PROXY_AUTHENTICATE } else { Known::WWW_AUTHENTICATE };
+                made.head.add_field(name, &challenge).map_err(|_| answer::NoAnswer)?;
+                Ok(made)
+            }),
+            Answer::Whole(_, message) => answer::whole(message),
+            Answer::Own(head, body) => answer::sized(*head, body),
+        };
+        let Ok(Made { head, .. }) = made else {
+            let how = "the file of the answer is empty: closes the connection without a response".to_owned();
+            return Ok(End::Closed { line, how });
+        };
+        self.scopes.memory.response.set(Some((head.version(), head.status())));
+        self.response = Some(head);
+        self.scopes.begin_response();
+        for (name, rules) in self.of_responses() {
+            self.name = name;
+            self.strict = true;
+            self.list("http-after-response", &rules.after_response, Self::after_rule);
+        }
+        let Some(mut head) = self.response.take() else { return Err(NO_MEMORY.into()) };
+        Ok(End::Answer { line, status: head.status(), head: lines(&mut head), why })
+    }
+
+    /// One rule of `http-after-response`.
+    fn after_rule(&mut self, rule: &'a Rule<Action>, _: Needs, effects: &mut Vec<Effect>) -> Next<()> {
+        let Some(mut head) = self.response.take() else { return Next::EndOfList };
+        let before = Snapshot::of(&head);
+        let request = self.request.as_ref().map(|request| &request.head);
+        let phase = self.phase_with(request, None);
+        let done = after_response(&self.eval(), phase, [slice::from_ref(rule)], &mut head, &|| ());
+        effects.extend(before.changes(Snapshot::of(&head)));
+        self.response = Some(head);
+        if let Err(error) = done {
+            effects.push(Effect::Note(format!("the edit fails: {error}")));
+        }
+        if matches!(rule.action, Action::Allow) { Next::EndOfList } else { Next::Rule }
+    }
+
+    /// There is no server for the request.
+    fn no_server(&mut self, http: bool, why: String) -> Result<End, String> {
+        match http {
+            true => self.answered(None, Some(why), Answer::Usual(503)),
+            false => Ok(End::Closed { line: None, how: format!("closes the connection: {why}") }),
+        }
+    }
+}
