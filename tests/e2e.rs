@@ -14,6 +14,7 @@ mod courses;
 mod defects;
 mod demo;
 mod drips;
+mod dry_run;
 mod dumps;
 mod faults;
 mod filters;

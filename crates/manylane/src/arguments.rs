@@ -162,7 +162,8 @@ const OF_POOLS: &[&str] = &[
 pub(crate) fn usage() -> String {
     let mut text = String::from(
         "Usage : manylane [-f <file or folder>]... [option...]\n        manylane demo\n        manylane \
-            --help <name>\n",
+            explain <file or folder>...\n        manylane test <file or folder>... <request>\n        \
+            manylane --help <name>\n",
     );
     for (names, value, what) in OPTIONS {
         text += &format!("  {:<16} {what}\n", format!("{}{value}", names.join(", ")));

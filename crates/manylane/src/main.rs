@@ -5,6 +5,7 @@
 mod arguments;
 mod defect;
 mod demo;
+mod dry_run;
 mod environment;
 mod exists;
 mod jobs;
@@ -31,10 +32,13 @@ fn main() -> ExitCode {
     system::usual_pages();
     defect::tell();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
-    if let [first, rest @ ..] = &words[..]
-        && first == "demo"
-    {
-        return demo::run(rest);
+    if let [first, rest @ ..] = &words[..] {
+        match first.to_str() {
+            Some("demo") => return demo::run(rest),
+            Some("explain") => return dry_run::explain(rest),
+            Some("test") => return dry_run::test(rest),
+            _ => {}
+        }
     }
     match arguments::Arguments::read(words) {
         Ok(arguments) => match arguments.megabytes.map(|_| system::small_reserves()) {
