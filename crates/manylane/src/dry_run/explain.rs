@@ -1,7 +1,7 @@
 //! The output of `manylane explain`.
 
 use super::Read;
-use manylane_proxy::Generation;
+use manylane_plan::Generation;
 use manylane_proxy::explain::{self, Explained, List, Outline};
 use serde_json::{Value, json};
 use std::fmt::Write;

@@ -5,9 +5,9 @@ use super::found;
 use super::request::Request;
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
-use manylane_proxy::Generation;
+use manylane_plan::Generation;
+use manylane_plan::generation::{Frontend, Listener};
 use manylane_proxy::dry_run::Input;
-use manylane_proxy::generation::{Frontend, Listener};
 use std::net::SocketAddr;
 
 /// Names of frontends in one message at most.

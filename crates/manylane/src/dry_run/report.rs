@@ -2,7 +2,7 @@
 
 use super::Read;
 use super::frontend::Found;
-use manylane_proxy::Generation;
+use manylane_plan::Generation;
 use manylane_proxy::dry_run::{Candidate, Effect, End, Outcome, Report, Step};
 use manylane_proxy::explain::Line;
 use serde_json::{Value, json};

@@ -76,6 +76,7 @@ impl BalanceKey {
     }
 
     /// Returns the key of a request.
+    #[inline]
     pub fn of_request<'h>(&self, source: Option<SocketAddr>, head: &'h Head) -> Key<'h> {
         let bytes = match self {
             Self::None | Self::Expression | Self::RdpCookie => None,

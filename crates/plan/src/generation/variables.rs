@@ -81,7 +81,7 @@ fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zo
     let (client, server, stream) = (ClientFacts::default(), ServerFacts::default(), StreamFacts::default());
     let now = crate::clock::now();
     let env = Env {
-        now: crate::session::now,
+        now: crate::clock::now,
         zone,
         direction: Direction::Request,
         is_final: true,

@@ -1,11 +1,10 @@
 //! What the action of a rule looks at, waits for, ends and sets.
 
-use crate::generation::{
-    Action, BalanceKey, ConnectionAction, ContentAction, Figure, Made, PageAction, Persist, RedirectKind,
-    Reply, ReplyBody, RuleChange as Change, Setting, Stick, Target,
-};
-use crate::rules::End;
 use manylane_expr::{Needs, OfVariable, VariableId};
+use manylane_plan::generation::{
+    Action, BalanceKey, ConnectionAction, ContentAction, End, Figure, Made, PageAction, Persist,
+    RedirectKind, Reply, ReplyBody, RuleChange as Change, Setting, Stick, Target,
+};
 
 /// An action as reports show it.
 pub(crate) trait Effects {

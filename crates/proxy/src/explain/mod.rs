@@ -5,10 +5,10 @@ mod effects;
 
 pub(crate) use effects::{Effects, of_key};
 
-use crate::generation::{Backend, Frontend, Generation, Rule, Rules, Target};
 use manylane_config::source::Pos;
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind};
 use manylane_expr::{Direction, Needs, VariableId};
+use manylane_plan::generation::{Backend, Frontend, Generation, Rule, Rules, Target};
 
 /// The place of a line in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,7 +273,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    fn page(&mut self, http: &crate::generation::Http, rules: &Rules) {
+    fn page(&mut self, http: &manylane_plan::generation::Http, rules: &Rules) {
         if http.stats.is_some() {
             self.list("stats http-request", &rules.stats_request, Direction::Request);
             let pos = self.setting(|settings| Some(settings.stats.first()?.pos));

@@ -135,6 +135,7 @@ pub(crate) struct Limits(RefCell<Vec<Enabled>>);
 
 impl Limits {
     /// Disables all limits.
+    #[inline]
     pub(crate) fn clear(&self) {
         self.0.borrow_mut().clear();
     }

@@ -16,7 +16,8 @@ use crate::rules::{
 };
 use crate::scopes::{Countable, Scopes};
 use crate::server::{self, Attempt, IdleConn, Tried};
-use inspect::{Inspected, inspect, request as looks_like_request, response as response_head};
+pub(crate) use inspect::request as looks_like_request;
+use inspect::{Inspected, inspect, response as response_head};
 use manylane_balance::{Index, Priority};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;

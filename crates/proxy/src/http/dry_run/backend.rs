@@ -3,13 +3,13 @@
 use super::super::edit;
 use super::{Candidate, DryRun, Effect, End, NO_MEMORY, Next, Outcome, Snapshot, Step};
 use crate::explain::{Effects, line_of, of_key};
-use crate::generation::{Backend, CloseMode, Persist as Obeyed, Rule, Target};
-use crate::rules::{forward, key};
-use crate::session::now;
+use crate::rules::{chosen_server, forward, key};
 use manylane_balance::{Index, Input, Key};
 use manylane_expr::{Direction, Needs};
 use manylane_h1::{Body, Persist, Request, restrict_te, set_connection, settle_request};
 use manylane_http::{EditError, Known, Method, Version};
+use manylane_plan::clock::now;
+use manylane_plan::generation::{Backend, CloseMode, Persist as Obeyed, Rule};
 use std::net::SocketAddr;
 use std::slice;
 
@@ -80,7 +80,7 @@ impl<'a> DryRun<'a> {
                 return Next::EndOfList;
             }
             // Whether it may be taken is told apart.
-            let found = Target::server(slice::from_ref(rule), &run.eval(), run.phase(), servers, true);
+            let found = chosen_server(slice::from_ref(rule), &run.eval(), run.phase(), servers, true);
             match found {
                 None => note("no server has the name that it makes".into()),
                 Some(index) if obeyed || servers[index].state().serves_its_own() => {

@@ -11,22 +11,25 @@ mod report;
 pub use report::{Candidate, Effect, End, Input, Outcome, Report, Step};
 
 use super::answer::{self, Made};
+use crate::client::Peers;
 use crate::explain::{Effects, Line, line_of};
-use crate::generation::{
-    Action, Backend, ConnectionAction, ContentAction, Frontend, Generation, Http, Listener, PageAction, Rule,
-    Rules, Setting, Target,
-};
+use crate::lane::Local;
 use crate::rules::{
-    Answer, Content, Entrance, EvalContext, EvalPhase, Lookups, Scopes, Verdict, Walk, after_response, apply,
-    connection, content,
+    Answer, Content, Entrance, EvalContext, EvalPhase, Lookups, Verdict, Walk, after_response, apply,
+    chosen_backend, connection, content,
 };
-use crate::run::Local;
-use crate::session::{Peers, looks_like_request, now};
+use crate::scopes::Scopes;
+use crate::tcp::looks_like_request;
 use manylane_buf::Chain;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_expr::{Condition, Data, Direction, Needs, Type, VariableId, cast};
 use manylane_h1::{Body, BodyReader, From, Progress, Request, RequestParser, restrict_names};
 use manylane_http::{Head, Kind, Known};
+use manylane_plan::clock::now;
+use manylane_plan::generation::{
+    Action, Backend, ConnectionAction, ContentAction, Frontend, Generation, Http, Listener, PageAction, Rule,
+    Rules, Setting,
+};
 use manylane_tls::Info;
 use report::text;
 use std::net::SocketAddr;
@@ -374,7 +377,7 @@ impl<'a> DryRun<'a> {
             if !missing.is_none() {
                 return Next::End(Err(End::Unknown { line: line_of(run.generation, rule), needs: missing }));
             }
-            let found = Target::backend(slice::from_ref(rule), &run.eval(), run.phase());
+            let found = chosen_backend(slice::from_ref(rule), &run.eval(), run.phase());
             match found {
                 Some(number) => {
                     let name = &run.generation.backends[number].name;
