@@ -6,7 +6,7 @@ use crate::lane::Wants;
 use crate::snapshot::{Members, Prepared};
 use crate::spec::Index;
 use crate::turns::Turns;
-use crate::{by_key, ewma, first, leastconn, maglev, random, ring, roundrobin};
+use crate::{by_key, ewma, first, leastconn, maglev, random, ring, roundrobin, sticky};
 use manylane_sched::Time;
 
 /// `balance`: how a server is chosen.
@@ -32,6 +32,8 @@ pub enum Algorithm {
         /// Number of draws, at least 1; usually 2.
         draws: u32,
     },
+    /// `sticky`: one server as long as it takes part.
+    Sticky,
     /// `maglev` (our own): by a hash of the request's key, in Maglev's table.
     Maglev(HashType),
 }
@@ -86,6 +88,7 @@ impl Algorithm {
             Self::Hash(HashType { method: HashMethod::Map, .. }) => &by_key::ROW,
             Self::Hash(HashType { method: HashMethod::Consistent, .. }) => &ring::ROW,
             Self::Maglev(_) => &maglev::ROW,
+            Self::Sticky => &sticky::ROW,
         }
     }
 
@@ -99,6 +102,7 @@ impl Algorithm {
             Self::Random { draws } => random::pick(pick, draws),
             Self::Ewma { draws } => ewma::pick(pick, draws),
             Self::Hash(kind) | Self::Maglev(kind) => by_key::pick(pick, kind),
+            Self::Sticky => sticky::pick(pick),
         }
     }
 

@@ -22,6 +22,7 @@ mod servers;
 mod snapshot;
 mod spec;
 mod state;
+mod sticky;
 mod turns;
 
 pub use algorithm::{Affinity, Algorithm, HashMethod, HashType, Input, Key, NoPick, Options};

@@ -42,6 +42,8 @@ pub(crate) enum Prepared {
     Ring(Arc<Ring>),
     /// Maglev's table.
     Maglev(Maglev),
+    /// The servers of `sticky`, in the order in which they came to take part.
+    Seniority(Box<[u16]>),
 }
 
 impl Snapshot {
@@ -95,6 +97,8 @@ pub(crate) struct Kept {
     pub(crate) ring: Option<Arc<Ring>>,
     /// Turns, if there are many.
     pub(crate) turns: Option<Arc<AllTurns>>,
+    /// The servers of the last snapshot, in the order in which they came to take part.
+    pub(crate) seniority: Vec<u16>,
 }
 
 /// Input from which an algorithm prepares itself.

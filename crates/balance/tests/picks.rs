@@ -58,6 +58,36 @@ fn first_fills_servers_in_the_order_of_their_ids() {
 }
 
 #[test]
+fn sticky_stays_with_a_server_and_does_not_go_back() {
+    let b = balancer(Algorithm::Sticky, &[1, 5, 1]);
+    let reader = Reader::new();
+    let down = |n, operation| b.set_operation(at(&b, n), operation, Time::ZERO);
+    assert_eq!(picks(&b, &reader, 3), [0, 0, 0]);
+    down(0, Operation::Down);
+    assert_eq!(picks(&b, &reader, 2), [1, 1]);
+    down(0, Operation::Up);
+    assert_eq!(picks(&b, &reader, 2), [1, 1], "who comes back is the last");
+    b.set_weight(at(&b, 1), 0, Time::ZERO).unwrap();
+    assert_eq!(picks(&b, &reader, 2), [2, 2]);
+    b.set_weight(at(&b, 1), 5, Time::ZERO).unwrap();
+    down(2, Operation::Down);
+    assert_eq!(picks(&b, &reader, 2), [0, 0]);
+    down(0, Operation::Down);
+    assert_eq!(picks(&b, &reader, 2), [1, 1]);
+    down(1, Operation::Down);
+    assert_eq!(b.pick(&reader, &Input::new(Time::ZERO)), Err(NoPick::NoneUsable));
+}
+
+#[test]
+fn sticky_goes_on_where_the_first_is_full() {
+    let specs = (1..=3u32).map(|id| ServerSpec { maxconn: 1, ..ServerSpec::new(format!("s{id}"), id) });
+    let b = Balancer::new(Servers::new(specs).unwrap(), Algorithm::Sticky, Options::default());
+    let reader = Reader::new();
+    assert_eq!(picks_held(&b, &reader, 3), [0, 1, 2]);
+    assert_eq!(b.pick(&reader, &Input::new(Time::ZERO)), Err(NoPick::AllFull));
+}
+
+#[test]
 fn every_algorithm_without_key_skips_full_servers_and_says_when_all_are() {
     let reader = Reader::new();
     for algorithm in WITHOUT_KEY {
