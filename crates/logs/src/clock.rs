@@ -3,7 +3,7 @@
 use jiff::{Timestamp, tz::TimeZone};
 use std::time::Duration;
 
-const MONTHS: [&[u8; 3]; 12] =
+pub(crate) const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
 /// The text of the last second.
@@ -71,6 +71,24 @@ impl Clock {
         digits(&mut self.iso[20..26], since_epoch.subsec_micros().into());
         &self.iso
     }
+
+    /// RFC 3339's form of a time in RFC 3164's. That has no year: a month that is still to come was last
+    /// year's. Nor has it a zone, which `-00:00` says.
+    pub(crate) fn iso_of(&mut self, since_epoch: Duration, bsd: &[u8; 15]) -> [u8; 25] {
+        self.update(since_epoch);
+        let number = |digits: &[u8]| digits.iter().fold(0, |n, digit| n * 10 + u64::from(digit - b'0'));
+        let month = MONTHS.iter().position(|name| name[..] == bsd[..3]).map_or(1, |place| place as u64 + 1);
+        let year = number(&self.iso[..4]).saturating_sub(u64::from(month > number(&self.iso[5..7])));
+        let mut iso = *b"0000-00-00T00:00:00-00:00";
+        digits(&mut iso[..4], year);
+        digits(&mut iso[5..7], month);
+        iso[8..10].copy_from_slice(&bsd[4..6]);
+        if iso[8] == b' ' {
+            iso[8] = b'0';
+        }
+        iso[11..19].copy_from_slice(&bsd[7..15]);
+        iso
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +105,8 @@ mod tests {
         let summer = Duration::new(1_782_864_000, 5_000); // 2026-07-01 00:00:00 UTC
         assert_eq!(clock.bsd(summer), b"Jul  1 02:00:00");
         assert_eq!(clock.iso(summer), b"2026-07-01T02:00:00.000005+02:00");
+        assert_eq!(&clock.iso_of(winter, b"Nov  1 23:59:59"), b"2026-11-01T23:59:59-00:00");
+        assert_eq!(&clock.iso_of(winter, b"Dec 31 00:00:00"), b"2025-12-31T00:00:00-00:00");
         let mut west = Clock::new(TimeZone::posix("NST3:30").expect("a zone"));
         assert_eq!(west.iso(Duration::ZERO), b"1969-12-31T20:30:00.000000-03:30");
     }

@@ -1,8 +1,9 @@
 //! A lane's logs: takes lines and sends batches.
 
 use crate::clock::Clock;
-use crate::line::Line;
-use crate::outbox::{Outbox, ROOM};
+use crate::line::{Level, Line};
+use crate::message::Message;
+use crate::outbox::{Entry, Outbox, ROOM};
 use crate::sender;
 use crate::target::{Delivery, Target};
 use jiff::tz::TimeZone;
@@ -56,7 +57,8 @@ impl LaneLogs {
         logs
     }
 
-    /// Logs a line to a target. Never waits: a line that finds no room is lost and counted.
+    /// Logs a line to the target at this place. It never waits: what finds no room is lost and counted, and
+    /// so is a line to a [group](crate::Sink::Group).
     ///
     /// Cost: the line is written once into the lane's batch; the first line of a batch also wakes the lane's
     /// sender.
@@ -64,8 +66,38 @@ impl LaneLogs {
     /// # Panics
     /// If there is no target with this index.
     pub fn log(&self, target: usize, line: &Line<'_>) {
-        let outbox = &self.outboxes[target];
-        let begins = outbox.put(line, &mut self.clock.borrow_mut(), &mut self.scratch.borrow_mut());
+        self.log_among(target, line, |_| None);
+    }
+
+    /// The same. `choose` gives the place of the target that serves a line to a group; without one it is
+    /// lost.
+    ///
+    /// # Panics
+    /// When there is no such target.
+    pub fn log_among(&self, target: usize, line: &Line<'_>, choose: impl FnOnce(usize) -> Option<usize>) {
+        self.put(target, line.level, Entry::Own(line), choose);
+    }
+
+    /// The same for a message of another program.
+    ///
+    /// # Panics
+    /// When there is no such target.
+    pub fn forward(&self, target: usize, message: &Message<'_>, choose: impl FnOnce(usize) -> Option<usize>) {
+        self.put(target, message.level(), Entry::Forwarded(message), choose);
+    }
+
+    fn put(&self, place: usize, level: Level, entry: Entry<'_>, choose: impl FnOnce(usize) -> Option<usize>) {
+        let own = &self.outboxes[place];
+        let Some(level) = own.admit(level) else { return };
+        let outbox = match own.target.group() {
+            None => own,
+            Some(group) => match choose(group) {
+                Some(chosen) => &self.outboxes[chosen],
+                None => return own.lose(1),
+            },
+        };
+        let (clock, scratch) = (&mut self.clock.borrow_mut(), &mut self.scratch.borrow_mut());
+        let begins = outbox.put(&own.target, level, entry, clock, scratch);
         if begins && !sender::start(outbox, self.here, &self.io, &self.pool) {
             outbox.unserved();
         }

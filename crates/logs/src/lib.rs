@@ -4,20 +4,24 @@
 mod clock;
 mod datagrams;
 mod descriptor;
+mod frames;
 mod lane;
 mod line;
+mod message;
 mod outbox;
 mod ring;
 mod ring_server;
 mod sender;
 mod target;
 
+pub use frames::{Frame, Frames};
 pub use lane::LaneLogs;
 pub use line::{Facility, Format, Level, Line};
+pub use message::{HostPolicy, Message};
 pub use outbox::{MOST_BYTES, MOST_LINES};
 pub use ring::{MAX_RING, MIN_RING, RING_OVERHEAD, RING_PART, Ring, RingRead, RingReader};
 pub use ring_server::RingServer;
 pub use target::{
     BadTarget, Counts, Framing, MAX_LENGTH, MIN_LENGTH, Sample, Sink, Target, TargetSpec, Timeouts,
-    lost_lines,
+    count_received, lost_lines, received_messages,
 };

@@ -1,6 +1,6 @@
 //! A log line and its formats.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, MONTHS};
 use std::time::Duration;
 
 /// Severity, as in syslog.
@@ -44,6 +44,10 @@ impl Facility {
     /// The facility with this number, or `None` above 23.
     pub const fn new(number: u8) -> Option<Self> {
         if number < 24 { Some(Self(number)) } else { None }
+    }
+
+    pub(crate) fn number(self) -> u16 {
+        self.0.into()
     }
 }
 
@@ -104,43 +108,101 @@ pub struct Line<'a> {
     pub text: &'a [u8],
 }
 
-fn number(into: &mut Vec<u8>, n: u32) {
-    let mut digits = [0; 10];
-    let mut at = digits.len();
+/// The digits of a number.
+fn digits(room: &mut [u8; 10], n: u32) -> &[u8] {
+    let mut at = room.len();
     let mut left = n;
     loop {
         at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
+        room[at] = b'0' + (left % 10) as u8;
         left /= 10;
         if left == 0 {
             break;
         }
     }
-    into.extend_from_slice(&digits[at..]);
+    &room[at..]
+}
+
+fn number(into: &mut Vec<u8>, n: u32) {
+    into.extend_from_slice(digits(&mut [0; 10], n));
 }
 
 fn or_nil(text: &[u8]) -> &[u8] {
     if text.is_empty() { b"-" } else { text }
 }
 
-impl Line<'_> {
+/// When a line was written, as it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stamp<'a> {
+    /// Now, since it does not say.
+    Now,
+    /// `-`: it says that it does not know.
+    Unknown,
+    /// In RFC 3164's form; its digits are digits.
+    Bsd(&'a [u8; 15]),
+    /// In RFC 3339's form; its digits are digits.
+    Iso(&'a [u8]),
+}
+
+/// What a line is made of, whoever wrote it.
+pub(crate) struct Fields<'a> {
+    pub(crate) facility: u16,
+    pub(crate) level: Level,
+    /// Now, since 1970.
+    pub(crate) now: Duration,
+    pub(crate) stamp: Stamp<'a>,
+    /// The host, and who sent it for the host; each may be empty.
+    pub(crate) hosts: [&'a [u8]; 2],
+    pub(crate) tag: &'a [u8],
+    pub(crate) pid: &'a [u8],
+    pub(crate) id: &'a [u8],
+    pub(crate) structured: &'a [u8],
+    pub(crate) text: &'a [u8],
+}
+
+impl Fields<'_> {
+    fn write_hosts(&self, into: &mut Vec<u8>, absent: &[u8]) {
+        let [host, sender] = self.hosts;
+        into.extend_from_slice(if host.is_empty() && sender.is_empty() { absent } else { host });
+        if !host.is_empty() && !sender.is_empty() {
+            into.push(b',');
+        }
+        into.extend_from_slice(sender);
+    }
+
+    fn write_bsd(&self, into: &mut Vec<u8>, clock: &mut Clock) {
+        match self.stamp {
+            Stamp::Bsd(time) => into.extend_from_slice(time),
+            Stamp::Iso(time) => {
+                let month = time[5..7].iter().fold(0, |n, digit| n * 10 + usize::from(digit - b'0'));
+                let Some(name) = MONTHS.get(month.wrapping_sub(1)) else {
+                    return into.extend_from_slice(clock.bsd(self.now));
+                };
+                into.extend_from_slice(&name[..]);
+                into.extend_from_slice(&[b' ', if time[8] == b'0' { b' ' } else { time[8] }, time[9], b' ']);
+                into.extend_from_slice(&time[11..19]);
+            }
+            Stamp::Now | Stamp::Unknown => into.extend_from_slice(clock.bsd(self.now)),
+        }
+    }
+
+    fn write_iso(&self, into: &mut Vec<u8>, clock: &mut Clock) {
+        match self.stamp {
+            Stamp::Iso(time) => into.extend_from_slice(time),
+            Stamp::Bsd(time) => into.extend_from_slice(&clock.iso_of(self.now, time)),
+            Stamp::Now | Stamp::Unknown => into.extend_from_slice(clock.iso(self.now)),
+        }
+    }
+
     /// Appends the line in `format`, without a line end, cut to `length` bytes. Structured data that would be
     /// cut are left out. Line ends in the text become spaces, so that no text can forge a second line.
-    pub(crate) fn write(
-        &self,
-        into: &mut Vec<u8>,
-        clock: &mut Clock,
-        format: Format,
-        level: Level,
-        facility: Facility,
-        length: usize,
-    ) {
+    pub(crate) fn write(&self, into: &mut Vec<u8>, clock: &mut Clock, format: Format, length: usize) {
         let begin = into.len();
         let priority = match format {
             Format::Local | Format::Rfc3164 | Format::Rfc5424 | Format::Priority => {
-                Some(u32::from(facility.0) * 8 + level as u32)
+                Some(u32::from(self.facility) * 8 + self.level as u32)
             }
-            Format::Short | Format::Timed => Some(level as u32),
+            Format::Short | Format::Timed => Some(self.level as u32),
             Format::Iso | Format::Raw => None,
         };
         if let Some(priority) = priority {
@@ -150,35 +212,43 @@ impl Line<'_> {
         }
         match format {
             Format::Local | Format::Rfc3164 => {
-                into.extend_from_slice(clock.bsd(self.time));
+                self.write_bsd(into, clock);
                 into.push(b' ');
                 if format == Format::Rfc3164 {
                     // RFC 3164, 4.1.2: a name or an address is required.
-                    into.extend_from_slice(if self.host.is_empty() { b"localhost" } else { self.host });
+                    self.write_hosts(into, b"localhost");
                     into.push(b' ');
                 }
                 into.extend_from_slice(self.tag);
-                into.push(b'[');
-                number(into, self.pid);
-                into.extend_from_slice(b"]: ");
+                if !self.pid.is_empty() {
+                    into.push(b'[');
+                    into.extend_from_slice(self.pid);
+                    into.push(b']');
+                }
+                if !self.tag.is_empty() || !self.pid.is_empty() {
+                    into.extend_from_slice(b": ");
+                }
             }
             Format::Rfc5424 => {
                 into.extend_from_slice(b"1 ");
-                into.extend_from_slice(clock.iso(self.time));
-                for part in [or_nil(self.host), or_nil(self.tag)] {
-                    into.push(b' ');
-                    into.extend_from_slice(part);
+                match self.stamp {
+                    Stamp::Unknown => into.push(b'-'),
+                    _ => self.write_iso(into, clock),
                 }
                 into.push(b' ');
-                number(into, self.pid);
-                into.extend_from_slice(b" - ");
+                self.write_hosts(into, b"-");
+                for part in [self.tag, self.pid, self.id] {
+                    into.push(b' ');
+                    into.extend_from_slice(or_nil(part));
+                }
+                into.push(b' ');
                 // Whole or not at all: a reader could not tell where cut data ends.
                 let fits = into.len() - begin + self.structured.len() < length;
                 into.extend_from_slice(or_nil(if fits { self.structured } else { b"" }));
                 into.push(b' ');
             }
             Format::Timed | Format::Iso => {
-                into.extend_from_slice(clock.iso(self.time));
+                self.write_iso(into, clock);
                 into.push(b' ');
             }
             Format::Priority | Format::Short | Format::Raw => {}
@@ -190,6 +260,34 @@ impl Line<'_> {
             // without a branch, so that the compiler vectorizes it
             *byte = if matches!(*byte, b'\n' | b'\r' | 0) { b' ' } else { *byte };
         }
+    }
+}
+
+impl Line<'_> {
+    /// Appends the line as [`Fields::write`] does.
+    pub(crate) fn write(
+        &self,
+        into: &mut Vec<u8>,
+        clock: &mut Clock,
+        format: Format,
+        level: Level,
+        facility: Facility,
+        length: usize,
+    ) {
+        let mut pid = [0; 10];
+        let fields = Fields {
+            facility: facility.0.into(),
+            level,
+            now: self.time,
+            stamp: Stamp::Now,
+            hosts: [self.host, b""],
+            tag: self.tag,
+            pid: digits(&mut pid, self.pid),
+            id: b"",
+            structured: self.structured,
+            text: self.text,
+        };
+        fields.write(into, clock, format, length);
     }
 }
 

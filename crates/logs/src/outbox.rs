@@ -1,7 +1,8 @@
 //! One lane's lines for one target: a batch fills while the previous one is sent.
 
 use crate::clock::Clock;
-use crate::line::Line;
+use crate::line::{Level, Line};
+use crate::message::Message;
 use crate::target::{Framing, Sample, Target, lose};
 use manylane_sync::Arc;
 use std::cell::{Cell, RefCell};
@@ -43,6 +44,15 @@ impl Batch {
     }
 }
 
+/// What is logged.
+#[derive(Clone, Copy)]
+pub(crate) enum Entry<'a> {
+    /// A line of this program.
+    Own(&'a Line<'a>),
+    /// A message of another one.
+    Forwarded(&'a Message<'a>),
+}
+
 pub(crate) struct Outbox {
     pub(crate) target: Arc<Target>,
     filling: RefCell<Batch>,
@@ -82,13 +92,23 @@ impl Outbox {
         sample.ranges.iter().any(|&(low, high)| (low..=high).contains(&number))
     }
 
-    /// Puts a line into the batch. Returns true if a task must be started to send it.
-    pub(crate) fn put(&self, line: &Line<'_>, clock: &mut Clock, scratch: &mut Vec<u8>) -> bool {
+    /// The level that a line is sent with; `None`: it is left out. Counts it, for the sample.
+    pub(crate) fn admit(&self, level: Level) -> Option<Level> {
+        let level = self.target.admits(level)?;
+        self.target.sample.as_ref().is_none_or(|sample| self.is_sampled(sample)).then_some(level)
+    }
+
+    /// Puts a line into the batch, in the form of the target `form`, with a level that this has admitted.
+    /// True: nobody sends yet, a task is needed.
+    pub(crate) fn put(
+        &self,
+        form: &Target,
+        level: Level,
+        entry: Entry<'_>,
+        clock: &mut Clock,
+        scratch: &mut Vec<u8>,
+    ) -> bool {
         let target = &*self.target;
-        let Some(level) = target.admits(line.level) else { return false };
-        if target.sample.as_ref().is_some_and(|sample| !self.is_sampled(sample)) {
-            return false;
-        }
         let batch = &mut *self.filling.borrow_mut();
         if batch.ends.len() == MOST_LINES {
             self.lose(1);
@@ -100,7 +120,10 @@ impl Outbox {
         if counted {
             into.clear();
         }
-        line.write(into, clock, target.format, level, target.facility, target.length);
+        match entry {
+            Entry::Own(line) => line.write(into, clock, form.format, level, form.facility, form.length),
+            Entry::Forwarded(message) => message.write(into, clock, form, level),
+        }
         if counted {
             batch.bytes.extend_from_slice(scratch.len().to_string().as_bytes());
             batch.bytes.push(b' ');
@@ -108,7 +131,7 @@ impl Outbox {
         } else {
             batch.bytes.push(b'\n');
         }
-        if batch.bytes.len() > MOST_BYTES {
+        if batch.bytes.len() > target.room {
             batch.bytes.truncate(begin);
             self.lose(1);
             return false;
@@ -218,7 +241,7 @@ impl fmt::Debug for Outbox {
 mod tests {
     use super::*;
     use crate::target::Timeouts;
-    use crate::{Facility, Format, Level, Sink, TargetSpec};
+    use crate::{Facility, Format, Sink, TargetSpec};
     use jiff::tz::TimeZone;
     use std::time::Duration;
 
@@ -226,7 +249,9 @@ mod tests {
         let spec = TargetSpec {
             sink: Sink::Udp(([127, 0, 0, 1], 9).into()),
             format: Format::Short,
+            keeps_format: false,
             length: 80,
+            room: None,
             facility: Facility::new(0).expect("kern"),
             level,
             min_level,
@@ -238,7 +263,9 @@ mod tests {
 
     fn put(outbox: &Outbox, level: Level, text: &[u8]) -> bool {
         let line = Line { level, tag: b"", pid: 1, host: b"", structured: b"", time: Duration::ZERO, text };
-        outbox.put(&line, &mut Clock::new(TimeZone::UTC), &mut Vec::new())
+        let Some(level) = outbox.admit(level) else { return false };
+        let mut clock = Clock::new(TimeZone::UTC);
+        outbox.put(&outbox.target, level, Entry::Own(&line), &mut clock, &mut Vec::new())
     }
 
     fn lines(outbox: &Outbox) -> Vec<String> {
@@ -289,7 +316,9 @@ mod tests {
             let spec = TargetSpec {
                 sink,
                 format: Format::Raw,
+                keeps_format: false,
                 length,
+                room: None,
                 facility,
                 level,
                 min_level,

@@ -73,7 +73,8 @@ async fn to_others(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPoo
             Delivery::Connected(fd) => link.send(fd, &batch, &outbox, &io).await,
             Delivery::Descriptor(descriptor) => batch = write(descriptor, batch, &outbox, here, &pool).await,
             Delivery::Ring(ring) => outbox.sent(ring.put(&batch)),
-            Delivery::Tcp(_) | Delivery::UnixStream(_) => {} // handled by `to_server`
+            // The first two are `to_server`'s, and lines of a group are put into another outbox.
+            Delivery::Tcp(_) | Delivery::UnixStream(_) | Delivery::Group(_) => {}
         }
         outbox.done(batch);
     }

@@ -2,6 +2,7 @@
 
 use crate::descriptor::Descriptor;
 use crate::line::{Facility, Format, Level};
+use crate::outbox::MOST_BYTES;
 use crate::ring::Ring;
 use manylane_stats::{CounterGroup, counters};
 use manylane_sync::{Arc, LockClass, Mutex};
@@ -47,6 +48,8 @@ pub enum Sink {
     Descriptor(OwnedFd),
     /// `ring@`: a ring in memory.
     Ring(Arc<Ring>),
+    /// `backend@`: one of several other targets, which is chosen for each line; the group's number.
+    Group(usize),
 }
 
 impl Sink {
@@ -90,10 +93,15 @@ pub struct Sample {
 pub struct TargetSpec {
     /// The destination.
     pub sink: Sink,
-    /// `format`
+    /// `format`, or what is usual for the sink.
     pub format: Format,
+    /// No `format` was given: messages that are [forwarded](crate::Message) keep theirs.
+    pub keeps_format: bool,
     /// `len`: bytes of a line with its end, [`MIN_LENGTH`] to [`MAX_LENGTH`]; usually 1024.
     pub length: usize,
+    /// `log-bufsize`: bytes of lines that wait on a lane at most, if fewer than
+    /// [`MOST_BYTES`](crate::MOST_BYTES).
+    pub room: Option<usize>,
     /// The facility of all lines.
     pub facility: Facility,
     /// Less severe lines are left out.
@@ -178,6 +186,24 @@ pub fn lost_lines() -> u64 {
     LOST.read_cheap_one(|lost| &lost.lines)
 }
 
+static RECEIVED: CounterGroup<Received> = CounterGroup::new();
+
+counters! {
+    struct Received {
+        messages,
+    }
+}
+
+/// Messages of other programs that came to be forwarded since the process began.
+pub fn received_messages() -> u64 {
+    RECEIVED.read_cheap_one(|received| &received.messages)
+}
+
+/// Counts messages of other programs.
+pub fn count_received(messages: u64) {
+    RECEIVED.own().messages.add(messages);
+}
+
 /// Counts lines as lost, for a target and for the process.
 pub(crate) fn lose(counts: &CounterGroup<Counts>, lines: u64) {
     if lines > 0 {
@@ -192,7 +218,9 @@ pub struct Target {
     pub(crate) way: Delivery,
     pub(crate) framing: Option<Framing>,
     pub(crate) format: Format,
+    pub(crate) keeps_format: bool,
     pub(crate) length: usize,
+    pub(crate) room: usize,
     pub(crate) facility: Facility,
     pub(crate) level: Level,
     pub(crate) min_level: Level,
@@ -216,6 +244,8 @@ pub(crate) enum Delivery {
     Descriptor(Arc<Mutex<Descriptor>>),
     /// Kept in a ring.
     Ring(Arc<Ring>),
+    /// By another target.
+    Group(usize),
 }
 
 fn unix(path: PathBuf) -> Result<SocketAddrUnix, BadTarget> {
@@ -247,6 +277,7 @@ impl Target {
                 (Delivery::Datagrams(address.into()), None)
             }
             Sink::Ring(ring) => (Delivery::Ring(ring), None),
+            Sink::Group(group) => (Delivery::Group(group), None),
             sink @ (Sink::Tcp(..) | Sink::UnixStream(..)) => {
                 let (way, framing) = sink.stream()?;
                 (way, Some(framing))
@@ -263,7 +294,9 @@ impl Target {
             way,
             framing,
             format: spec.format,
+            keeps_format: spec.keeps_format,
             length: spec.length - 1,
+            room: spec.room.unwrap_or(MOST_BYTES).min(MOST_BYTES),
             facility: spec.facility,
             level: spec.level,
             min_level: spec.min_level,
@@ -276,6 +309,14 @@ impl Target {
     /// Counters of the target's lines, on all lanes.
     pub fn counts(&self) -> &CounterGroup<Counts> {
         &self.counts
+    }
+
+    /// The group of targets that one of is chosen of for each line, if it is one.
+    pub(crate) fn group(&self) -> Option<usize> {
+        match self.way {
+            Delivery::Group(group) => Some(group),
+            _ => None,
+        }
     }
 
     /// Most bytes of a line, without its end.

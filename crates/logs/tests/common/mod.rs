@@ -12,7 +12,9 @@ pub fn spec(sink: Sink) -> TargetSpec {
     TargetSpec {
         sink,
         format: Format::Short,
+        keeps_format: false,
         length: 1024,
+        room: None,
         facility: Facility::new(16).unwrap(),
         level: Level::Debug,
         min_level: Level::Emerg,

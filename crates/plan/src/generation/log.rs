@@ -158,7 +158,9 @@ impl Logs {
             let spec = TargetSpec {
                 sink,
                 format: manylane_logs::Format::Raw,
+                keeps_format: false,
                 length: CONSOLE_LENGTH,
+                room: None,
                 facility,
                 level: Level::Debug,
                 min_level: Level::Emerg,
@@ -423,6 +425,7 @@ fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
 /// Builds the target of a line with this sink.
 fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> Option<Target> {
     let LogLine { sink: _, length, format, profile: _, sample, facility, level, min_level, pos } = line;
+    let keeps_format = format.is_none();
     let format = match (format, &sink) {
         (Some(name), _) => manylane_logs::Format::by_name(name),
         // A descriptor is no syslog server: lines have no header.
@@ -436,7 +439,9 @@ fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> 
         let spec = TargetSpec {
             sink,
             format: format.ok_or("expected a format that is built, found another one")?,
+            keeps_format,
             length: length.unwrap_or(LENGTH) as usize,
+            room: None,
             facility: Facility::new(*facility)
                 .ok_or("expected a facility from 0 to 23, found another one")?,
             level: Level::new(*level),

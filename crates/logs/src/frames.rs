@@ -1,0 +1,168 @@
+//! Messages on a stream (RFC 6587): either the length stands before each, or an end of line behind it.
+//!
+//! Each message says by its first byte which it is: a digit begins a length, `<` a priority. What begins
+//! otherwise is not read any further, since nobody knows where the next message begins; it was sent by
+//! something that does not speak syslog.
+
+/// Where messages begin and end on one connection.
+#[derive(Debug)]
+pub struct Frames {
+    /// Bytes of a message at most.
+    longest: usize,
+    /// All messages end with an end of line, whatever they begin with (`option assume-rfc6587-ntf`).
+    lines_only: bool,
+    /// Bytes of the message at hand in which no end was found.
+    searched: usize,
+}
+
+/// What stands at the front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// The beginning of a message: more bytes are needed.
+    Part,
+    /// A message.
+    Whole {
+        /// Where it begins and ends.
+        message: (usize, usize),
+        /// Bytes that are done with.
+        used: usize,
+    },
+    /// No message, or one that is too long.
+    Broken,
+}
+
+impl Frames {
+    /// For a new connection.
+    pub fn new(longest: usize, lines_only: bool) -> Self {
+        Self { longest, lines_only, searched: 0 }
+    }
+
+    /// What stands at the front of `bytes`, which is what came behind the message before, from its first
+    /// byte on.
+    pub fn next(&mut self, bytes: &[u8]) -> Frame {
+        match bytes.first() {
+            None => Frame::Part,
+            Some(b'<') => self.line(bytes),
+            Some(_) if self.lines_only => self.line(bytes),
+            Some(b'1'..=b'9') => self.counted(bytes),
+            Some(_) => Frame::Broken,
+        }
+    }
+
+    fn line(&mut self, bytes: &[u8]) -> Frame {
+        let Some(end) = bytes[self.searched..].iter().position(|byte| *byte == b'\n') else {
+            self.searched = bytes.len();
+            return if bytes.len() > self.longest { Frame::Broken } else { Frame::Part };
+        };
+        let end = self.searched + end;
+        self.searched = 0;
+        if end > self.longest {
+            return Frame::Broken;
+        }
+        let without_return = if bytes[..end].ends_with(b"\r") { end - 1 } else { end };
+        Frame::Whole { message: (0, without_return), used: end + 1 }
+    }
+
+    fn counted(&self, bytes: &[u8]) -> Frame {
+        let mut length = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            match byte {
+                b'0'..=b'9' => length = length * 10 + usize::from(byte - b'0'),
+                b' ' if bytes.len() - (at + 1) < length => return Frame::Part,
+                b' ' => return Frame::Whole { message: (at + 1, at + 1 + length), used: at + 1 + length },
+                _ => return Frame::Broken,
+            }
+            if length > self.longest {
+                return Frame::Broken;
+            }
+        }
+        Frame::Part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LONGEST: usize = 100;
+
+    /// All messages of a stream that comes in parts, and whether it breaks.
+    fn read(parts: &[&[u8]], lines_only: bool) -> (Vec<Vec<u8>>, bool) {
+        let (mut frames, mut bytes, mut all) = (Frames::new(LONGEST, lines_only), Vec::new(), Vec::new());
+        for part in parts {
+            bytes.extend_from_slice(part);
+            loop {
+                match frames.next(&bytes) {
+                    Frame::Part => break,
+                    Frame::Broken => return (all, true),
+                    Frame::Whole { message: (from, to), used } => {
+                        all.push(bytes[from..to].to_vec());
+                        bytes.drain(..used);
+                    }
+                }
+            }
+        }
+        (all, false)
+    }
+
+    #[test]
+    fn both_framings_are_told_apart_message_by_message() {
+        for (stream, messages, broken) in [
+            ("5 hello6 world!", &["hello", "world!"][..], false),
+            ("<13>a\n<14>b\r\n", &["<13>a", "<14>b"], false),
+            ("5 hello<13>b\n5 hello", &["hello", "<13>b", "hello"], false),
+            ("5 hello\n6 world!\n", &["hello"], true), // HAProxy breaks here, too
+            ("5 hel", &[], false),
+            ("<13>abc", &[], false),
+            ("hello\n", &[], true),
+            ("\n<13>a\n", &[], true),
+            ("0 x", &[], true),
+            ("05 hello", &[], true),
+            ("5x hello", &[], true),
+            ("-1 a\n", &[], true),
+            ("99999999999999999999999 x", &[], true),
+            ("101", &[], true),
+            ("100 ", &[], false),
+        ] {
+            assert_eq!(
+                read(&[stream.as_bytes()], false),
+                (messages.iter().map(|text| text.as_bytes().to_vec()).collect(), broken),
+                "{stream:?}"
+            );
+        }
+        let (lines, broken) = read(&[b"5 hello\n\n6 world!\n<1>x\n"], true);
+        assert_eq!((lines.concat(), lines.len(), broken), (b"5 hello6 world!<1>x".to_vec(), 4, false));
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_waited_for() {
+        let long = [b"<".to_vec(), vec![b'x'; LONGEST]].concat();
+        assert_eq!(read(&[&long], false), (vec![], true));
+        assert_eq!(read(&[&long, b"\n"], true), (vec![], true));
+        let (all, broken) = read(&[&long[..LONGEST], b"\n"], false);
+        assert_eq!((all.concat().len(), broken), (LONGEST, false));
+    }
+
+    proptest! {
+        /// However a stream is cut, the same messages come out.
+        #[test]
+        fn cuts_change_nothing(
+            stream in prop::collection::vec(prop_oneof![
+                "<[a-z]{0,20}\n", "[a-z]{1,20}".prop_map(|text| format!("{} {text}", text.len())), "[ -~]",
+            ], 0..6),
+            cuts in prop::collection::vec(1..9_usize, 0..40),
+            lines_only in any::<bool>(),
+        ) {
+            let stream = stream.concat().into_bytes();
+            let (mut rest, mut parts) = (&stream[..], Vec::new());
+            for cut in cuts {
+                let (part, more) = rest.split_at(cut.min(rest.len()));
+                parts.push(part);
+                rest = more;
+            }
+            parts.push(rest);
+            prop_assert_eq!(read(&parts, lines_only), read(&[&stream], lines_only));
+        }
+    }
+}
