@@ -108,6 +108,12 @@ impl Options<'_> {
         Ok(())
     }
 
+    /// Sets the size of the buffer for what was received.
+    pub(crate) fn receive_buffer(&self, options: &CommonOptions) -> Applied {
+        let Some(bytes) = options.receive_buffer else { return Ok(()) };
+        self.set("tune.rcvbuf", SocketOption::ReceiveBuffer, i32::try_from(bytes).unwrap_or(i32::MAX))
+    }
+
     /// Sets the options that all TCP connections have, or their listener; `probes` has the keywords of the
     /// probes' options.
     pub(crate) fn connection(&self, options: &CommonOptions, probes: &Probes) -> Applied {
@@ -126,10 +132,8 @@ impl Options<'_> {
             options::set_congestion_control(self.socket, name)
                 .map_err(|errno| (Step::Option("cc", "TCP_CONGESTION"), errno))?;
         }
+        self.receive_buffer(options)?;
         let size = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
-        if let Some(bytes) = options.receive_buffer {
-            self.set("tune.rcvbuf", SocketOption::ReceiveBuffer, size(bytes))?;
-        }
         if let Some(bytes) = options.send_buffer {
             self.set("tune.sndbuf", SocketOption::SendBuffer, size(bytes))?;
         }

@@ -51,7 +51,7 @@ pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Bound, Soc
     bind_now(endpoint, Shape::Stream, options)
 }
 
-/// Takes datagrams at `endpoint`. Options of connections have no effect.
+/// Takes datagrams at `endpoint`. Options of connections have no effect but the size of the receive buffer.
 ///
 /// # Errors
 /// Those of [`listen`].
@@ -232,7 +232,7 @@ pub(crate) fn open(family: AddressFamily, shape: Shape, namespace: Option<&str>)
 fn start(on: &Options<'_>, shape: Shape, options: &ListenOptions) -> Result<(), Refused> {
     on.packets(&options.common)?;
     if shape == Shape::Datagram {
-        return Ok(());
+        return on.receive_buffer(&options.common);
     }
     on.before_listen(options)?;
     on.connection(&options.common, &CLIENTS)?;

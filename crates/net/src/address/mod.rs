@@ -185,6 +185,8 @@ pub enum Transports {
     Stream,
     /// Datagrams, or streams if the prefix forces them.
     DatagramOrStream,
+    /// Streams, or datagrams if the prefix forces them.
+    StreamOrDatagram,
     /// Datagrams only.
     Datagram,
 }
@@ -193,7 +195,7 @@ impl Transports {
     /// Returns the default transport.
     pub fn default(self) -> Transport {
         match self {
-            Self::Stream => Transport::Stream,
+            Self::Stream | Self::StreamOrDatagram => Transport::Stream,
             Self::DatagramOrStream | Self::Datagram => Transport::Datagram,
         }
     }

@@ -369,7 +369,9 @@ fn addresses(rules: Rules) -> impl Strategy<Value = Address> {
     let transport = match rules.transports {
         Transports::Stream => prop_oneof![Just(None), Just(STREAM)].boxed(),
         Transports::Datagram => prop_oneof![Just(None), Just(DATAGRAM)].boxed(),
-        Transports::DatagramOrStream => prop_oneof![Just(None), Just(DATAGRAM), Just(STREAM)].boxed(),
+        Transports::DatagramOrStream | Transports::StreamOrDatagram => {
+            prop_oneof![Just(None), Just(DATAGRAM), Just(STREAM)].boxed()
+        }
     };
     let mut ports = vec![(1..=u16::MAX).prop_map(Port::One).boxed()];
     if !rules.port_needed {
