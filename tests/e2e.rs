@@ -19,6 +19,7 @@ mod dumps;
 mod faults;
 mod filters;
 mod foreign;
+mod forward;
 mod framing;
 mod grpc;
 mod h2;

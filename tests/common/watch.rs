@@ -22,6 +22,11 @@ impl Syslog {
         self.0.local_addr().unwrap()
     }
 
+    /// The lines that come before the one that is `last`.
+    pub fn until(&self, last: &str) -> Vec<String> {
+        std::iter::repeat_with(|| self.wait("")).take_while(|line| line != last).collect()
+    }
+
     /// Returns the next line that contains `what`; skips others.
     pub fn wait(&self, what: &str) -> String {
         let mut bytes = [0; 4096];

@@ -289,6 +289,21 @@ pub struct Proxy {
     pub stick_table: Option<StickTable>,
     /// `stick match`, `stick on`, `stick store-request` and `stick store-response`
     pub stick_rules: Vec<StickRule>,
+    /// What a `log-forward` section has beside a frontend.
+    pub forward: Option<Box<LogForward>>,
+}
+
+/// What a `log-forward` section has beside a frontend.
+#[derive(Clone, Debug)]
+pub struct LogForward {
+    /// `dgram-bind`
+    pub dgram_binds: Vec<Bind>,
+    /// `option dont-parse-log`
+    pub dont_parse: bool,
+    /// `option assume-rfc6587-ntf`
+    pub lines_only: bool,
+    /// `option host`
+    pub host: &'static str,
 }
 
 /// A `stick` line: finds the server of a key in a table, or stores it there.
@@ -468,6 +483,7 @@ impl Proxy {
             ignore_persist: Vec::new(),
             stick_table: None,
             stick_rules: Vec::new(),
+            forward: None,
         }
     }
 }
@@ -479,6 +495,8 @@ pub enum Mode {
     Tcp,
     /// Forwards HTTP messages.
     Http,
+    /// Log lines: of backends, and of `log-forward` sections, which are frontends.
+    Log,
 }
 
 impl Mode {
@@ -487,6 +505,7 @@ impl Mode {
         match self {
             Self::Tcp => "tcp",
             Self::Http => "http",
+            Self::Log => "log",
         }
     }
 }
@@ -939,6 +958,10 @@ pub enum Algorithm {
     Ewma,
     /// Not in HAProxy: Maglev hashing.
     Maglev,
+    /// One server as long as it is up.
+    Sticky,
+    /// `log-hash` and a list of converters: of log lines.
+    LogHash,
 }
 
 /// `cookie`
@@ -1163,6 +1186,8 @@ pub enum LogSink {
     Stderr,
     /// A `ring` section.
     Ring(Word),
+    /// A backend in `mode log`.
+    Backend(Word),
 }
 
 /// `sample ranges:size`: which lines of every `size` are sent.

@@ -280,7 +280,7 @@ fn what_haproxy_has_removed_or_renamed_is_told_what_stands_in_its_place() {
         ("option http-tunnel", "leave it out"),
         ("reqidel ^X-", "use 'http-request del-header'"),
         ("redisp", "use 'option redispatch'"),
-        ("balance log-hash", "mode log, which is not built yet"),
+        ("balance log-hash", "a list of converters, found none"),
         ("persist rdp-cookie(x)", "'balance rdp-cookie' brings"),
     ] {
         let (said, wrong) = of(line);

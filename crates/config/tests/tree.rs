@@ -136,7 +136,7 @@ fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
         [
             "2:2 A unknown keyword 'maxcon' in 'global' section; did you mean 'maxconn'?",
             "3:11 A 'nbthread' expects <number>, found 'many': 'm' is not a digit",
-            "5:7 A 'mode' expects tcp|http, found 'htpt'; did you mean 'http'?",
+            "5:7 A 'mode' expects tcp|http|log, found 'htpt'; did you mean 'http'?",
             "6:10 A unknown timeout 'clent' in 'defaults' section; did you mean 'client'?",
             "7:17 A 'timeout queue' expects <delay>, found '5x': 'x' is not a unit of time, which are us, \
                 ms, s, m, h and d",
@@ -144,9 +144,9 @@ fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
             "10:8 A 'bind' : '99999' is not a port in ':99999'; write a number from 1 to 65535",
             "10:14 A unknown keyword 'nmae' of a 'bind' line; did you mean 'name'?",
             "12:15 A unknown action 'dney' of 'http-request'; did you mean 'deny'?",
-            "14:10 A 'balance' expects ewma, first, hash, hdr, leastconn, maglev, random, rdp-cookie, \
-                roundrobin, \
-                source, static-rr, uri or url_param, found 'roundrbin'; did you mean 'roundrobin'?",
+            "14:10 A 'balance' expects ewma, first, hash, hdr, leastconn, log-hash, maglev, random, \
+                rdp-cookie, roundrobin, \
+                source, static-rr, sticky, uri or url_param, found 'roundrbin'; did you mean 'roundrobin'?",
             "15:24 A unknown keyword 'wieght' of a 'server' line; did you mean 'weight'?",
             "17:2 A 'compression' is a keyword of HAProxy that this program refuses: compression is not \
                 built yet",

@@ -472,7 +472,7 @@ impl Making {
     fn read(&mut self, reader: &Reader) {
         let Self { generation, scope, rows, .. } = self;
         if rows.next == (0, None) {
-            for frontend in &generation.frontends {
+            for frontend in generation.frontends.iter().filter(|own| own.forward.is_none()) {
                 rows.frontends.push(Row::new(&stat::frontend(frontend, generation.places.most()), None));
                 let reported = |own: &&Listener| own.reported && scope.of & LISTENERS != 0;
                 for listener in frontend.listeners.iter().filter(reported) {

@@ -65,7 +65,9 @@ impl Walk {
         let mut backends: HashMap<u32, usize> =
             generation.backends.iter().enumerate().map(|(place, backend)| (backend.id, place)).collect();
         let mut proxies = Vec::new();
-        for (place, frontend) in generation.frontends.iter().enumerate() {
+        // As HAProxy, which does not list 'log-forward' sections.
+        let listed = generation.frontends.iter().enumerate().filter(|(_, own)| own.forward.is_none());
+        for (place, frontend) in listed {
             proxies.push((frontend.place, (Some(place), backends.remove(&frontend.id))));
         }
         let alone = backends.into_values();

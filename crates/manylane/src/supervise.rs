@@ -954,9 +954,9 @@ fn announce(
     generation: &Arc<Generation>,
     what: impl Fn(Option<&Frontend>, Option<&Backend>) -> Option<String>,
 ) {
-    let fronts =
-        generation.frontends.iter().map(|front| (Some(front), generation.backend_named(&front.name)));
-    let names: HashSet<&str> = generation.frontends.iter().map(|front| &*front.name).collect();
+    let listed = || generation.frontends.iter().filter(|front| front.forward.is_none());
+    let fronts = listed().map(|front| (Some(front), generation.backend_named(&front.name)));
+    let names: HashSet<&str> = listed().map(|front| &*front.name).collect();
     let backs = generation
         .backends
         .iter()

@@ -9,6 +9,7 @@ mod count;
 pub mod explain;
 mod filters;
 mod flow;
+mod forward;
 mod h2_counts;
 mod http;
 mod lane;

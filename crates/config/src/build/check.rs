@@ -27,6 +27,7 @@ pub(super) fn check(b: &mut Builder<'_>) {
     // Report an inherited setting once, at its line in `defaults`, and not for each proxy.
     let mut reported = HashSet::new();
     for (index, proxy) in config.proxies.iter().enumerate() {
+        super::log_backends::require(b, &proxy.settings.log, |name| names.backend(&config.proxies, name));
         for name in rings_of(&proxy.settings.log) {
             rings.require(b, &mut reported, name);
         }
@@ -40,6 +41,7 @@ pub(super) fn check(b: &mut Builder<'_>) {
             peers.require(b, &mut reported, name);
         }
         names.backends(b, &config.proxies, proxy);
+        super::log_backends::fit(b, proxy);
         if let Settings { dispatch: Some(set), balance: Some(_), .. } = &proxy.settings {
             let message = format!(
                 "dispatch address of {} '{}' will be ignored in balance mode.",
@@ -60,6 +62,7 @@ pub(super) fn check(b: &mut Builder<'_>) {
             resolvers.require(b, &mut reported, &set.value);
         }
     }
+    super::log_backends::require(b, &config.global.log, |name| names.backend(&config.proxies, name));
     for name in rings_of(&config.global.log) {
         rings.require(b, &mut reported, name);
     }
@@ -293,7 +296,7 @@ impl Names {
                 Some(backend)
                     if backend.settings.mode() != proxy.settings.mode()
                         && ![proxy, backend].iter().any(|side| side.settings.refused.contains(&"mode"))
-                        && backend.settings.mode() == Mode::Tcp =>
+                        && backend.settings.mode() != Mode::Http =>
                 {
                     self.mode_mismatch(b, proxy, backend, keyword, name);
                 }
@@ -387,7 +390,9 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     let settings = &proxy.settings;
     let kind = proxy.kind.name();
     let name = proxy.name.shown();
-    if proxy.kind.is_frontend() && proxy.binds.is_empty() && settings.disabled.is_none_or(|set| !set.value) {
+    let listens =
+        !proxy.binds.is_empty() || proxy.forward.as_ref().is_some_and(|own| !own.dgram_binds.is_empty());
+    if proxy.kind.is_frontend() && !listens && settings.disabled.is_none_or(|set| !set.value) {
         let message = format!(
             "{kind} '{name}' has no 'bind' directive. Please declare it as a backend if this was intended"
         );
@@ -508,7 +513,8 @@ fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
     let back = proxy.kind.is_backend()
         && !proxy.servers.is_empty()
         && (unset(Timeout::Connect) || unset(Timeout::Server));
-    let disabled = proxy.settings.disabled.is_some_and(|set| set.value);
+    // Of log lines nobody waits for an answer.
+    let disabled = proxy.settings.disabled.is_some_and(|set| set.value) || proxy.settings.mode() == Mode::Log;
     if disabled || !(front || back) {
         return;
     }

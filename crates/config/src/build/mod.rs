@@ -7,6 +7,7 @@
 mod check;
 mod inherit;
 mod line;
+mod log_backends;
 pub(crate) mod parse;
 mod section;
 
@@ -22,7 +23,7 @@ use crate::read::{Item, Reader};
 use crate::source::{Pos, Sources};
 use crate::table::{BindOptions, SectionKind, ServerOptions};
 use crate::tree::{
-    Config, CrtStore, HttpErrors, LogProfile, Peers, Proxy, Resolvers, Ring, Settings, Userlist,
+    Config, CrtStore, HttpErrors, LogForward, LogProfile, Peers, Proxy, Resolvers, Ring, Settings, Userlist,
 };
 use section::Current;
 use std::collections::{HashMap, HashSet};
@@ -127,6 +128,10 @@ impl Builder<'_> {
             Current::Proxy(index) => &mut self.config.proxies[index],
             _ => panic!("{PLACED}"),
         }
+    }
+
+    pub(crate) fn log_forward(&mut self) -> &mut LogForward {
+        self.proxy().forward.as_mut().expect(PLACED)
     }
 
     pub(crate) fn settings(&mut self) -> &mut Settings {

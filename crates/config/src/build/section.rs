@@ -6,7 +6,8 @@ use crate::lex::Word;
 use crate::limits::{MAX_INHERITED, MAX_SECTIONS};
 use crate::table::{SectionKind, Status, Table};
 use crate::tree::{
-    Config, CrtStore, HttpErrors, LogProfile, Peers, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist,
+    Config, CrtStore, HttpErrors, LogForward, LogProfile, Peers, Proxy, ProxyKind, Resolvers, Ring, Settings,
+    Userlist,
 };
 
 /// The current section, with its index in the tree.
@@ -34,6 +35,7 @@ impl Current {
         match self {
             Self::Top | Self::Skipped => SectionKind::Top,
             Self::Global => SectionKind::Global,
+            Self::Proxy(index) if config.proxies[index].forward.is_some() => SectionKind::LogForward,
             Self::Proxy(index) => match config.proxies[index].kind {
                 ProxyKind::Defaults => SectionKind::Defaults,
                 ProxyKind::Frontend => SectionKind::Frontend,
@@ -106,6 +108,7 @@ impl Builder<'_> {
                 return;
             }
             SectionKind::CrtStore => return self.begin_crt_store(words),
+            SectionKind::LogForward => return self.begin_log_forward(words),
             SectionKind::Defaults => ProxyKind::Defaults,
             SectionKind::Frontend => ProxyKind::Frontend,
             SectionKind::Backend => ProxyKind::Backend,
@@ -253,6 +256,23 @@ impl Builder<'_> {
                 None
             }
         }
+    }
+
+    /// A frontend without `defaults`.
+    fn begin_log_forward(&mut self, words: &[Word]) {
+        let name = self.name(words);
+        if let Some(extra) = words.get(2) {
+            self.unexpected(&words[0], extra);
+        }
+        let pos = words[0].pos();
+        let forward =
+            LogForward { dgram_binds: Vec::new(), dont_parse: false, lines_only: false, host: "fill" };
+        self.config.proxies.push(Proxy {
+            forward: Some(Box::new(forward)),
+            ..Proxy::bare(ProxyKind::Frontend, name, pos, Settings::default())
+        });
+        self.current = Current::Proxy(self.config.proxies.len() - 1);
+        crate::table::forward::begin(self, pos);
     }
 
     /// The name is optional and need not be unique.

@@ -7,9 +7,7 @@ use crate::tree::{LogStep, LogSteps, ProfileStep};
 
 pub(super) fn rows() -> Vec<Keyword> {
     let ring = SectionKinds::of(&[SectionKind::Ring]);
-    let forward = SectionKinds::of(&[SectionKind::LogForward]);
     let profile = SectionKinds::of(&[SectionKind::LogProfile]);
-    let later = "forwarding of logs is not built yet";
     vec![
         own(
             "log",
@@ -65,15 +63,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("log-steps", DFL, "all | <step>[,...]", 1, "moments at which a line is logged")
             .default("close")
             .built(log_steps),
-        own(
-            "dgram-bind",
-            forward,
-            "<address> [<option>...]",
-            1,
-            "where datagrams are \
-            received",
-        )
-        .refused(later),
         own("backing-file", ring, "<file>", 1, "the file behind the ring, which survives the process")
             .built(ring_word),
         own("format", ring, "<format>", 1, "how lines are stored").default("raw").built(ring_word),

@@ -86,20 +86,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         ),
         (SectionKind::Traces, "traces are not built", &["trace"]),
         (
-            SectionKind::LogForward,
-            "forwarding of logs is not built yet",
-            &[
-                "backlog",
-                "bind",
-                "log",
-                "maxconn",
-                "option assume-rfc6587-ntf",
-                "option dont-parse-log",
-                "option host",
-                "timeout client",
-            ],
-        ),
-        (
             SectionKind::Acme,
             super::ssl::TLS,
             &[

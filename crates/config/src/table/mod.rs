@@ -7,6 +7,7 @@
 
 mod bind;
 mod checks;
+pub(crate) mod forward;
 mod global;
 mod gone;
 mod logs;
@@ -349,7 +350,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         ("Timeouts", timeouts::rows()),
         ("Options", options::rows()),
         ("Rules", rules::rows()),
-        ("Logs", logs::rows()),
+        ("Logs", [logs::rows(), forward::rows()].concat()),
         ("Health checks", checks::rows()),
         ("Stickiness", stick::rows()),
         ("Statistics", stats::rows()),

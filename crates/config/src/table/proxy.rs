@@ -12,15 +12,12 @@ const RDP: &str = "the address in the cookie is not looked for yet; 'balance rdp
     user to the same server";
 
 const BALANCE: &str = "how a server is chosen: \
-    roundrobin (in turns, by weight), static-rr (the same, with weights that do not change), leastconn (the \
-    one with the fewest \
-    connections), first (the first with a free place), random[(draws)] (the least loaded of some that are \
-    drawn), \
-    source (by a hash of the client's address), uri, url_param name, hdr(name) and rdp-cookie[(name)] (by a \
-    hash of that part of the \
-    request), hash expression (by a hash of what the expression gives); \
-    and two that HAProxy does not have: ewma (of two that are drawn the better by recent response times), \
-    maglev [expression] (Maglev's table: few clients change servers when one comes or goes)";
+    roundrobin (in turns, by weight), static-rr (the same with fixed weights), leastconn (fewest \
+    connections), first (the first with a free place), random[(draws)] (the least loaded of some drawn), \
+    sticky (one as long as it is up), or by a hash: source (of the client's address), uri, url_param name, \
+    hdr(name) and rdp-cookie[(name)] (of that part of the request), hash expression (of its value), log-hash \
+    converters (of a log line); and two that HAProxy does not have: ewma (the better of two drawn by recent \
+    response times), maglev [expression] (Maglev's table: few clients move when a server comes or goes)";
 
 macro_rules! setting {
     ($field:ident, $get:ident $(as $type:ty)?) => {
@@ -33,9 +30,14 @@ macro_rules! setting {
 
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = vec![
-        args("mode", DFLB, [choice("mode", &["tcp", "http"])], "what the proxy understands of the traffic")
-            .default("tcp")
-            .built(mode),
+        args(
+            "mode",
+            DFLB,
+            [choice("mode", &["tcp", "http", "log"])],
+            "what the proxy understands of the traffic; log is for backends that 'log' names",
+        )
+        .default("tcp")
+        .built(mode),
         own(
             "bind",
             FL,
@@ -420,7 +422,11 @@ pub(super) fn rows() -> Vec<Keyword> {
 }
 
 fn mode(b: &mut Builder<'_>, line: &Line<'_>) {
-    let mode = if line.choice(0) == "tcp" { Mode::Tcp } else { Mode::Http };
+    let mode = match line.choice(0) {
+        "tcp" => Mode::Tcp,
+        "log" => Mode::Log,
+        _ => Mode::Http,
+    };
     b.settings().mode = Some(line.set(mode));
     b.settings().refused.retain(|name| *name != "mode");
 }

@@ -170,9 +170,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .adds()
             .built(read),
         own("http-errors", TOP, "<name>", 1, "a named group of error files").adds().built(read),
-        own("log-forward", TOP, "<name>", 1, "forwards syslog messages")
-            .adds()
-            .refused("forwarding of logs is not built yet"),
+        own("log-forward", TOP, "<name>", 1, "forwards syslog messages").adds().built(read),
         own("cache", TOP, "<name>", 1, "keeps small responses").adds().refused("the cache is not built yet"),
         own("program", TOP, "<name>", 1, "starts a program beside the proxy")
             .adds()

@@ -61,7 +61,8 @@ options! {
         so long is asked whether it lives, and closed if it has not answered after as long again";
     init_state: &'static str = choice("state", &["fully-up", "up", "down", "fully-down"]), choice,
         "init-state", "the state that the server begins in";
-    log_bufsize: u32 = int("lines", 0, MANY), int, "log-bufsize", "lines kept for a server of a log backend";
+    log_bufsize: u32 = int("bytes", 0, MANY), int, "log-bufsize", "bytes of log lines that wait for a server \
+        of a log backend, on each lane";
     log_proto: &'static str = choice("form", &["legacy", "octet-count"]), choice, "log-proto", "how log \
         lines are framed on a stream";
     max_reuse: i64 = int("number", -1, MANY), int, "max-reuse", "requests that a connection carries after \

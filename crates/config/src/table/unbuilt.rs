@@ -50,7 +50,6 @@ const IDLE: &[Row] = &[
     ("Tuning", "tune.idletimer", "streams are not slowed down when they are idle"),
     ("Tuning", "tune.pattern.cache-size", "patterns are found by tables and trees that need no cache"),
     ("Tuning", "tune.rcvbuf.backend", "no datagrams are received of servers"),
-    ("Tuning", "tune.rcvbuf.frontend", "no datagrams are received of clients"),
     ("Tuning", "tune.recv_enough", DRIVER),
     (
         "Tuning",
@@ -78,7 +77,7 @@ const PARTLY: &[Row] = &[
     ("Process", "cpu-set", "rules by core and by cluster are refused"),
     ("Process", "set-dumpable", "'libs' is refused: the program has no library that could change below it"),
     ("Proxies", "filter", "cache, compression, fcgi-app, opentracing and spoe are refused"),
-    ("Proxies", "mode", "modes other than tcp and http are refused"),
+    ("Proxies", "mode", "modes other than tcp, http and log are refused"),
     (
         "Tuning",
         "tune.bufsize",
@@ -100,7 +99,6 @@ const CHOICES: &[Row] = &[
     ("filter", "opentracing", "OpenTracing is not built: HAProxy gives it up, too"),
     ("filter", "spoe", "SPOE is not built yet"),
     ("mode", "haterm", "it is not built"),
-    ("mode", "log", "balancing of log lines is not built yet"),
     ("mode", "spop", "SPOE is not built yet"),
     ("proto", "fcgi", "FastCGI is not built"),
     ("proto", "quic", "QUIC is not built yet"),

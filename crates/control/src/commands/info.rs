@@ -81,7 +81,7 @@ pub(crate) static FIELDS: &[Field] = fields! {
     62 "TotalSplicedBytesOut" "MGP" "Bytes through pipes, uncopied, since the start";
     63 "BytesOutRate" "MRP" "Bytes to clients in the last second";
     64 "DebugCommandsIssued" "MGP" "Streams that 'debug dev panic' has ended, since the start";
-    65 "CumRecvLogs" "MCP" "Log lines received to be forwarded (0: none are)";
+    65 "CumRecvLogs" "MCP" "Log messages received to be forwarded";
     66 "Build info" "POS" "The version again";
     67 "Memmax_bytes" "CLP" "Bytes that the process may use (-m; 0: no limit)";
     68 "PoolAlloc_bytes" "MGP" "Bytes that pools took from the allocator";
@@ -180,7 +180,8 @@ pub(crate) fn value(
         "SslCacheLookups" => Number32(manylane_tls::session_lookups().all),
         "SslCacheMisses" => Number32(manylane_tls::session_lookups().misses),
         "CompressBpsIn" | "CompressBpsOut" => rate(0),
-        "CompressBpsRateLim" | "CumRecvLogs" | "Niced_tasks" => Number32(0),
+        "CompressBpsRateLim" | "Niced_tasks" => Number32(0),
+        "CumRecvLogs" => Number32(manylane_logs::received_messages()),
         "ActivePeers" => Number32(super::peers::count(generation)[0]),
         "ConnectedPeers" => Number32(super::peers::count(generation)[1]),
         "DebugCommandsIssued" => Number32(super::sessions::HARMED.load(Ordering::Relaxed)),

@@ -8,7 +8,6 @@
 use super::Call;
 use super::errors::date;
 use crate::reply::Gone;
-use manylane_config::tree::Mode;
 use manylane_config::value::Unit;
 use manylane_expr::Timestamp;
 use manylane_net::Endpoint;
@@ -169,7 +168,7 @@ fn line_of(call: &mut Call<'_, '_>, lane: LaneId, seen: &AtWork) {
 }
 
 fn in_full_of(call: &mut Call<'_, '_>, lane: LaneId, seen: &AtWork) {
-    let mode = |mode: Mode| if mode == Mode::Http { "http" } else { "tcp" };
+    let mode = super::stat::mode;
     let frontend = &seen.generation.frontends[seen.frontend];
     let listener = &frontend.listeners[seen.listener];
     let (protocol, source) = family(seen);

@@ -49,6 +49,15 @@ impl Kind {
     }
 }
 
+/// A mode, in HAProxy's word for it.
+pub(super) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Tcp => "tcp",
+        Mode::Http => "http",
+        Mode::Log => "syslog",
+    }
+}
+
 /// A line: a value for each column, or none.
 pub(crate) struct Line {
     kind: Kind,
@@ -67,7 +76,7 @@ impl Line {
         line.set(Column::Iid, Number32(proxy.0.into()));
         line.set(Column::Sid, Number32(server.0.into()));
         line.set(Column::Type, Number32(kind as u64));
-        line.set(Column::Mode, Text(if mode == Mode::Http { "http" } else { "tcp" }.into()));
+        line.set(Column::Mode, Text(self::mode(mode).into()));
         line
     }
 
@@ -613,7 +622,11 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
     }
     line.gauge(Column::Act, active as u64);
     line.gauge(Column::Bck, backups as u64);
-    line.set(Column::Algo, Text(backend.key.algorithm_name(backend.balancer.algorithm()).into()));
+    let algorithm = backend.balancer.algorithm();
+    // HAProxy has no names for the algorithms of log lines.
+    let named = backend.mode != Mode::Log || algorithm == manylane_balance::Algorithm::RoundRobin;
+    let algorithm = if named { backend.key.algorithm_name(algorithm) } else { "unknown" };
+    line.set(Column::Algo, Text(algorithm.into()));
     sums.fill(
         &mut line,
         &[

@@ -142,7 +142,7 @@ fn algorithm(
 ) -> (Algorithm, BalanceKey) {
     let Some(set) = &settings.balance else { return (Algorithm::RoundRobin, BalanceKey::None) };
     let tree::Balance { algorithm, words } = &set.value;
-    if mode == Mode::Tcp
+    if mode != Mode::Http
         && matches!(algorithm, tree::Algorithm::Uri | tree::Algorithm::UrlParam | tree::Algorithm::Hdr)
     {
         let message = "this 'balance' needs 'mode http'; 'balance roundrobin' is used";
@@ -154,6 +154,8 @@ fn algorithm(
         tree::Algorithm::StaticRr => (Algorithm::StaticRr, BalanceKey::None),
         tree::Algorithm::Leastconn => (Algorithm::LeastConn, BalanceKey::None),
         tree::Algorithm::First => (Algorithm::First, BalanceKey::None),
+        // Log lines are no load that servers could be compared by.
+        tree::Algorithm::Random(_) if mode == Mode::Log => (Algorithm::Random { draws: 1 }, BalanceKey::None),
         tree::Algorithm::Random(draws) => (Algorithm::Random { draws: *draws }, BalanceKey::None),
         tree::Algorithm::Ewma => (Algorithm::Ewma { draws: 2 }, BalanceKey::None),
         tree::Algorithm::Source => (Algorithm::Hash(kind), BalanceKey::Source),
@@ -172,6 +174,12 @@ fn algorithm(
         }
         tree::Algorithm::Hash => (Algorithm::Hash(kind), BalanceKey::Expression),
         tree::Algorithm::RdpCookie => (Algorithm::Hash(kind), BalanceKey::RdpCookie),
+        tree::Algorithm::Sticky => (Algorithm::Sticky, BalanceKey::None),
+        tree::Algorithm::LogHash if mode == Mode::Log => (Algorithm::Hash(kind), BalanceKey::Expression),
+        tree::Algorithm::LogHash => {
+            refuse.found.warning(set.pos, "this 'balance' needs 'mode log'; 'balance roundrobin' is used");
+            (Algorithm::RoundRobin, BalanceKey::None)
+        }
     }
 }
 

@@ -183,6 +183,7 @@ impl Logs {
                 LogTarget::Own(line) => {
                     let made = match &line.sink {
                         LogSink::Ring(name) => self.ring(line, name, refuse),
+                        LogSink::Backend(name) => group(line, name, refuse),
                         _ => self::target(line, refuse),
                     };
                     if let Some(target) = made {
@@ -417,9 +418,19 @@ fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
         LogSink::Stdout => Sink::stdout().map_err(|error| error.to_string()),
         LogSink::Stderr => Sink::stderr().map_err(|error| error.to_string()),
         LogSink::Address(address) => place(address),
-        LogSink::Ring(_) => return None, // made by `Logs::ring`
+        LogSink::Ring(_) | LogSink::Backend(_) => return None, // made with their sections
     };
     made(line, sink, refuse)
+}
+
+/// The target of a line that names a backend: its servers have targets of their own.
+fn group(line: &LogLine, name: &Word, refuse: &mut Refuse<'_>) -> Option<Target> {
+    let started =
+        |proxy: &&Proxy| proxy.kind.is_backend() && !proxy.settings.disabled.is_some_and(|set| set.value);
+    let mut backends = refuse.config.proxies.iter().filter(started);
+    // That there is none was reported; one that is disabled takes no lines.
+    let number = backends.position(|proxy| proxy.name.bytes() == name.bytes()).unwrap_or(usize::MAX);
+    made(line, Ok(Sink::Group(number)), refuse)
 }
 
 /// Builds the target of a line with this sink.

@@ -159,6 +159,9 @@ impl Generation {
 
     fn with_server(&self, backend: &str, name: &str, words: &[String]) -> Result<Changed, String> {
         let backend = self.backend_named(backend).ok_or("No such backend.")?;
+        if backend.mode == Mode::Log {
+            return Err(" Dynamic servers cannot be used with log backends.".into());
+        }
         let algorithm = backend.balancer.algorithm();
         if algorithm.is_static() || !algorithm.grows() || backend.of_client.is_some() {
             return Err("Backend must use a dynamic load balancing to support dynamic servers.".into());

@@ -12,7 +12,7 @@ pub(super) fn in_rules(mode: Mode) -> Missing {
             Looks::Message if name == "req.body_param" => None,
             _ => anywhere(name, looks),
         },
-        Mode::Tcp => in_tcp_rules,
+        Mode::Tcp | Mode::Log => in_tcp_rules,
     }
 }
 
@@ -20,7 +20,7 @@ pub(super) fn in_rules(mode: Mode) -> Missing {
 pub(super) fn in_logs(mode: Mode) -> Missing {
     match mode {
         Mode::Http => anywhere,
-        Mode::Tcp => in_tcp,
+        Mode::Tcp | Mode::Log => in_tcp,
     }
 }
 

@@ -14,6 +14,7 @@ mod cpu_choice;
 mod cpu_map;
 mod files;
 mod filters;
+mod forward;
 mod frontend_gate;
 mod groups;
 mod h2;
@@ -52,6 +53,7 @@ pub use checks::{CheckTimeouts, Follows, Program, ServerCheck};
 pub use cpu_map::CpuMap;
 pub use filters::Filters;
 pub use filters::TraceFilter;
+pub use forward::{DatagramListener, LogForward};
 pub use frontend_gate::{FrontendGate, FrontendGateSnapshot, FrontendGateState};
 pub use groups::Groups;
 pub use h2::{H2Settings, LoggedErrors};
@@ -361,7 +363,10 @@ impl Generation {
     /// Returns true if anything listens, command sockets included.
     pub fn listens(&self) -> bool {
         !self.process.stats_sockets.is_empty()
-            || self.frontends.iter().any(|frontend| !frontend.listeners.is_empty())
+            || self.frontends.iter().any(|frontend| {
+                let datagrams = frontend.forward.as_ref().map_or(0, |own| own.datagrams.len());
+                frontend.listeners.len() + datagrams > 0
+            })
     }
 
     /// Limits the connections of the process to `most`, for a configuration without `maxconn`.

@@ -540,7 +540,7 @@ fn tune(tune: &Tune) -> Process {
         rcvbuf_client: _,
         rcvbuf_server,
         rcvbuf_backend: _,
-        rcvbuf_frontend: _,
+        rcvbuf_frontend: _, // of sockets for datagrams
         recv_enough: _,
         renice_runtime,
         renice_startup,

@@ -5,6 +5,7 @@ use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
 use super::checks::{self, ServerCheck};
 use super::filters::Filters;
+use super::forward::{self, LogForward};
 use super::frontend_gate::FrontendGate;
 use super::http::{self, Http, Side};
 use super::log::{EventLog, FrontendLog, Logs};
@@ -63,6 +64,8 @@ pub struct Frontend {
     pub captures: Captures,
     /// Log settings; `None` if nothing is logged.
     pub log: Option<FrontendLog>,
+    /// It is a `log-forward` section: what clients send are log messages.
+    pub forward: Option<Arc<LogForward>>,
     /// Timeouts.
     pub timeouts: FrontendTimeouts,
     /// `maxconn`
@@ -402,6 +405,7 @@ fn one<'c>(
         filters: _,
         stick_table: _, // by their own reader
         stick_rules: _, // with the rules
+        forward,
     } = proxy;
     all.places += 1;
     let number = all.places as u32; // no file has so many proxies
@@ -410,7 +414,8 @@ fn one<'c>(
     let rules = Arc::new(rules);
     let mode = settings.mode();
     let common = self::settings(settings, mode, refuse);
-    let id = ids.next(id.map(|set| set.value));
+    // Those of HAProxy have no number, and reports do not show them.
+    let id = if forward.is_some() { 0 } else { ids.next(id.map(|set| set.value)) };
     let description = description.as_ref().map(|set| text(&set.value));
     let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
     let targets = logs.targets(proxy, refuse);
@@ -448,9 +453,14 @@ fn one<'c>(
             }
             listeners.extend(more);
         }
+        let forward = forward.as_deref().map(|section| {
+            let common = (&config.global, &process.groups, shards);
+            LogForward::new(section, number, targets.clone(), settings, process, common, refuse)
+        });
         all.frontends.push(Frontend {
             number,
             id,
+            forward: forward.map(Arc::new),
             place: all.places,
             name: text(name),
             description: description.clone(),
@@ -488,6 +498,11 @@ fn one<'c>(
                 .and_then(|(states, (backend, own))| states.get(backend, own));
             built.push(server::server(line, settings, process, all.servers, built.len(), state, refuse));
             all.servers += 1;
+        }
+        if mode == Mode::Log {
+            for (server, line) in built.iter_mut().zip(servers) {
+                forward::log_server(server, line, settings, logs, refuse);
+            }
         }
         let mut ids = Ids::new(1, built.iter().map(|server| server.id));
         for server in &mut built {

@@ -125,6 +125,8 @@ pub struct Server {
     pub ends_backup_streams_when_up: bool,
     /// Times of state changes.
     pub past: Arc<Past>,
+    /// Its place among the targets of logs, in `mode log`.
+    pub log_target: Option<usize>,
     /// Counters.
     pub counts: Arc<ServerStats>,
 }
@@ -296,7 +298,7 @@ pub(super) fn server(
         check_send_proxy: _,
         check_proto: _,
         check_reuse_pool: _,
-        log_bufsize: _, // of log backends, which are refused
+        log_bufsize: _, // of log backends, with the next
         log_proto: _,
         max_reuse,
         maxconn,
@@ -445,6 +447,7 @@ pub(super) fn server(
         ends_streams_when_down: on_marked_down.is_some(),
         ends_backup_streams_when_up: on_marked_up.is_some(),
         past: Arc::new(Past::new(Time::now().since(Time::ZERO))),
+        log_target: None, // set when the server is complete
         counts: Arc::default(),
     }
 }

@@ -384,6 +384,6 @@ fn write(local: &Local, targets: &[usize], tag: &str, level: Level, text: &str) 
         text: text.as_bytes(),
     };
     for &target in targets {
-        local.logs.log(target, &line);
+        local.log(target, &line);
     }
 }

@@ -100,6 +100,7 @@ pub fn bind(
         Ok((sockets.into(), Made::of(listener, lanes)))
     })?;
     bind_peers(generation, |listener| Ok(bind_listener(listener, lanes, &owner, handed_over)?.into()))?;
+    super::datagrams::bind_forwards(generation, lanes, &owner, None)?;
     Ok(bound)
 }
 
@@ -215,6 +216,7 @@ pub fn bind_beside(
             None => Ok(bind_listener(listener, lanes, &owner, &mut none)?.into()),
         }
     })?;
+    super::datagrams::bind_forwards(generation, lanes, &owner, Some(older))?;
     let failed = |error: SocketError| vec![BindFailure { frontend: "".into(), reason: error.to_string() }];
     let begun = none.begin(false).map_err(failed)?;
     Ok(Beside { bound, as_before, backlogs: Backlogs(backlogs), begun })
@@ -252,6 +254,16 @@ pub fn bind_listener(
     owner: &impl Fn(bool, &str) -> Result<u32, String>,
     handed_over: &mut HandedOver,
 ) -> Result<Vec<Bound>, String> {
+    let options = owned(listener, owner)?;
+    listen_or_take(&listener.endpoint, &options, listener.sockets(lanes), handed_over)
+        .map_err(|error| error.to_string())
+}
+
+/// Returns the options of a listener with its owner's numbers.
+pub(super) fn owned(
+    listener: &Listener,
+    owner: &impl Fn(bool, &str) -> Result<u32, String>,
+) -> Result<ListenOptions, String> {
     let mut options = listener.options.clone();
     let look_up = |group, wanted: &Option<Owner>| match wanted {
         Some(Owner::Name(name)) => owner(group, name).map(Some),
@@ -260,6 +272,5 @@ pub fn bind_listener(
     };
     options.unix.user = options.unix.user.or(look_up(false, &listener.user)?);
     options.unix.group = options.unix.group.or(look_up(true, &listener.group)?);
-    listen_or_take(&listener.endpoint, &options, listener.sockets(lanes), handed_over)
-        .map_err(|error| error.to_string())
+    Ok(options)
 }

@@ -10,6 +10,7 @@ use super::shared_conns::SharedConns;
 use super::streams::Streams;
 use crate::scopes::{LaneTables, Spare};
 use manylane_balance::{IdlePool, Index};
+use manylane_config::tree::Mode;
 use manylane_expr::{Type, Value};
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
 use manylane_logs::{LaneLogs, Level};
@@ -65,6 +66,8 @@ pub struct Local {
     pub(crate) logs: LaneLogs,
     /// Buffer for log lines.
     pub(crate) room: RefCell<Room>,
+    /// Scratch memory of `balance log-hash`, if there is any.
+    pub(super) log_memory: RefCell<Option<manylane_expr::Lane>>,
     /// Scratch memory of expressions.
     pub(crate) memory: RefCell<manylane_expr::Lane>,
     /// Free list of [`Scopes`](crate::scopes::Scopes) between requests.
@@ -205,6 +208,10 @@ impl Local {
             shared.unwrap_or_else(|| (Rc::new(RefCell::new(Reader::new())), Rc::default()));
         let seed = (manylane_sync::lane::current().index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let targets = generation.logs.targets.iter().cloned();
+        let hashes_lines = generation
+            .backends
+            .iter()
+            .any(|backend| backend.mode == Mode::Log && backend.rules.balance.is_some());
         let zone = jiff::tz::TimeZone::system();
         let logs = LaneLogs::new(io.here(), io.clone(), blocking(), zone, targets);
         let local = Rc::new(Self {
@@ -212,6 +219,7 @@ impl Local {
             pid: std::process::id(),
             logs,
             room: RefCell::new(Room::new(&generation)),
+            log_memory: RefCell::new(hashes_lines.then(|| manylane_expr::Lane::new(seed))),
             io,
             checks: checks.unwrap_or_else(|| Checks::new(generation.process.max_checks)),
             generation,

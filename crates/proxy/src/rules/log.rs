@@ -125,7 +125,7 @@ fn write_line(targets: &[usize], tag: &str, local: &Local, level: Level, text: &
         text,
     };
     for &target in targets {
-        local.logs.log(target, &line);
+        local.log(target, &line);
     }
 }
 
@@ -284,7 +284,7 @@ impl Record {
             handshake: millis(self.handshake),
             idle: millis(self.idle),
             request: match (self.request, eval.frontend.mode) {
-                (None, Mode::Tcp) => 0, // TCP mode waits for no request
+                (None, Mode::Tcp | Mode::Log) => 0, // neither waits for a request
                 (request, _) => or_none(request),
             },
             queue: or_none(self.queued),
@@ -297,7 +297,7 @@ impl Record {
             bytes_read: self.down,
             bytes_uploaded: self.up,
             status: match (self.status, eval.frontend.mode) {
-                (None, Mode::Tcp) => 0, // TCP mode has no status
+                (None, Mode::Tcp | Mode::Log) => 0, // neither has a status
                 (status, _) => status.map_or(-1, i64::from),
             },
             termination: [cause, phase, self.cookies[0], self.cookies[1]],

@@ -5,6 +5,7 @@ mod handshake;
 
 use crate::client::Client;
 use crate::count::count_in_front;
+use crate::forward;
 use crate::http::{self, IdleSession};
 use crate::lane::{ConnGuard, Local, WaiterSlot};
 use crate::rules::{self, Entrance, EvalContext};
@@ -232,7 +233,10 @@ async fn enter(
         if frontend.mode == Mode::Http {
             return http::begin(local, frontend, listener, client, scopes).await;
         }
-        tcp::run(local, frontend, listener, client, &scopes).await;
+        match frontend.mode {
+            Mode::Log => forward::serve(local, frontend, client).await,
+            _ => tcp::run(local, frontend, listener, client, &scopes).await,
+        }
     }
     local.scopes.put(scopes);
     None

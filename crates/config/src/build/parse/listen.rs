@@ -14,9 +14,22 @@ pub(crate) fn bind(b: &mut Builder<'_>, line: &Line<'_>) {
     b.proxy().binds.push(bind);
 }
 
+/// `dgram-bind`
+pub(crate) fn dgram_bind(b: &mut Builder<'_>, line: &Line<'_>) {
+    if !b.has_room_for_bind(line.pos()) {
+        return;
+    }
+    let bind = bind_line_by(b, line, &Rules::DGRAM_BIND);
+    b.log_forward().dgram_binds.push(bind);
+}
+
 /// Parses the addresses and options of a line. Wrong addresses are reported and left out.
 pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Bind {
     let rules = Rules { statement: line.keyword.name, longest_path: LONGEST_BOUND_PATH, ..Rules::BIND };
+    bind_line_by(b, line, &rules)
+}
+
+fn bind_line_by(b: &mut Builder<'_>, line: &Line<'_>, rules: &Rules) -> Bind {
     let list = &line.words[0];
     let mut addresses = Vec::new();
     let mut start = 0;
@@ -28,7 +41,7 @@ pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Bind {
             b.found.alert(word.pos(), message);
             continue;
         }
-        addresses.extend(address(b, line.keyword.name, &word, &rules));
+        addresses.extend(address(b, line.keyword.name, &word, rules));
     }
     b.bind = BindOptions::default();
     options(b, SectionKind::BindOption, &line.words[1..]);

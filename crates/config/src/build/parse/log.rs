@@ -49,10 +49,7 @@ fn own(b: &mut Builder<'_>, line: &Line<'_>) -> Option<LogLine> {
         b"stdout" => LogSink::Stdout,
         b"stderr" => LogSink::Stderr,
         name if name.starts_with(b"ring@") => LogSink::Ring(word.slice(5..name.len())),
-        name if name.starts_with(b"backend@") => {
-            b.found.alert(word.pos(), "'log backend@...' needs mode log, which is not built yet");
-            return None;
-        }
+        name if name.starts_with(b"backend@") => LogSink::Backend(word.slice(8..name.len())),
         _ => LogSink::Address(address(b, "log", word, &Rules::LOG)?.value),
     };
     let mut target = LogLine {

@@ -9,7 +9,7 @@ mod server;
 mod stick;
 
 pub(crate) use filter::filter;
-pub(crate) use listen::{bind, bind_line, octal};
+pub(crate) use listen::{bind, bind_line, dgram_bind, octal};
 pub(crate) use log::{LOG_FORMATS, log};
 pub(crate) use peers::{bind as peers_bind, peer, table as peers_table};
 pub use proxy::algorithms;

@@ -83,18 +83,23 @@ const fn with_argument(name: &'static str, algorithm: Algorithm, options: Option
 }
 
 /// All algorithms, by name. The crate `balance` implements them.
-const ALGORITHMS: [AlgorithmRow; 13] = [
+const ALGORITHMS: [AlgorithmRow; 15] = [
     row("ewma", Algorithm::Ewma, no_options),
     row("first", Algorithm::First, no_options),
     row("hash", Algorithm::Hash, |b, line| has_word(b, line, "an expression")),
     with_argument("hdr", Algorithm::Hdr, header_options),
     row("leastconn", Algorithm::Leastconn, no_options),
+    row("log-hash", Algorithm::LogHash, |b, line| {
+        line.no_more(b, 2);
+        has_word(b, line, "a list of converters")
+    }),
     row("maglev", Algorithm::Maglev, |_, _| true),
     with_argument("random", Algorithm::Random(2), no_options),
     with_argument("rdp-cookie", Algorithm::RdpCookie, no_options),
     row("roundrobin", Algorithm::Roundrobin, no_options),
     row("source", Algorithm::Source, no_options),
     row("static-rr", Algorithm::StaticRr, no_options),
+    row("sticky", Algorithm::Sticky, no_options),
     row("uri", Algorithm::Uri, uri_options),
     row("url_param", Algorithm::UrlParam, url_param_options),
 ];
@@ -165,13 +170,7 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
 }
 
 fn unknown_algorithm(b: &mut Builder<'_>, word: &Word, name: &[u8]) {
-    let message = match name {
-        b"log-hash" | b"sticky" => format!(
-            "'balance {}' is an algorithm of HAProxy's mode log, which is not built yet",
-            crate::Shown(name)
-        ),
-        _ => manylane_expr::none_of("balance", ALGORITHMS.map(|row| row.name), name),
-    };
+    let message = manylane_expr::none_of("balance", ALGORITHMS.map(|row| row.name), name);
     b.found.alert(word.pos(), message);
 }
 

@@ -8,13 +8,17 @@ use crate::table::SectionKind;
 use crate::tree::{Nameserver, Server, Source};
 use crate::value;
 use manylane_net::Rules;
+use manylane_net::address::Transports;
+
+/// Servers of `mode log` may take datagrams. What the mode is may be said below, so it is checked at the end.
+const SERVER: Rules = Rules { transports: Transports::StreamOrDatagram, ..Rules::SERVER };
 
 pub(crate) fn server(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = line.word(0);
     if !check_name(b, line, &name) || !b.has_room_for_servers(line.pos(), 1) {
         return;
     }
-    let address = address(b, line.keyword.name, &line.words[1], &Rules::SERVER);
+    let address = address(b, line.keyword.name, &line.words[1], &SERVER);
     let base = b.settings().default_server.clone();
     b.server = base;
     options(b, SectionKind::ServerOption, &line.words[2..]);
@@ -66,7 +70,7 @@ pub(crate) fn server_template(b: &mut Builder<'_>, line: &Line<'_>) {
         return;
     }
     let Some((low, high)) = template_range(b, line, numbers) else { return };
-    let address = address(b, line.keyword.name, place, &Rules::SERVER);
+    let address = address(b, line.keyword.name, place, &SERVER);
     b.server = b.settings().default_server.clone();
     options(b, SectionKind::ServerOption, rest);
     let options = std::mem::take(&mut b.server);

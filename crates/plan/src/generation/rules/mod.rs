@@ -729,6 +729,11 @@ impl Reader<'_, '_, '_> {
             (tree::Algorithm::Hash | tree::Algorithm::Maglev, [expression]) => {
                 self.expression(std::slice::from_ref(expression), EvalPoints::USE_SERVER)
             }
+            (tree::Algorithm::LogHash, [converters]) if settings.mode() == tree::Mode::Log => {
+                // The line's text stands where the bytes of a connection would.
+                let text = [b"req.payload(0,0),", converters.bytes()].concat();
+                self.expression(&[Word::plain(text, converters.pos())], EvalPoints::USE_SERVER)
+            }
             (tree::Algorithm::RdpCookie, [name, ..]) => {
                 let quoted = [b"req.rdp_cookie('", name.bytes(), b"')"].concat();
                 self.expression(&[Word::plain(quoted, name.pos())], EvalPoints::USE_SERVER)

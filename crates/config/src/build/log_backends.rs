@@ -1,0 +1,91 @@
+//! Backends in `mode log`, and who logs to them.
+
+use super::Builder;
+use crate::source::Pos;
+use crate::tree::{Algorithm, LogSink, LogTarget, Mode, Proxy, ProxyKind};
+use manylane_net::address::{Location, Transport};
+
+/// What a proxy says that does not fit its mode.
+pub(super) fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
+    if proxy.kind == ProxyKind::Defaults || proxy.forward.is_some() {
+        return;
+    }
+    let (settings, name) = (&proxy.settings, proxy.name.shown());
+    let algorithm = settings.balance.as_ref().map(|set| set.value.algorithm);
+    if settings.mode() != Mode::Log {
+        let mode = settings.mode().name();
+        for server in &proxy.servers {
+            if server.address.value.transport == Some(Transport::Datagram) {
+                let message = format!(
+                    "'server' : datagrams are sent in 'mode log' only; this is a backend in mode {mode}"
+                );
+                b.found.alert(server.address.pos, message);
+            }
+        }
+        return;
+    }
+    let mode = settings.mode.map_or(proxy.pos, |set| set.pos);
+    if proxy.kind != ProxyKind::Backend {
+        let message = format!(
+            "{} '{name}' : 'mode log' is for backends; messages are received by a 'log-forward' section",
+            proxy.kind.name()
+        );
+        return b.found.alert(mode, message);
+    }
+    if let Some(set) = &settings.balance {
+        let fits = matches!(
+            set.value.algorithm,
+            Algorithm::Roundrobin | Algorithm::Random(_) | Algorithm::Sticky | Algorithm::LogHash
+        );
+        if !fits {
+            let message = format!(
+                "in backend '{name}': 'balance' in 'mode log' expects roundrobin, random, sticky or log-hash"
+            );
+            b.found.alert(set.pos, message);
+        }
+    }
+    if algorithm == Some(Algorithm::LogHash)
+        && let Some(set) = settings.hash_type.filter(|set| set.value.consistent)
+    {
+        let message = format!("in backend '{name}': 'balance log-hash' expects 'hash-type map-based'");
+        b.found.alert(set.pos, message);
+    }
+    for server in &proxy.servers {
+        if !matches!(server.address.value.place, Location::Ip { .. }) {
+            let message = "'server' expects an IP address and a port in 'mode log', with udp@ for datagrams";
+            b.found.alert(server.address.pos, message.to_owned());
+        }
+    }
+    let ignored = |pos: Option<Pos>, what: &'static str| pos.map(|pos| (pos, what));
+    let first = [
+        ignored(proxy.stick_rules.first().map(|rule| rule.pos), "sticking rules"),
+        ignored(proxy.use_server.first().map(|choice| choice.pos), "'use-server' rules"),
+        ignored(proxy.rules.first().map(|rule| rule.pos), "rules for requests and responses"),
+        ignored(settings.dispatch.as_ref().map(|set| set.pos), "'dispatch'"),
+        ignored(settings.cookie.as_ref().map(|set| set.pos), "'cookie'"),
+    ];
+    for (pos, what) in first.into_iter().flatten() {
+        b.found.warning(pos, format!("{what} of backend '{name}' will be ignored in 'mode log'"));
+    }
+}
+
+/// Each backend that lines are logged to has to be there, in `mode log`.
+pub(super) fn require<'p>(
+    b: &mut Builder<'_>,
+    log: &[LogTarget],
+    backend: impl Fn(&[u8]) -> Option<&'p Proxy>,
+) {
+    for target in log {
+        let LogTarget::Own(line) = target else { continue };
+        let LogSink::Backend(name) = &line.sink else { continue };
+        let shown = name.shown();
+        let message = match backend(name.bytes()) {
+            None => format!("unable to find backend '{shown}' that 'log' names"),
+            Some(backend) if backend.settings.mode() != Mode::Log => {
+                format!("'log' expects a backend in 'mode log', which backend '{shown}' is not")
+            }
+            Some(_) => continue,
+        };
+        b.found.alert(name.pos(), message);
+    }
+}

@@ -1,0 +1,182 @@
+//! `log-forward` sections, and servers of backends in `mode log`.
+
+use super::bind::{self, Listener};
+use super::groups::Groups;
+use super::log::Logs;
+use super::proxies::Ids;
+use super::refuse::Refuse;
+use super::server::{Server, ServerPlace};
+use super::{Process, Shards};
+use manylane_config::table::{ServerOptions, Timeout};
+use manylane_config::tree::{self, Global, Settings};
+use manylane_logs::{
+    Facility, Format, Framing, HostPolicy, Level, MIN_LENGTH, Sink, Target, TargetSpec, Timeouts,
+};
+use manylane_net::address::Transport;
+use manylane_net::{Bound, Endpoint};
+use manylane_sync::{Arc, LockClass, Mutex};
+
+static SOCKETS: LockClass = LockClass::new("datagram sockets", LockClass::LEAF);
+
+/// What a frontend has that forwards syslog messages.
+#[derive(Debug)]
+pub struct LogForward {
+    /// Places of the targets.
+    pub targets: Vec<usize>,
+    /// `option host`
+    pub hosts: HostPolicy,
+    /// False with `option dont-parse-log`.
+    pub parses: bool,
+    /// `option assume-rfc6587-ntf`
+    pub lines_only: bool,
+    /// Bytes of a message at most: `tune.bufsize`.
+    pub longest: usize,
+    /// `dgram-bind`
+    pub datagrams: Vec<DatagramListener>,
+}
+
+/// An address at which messages come as datagrams.
+#[derive(Debug)]
+pub struct DatagramListener {
+    /// Where, and how.
+    pub listener: Listener,
+    /// Its sockets, which generations with the same address share.
+    sockets: Mutex<Option<Arc<[Bound]>>>,
+}
+
+impl DatagramListener {
+    /// Its sockets, once they are bound.
+    pub fn sockets(&self) -> Option<Arc<[Bound]>> {
+        self.sockets.lock().clone()
+    }
+
+    /// They are bound, or closed.
+    pub(crate) fn set_sockets(&self, sockets: Option<Arc<[Bound]>>) {
+        let before = std::mem::replace(&mut *self.sockets.lock(), sockets);
+        drop(before); // outside of the lock
+    }
+}
+
+impl LogForward {
+    pub(super) fn new(
+        section: &tree::LogForward,
+        frontend: usize,
+        targets: Vec<usize>,
+        settings: &Settings,
+        process: &Process,
+        (global, groups, shards): (&Global, &Groups, Shards),
+        refuse: &mut Refuse<'_>,
+    ) -> Self {
+        let tree::LogForward { dgram_binds, dont_parse, lines_only, host } = section;
+        let mut ids = Ids::new(1, std::iter::empty());
+        let mut datagrams = Vec::new();
+        for line in dgram_binds {
+            let listeners = bind::listeners(
+                line,
+                frontend,
+                datagrams.len(),
+                settings,
+                &mut ids,
+                (global, groups, shards),
+                refuse,
+            );
+            datagrams.extend(listeners.into_iter().map(|mut listener| {
+                listener.options.common.receive_buffer = bind::bytes(global.tune.rcvbuf_frontend);
+                DatagramListener { listener, sockets: Mutex::new(&SOCKETS, None) }
+            }));
+        }
+        Self {
+            targets,
+            hosts: match *host {
+                "replace" => HostPolicy::Replace,
+                "keep" => HostPolicy::Keep,
+                "append" => HostPolicy::Append,
+                _ => HostPolicy::Fill,
+            },
+            parses: !dont_parse,
+            lines_only: *lines_only,
+            longest: process.bufsize,
+            datagrams,
+        }
+    }
+}
+
+/// Completes a server of a backend in `mode log`: it is the target of the lines that the backend chooses it
+/// for.
+pub(super) fn log_server(
+    server: &mut Server,
+    line: &tree::Server,
+    settings: &Settings,
+    logs: &mut Logs,
+    refuse: &mut Refuse<'_>,
+) {
+    let ServerOptions { log_bufsize, log_proto, .. } = &line.options;
+    // What its lines do not need, or how they would be sent otherwise than they are.
+    let other = ServerOptions {
+        log_bufsize: None,
+        log_proto: None,
+        id: None,
+        guid: None,
+        weight: None,
+        backup: None,
+        disabled: None,
+        slowstart: None,
+        track: None,
+        init_state: None,
+        init_addr: None,
+        resolve_prefer: None,
+        on_marked_down: None,
+        on_marked_up: None,
+        check: None,
+        inter: None,
+        fastinter: None,
+        downinter: None,
+        rise: None,
+        fall: None,
+        addr: None,
+        port: None,
+        agent_check: None,
+        agent_addr: None,
+        agent_inter: None,
+        agent_port: None,
+        agent_send: None,
+        ..line.options.clone()
+    };
+    if other != ServerOptions::default() {
+        let why = "servers in 'mode log' have 'log-proto', 'log-bufsize', weights, checks and agents; their \
+            other options are not built yet";
+        refuse.keyword(line.pos, "server", why);
+    }
+    let ServerPlace::At(Endpoint::Ip(address)) = server.addr.read().place else {
+        let message = "'server' expects an address with a port, known at the start, in 'mode log'";
+        return refuse.found.alert(line.address.pos, message);
+    };
+    let counted = log_proto.is_some_and(|set| set.value == "octet-count");
+    let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
+    let Some(facility) = Facility::new(0) else { return };
+    // The form of lines is their target's; of this one only the way counts.
+    let spec = TargetSpec {
+        sink: match line.address.value.transport {
+            Some(Transport::Datagram) => Sink::Udp(address),
+            _ => Sink::Tcp(address, if counted { Framing::OctetCount } else { Framing::Lines }),
+        },
+        format: Format::Raw,
+        keeps_format: true,
+        length: MIN_LENGTH,
+        room: log_bufsize.map(|set| set.value as usize),
+        facility,
+        level: Level::Debug,
+        min_level: Level::Emerg,
+        sample: None,
+        timeouts: Timeouts { connect: time(Timeout::Connect), server: time(Timeout::Server) },
+    };
+    match Target::new(spec) {
+        Ok(target) => {
+            server.log_target = Some(logs.targets.len());
+            logs.targets.push(Arc::new(target));
+            server.stays = Some("it is a server of 'mode log'");
+            server.resolution = None;
+        }
+        Err(error) => refuse.found.alert(line.pos, format!("'server' : {error}")),
+    }
+}
