@@ -132,10 +132,7 @@ pub(crate) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
             let lane = if wanted.is_empty() { number % lanes.len() } else { wanted[number % wanted.len()] };
             if lane == own {
                 let task = receive(local.clone(), frontend.number, sockets.clone(), which);
-                local
-                    .here()
-                    .spawn(&RECEIVE, Class::Normal, task)
-                    .map_err(|error| error.to_string())?;
+                local.here().spawn(&RECEIVE, Class::Normal, task).map_err(|error| error.to_string())?;
             }
         }
     }

@@ -51,7 +51,7 @@ impl DatagramListener {
     }
 
     /// They are bound, or closed.
-    pub(crate) fn set_sockets(&self, sockets: Option<Arc<[Bound]>>) {
+    pub fn set_sockets(&self, sockets: Option<Arc<[Bound]>>) {
         let before = std::mem::replace(&mut *self.sockets.lock(), sockets);
         drop(before); // outside of the lock
     }

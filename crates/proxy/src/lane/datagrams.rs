@@ -5,7 +5,9 @@ use manylane_net::{Bound, Endpoint};
 use manylane_plan::generation::{DatagramListener, Frontend, Generation, Listener, LogForward};
 
 /// The addresses of a generation at which messages come as datagrams.
-pub(crate) fn datagram_listeners(generation: &Generation) -> impl Iterator<Item = (&Frontend, &LogForward, &DatagramListener)> {
+pub(crate) fn datagram_listeners(
+    generation: &Generation,
+) -> impl Iterator<Item = (&Frontend, &LogForward, &DatagramListener)> {
     generation.frontends.iter().flat_map(|frontend| {
         let sections = frontend.forward.iter().map(|section| &**section);
         sections.flat_map(move |section| section.datagrams.iter().map(move |own| (frontend, section, own)))
