@@ -442,12 +442,17 @@ fn no_private_key_stays_where_it_was_received() {
         }
     };
     send("prompt\n\n", "\n");
+    send("set timeout cli 600\n", "\n"); // a search takes long
     let (name, pid) = (certificate.display(), served._program.pid());
     // A command that expects no key shows that the search finds one.
     send(&format!("set ssl ca-file /none <<\n{first}\n"), "Can't update");
     assert!(memory_has(pid, &wanted(&first)));
     send(&format!("set ssl cert {name} <<\n{second}\n"), "Transaction created");
     assert!(!memory_has(pid, &wanted(&second)));
+    // A key may also be a word of its command.
+    let key = "bm8gb25lIGtlZXBzIHRoaXMga2V5LCBub3QgZXZlbiBmb3IgYSBtb21lbnQhISEh";
+    send(&format!("set ssl tls-key /none {key}\n"), "unable to locate");
+    assert!(!memory_has(pid, key.as_bytes()));
 }
 
 #[test]

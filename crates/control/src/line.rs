@@ -1,5 +1,7 @@
 //! Parses bytes into commands (rules 2 and 5).
 
+use zeroize::Zeroizing;
+
 /// Longest line, in bytes; the same as HAProxy's with its default of `tune.bufsize`.
 pub const LONGEST_LINE: usize = 16_384;
 
@@ -12,7 +14,8 @@ const MOST_WORDS: usize = 64;
 /// A parsed command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Command {
-    pub(crate) words: Vec<String>,
+    /// One may be a key, so they are overwritten before they are freed.
+    pub(crate) words: Zeroizing<Vec<String>>,
     /// The command ends in `<<`: its last argument is a payload.
     pub(crate) wants_payload: bool,
 }
@@ -42,7 +45,7 @@ impl Unusable {
 pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, Unusable> {
     let text = std::str::from_utf8(line).map_err(|_| Unusable::NotText)?;
     let mut all = Vec::new();
-    let mut words: Vec<String> = Vec::new();
+    let mut words = Zeroizing::new(Vec::<String>::new());
     let mut word: Option<String> = None;
     let mut plain = true; // the word has no escape
     let mut payload = false;
@@ -75,11 +78,18 @@ pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, Unusable> {
             Some(' ' | '\t' | '\r') => {}
             Some('\\') => {
                 plain = false;
-                word.get_or_insert_default().push(letters.next().unwrap_or('\\'));
+                begun(&mut word, letters.as_str()).push(letters.next().unwrap_or('\\'));
             }
-            Some(other) => word.get_or_insert_default().push(other),
+            Some(other) => begun(&mut word, letters.as_str()).push(other),
         }
     }
+}
+
+/// The word that is being read, with room for the rest of it: one that grows leaves copies.
+fn begun<'w>(word: &'w mut Option<String>, rest: &str) -> &'w mut String {
+    const LONGEST_LETTER: usize = 4;
+    let end = || rest.find([';', ' ', '\t', '\r']).unwrap_or(rest.len());
+    word.get_or_insert_with(|| String::with_capacity(LONGEST_LETTER + end()))
 }
 
 /// Parses a line into commands: the words of each, and whether a payload follows. `None` if the line is
@@ -87,7 +97,7 @@ pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, Unusable> {
 #[doc(hidden)] // for the fuzzer
 pub fn parse(line: &[u8]) -> Option<Vec<(Vec<String>, bool)>> {
     let all = commands(line).ok()?;
-    Some(all.into_iter().map(|command| (command.words, command.wants_payload)).collect())
+    Some(all.into_iter().map(|command| (command.words.to_vec(), command.wants_payload)).collect())
 }
 
 #[cfg(test)]
@@ -96,7 +106,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn words(line: &str) -> Vec<Vec<String>> {
-        commands(line.as_bytes()).expect("a line").into_iter().map(|command| command.words).collect()
+        commands(line.as_bytes()).expect("a line").into_iter().map(|command| command.words.to_vec()).collect()
     }
 
     #[test]
@@ -110,7 +120,7 @@ mod tests {
     fn a_payload_is_announced_by_the_last_word() {
         let of = |line: &str| commands(line.as_bytes()).expect("a line").pop().expect("a command");
         assert!(of("add map x <<").wants_payload);
-        assert_eq!(of("add map x <<").words, ["add", "map", "x"]);
+        assert_eq!(*of("add map x <<").words, ["add", "map", "x"]);
         for not in ["add << x", r"add map \<<", "add <<; help"] {
             assert!(!of(not).wants_payload, "{not}");
         }
@@ -141,7 +151,7 @@ mod tests {
                 .collect();
             let line = escaped.join(" ");
             let got = commands(line.as_bytes()).expect("few words");
-            prop_assert_eq!(&got[0].words, &words);
+            prop_assert_eq!(&*got[0].words, &words);
         }
     }
 }

@@ -13,7 +13,7 @@ use manylane_plan::generation::RuntimeSocket;
 use manylane_proxy::BoundListener;
 use manylane_sched::Here;
 use std::time::Duration;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// Prompt for the next line.
 const PROMPT: &str = "> ";
@@ -21,7 +21,7 @@ const PROMPT: &str = "> ";
 /// Prompt for the next line of a payload.
 const MORE: &str = "+ ";
 
-/// The commands whose payload may hold a private key.
+/// The commands that may have a key, as a word or in their payload.
 const SEND_KEYS: [[&str; 3]; 2] = [["set", "ssl", "cert"], ["set", "ssl", "tls-key"]];
 
 /// Settings of a client.
@@ -48,13 +48,11 @@ struct Lines<'a> {
     connection: &'a Connection,
     here: Here,
     /// A copy of what was received: segments of one byte each would hold a buffer each.
-    received: Vec<u8>,
+    received: Zeroizing<Vec<u8>>,
     /// Start of the next line in `received`.
     begin: usize,
     /// There is no line end between `begin` and here.
     searched: usize,
-    /// A private key may arrive: memory that held it is overwritten before it is freed.
-    secret: bool,
 }
 
 enum Next {
@@ -67,7 +65,7 @@ enum Next {
 
 impl<'a> Lines<'a> {
     fn new(connection: &'a Connection, here: Here) -> Self {
-        Self { connection, here, received: Vec::new(), begin: 0, searched: 0, secret: false }
+        Self { connection, here, received: Zeroizing::default(), begin: 0, searched: 0 }
     }
 
     /// Reads the next line, without its line end.
@@ -97,10 +95,11 @@ impl<'a> Lines<'a> {
             // The command and the beginning of its key may arrive in one segment.
             let _ = segment.zero_on_free();
             let more = segment.as_slice();
-            if self.secret && self.received.capacity() - self.received.len() < more.len() {
-                let mut larger = Vec::with_capacity(self.received.len() + more.len());
+            if self.received.capacity() - self.received.len() < more.len() {
+                let length = self.received.len() + more.len();
+                let mut larger = Zeroizing::new(Vec::with_capacity(length.next_power_of_two()));
                 larger.extend_from_slice(&self.received);
-                std::mem::replace(&mut self.received, larger).zeroize();
+                self.received = larger;
             }
             self.received.extend_from_slice(more);
             self.here.yield_now().await; // a client that sends an endless line must not hold the lane
@@ -109,8 +108,7 @@ impl<'a> Lines<'a> {
 
     /// Overwrites the bytes of the lines that were taken.
     fn wipe(&mut self) {
-        let left = self.received[self.begin..].to_vec();
-        std::mem::replace(&mut self.received, left).zeroize();
+        self.received = Zeroizing::new(self.received[self.begin..].to_vec());
         self.searched -= self.begin;
         self.begin = 0;
     }
@@ -136,11 +134,9 @@ impl<'a> Lines<'a> {
     ) -> Option<Zeroizing<String>> {
         // A string that grows would leave copies.
         let mut text = Zeroizing::new(String::with_capacity(if secret { LONGEST_PAYLOAD } else { 0 }));
-        self.secret = secret;
         let whole = self.gather(&mut text, reply, prompted, silence).await;
         if secret {
             self.wipe();
-            self.secret = false;
         }
         whole.map(|()| text)
     }
@@ -250,7 +246,7 @@ pub(crate) async fn serve(
         let mut behind = all.len();
         for Command { words, wants_payload } in all {
             behind -= 1;
-            if words == [hand_over::QUESTION] {
+            if *words == [hand_over::QUESTION] {
                 reply.flush().await?;
                 if socket.exposes {
                     hand_over_all(control, connection, here, timeout).await;
@@ -258,8 +254,8 @@ pub(crate) async fn serve(
                 return Ok(()); // a client without permission sees the connection end
             }
             let mut payload = None;
+            let secret = SEND_KEYS.iter().any(|own| words.iter().take(own.len()).eq(own));
             if wants_payload {
-                let secret = SEND_KEYS.iter().any(|own| words.iter().take(own.len()).eq(own));
                 match lines.payload(&mut reply, settings.interactive, settings.timeout, secret).await {
                     Some(text) => payload = Some(text),
                     None => {
@@ -286,6 +282,9 @@ pub(crate) async fn serve(
             let before = call.reply.len();
             run(&mut call).await?;
             drop(generation);
+            if secret {
+                lines.wipe();
+            }
             if let Some(reader) = settings.watch.take() {
                 // Anything that the client has sent, including a further command on this line, ends the wait
                 // before it begins.
