@@ -52,5 +52,6 @@ mod tls_limits;
 mod tls_ocsp;
 mod tls_runtime;
 mod tls_sessions;
+mod tls_verify;
 mod turns;
 mod unread;

@@ -656,7 +656,7 @@ fn what_cannot_be_used_is_told_with_its_place() {
         (format!("bind :1 ssl crt {}", ca.display()), "cannot be used: it has no private key"),
         (format!("bind :1 ssl crt {crt} ciphers RC4"), "'ciphers' : no cipher of 'RC4' is left"),
         (format!("bind :1 ssl crt {crt} ssl-max-ver TLSv1.1"), "TLSv1.1 is not spoken"),
-        (format!("bind :1 ssl crt {crt} verify required"), "clients can be verified with a 'ca-file' only"),
+        (format!("bind :1 ssl crt {crt} verify required"), "clients can be verified with a 'ca-file' or"),
         (format!("bind :1 ssl crt {crt} crt-list /none"), "'crt-list' : cannot read '/none'"),
         (format!("bind :1 ssl crt {crt} ocsp-update on"), "responses of OCSP are not renewed yet"),
         ("server s 127.0.0.1:1 ssl".into(), "a server can be verified with a 'ca-file' only"),

@@ -3,7 +3,7 @@
 #![no_main]
 
 use manylane_tls::{
-    ClientSettings, ClientVerify, CommonSettings, ServerSettings, ServerVerify, Source, Store,
+    ClientSettings, ClientVerify, CommonSettings, IgnoredErrors, ServerSettings, ServerVerify, Source, Store,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -22,6 +22,9 @@ fn server(source: Source) -> ServerSettings {
         certificates: vec![source],
         strict_sni: false,
         verify: ClientVerify::None,
+        verify_authorities: None,
+        ignored: IgnoredErrors::default(),
+        ignored_of_authorities: IgnoredErrors::default(),
         tell_authorities: true,
         tickets: false,
         client_order: false,

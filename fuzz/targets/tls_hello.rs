@@ -5,8 +5,8 @@
 use manylane_buf::Chain;
 use manylane_sync::qsbr::Reader;
 use manylane_tls::{
-    ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, MOST_UNREAD, Progress,
-    ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store,
+    ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, IgnoredErrors, MOST_UNREAD,
+    Progress, ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store,
 };
 use std::sync::LazyLock;
 
@@ -21,6 +21,9 @@ static CONTEXTS: LazyLock<(ServerContext, ClientContext)> = LazyLock::new(|| {
         certificates: vec![Source::Path(path.clone())],
         strict_sni: false,
         verify: ClientVerify::None,
+        verify_authorities: None,
+        ignored: IgnoredErrors::default(),
+        ignored_of_authorities: IgnoredErrors::default(),
         tell_authorities: true,
         tickets: true,
         client_order: false,

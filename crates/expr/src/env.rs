@@ -84,6 +84,12 @@ pub struct TlsFacts<'a> {
     pub error_text: &'static str,
     /// OpenSSL's code of the verification of the peer's certificate; 0 if it is valid.
     pub verify: u32,
+    /// The first error of the peer's own certificate, by OpenSSL's number.
+    pub certificate_error: u32,
+    /// The first error of its issuers.
+    pub authority_error: u32,
+    /// Which issuer that is: 1 is that of the peer's own certificate.
+    pub authority_depth: u32,
     /// Secrets of the session, if they are kept, with their labels in the NSS key log format.
     pub secrets: &'a [(&'static str, Box<[u8]>)],
 }

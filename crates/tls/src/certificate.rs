@@ -3,13 +3,14 @@
 use crate::error::Problem;
 use crate::files::{Section, read, sections};
 use crate::ocsp::{self, OcspId, StapleCell};
+use crate::sigalgs::limited;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
 };
 use rustls::sign::{CertifiedKey, SigningKey};
-use rustls::{Error, InconsistentKeys};
+use rustls::{Error, InconsistentKeys, SignatureScheme};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,12 +31,27 @@ pub(crate) struct Certificate {
     pub(crate) is_default: bool,
     /// Its OCSP response.
     pub(crate) staple: StapleCell,
+    /// Its key signs by these algorithms alone.
+    pub(crate) signs: Option<Arc<[SignatureScheme]>>,
 }
 
 impl Certificate {
     /// The key to present now, with an OCSP response if there is one that is not overdue.
     pub(crate) fn shown(&self) -> Arc<CertifiedKey> {
-        self.staple.key().unwrap_or_else(|| self.key.clone())
+        match (self.staple.key(), &self.signs) {
+            (None, _) => self.key.clone(),
+            (Some(stapled), None) => stapled,
+            (Some(stapled), Some(schemes)) => Arc::new(limited(&stapled, schemes)),
+        }
+    }
+
+    /// The certificate with a key that signs by those algorithms alone; one that has a list keeps it.
+    pub(crate) fn signing_by(mut self, schemes: Option<&Arc<[SignatureScheme]>>) -> Self {
+        if let (Some(schemes), None) = (schemes, &self.signs) {
+            self.key = Arc::new(limited(&self.key, schemes));
+            self.signs = Some(schemes.clone());
+        }
+        self
     }
 
     pub(crate) fn is_ecdsa(&self) -> bool {
@@ -200,6 +216,7 @@ impl Bundle {
             not_for: Arc::default(),
             is_default: false,
             staple: self.staple.clone(),
+            signs: None,
         });
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use crate::certificate::Certificate;
 use crate::error::Problem;
+use crate::sigalgs::schemes;
 use crate::store::check_name;
 use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -168,13 +169,17 @@ pub(crate) struct List {
 }
 
 /// A line of a certificate list.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ListLine {
     /// Line number in the file; 0 for a file of a folder. A line added at run time has the number after the
     /// largest.
     pub number: usize,
     /// The certificate's name in the store.
     pub certificate: Box<str>,
+    /// `sigalgs`: algorithms that sign with its key.
+    pub sigalgs: Option<Box<str>>,
+    /// `ocsp-update`
+    pub ocsp_update: Option<bool>,
     /// `[!]<name>`
     pub filters: Vec<Box<str>>,
 }
@@ -189,7 +194,7 @@ impl List {
             if !file.extension().is_some_and(|ext| kept.iter().any(|kept| ext == *kept)) {
                 check_name("crt", &file)?;
                 let certificate = file.display().to_string().into();
-                lines.push(ListLine { number: 0, certificate, filters: Vec::new() });
+                lines.push(ListLine { certificate, ..ListLine::default() });
             }
         }
         Ok(Self { folder: true, lines })
@@ -217,15 +222,30 @@ impl List {
 impl ListLine {
     /// Parses a line. The error is the end of a sentence.
     pub(crate) fn parse(text: &str, number: usize, base: &Path) -> Result<Self, String> {
+        let (mut sigalgs, mut ocsp_update) = (None, None);
         let (file, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let mut rest = rest.trim_start();
         if let Some(options) = rest.strip_prefix('[') {
             let (options, behind) = options.split_once(']').ok_or("has a '[' without its ']'")?;
-            if !options.trim().is_empty() {
-                return Err(format!(
-                    "has options ({}): those of one certificate are not built yet",
-                    options.trim()
-                ));
+            let mut words = options.split_whitespace();
+            while let Some(option) = words.next() {
+                match option {
+                    "sigalgs" => {
+                        let list = words.next().ok_or("has 'sigalgs' without its list")?;
+                        sigalgs = Some(list.into());
+                    }
+                    "ocsp-update" => match words.next() {
+                        Some("on") => ocsp_update = Some(true),
+                        Some("off") => ocsp_update = Some(false),
+                        _ => return Err("has 'ocsp-update', which expects 'on' or 'off'".to_owned()),
+                    },
+                    other => {
+                        return Err(format!(
+                            "has the option '{other}': of one certificate there are 'sigalgs' and \
+                             'ocsp-update', others are not built yet"
+                        ));
+                    }
+                }
             }
             rest = behind;
         }
@@ -236,14 +256,20 @@ impl ListLine {
                 path.to_str().ok_or("names a file whose folder has a name that is not UTF-8")?.into()
             }
         };
-        Ok(Self { number, certificate, filters: rest.split_whitespace().map(Box::from).collect() })
+        let filters = rest.split_whitespace().map(Box::from).collect();
+        Ok(Self { number, certificate, sigalgs, ocsp_update, filters })
     }
 
     /// Returns a copy of the certificate with the line's names.
-    pub(crate) fn apply(&self, certificate: &Certificate) -> Certificate {
-        let mut own = certificate.clone();
+    pub(crate) fn apply(
+        &self,
+        certificate: &Certificate,
+        told: &mut Vec<Problem>,
+    ) -> Result<Certificate, Problem> {
+        let schemes = self.sigalgs.as_ref().map(|list| schemes("sigalgs", list, told)).transpose()?;
+        let mut own = certificate.clone().signing_by(schemes.as_ref());
         if self.filters.is_empty() {
-            return own;
+            return Ok(own);
         }
         let (mut names, mut not_for) = (Vec::new(), Vec::new());
         for name in &self.filters {
@@ -254,6 +280,6 @@ impl ListLine {
             }
         }
         (own.names, own.not_for) = (names.into(), not_for.into()); // as in HAProxy, even if both are empty
-        own
+        Ok(own)
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::Problem;
 use crate::keylog::keeper;
 use crate::provider::CommonSettings;
+use crate::sigalgs::Accepted;
 use crate::store::{Context, Known};
 use crate::trust;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -66,6 +67,7 @@ pub(crate) fn config(
     told: &mut Vec<Problem>,
 ) -> Result<ClientConfig, Problem> {
     let (provider, builder) = settings.common.begin(told, ClientConfig::builder_with_provider)?;
+    let [accepted, signs] = settings.common.signatures(told)?;
     let mut own = HashSet::new();
     let verifier = match (&settings.verify, &settings.common.authorities) {
         (ServerVerify::None, _) => None,
@@ -105,12 +107,13 @@ pub(crate) fn config(
         None if settings.sends_name => Expected::Requested,
         None => Expected::Any,
     };
-    let verifier = Verifier { known: verifier, own, expected, provider: provider.clone() };
+    let verifier =
+        Verifier { known: verifier, own, expected, accepted: Accepted(accepted), provider: provider.clone() };
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match &settings.certificate {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let own = known.own(path, told)?;
+            let own = known.own(path, told)?.signing_by(signs.as_ref());
             builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own.key.clone())))
         }
     };
@@ -154,6 +157,7 @@ struct Verifier {
     /// 'crl-file', since such a certificate has no issuer that could revoke it.
     own: HashSet<CertificateDer<'static>>,
     expected: Expected,
+    accepted: Accepted,
     provider: Arc<CryptoProvider>,
 }
 
@@ -173,7 +177,9 @@ impl ServerCertVerifier for Verifier {
             _ => asked,
         };
         let verified = known.verify_server_cert(certificate, chain, name, ocsp, now);
-        if trust::by_itself(&verified, certificate, &self.own) {
+        if let Err(refused) = &verified
+            && trust::by_itself(refused, certificate, &self.own)
+        {
             return match self.expected {
                 Expected::Any => Ok(ServerCertVerified::assertion()),
                 _ => {
@@ -200,6 +206,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.accepted.check(signed.scheme)?;
         let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls12_signature(message, certificate, signed, algorithms)
     }
@@ -210,11 +217,12 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.accepted.check(signed.scheme)?;
         let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.accepted.of(self.provider.signature_verification_algorithms.supported_schemes())
     }
 }

@@ -1,5 +1,6 @@
 //! A TLS connection of either role.
 
+use crate::chain::{self, Verified};
 use crate::choose;
 use crate::client::ClientContext;
 use crate::error::Error;
@@ -53,6 +54,8 @@ pub struct Connection {
     name: Option<Box<str>>,
     /// The peer's first bytes.
     begin: [u8; 4],
+    /// What was found in the peer's chain of certificates.
+    verified: Verified,
     /// The certificate that this side has presented.
     shown: Option<Arc<CertifiedKey>>,
     /// Set if the context keeps secrets.
@@ -143,6 +146,7 @@ impl Connection {
             looks: 0,
             name,
             begin: [0; 4],
+            verified: Verified::default(),
             shown: None,
             secrets: keeps_secrets.then(Box::default),
             begins,
@@ -325,7 +329,7 @@ impl Connection {
 
     /// The parameters that were negotiated.
     pub fn negotiated(&self) -> Negotiated<'_> {
-        Negotiated::new(self.common(), self.name.as_deref(), self.shown.as_ref())
+        Negotiated::new(self.common(), self.name.as_deref(), self.shown.as_ref(), self.verified)
     }
 
     fn common(&self) -> &rustls::CommonState {
@@ -376,6 +380,9 @@ impl Connection {
         if was_handshaking && let Some(chosen) = choose::take_chosen() {
             self.name = chosen.name;
             self.shown = chosen.shown;
+        }
+        if was_handshaking && let Some(verified) = chain::take_verified() {
+            self.verified = verified;
         }
         if was_handshaking && let Some(secrets) = &mut self.secrets {
             secrets.take_told();

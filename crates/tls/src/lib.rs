@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod certificate;
+mod chain;
 mod choose;
 mod client;
 mod conn;
@@ -16,6 +17,7 @@ mod openssl;
 mod provider;
 mod scratch;
 mod server;
+mod sigalgs;
 mod store;
 mod tickets;
 mod trust;
@@ -24,6 +26,7 @@ mod trust;
 mod tests;
 
 pub use certificate::Definition;
+pub use chain::{IgnoredErrors, Verified};
 pub use choose::{ListLine, Source};
 pub use client::{ClientContext, ClientSettings, ServerVerify};
 pub use conn::{Connection, MOST_RECORDS, MOST_UNREAD, Progress};

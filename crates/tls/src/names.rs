@@ -206,7 +206,7 @@ pub(crate) fn curves(
     Ok(chosen)
 }
 
-fn tell_unknown(keyword: &'static str, what: &str, unknown: &[&str], told: &mut Vec<Problem>) {
+pub(crate) fn tell_unknown(keyword: &'static str, what: &str, unknown: &[&str], told: &mut Vec<Problem>) {
     if !unknown.is_empty() {
         let s = if unknown.len() > 1 { "s" } else { "" };
         let text =

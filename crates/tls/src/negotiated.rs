@@ -1,5 +1,6 @@
 //! The negotiated parameters of a connection, and the peer's identity.
 
+use crate::chain::Verified;
 use crate::keylog::Secrets;
 use crate::names::{Version, suite_name};
 use crate::openssl::Reason;
@@ -14,6 +15,7 @@ pub struct Negotiated<'a> {
     common: &'a CommonState,
     name: Option<&'a str>,
     shown: Option<&'a Arc<CertifiedKey>>,
+    verified: Verified,
 }
 
 impl<'a> Negotiated<'a> {
@@ -21,8 +23,9 @@ impl<'a> Negotiated<'a> {
         common: &'a CommonState,
         name: Option<&'a str>,
         shown: Option<&'a Arc<CertifiedKey>>,
+        verified: Verified,
     ) -> Self {
-        Self { common, name, shown }
+        Self { common, name, shown, verified }
     }
 
     /// The protocol version.
@@ -124,6 +127,8 @@ pub struct Info {
     pub certificate: Option<Box<[u8]>>,
     /// The certificate that was presented to the client.
     pub shown: Option<OwnCertificate>,
+    /// What was found in the peer's chain of certificates.
+    pub verified: Verified,
     /// Why the handshake failed, if it did.
     pub failed: Option<Reason>,
     /// The secrets, if they are kept.
@@ -142,6 +147,7 @@ impl From<Negotiated<'_>> for Info {
             resumed: negotiated.is_resumed(),
             certificate: negotiated.certificate().map(Box::from),
             shown: negotiated.shown.cloned().map(OwnCertificate),
+            verified: negotiated.verified,
             failed: None,
             secrets: None,
         }

@@ -29,7 +29,7 @@ const SHA1: &[u8] = &[0x2b, 0x0e, 3, 2, 0x1a];
 const SHA256: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
 
 /// An issuer, as certificates refer to it.
-struct Issuer<'a> {
+pub(crate) struct Issuer<'a> {
     name: &'a [u8],
     /// The key's algorithm; the next field has its bits.
     algorithm: &'a [u8],
@@ -37,7 +37,7 @@ struct Issuer<'a> {
 }
 
 impl<'a> Issuer<'a> {
-    fn of(parsed: &X509Certificate<'a>) -> Option<Self> {
+    pub(crate) fn of(parsed: &X509Certificate<'a>) -> Option<Self> {
         let name = parsed.tbs_certificate.subject.as_raw();
         let mut key = Der(parsed.tbs_certificate.subject_pki.raw).enter(der::SEQUENCE)?;
         let algorithm = key.take(der::SEQUENCE)?.content;
@@ -46,7 +46,7 @@ impl<'a> Issuer<'a> {
     }
 
     /// True if the issuer's key has made this signature.
-    fn has_signed(&self, signed: Signed<'_>) -> bool {
+    pub(crate) fn has_signed(&self, signed: Signed<'_>) -> bool {
         default_provider().signature_verification_algorithms.all.iter().any(|own| {
             *own.signature_alg_id() == *signed.algorithm
                 && *own.public_key_alg_id() == *self.algorithm
@@ -206,7 +206,7 @@ impl<'a> Response<'a> {
     }
 }
 
-fn time(value: Value<'_>) -> Option<ASN1Time> {
+pub(crate) fn time(value: Value<'_>) -> Option<ASN1Time> {
     ASN1Time::from_der(value.whole).ok().map(|(_, time)| time)
 }
 

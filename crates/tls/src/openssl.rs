@@ -118,7 +118,7 @@ fn of_alert(alert: AlertDescription) -> Reason {
     reason(ALERTS + u32::from(u8::from(alert)), text)
 }
 
-fn of_certificate(error: &CertificateError) -> u32 {
+pub(crate) fn of_certificate(error: &CertificateError) -> u32 {
     use CertificateError as Error;
     match error {
         Error::UnknownIssuer => 20,

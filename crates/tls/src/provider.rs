@@ -2,8 +2,11 @@
 
 use crate::error::Problem;
 use crate::names::{self, Version};
+use crate::sigalgs;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::{ConfigBuilder, ConfigSide, SupportedProtocolVersion, WantsVerifier, WantsVersions};
+use rustls::{
+    ConfigBuilder, ConfigSide, SignatureScheme, SupportedProtocolVersion, WantsVerifier, WantsVersions,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,6 +23,10 @@ pub struct CommonSettings {
     pub oldest: Option<Version>,
     /// The newest version; `None` for the newest supported one.
     pub newest: Option<Version>,
+    /// `sigalgs`: algorithms that sign handshakes of the server's side.
+    pub sigalgs: Option<String>,
+    /// `client-sigalgs`: algorithms that sign with certificates of clients.
+    pub client_sigalgs: Option<String>,
     /// `alpn`: protocols, the preferred one first.
     pub alpn: Vec<Vec<u8>>,
     /// `ca-file`
@@ -58,6 +65,17 @@ impl CommonSettings {
             .with_protocol_versions(&self.versions()?)
             .map_err(|error| Problem::new("ssl", error.to_string()))?;
         Ok((provider, builder))
+    }
+
+    /// The algorithms that sign for the server, and those that sign for the client.
+    pub(crate) fn signatures(
+        &self,
+        told: &mut Vec<Problem>,
+    ) -> Result<[Option<Arc<[SignatureScheme]>>; 2], Problem> {
+        let mut of = |keyword, list: &Option<String>| {
+            list.as_ref().map(|list| sigalgs::schemes(keyword, list, told)).transpose()
+        };
+        Ok([of("sigalgs", &self.sigalgs)?, of("client-sigalgs", &self.client_sigalgs)?])
     }
 
     fn provider(&self, told: &mut Vec<Problem>) -> Result<Arc<CryptoProvider>, Problem> {

@@ -1,13 +1,15 @@
 //! The side that clients connect to.
 
+use crate::chain::{Chains, IgnoredErrors};
 use crate::choose::{Choice, Source};
 use crate::error::Problem;
 use crate::keylog::keeper;
 use crate::names::Version;
 use crate::provider::CommonSettings;
+use crate::sigalgs::Accepted;
 use crate::store::{Context, Known};
 use crate::tickets::{Rules, Tickets, dated, still_good};
-use crate::trust;
+use crate::trust::{self, Authorities};
 use aws_lc_rs::digest;
 use manylane_sync::atomic::{AtomicU64, Ordering};
 use manylane_sync::{LockClass, Mutex};
@@ -19,7 +21,7 @@ use rustls::server::{
     NoServerSessionStorage, ProducesTickets, ServerSessionMemoryCache, StoresServerSessions,
 };
 use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -55,6 +57,12 @@ pub struct ServerSettings {
     pub strict_sni: bool,
     /// `verify`
     pub verify: ClientVerify,
+    /// `ca-verify-file`: authorities that clients are not told.
+    pub verify_authorities: Option<PathBuf>,
+    /// `crt-ignore-err`: errors of clients' certificates that end no handshake.
+    pub ignored: IgnoredErrors,
+    /// `ca-ignore-err`: those of their issuers.
+    pub ignored_of_authorities: IgnoredErrors,
     /// True without `no-ca-names`: clients get the names of the trusted CAs.
     pub tell_authorities: bool,
     /// Sessions are sent to clients as tickets instead of being kept here.
@@ -84,7 +92,10 @@ pub(crate) fn config(
     told: &mut Vec<Problem>,
 ) -> Result<ServerConfig, Problem> {
     let (provider, builder) = settings.common.begin(told, ServerConfig::builder_with_provider)?;
+    let [signs, accepted] = settings.common.signatures(told)?;
     let certificates = known.choose(&settings.certificates, settings.strict_sni, told)?;
+    let certificates: Vec<_> =
+        certificates.into_iter().map(|certificate| certificate.signing_by(signs.as_ref())).collect();
     if certificates.is_empty() && (settings.certificates.is_empty() || !settings.strict_sni) {
         return Err(match settings.certificates.first() {
             None => Problem::new("ssl", "no certificate is given: add 'crt <file>'"),
@@ -97,19 +108,22 @@ pub(crate) fn config(
     let builder = match settings.verify {
         ClientVerify::None => builder.with_no_client_auth(),
         verify => {
-            let Some(path) = &settings.common.authorities else {
-                return Err(Problem::new("verify", "clients can be verified with a 'ca-file' only"));
-            };
-            let trusted = known.authorities(path)?;
-            let mut verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(trusted.roots.clone()), provider);
-            if let Some(path) = &settings.common.revoked {
-                verifier = verifier
-                    .with_crls(known.revoked(path)?.0.iter().cloned())
-                    .enforce_revocation_expiration();
+            let [listed, unlisted] = authorities(settings, known)?;
+            if listed.is_none() && unlisted.is_none() {
+                let text = "clients can be verified with a 'ca-file' or a 'ca-verify-file' only";
+                return Err(Problem::new("verify", text));
             }
-            if !settings.tell_authorities {
-                verifier = verifier.clear_root_hint_subjects();
+            let trusted = || listed.iter().chain(&unlisted);
+            let mut roots = RootCertStore::empty();
+            roots.extend(trusted().flat_map(|own| own.roots.roots.iter().cloned()));
+            let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let revoked = settings.common.revoked.as_ref().map(|path| known.revoked(path)).transpose()?;
+            if let Some(revoked) = &revoked {
+                verifier = verifier.with_crls(revoked.0.iter().cloned()).enforce_revocation_expiration();
+            }
+            verifier = verifier.clear_root_hint_subjects();
+            if let (true, Some(listed)) = (settings.tell_authorities, &listed) {
+                verifier = verifier.add_root_hint_subjects(listed.roots.subjects());
             }
             if verify == ClientVerify::Optional {
                 verifier = verifier.allow_unauthenticated();
@@ -117,10 +131,17 @@ pub(crate) fn config(
             let verifier = verifier.build().map_err(|error| Problem::new("ca-file", error.to_string()))?;
             builder.with_client_cert_verifier(Arc::new(Verifier {
                 known: verifier,
-                own: match settings.common.revoked {
-                    None => trusted.set(),
+                own: match revoked {
+                    None => trusted().flat_map(|own| own.set()).collect(),
                     Some(_) => HashSet::new(),
                 },
+                chains: Chains::new(
+                    trusted().flat_map(|own| own.certificates.iter().cloned()),
+                    revoked.map(|revoked| revoked.0.clone()),
+                    settings.ignored,
+                    settings.ignored_of_authorities,
+                ),
+                accepted: Accepted(accepted),
             }))
         }
     };
@@ -139,7 +160,11 @@ pub(crate) fn config(
     // rules. Listeners that verify clients have their own random keys and sessions. All others share them,
     // also across generations.
     let own = settings.verify != ClientVerify::None;
-    if settings.tickets {
+    if own && !(settings.ignored.is_empty() && settings.ignored_of_authorities.is_empty()) {
+        // A session does not keep which errors were ignored, so each connection verifies the client anew.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    } else if settings.tickets {
         let keys: Arc<dyn ProducesTickets> = match &settings.ticket_keys {
             Some(path) => known.ticket_keys(path)?,
             None if own => Ticketer::new().map_err(failed)?,
@@ -168,6 +193,8 @@ struct Verifier {
     /// Certificates of 'ca-file': a client may present one of them, which is trusted by itself. Empty with a
     /// 'crl-file', since such a certificate has no issuer that could revoke it.
     own: HashSet<CertificateDer<'static>>,
+    chains: Chains,
+    accepted: Accepted,
 }
 
 impl ClientCertVerifier for Verifier {
@@ -186,10 +213,13 @@ impl ClientCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         let verified = self.known.verify_client_cert(certificate, chain, now);
-        match trust::by_itself(&verified, certificate, &self.own) {
-            true => Ok(ClientCertVerified::assertion()),
-            false => verified,
+        match verified {
+            Err(refused) if !trust::by_itself(&refused, certificate, &self.own) => {
+                self.chains.judge(certificate, chain, now, refused)?;
+            }
+            _ => {}
         }
+        Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -198,6 +228,7 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.accepted.check(signed.scheme)?;
         self.known.verify_tls12_signature(message, certificate, signed)
     }
 
@@ -207,11 +238,12 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.accepted.check(signed.scheme)?;
         self.known.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.known.supported_verify_schemes()
+        self.accepted.of(self.known.supported_verify_schemes())
     }
 }
 
@@ -219,6 +251,17 @@ impl ClientCertVerifier for Verifier {
 fn shared_ticketer() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     static SHARED: OnceLock<Result<Arc<dyn ProducesTickets>, rustls::Error>> = OnceLock::new();
     SHARED.get_or_init(Ticketer::new).clone()
+}
+
+/// Those that clients are told, and those that they are not.
+fn authorities(
+    settings: &ServerSettings,
+    known: &mut Known,
+) -> Result<[Option<Arc<Authorities>>; 2], Problem> {
+    let mut load = |path: &Option<PathBuf>| path.as_ref().map(|path| known.authorities(path)).transpose();
+    let listed = load(&settings.common.authorities)?;
+    let unlisted = load(&settings.verify_authorities);
+    Ok([listed, unlisted.map_err(|problem| Problem { keyword: "ca-verify-file", ..problem })?])
 }
 
 /// A digest of the rules by which a listener verifies client certificates. Listeners with other rules do not
@@ -231,8 +274,9 @@ fn rules(settings: &ServerSettings, known: &mut Known) -> Result<Rules, Problem>
     };
     if settings.verify != ClientVerify::None {
         add(if settings.verify == ClientVerify::Required { b"required" } else { b"optional" });
-        if let Some(path) = &settings.common.authorities {
-            known.authorities(path)?.der().iter().for_each(|der| add(der));
+        for own in authorities(settings, known)? {
+            add(b"authorities");
+            own.iter().flat_map(|own| own.der()).for_each(|der| add(&der));
         }
         add(b"revoked");
         if let Some(path) = &settings.common.revoked {

@@ -441,7 +441,7 @@ impl Known {
                 return Err(Problem::new("crt-list", format!("'{name}' names no certificate")));
             }
             for line in list.lines.clone() {
-                let own = line.apply(&self.certificate(&line.certificate, told)?);
+                let own = line.apply(&self.certificate(&line.certificate, told)?, told)?;
                 all.push(Certificate { is_default: is_default || own.is_default, ..own });
             }
         }
@@ -459,7 +459,7 @@ impl Known {
                     None => *source == *name,
                 }
             }),
-            Kind::Authorities => is(&settings.common.authorities),
+            Kind::Authorities => is(&settings.common.authorities) || is(&settings.verify_authorities),
             Kind::Revoked => is(&settings.common.revoked),
         }
     }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use crate::{
-    ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, Problem, Progress,
-    ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store, Version,
+    ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, IgnoredErrors, Problem,
+    Progress, ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store, Version,
 };
 use manylane_buf::Chain;
 use manylane_sync::qsbr::Reader;
@@ -75,6 +75,9 @@ fn server_settings(certificates: &[&Path]) -> ServerSettings {
         certificates: certificates.iter().map(|path| Source::Path(path.to_path_buf())).collect(),
         strict_sni: false,
         verify: ClientVerify::None,
+        verify_authorities: None,
+        ignored: IgnoredErrors::default(),
+        ignored_of_authorities: IgnoredErrors::default(),
         tell_authorities: true,
         tickets: true,
         client_order: false,
@@ -323,7 +326,7 @@ fn a_list_says_which_names_a_certificate_is_for() {
         assert_eq!(Pair::new(&client, &server, name).settle(1 << 20).is_ok(), good, "{name}");
     }
     for (text, sentence) in [
-        ("a.pem\nw.pem [alpn h2] x\n", "line 2 of 'list' has options (alpn h2)"),
+        ("a.pem\nw.pem [alpn h2] x\n", "line 2 of 'list' has the option 'alpn'"),
         ("a.pem [x\n", "line 1 of 'list' has a '[' without its ']'"),
         ("#\n", "'list' names no certificate"),
         ("none.pem\n", "cannot read 'none.pem'"),

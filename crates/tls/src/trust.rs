@@ -157,16 +157,16 @@ fn unusable(lists: &[CertificateRevocationListDer<'static>]) -> Option<&'static 
     })
 }
 
-/// True if a certificate that failed verification is still accepted: it is one of the trusted ones, and only
-/// its position in a chain was rejected. Its dates and purposes were valid.
-pub(crate) fn by_itself<T>(
-    verified: &Result<T, rustls::Error>,
+/// Whether a certificate that was refused is good all the same: it is one of those that are trusted, and
+/// nothing but its place in a chain speaks against it. Its dates and purposes hold.
+pub(crate) fn by_itself(
+    refused: &rustls::Error,
     certificate: &CertificateDer<'_>,
     trusted: &HashSet<CertificateDer<'static>>,
 ) -> bool {
     use CertificateError as Error;
     // Among the others is that the certificate is an authority's.
     let misplaced =
-        matches!(verified, Err(rustls::Error::InvalidCertificate(Error::UnknownIssuer | Error::Other(_))));
+        matches!(refused, rustls::Error::InvalidCertificate(Error::UnknownIssuer | Error::Other(_)));
     misplaced && trusted.contains(certificate)
 }

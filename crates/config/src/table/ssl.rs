@@ -15,7 +15,6 @@ pub(super) const TLS: &str = "it is not built yet";
 
 const FINITE: &str = "keys are exchanged over elliptic curves only";
 const LIBRARY: &str = "the arithmetic is that of aws-lc-rs, which is a part of the program";
-const SIGNATURES: &str = "which signatures are used is for the certificates to say";
 const OCSP: &str = "responses of OCSP are not renewed yet";
 const NOT_YET: &str = "it is not built yet";
 
@@ -48,7 +47,7 @@ pub struct TlsProcess {
 
 /// Rows that exist once for `bind` lines and once for `server` lines.
 macro_rules! defaults {
-    ($side:ident, $ciphers:literal, $suites:literal, $curves:literal) => {
+    ($side:ident, $ciphers:literal, $suites:literal, $curves:literal, $sigalgs:literal, $client:literal) => {
         [
             args($ciphers, GLOBAL, [text("list")], "what 'ciphers' is without")
                 .built(|b, line| b.config.global.tls.$side.ciphers = Some(line.set(line.word(0)))),
@@ -56,6 +55,10 @@ macro_rules! defaults {
                 .built(|b, line| b.config.global.tls.$side.ciphersuites = Some(line.set(line.word(0)))),
             args($curves, GLOBAL, [text("list")], "what 'curves' is without")
                 .built(|b, line| b.config.global.tls.$side.curves = Some(line.set(line.word(0)))),
+            args($sigalgs, GLOBAL, [text("list")], "what 'sigalgs' is without")
+                .built(|b, line| b.config.global.tls.$side.sigalgs = Some(line.set(line.word(0)))),
+            args($client, GLOBAL, [text("list")], "what 'client-sigalgs' is without")
+                .built(|b, line| b.config.global.tls.$side.client_sigalgs = Some(line.set(line.word(0)))),
         ]
     };
 }
@@ -129,13 +132,17 @@ pub(super) fn rows() -> Vec<Keyword> {
         bind,
         "ssl-default-bind-ciphers",
         "ssl-default-bind-ciphersuites",
-        "ssl-default-bind-curves"
+        "ssl-default-bind-curves",
+        "ssl-default-bind-sigalgs",
+        "ssl-default-bind-client-sigalgs"
     ));
     rows.extend(defaults!(
         server,
         "ssl-default-server-ciphers",
         "ssl-default-server-ciphersuites",
-        "ssl-default-server-curves"
+        "ssl-default-server-curves",
+        "ssl-default-server-sigalgs",
+        "ssl-default-server-client-sigalgs"
     ));
     let settings = [
         ("acme.scheduler", "on|off", "renews certificates by itself", "ACME is not built yet"),
@@ -152,10 +159,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("ocsp-update.maxdelay", "<seconds>", "longest time between renewals of an OCSP response", OCSP),
         ("ocsp-update.mindelay", "<seconds>", "shortest time between renewals of an OCSP response", OCSP),
         ("ocsp-update.mode", "on|off", "renewal of OCSP responses", OCSP),
-        ("ssl-default-bind-client-sigalgs", "<list>", "signatures asked of clients", SIGNATURES),
-        ("ssl-default-bind-sigalgs", "<list>", "signatures towards clients", SIGNATURES),
-        ("ssl-default-server-client-sigalgs", "<list>", "signatures of our certificates", SIGNATURES),
-        ("ssl-default-server-sigalgs", "<list>", "signatures towards servers", SIGNATURES),
         ("ssl-dh-param-file", "<file>", "Diffie-Hellman parameters", FINITE),
         ("ssl-engine", "<name>", "engine that does the arithmetic", LIBRARY),
         ("ssl-load-extra-del-ext", "", "extensions are removed before extra files are looked for", NOT_YET),

@@ -24,6 +24,16 @@ pub struct TlsOptions {
     pub ciphersuites: Option<Set<Word>>,
     /// `curves` and `ecdhe`
     pub curves: Option<Set<Word>>,
+    /// `sigalgs`
+    pub sigalgs: Option<Set<Word>>,
+    /// `client-sigalgs`
+    pub client_sigalgs: Option<Set<Word>>,
+    /// `ca-ignore-err`
+    pub ca_ignored: Option<Set<Word>>,
+    /// `crt-ignore-err`
+    pub crt_ignored: Option<Set<Word>>,
+    /// `ca-verify-file`
+    pub ca_verify_file: Option<Set<Word>>,
     /// `ca-file`
     pub ca_file: Option<Set<Word>>,
     /// `crl-file`
@@ -63,13 +73,10 @@ pub(super) const VERSIONS: &[&str] = &["SSLv3", "TLSv1.0", "TLSv1.1", "TLSv1.2",
 
 const OLD: &str = "TLS below 1.2 is broken (RFC 8996), and not spoken";
 const EARLY: &str = "early data can be sent again by anybody, and is not built";
-const SIGNED: &str = "which signatures are used is for the certificates to say";
 
 /// Options that both sides refuse: name, number of arguments, reason.
 const REFUSED: &[(&str, usize, &str)] = &[
     ("allow-0rtt", 0, EARLY),
-    ("client-sigalgs", 1, SIGNED),
-    ("sigalgs", 1, SIGNED),
     ("force-sslv3", 0, OLD),
     ("force-tlsv10", 0, OLD),
     ("force-tlsv11", 0, OLD),
@@ -79,11 +86,8 @@ const REFUSED: &[(&str, usize, &str)] = &[
 
 const REFUSED_BIND: &[(&str, usize, &str)] = &[
     ("acme", 1, "ACME is not built yet"),
-    ("ca-ignore-err", 1, "errors of certificates are not overlooked yet"),
     ("ca-sign-file", 1, "no certificates are made yet"),
     ("ca-sign-pass", 1, "no certificates are made yet"),
-    ("ca-verify-file", 1, "it is not built yet: use 'ca-file'"),
-    ("crt-ignore-err", 1, "errors of certificates are not overlooked yet"),
     ("ech", 1, "encrypted hellos are not built yet"),
     ("generate-certificates", 0, "no certificates are made yet"),
     ("ktls", 1, "TLS in the kernel is not built yet"),
@@ -116,6 +120,10 @@ macro_rules! both {
                 .built(|b, line| b.$side.tls.ciphersuites = Some(line.set(line.word(0)))),
             of_list("crl-file", "file", "certificates that were revoked")
                 .built(|b, line| b.$side.tls.crl_file = Some(line.set(line.word(0)))),
+            of_list("sigalgs", "list", "algorithms that sign handshakes of the server's side")
+                .built(|b, line| b.$side.tls.sigalgs = Some(line.set(line.word(0)))),
+            of_list("client-sigalgs", "list", "algorithms that sign with certificates of clients")
+                .built(|b, line| b.$side.tls.client_sigalgs = Some(line.set(line.word(0)))),
             of_list("curves", "list", "groups for the exchange of keys")
                 .built(|b, line| b.$side.tls.curves = Some(line.set(line.word(0)))),
             args("ssl-min-ver", $place, [choice("version", VERSIONS)], "the oldest version that is spoken")
@@ -178,6 +186,17 @@ pub(super) fn bind_rows() -> Vec<Keyword> {
             .built(|b, line| b.bind.tls.strict_sni = Some(line.set(false))),
         flag("prefer-client-ciphers", BIND, "the client's order of ciphers counts")
             .built(|b, line| b.bind.tls.client_ciphers = Some(line.set(true))),
+        args("ca-ignore-err", BIND, [text("errors")], "errors of clients' issuers that end no handshake")
+            .built(|b, line| b.bind.tls.ca_ignored = Some(line.set(line.word(0)))),
+        args(
+            "crt-ignore-err",
+            BIND,
+            [text("errors")],
+            "errors of clients' certificates that end no handshake",
+        )
+        .built(|b, line| b.bind.tls.crt_ignored = Some(line.set(line.word(0)))),
+        args("ca-verify-file", BIND, [text("file")], "authorities as in ca-file, which clients are not told")
+            .built(|b, line| b.bind.tls.ca_verify_file = Some(line.set(line.word(0)))),
         flag("no-ca-names", BIND, "clients are not told which authorities are trusted")
             .built(|b, line| b.bind.tls.no_ca_names = Some(line.set(true))),
     ]);

@@ -339,11 +339,17 @@ pub(super) async fn show_list(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         return Ok(());
     };
     let _ = writeln!(call.reply, "# {name}");
-    for ListLine { number, certificate, filters } in list {
+    for ListLine { number, certificate, sigalgs, ocsp_update, filters } in list {
         let _ = match numbered {
             true => write!(call.reply, "{certificate}:{number}"),
             false => write!(call.reply, "{certificate}"),
         };
+        let sigalgs = sigalgs.map(|list| format!("sigalgs {list}"));
+        let renewed = ocsp_update.map(|on| format!("ocsp-update {}", if on { "on" } else { "off" }));
+        let options: Vec<_> = sigalgs.into_iter().chain(renewed).collect();
+        if !options.is_empty() {
+            let _ = write!(call.reply, " [{}]", options.join(" "));
+        }
         for filter in filters {
             let _ = write!(call.reply, " {filter}");
         }

@@ -39,8 +39,12 @@ pub(crate) enum Part {
     HasCertificate,
     /// Result of the verification of the certificate.
     Verified,
-    /// The same for its issuers, which are not distinguished: always 0.
-    AuthorityVerified,
+    /// The first error of the certificate itself.
+    CertificateError,
+    /// The first error of its issuers.
+    AuthorityError,
+    /// Which issuer that is.
+    AuthorityDepth,
     /// Error of the handshake.
     Error,
     ErrorText,
@@ -203,13 +207,20 @@ pub(super) const ROWS: &[Row] = &[
         "ssl_c_ca_err",
         Int,
         HANDSHAKEN,
-        "0, since chains are checked as a whole",
+        "OpenSSL's number of the first error of the client's issuers",
         Client,
-        AuthorityVerified
+        AuthorityError
     ),
-    plain!("ssl_c_ca_err_depth", Int, HANDSHAKEN, "0, for the same reason", Client, AuthorityVerified),
+    plain!(
+        "ssl_c_ca_err_depth",
+        Int,
+        HANDSHAKEN,
+        "which issuer has it; the first is 1",
+        Client,
+        AuthorityDepth
+    ),
     plain!("ssl_c_der", Bin, HANDSHAKEN, "the client's certificate", Client, Der),
-    plain!("ssl_c_err", Int, HANDSHAKEN, "OpenSSL's number of what is wrong with it", Client, Verified),
+    plain!("ssl_c_err", Int, HANDSHAKEN, "OpenSSL's number of its first error", Client, CertificateError),
     plain!("ssl_c_key_alg", Str, HANDSHAKEN, "the kind of the client's key", Client, KeyAlgorithm),
     plain!("ssl_c_notafter", Str, HANDSHAKEN, "until when its certificate is valid", Client, NotAfter),
     plain!("ssl_c_notbefore", Str, HANDSHAKEN, "from when its certificate is valid", Client, NotBefore),
@@ -217,7 +228,14 @@ pub(super) const ROWS: &[Row] = &[
     plain!("ssl_c_sha1", Bin, HANDSHAKEN, "the SHA-1 of its certificate", Client, Sha1),
     plain!("ssl_c_sig_alg", Str, HANDSHAKEN, "how its certificate is signed", Client, SignatureAlgorithm),
     plain!("ssl_c_used", Bool, HANDSHAKEN, "whether the client showed a certificate", Client, HasCertificate),
-    plain!("ssl_c_verify", Int, HANDSHAKEN, "the same", Client, Verified),
+    plain!(
+        "ssl_c_verify",
+        Int,
+        HANDSHAKEN,
+        "OpenSSL's number of the last error of its chain",
+        Client,
+        Verified
+    ),
     plain!("ssl_c_version", Int, HANDSHAKEN, "the version of its certificate", Client, CertificateVersion),
     plain!("ssl_f_der", Bin, HANDSHAKEN, "the certificate that the client was shown", Own, Der),
     plain!("ssl_f_key_alg", Str, HANDSHAKEN, "the kind of its key", Own, KeyAlgorithm),
@@ -308,8 +326,12 @@ impl Tls {
             Part::HasName => bool(tls.name.is_some()),
             Part::IsResumed => bool(tls.resumed),
             Part::HasCertificate => bool(tls.certificate.is_some()),
+            // There is no result of a handshake that failed.
+            Part::Verified if tls.error != 0 => Err(Absent::Never),
             Part::Verified => found(Value::Int(tls.verify.into())),
-            Part::AuthorityVerified => found(Value::Int(0)),
+            Part::CertificateError => found(Value::Int(tls.certificate_error.into())),
+            Part::AuthorityError => found(Value::Int(tls.authority_error.into())),
+            Part::AuthorityDepth => found(Value::Int(tls.authority_depth.into())),
             Part::Error => found(Value::Int(tls.error.into())),
             Part::ErrorText if tls.error == 0 => Err(Absent::Never),
             Part::ErrorText => text(scratch.build(|out| {

@@ -6,8 +6,8 @@ use manylane_config::source::Pos;
 use manylane_config::tree::{Config, Set, TlsOptions, TlsProcess};
 use manylane_sync::atomic::AtomicBool;
 use manylane_tls::{
-    ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, Problem, ServerContext,
-    ServerName, ServerSettings, ServerVerify, Source, Version,
+    ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, IgnoredErrors, Problem,
+    ServerContext, ServerName, ServerSettings, ServerVerify, Source, Version,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -82,6 +82,17 @@ pub(super) fn of_bind(
     };
     let certificates = own.default_crt.iter().map(default).chain(own.crt.iter().map(file));
     let certificates = certificates.chain(own.crt_list.iter().map(list)).collect();
+    let ignored = |set: &Option<Set<Word>>, keyword, refuse: &mut Refuse<'_>| match set {
+        None => IgnoredErrors::default(),
+        Some(set) => {
+            IgnoredErrors::parse(keyword, &set.value.shown().to_string()).unwrap_or_else(|problem| {
+                refuse.found.alert(set.pos, problem.to_string());
+                IgnoredErrors::default()
+            })
+        }
+    };
+    let of_certificate = ignored(&own.crt_ignored, "crt-ignore-err", refuse);
+    let of_authorities = ignored(&own.ca_ignored, "ca-ignore-err", refuse);
     let settings = ServerSettings {
         common,
         certificates,
@@ -91,6 +102,12 @@ pub(super) fn of_bind(
             Some("required") => ClientVerify::Required,
             _ => ClientVerify::None,
         },
+        verify_authorities: own
+            .ca_verify_file
+            .as_ref()
+            .map(|set| based(&set.value, process.ca_base.as_ref(), refuse)),
+        ignored: of_certificate,
+        ignored_of_authorities: of_authorities,
         tell_authorities: !own.no_ca_names.is_some_and(|set| set.value),
         tickets: own.tickets.or(defaults.tickets).is_none_or(|set| set.value),
         client_order: own.client_ciphers.or(defaults.client_ciphers).is_some_and(|set| set.value),
@@ -284,6 +301,8 @@ fn common(
         ciphers: either(&own.ciphers, &defaults.ciphers),
         ciphersuites: either(&own.ciphersuites, &defaults.ciphersuites),
         curves: either(&own.curves, &defaults.curves),
+        sigalgs: either(&own.sigalgs, &defaults.sigalgs),
+        client_sigalgs: either(&own.client_sigalgs, &defaults.client_sigalgs),
         oldest,
         newest,
         alpn,
@@ -325,6 +344,9 @@ fn tell(told: Vec<Problem>, own: &TlsOptions, defaults: &TlsOptions, pos: Pos, r
 fn place(keyword: &str, own: &TlsOptions, defaults: &TlsOptions) -> Option<Pos> {
     let of = |options: &TlsOptions| match keyword {
         "ca-file" => options.ca_file.as_ref().map(|set| set.pos),
+        "ca-verify-file" => options.ca_verify_file.as_ref().map(|set| set.pos),
+        "client-sigalgs" => options.client_sigalgs.as_ref().map(|set| set.pos),
+        "sigalgs" => options.sigalgs.as_ref().map(|set| set.pos),
         "ciphers" => options.ciphers.as_ref().map(|set| set.pos),
         "ciphersuites" => options.ciphersuites.as_ref().map(|set| set.pos),
         "crt-list" => options.crt_list.first().map(Word::pos),

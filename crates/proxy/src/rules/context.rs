@@ -18,7 +18,7 @@ use manylane_plan::generation::{
     Backend, BackendTimeouts, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server,
     TimeoutOf,
 };
-use manylane_tls::{Info, OwnCertificate};
+use manylane_tls::{Info, OwnCertificate, Verified};
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -91,11 +91,17 @@ pub(crate) fn proxy_facts<'a>(id: u32, name: &'a str, default_backend: &'a [u8])
 /// Returns the result of a TLS handshake in the form of samples.
 pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
     let failed = info.failed.unwrap_or_default();
+    let verified = info.verified;
+    // Without a verdict about a chain there is the reason of rustls.
+    let either = |error| if verified == Verified::default() { failed.verify } else { error };
     TlsFacts {
         shown: info.shown.as_ref().and_then(OwnCertificate::der),
         error: failed.code,
         error_text: failed.text,
-        verify: failed.verify,
+        verify: either(verified.result),
+        certificate_error: either(verified.certificate),
+        authority_error: verified.authority,
+        authority_depth: verified.authority_depth,
         version: info.version,
         cipher: info.cipher,
         key_bits: info.key_bits.into(),

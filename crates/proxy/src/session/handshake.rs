@@ -20,6 +20,8 @@ pub(super) enum NoHandshake {
     Late,
     /// TLS refused the client's messages.
     Refused(Error),
+    /// TLS refused an issuer of the client's certificate.
+    RefusedIssuer(Error),
 }
 
 impl NoHandshake {
@@ -33,6 +35,7 @@ impl NoHandshake {
             Self::Refused(Error::Memory(_)) => {
                 (28, "SSL_NO_MEM", "Out of memory when initializing an SSL connection")
             }
+            Self::RefusedIssuer(_) => (30, "SSL_CA_FAIL", "SSL client CA chain cannot be verified"),
             Self::Refused(Error::Tls(manylane_tls::RustlsError::InvalidCertificate(_))) => {
                 (31, "SSL_CRT_FAIL", "SSL client certificate not trusted")
             }
@@ -46,7 +49,9 @@ impl fmt::Display for NoHandshake {
     /// Writes the text for the log: HAProxy's words, and the reason that TLS gives.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(error) => write!(f, "{} ({error})", self.error().sentence),
+            Self::Refused(error) | Self::RefusedIssuer(error) => {
+                write!(f, "{} ({error})", self.error().sentence)
+            }
             other => f.write_str(other.error().sentence),
         }
     }
@@ -75,6 +80,9 @@ pub(super) async fn shake(
         match error {
             TransferError::Tls(Error::Ended) if !tls.has_heard() => NoHandshake::Empty,
             TransferError::Tls(Error::Ended) => NoHandshake::Cut,
+            TransferError::Tls(error) if tls.info().is_some_and(|info| info.verified.stopped_above) => {
+                NoHandshake::RefusedIssuer(error)
+            }
             TransferError::Tls(error) => NoHandshake::Refused(error),
             _ if !tls.has_heard() => NoHandshake::Empty,
             _ => NoHandshake::Cut,
