@@ -50,6 +50,7 @@ mod tcp;
 mod tls;
 mod tls_limits;
 mod tls_ocsp;
+mod tls_renewal;
 mod tls_runtime;
 mod tls_sessions;
 mod tls_verify;

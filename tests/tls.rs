@@ -658,7 +658,7 @@ fn what_cannot_be_used_is_told_with_its_place() {
         (format!("bind :1 ssl crt {crt} ssl-max-ver TLSv1.1"), "TLSv1.1 is not spoken"),
         (format!("bind :1 ssl crt {crt} verify required"), "clients can be verified with a 'ca-file' or"),
         (format!("bind :1 ssl crt {crt} crt-list /none"), "'crt-list' : cannot read '/none'"),
-        (format!("bind :1 ssl crt {crt} ocsp-update on"), "responses of OCSP are not renewed yet"),
+        (format!("bind :1 ssl crt {crt} ocsp-update on"), "'ocsp-update.mode' to say"),
         ("server s 127.0.0.1:1 ssl".into(), "a server can be verified with a 'ca-file' only"),
     ] {
         let output = check(&format!("{DEFAULTS}listen l\n mode tcp\n {lines}\n"), &[]);

@@ -548,7 +548,10 @@ fn certificates_of_stores_have_names() {
         ("crt-store s\n load crt /none.pem\n", "cannot read '/none.pem'"),
         ("crt-store s\n load alias x\n", "'load' expects 'crt <file>', found none"),
         ("crt-store s\n load crt x sctl y\n", "'sctl' is an option of HAProxy that this program refuses"),
-        ("crt-store s\n load crt x rc y\n", "'load' expects crt, key, alias, ocsp or issuer, found 'rc'"),
+        (
+            "crt-store s\n load crt x rc y\n",
+            "'load' expects crt, key, alias, ocsp, issuer or ocsp-update, found 'rc'",
+        ),
         ("frontend f\n bind :1 ssl crt @s/none\n", "'@s/none' is loaded by no 'crt-store' section"),
     ] {
         let output = common::check(&format!("{section}{DEFAULTS}listen l\n bind :1\n mode tcp\n"), &[]);

@@ -1284,6 +1284,8 @@ pub struct CrtLoad {
     pub ocsp: Option<Word>,
     /// `issuer`: file with the issuer's certificate.
     pub issuer: Option<Word>,
+    /// `ocsp-update`: whether the OCSP response is renewed.
+    pub ocsp_update: Option<bool>,
     /// Position of the line.
     pub pos: Pos,
 }

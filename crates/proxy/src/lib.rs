@@ -27,4 +27,4 @@ pub use lane::{
     bind_beside, bind_listener, change, end_stream, end_streams, find, listen_again, panic_stream,
     set_maxconn, set_weight, slice, stopped, warn,
 };
-pub use run::{NotRenamed, Relocated, accept, bound, relocate, rename, set_gate};
+pub use run::{NotRenamed, Relocated, accept, bound, relocate, rename, renew_ocsp, set_gate};

@@ -3,6 +3,7 @@
 use crate::error::Problem;
 use crate::files::{Section, read, sections};
 use crate::ocsp::{self, OcspId, StapleCell};
+use crate::ocsp_update::Responder;
 use crate::sigalgs::limited;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::SectionKind;
@@ -68,6 +69,8 @@ pub(crate) struct Bundle {
     issuer: Option<CertificateDer<'static>>,
     /// The OCSP response that was read from a file.
     ocsp: Option<Arc<[u8]>>,
+    /// Who can be asked for another one, or a URL that is of no use for that.
+    pub(crate) responder: Option<Result<Responder, Box<str>>>,
     /// The OCSP response that is presented.
     pub(crate) staple: StapleCell,
     /// The files of the chain and the key.
@@ -87,6 +90,8 @@ pub struct Definition {
     pub ocsp: Option<PathBuf>,
     /// File of the issuer's certificate. Default: the same file, or the one beside it.
     pub issuer: Option<PathBuf>,
+    /// Whether its response of OCSP is renewed, if that is said.
+    pub ocsp_update: Option<bool>,
 }
 
 /// The file `<path><ending>`, if it exists.
@@ -192,6 +197,7 @@ impl Bundle {
             )));
         }
         let names = names(&parsed);
+        self.responder = Responder::of(first);
         // `CertifiedKey::from_der` does the same, but drops a copy of the key without zeroizing it.
         let key = CertifiedKey::new(self.chain.clone(), key.clone());
         match key.keys_match() {
@@ -229,6 +235,12 @@ impl Bundle {
     /// The OCSP identifier, or `None` if the issuer is unknown.
     pub(crate) fn ocsp_id(&self) -> Option<OcspId> {
         OcspId::of(self.chain.first()?, self.issuer()?)
+    }
+
+    /// Whether a response of OCSP is about it.
+    pub(crate) fn is_meant(&self, response: &[u8]) -> bool {
+        let both = self.chain.first().zip(self.issuer());
+        both.is_some_and(|(certificate, issuer)| ocsp::is_about(response, certificate, issuer))
     }
 
     /// Sets an OCSP response at run time.

@@ -63,6 +63,18 @@ impl<'a> Der<'a> {
     }
 }
 
+/// A value with its tag and length.
+pub(crate) fn value(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len();
+    let bytes = length.to_be_bytes();
+    let shortest = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
+    let header = match length {
+        0..=0x7f => vec![tag, length as u8],
+        _ => [&[tag, 0x80 | shortest.len() as u8], shortest].concat(),
+    };
+    [&header, content].concat()
+}
+
 impl<'a> Value<'a> {
     /// The values inside.
     pub(crate) fn inside(self) -> Der<'a> {

@@ -82,6 +82,21 @@ pub(crate) fn base64(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     }
 }
 
+/// These bytes in base64.
+pub fn encode_base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let at = |number: usize| u32::from(three.get(number).copied().unwrap_or_default());
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for letter in 0..4 {
+            let index = (bits >> (18 - 6 * letter)) as usize & 63;
+            text.push(if letter <= three.len() { char::from(LETTERS[index]) } else { '=' });
+        }
+    }
+    text
+}
+
 /// The files of a folder, sorted by name; for a file, the file itself.
 pub(crate) fn files(keyword: &'static str, path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let failed =

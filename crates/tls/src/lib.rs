@@ -13,6 +13,7 @@ mod keylog;
 mod names;
 mod negotiated;
 mod ocsp;
+mod ocsp_update;
 mod openssl;
 mod provider;
 mod scratch;
@@ -31,10 +32,14 @@ pub use choose::{ListLine, Source};
 pub use client::{ClientContext, ClientSettings, ServerVerify};
 pub use conn::{Connection, MOST_RECORDS, MOST_UNREAD, Progress};
 pub use error::{Error, Problem};
+pub use files::encode_base64;
 pub use keylog::Secrets;
 pub use names::Version;
 pub use negotiated::{Info, Negotiated, OwnCertificate};
 pub use ocsp::{OcspId, OcspStatus, check_ocsp, ocsp_text};
+pub use ocsp_update::{
+    LONGEST_ANSWER, NoQuestion, OcspQuestion, OcspState, OcspUpdate, OcspUpdateSettings, Responder,
+};
 pub use openssl::Reason;
 pub use provider::CommonSettings;
 pub use rustls::pki_types::ServerName;

@@ -256,6 +256,11 @@ impl StapleCell {
         staple.as_ref().filter(|own| UnixTime::now().as_secs() < own.until).map(|own| own.key.clone())
     }
 
+    /// Until when the response holds, in seconds since 1970.
+    pub(crate) fn until(&self) -> Option<u64> {
+        self.0.lock().as_ref().map(|own| own.until)
+    }
+
     /// The response, even if it is overdue.
     pub(crate) fn response(&self) -> Option<Box<[u8]>> {
         self.0.lock().as_ref().map(|own| own.response.clone())
@@ -292,24 +297,32 @@ impl OcspId {
 
     /// The identifier in DER, as hexadecimal digits; HAProxy's name for a response.
     pub fn text(&self) -> String {
-        let value = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
-        let algorithm = [value(der::OID, SHA1), vec![5, 0]].concat();
-        let parts = [
-            value(der::SEQUENCE, &algorithm),
-            value(der::OCTET_STRING, &self.name),
-            value(der::OCTET_STRING, &self.key),
-            value(der::INTEGER, &self.serial),
-        ];
-        hex(&value(der::SEQUENCE, &parts.concat()), false)
+        hex(&certificate_id(self), false)
     }
+}
 
-    pub(crate) fn is_in(&self, response: &[u8]) -> bool {
-        Response::parse(response).is_ok_and(|own| {
-            // The issuer is checked when the response is set.
-            own.id.serial == &*self.serial
-                && (own.id.algorithm != SHA1 || (own.id.name == self.name && own.id.key == self.key))
-        })
-    }
+/// Whether a response is about a certificate: of those with the same number that of the same issuer.
+pub(crate) fn is_about(response: &[u8], certificate: &[u8], issuer: &[u8]) -> bool {
+    let (Ok(own), Ok((_, certificate)), Ok((_, parsed))) = (
+        Response::parse(response),
+        X509Certificate::from_der(certificate),
+        X509Certificate::from_der(issuer),
+    ) else {
+        return false;
+    };
+    Issuer::of(&parsed).is_some_and(|issuer| own.id.is_of(&issuer, &certificate))
+}
+
+/// The id of a certificate in DER.
+pub(crate) fn certificate_id(id: &OcspId) -> Vec<u8> {
+    let algorithm = [der::value(der::OID, SHA1), vec![5, 0]].concat();
+    let parts = [
+        der::value(der::SEQUENCE, &algorithm),
+        der::value(der::OCTET_STRING, &id.name),
+        der::value(der::OCTET_STRING, &id.key),
+        der::value(der::INTEGER, &id.serial),
+    ];
+    der::value(der::SEQUENCE, &parts.concat())
 }
 
 /// Hexadecimal digits.

@@ -20,11 +20,12 @@ use crate::client::{self, ClientContext, ClientSettings};
 use crate::error::Problem;
 use crate::files::{Section, base64, sections_of};
 use crate::ocsp::{OcspId, ocsp_text};
+use crate::ocsp_update::Updates;
 use crate::server::{self, ServerContext, ServerSettings};
 use crate::tickets::{BadKey, TicketKeys};
 use crate::trust::{Authorities, Revoked};
 use manylane_sync::qsbr::{Published, Reader};
-use manylane_sync::{LockClass, Mutex};
+use manylane_sync::{LockClass, Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -303,6 +304,7 @@ pub(crate) struct Known {
     ticket_keys: Vec<(Box<str>, Arc<TicketKeys>)>,
     lists: BTreeMap<Box<str>, (List, PathBuf)>,
     definitions: HashMap<Box<str>, Definition>,
+    pub(crate) updates: Updates,
     listeners: Vec<ServerEntry>,
     servers: Vec<ClientEntry>,
 }
@@ -342,7 +344,13 @@ impl Known {
             None if name.starts_with('@') => {
                 return Err(Problem::new("crt", format!("'{name}' is loaded by no 'crt-store' section")));
             }
-            None => Definition { certificate: name.into(), key: None, ocsp: None, issuer: None },
+            None => Definition {
+                certificate: name.into(),
+                key: None,
+                ocsp: None,
+                issuer: None,
+                ocsp_update: None,
+            },
         };
         let bundle = Bundle::load(&definition, told)?;
         let ready = bundle.ready.clone();
@@ -408,6 +416,7 @@ impl Known {
             match source {
                 Source::List { path, base } => {
                     let list = List::of_file(path, base)?;
+                    self.updates.is_said |= list.lines.iter().any(|line| line.ocsp_update.is_some());
                     self.lists.insert(name, (list, base.clone()));
                 }
                 Source::Path(path) | Source::Default(path) if !name.starts_with('@') && path.is_dir() => {
@@ -471,6 +480,35 @@ impl Known {
             Kind::Authorities => is(&settings.common.authorities),
             Kind::Revoked => is(&settings.common.revoked),
         }
+    }
+
+    pub(crate) fn definition(&self, certificate: &str) -> Option<&Definition> {
+        self.definitions.get(certificate)
+    }
+
+    pub(crate) fn bundle(&self, certificate: &str) -> Option<Arc<Bundle>> {
+        self.certificates.all.get(certificate).cloned()
+    }
+
+    pub(crate) fn bundles(&self) -> impl Iterator<Item = (&Box<str>, &Arc<Bundle>)> {
+        self.certificates.all.iter()
+    }
+
+    /// The certificates that listeners show, each as often as one does, with what its line says of
+    /// `ocsp-update`.
+    pub(crate) fn shown_certificates(&mut self) -> Vec<(Box<str>, Option<bool>)> {
+        let (listeners, _) = self.live();
+        let mut all = Vec::new();
+        for source in listeners.iter().flat_map(|own| &own.0.settings.certificates) {
+            let name = name_of(source.path());
+            match self.lists.get(&name) {
+                Some((list, _)) => {
+                    all.extend(list.lines.iter().map(|line| (line.certificate.clone(), line.ocsp_update)));
+                }
+                None => all.push((name, None)),
+            }
+        }
+        all
     }
 
     /// The contexts that still exist.
@@ -598,9 +636,14 @@ macro_rules! each {
 }
 
 impl Store {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock()
+    }
+
     /// `load` of a `crt-store` section: defines `name`. Returns false if the name was defined already.
     pub fn define(&self, name: &str, definition: Definition) -> bool {
         let mut known = self.0.lock();
+        known.updates.is_said |= definition.ocsp_update.is_some();
         known.definitions.insert(name.into(), definition).is_none()
     }
 
@@ -629,6 +672,7 @@ impl Store {
         let made = server::config(settings, &mut known, told)?;
         let context = Arc::new(Context { settings: settings.clone(), now: Published::new(Arc::new(made)) });
         known.listeners.push(Arc::downgrade(&context));
+        known.check_ocsp_modes()?;
         Ok(ServerContext(context))
     }
 
@@ -766,8 +810,7 @@ impl Store {
         let response = base64(text.trim().as_bytes()).ok_or(BadOcsp::Malformed)?;
         let known = self.0.lock();
         let all = known.certificates.all.values();
-        let own: Vec<_> =
-            all.filter(|bundle| bundle.ocsp_id().is_some_and(|id| id.is_in(&response))).collect();
+        let own: Vec<_> = all.filter(|bundle| bundle.is_meant(&response)).collect();
         if own.is_empty() {
             return Err(match ocsp_text(&response) {
                 None => BadOcsp::Refused("it is malformed"),
@@ -804,6 +847,7 @@ impl Store {
         let number = list.lines.iter().map(|line| line.number).max().unwrap_or(0) + 1;
         let line = ListLine::parse(line.trim(), number, &base)
             .map_err(|why| Failure::Bad(Problem::new("crt-list", format!("the line {why}"))))?;
+        known.updates.is_said |= line.ocsp_update.is_some();
         if list.folder && !line.filters.is_empty() {
             let why = "a folder expects no names behind a certificate";
             return Err(Failure::Bad(Problem::new("crt-list", why)));
@@ -871,7 +915,7 @@ impl Known {
         let names = |_: &Self, settings: &ServerSettings| {
             settings.certificates.iter().any(|source| *name_of(source.path()) == *name)
         };
-        let renewed = self.renew(names, |_| false);
+        let renewed = self.check_ocsp_modes().and_then(|()| self.renew(names, |_| false));
         if let (Err(_), Some((list, _))) = (&renewed, self.lists.get_mut(name)) {
             undo(&mut list.lines);
         }

@@ -185,15 +185,27 @@ fn user(b: &mut Builder<'_>, line: &Line<'_>) {
 /// `load` of a `crt-store` section.
 fn load(b: &mut Builder<'_>, line: &Line<'_>) {
     let (mut crt, mut key, mut alias, mut ocsp, mut issuer) = (None, None, None, None, None);
-    let mut at = 0;
+    let (mut at, mut ocsp_update) = (0, None);
     while let Some(word) = line.words.get(at) {
         let slot = match word.bytes() {
+            b"ocsp-update" => {
+                match line.words.get(at + 1).map(|word| word.bytes()) {
+                    Some(b"on") => ocsp_update = Some(true),
+                    Some(b"off") => ocsp_update = Some(false),
+                    _ => {
+                        let message = "'load' : 'ocsp-update' expects 'on' or 'off'".to_owned();
+                        return b.found.alert(word.pos(), message);
+                    }
+                }
+                at += 2;
+                continue;
+            }
             b"crt" => &mut crt,
             b"key" => &mut key,
             b"alias" => &mut alias,
             b"ocsp" => &mut ocsp,
             b"issuer" => &mut issuer,
-            b"acme" | b"domains" | b"ocsp-update" | b"sctl" => {
+            b"acme" | b"domains" | b"sctl" => {
                 let message = format!(
                     "'load' : '{}' is an option of HAProxy that this program refuses: it is not built yet",
                     word.shown()
@@ -201,8 +213,11 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
                 return b.found.alert(word.pos(), message);
             }
             other => {
-                let message =
-                    manylane_expr::none_of("load", ["crt", "key", "alias", "ocsp", "issuer"], other);
+                let message = manylane_expr::none_of(
+                    "load",
+                    ["crt", "key", "alias", "ocsp", "issuer", "ocsp-update"],
+                    other,
+                );
                 return b.found.alert(word.pos(), message);
             }
         };
@@ -213,7 +228,10 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
         at += 2;
     }
     match crt {
-        Some(crt) => b.crt_store().loads.push(CrtLoad { crt, key, alias, ocsp, issuer, pos: line.pos() }),
+        Some(crt) => {
+            let pos = line.pos();
+            b.crt_store().loads.push(CrtLoad { crt, key, alias, ocsp, issuer, ocsp_update, pos });
+        }
         None => b.found.alert(line.pos(), "'load' expects 'crt <file>', found none"),
     }
 }

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 const MANY: i64 = i32::MAX as i64;
 
+/// Thirty days, in seconds.
+const DAYS: i64 = 30 * 24 * 60 * 60;
+
 /// Reason for refusing TLS keywords that are not built.
 pub(super) const TLS: &str = "it is not built yet";
 
 const FINITE: &str = "keys are exchanged over elliptic curves only";
 const LIBRARY: &str = "the arithmetic is that of aws-lc-rs, which is a part of the program";
-const OCSP: &str = "responses of OCSP are not renewed yet";
 const NOT_YET: &str = "it is not built yet";
 
 /// TLS settings of the process. `None` means not given.
@@ -39,6 +41,16 @@ pub struct TlsProcess {
     pub lifetime: Option<Set<Duration>>,
     /// `tune.ssl.keylog`
     pub keylog: Option<Set<bool>>,
+    /// `ocsp-update.disable`
+    pub ocsp_disabled: Option<Set<bool>>,
+    /// `ocsp-update.mode`
+    pub ocsp_mode: Option<Set<bool>>,
+    /// `ocsp-update.mindelay`, in seconds.
+    pub ocsp_mindelay: Option<Set<u32>>,
+    /// `ocsp-update.maxdelay`, in seconds.
+    pub ocsp_maxdelay: Option<Set<u32>>,
+    /// `ocsp-update.httpproxy`: an address.
+    pub ocsp_proxy: Option<Set<Word>>,
     /// `maxsslconn`
     pub connections: Option<Set<u32>>,
     /// `maxsslrate`
@@ -60,6 +72,15 @@ macro_rules! defaults {
             args($client, GLOBAL, [text("list")], "what 'client-sigalgs' is without")
                 .built(|b, line| b.config.global.tls.$side.client_sigalgs = Some(line.set(line.word(0)))),
         ]
+    };
+}
+
+/// A row of a time in seconds without a unit.
+macro_rules! delay {
+    ($name:literal, $field:ident, $default:literal, $help:literal) => {
+        args($name, GLOBAL, [int("seconds", 1, DAYS)], $help)
+            .default($default)
+            .built(|b, line| b.config.global.tls.$field = Some(line.set(line.int(0) as u32)))
     };
 }
 
@@ -114,6 +135,38 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .default("off")
         .built(|b, line| b.config.global.tls.keylog = Some(line.set(line.switch(0)))),
+        args("ocsp-update.disable", GLOBAL, [switch("state")], "no OCSP response is renewed")
+            .default("off")
+            .built(|b, line| b.config.global.tls.ocsp_disabled = Some(line.set(line.switch(0)))),
+        args(
+            "ocsp-update.mode",
+            GLOBAL,
+            [switch("state")],
+            "whether OCSP responses are renewed by themselves",
+        )
+        .default("off")
+        .built(|b, line| b.config.global.tls.ocsp_mode = Some(line.set(line.switch(0)))),
+        args(
+            "ocsp-update.httpproxy",
+            GLOBAL,
+            [text("address")],
+            "the HTTP proxy that responders of OCSP are asked through",
+        )
+        .built(|b, line| b.config.global.tls.ocsp_proxy = Some(line.set(line.word(0)))),
+        delay!(
+            "ocsp-update.mindelay",
+            ocsp_mindelay,
+            "300",
+            "shortest time between two renewals of a response"
+        ),
+        delay!(
+            "ocsp-update.maxdelay",
+            ocsp_maxdelay,
+            "3600",
+            "longest time between two renewals of a response"
+        ),
+        delay!("tune.ssl.ocsp-update.mindelay", ocsp_mindelay, "300", "older name of ocsp-update.mindelay"),
+        delay!("tune.ssl.ocsp-update.maxdelay", ocsp_maxdelay, "3600", "older name of ocsp-update.maxdelay"),
         own("ssl-default-bind-options", GLOBAL, "<option>...", 1, "options of all bind lines with TLS")
             .built(|b, line| {
                 let mut options = std::mem::take(&mut b.config.global.tls.bind);
@@ -154,11 +207,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             NOT_YET,
         ),
         ("issuers-chain-path", "<folder>", "issuers' certificates that complete chains", NOT_YET),
-        ("ocsp-update.disable", "on|off", "no renewal of OCSP responses", OCSP),
-        ("ocsp-update.httpproxy", "<address>", "proxy for the renewal of OCSP responses", OCSP),
-        ("ocsp-update.maxdelay", "<seconds>", "longest time between renewals of an OCSP response", OCSP),
-        ("ocsp-update.mindelay", "<seconds>", "shortest time between renewals of an OCSP response", OCSP),
-        ("ocsp-update.mode", "on|off", "renewal of OCSP responses", OCSP),
         ("ssl-dh-param-file", "<file>", "Diffie-Hellman parameters", FINITE),
         ("ssl-engine", "<name>", "engine that does the arithmetic", LIBRARY),
         ("ssl-load-extra-del-ext", "", "extensions are removed before extra files are looked for", NOT_YET),
@@ -194,18 +242,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             "<bytes>",
             "largest record at the beginning of a connection",
             "records have up to 16 KiB",
-        ),
-        (
-            "tune.ssl.ocsp-update.maxdelay",
-            "<seconds>",
-            "longest time between renewals of an OCSP response",
-            OCSP,
-        ),
-        (
-            "tune.ssl.ocsp-update.mindelay",
-            "<seconds>",
-            "shortest time between renewals of an OCSP response",
-            OCSP,
         ),
         ("tune.ssl.ssl-ctx-cache-size", "<number>", "generated certificates in the cache", NOT_YET),
     ]

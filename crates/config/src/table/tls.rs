@@ -92,7 +92,7 @@ const REFUSED_BIND: &[(&str, usize, &str)] = &[
     ("generate-certificates", 0, "no certificates are made yet"),
     ("ktls", 1, "TLS in the kernel is not built yet"),
     ("ocsp", 1, "a response stands in a file beside its certificate, or is named by a 'crt-store' section"),
-    ("ocsp-update", 1, "responses of OCSP are not renewed yet"),
+    ("ocsp-update", 1, "it is for 'crt-store', 'crt-list' and 'ocsp-update.mode' to say"),
 ];
 
 const REFUSED_SERVER: &[(&str, usize, &str)] = &[

@@ -5,8 +5,8 @@
 use super::Call;
 use crate::reply::Gone;
 use crate::serve::Control;
-use manylane_expr::{CertificateText, RevokedText};
-use manylane_tls::{BadKey, BadOcsp, Failure, Kind, ListLine, Store};
+use manylane_expr::{CertificateText, Civil, RevokedText};
+use manylane_tls::{BadKey, BadOcsp, Failure, Kind, ListLine, NoQuestion, OcspState, OcspUpdate, Store};
 use std::fmt::Write;
 use zeroize::Zeroizing;
 
@@ -474,18 +474,18 @@ pub(super) async fn add_ticket_key(call: &mut Call<'_, '_>) {
     }
 }
 
-/// `show ssl ocsp-response [[text] {<id>|<file>}]`
+/// `show ssl ocsp-response [[text|base64] {<id>|<file>}]`
 pub(super) async fn show_ocsp(call: &mut Call<'_, '_>) -> Result<(), Gone> {
-    let which = match call.words {
-        [form, which, ..] if form == "text" => which.clone(),
-        [form, _, ..] if form == "base64" => {
-            call.error("'show ssl ocsp-response' shows texts, and no base64.");
-            return Ok(());
-        }
-        [which, ..] => which.clone(),
+    let (which, encoded) = match call.words {
+        [form, which, ..] if form == "text" => (which.clone(), false),
+        [form, which, ..] if form == "base64" => (which.clone(), true),
+        [which, ..] => (which.clone(), false),
         [] => return all_ocsp(call).await,
     };
-    let read = move |store: &Store| store.ocsp_response(&which).and_then(|der| manylane_tls::ocsp_text(&der));
+    let read = move |store: &Store| {
+        let der = store.ocsp_response(&which)?;
+        if encoded { Some(manylane_tls::encode_base64(&der) + "\n") } else { manylane_tls::ocsp_text(&der) }
+    };
     match aside(call, read).await {
         Some(Some(text)) => call.reply.put(&text),
         Some(None) => call.error("'show ssl ocsp-response' expects a valid certid or certificate path."),
@@ -513,6 +513,85 @@ async fn all_ocsp(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         call.reply.breathe().await?;
     }
     Ok(())
+}
+
+/// `30/Jan/2023:00:08:09 +0000`, of seconds since 1970.
+fn date(seconds: u64) -> String {
+    let time = Civil::new(i64::try_from(seconds).unwrap_or(i64::MAX), 0);
+    format!(
+        "{:02}/{}/{}:{:02}:{:02}:{:02} +0000",
+        time.day,
+        time.month_name(),
+        time.year,
+        time.hour,
+        time.minute,
+        time.second
+    )
+}
+
+/// `show ssl ocsp-updates`
+pub(super) async fn show_ocsp_updates(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let Some(all) = aside(call, Store::ocsp_updates).await else { return Ok(()) };
+    call.reply.put(
+        "OCSP Certid | Path | Next Update | Last Update | Successes | Failures | Last Update Status | Last \
+         Update Status (str)\n",
+    );
+    for state in all {
+        let _ = writeln!(
+            call.reply,
+            "{} | {} | {} | {} | {} | {} | {} | {}",
+            state.id,
+            state.certificate,
+            date(state.next),
+            state.last.map_or_else(|| "-".to_owned(), date),
+            state.successes,
+            state.failures,
+            state.status as u8,
+            state.status.text()
+        );
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+/// `update ssl ocsp-response <file>`
+pub(super) async fn update_ocsp(call: &mut Call<'_, '_>) {
+    let file = call.word(0).to_owned();
+    if file.is_empty() {
+        return call.error("'update ssl ocsp-response' expects a filename");
+    }
+    let asked = file.clone();
+    let question = match aside(call, move |store| store.ask_ocsp(&asked)).await {
+        Some(Ok(question)) => question,
+        Some(Err(NoQuestion::Unknown)) => {
+            return call.error(&format!(
+                "Unknown certificate! 'update ssl ocsp-response' expects an already known certificate file \
+                 name.\nCan't send ocsp request for {file}!"
+            ));
+        }
+        Some(Err(NoQuestion::NoResponder)) => {
+            return call.error(&format!(
+                "The certificate names no responder of http://, or its issuer is not known: add it to the \
+                 chain.\nCan't send ocsp request for {file}!"
+            ));
+        }
+        None => return,
+    };
+    let Some(local) = call.local() else { return };
+    match manylane_proxy::renew_ocsp(&local, question).await {
+        Some(OcspState { status: OcspUpdate::Successful, .. }) => {
+            let read = move |store: &Store| store.ocsp_response(&file);
+            let response = aside(call, read).await.flatten();
+            if let Some(text) = response.and_then(|der| manylane_tls::ocsp_text(&der)) {
+                call.reply.put(&text);
+            }
+        }
+        Some(OcspState { status, reason, .. }) => {
+            let reason = reason.map(|why| format!(" ({why})")).unwrap_or_default();
+            call.error(&format!("{}{reason}.", status.text()));
+        }
+        None => call.error("Too much waits to be asked: try again."),
+    }
 }
 
 /// `set ssl ocsp-response {<response>|<payload>}`

@@ -23,15 +23,12 @@ const REFUSED: &[(&str, &str)] = &[
     ("show libs", "the program is one file"),
     ("show proc", "it is a command of the master: use the socket of its option -S"),
     ("show quic", "QUIC is not built yet"),
-    ("show ssl ocsp-updates", OCSP),
     ("show ssl providers", "the arithmetic is that of aws-lc-rs, which is a part of the program"),
     ("show ssl sni", "it is not built yet"),
     ("show trace", "traces are not built"),
     ("trace", "traces are not built"),
-    ("update ssl ocsp-response", OCSP),
 ];
 
-const OCSP: &str = "responses of OCSP are not renewed yet: send them by 'set ssl ocsp-response'";
 const DEBUG: &str =
     "of these 'debug dev log', 'debug dev memstats' and 'debug dev panic' are all that is built";
 const COOKIES: &str = "dynamic cookies are not built yet";

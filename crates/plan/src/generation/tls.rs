@@ -6,8 +6,8 @@ use manylane_config::source::Pos;
 use manylane_config::tree::{Config, Set, TlsOptions, TlsProcess};
 use manylane_sync::atomic::AtomicBool;
 use manylane_tls::{
-    ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, IgnoredErrors, Problem,
-    ServerContext, ServerName, ServerSettings, ServerVerify, Source, Version,
+    ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, IgnoredErrors,
+    OcspUpdateSettings, Problem, ServerContext, ServerName, ServerSettings, ServerVerify, Source, Version,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -25,6 +25,7 @@ const MOST_LIFETIME: u64 = 7 * 24 * 60 * 60;
 /// Loads the certificates of `crt-store` sections, whether a line uses them or not.
 pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
     let process = &config.global.tls;
+    ocsp_updates(process, refuse);
     for section in &config.crt_stores {
         for load in &section.loads {
             let crt_base = section.crt_base.as_ref().or(process.crt_base.as_ref());
@@ -34,6 +35,7 @@ pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
                 key: load.key.as_ref().map(|key| based(key, key_base, refuse)),
                 ocsp: load.ocsp.as_ref().map(|file| based(file, crt_base, refuse)),
                 issuer: load.issuer.as_ref().map(|file| based(file, crt_base, refuse)),
+                ocsp_update: load.ocsp_update,
             };
             let section_name = section.name.shown().to_string();
             let name = match &load.alias {
@@ -57,6 +59,42 @@ pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
             }
         }
     }
+}
+
+/// Sets when OCSP responses are renewed.
+fn ocsp_updates(process: &TlsProcess, refuse: &mut Refuse<'_>) {
+    let usual = OcspUpdateSettings::default();
+    let settings = OcspUpdateSettings {
+        disabled: process.ocsp_disabled.is_some_and(|set| set.value),
+        mode: process.ocsp_mode.is_some_and(|set| set.value),
+        mindelay: process.ocsp_mindelay.map_or(usual.mindelay, |set| set.value.into()),
+        maxdelay: process.ocsp_maxdelay.map_or(usual.maxdelay, |set| set.value.into()),
+        proxy: process.ocsp_proxy.as_ref().and_then(|set| {
+            let text = set.value.shown().to_string();
+            let parsed = match text.rsplit_once(':') {
+                Some((host, port)) if !port.ends_with(']') => {
+                    port.parse().ok().map(|port| (host.into(), port))
+                }
+                _ => Some((text.as_str().into(), 80)),
+            };
+            let parsed = parsed.filter(|(host, port): &(Box<str>, u16)| !host.is_empty() && *port > 0);
+            if parsed.is_none() {
+                let message = format!("'ocsp-update.httpproxy' expects <address>[:<port>], found '{text}'");
+                refuse.found.alert(set.pos, message);
+            }
+            parsed
+        }),
+    };
+    if settings.mindelay > settings.maxdelay
+        && let Some(pos) = process.ocsp_mindelay.or(process.ocsp_maxdelay).map(|set| set.pos)
+    {
+        let message = format!(
+            "'ocsp-update.mindelay' ({}) must not be above 'ocsp-update.maxdelay' ({})",
+            settings.mindelay, settings.maxdelay
+        );
+        refuse.found.alert(pos, message);
+    }
+    refuse.tls.set_ocsp_updates(settings);
 }
 
 /// Returns the context of a `bind` line at `pos`; `None` without `ssl`, or after an error was reported.

@@ -334,9 +334,9 @@ pub(crate) fn tell(local: &Local, backend: &Backend, level: Level, severity: &st
 }
 
 /// Writes a line to the log targets of `global`.
-pub(crate) fn log_globally(local: &Local, text: &str) {
+pub(crate) fn log_globally(local: &Local, level: Level, text: &str) {
     let logs = &local.generation.logs;
-    write(local, &logs.global, &logs.tag, Level::Info, text);
+    write(local, &logs.global, &logs.tag, level, text);
 }
 
 /// Returns the log text for a proxy that stops: how many connections its clients made, and how many streams

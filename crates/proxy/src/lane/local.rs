@@ -480,7 +480,7 @@ impl Local {
 
     /// Writes a line at level info to the log targets of `global`.
     pub fn log_globally(&self, text: &str) {
-        super::changes::log_globally(self, text);
+        super::changes::log_globally(self, Level::Info, text);
     }
 
     /// Ends all sessions wherever they are, without a response.

@@ -21,7 +21,7 @@ mod succeed;
 mod timer;
 
 pub use changes::{administer, answer, change, find, set_maxconn, set_weight, stopped, warn};
-pub(crate) use changes::{say, tell, tell_console};
+pub(crate) use changes::{log_globally, say, tell, tell_console};
 pub(crate) use check_report::{reason, tell as tell_of_check, told};
 pub(crate) use check_sockets::CheckSockets;
 pub(crate) use checks::{CheckKind, Checks, checks_beside, find as find_check};

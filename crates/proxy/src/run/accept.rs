@@ -34,6 +34,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     }
     super::checks::start(local, lanes)?;
     super::names::start(local, lanes)?;
+    super::ocsp::start(local, lanes)?;
     super::peers::start(local, lanes)?;
     crate::forward::start(local, lanes)?;
     *local.bound.borrow_mut() = Arc::downgrade(bound);
