@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::ffi::c_int;
 use std::fmt;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 macro_rules! options {
     ($($(#[$doc:meta])* $option:ident = $level:ident, $name:ident;)*) => {
@@ -217,6 +218,90 @@ pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> Result<(), 
 /// The system's: `EOPNOTSUPP` if the socket is not TCP.
 pub fn congestion_control(socket: BorrowedFd<'_>) -> Result<String, Errno> {
     sockopt::tcp_congestion(socket)
+}
+
+/// Most bytes of a key of [signatures](sign).
+pub const LONGEST_KEY: usize = 80;
+
+/// Whose segments are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signs {
+    /// Those of this peer and those for it.
+    Peer(SocketAddr),
+    /// Those of all peers of a listener with this address, which may be IPv4 as well as IPv6 for one of IPv6.
+    Any {
+        /// It is of IPv6.
+        v6: bool,
+    },
+}
+
+/// Has all segments of `socket` signed with `key` (RFC 2385), and others that come thrown away: to be set
+/// before it connects or listens.
+///
+/// # Errors
+/// The system's: `ENOPROTOOPT` if it knows no signatures, `EINVAL` if the key is empty or longer than
+/// [`LONGEST_KEY`].
+pub fn sign(socket: BorrowedFd<'_>, with: Signs, key: &[u8]) -> Result<(), Errno> {
+    if key.is_empty() || key.len() > LONGEST_KEY {
+        return Err(Errno::INVAL);
+    }
+    let mut peers = [None; 2];
+    match with {
+        Signs::Peer(peer) => peers[0] = Some(peer.ip()),
+        Signs::Any { v6 } => {
+            // Addresses of IPv4 are mapped ones to a socket of IPv6.
+            peers[0] = Some(if v6 {
+                Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().into()
+            } else {
+                Ipv4Addr::UNSPECIFIED.into()
+            });
+            peers[1] = v6.then_some(Ipv6Addr::UNSPECIFIED.into());
+        }
+    }
+    let any = matches!(with, Signs::Any { .. });
+    for peer in peers.into_iter().flatten() {
+        let mut own = Signature {
+            address: [0; 128],
+            flags: any.into(),
+            prefix: 0,
+            length: key.len() as u16,
+            interface: 0,
+            key: [0; LONGEST_KEY],
+        };
+        own.key[..key.len()].copy_from_slice(key);
+        // The beginning of `sockaddr_in` and `sockaddr_in6`: family, port, and the address at 4 or 8.
+        let (family, at) = if peer.is_ipv6() { (libc::AF_INET6, 8) } else { (libc::AF_INET, 4) };
+        own.address[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+        match peer {
+            IpAddr::V4(ip) => own.address[at..at + 4].copy_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => own.address[at..at + 16].copy_from_slice(&ip.octets()),
+        }
+        let option = if any { TCP_MD5SIG_EXT } else { libc::TCP_MD5SIG };
+        set(socket, libc::IPPROTO_TCP, option, &own)?;
+    }
+    Ok(())
+}
+
+/// Whether the system knows [signatures](sign).
+pub fn has_signatures() -> bool {
+    let peer = Signs::Peer((Ipv4Addr::LOCALHOST, 1).into());
+    crate::socket::open(crate::socket::AddressFamily::INET, crate::socket::Shape::Stream)
+        .and_then(|socket| sign(socket.as_fd(), peer, b"key"))
+        .is_ok()
+}
+
+/// `linux/tcp.h`; libc does not name it.
+const TCP_MD5SIG_EXT: c_int = 32;
+
+/// `struct tcp_md5sig` of `linux/tcp.h`.
+#[repr(C, align(8))]
+struct Signature {
+    address: [u8; 128],
+    flags: u8,
+    prefix: u8,
+    length: u16,
+    interface: c_int,
+    key: [u8; LONGEST_KEY],
 }
 
 /// Restricts packets of `socket` to the network device `name`; an empty name removes the restriction.

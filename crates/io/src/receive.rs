@@ -10,6 +10,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub(crate) enum Destination<'a> {
     /// A single piece.
     Segment(&'a mut Option<Segment>),
+    /// A single piece of at most this many bytes: the others stay for the next receiver.
+    AtMost(&'a mut Option<Segment>, usize),
     /// All bytes that are there, up to about this number, behind those of the chain.
     Chain(&'a mut Chain, usize),
 }
@@ -30,14 +32,19 @@ impl Destination<'_> {
                 several(fd, chain, clusters.min(*most / LARGE_READ))
             }
             Self::Chain(chain, _) => {
-                let (read, segment) = one(fd, large)?;
+                let (read, segment) = one(fd, room_of(large))?;
                 if let Some(segment) = segment {
                     chain.push_compact(segment).map_err(|_| Errno::NOMEM)?;
                 }
                 Ok(read)
             }
             Self::Segment(place) => {
-                let (read, segment) = one(fd, large)?;
+                let (read, segment) = one(fd, room_of(large))?;
+                **place = segment;
+                Ok(read)
+            }
+            Self::AtMost(place, most) => {
+                let (read, segment) = one(fd, (*most).min(SMALL_READ))?;
                 **place = segment;
                 Ok(read)
             }
@@ -49,6 +56,11 @@ impl Destination<'_> {
     pub(crate) fn put(&mut self, arrived: &mut Chain) -> Result<(), manylane_buf::Error> {
         match self {
             Self::Segment(place) => **place = arrived.pop_front(),
+            Self::AtMost(place, most) => {
+                let mut rest = arrived.split_off((*most).min(arrived.len()))?;
+                **place = arrived.pop_front();
+                arrived.append_chain(&mut rest)?;
+            }
             Self::Chain(chain, most) if arrived.len() <= *most => {
                 chain.append_compact(arrived)?;
             }
@@ -66,12 +78,19 @@ impl Destination<'_> {
     }
 }
 
-/// Reads into a cluster of its own.
+/// How much is read at once.
+fn room_of(large: bool) -> usize {
+    if large { LARGE_READ } else { SMALL_READ }
+}
+
+/// Reads at most `room` bytes into a cluster of its own.
 #[inline]
-fn one(fd: BorrowedFd<'_>, large: bool) -> Result<(Read, Option<Segment>), Errno> {
-    let room = if large { LARGE_READ } else { SMALL_READ };
-    let mut cluster = Cluster::alloc(room).map_err(|_| Errno::NOMEM)?;
-    let ((read, _), _) = rustix::net::recv(fd, cluster.spare_mut(), RecvFlags::DONTWAIT)?;
+fn one(fd: BorrowedFd<'_>, room: usize) -> Result<(Read, Option<Segment>), Errno> {
+    let mut cluster = Cluster::alloc(room.max(SMALL_READ)).map_err(|_| Errno::NOMEM)?;
+    let spare = cluster.spare_mut();
+    let room = room.min(spare.len());
+    let spare = &mut spare[..room];
+    let ((read, _), _) = rustix::net::recv(fd, spare, RecvFlags::DONTWAIT)?;
     let bytes = read.len();
     // SAFETY: the kernel has written this many bytes from the start of the room.
     unsafe { cluster.commit(bytes) };

@@ -108,6 +108,19 @@ impl Stream {
         Waiting::new(&self.core, self.key, Direction::Read, |context| self.poll_recv(context))
     }
 
+    /// As [`recv`](Self::recv), but no more than `most` bytes, up to 2 KiB: what comes behind an answer of
+    /// known length stays for whoever receives next.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_at_most(&self, most: usize) -> impl Future<Output = Result<Option<Segment>, Error>> + '_ {
+        Waiting::new(&self.core, self.key, Direction::Read, move |context| {
+            let mut segment = None;
+            let mut place = Destination::AtMost(&mut segment, most);
+            self.poll_receive(&mut place, true, context).map_ok(|_| segment)
+        })
+    }
+
     /// As [`recv`](Self::recv), for hand-written futures.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::error::{Refused, Step};
 use crate::options::{CommonOptions, ListenOptions, V6};
-use manylane_io::options::{self, SocketOption, set_option};
+use manylane_io::options::{self, Signs, SocketOption, set_option};
 use manylane_io::socket::{AddressFamily, Shape};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -32,6 +32,12 @@ impl Options<'_> {
     pub(crate) fn interface(&self, name: &str) -> Applied {
         options::bind_to_device(self.socket, name)
             .map_err(|errno| (Step::Option("interface", "SO_BINDTODEVICE"), errno))
+    }
+
+    /// Has segments signed.
+    pub(crate) fn sign(&self, with: Signs, key: &[u8]) -> Applied {
+        options::sign(self.socket, with, key)
+            .map_err(|errno| (Step::Option("tcp-md5sig", "TCP_MD5SIG"), errno))
     }
 
     /// Allows binding an address that this machine does not have.
@@ -77,6 +83,9 @@ impl Options<'_> {
         }
         if let Some(time) = options.defer_accept {
             self.set("defer-accept", SocketOption::DeferAccept, seconds(time))?;
+        }
+        if let Some(key) = &options.common.signature {
+            self.sign(Signs::Any { v6: self.is_v6() }, key)?;
         }
         if let Some(queue) = options.fast_open {
             self.set("tfo", SocketOption::FastOpen, i32::try_from(queue).unwrap_or(i32::MAX))?;

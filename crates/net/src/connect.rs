@@ -6,7 +6,8 @@ use crate::endpoint::Endpoint;
 use crate::error::{Purpose, Refused, SocketError, Step};
 use crate::listen;
 use crate::options::{ConnectOptions, Packets, Present, Source};
-use manylane_io::options::SocketOption;
+use crate::socks4;
+use manylane_io::options::{Signs, SocketOption};
 use manylane_io::passing::send_descriptor;
 use manylane_io::socket::{self, AddressFamily, Shape, SocketAddrAny};
 use manylane_io::{Errno, Error, Io, Stream};
@@ -32,6 +33,8 @@ pub struct Served<'a> {
     pub packets: Packets,
     /// Network namespace to connect from, in place of the one in the options.
     pub namespace: Option<&'a str>,
+    /// `socks4`: a proxy that is connected to, and asked for the server.
+    pub via: Option<SocketAddr>,
 }
 
 /// Connects again and again with the same options, on one lane.
@@ -85,7 +88,10 @@ impl Connector {
         served: Served<'_>,
         deadline: Option<Time>,
     ) -> Result<Connection, SocketError> {
-        let outcome = within(io, deadline, self.attempts(io, to, served)).await;
+        let outcome = match served.via {
+            None => within(io, deadline, self.attempts(io, to, served)).await,
+            Some(proxy) => within(io, deadline, Box::pin(self.through(io, proxy, to, served))).await,
+        };
         outcome.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
     }
 
@@ -125,6 +131,22 @@ impl Connector {
         within(io, deadline, attempt).await.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
     }
 
+    /// Connects to a SOCKS4 proxy and has it connect to `to`.
+    async fn through(
+        &self,
+        io: &Io,
+        proxy: SocketAddr,
+        to: &Endpoint,
+        served: Served<'_>,
+    ) -> Result<Connection, Refused> {
+        let to = socks4::target(to)?;
+        let connection = self.attempts(io, &Endpoint::Ip(proxy), served).await?;
+        if let Connection::Socket(stream) = &connection {
+            socks4::ask(stream, to).await?;
+        }
+        Ok(connection)
+    }
+
     async fn attempts(&self, io: &Io, to: &Endpoint, served: Served<'_>) -> Result<Connection, Refused> {
         let (family, address) = match (to, to.system()?) {
             (_, Some(system)) => system,
@@ -145,6 +167,9 @@ impl Connector {
             left -= 1;
             let attempt = async {
                 let socket = self.socket(family, &served)?;
+                if let (Some(key), Endpoint::Ip(peer)) = (&self.options.common.signature, to) {
+                    Options { socket: socket.as_fd(), family }.sign(Signs::Peer(*peer), key)?;
+                }
                 served.packets.mark(socket.as_fd());
                 let is_tcp = family != AddressFamily::UNIX;
                 let connected = io.connect_made(socket, is_tcp, address.clone()).await;

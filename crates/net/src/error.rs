@@ -42,6 +42,8 @@ pub enum Step {
     Inherit,
     /// The connection is made.
     Connect,
+    /// The proxy of `socks4` is asked for the server.
+    Socks,
     /// A descriptor is passed on (`sockpair@`).
     Pass,
     /// The driver takes over.
@@ -132,6 +134,9 @@ impl Inner {
             (Step::Option("cc", _), Errno::PERM) => {
                 "'sysctl net.ipv4.tcp_allowed_congestion_control' shows those that need no capability"
             }
+            (Step::Option("tcp-md5sig", _), Errno::NOPROTOOPT) => {
+                "the system was built without TCP_MD5SIG; leave it out"
+            }
             (Step::Option(..), Errno::PERM) => "this needs a capability such as CAP_NET_ADMIN",
             (Step::Inherit, Errno::BADF) => "the parent process left no such descriptor open",
             (Step::Inherit, Errno::NOTSOCK) => "the descriptor is no socket",
@@ -165,6 +170,7 @@ impl fmt::Display for SocketError {
             Step::Rename => f.write_str("the socket cannot take its place")?,
             Step::Inherit => f.write_str("the descriptor cannot be used")?,
             Step::Connect => f.write_str("the connection failed")?,
+            Step::Socks => f.write_str("the SOCKS4 proxy did not connect to it")?,
             Step::Pass => f.write_str("the descriptor was not passed on")?,
             Step::Driver => f.write_str("the driver refused it")?,
             Step::Time => return f.write_str("it timed out"),

@@ -29,6 +29,8 @@ mod listen;
 mod options;
 #[cfg(not(any(loom, manylane_sim)))]
 mod serve;
+
+mod socks4;
 #[cfg(not(any(loom, manylane_sim)))]
 mod splice;
 #[cfg(not(any(loom, manylane_sim)))]

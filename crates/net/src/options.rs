@@ -97,6 +97,8 @@ pub struct ConnectOptions {
 /// [`mark`](Self::mark).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommonOptions {
+    /// `tcp-md5sig`: key that all segments are signed with (RFC 2385).
+    pub signature: Option<Box<[u8]>>,
     /// `tcp-ut`: time without an acknowledgement of sent bytes after which the connection ends. Millisecond
     /// precision.
     pub user_timeout: Option<Duration>,
@@ -127,6 +129,7 @@ pub struct CommonOptions {
 impl Default for CommonOptions {
     fn default() -> Self {
         Self {
+            signature: None,
             user_timeout: None,
             keep_alive: None,
             no_delay: true,
