@@ -5,6 +5,7 @@
 mod common;
 
 mod agents;
+mod bodies;
 mod buffers;
 mod checks;
 mod contents;

@@ -33,7 +33,7 @@ pub struct Connection {
     /// `Connection` has `keep-alive`.
     pub keep_alive: bool,
     /// `Connection` has `upgrade`, and there is an `Upgrade` field that does not offer HTTP/2. Never set for
-    /// a request with a body: the parser does not let it negotiate an upgrade.
+    /// a WebSocket's request with a body. Of others the server agrees behind the body only.
     pub upgrade: bool,
     /// A request without a body offers HTTP/2 (`Upgrade: h2c`), and the [limits](crate::Limits::h2c) allow
     /// that. Its hop-by-hop fields are still in the head until [`end_offer`](crate::Request::end_offer).
@@ -313,11 +313,13 @@ impl FramingFields {
     /// requests from the other.
     #[cold]
     fn upgrade(&mut self, body: Option<Body>) -> Result<(), Refusal> {
-        if !matches!(body, None | Some(Body::Length(0))) {
-            self.connection.upgrade = false;
-            return Ok(());
-        }
+        let has_body = !matches!(body, None | Some(Body::Length(0)));
         match self.websocket_at {
+            // The handshake of a WebSocket has none.
+            Some(_) if has_body => {
+                self.connection.upgrade = false;
+                Ok(())
+            }
             Some(at) if !self.websocket_key => Err((Problem::NoWebSocketKey, at)),
             _ => Ok(()),
         }

@@ -53,6 +53,9 @@ enum Sink {
     Http2,
 }
 
+/// Most bytes that are received with one call to be dropped.
+const DROPPED_AT_ONCE: usize = 65_536;
+
 /// One body while it is forwarded.
 #[derive(Debug)]
 pub(super) struct Pump {
@@ -354,6 +357,29 @@ impl Pump {
         Ok(())
     }
 
+    /// Reads all of the body and drops it: its receiver must not get it. What follows stays in `input`.
+    pub(super) async fn drop_all(mut self, ends: &Ends<'_>, input: &mut Chain) -> Result<(), Broken> {
+        let Ends { io, way, from, passage, .. } = *ends;
+        let here = io.here();
+        loop {
+            // Its receiver has the whole message: there is nobody to tell what is wrong.
+            self.skip(from, input).map_err(|_| Broken::Sender)?;
+            if self.done {
+                way.waits(Waits::Nobody, here.now());
+                return Ok(());
+            }
+            way.waits(Waits::Sender, here.now());
+            let had = input.len();
+            let more = from.receive(input, DROPPED_AT_ONCE).await;
+            passage.received.add((input.len() - had) as u64);
+            match more {
+                Ok(true) => way.called(here.now()),
+                Ok(false) => return Err(Broken::Sender),
+                Err(error) => return Err(Broken::sender(error)),
+            }
+        }
+    }
+
     /// Number of bytes still to come, as far as the framing tells; `None` if only the end of the connection
     /// or stream shows it.
     pub(super) fn left(&self) -> Option<u64> {
@@ -574,12 +600,13 @@ impl Pump {
             Some(bytes) => Expected::Bytes(bytes),
             None => Expected::UntilEnd { forwarded: way.bytes() },
         };
-        let whole = writer.left().is_some() || bound.is_none(); // no side uses chunks
+        // No side uses chunks, or the chunks go on unchanged: then the rest of one may bypass the reader.
+        let passes = self.kept || writer.left().is_some() || bound.is_none();
         let Some((from, to)) = from
             .whole()
             .zip(to.whole())
             .and_then(|(from, to)| policy.streams(from, to, expected))
-            .filter(|_| whole && !self.kept && bound != Some(0))
+            .filter(|_| passes && bound != Some(0))
         else {
             return Ok(false);
         };
@@ -606,7 +633,9 @@ impl Pump {
             passage.received.add(n);
             passage.spliced.into_iter().for_each(|tally| tally.add(n));
             reader.passed(n);
-            writer.passed(n).map_err(|_| Broken::Receiver)?;
+            if !self.kept {
+                writer.passed(n).map_err(|_| Broken::Receiver)?;
+            }
             way.took(n, here.now());
             count(n);
             left -= n;

@@ -211,7 +211,8 @@ impl Session<'_> {
             let mut going_up =
                 Upload { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
 
-            let asked = RequestInfo { method, upgrade: asking.upgrade };
+            let upgrade = request.connection.upgrade || asking.method == Method::Connect;
+            let asked = RequestInfo { method, upgrade };
             let limits = backend.http.response_limits;
             let mut parser = ResponseParser::new(limits);
             let mut response = None; // a large value, built at its final place
@@ -252,6 +253,10 @@ impl Session<'_> {
             };
             if response.head.authenticates_connection() {
                 authenticated(server_end, &budget);
+            }
+            // The peers agree on a protocol behind the complete request only.
+            if response.body == Body::Tunnel && !bodyless && going_up.outcome.is_none() {
+                return Err(Failed::Answer(502, failure.failed(Cause::Refused)));
             }
             if let Some(relaxed) = parser.take_relaxed() {
                 self.accept_relaxed_response(&relaxed, backend, permit.server());
@@ -300,8 +305,9 @@ impl Session<'_> {
                 }
             }
             self.check_cache(asking, backend, permit, &response.head).inspect_err(|_| answered_with())?;
-            let Settled { mut back, sent, shown, body, framed, persist, sends_off, server_persists } =
-                self.settle(answered, response, &mut from_server)?;
+            let settled = self.settle(answered, response, server)?;
+            let Settled { mut back, sent, shown, body, framed, persist, sends_off, .. } = settled;
+            let Settled { dropped, server_persists, .. } = settled;
             if let Some(filters) = &filters {
                 filters.head(Side::Server, &response.head);
             }
@@ -364,9 +370,14 @@ impl Session<'_> {
                     count_shown();
                     let sending = pin!(async {
                         match whole_client {
-                            None => send(&down_ends, &mut back, |n| count(0, n)).await,
-                            Some(client) => send_last(&down_ends, client, &mut back, |n| count(0, n)).await,
+                            None => send(&down_ends, &mut back, |n| count(0, n)).await?,
+                            Some(client) => send_last(&down_ends, client, &mut back, |n| count(0, n)).await?,
                         }
+                        let Some(body) = dropped else { return Ok(()) };
+                        let rest = Pump::new(server, body, Body::None, From::Server, limits, true);
+                        // In a block of its own: most responses never need it.
+                        let dropping = Boxed::new(|| rest.drop_all(&down_ends, &mut from_server));
+                        dropping.map_err(|_| Broken::Memory)?.await
                     });
                     watch.over(&self.timer, permit, pin!(going_up.beside(sending))).await
                 } else {

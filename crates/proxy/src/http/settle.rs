@@ -14,8 +14,8 @@ use crate::scopes::Countable;
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
 use manylane_h1::{
-    Body, BodyReader, BodyWriter, From, Persist, Progress, Reader, Request, Response, frame_for, set_body,
-    set_connection, settle_response,
+    Body, BodyWriter, From, Persist, Reader, Request, Response, frame_for, set_body, set_connection,
+    settle_response,
 };
 use manylane_http::{Head, Known, Method};
 use manylane_logs::Level;
@@ -36,6 +36,9 @@ pub(super) struct Settled {
     /// Framing of the body from the server (`body`) and to the client (`framed`).
     pub(super) body: Body,
     pub(super) framed: Body,
+    /// Framing of a body that the client must not get, and that is dropped so that the server's connection
+    /// can serve another request.
+    pub(super) dropped: Option<Body>,
     /// Whether the client's connection stays open.
     pub(super) persist: Persist,
     /// The client wanted to keep its connection, but the proxy closes it.
@@ -234,7 +237,7 @@ impl Session<'_> {
         &self,
         answered: Answered<'_>,
         response: &mut Response,
-        from_server: &mut Chain,
+        server: BodyEnd<'_>,
     ) -> Result<Settled, Failed> {
         let Answered { backend, permit, asking, request, method, closes } = answered;
         let Response { head: response_head, body, connection: said } = response;
@@ -277,7 +280,7 @@ impl Session<'_> {
             if touched { settle_response(response_head, framed, reader) } else { Ok(framed) }
         });
         let Ok(mut framed) = settled else { return Err(no_memory()) };
-        let (mut body, mut chunks_end) = (body, false);
+        let (mut body, mut chunks_end, mut dropped) = (body, false, None);
         if framed != body {
             match (body, framed) {
                 // A rule has replaced the response that accepts the tunnel.
@@ -287,11 +290,9 @@ impl Session<'_> {
                 (Body::None | Body::Length(0), Body::Chunked) => (framed, chunks_end) = (body, true),
                 (Body::None | Body::Length(0), _) => framed = body,
                 (_, Body::None) => {
-                    // The client gets no body. The proxy drops the server's body if it has arrived, else the
-                    // server's connection ends.
-                    let all = BodyReader::new(body, From::Server, backend.http.response_limits)
-                        .read(from_server, &mut Chain::new());
-                    server_persists &= matches!(all, Ok(Progress::Done(_)));
+                    // The client gets no body. A stream of HTTP/2 ends without its connection.
+                    server_persists &= server.h2().is_none();
+                    dropped = server_persists.then_some(body);
                     body = Body::None;
                 }
                 _ => {}
@@ -328,6 +329,7 @@ impl Session<'_> {
             shown,
             body,
             framed,
+            dropped,
             persist,
             sends_off: asking.keep && !keeps,
             server_persists,

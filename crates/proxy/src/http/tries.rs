@@ -14,7 +14,7 @@ use crate::scopes::{BackLink, Countable};
 use crate::server::{self, Attempt, IdleConn, Tried};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
-use manylane_h1::Request;
+use manylane_h1::{Body, Persist, Request, set_connection};
 use manylane_http::Method;
 use manylane_mux::h2;
 use manylane_net::{Connection, Packets};
@@ -392,6 +392,15 @@ impl Session<'_> {
             }
             end => end,
         };
+        if request.connection.upgrade
+            && !matches!(request.body, Body::None | Body::Length(0))
+            && matches!(end, ServerEnd::Http2(..))
+        {
+            // A stream of HTTP/2 that becomes a tunnel has no body before that: nothing is offered.
+            set_connection(&mut request.head, request.connection, Persist::KeepAlive)
+                .map_err(|_| no_memory())?;
+            request.connection.upgrade = false;
+        }
         if request.connection.upgrade
             && let ServerEnd::Http2(conn, _) = &end
         {

@@ -1,0 +1,108 @@
+//! Bodies that bypass what reads them: chunks that are spliced, and bodies that a client must not get (items
+//! 20 and 22 of haproxy-today).
+
+use crate::common;
+
+use common::watch::ask;
+use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, origin};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of a body: more than one read takes, and more than what a splice is worth.
+const LONG: usize = 300_000;
+
+/// Reads a head.
+fn head(reader: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).unwrap() == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+/// An origin that reads bodies of one chunk and answers with one chunk, or as the path says.
+fn chunks(connections: Arc<AtomicUsize>) -> SocketAddr {
+    origin(move |mut stream| {
+        connections.fetch_add(1, Ordering::SeqCst);
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(head) = head(&mut reader) {
+            if head.to_ascii_lowercase().contains("transfer-encoding") {
+                let mut body = vec![0; chunked().len()];
+                reader.read_exact(&mut body).unwrap();
+                assert_eq!(body, chunked());
+            }
+            let (framing, body) = if head.contains(" /length ") {
+                (format!("Content-Length: {LONG}"), vec![b'b'; LONG])
+            } else {
+                ("Transfer-Encoding: chunked".to_owned(), chunked())
+            };
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes()).unwrap();
+            if stream.write_all(&body).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn chunked() -> Vec<u8> {
+    let mut body = format!("{LONG:x}\r\n").into_bytes();
+    body.resize(body.len() + LONG, b'a');
+    body.extend(b"\r\n3\r\nend\r\n0\r\n\r\n");
+    body
+}
+
+#[test]
+fn chunks_are_spliced_where_the_configuration_says_so() {
+    let (folder, (socket, address)) = (Folder::new(), listener());
+    let cli = folder.0.join("cli");
+    let _program = Manylane::start(&format!(
+        "global\n stats socket {}\n{DEFAULTS} mode http\n option splice-request\n option \
+            splice-response\nfrontend f\n bind {}\n default_backend b\nbackend b\n server s {}\n",
+        cli.display(),
+        fd(&socket),
+        chunks(Arc::default())
+    ));
+    let mut client = BufReader::new(connect(address));
+    for _ in 0..3 {
+        let mut request = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        request.extend(chunked());
+        client.get_mut().write_all(&request).unwrap();
+        let head = head(&mut client).unwrap();
+        assert!(head.to_ascii_lowercase().contains("transfer-encoding: chunked"), "{head}");
+        let mut body = vec![0; chunked().len()];
+        client.read_exact(&mut body).unwrap();
+        assert!(body == chunked(), "the chunks are others");
+    }
+    let typed = ask(&cli, "show stat typed");
+    for side in ["F.", "B."] {
+        for name in ["h1_spliced_bytes_in", "h1_spliced_bytes_out"] {
+            let line = typed.lines().find(|line| line.starts_with(side) && line.contains(name)).unwrap();
+            let bytes: usize = line.rsplit(':').next().unwrap().parse().unwrap();
+            assert!(bytes > 0 && bytes <= 3 * LONG, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_a_client_must_not_get_leaves_its_connection_in_use() {
+    for options in ["", " option splice-response\n"] {
+        let ((socket, address), connections) = (listener(), Arc::new(AtomicUsize::new(0)));
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\n{options}listen l\n bind {}\n http-request set-method GET\n server s {}\n",
+            fd(&socket),
+            chunks(connections.clone())
+        ));
+        let mut client = BufReader::new(connect(address));
+        for path in ["/length", "/chunks", "/length", "/chunks"] {
+            let request = format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.get_mut().write_all(request.as_bytes()).unwrap();
+            let head = head(&mut client).unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {head}");
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 1, "{options}");
+    }
+}
