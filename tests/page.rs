@@ -40,20 +40,28 @@ fn a_form_changes_servers_and_the_page_tells_what_became_of_it() {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    assert_eq!(page.matches("<form").count(), 2, "one for each proxy");
-    assert_eq!(page.matches("</form>").count(), 2);
+    assert_eq!(page.matches("<form method=\"post\">").count(), 2, "one for each proxy");
+    assert_eq!(page.matches("</form>").count(), 3, "and one for the scope");
     assert!(!ask(address, "GET /stats;csv HTTP/1.1", "").contains("form"));
     // As in HAProxy, also for an absolute target.
     let typed = ask(address, "GET http://x/stats;typed HTTP/1.1", "");
     assert!(typed.contains(":str:back\n") && !typed.contains("svname,"), "{typed}");
-    assert!(ask(address, "GET http://x/stats HTTP/1.1", "").contains("<form"));
+    assert!(ask(address, "GET http://x/stats HTTP/1.1", "").contains("<form method"));
+    // Item 69 of haproxy-today.
+    for part in
+        ["s MAINT</td>", "> all</label>", "<label>Scope ", "<span class=down>down</span>", "{color:#8cf}"]
+    {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let scoped = ask(address, "GET /stats?scope=bac HTTP/1.1", "");
+    assert!(scoped.contains("value=\"bac\"") && !scoped.contains("<caption>page"), "{scoped}");
     assert!(
         ask(address, "GET /stats;json-schema HTTP/1.1", "")
             .contains("http://json-schema.org/draft-04/schema#")
     );
     // A user without rights gets no form, and cannot send one.
     let read = ask(address, "GET /stats HTTP/1.1\r\nX-Reader: 1", "");
-    assert!(!read.contains("<form") && !read.contains("checkbox"), "{read}");
+    assert!(!read.contains("<form method") && !read.contains("checkbox"), "{read}");
     let status = |server: &str| {
         let table = ask(address, "GET /stats;csv HTTP/1.1", "");
         table

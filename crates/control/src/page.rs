@@ -1,5 +1,6 @@
 //! The statistics page (`stats uri`): HTML tables, CSV and JSON, with the values of `show stat`.
 
+use crate::cells::{cell, duration, escaped};
 use crate::commands::columns::{COLUMNS, Column, header};
 use crate::commands::info;
 use crate::commands::schema;
@@ -19,9 +20,21 @@ const SERVER: &str = "2";
 const STYLE: &str = "body{font:13px sans-serif;margin:1em;color:#222;background:#fff}\
 table{border-collapse:collapse;margin:.3em 0 1.2em}th,td{border:1px solid #bbb;padding:2px \
 6px;text-align:right;white-space:nowrap}\
-th{background:#eef}td:first-child,th:first-child{text-align:left}caption{text-align:left;font-weight:bold;padding:2px 0}\
+th{background:#eef}td:first-child,th:first-child{text-align:left}\
+td b{font-weight:inherit;margin-right:.2em}.legend span{padding:0 .5em;margin-right:.5em}\
+form.scope{display:inline}\
+caption{text-align:left;font-weight:bold;padding:2px 0}\
 .up{background:#d9f2d9}.down{background:#f8d0d0}.going{background:#fdf0c0}.maint{background:#ecd9c0}.drain{background:#cfe3fb}\
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th{background:#223}th,td{border-color:#555}.up{background:#1d3b1d}.down{background:#551d1d}.going{background:#4d4416}.maint{background:#4a3820}.drain{background:#1d3350}}";
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}a{color:#8cf}a:visited{color:#c9f}th{background:#223}th,td{border-color:#555}.up{background:#1d3b1d}.down{background:#551d1d}.going{background:#4d4416}.maint{background:#4a3820}.drain{background:#1d3350}}";
+
+/// What the colours of lines say.
+const LEGEND: &str = "<span class=up>up, or not checked</span><span class=going>going up or down</span>\
+<span class=down>down</span><span class=drain>draining: no new clients</span>\
+<span class=maint>in maintenance</span>";
+
+/// Chooses all servers of a table.
+const ALL: &str = "<label><input type=\"checkbox\" onclick=\"for(const c of \
+this.form.elements)if(c.name=='s')c.checked=this.checked\"> all</label>";
 
 /// Groups of a table: a heading, and for each column its heading and its column of `show stat`.
 const GROUPS: &[(&str, &[(&str, Column)])] = &[
@@ -52,7 +65,6 @@ const GROUPS: &[(&str, &[(&str, Column)])] = &[
             ("Bck", Column::Bck),
             ("Failed", Column::Chkfail),
             ("Down", Column::Chkdown),
-            ("For", Column::Lastchg),
             ("Downtime", Column::Downtime),
         ],
     ),
@@ -156,7 +168,7 @@ pub(crate) fn page(
         facts: facts.clone(),
         generation: generation.clone(),
         page: page.clone(),
-        wanted: asked.scope.to_owned(),
+        wanted: asked.scope.replace("%3A", ":"), // as browsers write it
         form,
         as_page,
         admin: admin && as_page,
@@ -203,11 +215,6 @@ struct Making {
     walk: Walk,
 }
 
-/// Escapes text for HTML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 impl Making {
     fn shows(&self, proxy: &str) -> bool {
         self.page.shows(proxy) && proxy.contains(&*self.wanted)
@@ -247,7 +254,7 @@ impl Making {
         for (name, field) in [
             ("process", "Pid"),
             ("lanes", "Nbthread"),
-            ("up", "Uptime"),
+            ("up", "Uptime_sec"),
             ("connections", "CurrConns"),
             ("of", "Maxconn"),
             ("a second", "ConnRate"),
@@ -256,7 +263,11 @@ impl Making {
             ("lost log lines", "DroppedLogs"),
         ] {
             if let Some(value) = info::value(generation, facts, field, false) {
-                let _ = write!(text, "{name} <b>{}</b> ", value.text());
+                let shown = match (field, value.text().parse()) {
+                    ("Uptime_sec", Ok(seconds)) => duration(seconds),
+                    _ => value.text(),
+                };
+                let _ = write!(text, "{name} <b>{shown}</b> ");
             }
         }
         let uri = escaped(&String::from_utf8_lossy(&page.uri));
@@ -264,18 +275,23 @@ impl Making {
             text,
             "</p>\n<p><a href=\"{uri}\">all</a> <a href=\"{uri};up\">only what is up</a> <a \
                 href=\"{uri};norefresh\">without refreshing</a> \
-             <a href=\"{uri};csv\">CSV</a> <a href=\"{uri};json\">JSON</a></p>"
+             <a href=\"{uri};csv\">CSV</a> <a href=\"{uri};json\">JSON</a> <form class=scope \
+                action=\"{uri}\"><label>Scope <input name=\"scope\" size=8 maxlength=20 \
+                value=\"{}\"></label></form></p>\n<p class=legend>{LEGEND}</p>",
+            escaped(&self.wanted)
         );
         if let Some((class, words)) = self.formed {
             let _ = writeln!(text, "<p class={class}><a href=\"{uri}\">[X]</a> {words}</p>");
         }
     }
 
-    fn head_of_table(&self, text: &mut String, name: &str) {
+    /// `chooses`: it has servers that can be chosen.
+    fn head_of_table(&self, text: &mut String, name: &str, chooses: bool) {
         if self.admin {
             text.push_str("<form method=\"post\">");
         }
-        let _ = write!(text, "<table><caption>{}</caption><tr><th rowspan=2></th>", escaped(name));
+        let all = if self.admin && chooses { ALL } else { "" };
+        let _ = write!(text, "<table><caption>{}</caption><tr><th rowspan=2>{all}</th>", escaped(name));
         for (name, columns) in GROUPS {
             let _ = write!(text, "<th colspan={}>{name}</th>", columns.len());
         }
@@ -337,7 +353,7 @@ impl Making {
             let _ = write!(text, "{name}</td>");
         }
         for (_, column) in GROUPS.iter().flat_map(|(_, columns)| *columns) {
-            let _ = write!(text, "<td>{}</td>", escaped(&value(*column)));
+            let _ = write!(text, "<td>{}</td>", cell(line, *column));
         }
         let _ = writeln!(text, "</tr>");
     }
@@ -365,7 +381,8 @@ impl Parts for Making {
                 Step::Begin(sides) if !self.shows(sides.name()) => self.walk.skip(),
                 Step::Begin(sides) => {
                     if self.as_page {
-                        self.head_of_table(text, sides.name());
+                        let chooses = sides.back.is_some_and(|back| back.listed().next().is_some());
+                        self.head_of_table(text, sides.name(), chooses);
                     }
                 }
                 Step::Frontend(front) => self.put(text, &stat::frontend(front, generation.places.most())),
@@ -402,10 +419,5 @@ mod tests {
             PageQuery { up: true, formed: Some("DONE"), ..PageQuery::default() }
         );
         assert_eq!(PageQuery::read(b"\xff;csv"), PageQuery::default());
-    }
-
-    #[test]
-    fn names_cannot_be_markup() {
-        assert_eq!(escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
     }
 }

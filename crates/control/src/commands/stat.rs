@@ -80,6 +80,14 @@ impl Line {
         line
     }
 
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn value(&self, column: Column) -> Option<&Value> {
+        self.values[column as usize].as_ref()
+    }
+
     fn set(&mut self, column: Column, value: Value) {
         self.values[column as usize] = Some(value);
     }

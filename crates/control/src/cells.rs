@@ -1,0 +1,107 @@
+//! Cells of the page of counters, as people read them: durations in two units, digits in groups of three,
+//! what a check came to in one place.
+
+use crate::commands::columns::Column;
+use crate::commands::stat::{Kind, Line};
+use crate::commands::values::Value;
+use std::fmt::Write;
+
+/// A cell of the page, as markup.
+pub(crate) fn cell(line: &Line, column: Column) -> String {
+    let text = |column: Column| line.value(column).map(Value::text).unwrap_or_default();
+    match (column, line.value(column)) {
+        (_, None) => String::new(),
+        (Column::Status, _) => status(line, &text(Column::Status)),
+        (Column::CheckStatus, _) => check(line, &text),
+        (Column::Lastsess, Some(Value::Signed(..0))) => "?".into(),
+        (Column::Lastsess | Column::Downtime, Some(value)) => {
+            value.text().parse().map_or_else(|_| String::new(), duration)
+        }
+        (Column::Act | Column::Bck, Some(value)) if line.kind() == Kind::Server => {
+            if value.text() == "0" {
+                "-".into()
+            } else {
+                "Y".into()
+            }
+        }
+        (_, Some(Value::Number32(n) | Value::Number64(n))) => grouped(*n),
+        (_, Some(value)) => escaped(&value.text()),
+    }
+}
+
+/// A status, behind the time since it changed where something looks after it.
+fn status(line: &Line, word: &str) -> String {
+    let seconds = match line.value(Column::Lastchg) {
+        Some(Value::Number32(seconds)) if word != "no check" => *seconds,
+        _ => return escaped(word),
+    };
+    format!("{} {}", duration(seconds), escaped(word))
+}
+
+/// What the last check came to: its status and code, its time, and what it says as the cell's title.
+fn check(line: &Line, text: &dyn Fn(Column) -> String) -> String {
+    let mut shown = text(Column::CheckStatus);
+    if line.value(Column::CheckCode).is_some() {
+        let _ = write!(shown, "/{}", text(Column::CheckCode));
+    }
+    if line.value(Column::CheckDuration).is_some() {
+        let _ = write!(shown, " in {}ms", text(Column::CheckDuration));
+    }
+    let title = [text(Column::CheckDesc), text(Column::LastChk)].join(": ");
+    let title = title.trim_end_matches(": ");
+    format!("<span title=\"{}\">{}</span>", escaped(title), escaped(&shown))
+}
+
+/// A time in its two largest units: `3m6s`, `2h0m`, `5d4h`.
+pub(crate) fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match () {
+        () if minutes == 0 => format!("{seconds}s"),
+        () if hours == 0 => format!("{minutes}m{}s", seconds % 60),
+        () if days == 0 => format!("{hours}h{}m", minutes % 60),
+        () => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// A number whose groups of three digits stand apart to the eye, and not in what is copied.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + 16);
+    let mut rest = &*digits;
+    while rest.len() > 3 {
+        let (group, behind) = rest.split_at((rest.len() - 1) % 3 + 1);
+        let _ = write!(shown, "<b>{group}</b>");
+        rest = behind;
+    }
+    shown + rest
+}
+
+/// As text stands in a page.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_be_markup() {
+        assert_eq!(escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    }
+
+    /// Item 69 of haproxy-today.
+    #[test]
+    fn times_have_two_units_and_digits_stand_in_groups() {
+        let cases =
+            [(0, "0s"), (59, "59s"), (186, "3m6s"), (7_200, "2h0m"), (86_399, "23h59m"), (446_400, "5d4h")];
+        for (seconds, shown) in cases {
+            assert_eq!(duration(seconds), shown);
+        }
+        for (number, shown) in
+            [(0, "0"), (999, "999"), (1_000, "<b>1</b>000"), (1_234_567, "<b>1</b><b>234</b>567")]
+        {
+            assert_eq!(grouped(number), shown);
+        }
+    }
+}
