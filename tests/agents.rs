@@ -156,7 +156,8 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// A server without `maxconn` gets the one of its agent; further clients wait.
+/// A server whose line gives no `maxconn` has the one that its agent says, and who is too many waits. Item 44
+/// of haproxy-today.
 #[test]
 fn an_agent_limits_a_server_that_had_no_limit() {
     let config = |place: SocketAddr, agent: SocketAddr, log: &Syslog, socket: &Path| {

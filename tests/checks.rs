@@ -490,7 +490,6 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             "'http-check connect' : 'sni' expects a value, found none",
         ),
         (" option tcp-check\n tcp-check connect proto h1", "'proto' expects none, found 'h1'"),
-        (" option tcp-check\n tcp-check connect via-socks4", "this program refuses: SOCKS4 is not built yet"),
         (" option tcp-check\n tcp-check connect addr here", "'addr' expects <ip>[:<port>], found '"),
         (
             " option tcp-check\n tcp-check set-var check.a int(1)",
@@ -536,9 +535,10 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             "'port' expects a number from 1 to 65535, or an expression",
         ),
         (
-            " option tcp-check\n tcp-check connect via-socks4",
-            "'tcp-check connect via-socks4' is a keyword of HAProxy that this program refuses",
+            " server a [::1]:1 socks4 127.0.0.1:2",
+            "'socks4' expects a server with an IPv4 address: SOCKS4 has no other",
         ),
+        (" server a 127.0.0.1:1 socks4 127.0.0.1", "'socks4'"),
     ] {
         let file = folder.file("wrong.cfg", &format!("{DEFAULTS}listen l\n bind 127.0.0.1:1\n{lines}\n"));
         let output = common::command().arg("-c").arg("-f").arg(file).output().unwrap();

@@ -524,6 +524,19 @@ fn counters_of_one_server_begin_anew() {
     assert_ne!(column("back,BACKEND,", 7), "0");
 }
 
+/// Item 70 of haproxy-today.
+#[test]
+fn program_and_machine_are_shown_for_a_report_of_a_defect() {
+    let program = Controlled::new("level admin");
+    let shown = program.ask("show dev");
+    for part in ["Manylane version ", "\n  OS name: Linux\n", "\nProcess info\n  pid: ", "\n  cmdline: /"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let libraries = program.ask("show libs");
+    assert!(libraries.lines().any(|line| line.ends_with("/manylane")), "{libraries}");
+    assert!(libraries.contains("/libc.so"), "{libraries}");
+}
+
 #[test]
 fn a_file_may_have_nothing_but_a_socket_for_commands() {
     let folder = Folder::new();

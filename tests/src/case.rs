@@ -1,53 +1,59 @@
 //! Cases: a configuration, requests, reactions of origins, and intended differences, in one file.
 //!
 //! ```text
-//! # What the case shows, in one or more lines.
-//! == config                   the configuration, with
-//!                             ${FRONT...}: descriptors of listeners, for 'bind fd@${FRONT}'
-//!                             ${ORIGIN_A} and others: addresses of origins
-//!                             ${TALK_A}, ${PORT_A} and others: address and port of a talker
-//!                             ${DEAD}: an address where nothing listens
-//!                             ${LOG}: a receiver of log lines
-//!                             ${DNS}: a name server
-//!                             ${DIR}: a folder with the case's files
-//! == file NAME                a file in ${DIR}, with CR LF at the ends of lines
-//! == text NAME                the same with LF
-//! == origin A [close|drop|silence]
-//!                             reaction of ORIGIN_A to its first request; again for the second, and so on
-//! == talker A                 steps of a server of any protocol on each connection, a line each:
-//!                             `say TEXT`; `hear TEXT`, until the input ends with it; `close`; `reset`;
-//!                             afterwards it reads to the end. The lines' ends are not part of the texts.
-//!                             The input is compared together with the origins' requests.
-//! == unordered                log lines, and connections to talkers, may come in any order
-//! == connection [FRONT_B]     a new connection of the client; the first one, to FRONT, is implied
-//! == request [head] [N]       sends the text and reads N responses (default 1); 'head': without bodies
-//! == send                     sends the text and reads nothing yet
-//! == cli [at NAME]            sends each line to the run-time socket, which the configuration binds to
-//!                             ${DIR}/cli or ${DIR}/NAME; `\n` in a line begins the next line of a payload
-//! == cli columns NAME...      the same, but only these columns of tables are compared
-//! == cli lines WORD...        only lines that begin so, after blanks, are compared
-//! == cli words WORD...        only words that begin so are compared; not in lines about the asking client
-//! == cli names                only the text before the first colon of each line is compared
-//! == cli types                only the text before the last colon: names, places and types of 'typed'
-//! == cli json                 the same for 'json': a line for each field, or for each leaf outside of fields
-//! == cli form                 numbers become N, runs of blanks one: names, order and form are compared
-//! == until TEXT               repeats the line until the response contains the text; compares nothing
-//! == until not TEXT           the same until the response does not contain the text
-//! == logged TEXT              waits for a log line with the text, after the line of the previous wait
-//! == logs N TEXT              waits until N log lines contain the text, counted from the start
-//! == save NAME                writes the response to the line to ${DIR}/NAME, as an operator's script would
-//! == restart                  stops the program and starts it again with the same configuration
-//! == restart other            stops the program and starts the other one: the two runs of the case go in
-//!                             opposite directions, and show that both programs read each other's files
-//! == dns [code N]             answers of the name server from now on, in lines 'NAME ADDRESS...' or
-//!                             'NAME srv WEIGHT PORT TARGET [ADDRESS]'; other names keep their answers, and
-//!                             unknown names do not exist. With N, all answers have this RCODE
-//! == seen A                   waits until ORIGIN_A has had as many requests as there were such steps
-//! == asked NAME               waits until the program has processed the current answers for the name
-//! == differs answers|origin|log|cli|exit
-//!                             reason of a difference, and its lines as the test prints them: '- ...' for
-//!                             HAProxy's, '+ ...' for Manylane's
-//! == differs over http/2 PART the same for runs over HTTP/2, in place of the other
+//! # What it shows, in one or more lines.
+//! == config
+//! ...                        ${FRONT} and other names that begin so: descriptors of listeners, for 'bind
+//!                            fd@${FRONT}'
+//!                            ${ORIGIN_A} and others: addresses of servers; ${DEAD}: one where nobody listens
+//!                            ${LOG}: a receiver of log lines; ${DIR}: a folder with the case's files
+//!                            ${DNS}: a name server
+//! == file NAME               a file in ${DIR}, with CR LF at the ends of lines
+//! == text NAME               the same with LF alone
+//! == origin A [close|drop|silence]   what ORIGIN_A answers to its first request; again for the second, ...
+//! == talker A                TALK_A is the address of a server of any protocol, PORT_A its port: on each
+//! connection it does what the lines say, `say TEXT`, `hear TEXT`
+//!                            (until what it heard ends so), `close`, `reset`, and then hears the rest. What
+//!                            it heard is compared with
+//!                            what origins saw; the bytes are those of lines without their ends
+//! == unordered               log lines, and connections to talkers, may come in any order
+//! == connection [FRONT_B]    a new connection of the client; the first is there by itself, to FRONT
+//! == request [head] [N]      sent, then N answers are read (default 1); 'head': they have no body
+//! == send                    sent, and no answer is read yet
+//! == cli [at NAME]           each line is asked of the run-time socket, which the configuration binds to
+//! ${DIR}/cli, or to ${DIR}/NAME, with the values of names such as ${TALK_A};
+//!                            `\n` within a line begins the next line of a payload
+//! == cli columns NAME...     only these columns of tables are compared
+//! == cli lines WORD...       only lines that begin so, behind blanks, are compared
+//! == cli words WORD...       only words that begin so are compared, of lines that are not about who asks
+//! == cli names               only what stands before a colon is compared, line by line
+//! == cli types               only what stands before the last colon: names, places and types of 'typed'
+//!                            answers
+//! == cli json                the same of 'json' answers: a line for each field, or for each leaf of what
+//!                            has no fields
+//! == cli form                numbers are N, blanks beside each other one: names, order and form are compared
+//! == until TEXT              the line is asked until its answer has that text; nothing of it is compared
+//! == until not TEXT          the same until it has it no more
+//! == logged TEXT             waits until a log line has that text, behind the one that was waited for last
+//! == logs N TEXT             waits until N log lines have that text, counted from the first
+//! == save NAME               the answer to the line goes to ${DIR}/NAME, as an operator's script would
+//!                            write it
+//! == restart                 the program is told to finish; when it has ended, it begins again with the
+//!                            same configuration
+//! == restart other           the same, and the other one of the two programs begins: a case's two runs then
+//!                            go in opposite
+//!                            directions, and what is the same was understood by both
+//! == dns [code N]            what the name server answers from now on: 'NAME ADDRESS...', or 'NAME srv
+//! WEIGHT PORT TARGET [ADDRESS]' in one
+//!                            or more lines; other names stay as they were, those never told do not exist.
+//! With N, all answers have that code
+//! == seen A                  waits until ORIGIN_A has seen as many requests as there were such steps: what
+//!                            ends then was under way
+//! == asked NAME              waits until the program has dealt with what is answered for that name now
+//! == differs answers|origin|log|cli|exit     why the two programs differ there, and how: lines '- ...' are
+//!                            haproxy's alone, lines
+//!                            '+ ...' Manylane's, as the test shows them
+//! == differs over http/2 PART                the same where the case runs over HTTP/2, in place of the other
 //! ```
 //! All lines up to the next `==` belong to a section, including empty ones: a head needs its empty line.
 //! Lines of messages are sent with CR LF; a line that ends with a backslash is sent without. `\xHH`, `\r`,

@@ -130,7 +130,11 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
             Step::Ask { at, commands, shown } => {
                 let socket = folder.path.join(at);
                 for command in commands {
-                    let answer = cli::ask(&socket, &command.replace("${DIR}", &directory));
+                    let named = environment.iter();
+                    let asked = named.fold(command.clone(), |text, (name, value)| {
+                        text.replace(&format!("${{{name}}}"), value)
+                    });
+                    let answer = cli::ask(&socket, &asked);
                     cli.push((command.clone(), cli::shown(&answer.replace(&directory, "${DIR}"), shown)));
                 }
             }

@@ -147,9 +147,9 @@ impl Board {
         })
     }
 
-    /// Resets the number of failed checks.
-    pub fn clear(&self) {
-        self.edit(|report| report.failed = 0);
+    /// Sets the number of failed checks.
+    pub fn set_failed(&self, failed: u64) {
+        self.edit(|report| report.failed = failed);
     }
 
     /// Applies repeated failures of live traffic. Returns what [`end`](Self::end) does.

@@ -67,9 +67,9 @@ impl Past {
         self.edit(|past| (past.changed, past.is_down) = (changed, !serves));
     }
 
-    /// Resets the number of times that it went down.
-    pub fn clear(&self) {
-        self.edit(|past| past.downs = 0);
+    /// Sets the number of times that it went down.
+    pub fn set_downs(&self, downs: u64) {
+        self.edit(|past| past.downs = downs);
     }
 
     /// Returns the history until now.
@@ -97,7 +97,7 @@ mod tests {
         let changing = past.state.lock();
         assert_eq!(past.read().downs, 1, "a report waits for nobody");
         drop(changing);
-        past.clear();
+        past.set_downs(0);
         assert_eq!(
             (past.read().changed, past.read().downtime(second(99)), past.read().downs),
             (second(20), second(8), 0)

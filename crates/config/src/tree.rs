@@ -44,6 +44,8 @@ pub struct Config {
     pub rings: Vec<Ring>,
     /// `log-profile`
     pub log_profiles: Vec<LogProfile>,
+    /// `healthcheck`: settings of a check, and nothing else.
+    pub healthchecks: Vec<Proxy>,
     /// `crt-store`
     pub crt_stores: Vec<CrtStore>,
     /// Names of the files by file index, for reports.
@@ -185,6 +187,7 @@ pub struct Global {
     pub server_state_file: Option<Set<Word>>,
     pub set_dumpable: Option<Set<&'static str>>,
     pub spread_checks: Option<Set<u32>>,
+    pub stats_file: Option<Set<Word>>,
     pub stats_maxconn: Option<Set<u32>>,
     pub stats_sockets: Vec<Bind>,
     pub stats_timeout: Option<Set<Duration>>,
@@ -281,6 +284,10 @@ pub struct Proxy {
     pub captures: Vec<Capture>,
     /// `monitor fail`
     pub monitor_fail: Vec<Condition>,
+    /// `be-unpublished`
+    pub unpublished: Option<Set<bool>>,
+    /// `force-be-switch`
+    pub force_switch: Vec<Condition>,
     /// `force-persist`
     pub force_persist: Vec<Condition>,
     /// `ignore-persist`
@@ -479,6 +486,8 @@ impl Proxy {
             use_server: Vec::new(),
             captures: Vec::new(),
             monitor_fail: Vec::new(),
+            unpublished: None,
+            force_switch: Vec::new(),
             force_persist: Vec::new(),
             ignore_persist: Vec::new(),
             stick_table: None,

@@ -2,6 +2,7 @@
 
 use crate::arguments::Arguments;
 use manylane_config::cond::{Build, LibraryVersion};
+use manylane_io::options::has_signatures;
 use manylane_io::{Choice, Kind};
 
 /// Answers to `feature()`, `enabled()` and `version_atleast()`.
@@ -22,14 +23,16 @@ pub(crate) fn in_use(arguments: &Arguments) -> Build {
         .into_iter()
         .filter(|(off, _)| *off)
         .fold(BUILD, |build, (_, name)| build.without(name))
+        .having(if has_signatures() { BUILT } else { &BUILT[1..] })
 }
 
 /// Names for which `feature()` is true: what a file may use, whichever library or system call is behind it.
 /// `CRYPT_H` and `LIBCRYPT` are hashed passwords, `CPU_AFFINITY` is `cpu-map`, `PRCTL` is `set-dumpable`,
 /// `BACKTRACE` and `THREAD_DUMP` are the watchdog's report of a lane that stands still, `SYSTEMD` is the
 /// master's report to the service manager, `TPROXY` is `transparent` and `usesrc`, `PCRE2` is the language of
-/// regular expressions.
+/// regular expressions. The first one is for the system to say: `tcp-md5sig`.
 const BUILT: &[&str] = &[
+    "HAVE_WORKING_TCP_MD5SIG",
     "ACCEPT4",
     "BACKTRACE",
     "CPU_AFFINITY",
@@ -56,8 +59,8 @@ const BUILT: &[&str] = &[
 ];
 
 /// Other names of HAProxy. `NETFILTER` is here because the program does not ask for a connection's address
-/// before the firewall redirected it, `PCRE` because the language of regular expressions is that of PCRE2,
-/// and `HAVE_WORKING_TCP_MD5SIG`, which HAProxy tests with a socket, because `tcp-md5sig` is not built.
+/// before the firewall redirected it, and `PCRE` because the language of regular expressions is that of
+/// PCRE2.
 const NOT_BUILT: &[&str] = &[
     "51DEGREES",
     "CLOSEFROM",
@@ -66,7 +69,6 @@ const NOT_BUILT: &[&str] = &[
     "ECH",
     "ENGINE",
     "EVPORTS",
-    "HAVE_WORKING_TCP_MD5SIG",
     "KQUEUE",
     "KTLS",
     "LIBATOMIC",

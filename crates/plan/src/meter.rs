@@ -74,7 +74,8 @@ struct Latest {
     /// Values of the counters of [`Metered::RATES`] when an operator last reset the maximum. Only later
     /// events can be the maximum.
     forgotten: [AtomicU64; 2],
-    /// Values of the counters when they were cleared; allocated by the first `clear`.
+    /// Values of the counters when they were cleared, less what they [began
+    /// with](Counted::begin_with); allocated by the first of these.
     cleared: OnceLock<Box<[AtomicU64]>>,
 }
 
@@ -161,8 +162,9 @@ impl<C: Metered> Counted<C> {
     pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
         let cleared =
             |place: usize| self.latest.cleared.get().map_or(0, |all| all[place].load(Ordering::Relaxed));
-        // The counters may have been cleared after `sums` was read.
-        sums.iter().enumerate().map(|(place, sum)| sum.saturating_sub(cleared(place))).collect()
+        // The counters may have been cleared after `sums` was read: then the difference is below 0.
+        let since = |place: usize, sum: u64| sum.wrapping_sub(cleared(place)).cast_signed().max(0);
+        sums.iter().enumerate().map(|(place, sum)| since(place, *sum).cast_unsigned()).collect()
     }
 
     /// Returns the results of the last sample and the current rates. Takes no lock.
@@ -187,7 +189,8 @@ impl<C: Metered> Counted<C> {
         // cleared.
         let Passed { elapsed, current, grown, .. } = self.since_look(0, now);
         let cleared = cleared.get().map_or(0, |all| read(&all[Self::RATED[0]]));
-        if self.counts.read_cheap_one(|counts| counts.rated(0)) > cleared {
+        let sum = self.counts.read_cheap_one(|counts| counts.rated(0));
+        if sum.wrapping_sub(cleared).cast_signed() > 0 {
             if current > 0 {
                 figures.last = Some(now);
             } else if grown > 0 {
@@ -241,6 +244,21 @@ impl<C: Metered> Counted<C> {
             (grown as f64 / seconds).round() as u64
         });
         self.last.write([now.as_nanos(), sums[0], sums[1], first, second]);
+    }
+
+    /// Makes reports begin with these values, which another process had counted. To be called before anything
+    /// is counted.
+    pub(crate) fn begin_with(&self, counted: &[(&str, u64)]) {
+        let _turn = self.looks.lock();
+        let none = || C::NAMES.iter().map(|_| AtomicU64::new(0)).collect();
+        let cleared = self.latest.cleared.get_or_init(none);
+        for (name, value) in counted {
+            if let Some(place) = C::NAMES.iter().position(|own| own == name) {
+                // Half of all numbers, since a difference that is larger stands for one below 0.
+                let value = (*value).min(i64::MAX.cast_unsigned() / 2);
+                cleared[place].store(0u64.wrapping_sub(value), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Makes reports count from now on.
@@ -363,6 +381,25 @@ mod tests {
         counted.look(at(16));
         counted.own().begun.add(40);
         assert_eq!(counted.figures(at(16)).most[0], 40, "what came before it was forgotten counts no more");
+    }
+
+    /// Item 61 of haproxy-today.
+    #[test]
+    fn counters_begin_with_what_another_process_had_counted_until_they_are_cleared() {
+        let counted: Counted<Few> = Counted::default();
+        let now = Time::ZERO + Duration::from_secs(100);
+        counted.begin_with(&[("begun", 70), ("ms", u64::MAX), ("none", 1)]);
+        let read = |counted: &Counted<Few>| counted.since_cleared(&counted.read_cheap());
+        assert_eq!(read(&counted)[..2], [70, 0]);
+        let figures = counted.figures(now);
+        assert_eq!((figures.rates, figures.usual, figures.last), ([0, 0], 0, None));
+        counted.own().begun.add(5);
+        counted.own().ms.add(1);
+        assert_eq!(read(&counted), [75, 0, i64::MAX.cast_unsigned() / 2 + 1]);
+        counted.clear();
+        counted.own().begun.add(2);
+        assert_eq!(read(&counted), [2, 0, 0]);
+        assert_eq!(counted.since_cleared(&[1, 0, 0])[0], 0, "what was read before it was cleared");
     }
 
     #[test]

@@ -23,7 +23,6 @@ const POSITION: Why = Is("where the line is: words have their own");
 
 /// Struct, field and reason.
 const DROPPED: &[(&str, &str, Why)] = &[
-    ("BindOptions", "guid_prefix", Documented("Bind options", "guid-prefix")),
     ("BindOptions", "label", Is("text of the user's, for the user")),
     ("Config", "files", Is("the reader makes positions of them")),
     ("Global", "default_path", Is("the reader makes paths of it")),
@@ -36,7 +35,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Global", "numa_cpu_mapping", Documented("Process", "numa-cpu-mapping")),
     ("Global", "profiling_memory", Documented("Process", "profiling.memory")),
     ("Proxy", "explicit_defaults", Is("the reader has copied what they say")),
-    ("Proxy", "guid", Is("a name in reports; the reader sees that there is one of each")),
     ("Proxy", "pos", POSITION),
     ("Self", "connect", Is("of `RetryEvents::replays`, which asks for all but this one")),
     ("Server", "template", Is("the reader has made a server of each number")),

@@ -171,6 +171,8 @@ pub struct Target {
     pub own: bool,
     /// True if the connection begins with the header of the PROXY protocol.
     pub header: bool,
+    /// True if the connection goes through the SOCKS4 proxy of the server.
+    pub via_socks4: bool,
     /// Number of its step, if that has settings for TLS.
     pub tls: Option<usize>,
     /// True if the connection is closed normally; false if it is reset.
@@ -377,6 +379,7 @@ impl<'s> Exchange<'s> {
             address: connect.address,
             own: connect.own,
             header: connect.header,
+            via_socks4: connect.via_socks4,
             tls: connect.tls.as_ref().map(|_| connect.number),
             linger: connect.linger || self.ends_with_bytes(),
             speaks_first: matches!(

@@ -79,6 +79,8 @@ pub struct Connect {
     pub address: Option<SocketAddr>,
     /// `send-proxy`: begins with the header of the PROXY protocol.
     pub header: bool,
+    /// `via-socks4`: goes through the SOCKS4 proxy of the server, if it has one.
+    pub via_socks4: bool,
     /// `linger`: closes normally; otherwise the connection is reset.
     pub linger: bool,
     /// `ssl`: uses TLS with these settings.

@@ -14,6 +14,9 @@ use crate::tree::{
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+/// Most bytes of a GUID, as in HAProxy.
+const LONGEST_GUID: usize = 127;
+
 pub(super) fn check(b: &mut Builder<'_>) {
     let mut config = std::mem::take(&mut b.config);
     config.resolvers.extend(system_resolvers(&config));
@@ -22,6 +25,7 @@ pub(super) fn check(b: &mut Builder<'_>) {
     let http_errors = Sections::new("http-errors", config.http_errors.iter().map(|section| &section.name));
     let resolvers = Sections::new("resolvers", config.resolvers.iter().map(|section| &section.name));
     let profiles = Sections::new("log-profile", config.log_profiles.iter().map(|section| &section.name));
+    let healthchecks = Sections::new("healthcheck", config.healthchecks.iter().map(|section| &section.name));
     let peers = Sections::new("peers", config.peers.iter().map(|section| &section.name));
     let rings = Sections::new("ring", config.rings.iter().map(|section| &section.name));
     // Report an inherited setting once, at its line in `defaults`, and not for each proxy.
@@ -61,6 +65,9 @@ pub(super) fn check(b: &mut Builder<'_>) {
         for set in proxy.servers.iter().filter_map(|server| server.options.resolvers.as_ref()) {
             resolvers.require(b, &mut reported, &set.value);
         }
+        for set in proxy.servers.iter().filter_map(|server| server.options.healthcheck.as_ref()) {
+            healthchecks.require(b, &mut reported, &set.value);
+        }
     }
     super::log_backends::require(b, &config.global.log, |name| names.backend(&config.proxies, name));
     for name in rings_of(&config.global.log) {
@@ -68,6 +75,10 @@ pub(super) fn check(b: &mut Builder<'_>) {
     }
     for name in profiles_of(&config.global.log) {
         profiles.require(b, &mut reported, name);
+    }
+    for section in config.healthchecks.iter().filter(|section| section.settings.check_kind.is_none()) {
+        let message = format!("'healthcheck {}' expects a 'type' line, found none", section.name.shown());
+        b.found.alert(section.pos, message);
     }
     super::inherit::check(b, &config.proxies);
     // Later steps find proxies by name and continue after this error to find others. Disable the duplicates
@@ -251,6 +262,17 @@ impl Names {
                 b.found.alert(id.pos, message);
             }
             let servers = proxy.servers.iter().filter_map(|server| server.options.guid.as_ref());
+            let prefixes = proxy.binds.iter().filter_map(|bind| bind.options.guid_prefix.as_ref());
+            for guid in proxy.guid.iter().chain(servers.clone()).chain(prefixes) {
+                let bytes = guid.value.bytes();
+                let bad = super::parse::bad_name_byte(bytes).is_some();
+                if bad || !(1..=LONGEST_GUID).contains(&bytes.len()) {
+                    let (most, found) = (LONGEST_GUID, guid.value.shown());
+                    let message =
+                        format!("a GUID has 1 to {most} letters, digits and . : _ -, found '{found}'");
+                    b.found.alert(guid.pos, message);
+                }
+            }
             for guid in proxy.guid.iter().chain(servers) {
                 if let Some(first) = guids.insert(guid.value.bytes(), guid.pos) {
                     let message =

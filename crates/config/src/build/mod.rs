@@ -126,6 +126,7 @@ impl Builder<'_> {
     pub(crate) fn proxy(&mut self) -> &mut Proxy {
         match self.current {
             Current::Proxy(index) => &mut self.config.proxies[index],
+            Current::Healthcheck(index) => &mut self.config.healthchecks[index],
             _ => panic!("{PLACED}"),
         }
     }

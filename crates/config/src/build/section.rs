@@ -23,6 +23,7 @@ pub(super) enum Current {
     Peers(usize),
     Ring(usize),
     LogProfile(usize),
+    Healthcheck(usize),
     CrtStore(usize),
     /// A section whose lines are checked but have no effect.
     FcgiApp,
@@ -48,6 +49,7 @@ impl Current {
             Self::Peers(_) => SectionKind::Peers,
             Self::Ring(_) => SectionKind::Ring,
             Self::LogProfile(_) => SectionKind::LogProfile,
+            Self::Healthcheck(_) => SectionKind::Healthcheck,
             Self::CrtStore(_) => SectionKind::CrtStore,
             Self::FcgiApp => SectionKind::FcgiApp,
         }
@@ -68,6 +70,7 @@ impl Builder<'_> {
             Current::Peers(index) => &self.config.peers[index].name,
             Current::Ring(index) => &self.config.rings[index].name,
             Current::LogProfile(index) => &self.config.log_profiles[index].name,
+            Current::Healthcheck(index) => &self.config.healthchecks[index].name,
             Current::CrtStore(index) => &self.config.crt_stores[index].name,
         };
         if name.bytes().is_empty() { self.place().name().as_bytes().to_vec() } else { name.bytes().to_vec() }
@@ -302,6 +305,7 @@ impl Builder<'_> {
             SectionKind::HttpErrors => config.http_errors.iter().any(|section| same(&section.name)),
             SectionKind::Resolvers => config.resolvers.iter().any(|section| same(&section.name)),
             SectionKind::LogProfile => config.log_profiles.iter().any(|section| same(&section.name)),
+            SectionKind::Healthcheck => config.healthchecks.iter().any(|section| same(&section.name)),
             SectionKind::Peers => config.peers.iter().any(|section| same(&section.name)),
             _ => config.rings.iter().any(|section| same(&section.name)),
         };
@@ -335,6 +339,11 @@ impl Builder<'_> {
             SectionKind::LogProfile => {
                 config.log_profiles.push(LogProfile { name, tag: None, steps: Vec::new() });
                 Current::LogProfile(config.log_profiles.len() - 1)
+            }
+            SectionKind::Healthcheck => {
+                let section = Proxy::bare(ProxyKind::Defaults, name, words[0].pos(), Settings::default());
+                config.healthchecks.push(section);
+                Current::Healthcheck(config.healthchecks.len() - 1)
             }
             SectionKind::Peers => {
                 let (binds, peers, tables) = Default::default();

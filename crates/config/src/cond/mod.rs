@@ -59,6 +59,13 @@ impl Build {
         self
     }
 
+    /// The same with other names for which `feature()` is true.
+    #[must_use]
+    pub fn having(mut self, features: &'static [&'static str]) -> Self {
+        self.features = features;
+        self
+    }
+
     /// Run-time options that are on.
     pub fn enabled(&self) -> impl Iterator<Item = &'static str> {
         let of = |number: usize| self.disabled & 1 << number == 0;

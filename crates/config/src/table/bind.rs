@@ -48,7 +48,8 @@ options! {
     id: u32 = int("number", 1, MANY), int, "id", "the listener's number";
     idle_ping: Duration = time("delay"), time, "idle-ping", "a connection of HTTP/2 that had no request for \
         so long is asked whether it lives, and closed if it has not answered after as long again";
-    guid_prefix: Word = text("prefix"), word, "guid-prefix", "begins the listeners' names";
+    guid_prefix: Word = text("prefix"), word, "guid-prefix", "the listeners of the line \
+        have the GUIDs <prefix>-0, <prefix>-1 and so on";
     interface: Word = text("name"), word, "interface", "listens on this network interface only";
     label: Word = text("name"), word, "label", "a name that statistics group listeners by";
     expose_fd: &'static str = choice("what", &["listeners"]), choice, "expose-fd", "clients of a run-time \
@@ -65,6 +66,8 @@ options! {
         "how severities stand before run-time answers";
     shards: Word = text("number"), word, "shards", "sockets that share the address: a number, by-thread or \
         by-group";
+    tcp_md5sig: Word = text("key"), word, "tcp-md5sig", "all TCP segments are signed with this key of 1 to \
+        80 bytes (RFC 2385), and others are thrown away";
     tcp_ut: Duration = time("delay"), time, "tcp-ut", "time after which unacknowledged bytes end a \
         connection";
     user: Word = text("name"), word, "user", "owner of a unix socket's file, by name";
@@ -101,7 +104,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("accept-netscaler-cip", BIND, "<number>", 1, "connections begin with NetScaler's client address")
             .refused("it is not built"),
         own("tcp-ss", BIND, "<number>", 1, "the first packet is kept").refused("it is not built yet"),
-        own("tcp-md5sig", BIND, "<key>", 1, "TCP segments are signed").refused("it is not built yet"),
         own("quic-cc-algo", BIND, "<name>", 1, "congestion control of QUIC").refused(quic),
         own("quic-force-retry", BIND, "", 0, "clients must prove their address").refused(quic),
         own("quic-socket", BIND, "<kind>", 1, "whether each connection has a socket").refused(quic),

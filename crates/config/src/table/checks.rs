@@ -4,6 +4,14 @@ use super::section::{DLB, SectionKind, SectionKinds};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line};
 
+/// Where steps stand.
+const STEPS: SectionKinds = SectionKinds::of(&[
+    SectionKind::Defaults,
+    SectionKind::Listen,
+    SectionKind::Backend,
+    SectionKind::Healthcheck,
+]);
+
 const EXPECT_OPTIONS: &str = "[comment <text>] [min-recv <bytes>] [ok-status|error-status|tout-status \
     <status>] \
                               [on-success|on-error <format>] [status-code <expression>] [!]";
@@ -58,22 +66,22 @@ pub(super) fn rows() -> Vec<Keyword> {
             "bytes to send, in hexadecimal from a log format",
         ),
     ] {
-        rows.push(own(name, DLB, usage, min, help).adds().words(step));
+        rows.push(own(name, STEPS, usage, min, help).adds().words(step));
     }
     for (name, _, usage, help) in SETTERS {
-        rows.push(own(name, DLB, usage, 0, help).adds().words(nameless));
+        rows.push(own(name, STEPS, usage, 0, help).adds().words(nameless));
     }
     for (name, help) in
         [("http-check", "a step of an HTTP health check"), ("tcp-check", "a step of a TCP health check")]
     {
-        rows.push(own(name, DLB, "<step> [<argument>...]", 1, help).adds().words(setter));
+        rows.push(own(name, STEPS, "<step> [<argument>...]", 1, help).adds().words(setter));
     }
     rows.push(
-        flag("http-check disable-on-404", DLB, "a server that answers 404 gets no new clients")
+        flag("http-check disable-on-404", STEPS, "a server that answers 404 gets no new clients")
             .built(|b, line| b.settings().disable_on_404 = Some(line.set(true))),
     );
     rows.push(
-        flag("http-check send-state", DLB, "tells the server its state")
+        flag("http-check send-state", STEPS, "tells the server its state")
             .built(|b, line| b.settings().send_state = Some(line.set(true))),
     );
     rows.push(own("external-check command", DLB, "<program>", 1, "the program that checks").words(
@@ -90,15 +98,42 @@ pub(super) fn rows() -> Vec<Keyword> {
     ));
     rows.push(
         own(
-            "healthcheck",
-            SectionKinds::of(&[SectionKind::Backend, SectionKind::Listen]),
-            "name",
+            "type",
+            SectionKinds::of(&[SectionKind::Healthcheck]),
+            "httpchk|tcp-check|smtpchk|... [<argument>...]",
             1,
-            "a named health check",
+            "the kind of the check, with the arguments of the option of that name",
         )
-        .refused("sections of this kind are not built yet"),
+        .words(kind),
     );
     rows
+}
+
+/// What `type` may be: options of backends, and how many arguments they take.
+const KINDS: &[(&str, &str, usize)] = &[
+    ("httpchk", "option httpchk", 4),
+    ("ldap-check", "option ldap-check", 0),
+    ("mysql-check", "option mysql-check", 3),
+    ("pgsql-check", "option pgsql-check", 2),
+    ("redis-check", "option redis-check", 0),
+    ("smtpchk", "option smtpchk", 2),
+    ("ssl-hello-chk", "option ssl-hello-chk", 0),
+    ("tcp-check", "option tcp-check", 0),
+];
+
+/// `type`
+fn kind(b: &mut Builder<'_>, line: &Line<'_>) {
+    let Some(word) = line.words.first() else { return };
+    let Some((_, keyword, most)) = KINDS.iter().find(|(name, ..)| *word == **name) else {
+        let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
+        let message = format!("'type' expects one of {}, found '{}'", known.join(", "), word.shown());
+        return b.found.alert(word.pos(), message);
+    };
+    line.no_more(b, most + 1);
+    let mut statement = line.statement();
+    statement.keyword = keyword;
+    statement.words.remove(0);
+    b.settings().check_kind = Some(statement);
 }
 
 /// Reads a step with a variable in parentheses. The table cannot find these by name.
@@ -128,6 +163,14 @@ fn nameless(b: &mut Builder<'_>, line: &Line<'_>) {
 fn step(b: &mut Builder<'_>, line: &Line<'_>) {
     let statement = line.statement();
     forget_inherited(b, family(statement.keyword));
+    let begins = b.proxy().pos;
+    if statement.keyword == "http-check send"
+        && let Some(kind) = &mut b.settings().check_kind
+        && kind.pos < begins
+        && kind.keyword == "option httpchk"
+    {
+        kind.words.clear(); // what is sent takes the place of the request of the `defaults`, too
+    }
     b.settings().check_steps.push(statement);
 }
 

@@ -399,8 +399,14 @@ pub(super) fn rows() -> Vec<Keyword> {
         args("stats timeout", GLOBAL, [time("delay")], "idle time after which a run-time client is closed")
             .default("10s")
             .built(store!(stats_timeout, time)),
-        args("stats-file", GLOBAL, [text("file")], "counters that the process begins with")
-            .refused("it is not built yet"),
+        args(
+            "stats-file",
+            GLOBAL,
+            [text("file")],
+            "counters that the process begins with: what 'dump stats-file' wrote of proxies, servers and \
+                listeners with a 'guid'",
+        )
+        .built(store!(stats_file, word)),
         flag("strict-limits", GLOBAL, "the start fails if a limit of the system cannot be raised")
             .negatable()
             .default("on")

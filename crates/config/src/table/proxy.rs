@@ -259,6 +259,17 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("force-persist", LB, "if|unless <condition>", 2, "when a server is kept though it is down")
             .adds()
             .words(persist),
+        flag("be-unpublished", LB, "frontends pass the backend over until 'publish backend' is said")
+            .built(|b, line| b.proxy().unpublished = Some(line.set(true))),
+        own(
+            "force-be-switch",
+            FL,
+            "if|unless <condition>",
+            2,
+            "when a backend is chosen though it is unpublished",
+        )
+        .adds()
+        .words(persist),
         own("ignore-persist", LB, "if|unless <condition>", 2, "when no server is kept").adds().words(persist),
         args("id", FLB, [int("number", 1, MANY)], "the proxy's number").default("the next free one").built(
             |b, line| {
@@ -496,10 +507,10 @@ fn persist(b: &mut Builder<'_>, line: &Line<'_>) {
     }
     let Some(condition) = condition else { return };
     let proxy = b.proxy();
-    if line.keyword.name == "force-persist" {
-        proxy.force_persist.push(condition)
-    } else {
-        proxy.ignore_persist.push(condition)
+    match line.keyword.name {
+        "force-persist" => proxy.force_persist.push(condition),
+        "force-be-switch" => proxy.force_switch.push(condition),
+        _ => proxy.ignore_persist.push(condition),
     }
 }
 

@@ -44,6 +44,8 @@ pub enum SectionKind {
     LogProfile,
     /// `acme`
     Acme,
+    /// `healthcheck`
+    Healthcheck,
     /// Options of a `bind` line.
     BindOption,
     /// Options of a `server` line.
@@ -53,7 +55,7 @@ pub enum SectionKind {
 }
 
 /// All places with their names.
-const ALL: [(SectionKind, &str); 22] = [
+const ALL: [(SectionKind, &str); 23] = [
     (SectionKind::Global, "global"),
     (SectionKind::Defaults, "defaults"),
     (SectionKind::Frontend, "frontend"),
@@ -73,6 +75,7 @@ const ALL: [(SectionKind, &str); 22] = [
     (SectionKind::Traces, "traces"),
     (SectionKind::LogProfile, "log-profile"),
     (SectionKind::Acme, "acme"),
+    (SectionKind::Healthcheck, "healthcheck"),
     (SectionKind::BindOption, "bind"),
     (SectionKind::ServerOption, "server"),
     (SectionKind::Top, "top"),
@@ -180,6 +183,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .idle("FastCGI is not built: what uses it is refused"),
         own("crt-store", TOP, "[<name>]", 0, "certificates and where they are found").adds().built(read),
         own("traces", TOP, "", 0, "traces for developers").adds().refused("traces are not built"),
+        own("healthcheck", TOP, "<name>", 1, "a health check that servers name").adds().built(read),
         own("log-profile", TOP, "<name>", 1, "what lines to a target say, by step").adds().built(read),
         own("acme", TOP, "<name>", 1, "an authority that issues certificates")
             .adds()

@@ -6,6 +6,7 @@ use super::{Keyword, choice, flag, int, interval, own, text, time};
 use crate::build::parse;
 use crate::lex::Word;
 use crate::tree::{ProxyHeader, Set, Source};
+use manylane_net::Address;
 use std::time::Duration;
 
 const MANY: i64 = i32::MAX as i64;
@@ -28,6 +29,10 @@ macro_rules! options {
             pub proxy_tlvs: Vec<(u8, Word)>,
             /// `source`: the source address of connections to the server.
             pub source: Option<Set<Source>>,
+            /// `socks4`: the SOCKS4 proxy that connects to the server.
+            pub socks4: Option<Set<Address>>,
+            /// `check-via-socks4`: health checks go through that proxy, too.
+            pub check_via_socks4: Option<Set<bool>>,
             /// `ssl` and other TLS options.
             pub tls: TlsOptions,
         }
@@ -55,6 +60,8 @@ options! {
     hash_key: &'static str = choice("key", &["id", "addr", "addr-port", "guid"]), choice, "hash-key", "what \
         a consistent hash knows the server by";
     id: u32 = int("number", 1, MANY), int, "id", "the server's number";
+    healthcheck: Word = text("name"), word, "healthcheck", "the 'healthcheck' section that says how the \
+        server is checked, in place of its backend";
     init_addr: Word = text("method[,...]"), word, "init-addr", "how a name is resolved at the start: last, \
         libc, none or an address, in order";
     idle_ping: Duration = time("delay"), time, "idle-ping", "a connection of HTTP/2 that had no request for \
@@ -102,6 +109,8 @@ options! {
     shard: u32 = int("number", 0, MANY), int, "shard", "the part of a table that a peer gets";
     slowstart: Duration = time("delay"), time, "slowstart", "time over which a server that came up reaches \
         its weight";
+    tcp_md5sig: Word = text("key"), word, "tcp-md5sig", "all TCP segments are signed with this key of 1 to \
+        80 bytes (RFC 2385), and others are thrown away";
     tcp_ut: Duration = time("delay"), time, "tcp-ut", "time after which unacknowledged bytes end a \
         connection";
     track: Word = text("server"), word, "track", "the server takes the state of another, server or \
@@ -139,7 +148,7 @@ options! {
     }
 }
 
-const CHECKS: &[(&str, usize)] = &[("check-pool-conn-name", 1), ("healthcheck", 1)];
+const CHECKS: &[(&str, usize)] = &[("check-pool-conn-name", 1)];
 
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = built();
@@ -181,10 +190,10 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .adds()
         .words(parse::proxy_tlv),
-        own("socks4", SERVER, "<address>:<port>", 1, "a SOCKS4 proxy in between").refused("it is not built"),
+        own("socks4", SERVER, "<address>:<port>", 1, "a SOCKS4 proxy in between, for servers with IPv4")
+            .built(parse::server_socks4),
         own("check-via-socks4", SERVER, "", 0, "checks go through the SOCKS4 proxy")
-            .refused("it is not built"),
-        own("tcp-md5sig", SERVER, "<key>", 1, "TCP segments are signed").refused("it is not built yet"),
+            .built(|b, line| b.server.check_via_socks4 = Some(line.set(true))),
         own("quic-cc-algo", SERVER, "<name>", 1, "congestion control of QUIC")
             .refused("QUIC is not built yet"),
         own("strict-maxconn", SERVER, "", 0, "idle connections count for maxconn")

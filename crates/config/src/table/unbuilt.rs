@@ -19,11 +19,6 @@ const REFUSED: &[Row] = &[
 
 /// Keywords without effect.
 const IDLE: &[Row] = &[
-    (
-        "Bind options",
-        "guid-prefix",
-        "nothing finds listeners by such a name, and no file of counters is read",
-    ),
     ("Process", "tune.disable-zero-copy-forwarding", COPIES),
     ("Process", "tune.disable-fast-forward", "bytes are forwarded in one way only"),
     ("Server options", "shard", "only peers use it, and each of them is told of all entries"),

@@ -98,7 +98,7 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
         backend.counts.forget_most();
         if all {
             backend.counts.clear();
-            backend.past.clear();
+            backend.past.set_downs(0);
         }
         for servers in backend.servers.chunks(AT_ONCE) {
             for server in servers {
@@ -115,8 +115,8 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
 
 fn clear_counts(server: &Server) {
     server.counts.clear();
-    server.past.clear();
-    server.check.iter().chain(&server.agent).for_each(|check| check.board.clear());
+    server.past.set_downs(0);
+    server.check.iter().chain(&server.agent).for_each(|check| check.board.set_failed(0));
 }
 
 /// `clear counters server`: clears all counters of one server.

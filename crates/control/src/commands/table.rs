@@ -2,9 +2,9 @@
 
 use super::patterns::Kind;
 use super::{
-    Call, certificates, client, descriptors, errors, events, help, info, inside, lanes, limits, members,
-    patterns, peers, pools, process, profiling, resolvers, schema, server, sessions, stat, state, tables,
-    variables, wait,
+    Call, certificates, client, descriptors, dev, errors, events, help, info, inside, lanes, limits, members,
+    patterns, peers, pools, process, profiling, publish, resolvers, schema, server, sessions, stat, state,
+    stats_file, tables, variables, wait,
 };
 use crate::level::Level::{self, Admin, Operator, User};
 use crate::reply::Gone;
@@ -100,6 +100,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Now(|call| server::enable_health(call, false))),
     row("disable server", "<bk>/<srv>", Admin, "put a server into maintenance",
         Now(|call| server::enable(call, false))),
+    row("dump stats-file", "", User,
+        "counters of what has a GUID, for a process that begins with 'stats-file'",
+        Long(|call| Box::pin(stats_file::dump(call)))),
     row("enable agent", "<bk>/<srv>", Admin, "ask a server's agent again",
         Now(|call| server::enable_agent(call, true))),
     row("enable frontend", "<frontend>", Admin, "have a frontend take connections again",
@@ -131,6 +134,8 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(patterns::prepare(call, Kind::Acl)))),
     row("prepare map", "<map>", Admin, "begin a new version of a map",
         Waits(|call| Box::pin(patterns::prepare(call, Kind::Map)))),
+    row("publish backend", "<backend>", Admin, "have frontends choose a backend again",
+        Now(|call| publish::publish(call, true))),
     row("reload", "", Admin,
         "read the configuration again; what is as before stays, and nobody is disconnected",
         Waits(|call| Box::pin(process::reload(call)))),
@@ -180,6 +185,8 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("show cli level", "", User, "this client's level", Now(|call| call.info(call.settings.level.name()))),
     row("show cli sockets", "", User, "sockets of this interface", Now(process::show_sockets)),
     row("show contention", "", User, "locks that made lanes wait, by class", Now(lanes::contention)),
+    row("show dev", "", Operator, "the program, the machine and the process, for a report of a defect",
+        Now(dev::show)),
     row("show env", "[var]", Operator, "the process's environment",
         Long(|call| Box::pin(process::show_environment(call)))),
     row("show errors", "[<px>] [request|response]", Operator, "the last messages that broke the protocol",
@@ -192,6 +199,8 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("show info", "[desc|float|json|typed]*", User, "the process and its limits", Now(info::show)),
     row("show lanes", "", User, "each lane's tasks, rounds and wake-ups",
         Long(|call| Box::pin(lanes::show(call)))),
+    row("show libs", "", Operator, "files whose code is in the process, by their addresses",
+        Now(dev::libraries)),
     row("show map", "[[@<ver>] <map>]", Admin, "maps, or what is in one",
         Long(|call| Box::pin(patterns::show(call, Kind::Map)))),
     row("show peers", "[dict|-] [<section>]", User, "peers, and what they were told of which table",
@@ -243,6 +252,8 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(sessions::shutdown(call)))),
     row("shutdown sessions server", "<bk>/<srv>", Admin, "end what a server serves",
         Now(server::shutdown_sessions)),
+    row("unpublish backend", "<backend>", Admin, "have frontends pass a backend over",
+        Now(|call| publish::publish(call, false))),
     row("update ssl ocsp-response", "<file>", Admin,
         "ask the responder of a certificate for another response",
         Waits(|call| Box::pin(certificates::update_ocsp(call)))),

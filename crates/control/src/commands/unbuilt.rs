@@ -19,8 +19,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("set dynamic-cookie-key", COOKIES),
     ("show anon", "answers are not made anonymous"),
     ("show cache", "the cache is not built yet"),
-    ("show dev", "it is not built yet"),
-    ("show libs", "the program is one file"),
     ("show proc", "it is a command of the master: use the socket of its option -S"),
     ("show quic", "QUIC is not built yet"),
     ("show ssl providers", "the arithmetic is that of aws-lc-rs, which is a part of the program"),

@@ -135,6 +135,8 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             has_address: given.is_some(),
             follows: given.is_none().then(|| Follows { addr: server.addr.clone(), port: Some(port.value) }),
             connect,
+            socks4: None,
+            via_socks4: false,
             header: None,
             tls: None,
             tls_of_steps: Vec::new(),

@@ -12,6 +12,7 @@ use manylane_config::source::Pos;
 use manylane_config::table::BindOptions;
 use manylane_config::table::Toggle;
 use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
+use manylane_io::options::LONGEST_KEY;
 use manylane_net::{CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6};
 use manylane_sync::Arc;
 use manylane_tls::ServerContext;
@@ -27,6 +28,8 @@ pub struct Listener {
     pub index: usize,
     /// Value of `id`, or the next free number in the frontend.
     pub id: u32,
+    /// GUID of the listener, made of `guid-prefix`.
+    pub guid: Option<Box<str>>,
     /// `option socket-stats`: reports show the listener beside its frontend.
     pub reported: bool,
     /// Value of `name`. A reported listener without one gets a name from its number.
@@ -114,6 +117,18 @@ pub(super) fn keep_alive(on: bool, side: &manylane_config::tree::KeepAlive) -> O
     })
 }
 
+/// Returns the key of `tcp-md5sig`.
+pub(super) fn signature(set: &Option<Set<Word>>, refuse: &mut Refuse<'_>) -> Option<Box<[u8]>> {
+    let key = &set.as_ref()?.value;
+    if (1..=LONGEST_KEY).contains(&key.bytes().len()) {
+        return Some(key.bytes().into());
+    }
+    let message =
+        format!("'tcp-md5sig' expects a key of 1 to {LONGEST_KEY} bytes, found {}", key.bytes().len());
+    refuse.found.alert(key.pos(), message);
+    None
+}
+
 /// Returns the buffer size of `tune.rcvbuf.*` and the like; 0 means the system's default.
 pub(super) fn bytes(set: Option<Set<u64>>) -> Option<u32> {
     set.and_then(|set| u32::try_from(set.value).ok()).filter(|bytes| *bytes > 0)
@@ -135,7 +150,7 @@ pub(super) fn listeners(
         expose_fd: _, // of run-time sockets
         id,
         idle_ping,
-        guid_prefix: _,
+        guid_prefix,
         interface,
         label: _,
         level: _, // of run-time sockets
@@ -146,6 +161,7 @@ pub(super) fn listeners(
         nice,
         severity_output: _, // like `level`
         shards,
+        tcp_md5sig,
         tcp_ut,
         user,
         uid,
@@ -222,6 +238,7 @@ pub(super) fn listeners(
         namespace: name(namespace),
         unix,
         common: CommonOptions {
+            signature: signature(tcp_md5sig, refuse),
             user_timeout: tcp_ut.map(|set| set.value),
             keep_alive: keep_alive(
                 toggle(Toggle::CLITCPKA) || toggle(Toggle::TCPKA),
@@ -266,8 +283,10 @@ pub(super) fn listeners(
         }
         for endpoint in endpoints {
             let (id, reported) = (ids.next_behind(id.map(|set| set.value)), toggle(Toggle::SOCKET_STATS));
+            let guid = guid_prefix.as_ref().map(|set| format!("{}-{}", text(&set.value), all.len()).into());
             all.push(Listener {
                 id,
+                guid,
                 reported,
                 frontend,
                 index: first + all.len(),

@@ -16,7 +16,9 @@ use manylane_config::tree::{Proxy, Set, TlsOptions};
 use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, ConnectOptions, Endpoint, Present, Rules};
 use manylane_sync::Arc;
+use std::collections::HashMap;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A server's check: its settings and its results.
@@ -40,6 +42,10 @@ pub struct ServerCheck {
     pub has_address: bool,
     /// Options of the connections.
     pub connect: ConnectOptions,
+    /// `socks4` of the server.
+    pub socks4: Option<SocketAddr>,
+    /// `check-via-socks4`: connections like the server's own go through that proxy.
+    pub via_socks4: bool,
     /// TLS of the connections.
     pub tls: Option<Arc<ServerTls>>,
     /// TLS of the connections of steps that ask for it, by the steps' numbers.
@@ -70,17 +76,17 @@ pub struct ServerCheck {
     pub notify: Arc<Notify>,
 }
 
-/// Returns the TLS of a check: that of the server if the check goes to its address, unless the configuration
-/// says otherwise.
+/// Returns the TLS of a check: that of the server unless the check is apart from its requests or the
+/// configuration says otherwise.
 fn tls_of(
     server: &Server,
     options: &TlsOptions,
-    elsewhere: bool,
+    apart: bool,
     process: &Process,
     pos: Pos,
     refuse: &mut Refuse<'_>,
 ) -> Option<Arc<ServerTls>> {
-    let usual = server.tls.is_some() && !elsewhere;
+    let usual = server.tls.is_some() && !apart;
     if !options.check_ssl.map_or(usual, |set| set.value) {
         return None;
     }
@@ -172,12 +178,18 @@ pub enum CheckTimeouts {
     },
 }
 
-/// Builds the checks of a backend's servers.
+/// What a check does, and the words that say so.
+pub(super) type CheckScript = (Arc<Script>, Arc<[u8]>);
+/// The same of `healthcheck` sections, by their names.
+pub(super) type NamedScripts = HashMap<Vec<u8>, CheckScript>;
+
+/// Builds the checks of a backend's servers. Those of servers that name none of `named` are as `usual`.
 pub(super) fn checks(
     proxy: &Proxy,
     process: &Process,
     servers: &mut [Server],
-    (script, wording): (&Arc<Script>, &Arc<[u8]>),
+    usual: &CheckScript,
+    named: &NamedScripts,
     refuse: &mut Refuse<'_>,
 ) {
     let program = program(proxy, process, refuse);
@@ -195,8 +207,12 @@ pub(super) fn checks(
             init_state,
             check_proto,
             check_reuse_pool,
+            check_via_socks4,
+            healthcheck,
             ..
         } = &line.options;
+        let of_section = healthcheck.as_ref().and_then(|set| named.get(set.value.bytes()));
+        let (script, wording) = of_section.unwrap_or(usual);
         if !check.is_some_and(|set| set.value) {
             refuse.idle(
                 &line.options.observe,
@@ -225,6 +241,9 @@ pub(super) fn checks(
         let connect =
             settings.timeout(Timeout::Connect).filter(|time| !time.is_zero()).unwrap_or(inter).min(inter);
         let elsewhere = addr.is_some() || port.is_some();
+        // As in HAProxy, checks of a server that was added begin like its requests only where its line says
+        // so.
+        let apart = elsewhere || server.added;
         let init = match init_state.map(|set| set.value) {
             Some("fully-up") => Init::FullyUp,
             Some("down") => Init::Down,
@@ -256,7 +275,7 @@ pub(super) fn checks(
         server.check = Some(ServerCheck {
             script: script.clone(),
             wording: wording.clone(),
-            program: program.clone(),
+            program: program.clone().filter(|_| of_section.is_none()),
             http2,
             reuses: reuses && !elsewhere && !check_send_proxy.is_some_and(|set| set.value),
             has_address: addr.is_some(),
@@ -264,14 +283,16 @@ pub(super) fn checks(
             follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address")))
                 .then(|| Follows { addr: server.addr.clone(), port }),
             connect: options,
+            socks4: server.socks4,
+            via_socks4: check_via_socks4.is_some_and(|set| set.value),
             tls_of_steps: tls_of_steps(script, &line.options.tls, process, line.pos, refuse),
-            tls: tls_of(server, &line.options.tls, elsewhere, process, line.pos, refuse),
+            tls: tls_of(server, &line.options.tls, apart, process, line.pos, refuse),
             // A check of another address is not about the service, so it does not use the service's protocol
             // unless the configuration says so.
             header: match check_send_proxy.map(|set| set.value) {
                 Some(true) => server.header.or(Some(SendHeader::default())),
                 // `no-check-send-proxy` only cancels `check-send-proxy` of `default-server`.
-                Some(false) | None => server.header.filter(|_| !elsewhere),
+                Some(false) | None => server.header.filter(|_| !apart),
             },
             usual_header: server.header.unwrap_or_default(),
             relays: process.never_local,

@@ -96,6 +96,9 @@ impl Generation {
             };
             backend.counts = was.counts.clone();
             backend.past = was.past.clone();
+            if backend.begins_published == was.begins_published {
+                backend.published = was.published.clone();
+            }
             backend.invalid = was.invalid.clone();
             for server in backend.servers.iter_mut().filter_map(Arc::get_mut) {
                 if let Some(was) = was.server_like(server) {
@@ -236,7 +239,7 @@ impl Server {
     fn has_connections_of(&self, other: &Self) -> bool {
         let names = (self.pool_name, other.pool_name); // the names that requests ask for may differ
         Arc::ptr_eq(&self.addr, &other.addr)
-            && (&self.connect, self.header) == (&other.connect, other.header)
+            && (&self.connect, self.header, self.socks4) == (&other.connect, other.header, other.socks4)
             && names == (None, None)
             // The CA that verified a connection may have changed.
             && self.tls.is_none()
@@ -354,6 +357,7 @@ impl ServerCheck {
             && was.tls_of_steps.is_empty()
             && (&self.connect, self.has_address, self.relays) == (&was.connect, was.has_address, was.relays)
             && (self.header, self.usual_header) == (was.header, was.usual_header)
+            && (self.socks4, self.via_socks4) == (was.socks4, was.via_socks4)
             && (self.intervals, self.timeouts) == (was.intervals, was.timeouts)
     }
 }

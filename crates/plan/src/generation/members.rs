@@ -170,6 +170,10 @@ impl Generation {
             return Err("Already exists a server with the same name in backend.".into());
         }
         let (line, track) = line(backend.mode, name, words)?;
+        let speaks_http = backend.mode == Mode::Http;
+        if line.options.proto.is_some_and(|set| (set.value == "none") == speaks_http) {
+            return Err("MUX protocol is not usable for server.".into());
+        }
         let tracks = track.map(|track| self.tracked(backend, &track, &line.options)).transpose()?;
         let place = backend.free_place();
         let (number, servers) = match backend.servers.get(place) {
@@ -185,7 +189,6 @@ impl Generation {
         let mut made = self.made(backend, line, number, place)?;
         let starts = made.1;
         made.0.id = id;
-        made.0.added = true;
         made.0.tracks = tracks;
         for check in made.0.check.iter().chain(&made.0.agent) {
             check.board.disable(true); // disabled until an operator enables it
@@ -234,11 +237,13 @@ impl Generation {
         let mut found = Diagnostics::new(false);
         let mut refuse = Refuse::new(&mut found, saved, true);
         refuse.tls = self.certificates.clone();
-        let server = server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
+        let mut server =
+            server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
+        server.added = true;
         let proxy = Proxy { servers: vec![Box::new(line)], ..bare.clone() };
         let mut built = [server];
-        let script = (&backend.check_script, &backend.check_wording);
-        checks::checks(&proxy, &self.process, &mut built, script, &mut refuse);
+        let script = (backend.check_script.clone(), backend.check_wording.clone());
+        checks::checks(&proxy, &self.process, &mut built, &script, &Default::default(), &mut refuse);
         agent::agents(&proxy, &self.process, &mut built, &mut refuse);
         let [server] = built;
         match first_alert(&found, None) {
@@ -277,6 +282,12 @@ impl Generation {
             return Err(format!("unable to use {}/{name} for tracking as {what}.", backend.name));
         }
         Ok(number)
+    }
+
+    /// Returns true if the configuration disables a backend of this name.
+    pub fn has_disabled(&self, name: &str) -> bool {
+        let named = |proxy: &Proxy| proxy.name.bytes() == name.as_bytes();
+        self.saved.0.proxies.iter().any(named) && self.backend_named(name).is_none()
     }
 
     /// Returns true if one of the generations was made of the other with changed servers.
@@ -439,6 +450,7 @@ fn refused(options: &ServerOptions) -> Option<&'static str> {
     let ServerOptions {
         guid,
         hash_key,
+        healthcheck,
         init_addr,
         init_state,
         log_bufsize,
@@ -464,6 +476,7 @@ fn refused(options: &ServerOptions) -> Option<&'static str> {
     [
         (guid.is_some(), "guid"),
         (hash_key.is_some(), "hash-key"),
+        (healthcheck.is_some(), "healthcheck"),
         (init_addr.is_some(), "init-addr"),
         (init_state.is_some(), "init-state"),
         (log_bufsize.is_some(), "log-bufsize"),

@@ -36,6 +36,7 @@ mod server;
 mod server_addr;
 mod spelling;
 mod state_file;
+mod stats_file;
 mod stats_page;
 mod steps;
 mod stick;
@@ -233,6 +234,7 @@ impl Generation {
             peers: _,     // the same
             rings: _,     // with the targets of logs
             log_profiles: _,
+            healthchecks: _, // with the servers that name them
             crt_stores: _,
             files: _, // for positions in reports
             environment,
@@ -279,6 +281,7 @@ impl Generation {
         let limit = |set: &Option<Set<u32>>| set.map_or(0, |set| set.value);
         let tls_rate = Arc::new(Rate::new(limit(&process.tls.rate)));
         let tls_places = Arc::new(ConnLimit::new(limit(&process.tls.connections)));
+        stats_file::load(&proxies.frontends, &proxies.backends, &mut refuse);
         let (expressions, looks) = proxies.expressions.take().expect("the proxies were read");
         let named = |namespace: &Option<Box<str>>| namespace.as_deref().map(Arc::from);
         let of_binds = proxies

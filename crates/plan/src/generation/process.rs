@@ -377,6 +377,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         server_state_file: _,
         set_dumpable,
         spread_checks,
+        stats_file: _, // read once all that has counters is there
         stats_maxconn,
         stats_sockets,
         stats_timeout,

@@ -3,7 +3,7 @@
 use super::agent;
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
-use super::checks::{self, ServerCheck};
+use super::checks::{self, CheckScript, ServerCheck};
 use super::filters::Filters;
 use super::forward::{self, LogForward};
 use super::frontend_gate::FrontendGate;
@@ -28,7 +28,7 @@ use manylane_expr::{Expression, Zone};
 use manylane_net::SplicePolicy;
 use manylane_sched::Time;
 use manylane_sync::Arc;
-use manylane_sync::atomic::Ordering;
+use manylane_sync::atomic::{AtomicBool, Ordering};
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
@@ -46,6 +46,8 @@ pub struct Frontend {
     pub place: usize,
     /// Name of the section.
     pub name: Box<str>,
+    /// `guid`
+    pub guid: Option<Box<str>>,
     /// `description`
     pub description: Option<Box<str>>,
     /// `mode`
@@ -146,6 +148,12 @@ pub struct BackendParts {
     pub place: usize,
     /// Name of the section.
     pub name: Box<str>,
+    /// Frontends may choose it. Operators change it (`publish backend`).
+    pub published: Arc<AtomicBool>,
+    /// No `be-unpublished`: what it was at the start.
+    pub begins_published: bool,
+    /// `guid`
+    pub guid: Option<Box<str>>,
     /// `description`
     pub description: Option<Box<str>>,
     /// `mode`
@@ -390,7 +398,7 @@ fn one<'c>(
         explicit_defaults: _,
         settings,
         id,
-        guid: _, // only for reports; unique in the file
+        guid,
         description,
         binds,
         servers,
@@ -400,6 +408,8 @@ fn one<'c>(
         use_server: _,
         captures: _,
         monitor_fail: _,
+        unpublished,
+        force_switch: _,
         force_persist: _,
         ignore_persist: _,
         filters: _,
@@ -417,6 +427,7 @@ fn one<'c>(
     // Those of HAProxy have no number, and reports do not show them.
     let id = if forward.is_some() { 0 } else { ids.next(id.map(|set| set.value)) };
     let description = description.as_ref().map(|set| text(&set.value));
+    let guid = guid.as_ref().map(|set| text(&set.value));
     let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
     let targets = logs.targets(proxy, refuse);
     if kind.is_frontend() {
@@ -463,6 +474,7 @@ fn one<'c>(
             forward: forward.map(Arc::new),
             place: all.places,
             name: text(name),
+            guid: guid.clone(),
             description: description.clone(),
             mode,
             listeners,
@@ -510,9 +522,19 @@ fn one<'c>(
         }
         server::check_dynamic_cookies(settings, &built, refuse);
         let pool_names = reader.servers(proxy, &mut built, refuse);
-        let check_script = Arc::new(reader.compile(proxy, |compiler| steps::script(proxy, compiler, refuse)));
-        let check_wording: Arc<[u8]> = steps::wording(settings).into();
-        checks::checks(proxy, process, &mut built, (&check_script, &check_wording), refuse);
+        let mut script = |of: &Proxy, refuse: &mut Refuse<'_>| -> CheckScript {
+            let script = reader.compile(proxy, |compiler| steps::script(of, compiler, refuse));
+            (Arc::new(script), steps::wording(&of.settings).into())
+        };
+        let usual = script(proxy, refuse);
+        let names = |section: &&Proxy| {
+            let own = servers.iter().filter_map(|server| server.options.healthcheck.as_ref());
+            own.map(|set| set.value.bytes()).any(|name| name == section.name.bytes())
+        };
+        let named = config.healthchecks.iter().filter(names);
+        let named = named.map(|section| (section.name.bytes().to_vec(), script(section, refuse))).collect();
+        checks::checks(proxy, process, &mut built, &usual, &named, refuse);
+        let (check_script, check_wording) = usual;
         agent::agents(proxy, process, &mut built, refuse);
         if server::has_stand_in(settings) {
             let mut server =
@@ -551,6 +573,9 @@ fn one<'c>(
             id,
             place: all.places,
             name: text(name),
+            guid,
+            published: Arc::new(AtomicBool::new(unpublished.is_none())),
+            begins_published: unpublished.is_none(),
             description,
             mode,
             timeouts: BackendTimeouts {

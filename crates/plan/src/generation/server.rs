@@ -21,7 +21,7 @@ use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, So
 use manylane_sched::Time;
 use manylane_sync::Arc;
 use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -39,6 +39,10 @@ pub struct Server {
     pub id: u32,
     /// Name of the server.
     pub name: Box<str>,
+    /// `guid`
+    pub guid: Option<Box<str>>,
+    /// `socks4`: the proxy that connects to the server.
+    pub socks4: Option<SocketAddr>,
     /// Current address.
     pub addr: Arc<ServerAddr>,
     /// Address in the configuration, wherever the server was moved since.
@@ -279,6 +283,7 @@ pub(super) fn server(
         error_limit: _, // of the checks
         guid,
         hash_key,
+        healthcheck: _, // of the checks
         id,
         init_addr,
         init_state: _, // of the checks, like all of these
@@ -322,6 +327,7 @@ pub(super) fn server(
         resolvers: _,
         shard: _, // of peers, which are refused
         slowstart,
+        tcp_md5sig,
         tcp_ut,
         track: _, // looked up when all servers are known
         weight,
@@ -335,6 +341,8 @@ pub(super) fn server(
         proxy_v2_options,
         proxy_tlvs: _, // like `pool_conn_name`
         source,
+        socks4,
+        check_via_socks4: _, // of the checks
         tls,
     } = options;
     let namespace_of_client = namespace.as_ref().is_some_and(|set| set.value == *"*");
@@ -347,6 +355,7 @@ pub(super) fn server(
     }
     let speaks_tls = tls.ssl.is_some_and(|set| set.value);
     let common = CommonOptions {
+        signature: super::bind::signature(tcp_md5sig, refuse),
         user_timeout: tcp_ut.map(|set| set.value),
         keep_alive: keep_alive(
             settings.option(Toggle::SRVTCPKA) || settings.option(Toggle::TCPKA),
@@ -395,6 +404,8 @@ pub(super) fn server(
         pool: POOLS.fetch_add(1, Ordering::Relaxed),
         id: id.map_or(0, |set| set.value),
         name: text(name),
+        guid: guid.as_ref().map(|set| text(&set.value)),
+        socks4: socks4.as_ref().and_then(|set| proxy(set, &known.place, refuse)),
         cookie: match cookie {
             Some(set) => Some(set.value.bytes().into()),
             None => dynamic_cookie(settings, place),
@@ -535,6 +546,26 @@ fn source_field(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<(Box<[
 
 /// Most values that `usesrc hdr_ip` looks back, as in HAProxy.
 const MOST_OCCURRENCES: i32 = 10;
+
+/// Resolves the address of `socks4`.
+fn proxy(set: &Set<Address>, server: &ServerPlace, refuse: &mut Refuse<'_>) -> Option<SocketAddr> {
+    let mut wrong = |message: String| refuse.found.alert(set.pos, message);
+    if matches!(server, ServerPlace::At(place) if !matches!(place, Endpoint::Ip(SocketAddr::V4(_)))) {
+        wrong("'socks4' expects a server with an IPv4 address: SOCKS4 has no other".into());
+        return None;
+    }
+    match set.value.resolve().and_then(|address| address.endpoints()).as_deref() {
+        Ok([Endpoint::Ip(address), ..]) => Some(*address),
+        Ok(_) => {
+            wrong(format!("'socks4' expects an IP address and a port, found '{}'", set.value));
+            None
+        }
+        Err(error) => {
+            wrong(format!("'socks4' : {error}"));
+            None
+        }
+    }
+}
 
 /// Reads `source`.
 fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {

@@ -212,11 +212,6 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         self.refuse.found.alert(word.pos(), message);
     }
 
-    fn unbuilt(&mut self, word: &Word, why: &str) {
-        let keyword = format!("{} {}", self.step.keyword, word.shown());
-        self.refuse.keyword(word.pos(), &keyword, why);
-    }
-
     fn comment(&mut self) -> Option<Box<str>> {
         self.value("comment").map(text)
     }
@@ -290,7 +285,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                     let (own, slot): (&mut ConnectTls, _) = (of_tls.get_or_insert_default(), of == "sni");
                     if slot { own.name = value } else { own.protocols = value }
                 }
-                b"via-socks4" => self.unbuilt(word, "SOCKS4 is not built yet"),
+                b"via-socks4" => made.via_socks4 = true,
                 _ => self.unknown(word),
             }
         }

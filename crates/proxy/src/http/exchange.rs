@@ -22,6 +22,7 @@ use manylane_plan::Side;
 use manylane_plan::clock::now;
 use manylane_plan::generation::{Backend, CloseMode, ContentAction, End, Forwarded, Rule};
 use manylane_plan::{Cause, Phase, Termination};
+use manylane_sync::atomic::Ordering;
 use std::cell::Cell;
 use std::pin::pin;
 
@@ -181,6 +182,11 @@ impl Session<'_> {
         if frontend.http.buffer_request
             && let Err(not) = self.await_body(request, up, None, frontend.timeouts.request, 0).await
         {
+            if let NoBody::Left(_) = not {
+                // As HAProxy, which sees later that the client has left.
+                let backend = self.chosen(request, up);
+                self.note(|record| (record.backend, record.status) = (backend, Some(400)));
+            }
             return self.no_body(&asking, About { backend: None, head: &request.head }, not).await;
         }
         if !rules.request.is_empty()
@@ -196,16 +202,8 @@ impl Session<'_> {
         if let Some(page) = frontend.http.stats_at(&request.head) {
             return self.statistics(&asking, request, up, None, page).await;
         }
-        let chosen = if rules.use_backend.is_empty() {
-            None
-        } else {
-            let request_data = data(request, up);
-            let phase = EvalPhase { request: Some(&request.head), request_data, ..EvalPhase::default() };
-            chosen_backend(&rules.use_backend, &self.eval(), phase)
-        };
-        let Some(backend) =
-            chosen.or(frontend.default_backend).map(|number| &self.local.generation.backends[number])
-        else {
+        let chosen = self.chosen(request, up);
+        let Some(backend) = chosen.map(|number| &self.local.generation.backends[number]) else {
             let bodyless = self.ends_soon(up);
             return self
                 .fail(&asking, About { backend: None, head: &request.head }, 503, none, bodyless)
@@ -243,6 +241,9 @@ impl Session<'_> {
             && !frontend.http.buffer_request
             && let Err(not) = self.await_body(request, up, Some(backend), backend.timeouts.request, 0).await
         {
+            if let NoBody::Left(_) = not {
+                self.note(|record| record.status = Some(400));
+            }
             self.leave(backend);
             return self.no_body(&asking, About { backend: Some(backend), head: &request.head }, not).await;
         }
@@ -287,6 +288,20 @@ impl Session<'_> {
         };
         self.leave(backend);
         after
+    }
+
+    /// Returns the number of the backend that the frontend chooses.
+    #[inline]
+    fn chosen(&self, request: &Request, up: &Pump) -> Option<usize> {
+        let rules = &self.frontend.rules;
+        if rules.use_backend.is_empty() && rules.force_switch.is_empty() {
+            let backends = &self.local.generation.backends;
+            let takes = |number: &usize| backends[*number].published.load(Ordering::Relaxed);
+            return self.frontend.default_backend.filter(takes);
+        }
+        let request_data = data(request, up);
+        let phase = EvalPhase { request: Some(&request.head), request_data, ..EvalPhase::default() };
+        chosen_backend(self.frontend, &self.eval(), phase)
     }
 
     /// Runs rules for contents on a request. Returns true if the request continues.

@@ -80,7 +80,8 @@ pub fn change(
         }
     }
     ChangeReport { local, backend, index, counts }.lines(before, after, why);
-    for follower in server.followers.all() {
+    // As in HAProxy, the last one hears of it first.
+    for follower in server.followers.all().into_iter().rev() {
         followed(local, follower, number);
     }
 }

@@ -11,11 +11,12 @@ use manylane_config::tree::LogStep;
 use manylane_expr::{Condition, Format, VariableId, Writer};
 use manylane_http::{EditError, Head, Version};
 use manylane_plan::generation::{
-    Action, ConnectionAction, End, NameMatch, NoTarget, Persist, Question, Replaced, Rule,
+    Action, ConnectionAction, End, Frontend, NameMatch, NoTarget, Persist, Question, Replaced, Rule,
     RuleChange as Change, Silence, Target,
 };
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::Arc;
+use manylane_sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Decision of a list of rules, or what it needs before it continues.
@@ -168,20 +169,6 @@ pub(crate) fn first_persist(
     first_that_applies(eval, phase, rules).map(|at| rules[at].action)
 }
 
-/// Returns the number of the first rule that applies: a fixed one, or that of the name that the rule
-/// makes, if `find` knows it.
-fn choose(
-    rules: &[Rule<Target>],
-    eval: &EvalContext<'_>,
-    phase: EvalPhase<'_>,
-    find: impl Fn(&[u8]) -> Option<usize>,
-) -> Option<usize> {
-    match &rules[first_that_applies(eval, phase, rules)?].action {
-        Target::Fixed(number) => Some(*number),
-        Target::Named(format) => eval.text(phase, format, |name| find(name?)),
-    }
-}
-
 /// Returns the server that `use-server` chooses. If the server of a rule is down, later rules decide,
 /// unless servers are used even if they are down (`obeyed`: `option persist`, `force-persist`). A rule
 /// that makes a name that no server has ends the search, as in HAProxy.
@@ -206,13 +193,45 @@ pub(crate) fn chosen_server(
     None
 }
 
-/// Returns the number of the backend that a rule chooses.
+/// Returns the number of the backend that a frontend chooses: that of the first `use_backend` that applies, or
+/// its `default_backend`. Unpublished ones are passed over unless `force-be-switch` holds. A rule that makes a
+/// name that no backend has leaves the choice to `default_backend`.
 pub(crate) fn chosen_backend(
-    rules: &[Rule<Target>],
+    frontend: &Frontend,
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
 ) -> Option<usize> {
-    choose(rules, eval, phase, |name| backend_named(&eval.local.generation, name))
+    let takes = |number: &usize| takes_streams(*number, frontend, eval, phase);
+    let mut rules = &frontend.rules.use_backend[..];
+    while let Some(at) = first_that_applies(eval, phase, rules) {
+        match backend_of(&rules[at].action, eval, phase) {
+            None => break,
+            Some(number) if takes(&number) => return Some(number),
+            Some(_) => rules = &rules[at + 1..],
+        }
+    }
+    frontend.default_backend.filter(takes)
+}
+
+/// Returns whether a frontend may choose the backend: it is published, or `force-be-switch` holds.
+pub(crate) fn takes_streams(
+    number: usize,
+    frontend: &Frontend,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+) -> bool {
+    eval.local.generation.backends[number].published.load(Ordering::Relaxed)
+        || any_holds(eval, phase, &frontend.rules.force_switch)
+}
+
+/// Returns the number of the backend that a target names, if there is one of a name that it makes.
+pub(crate) fn backend_of(target: &Target, eval: &EvalContext<'_>, phase: EvalPhase<'_>) -> Option<usize> {
+    match target {
+        Target::Fixed(number) => Some(*number),
+        Target::Named(format) => {
+            eval.text(phase, format, |name| backend_named(&eval.local.generation, name?))
+        }
+    }
 }
 
 /// Continues a list on `head`. `phase` has the other inputs.

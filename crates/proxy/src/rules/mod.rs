@@ -14,7 +14,7 @@ mod tracks;
 
 pub(crate) use answer::{Answer, challenge, reply, see_other, to_server};
 pub(crate) use apply::{
-    Entrance, Verdict, Walk, after_response, any_holds, apply, chosen_backend, chosen_server, connection,
+    Entrance, Verdict, Walk, after_response, any_holds, apply, backend_of, chosen_backend, chosen_server, takes_streams, connection,
     first_persist,
 };
 pub(crate) use content::{Content, Lookups, content};

@@ -341,9 +341,13 @@ async fn steps(
                 let Some(endpoint) = aimed(check, &target) else {
                     return CheckResult::new(Status::L4Con, "it has no address");
                 };
-                let served = Served { speaks_first: target.speaks_first, ..Served::default() };
+                let through = target.via_socks4 || target.own && check.via_socks4;
+                let via = check.socks4.filter(|_| through);
+                let served = Served { speaks_first: target.speaks_first, via, ..Served::default() };
                 link.again = match &endpoint {
-                    Endpoint::Ip(address) if again && CheckSockets::leaves_no_trace(address) => {
+                    Endpoint::Ip(address)
+                        if again && via.is_none() && CheckSockets::leaves_no_trace(address) =>
+                    {
                         Some(*address)
                     }
                     _ => None,
@@ -394,6 +398,9 @@ async fn steps(
                     Err(error) if error.step() == Step::Time => return run.timed_out(),
                     Err(error) if matches!(error.step(), Step::Open | Step::Driver) => {
                         return CheckResult::new(Status::SockErr, self::words(error.errno()));
+                    }
+                    Err(error) if (error.step(), error.errno()) == (Step::Socks, Errno::CONNREFUSED) => {
+                        return CheckResult::new(Status::SockErr, "SOCKS4 Proxy deny the request");
                     }
                     Err(error) => return run.broke(self::words(error.errno())),
                 }

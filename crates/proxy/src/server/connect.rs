@@ -244,6 +244,7 @@ async fn tries(
             packets: wanted.packets,
             speaks_first: wanted.head.is_some() || server.header.is_some() || !client.received.is_empty(),
             namespace: namespace.as_deref(),
+            via: server.socks4,
         };
         let to = client.destination_of(server);
         permit.connects();

@@ -98,9 +98,10 @@ pub(crate) async fn run(
     let ended = match looked {
         Err(ended) => ended,
         Ok(()) => {
-            let head = stream.head(!rules.use_backend.is_empty(), &client);
-            let chosen = chosen_backend(&rules.use_backend, &eval, phase(head.as_ref(), &client));
-            backend = chosen.or(frontend.default_backend).map(|number| &local.generation.backends[number]);
+            let looks = !(rules.use_backend.is_empty() && rules.force_switch.is_empty());
+            let head = stream.head(looks, &client);
+            let chosen = chosen_backend(frontend, &eval, phase(head.as_ref(), &client));
+            backend = chosen.map(|number| &local.generation.backends[number]);
             match backend {
                 None => {
                     client.swallow();

@@ -18,7 +18,7 @@ pub(crate) use proxy::{
 };
 pub(crate) use server::{
     default_server, dispatch, nameserver, proxy_tlv, proxy_v2_options, ring_server, server, server_interface,
-    server_source, server_template, server_usesrc,
+    server_socks4, server_source, server_template, server_usesrc,
 };
 pub(crate) use stick::{rule as stick_rule, table as stick_table};
 

@@ -183,6 +183,18 @@ pub(crate) fn server_interface(b: &mut Builder<'_>, line: &Line<'_>) {
     }
 }
 
+pub(crate) fn server_socks4(b: &mut Builder<'_>, line: &Line<'_>) {
+    let rules = Rules {
+        statement: "socks4",
+        port_needed: true,
+        port_offset: false,
+        unix: false,
+        socket_pair: false,
+        ..Rules::SERVER
+    };
+    b.server.socks4 = address(b, "socks4", &line.words[0], &rules);
+}
+
 pub(crate) fn nameserver(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = line.word(0);
     line.no_more(b, 2);

@@ -91,6 +91,8 @@ pub struct Rules {
     pub stats_request: Vec<Rule<PageAction>>,
     /// `force-persist` and `ignore-persist`: the first match applies.
     pub persist: Vec<Rule<Persist>>,
+    /// `force-be-switch`: any of them.
+    pub force_switch: Vec<Condition>,
     /// `use_backend`
     pub use_backend: Vec<Rule<Target>>,
     /// `use-server`; targets are numbers of servers in their backend.
@@ -539,6 +541,10 @@ impl<'c> RuleReader<'c> {
         for condition in &proxy.monitor_fail {
             let condition = Some(condition.clone());
             rules.monitor_fail.extend(reader.condition(&condition, EvalPoints::FRONT_REQUEST).flatten());
+        }
+        for condition in &proxy.force_switch {
+            let condition = Some(condition.clone());
+            rules.force_switch.extend(reader.condition(&condition, EvalPoints::USE_BACKEND).flatten());
         }
         (rules.stats_admin, rules.stats_request) = reader.page(proxy);
         let forced = proxy.force_persist.iter().map(|condition| (Persist::Force, condition));

@@ -16,7 +16,7 @@ use crate::explain::{Effects, Line, line_of};
 use crate::lane::Local;
 use crate::rules::{
     Answer, Content, Entrance, EvalContext, EvalPhase, Lookups, Verdict, Walk, after_response, apply,
-    chosen_backend, connection, content,
+    backend_of, connection, content, takes_streams,
 };
 use crate::scopes::Scopes;
 use crate::tcp::looks_like_request;
@@ -377,23 +377,31 @@ impl<'a> DryRun<'a> {
             if !missing.is_none() {
                 return Next::End(Err(End::Unknown { line: line_of(run.generation, rule), needs: missing }));
             }
-            let found = chosen_backend(slice::from_ref(rule), &run.eval(), run.phase());
-            match found {
-                Some(number) => {
-                    let name = &run.generation.backends[number].name;
-                    effects.push(Effect::Note(format!("the backend is '{name}'")));
-                }
-                None => effects.push(Effect::Note("no backend has the name that it makes".into())),
+            let found = backend_of(&rule.action, &run.eval(), run.phase());
+            let Some(number) = found else {
+                effects.push(Effect::Note("no backend has the name that it makes".into()));
+                return Next::End(Ok(None));
+            };
+            let name = &run.generation.backends[number].name;
+            if !takes_streams(number, frontend, &run.eval(), run.phase()) {
+                effects.push(Effect::Note(format!("backend '{name}' is not published")));
+                return Next::Rule;
             }
+            effects.push(Effect::Note(format!("the backend is '{name}'")));
             Next::End(Ok(found))
         });
         let chosen = match chosen.transpose() {
             Ok(chosen) => chosen.flatten(),
             Err(end) => return Ok(end),
         };
-        let Some(number) = chosen.or(frontend.default_backend) else {
-            let why = "no rule chooses a backend, and there is no 'default_backend'".to_owned();
-            return self.no_server(http, why);
+        let default = || {
+            let number = frontend.default_backend.ok_or("there is no 'default_backend'")?;
+            let takes = takes_streams(number, frontend, &self.eval(), self.phase());
+            if takes { Ok(number) } else { Err("the one of 'default_backend' is not published") }
+        };
+        let number = match chosen.map_or_else(default, Ok) {
+            Ok(number) => number,
+            Err(why) => return self.no_server(http, format!("no rule chooses a backend, and {why}")),
         };
         let backend = &*self.generation.backends[number];
         if chosen.is_none() {
