@@ -6,8 +6,8 @@ use super::stat::{self, Line, STEPS_AT_ONCE};
 use super::values::{Form, Value};
 use crate::reply::Gone;
 use crate::walk::{Step, Walk};
-use manylane_proxy::Generation;
-use manylane_proxy::pages::{PART, Parts};
+use manylane_plan::Generation;
+use manylane_plan::pages::{PART, Parts};
 use manylane_sync::{Arc, Reader};
 use std::fmt::Write;
 

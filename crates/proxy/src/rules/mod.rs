@@ -14,8 +14,8 @@ mod tracks;
 
 pub(crate) use answer::{Answer, challenge, reply, see_other, to_server};
 pub(crate) use apply::{
-    Entrance, Verdict, Walk, after_response, any_holds, apply, backend_of, chosen_backend, chosen_server, takes_streams, connection,
-    first_persist,
+    Entrance, Verdict, Walk, after_response, any_holds, apply, backend_of, chosen_backend, chosen_server,
+    connection, first_persist, takes_streams,
 };
 pub(crate) use content::{Content, Lookups, content};
 pub(crate) use context::{EvalContext, EvalPhase, SettingsOf, current_of, proxy_facts, tls_facts};
