@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::watch::{Syslog, both, until};
-use common::{DEFAULTS, PATIENCE, named, origin};
+use common::{DEFAULTS, TIMEOUT, named, origin};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -208,7 +208,7 @@ fn an_agent_limits_a_server_that_had_no_limit() {
             let seen: Vec<String> =
                 vec![column("a", "agent_status").trim_start_matches("* ").into(), column("a", "status")];
             *word.lock().unwrap() = "maxconn:2\n";
-            held.push(at.recv_timeout(PATIENCE).unwrap());
+            held.push(at.recv_timeout(TIMEOUT).unwrap());
             until(|| column("a", "slim") == "2");
             drop(held);
             for mut client in clients {

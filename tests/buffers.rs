@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, fd, listener, origin_of};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, fd, listener, origin_of};
 use manylane_io::options::{SocketOption, set_option};
 use manylane_io::{Choice, Kind};
 use std::io::{Read, Write};
@@ -52,7 +52,7 @@ fn clusters(control: &Path) -> (usize, usize) {
         return (0, 0); // the program is not ready yet
     }
     let mut client = UnixStream::connect(control).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"show pools\n").unwrap();
     let mut said = String::new();
     client.read_to_string(&mut said).unwrap();
@@ -82,8 +82,8 @@ fn connect(address: SocketAddr) -> TcpStream {
     rustix::io::ioctl_fionbio(&socket, false).unwrap();
     rustix::net::connect(&socket, &address).unwrap();
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -187,7 +187,7 @@ fn run(case: Case, limit: usize, pressed: impl Fn(usize) -> bool) -> usize {
         used
     };
     while !pressed(used()) {
-        assert!(begin.elapsed() < PATIENCE, "{case:?}, limit {limit}: {} bytes", used());
+        assert!(begin.elapsed() < TIMEOUT, "{case:?}, limit {limit}: {} bytes", used());
         std::thread::yield_now();
     }
     latch.open();
@@ -197,7 +197,7 @@ fn run(case: Case, limit: usize, pressed: impl Fn(usize) -> bool) -> usize {
     }
     let begin = Instant::now();
     while used() > if limit == 0 { ring() } else { 0 } {
-        assert!(begin.elapsed() < PATIENCE, "{case:?}, limit {limit}: {} are left", used());
+        assert!(begin.elapsed() < TIMEOUT, "{case:?}, limit {limit}: {} are left", used());
         std::thread::yield_now();
     }
     most

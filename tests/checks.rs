@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::{Haproxy, Syslog, ask, until};
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, own_ip, read_all};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, nobody, origin, own_ip, read_all};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
@@ -197,7 +197,7 @@ fn a_section_has_the_steps_of_its_defaults_until_it_has_its_own() {
             fd(&web),
         ));
         assert!(log.wait("Health check for server l/a").ends_with(&format!(" {state}.")), "{own}");
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), request, "{own}");
+        assert_eq!(told.recv_timeout(TIMEOUT).unwrap(), request, "{own}");
     }
 }
 
@@ -231,7 +231,7 @@ fn a_lane_makes_no_more_checks_at_once_than_it_may() {
         at_once.fetch_max(*now, Ordering::Relaxed);
         changed.notify_all();
         // Where a second check may run, wait for it; where none may, give it some time to appear.
-        let time = if bound_now.load(Ordering::Relaxed) > 1 { PATIENCE } else { Duration::from_millis(50) };
+        let time = if bound_now.load(Ordering::Relaxed) > 1 { TIMEOUT } else { Duration::from_millis(50) };
         let alone = |_: &mut usize| at_once.load(Ordering::Relaxed) < 2;
         now = changed.wait_timeout_while(now, time, alone).unwrap().0;
         *now -= 1;
@@ -250,7 +250,7 @@ fn a_lane_makes_no_more_checks_at_once_than_it_may() {
             format!("{DEFAULTS} mode http\n option httpchk\n{global}listen l\n bind {}\n{servers}", fd(&web));
         let _program = Manylane::start(&config);
         for _ in 0..3 {
-            told.recv_timeout(PATIENCE).unwrap();
+            told.recv_timeout(TIMEOUT).unwrap();
         }
         assert_eq!(most.swap(0, Ordering::Relaxed), expected);
     }
@@ -288,7 +288,7 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
     let why = "reason: Layer7 invalid response, info: \"TCPCHK did not match content (regex) at step 4 \
         comment: a noop\"";
     assert!(line.contains(why), "{line}");
-    let heard = told.recv_timeout(PATIENCE).unwrap();
+    let heard = told.recv_timeout(TIMEOUT).unwrap();
     let addresses = heard
         .strip_prefix("PROXY TCP4 127.0.0.1 127.0.0.1 ")
         .and_then(|rest| rest.strip_suffix("\r\nNOOP\r\n"));
@@ -319,7 +319,7 @@ fn the_header_of_a_check_says_whose_it_is() {
                 send-proxy-v2\n",
             fd(&web)
         ));
-        let (said, family, rest, from) = told.recv_timeout(PATIENCE).unwrap();
+        let (said, family, rest, from) = told.recv_timeout(TIMEOUT).unwrap();
         assert_eq!(said, command, "{global}");
         let ports = [from.port().to_be_bytes(), place.port().to_be_bytes()].concat();
         let addresses = [&[127, 0, 0, 1, 127, 0, 0, 1][..], &ports].concat();
@@ -676,7 +676,7 @@ fn checks_use_idle_connections_and_leave_theirs() {
          server a {place} check check-reuse-pool init-state fully-down rise 1000 {UNSETTLED}\n",
         fd(&web)
     ));
-    let came: Vec<(usize, String)> = (0..5).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
+    let came: Vec<(usize, String)> = (0..5).map(|_| told.recv_timeout(TIMEOUT).unwrap()).collect();
     for (own, heard) in &came {
         assert_eq!((*own, &**heard), (came[0].0, "GET /health HTTP/1.1\r\nhost: x\r\n\r\n"), "{came:?}");
     }

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -49,7 +49,7 @@ impl Controlled {
 
     fn client(&self) -> UnixStream {
         // The program binds before it reports that it has started; an inherited listener accepts before that.
-        let until = std::time::Instant::now() + PATIENCE;
+        let until = std::time::Instant::now() + TIMEOUT;
         let stream = loop {
             match UnixStream::connect(&self.socket) {
                 Ok(stream) => break stream,
@@ -57,7 +57,7 @@ impl Controlled {
             }
             std::thread::yield_now();
         };
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
@@ -543,7 +543,7 @@ fn a_file_may_have_nothing_but_a_socket_for_commands() {
     let socket = folder.file("unused", "").with_file_name("control");
     let _program = Manylane::start_ready(&format!("global\n stats socket {}\n", socket.display()));
     let mut client = UnixStream::connect(&socket).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"show info\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -598,7 +598,7 @@ fn an_operator_ends_what_a_server_serves() {
     let address = program.address;
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    is_asked.recv_timeout(PATIENCE).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(program.ask("shutdown sessions server back/a"), "\n");
     let answer = common::read_all(&mut client);
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
@@ -610,7 +610,7 @@ fn who_leaves_a_queue_is_an_error_of_its_backend() {
     let (program, is_asked) = with_a_silent_server_of(" maxconn 1", " timeout queue 10ms\n");
     let mut first = connect(program.address);
     first.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    is_asked.recv_timeout(PATIENCE).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
     let mut second = connect(program.address);
     second.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let answer = common::read_all(&mut second);
@@ -633,11 +633,11 @@ fn an_operator_limits_a_server_that_had_no_limit() {
         client
     };
     let _first = ask();
-    is_asked.recv_timeout(PATIENCE).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(program.ask("set maxconn server back/a 0"), "\n", "as it is");
     assert_eq!(program.ask("set maxconn server back/a 1"), "\n");
     let _second = ask(); // the first one is not counted
-    is_asked.recv_timeout(PATIENCE).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
     let queued = |count: usize| {
         common::watch::until(|| program.ask("show sess").matches("state=queue").count() == count)
     };
@@ -648,8 +648,8 @@ fn an_operator_limits_a_server_that_had_no_limit() {
     let _fourth = ask(); // the second one still has the permit
     queued(2);
     assert_eq!(program.ask("set maxconn server back/a 0"), "\n");
-    is_asked.recv_timeout(PATIENCE).unwrap();
-    is_asked.recv_timeout(PATIENCE).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
     queued(0);
 }
 
@@ -680,13 +680,13 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let mut client = connect(address);
     client.write_all(request).unwrap();
-    is_asked.recv_timeout(PATIENCE).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
     let mut other = connect(plain_address);
     other.write_all(request).unwrap();
-    is_asked.recv_timeout(PATIENCE).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
     let mut queued = connect(address);
     queued.write_all(request).unwrap();
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     let shown = loop {
         let shown = program.ask("show sess");
         if shown.contains("state=queue") {
@@ -728,7 +728,7 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     assert_eq!(program.ask(&format!("shutdown session {first}")), "\n");
     let answer = common::read_all(&mut client);
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while program.ask("show sess") != "\n" {
         assert!(std::time::Instant::now() < until, "{}", program.ask("show sess"));
     }
@@ -831,7 +831,7 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
         parts.iter().for_each(|part| assert!(answer.contains(part), "'{part}' in {command}: {answer}"));
         answer
     };
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while !program.ask("show activity").contains("thread_id: 1 (1..2)\n") {
         assert!(std::time::Instant::now() < until, "the second lane begins");
     }
@@ -901,7 +901,7 @@ fn profiling_is_shown_as_it_is_asked_for() {
         );
         answer
     };
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while program.ask("show profiling tasks").lines().count() < 4 {
         assert!(std::time::Instant::now() < until, "tasks are measured");
     }
@@ -945,7 +945,7 @@ fn an_operator_waits_until_a_server_serves_nobody() {
     assert!(program.ask("wait 1 srv-removable back/a").starts_with("Only servers in maintenance mode"));
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    is_asked.recv_timeout(PATIENCE).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(program.ask("disable server back/a"), "\n");
     assert_eq!(program.ask("wait 50ms srv-unused back/a"), "Wait delay expired.\n\n");
     assert_eq!(program.ask("shutdown sessions server back/a"), "\n");
@@ -1001,7 +1001,7 @@ fn an_operator_closes_a_frontend_and_opens_it_again() {
     };
     // Each lane applies it when it next runs.
     let waits_for = |what: &str, is_so: &dyn Fn() -> bool| {
-        let until = std::time::Instant::now() + PATIENCE;
+        let until = std::time::Instant::now() + TIMEOUT;
         while !is_so() {
             assert!(std::time::Instant::now() < until, "{what}");
             std::thread::yield_now();
@@ -1264,7 +1264,7 @@ fn a_line_can_be_written_to_the_log() {
     let program = Controlled { _folder: folder, program, address, socket };
     assert!(program.ask("debug dev log not written").contains("expert-mode on"));
     assert_eq!(program.ask("expert-mode on; debug dev log some words").trim(), "");
-    let line = std::iter::from_fn(|| lines.recv_timeout(PATIENCE).ok())
+    let line = std::iter::from_fn(|| lines.recv_timeout(TIMEOUT).ok())
         .inspect(|line| assert!(!line.contains("not written"), "{line}"))
         .find(|line| line.contains("some words"))
         .expect("a line");

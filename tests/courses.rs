@@ -92,7 +92,7 @@ fn switching(then: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
 fn pause(client: &mut TcpStream, time: Duration) {
     client.set_read_timeout(Some(time)).unwrap();
     client.read_exact(&mut [0]).unwrap_err();
-    client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    client.set_read_timeout(Some(common::TIMEOUT)).unwrap();
 }
 
 /// Interim responses count as bytes sent to the client, from servers and from rules.
@@ -352,7 +352,7 @@ fn a_bad_chunk_is_told_by_where_its_request_was() {
     let course = Course::new("http", "", &format!("server s {server}"));
     let mut client =
         course.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
-    told.recv_timeout(common::PATIENCE).unwrap();
+    told.recv_timeout(common::TIMEOUT).unwrap();
     client.write_all(b"x").unwrap();
     let answer = read_all(&mut client);
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
@@ -365,7 +365,7 @@ fn who_resets_its_connection_gets_no_answer() {
     let (server, told) = told_of(b"\r\n\r\n");
     let course = Course::new("http", "", &format!("option abortonclose\n server s {server}"));
     let client = course.send(GET);
-    told.recv_timeout(common::PATIENCE).unwrap();
+    told.recv_timeout(common::TIMEOUT).unwrap();
     common::reset(client);
     let line = course.line();
     assert_eq!((&*line["ts"], &*line["st"]), ("CD", "-1"), "{line:?}");

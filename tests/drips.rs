@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Manylane, PATIENCE, connect, fd, listener, origin};
+use common::{DEFAULTS, Manylane, TIMEOUT, connect, fd, listener, origin};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,7 +45,7 @@ fn all_is_read(port: u16, of_peer: bool) {
         })
     };
     while unread() {
-        assert!(begin.elapsed() < PATIENCE, "what was sent is not read");
+        assert!(begin.elapsed() < TIMEOUT, "what was sent is not read");
         std::thread::yield_now();
     }
 }
@@ -186,7 +186,7 @@ fn memory_with_servers(
             })
         })
         .collect();
-    let mut servers: Vec<_> = (0..CLIENTS).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
+    let mut servers: Vec<_> = (0..CLIENTS).map(|_| told.recv_timeout(TIMEOUT).unwrap()).collect();
     send(&mut servers, step, || all_is_read(server.port(), true));
     let memory = program.memory();
     for server in &mut servers {
@@ -381,7 +381,7 @@ fn memory_with_tunnels(rules: &str, begin: &str, answer: &'static str, step: usi
             client.set_nodelay(true).unwrap();
             client.write_all(begin.as_bytes()).unwrap();
             let mut server = servers.accept().unwrap().0;
-            server.set_read_timeout(Some(PATIENCE)).unwrap();
+            server.set_read_timeout(Some(TIMEOUT)).unwrap();
             if !begin.is_empty() {
                 asks_by_a_head(&mut server);
                 server.write_all(answer.as_bytes()).unwrap();
@@ -540,7 +540,7 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
     let left = begin + (peak - begin) / 3;
     while program.memory() > left {
         assert!(
-            over.elapsed() < 4 * PATIENCE,
+            over.elapsed() < 4 * TIMEOUT,
             "{begin} KB, then {peak} KB, and {} KB are left",
             program.memory()
         );
@@ -587,7 +587,7 @@ fn without_memory() -> (Manylane, SocketAddr, Vec<TcpStream>, mpsc::Receiver<Str
     };
     let began = Instant::now();
     while !clients.iter().any(is_ended) {
-        assert!(began.elapsed() < PATIENCE, "all of them had their memory: the bound was not met");
+        assert!(began.elapsed() < TIMEOUT, "all of them had their memory: the bound was not met");
         std::thread::yield_now();
     }
     all_is_read(address.port(), false);
@@ -611,7 +611,7 @@ fn memory_that_is_bounded_ends_streams_and_not_the_process() {
         if answer.starts_with("HTTP/1.1 200 ") {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "nobody is served: {answer}");
+        assert!(began.elapsed() < TIMEOUT, "nobody is served: {answer}");
         std::thread::yield_now();
     }
 }
@@ -626,7 +626,7 @@ fn a_process_without_memory_hears_signals() {
     drop(clients);
     let began = Instant::now();
     while program.runs() {
-        assert!(began.elapsed() < PATIENCE, "the process does not end");
+        assert!(began.elapsed() < TIMEOUT, "the process does not end");
         std::thread::yield_now();
     }
     let (status, said) = (program.wait(), lines.iter().collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, read_all};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, read_all};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -43,7 +43,7 @@ fn lanes_leave_dumps_of_many_servers_to_the_reporter() {
     let program = Manylane::start_ready(&config);
     let stat = || {
         let mut client = UnixStream::connect(&socket).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         client.write_all(b"show stat\n").unwrap();
         let mut text = String::new();
         client.read_to_string(&mut text).unwrap();

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, nobody, origin, read_all};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -26,7 +26,7 @@ fn descriptors(program: &Manylane) -> usize {
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
+        assert!(begin.elapsed() < TIMEOUT, "{what}");
         std::thread::yield_now();
     }
 }
@@ -34,7 +34,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Bytes in use in the program's pools: of tasks, buffers, messages.
 fn used(control: &Path) -> usize {
     let mut client = UnixStream::connect(control).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"show pools\n").unwrap();
     let mut said = String::new();
     client.read_to_string(&mut said).unwrap();
@@ -367,7 +367,7 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
         }
     });
     let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
-    syslog.set_read_timeout(Some(PATIENCE)).unwrap();
+    syslog.set_read_timeout(Some(TIMEOUT)).unwrap();
     let (socket, address) = listener();
     let config = format!(
         "{DEFAULTS} mode http\n log {} format iso local0\nfrontend f\n bind {}\n log-format \"at %Ts for %Ta \
@@ -399,7 +399,7 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
         let begun = Instant::now();
         let mut waiting = connect(address);
         waiting.write_all(b"GET /silent HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        told.recv_timeout(PATIENCE).unwrap();
+        told.recv_timeout(TIMEOUT).unwrap();
         set(jump); // during a timeout for a server, and with an idle connection
         kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let mut answer = Vec::new();
@@ -463,7 +463,7 @@ fn a_client_that_resets_amid_an_answer_frees_the_server() {
         let count = clients.len();
         drop(clients); // closing with unread data sends a reset
         (0..count)
-            .for_each(|_| told.recv_timeout(PATIENCE).expect("a server waits for a client that has gone"));
+            .for_each(|_| told.recv_timeout(TIMEOUT).expect("a server waits for a client that has gone"));
         all_is_back(&program, &quiet);
     }
 }
@@ -489,7 +489,7 @@ fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
             let _ = ends.0.send(()); // the receiver is gone after a failure
         });
         let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
-        syslog.set_read_timeout(Some(PATIENCE)).unwrap();
+        syslog.set_read_timeout(Some(TIMEOUT)).unwrap();
         let config = format!(
             "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n \
                 mode http\n log {} local0\n{}\
@@ -502,7 +502,7 @@ fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
         let _program = Manylane::start(&config);
         let mut client = connect(address);
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        told.recv_timeout(PATIENCE).unwrap();
+        told.recv_timeout(TIMEOUT).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         go.send(()).unwrap();
         let (status, ended) = if abort { ("400", "CH") } else { ("200", "--") };
@@ -512,7 +512,7 @@ fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
         let length = syslog.recv(&mut line).unwrap();
         let line = String::from_utf8_lossy(&line[..length]).into_owned();
         assert!(line.trim_end().ends_with(&format!("{status} {ended}")), "{line}");
-        told.recv_timeout(PATIENCE).expect("the server is left alone");
+        told.recv_timeout(TIMEOUT).expect("the server is left alone");
     }
 }
 
@@ -527,7 +527,7 @@ fn a_client_that_leaves_a_queue_is_logged_as_such() {
         let _ = stream.read_to_end(&mut Vec::new()); // never responds
     });
     let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
-    syslog.set_read_timeout(Some(PATIENCE)).unwrap();
+    syslog.set_read_timeout(Some(TIMEOUT)).unwrap();
     let _program = Manylane::start(&format!(
         "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode \
             http\n log {} local0\n \
@@ -542,7 +542,7 @@ fn a_client_that_leaves_a_queue_is_logged_as_such() {
         client
     };
     let _served = ask();
-    told.recv_timeout(PATIENCE).unwrap();
+    told.recv_timeout(TIMEOUT).unwrap();
     drop(ask()); // over the limit
     let mut line = [0; 4096];
     let length = syslog.recv(&mut line).unwrap();

@@ -73,7 +73,7 @@ fn said(output: &Output) -> String {
 fn listens(path: &Path) {
     let begin = Instant::now();
     while UnixStream::connect(path).is_err() {
-        assert!(begin.elapsed() < common::PATIENCE, "nobody listens at {}", path.display());
+        assert!(begin.elapsed() < common::TIMEOUT, "nobody listens at {}", path.display());
         std::thread::yield_now();
     }
 }

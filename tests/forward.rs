@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::{Syslog, ask, until};
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, end_of, fd, listener};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, end_of, fd, listener};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -225,7 +225,7 @@ fn lines_of_proxies_go_to_servers_over_tcp_in_their_framing() {
         let mut client = connect(address);
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let (mut log, _) = server.accept().unwrap();
-        log.set_read_timeout(Some(PATIENCE)).unwrap();
+        log.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut line = vec![0; expected.len()];
         log.read_exact(&mut line).unwrap();
         assert_eq!(String::from_utf8_lossy(&line), expected);

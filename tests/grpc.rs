@@ -5,7 +5,7 @@ use crate::common;
 
 use common::h2::block;
 use common::watch::{ask, until};
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, fd, listener};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, fd, listener};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -210,7 +210,7 @@ fn a_deadline_that_passes_resets_the_stream_of_the_server() {
             std::future::poll_fn(|context| respond.poll_reset(context)).await.unwrap()
         })
     });
-    let between = Between::start("", &[port.recv_timeout(PATIENCE).unwrap()]);
+    let between = Between::start("", &[port.recv_timeout(TIMEOUT).unwrap()]);
     let mut client = Peer::client(between.address).unwrap();
     let ended = client.ask("within hang 2s");
     assert!(ended.starts_with("DeadlineExceeded "), "{ended}");

@@ -5,7 +5,7 @@ use crate::common;
 use bytes::Bytes;
 use common::h2::{block, client, serve};
 use common::watch::log_lines;
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, fd, listener, origin, read_all};
 use h2::client::SendRequest;
 use http::{HeaderMap, Request, StatusCode, Version};
 use nix::sys::signal::Signal;
@@ -167,7 +167,7 @@ fn start(frontend: &str, server: SocketAddr) -> (Manylane, SocketAddr, mpsc::Rec
 /// The next line of a request.
 fn line(lines: &mpsc::Receiver<String>) -> String {
     loop {
-        let line = lines.recv_timeout(PATIENCE).unwrap();
+        let line = lines.recv_timeout(TIMEOUT).unwrap();
         if line.contains('"') {
             return line;
         }
@@ -341,11 +341,11 @@ fn a_client_that_resets_a_stream_ends_its_request_and_no_other() {
         let hang = Request::get("http://a.example/hang").body(()).unwrap();
         let (response, mut stream) = asking.send_request(hang, true).unwrap();
         assert_eq!(get(&client, "/").await.unwrap().text(), "ok");
-        tokio::task::spawn_blocking(move || has_come.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+        tokio::task::spawn_blocking(move || has_come.recv_timeout(TIMEOUT).unwrap()).await.unwrap();
         stream.send_reset(h2::Reason::CANCEL);
         drop(response);
         assert_eq!(get(&client, "/").await.unwrap().text(), "ok");
-        tokio::task::spawn_blocking(move || is_gone.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+        tokio::task::spawn_blocking(move || is_gone.recv_timeout(TIMEOUT).unwrap()).await.unwrap();
     });
     let all = [line(&lines), line(&lines), line(&lines)];
     assert!(all.iter().any(|line| line.contains("/hang") && line.contains(" C")), "{all:?}");

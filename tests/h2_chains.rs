@@ -4,7 +4,7 @@
 use crate::common;
 
 use bytes::Bytes;
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -388,7 +388,7 @@ fn messages_of_http_2_pass_through_http_1() {
             let (head, mut down) = response.await.unwrap().into_parts();
             (head.status.as_u16(), Content::receive(&head.headers, &mut down).await.unwrap())
         };
-        let asking = async { tokio::time::timeout(PATIENCE, asking).await.expect("it takes too long") };
+        let asking = async { tokio::time::timeout(TIMEOUT, asking).await.expect("it takes too long") };
         let (status, response) = runtime.block_on(tasks.run_until(asking));
         let (line, seen) = script.lock().unwrap().seen.take().unwrap();
         prop_assert_eq!(line, format!("{} http://a.example{}", exchange.method, exchange.target));

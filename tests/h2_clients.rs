@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -165,7 +165,7 @@ fn offers_that_are_not_taken_are_answered_in_http_1() {
             let mut answer = [0; 40];
             client.read_exact(&mut answer).unwrap();
             assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{request}");
-            let head = requests.recv_timeout(PATIENCE).unwrap();
+            let head = requests.recv_timeout(TIMEOUT).unwrap();
             for word in ["upgrade", "settings", "h2c"] {
                 assert!(!head.contains(word), "{head}");
             }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use common::h2::{block, client, serve};
 use common::watch::Syslog;
 use common::watch::ask;
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
 use h2::client::SendRequest;
 use http::{Request, Response};
 use nix::sys::signal::Signal;
@@ -393,7 +393,7 @@ fn idle_peers_that_do_not_answer_pings_are_given_up() {
     let mut stream = connect(address);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     stream.read_exact(&mut [0; 12]).unwrap();
-    assert!(given_up.recv_timeout(PATIENCE).unwrap(), "the server");
+    assert!(given_up.recv_timeout(TIMEOUT).unwrap(), "the server");
     let mut stream = connect(address);
     stream.write_all(&[PREFACE, SETTINGS, &[0, 0, 0, 4, 1, 0, 0, 0, 0]].concat()).unwrap();
     assert!(is_asked(stream), "the client");

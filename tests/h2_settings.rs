@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::watch::log_lines;
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, fd, listener, origin};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -223,14 +223,14 @@ impl Running {
             if found == expected {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{found:#?} is not {expected:#?}");
+            assert!(begun.elapsed() < TIMEOUT, "{found:#?} is not {expected:#?}");
             std::thread::yield_now();
         }
     }
 
     fn line(&self) -> String {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap();
+            let line = self.lines.recv_timeout(TIMEOUT).unwrap();
             if line.contains('"') {
                 return line;
             }
@@ -319,7 +319,7 @@ fn settings_are_told_to_servers() {
     client.send(&[get(1, "/")]);
     // The server's response was complete: it has no stream any more.
     assert_eq!(client.body(1), "2 0 2 0 0 Success [] 2 2.0");
-    let (settings, update) = told.recv_timeout(PATIENCE).unwrap();
+    let (settings, update) = told.recv_timeout(TIMEOUT).unwrap();
     for (setting, value) in [(1, 5000), (2, 0), (4, 70_000), (5, 16_384)] {
         assert_eq!(settings[&setting], value, "{setting}");
     }
@@ -411,7 +411,7 @@ fn a_server_that_makes_too_many_glitches_is_ended() {
     // nothing.
     client.send(&[get(3, "/")]);
     assert!(client.body(3).contains("502 Bad Gateway"));
-    let last = told.recv_timeout(PATIENCE).unwrap();
+    let last = told.recv_timeout(TIMEOUT).unwrap();
     assert_eq!((last.kind, last.number()), (GOAWAY, ENHANCE_YOUR_CALM));
     running.until_columns(
         ("b", "BACKEND"),
@@ -556,7 +556,7 @@ fn a_client_without_the_header_that_is_expected_has_an_error() {
     connect(address).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let expected = "15 PRX_NOT_HDR Received something which does not look like a PROXY protocol header";
     loop {
-        let line = lines.recv_timeout(PATIENCE).unwrap();
+        let line = lines.recv_timeout(TIMEOUT).unwrap();
         if line.contains("PRX_") {
             assert!(line.contains(expected), "{line}");
             return;

@@ -6,7 +6,7 @@ use crate::common;
 use bytes::Bytes;
 use common::h2::block;
 use common::watch::Syslog;
-use common::{DEFAULTS, Manylane, PATIENCE, connect, fd, listener, origin};
+use common::{DEFAULTS, Manylane, TIMEOUT, connect, fd, listener, origin};
 use h2::client::SendRequest;
 use h2::ext::Protocol;
 use http::{Method, Request, Response, StatusCode};
@@ -358,7 +358,7 @@ fn a_reset_ends_a_tunnel() {
         drop(tunnel);
         let (_, _other) = ask(&mut client, chat("/other")).await;
     });
-    is_gone.recv_timeout(PATIENCE).unwrap();
+    is_gone.recv_timeout(TIMEOUT).unwrap();
     assert!(log.wait("/chat").contains(" CD-- "));
 }
 
@@ -378,7 +378,7 @@ fn no_connection_stays_behind_a_server_that_does_not_take_it() {
     let (_program, address, _log) = start("", "", server, "proto h2 pool-purge-delay 10m");
     for _ in 0..3 {
         assert!(upgrade(address, "/chat").0.starts_with("HTTP/1.1 502 "));
-        over.recv_timeout(PATIENCE).unwrap();
+        over.recv_timeout(TIMEOUT).unwrap();
     }
 }
 
@@ -395,7 +395,7 @@ fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
     let mut one = connect(address);
     write!(one, "GET /one HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n").unwrap();
     write!(one, "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n\r\n").unwrap();
-    reached.recv_timeout(PATIENCE).unwrap();
+    reached.recv_timeout(TIMEOUT).unwrap();
     drop(one);
     let line = log.wait("/one");
     assert!(line.contains(" CC-- "), "{line}");
@@ -404,7 +404,7 @@ fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
         let asked = two.send_request(chat("/two"), false).unwrap();
         let begun = std::time::Instant::now();
         while reached.try_recv().is_err() {
-            assert!(begun.elapsed() < PATIENCE, "the server is not reached");
+            assert!(begun.elapsed() < TIMEOUT, "the server is not reached");
             tokio::task::yield_now().await;
         }
         drop(asked); // resets the stream

@@ -542,7 +542,7 @@ fn dynamic_cookies_keep_a_client_at_its_server() {
 #[test]
 fn a_password_is_hashed_beside_the_lane() {
     let begin = std::time::Instant::now();
-    while begin.elapsed() < common::PATIENCE {
+    while begin.elapsed() < common::TIMEOUT {
         let (tell, told) = std::sync::mpsc::channel();
         let server = origin(move |mut stream| {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -653,7 +653,7 @@ fn a_body_goes_on_behind_an_answer_that_came_early() {
         seen.push(byte[0]);
     }
     client.write_all(b"cdefghij").unwrap();
-    assert_eq!(&told.recv_timeout(common::PATIENCE).unwrap(), b"cdefghij");
+    assert_eq!(&told.recv_timeout(common::TIMEOUT).unwrap(), b"cdefghij");
     assert_eq!(ask(&client, GET).1, "next");
 }
 
@@ -731,7 +731,7 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
         let _program = http("", &socket, server);
         let mut client = connect(address);
         client.write_all(request.as_bytes()).unwrap();
-        told.recv_timeout(common::PATIENCE).unwrap().unwrap();
+        told.recv_timeout(common::TIMEOUT).unwrap().unwrap();
         if answer == begun {
             client.read_exact(&mut [0; 12]).unwrap(); // the request reached the server
         }
@@ -745,7 +745,7 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
                 client.read_exact(&mut [0; 12]).unwrap(); // an error response
             }
         }
-        let ended = told.recv_timeout(common::PATIENCE).unwrap();
+        let ended = told.recv_timeout(common::TIMEOUT).unwrap();
         assert_eq!(
             ended,
             Err(std::io::ErrorKind::ConnectionReset),
@@ -775,10 +775,10 @@ fn a_tunnel_that_is_refused_is_answered_whatever_the_client_sends() {
     let _program = http("", &socket, server);
     let mut client = connect(address);
     client.write_all(b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 100000\r\n\r\n").unwrap();
-    assert_eq!(told.recv_timeout(common::PATIENCE).unwrap(), "asked");
+    assert_eq!(told.recv_timeout(common::TIMEOUT).unwrap(), "asked");
     client.write_all(&[b'x'; 100_000]).unwrap();
     go.send(()).unwrap();
-    assert_eq!(told.recv_timeout(common::PATIENCE).unwrap(), "over");
+    assert_eq!(told.recv_timeout(common::TIMEOUT).unwrap(), "over");
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap(); // to its end, not to a reset
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.ends_with(&page));

@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::watch::{Syslog, ask as command, until};
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin, reset};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin, reset};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -189,7 +189,7 @@ fn what_was_there_before_a_request_is_no_answer_to_it() {
         for number in 0..50 {
             let path = format!("/{number}");
             let (_, body) = get(&mut client, &path).unwrap();
-            told.recv_timeout(PATIENCE).unwrap();
+            told.recv_timeout(TIMEOUT).unwrap();
             assert_eq!(body, path);
         }
     }
@@ -382,7 +382,7 @@ fn a_connection_to_where_a_server_was_serves_nobody_who_asks_where_it_is() {
     ));
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    told.recv_timeout(PATIENCE).unwrap();
+    told.recv_timeout(TIMEOUT).unwrap();
     let said = command(&control, &format!("set server l/s addr 127.0.0.1 port {}", new.port()));
     assert!(said.contains("port changed"), "{said}");
     go.send(()).unwrap();
@@ -543,7 +543,7 @@ fn clients_that_do_not_read_make_us_hold_little() {
         let begin = Instant::now();
         let many = b"GET /many HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500);
         while client.write(&many).is_ok() {
-            assert!(begin.elapsed() < PATIENCE, "it takes requests without end whose answers nobody reads");
+            assert!(begin.elapsed() < TIMEOUT, "it takes requests without end whose answers nobody reads");
         }
     }
     let now = program.memory();

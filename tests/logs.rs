@@ -16,7 +16,7 @@ struct Syslog(UdpSocket);
 impl Syslog {
     fn new() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(common::TIMEOUT)).unwrap();
         Self(socket)
     }
 
@@ -373,7 +373,7 @@ fn the_time_of_a_proxy_header_is_a_handshake() {
     // It was accepted. Nothing arrives, so this takes its whole time.
     client.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
     client.read_exact(&mut [0]).unwrap_err();
-    client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    client.set_read_timeout(Some(common::TIMEOUT)).unwrap();
     client.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n").unwrap();
     for first in [true, false] {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -442,7 +442,7 @@ fn a_ring_keeps_lines_and_sends_them_to_its_server() {
     let holds = |what: &str| {
         let begin = std::time::Instant::now();
         while !ask("show events lines").contains(what) {
-            assert!(begin.elapsed() < common::PATIENCE, "{}", ask("show events lines"));
+            assert!(begin.elapsed() < common::TIMEOUT, "{}", ask("show events lines"));
         }
     };
     holds(" /first\n");
@@ -474,7 +474,7 @@ fn events_are_shown_as_they_come_until_the_client_says_something() {
     };
     let ask = |line: &str| {
         let client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-        client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        client.set_read_timeout(Some(common::TIMEOUT)).unwrap();
         writeln!(&client, "{line}").unwrap();
         BufReader::new(client)
     };
@@ -587,7 +587,7 @@ fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_th
     }
     let begin = Instant::now();
     while descriptors().len() > at_work.len() {
-        assert!(begin.elapsed() < common::PATIENCE, "{:?} became {:?}", at_work, descriptors());
+        assert!(begin.elapsed() < common::TIMEOUT, "{:?} became {:?}", at_work, descriptors());
         std::thread::yield_now();
     }
     // Lines lost by earlier generations still count.

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::until;
-use common::{Folder, PATIENCE, Traffic, command, own_address, status_of};
+use common::{Folder, TIMEOUT, Traffic, command, own_address, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -106,7 +106,7 @@ impl Drop for Master {
 /// Returns the response to lines at a socket.
 fn asked_at(socket: &Path, lines: &str) -> String {
     let mut client = UnixStream::connect(socket).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(format!("{lines}\n").as_bytes()).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
@@ -238,7 +238,7 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
     let address = own_address();
     let mut master = Master::start(&answering(address, 200, ""), with_master);
     let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
     master.child.kill().unwrap();
@@ -266,7 +266,7 @@ fn a_worker_that_survives_too_many_reloads_is_ended() {
     );
     let master = Master::start(&config, with_master);
     let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     let echoed = |client: &mut TcpStream| {
         client.write_all(b"x").unwrap();
         client.read_exact(&mut [0]).unwrap();
@@ -288,7 +288,7 @@ fn the_service_manager_is_told() {
     let folder = Folder::new();
     let path = folder.0.join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
     let hears = || {
         let mut bytes = [0; 512];
         let length = manager.recv(&mut bytes).unwrap();
@@ -416,7 +416,7 @@ fn a_long_script_for_a_worker_is_answered_to_its_end() {
         program.arg("-W");
     });
     let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut writes = client.try_clone().unwrap();
     let script = std::thread::spawn(move || {
         writes.write_all(b"@@1\n").unwrap();
@@ -463,7 +463,7 @@ fn a_reload_that_fails_leaves_files_and_sockets_alone() {
     assert_eq!((inodes(), master.worker()), (before, worker));
     assert!(asked_at(&control, "show info").contains(&format!("\nPid: {worker}\n")));
     let mut client = UnixStream::connect(&web).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -485,7 +485,7 @@ fn what_goes_on_in_a_worker_is_shown_until_the_client_says_something() {
     let config = answering(own_address(), 200, "") + "ring events\n format rfc3164\n";
     let master = Master::start(&config, with_master);
     let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"prompt\n@1 show events events -w\n").unwrap();
     let mut prompt = vec![0; "master> ".len()];
     client.read_exact(&mut prompt).unwrap();
@@ -591,7 +591,7 @@ fn status_behind_a_kill(address: SocketAddr) -> u16 {
     loop {
         match status_of(address) {
             Ok(status) => return status,
-            Err(error) => assert!(began.elapsed() < common::PATIENCE, "{error}"),
+            Err(error) => assert!(began.elapsed() < common::TIMEOUT, "{error}"),
         }
     }
 }

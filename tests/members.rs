@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -52,7 +52,7 @@ impl Program {
 /// Response of the run-time interface, without the empty line at its end.
 fn ask(socket: &std::path::Path, line: &str) -> String {
     // The program binds before it reports that it has started; an inherited listener accepts before that.
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     let mut client = loop {
         match UnixStream::connect(socket) {
             Ok(client) => break client,
@@ -60,7 +60,7 @@ fn ask(socket: &std::path::Path, line: &str) -> String {
         }
         std::thread::yield_now();
     };
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(format!("{line}\n").as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -256,7 +256,7 @@ fn a_server_does_not_go_below_a_stream() {
     );
     let mut client = connect(program.address);
     let waiting = std::thread::spawn(move || get(&mut client));
-    let go = at.recv_timeout(PATIENCE).unwrap();
+    let go = at.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(program.ask("enable server back/a; disable server back/s"), "");
     let busy = "Server still has connections attached to it, cannot remove it.";
     assert_eq!(program.ask("del server back/s"), busy);
@@ -337,7 +337,7 @@ fn checks_go_on_while_servers_come_and_go() {
          backend other\n option httpchk\n timeout check 1s\n server hung {hung} {once}\n\
          global\n max-spread-checks 1ms\n"
     ));
-    let mut check = at.recv_timeout(PATIENCE).unwrap();
+    let mut check = at.recv_timeout(TIMEOUT).unwrap();
     let _ = check.read(&mut [0; 4096]).unwrap();
     let mut changes = 0;
     let status = |backend: &str, server: &str| {
@@ -367,7 +367,7 @@ fn checks_go_on_while_servers_come_and_go() {
         )),
         "New server registered."
     );
-    drop(at.recv_timeout(PATIENCE).unwrap());
+    drop(at.recv_timeout(TIMEOUT).unwrap());
     common::watch::until(|| status("back", "t") == "DOWN");
 }
 
@@ -389,7 +389,7 @@ fn a_limit_holds_for_all_generations_together() {
     let program = Program::start(&format!(" timeout queue 1h\n server a {slow} maxconn 2\n"));
     let ask = |address| std::thread::spawn(move || get(&mut connect(address)).unwrap().0);
     let mut clients = vec![ask(program.address), ask(program.address)];
-    let mut served: Vec<_> = (0..2).map(|_| at.recv_timeout(PATIENCE).unwrap()).collect();
+    let mut served: Vec<_> = (0..2).map(|_| at.recv_timeout(TIMEOUT).unwrap()).collect();
     for number in 0..10 {
         assert_eq!(program.ask(&format!("add server back/s{number} {slow}")), "New server registered.");
         clients.push(ask(program.address));
@@ -398,7 +398,7 @@ fn a_limit_holds_for_all_generations_together() {
     for _ in 0..10 {
         assert!(at.try_recv().is_err(), "there is no place");
         served.remove(0).send(()).unwrap();
-        served.push(at.recv_timeout(PATIENCE).unwrap());
+        served.push(at.recv_timeout(TIMEOUT).unwrap());
     }
     served.into_iter().for_each(|go| go.send(()).unwrap());
     assert!(clients.into_iter().all(|client| client.join().unwrap() == "slow"));

@@ -505,7 +505,7 @@ fn lies_change_nothing_and_cut_answers_come_over_tcp() {
 /// Response to a request over a Unix socket.
 fn get(socket: &Path, host: &str) -> String {
     let mut client = UnixStream::connect(socket).unwrap();
-    client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    client.set_read_timeout(Some(common::TIMEOUT)).unwrap();
     client
         .write_all(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
         .unwrap();
@@ -674,7 +674,7 @@ fn rules_for_bytes_ask_for_addresses_as_those_of_haproxy() {
         ["a.test", "b.test", "a..b.c"]
             .map(|name| {
                 let mut client = UnixStream::connect(&web).unwrap();
-                client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+                client.set_read_timeout(Some(common::TIMEOUT)).unwrap();
                 client.write_all(name.as_bytes()).unwrap();
                 let mut answer = String::new();
                 let _ = client.read_to_string(&mut answer);
@@ -794,7 +794,7 @@ fn goes_where_the_server_is(moves: impl Fn(&Dns, &Played)) {
     let played = Played { log, socket };
     until(|| played.columns("l", "s", &["addr"]) == [format!("127.0.0.2:{port}")]);
     let mut client = UnixStream::connect(&web).unwrap();
-    client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    client.set_read_timeout(Some(common::TIMEOUT)).unwrap();
     client
         .write_all(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n")
         .unwrap();

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::until;
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, command, connect, fd, listener, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, command, connect, fd, listener, origin, read_all};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -53,7 +53,7 @@ impl Changing {
     /// Response of the run-time interface.
     fn ask(&self, line: &str) -> String {
         let mut client = UnixStream::connect(&self.socket).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         client.write_all(format!("{line}\n").as_bytes()).unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
@@ -204,7 +204,7 @@ fn a_request_at_work_ends_where_it_began() {
     let program = Changing::start(&front(1, server));
     let mut client = connect(program.address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    asks.recv_timeout(PATIENCE).unwrap();
+    asks.recv_timeout(TIMEOUT).unwrap();
     program.change(&front(2, server));
     program.change(&front(3, server)); // two generations follow the first one then
     allow.send(()).unwrap();
@@ -411,7 +411,7 @@ fn a_frontend_that_comes_back_counts_the_connections_that_it_has() {
     let program = Changing::start(&front(1, slow));
     let mut client = connect(program.address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    asks.recv_timeout(PATIENCE).unwrap();
+    asks.recv_timeout(TIMEOUT).unwrap();
     let path = program.folder.0.join("other");
     program.change(&format!("listen other\n bind {}\n bind WEB\n server s {server}\n", path.display()));
     assert_eq!(program.column("other", "FRONTEND", "scur"), "0");
@@ -423,7 +423,7 @@ fn a_frontend_that_comes_back_counts_the_connections_that_it_has() {
     while !answer[..length].ends_with(b"ok") {
         length += client.read(&mut answer[length..]).unwrap();
     }
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while program.column("l", "FRONTEND", "scur") != "1" {
         assert!(std::time::Instant::now() < until, "it is not counted where it is now");
     }
@@ -639,7 +639,7 @@ fn listeners_come_and_go_with_the_file() {
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("200 OK"), "{answer}");
     program.change(&front(3, server));
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while path.exists() {
         assert!(std::time::Instant::now() < until, "the socket's file is still there");
         program.ask("show version");
@@ -686,7 +686,7 @@ fn a_server_that_is_down_is_down_for_the_next_generation_at_once() {
         )
     };
     let program = Changing::start(&file(1));
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while program.column("l", "s", "status") != "DOWN" {
         assert!(std::time::Instant::now() < until, "it is never found down");
     }
@@ -711,7 +711,7 @@ fn checks_go_on_over_a_reload_unless_they_are_others() {
     };
     let program = Changing::start(&file("", "/", ""));
     let asked = |path: &str| {
-        let mut check: TcpStream = at.recv_timeout(PATIENCE).unwrap();
+        let mut check: TcpStream = at.recv_timeout(TIMEOUT).unwrap();
         let mut request = vec![0; 4096];
         let length = check.read(&mut request).unwrap();
         assert!(request[..length].starts_with(format!("GET {path} ").as_bytes()));
@@ -766,7 +766,7 @@ fn sockets_inside_of_the_process_are_kept() {
         get(&mut client, "").unwrap();
         program.change(&file(version));
         // A connection from before may serve the next response, which is its last.
-        let until = std::time::Instant::now() + PATIENCE;
+        let until = std::time::Instant::now() + TIMEOUT;
         while !get(&mut client, "").unwrap().to_lowercase().contains(&format!("x-version: {version}")) {
             assert!(std::time::Instant::now() < until, "it stays with the generation before");
         }
@@ -829,7 +829,7 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
     assert_eq!(program.column("l", "FRONTEND", "req_tot"), all.to_string());
     assert_eq!(program.column("l", "FRONTEND", "hrsp_2xx"), all.to_string());
     // The number of server connections may vary: each of two lanes keeps a few.
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while program.descriptors() > before + 12 || program.column("l", "FRONTEND", "scur") != "0" {
         assert!(std::time::Instant::now() < until, "{} descriptors, {before} before", program.descriptors());
     }
@@ -863,7 +863,7 @@ fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     };
     let accept = |collector: &TcpListener| {
         let (client, _) = collector.accept().unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         BufReader::new(client)
     };
     get("/a");
@@ -961,7 +961,7 @@ fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
     let program = Changing::start(&proxies("100ms", "one"));
     let ask = |path: &str| {
         let mut client = connect(program.address);
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         write!(client, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         client
     };
@@ -996,7 +996,7 @@ fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
         };
         let program = Changing::start(&proxies("f", 201));
         let mut client = connect(program.address);
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         let get = |client: &mut TcpStream| {
             client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
             let (mut answer, mut byte) = (Vec::new(), [0]);
@@ -1010,7 +1010,7 @@ fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
         program.change(&proxies("g", 202));
         // A client that connects while a lane replaces its generation may be the last one of the old
         // generation.
-        let until = std::time::Instant::now() + PATIENCE;
+        let until = std::time::Instant::now() + TIMEOUT;
         while get(&mut connect(program.address)) != "202" {
             assert!(std::time::Instant::now() < until, "the generation before goes on");
         }
@@ -1077,14 +1077,14 @@ fn connections_of_streams_of_before_serve_those_of_after() {
         client
     };
     let mut before = ask();
-    let go: std::sync::mpsc::Sender<()> = at.recv_timeout(PATIENCE).unwrap();
+    let go: std::sync::mpsc::Sender<()> = at.recv_timeout(TIMEOUT).unwrap();
     program.change(&proxies(" server r 127.0.0.1:1 disabled\n", 2));
     go.send(()).unwrap();
     assert!(read_all(&mut before).contains("x-version: 1"));
     until(|| program.column("l", "s", "idle_conn_cur") == "1");
     for version in [2, 3] {
         let mut after = ask();
-        at.recv_timeout(PATIENCE).unwrap().send(()).unwrap();
+        at.recv_timeout(TIMEOUT).unwrap().send(()).unwrap();
         assert!(read_all(&mut after).contains(&format!("x-version: {version}")));
         program.change(&proxies("", 3)); // idle connections move along
     }
@@ -1164,7 +1164,7 @@ fn a_limit_holds_over_a_reload() {
         })
     };
     let mut clients = vec![ask(program.address), ask(program.address)];
-    let mut served: Vec<_> = (0..2).map(|_| at.recv_timeout(PATIENCE).unwrap()).collect();
+    let mut served: Vec<_> = (0..2).map(|_| at.recv_timeout(TIMEOUT).unwrap()).collect();
     for line in ["other 127.0.0.1:1 disabled", "more 127.0.0.1:1 disabled"] {
         program.change(&proxies(&format!(" server {line}\n server s {slow} maxconn 2\n")));
         clients.push(ask(program.address));
@@ -1173,7 +1173,7 @@ fn a_limit_holds_over_a_reload() {
     for _ in 0..2 {
         assert!(at.try_recv().is_err(), "there is no place");
         served.remove(0).send(()).unwrap();
-        served.push(at.recv_timeout(PATIENCE).unwrap());
+        served.push(at.recv_timeout(TIMEOUT).unwrap());
     }
     served.into_iter().for_each(|go| go.send(()).unwrap());
     assert!(clients.into_iter().all(|client| client.join().unwrap().ends_with("slow")));

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::{Syslog, ask};
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, nobody, origin, read_all};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
@@ -137,7 +137,7 @@ fn a_connection_whose_header_is_of_one_request_serves_no_other() {
     let mut client = connect(address);
     for user in ["ann", "bob"] {
         client.write_all(format!("GET / HTTP/1.1\r\nHost: x\r\nX-User: {user}\r\n\r\n").as_bytes()).unwrap();
-        let seen = headers.recv_timeout(PATIENCE).unwrap();
+        let seen = headers.recv_timeout(TIMEOUT).unwrap();
         assert_eq!(tlvs(&seen), [(0xee, user.as_bytes().to_vec())]);
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\nok") {
@@ -292,7 +292,7 @@ fn a_server_that_went_out_of_service_is_left_at_once_where_a_key_has_chosen_it()
     ));
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
-    let (name, go) = told.recv_timeout(PATIENCE).unwrap();
+    let (name, go) = told.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(ask(&control, &format!("set server l/{name} state maint")).trim(), "");
     drop(go);
     read_all(&mut client);

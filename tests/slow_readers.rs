@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::watch::{Syslog, ask, until};
-use common::{Folder, Manylane, PATIENCE, descriptors, fd, listener, origin};
+use common::{Folder, Manylane, TIMEOUT, descriptors, fd, listener, origin};
 use rustix::net::{AddressFamily, SocketType};
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -27,7 +27,7 @@ fn small(address: SocketAddr) -> TcpStream {
     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1).unwrap();
     rustix::net::connect(&socket, &address).unwrap();
     let client = TcpStream::from(socket);
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     client
 }
@@ -230,7 +230,7 @@ fn a_response_is_whole_for_a_client_that_reads_it_late() {
         server
     ));
     let clients = asked(address);
-    SIZES.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+    SIZES.iter().for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
     // A client that reads at once is closed after its time, so the time of the others has passed, too.
     let mut prompt = small(address);
     prompt.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -249,10 +249,10 @@ fn a_response_is_whole_for_a_client_that_reads_it_when_the_program_ends() {
         server
     ));
     let clients = asked(address);
-    SIZES.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+    SIZES.iter().for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
     let mut prompt = small(address);
     prompt.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    told.recv_timeout(PATIENCE).unwrap();
+    told.recv_timeout(TIMEOUT).unwrap();
     program.signal(nix::sys::signal::Signal::SIGUSR1);
     // The program accepts further requests for a moment after the response; when that is over, so are the
     // moments of earlier ones.
@@ -273,7 +273,7 @@ fn a_client_that_does_not_take_its_response_is_let_go() {
     ));
     let before = descriptors(program.pid());
     let _clients = asked(address);
-    SIZES.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+    SIZES.iter().for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
     until(|| descriptors(program.pid()) <= before);
 }
 
@@ -304,7 +304,7 @@ fn a_client_that_does_not_read_is_let_go_when_its_server_has_ended() {
             client
         })
         .collect();
-    clients.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+    clients.iter().for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
     until(|| descriptors(program.pid()) <= before);
 }
 
@@ -381,7 +381,7 @@ fn interim_responses_wait_until_a_client_of_http_2_reads() {
                 Err(_) if !held => {
                     held = true;
                     tell.send(sent).unwrap();
-                    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
                 }
                 Err(error) => panic!("nothing is taken any more: {error}"),
             }
@@ -400,7 +400,7 @@ fn interim_responses_wait_until_a_client_of_http_2_reads() {
         fd(&socket)
     ));
     let client = ask_over_2(address, 65_535);
-    let sent = told.recv_timeout(PATIENCE).unwrap();
+    let sent = told.recv_timeout(TIMEOUT).unwrap();
     println!("{sent} bytes were taken");
     assert!(sent < MOST, "{sent} bytes");
     let mut client = BufReader::new(client);
@@ -412,7 +412,7 @@ fn interim_responses_wait_until_a_client_of_http_2_reads() {
         }
     };
     assert_eq!(body, (true, b"ok".to_vec()));
-    assert_eq!(heads, told.recv_timeout(PATIENCE).unwrap() + 1);
+    assert_eq!(heads, told.recv_timeout(TIMEOUT).unwrap() + 1);
 }
 
 /// A client that opens its window only after the head of the response: interim responses are not data.

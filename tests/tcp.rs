@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::{
-    DEFAULTS, Manylane, PATIENCE, connect, echo, end_of, fd, listener, named, nobody, origin, read_all, reset,
+    DEFAULTS, Manylane, TIMEOUT, connect, echo, end_of, fd, listener, named, nobody, origin, read_all, reset,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -172,7 +172,7 @@ fn connections_beyond_maxconn_wait_for_a_place() {
         let _program = Manylane::start(&config);
         let mut first = connect(address);
         first.write_all(b"x").unwrap();
-        told.recv_timeout(common::PATIENCE).unwrap();
+        told.recv_timeout(common::TIMEOUT).unwrap();
         let mut second = connect(address);
         second.write_all(b"y").unwrap();
         let mut byte = [0];
@@ -182,7 +182,7 @@ fn connections_beyond_maxconn_wait_for_a_place() {
         first.read_exact(&mut byte).unwrap();
         assert!(told.try_recv().is_err(), "{maxconn}");
         drop(first);
-        told.recv_timeout(common::PATIENCE).unwrap();
+        told.recv_timeout(common::TIMEOUT).unwrap();
         second.read_exact(&mut byte).unwrap();
         assert_eq!(&byte, b"y");
     }
@@ -203,7 +203,7 @@ fn a_tunnel_that_is_half_closed_has_the_time_of_a_tunnel() {
     let mut client = connect(address);
     client.write_all(b"abc").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    let _server = kept.recv_timeout(common::PATIENCE).unwrap();
+    let _server = kept.recv_timeout(common::TIMEOUT).unwrap();
     assert_eq!(read_all(&mut client), "");
 }
 
@@ -234,14 +234,14 @@ fn the_reset_of_a_client_is_one_for_the_server() {
         for ends_well in [false, true] {
             let mut client = connect(address);
             client.write_all(b"abc").unwrap();
-            told.recv_timeout(PATIENCE).unwrap().unwrap();
+            told.recv_timeout(TIMEOUT).unwrap().unwrap();
             if ends_well {
                 drop(client)
             } else {
                 reset(client)
             }
             let expected = if ends_well { Ok(()) } else { Err(ErrorKind::ConnectionReset) };
-            assert_eq!(told.recv_timeout(PATIENCE).unwrap(), expected, "{options}");
+            assert_eq!(told.recv_timeout(TIMEOUT).unwrap(), expected, "{options}");
         }
     }
 }
@@ -257,9 +257,9 @@ fn without_lingering_servers_are_reset_where_clients_end() {
     ));
     let mut client = connect(address);
     client.write_all(b"abc").unwrap();
-    told.recv_timeout(PATIENCE).unwrap().unwrap();
+    told.recv_timeout(TIMEOUT).unwrap().unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Err(ErrorKind::ConnectionReset));
+    assert_eq!(told.recv_timeout(TIMEOUT).unwrap(), Err(ErrorKind::ConnectionReset));
     assert_eq!(end_of(&mut client), Ok(()), "who is not told of that sees an end");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, fd, listener, origin, read_all};
 use nix::sys::signal::Signal;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
@@ -356,7 +356,7 @@ fn words_of_other_proxies_stand_before_tls_and_servers_are_told_of_it() {
     let (to, shown) = (through.to_string(), shown.to_str().unwrap());
     let arguments = ["s_client", "-connect", &to, "-servername", "a.example", "-alpn", "two", "-cert", shown];
     openssl(&[&arguments[..], &["-key", shown, "-quiet", "-no_ign_eof"]].concat(), "hello");
-    let told = got.recv_timeout(PATIENCE).unwrap();
+    let told = got.recv_timeout(TIMEOUT).unwrap();
     let header = manylane_net::proxy_protocol::parse(&told).unwrap();
     let manylane_net::proxy_protocol::Parsed::Complete { header, length } = header else {
         panic!("{told:?}")
@@ -638,7 +638,7 @@ fn a_reload_takes_new_certificates_and_a_bad_one_changes_nothing() {
     authority.bundle("a.pem", &["b.example"]);
     program.signal(Signal::SIGHUP);
     wait("Reloaded");
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     while !works("b.example") {
         assert!(std::time::Instant::now() < deadline, "the new certificate is not shown");
     }

@@ -1,6 +1,6 @@
 //! HTTP/2 clients and servers.
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 /// Runs `work` with the time limit of tests.
 pub fn block<F: Future>(work: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let work = async { tokio::time::timeout(PATIENCE, work).await.expect("it takes too long") };
+    let work = async { tokio::time::timeout(TIMEOUT, work).await.expect("it takes too long") };
     runtime.block_on(tokio::task::LocalSet::new().run_until(work))
 }
 

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Longer than any step takes on a busy machine, and short enough to notice a hang.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder of this test, removed at the end.
 pub struct Folder(pub PathBuf);
@@ -98,7 +98,7 @@ pub fn own_address() -> SocketAddr {
 pub fn status_of(address: SocketAddr) -> Result<u16, String> {
     let ask = || {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).map(|_| answer)
@@ -167,8 +167,8 @@ pub fn descriptors(pid: u32) -> usize {
 /// A connection with a read timeout.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -184,7 +184,7 @@ pub fn origin_of(listener: TcpListener, serve: impl Fn(TcpStream) + Send + Sync 
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else { return };
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
             let serve = serve.clone();
             std::thread::spawn(move || serve(stream));
         }

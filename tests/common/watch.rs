@@ -1,6 +1,6 @@
 //! Observers of the program: a syslog server, the run-time interface, and HAProxy for comparison.
 
-use super::{Folder, Manylane, PATIENCE};
+use super::{Folder, Manylane, TIMEOUT};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ pub struct Syslog(UdpSocket);
 impl Syslog {
     pub fn new() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(socket)
     }
 
@@ -47,7 +47,7 @@ impl Syslog {
 pub fn until(mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never is so");
+        assert!(began.elapsed() < TIMEOUT, "it never is so");
         std::thread::yield_now();
     }
 }
@@ -55,7 +55,7 @@ pub fn until(mut is_so: impl FnMut() -> bool) {
 /// Returns the response of the run-time interface to a line.
 pub fn ask(socket: &Path, line: &str) -> String {
     let mut client = UnixStream::connect(socket).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(format!("{line}\n").as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -156,7 +156,7 @@ pub fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) 
     let theirs = Haproxy::start(&folder.file("haproxy.cfg", &config(&log, &socket))).map(|_haproxy| {
         let began = Instant::now();
         while UnixStream::connect(&socket).is_err() {
-            assert!(began.elapsed() < PATIENCE, "HAProxy does not start");
+            assert!(began.elapsed() < TIMEOUT, "HAProxy does not start");
             std::thread::yield_now();
         }
         play(Played { log, socket })

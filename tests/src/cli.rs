@@ -1,6 +1,6 @@
 //! Client of the run-time socket.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::case::Shown;
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use std::time::Instant;
 /// # Panics
 /// If the socket does not exist in time, or the response does not end.
 pub fn ask(socket: &Path, command: &str) -> String {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut stream = loop {
         match UnixStream::connect(socket) {
             Ok(stream) => break stream,
@@ -21,7 +21,7 @@ pub fn ask(socket: &Path, command: &str) -> String {
         }
         std::thread::yield_now(); // the program binds while it starts
     };
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(format!("{command}\n").as_bytes()).unwrap();
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -38,7 +38,7 @@ pub fn ask(socket: &Path, command: &str) -> String {
 /// # Panics
 /// If that never happens.
 pub fn ask_until(socket: &Path, command: &str, text: &str, there: bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let answer = ask(socket, command);
         if answer.contains(text) == there {

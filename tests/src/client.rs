@@ -1,6 +1,6 @@
 //! A client that sends exactly the bytes of a case.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::message::{Kind, Message};
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -33,8 +33,8 @@ impl Client {
     /// Connects; `None` if nothing listens.
     pub fn connect(to: SocketAddr) -> Option<Self> {
         let writer = TcpStream::connect(to).ok()?;
-        writer.set_read_timeout(Some(PATIENCE)).unwrap();
-        writer.set_write_timeout(Some(PATIENCE)).unwrap();
+        writer.set_read_timeout(Some(TIMEOUT)).unwrap();
+        writer.set_write_timeout(Some(TIMEOUT)).unwrap();
         writer.set_nodelay(true).unwrap();
         let reader = BufReader::new(writer.try_clone().unwrap());
         Some(Self { writer, reader })

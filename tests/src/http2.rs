@@ -3,7 +3,7 @@
 //!
 //! A case is skipped if its requests cannot be sent so: [`plan`] says why.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::case::{Case, Step};
 use crate::client::Got;
 use crate::message::{Kind, Message};
@@ -175,8 +175,8 @@ impl Client {
     /// Connects; `None` if nothing listens.
     pub fn connect(to: SocketAddr) -> Option<Self> {
         let writer = TcpStream::connect(to).ok()?;
-        writer.set_read_timeout(Some(PATIENCE)).unwrap();
-        writer.set_write_timeout(Some(PATIENCE)).unwrap();
+        writer.set_read_timeout(Some(TIMEOUT)).unwrap();
+        writer.set_write_timeout(Some(TIMEOUT)).unwrap();
         writer.set_nodelay(true).unwrap();
         let reader = BufReader::new(writer.try_clone().unwrap());
         let decoder = Decoder::new(DEFAULT_TABLE);

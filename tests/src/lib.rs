@@ -19,4 +19,4 @@ pub mod syslog;
 pub mod talker;
 
 /// Timeout of an event that should happen. A test that reaches it fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,6 +1,6 @@
 //! Servers behind the program under test: they store requests and respond as the case says.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::message::{Kind, Message};
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -109,7 +109,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 fn serve(connection: TcpStream, index: usize, shared: &Shared) -> std::io::Result<()> {
-    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
     let mut writer = connection.try_clone()?;
     let mut reader = BufReader::new(connection);
     let mut greeting = None;

@@ -1,6 +1,6 @@
 //! The program under test, as a child process.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::io::Read;
@@ -139,13 +139,13 @@ impl Program {
     /// Waits for its end. Returns its status and its standard error.
     ///
     /// # Panics
-    /// If it does not end within [`PATIENCE`].
+    /// If it does not end within [`TIMEOUT`].
     pub fn wait(mut self) -> (ExitStatus, String) {
         let id = rustix::process::Pid::from_child(&self.child);
         let process = rustix::process::pidfd_open(id, rustix::process::PidfdFlags::empty()).unwrap();
         let mut ends = [PollFd::new(&process, PollFlags::IN)];
-        let patience = Timespec::try_from(PATIENCE).unwrap();
-        assert!(poll(&mut ends, Some(&patience)).unwrap() == 1, "the program does not end");
+        let timeout = Timespec::try_from(TIMEOUT).unwrap();
+        assert!(poll(&mut ends, Some(&timeout)).unwrap() == 1, "the program does not end");
         let status = self.child.wait().unwrap();
         let errors = self.errors.take().map(|errors| errors.join().unwrap_or_default());
         (status, errors.unwrap_or_default())

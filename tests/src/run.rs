@@ -1,6 +1,6 @@
 //! Runs a case with one program.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::case::{Case, Record, Step};
 use crate::cli;
 use crate::client::{Client, Got};
@@ -167,7 +167,7 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
                 let wanted = waited.entry(name).or_insert(0);
                 *wanted += 1;
                 let origin = origins.get(name).unwrap_or_else(|| panic!("there is no ORIGIN_{name}"));
-                let until = Instant::now() + PATIENCE;
+                let until = Instant::now() + TIMEOUT;
                 while origin.seen().len() < *wanted {
                     assert!(Instant::now() < until, "{name} has seen {:?}", origin.seen());
                     std::thread::yield_now();

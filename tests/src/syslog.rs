@@ -1,6 +1,6 @@
 //! A receiver of log lines.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
@@ -42,7 +42,7 @@ impl Syslog {
     /// # Panics
     /// If none arrives.
     pub fn wait(&mut self, text: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             self.receive();
             while let Some(line) = self.read.get(self.passed) {
@@ -51,11 +51,11 @@ impl Syslog {
                     return;
                 }
             }
-            let patience = until.saturating_duration_since(Instant::now());
-            let patience = Timespec::try_from(patience).unwrap();
+            let timeout = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(timeout).unwrap();
             let mut comes = [PollFd::new(&self.socket, PollFlags::IN)];
             assert!(
-                poll(&mut comes, Some(&patience)).unwrap() == 1,
+                poll(&mut comes, Some(&timeout)).unwrap() == 1,
                 "no log line has '{text}':\n{}",
                 self.read.join("\n")
             );
@@ -67,15 +67,15 @@ impl Syslog {
     /// # Panics
     /// If no more arrive.
     pub fn wait_for(&mut self, count: usize, text: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             self.receive();
             if self.read.iter().filter(|line| line.contains(text)).count() >= count {
                 return;
             }
-            let patience = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap();
+            let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap();
             let mut comes = [PollFd::new(&self.socket, PollFlags::IN)];
-            let came = poll(&mut comes, Some(&patience)).unwrap() == 1;
+            let came = poll(&mut comes, Some(&timeout)).unwrap() == 1;
             assert!(came, "fewer than {count} log lines have '{text}':\n{}", self.read.join("\n"));
         }
     }

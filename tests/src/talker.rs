@@ -1,6 +1,6 @@
 //! Servers of any protocol: they send and receive as a case says, and store what they receive.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -92,7 +92,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 fn talk(mut stream: TcpStream, parts: &[Part], heard: &mut Vec<u8>) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut bytes = [0; 4096];
     for part in parts {
         match part {

@@ -85,7 +85,7 @@ fn check(mut case: Case, refused: bool, over_http2: bool) -> Result<(), String> 
         return Err(format!("haproxy ended with {:?}:\n{}", theirs.exit, theirs.errors));
     }
     if theirs.answers.iter().flatten().any(|got| *got == Got::Nothing) {
-        return Err("haproxy gives no answer within the test's patience; the case asks for too many".into());
+        return Err("haproxy gives no answer within the test's timeout; the case asks for too many".into());
     }
     let ours = run(&case, &Which::Manylane, requests);
     if refused {

@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use manylane_tests::PATIENCE;
+use manylane_tests::TIMEOUT;
 use manylane_tests::program::{Program, manylane};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -76,7 +76,7 @@ fn check(path: &Path, root: &Path, as_they_are: bool) -> Result<usize, String> {
     let mut program = Program::start(manylane(), &arguments, &[], listeners);
     let begin = Instant::now();
     while let Some((_, address)) = moved.iter().find(|(_, address)| TcpStream::connect(address).is_err()) {
-        if program.ended().is_some() || begin.elapsed() > PATIENCE {
+        if program.ended().is_some() || begin.elapsed() > TIMEOUT {
             return Err(format!("nobody listens on {address}:\n{}", program.wait().1));
         }
         std::thread::yield_now();

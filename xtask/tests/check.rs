@@ -390,7 +390,8 @@ fn names_that_were_given_up_are_found_in_types_variants_and_macros() {
         "pool",
         "pub struct Seat;\npub struct CallSite;\npub enum Next { Rest }\n\
          macro_rules! m { () => { struct Told; } }\n\
-         // A Place in prose.\npub const NAME: &str = \"Site\";\n",
+         // A Place in prose.\npub const NAME: &str = \"Site\";\n\
+         pub const SEND_PATIENCE: u8 = 1;\npub fn ring_the_bell() {}\npub fn their() {}\n",
     );
     let found = |at: &str, name: &str, instead: &str| {
         format!(
@@ -398,10 +399,15 @@ fn names_that_were_given_up_are_found_in_types_variants_and_macros() {
              {instead}"
         )
     };
+    let part = |at: &str, name: &str, instead: &str| {
+        found(at, name, instead).replace("is a name", "contains a word")
+    };
     tree.finds(&[
         &found("2:12", "Seat", "LaneGuard"),
         &found("4:17", "Rest", "IdleSession"),
         &found("5:33", "Told", "ServerVersion or Epoch"),
+        &part("8:11", "SEND_PATIENCE", "timeout"),
+        &part("9:8", "ring_the_bell", "notify"),
     ]);
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Time limit of any step.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval of repeated checks.
 const AGAIN: Duration = Duration::from_millis(2);
@@ -84,7 +84,7 @@ impl Bench {
 pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
     let begun = Instant::now();
     while !is_so() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err(format!("waited in vain for {what}"));
         }
         std::thread::sleep(AGAIN);
@@ -96,7 +96,7 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), S
 pub(super) fn ask(socket: &Path, line: &str, keep: usize) -> Result<(String, usize), String> {
     let failed = |error: std::io::Error| format!("cannot ask '{line}' at {}: {error}", socket.display());
     let mut client = UnixStream::connect(socket).map_err(failed)?;
-    client.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    client.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
     client.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
     client.shutdown(std::net::Shutdown::Write).map_err(failed)?; // otherwise a master waits for more
     drain(client, keep).map_err(failed)
@@ -166,7 +166,7 @@ impl Running {
     pub(super) fn get(&self, path: &str, keep: usize) -> Result<(String, usize), String> {
         let failed = |error: std::io::Error| format!("cannot get {path}: {error}");
         let mut client = TcpStream::connect(self.address()).map_err(failed)?;
-        client.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        client.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: www.example.com\r\nConnection: close\r\n\r\n");
         client.write_all(request.as_bytes()).map_err(failed)?;
         drain(client, keep).map_err(failed)

@@ -138,7 +138,7 @@ fn latencies(
     let mut rounds = [Vec::new(), Vec::new()];
     let mut slices = [Vec::new(), Vec::new()];
     let mut said = running.slices(SLICE).len();
-    let mut news = || {
+    let mut changes = || {
         let new = running.slices(SLICE).split_off(said);
         said += new.len();
         new
@@ -149,7 +149,7 @@ fn latencies(
         let between = waited();
         waits[0] += between - before;
         rounds[0].push(quiet.percentile(99.0));
-        slices[0].extend(news());
+        slices[0].extend(changes());
         let (over, dumps) = (AtomicBool::new(false), AtomicU32::new(0));
         let phase = std::thread::scope(|scope| {
             let dumping = scope.spawn(|| {
@@ -175,7 +175,7 @@ fn latencies(
         }
         waits[1] += waited() - between;
         rounds[1].push(phase.percentile(99.0));
-        slices[1].extend(news());
+        slices[1].extend(changes());
     }
     load.close();
     let [p99, slow] = rounds.map(|mut all| {

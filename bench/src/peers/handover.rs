@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Most buffers in transit: about as many as a lane passes on in one round.
 const RING: usize = 256;
-const TARGET: Target = Target::new(60.0, DEPOT, 57.0);
-const DEPOT: &str = "magazines, locked list";
+const TARGET: Target = Target::new(60.0, LOCKED_LIST, 57.0);
+const LOCKED_LIST: &str = "magazines, locked list";
 
 pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     let ours = BytePool::new("peers handover", SIZE).expect("16 KiB is a size");
@@ -35,7 +35,7 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     #[allow(unused_mut, reason = "without the feature there are no more")]
     let mut all = vec![
         pipeline("manylane BytePool", true, move || ours.alloc().expect("there is memory"), Buffer::touch),
-        pipeline(DEPOT, false, move || shared.take(), |buffer| buffer.touch()),
+        pipeline(LOCKED_LIST, false, move || shared.take(), |buffer| buffer.touch()),
         pipeline("sharded-slab", false, move || SlabKey::new(slab), |_| {}),
         pipeline("object-pool", false, move || objects.pull(boxed), Buffer::touch),
         pipeline(Mimalloc::NAME, false, Block::<Mimalloc, SIZE>::new, Buffer::touch),

@@ -2,9 +2,9 @@
 //!
 //! # Measurement
 //! For each place where incomplete input waits, [`CLIENTS`] connections get [`BYTES`] bytes each: once in one
-//! piece, and once a byte at a time, every [`PACE`] one on each connection. The table shows the resident
-//! memory of a program with one thread in both cases, and its processor time while the bytes drip. Programs
-//! alternate; each measurement has a new process.
+//! piece, and once a byte at a time, every [`BYTE_INTERVAL`] one on each connection. The table shows the
+//! resident memory of a program with one thread in both cases, and its processor time while the bytes drip.
+//! Programs alternate; each measurement has a new process.
 
 use super::program::{Kind, Program, Programs, free_port};
 use super::{How, median};
@@ -20,13 +20,13 @@ const CLIENTS: usize = 40;
 const BYTES: usize = 6_000;
 
 /// Time between two bytes of a connection.
-const PACE: Duration = Duration::from_micros(500);
+const BYTE_INTERVAL: Duration = Duration::from_micros(500);
 
 /// Time for a program to read everything before its memory is measured.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// Longer than any step.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Limits: additional memory in bytes compared with one piece, and processor time relative to HAProxy's.
 const TARGETS: (u64, f64) = (2 << 20, 1.5);
@@ -179,7 +179,7 @@ fn measure(place: &DripCase, kind: Kind, step: usize, programs: &Programs) -> Re
         if let Some(answer) = place.answer {
             let (mut server, _) = origin.accept().map_err(fail)?;
             server.set_nodelay(true).map_err(fail)?;
-            server.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
+            server.set_read_timeout(Some(TIMEOUT)).map_err(fail)?;
             while server.read(&mut [0; 4096]).map_err(fail)? == 4096 {} // a short head
             server.write_all(answer.as_bytes()).map_err(fail)?;
             behind.push(server);
@@ -220,7 +220,9 @@ fn drip(streams: &mut [TcpStream], step: usize, program: &Program) -> Result<Tak
             stream.write_all(&piece).map_err(|error| format!("it closes: {error}"))?;
         }
         if step < BYTES {
-            std::thread::sleep((begun + PACE * round as u32).saturating_duration_since(Instant::now()));
+            std::thread::sleep(
+                (begun + BYTE_INTERVAL * round as u32).saturating_duration_since(Instant::now()),
+            );
         }
     }
     std::thread::sleep(SETTLED);

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const HELD: u64 = 10_000;
 
 /// Time limit for held streams to reach their server, and for memory to settle.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Arguments of `h2`.
@@ -285,7 +285,7 @@ fn held(row: &Row, program: &Program, silent: &Silent) -> Result<f64, String> {
     let mut clients = clients(row, row.requests, program)?;
     let begun = Instant::now();
     let reached = || silent.accepted.load(Ordering::Relaxed) - had;
-    while (reached() as u64) < row.requests && begun.elapsed() < PATIENCE {
+    while (reached() as u64) < row.requests && begun.elapsed() < TIMEOUT {
         std::thread::sleep(Duration::from_millis(50));
     }
     std::thread::sleep(SETTLED);

@@ -33,7 +33,7 @@ impl Drop for Connection {
 }
 
 /// A lane that waits for an answer gets it, or is woken for it.
-fn asked_beside_giver(gives: bool) {
+fn request_beside_reply(gives: bool) {
     model(move || {
         let open = Arc::new(AtomicUsize::new(0));
         let (mut request, reply) = oneshot();
@@ -69,12 +69,12 @@ fn asked_beside_giver(gives: bool) {
 
 #[test]
 fn what_is_given_arrives_and_who_waits_is_woken() {
-    asked_beside_giver(true);
+    request_beside_reply(true);
 }
 
 #[test]
 fn who_waits_is_woken_when_there_is_nothing() {
-    asked_beside_giver(false);
+    request_beside_reply(false);
 }
 
 /// The asker leaves while the value is given: either `give` returns it, or it is closed.

@@ -215,12 +215,12 @@ impl Report {
 
     /// Stores a result, and whether it moved the health. Returns whether it is worth a log line.
     fn note(&mut self, verdict: CheckResult, moved: bool) -> bool {
-        let news = moved || verdict.status != self.verdict.status;
+        let changed = moved || verdict.status != self.verdict.status;
         if moved && verdict.status.result() == 2 {
             self.failed += 1;
         }
         self.verdict = verdict;
-        news
+        changed
     }
 }
 

@@ -53,7 +53,7 @@ mod tests {
     use crate::health::Init;
     use crate::status::Status;
 
-    const PACE: Intervals = Intervals {
+    const INTERVALS: Intervals = Intervals {
         inter: Duration::from_secs(2),
         fast: Duration::from_secs(1),
         down: Duration::from_secs(5),
@@ -63,25 +63,25 @@ mod tests {
     #[test]
     fn the_pace_follows_the_servers_state() {
         let mut health = Health::new(2, 2, Init::Up);
-        assert_eq!(PACE.next(&health, 0), PACE.fast, "not checked yet");
+        assert_eq!(INTERVALS.next(&health, 0), INTERVALS.fast, "not checked yet");
         health.report(Status::L4Ok);
-        assert_eq!(PACE.next(&health, 0), PACE.inter);
+        assert_eq!(INTERVALS.next(&health, 0), INTERVALS.inter);
         health.report(Status::L4Con);
-        assert_eq!(PACE.next(&health, 0), PACE.fast, "about to go down");
+        assert_eq!(INTERVALS.next(&health, 0), INTERVALS.fast, "about to go down");
         health.report(Status::L4Con);
-        assert_eq!(PACE.next(&health, 0), PACE.down);
+        assert_eq!(INTERVALS.next(&health, 0), INTERVALS.down);
         health.report(Status::L4Ok);
-        assert_eq!(PACE.next(&health, 0), PACE.fast, "about to come up");
+        assert_eq!(INTERVALS.next(&health, 0), INTERVALS.fast, "about to come up");
     }
 
     #[test]
     fn spreading_stays_within_its_per_cents() {
         let health = Health::new(2, 2, Init::FullyUp);
-        let intervals = Intervals { spread: 50, ..PACE };
+        let intervals = Intervals { spread: 50, ..INTERVALS };
         let times: Vec<_> =
             [0, u32::MAX / 2, u32::MAX].iter().map(|noise| intervals.next(&health, *noise)).collect();
-        assert_eq!((times[0], times[2]), (PACE.inter / 2, PACE.inter * 3 / 2));
-        assert!(times[1].abs_diff(PACE.inter) < Duration::from_millis(1));
+        assert_eq!((times[0], times[2]), (INTERVALS.inter / 2, INTERVALS.inter * 3 / 2));
+        assert!(times[1].abs_diff(INTERVALS.inter) < Duration::from_millis(1));
     }
 
     /// Of 10,000 servers, on one lane or on many, no more than their share are checked in a hundredth of a
@@ -93,9 +93,9 @@ mod tests {
         for lanes in [1, 2, 8] {
             let mut times = vec![[0_usize; 200]; lanes];
             for place in 0..SERVERS {
-                let first = Intervals::first(PACE.inter, None, place, SERVERS);
+                let first = Intervals::first(INTERVALS.inter, None, place, SERVERS);
                 times[place % lanes][(first.as_millis() / 10) as usize] += 1;
-                assert_eq!(PACE.next(&settled, place as u32), PACE.inter);
+                assert_eq!(INTERVALS.next(&settled, place as u32), INTERVALS.inter);
             }
             let share = SERVERS / 200 / lanes;
             assert!(times.iter().flatten().all(|count| count.abs_diff(share) <= 1), "{lanes}: {times:?}");

@@ -7,7 +7,7 @@ pub use crate::table::{BindOptions, ServerOptions, TlsOptions, TlsProcess, Tune}
 
 use crate::lex::{Environment, Word};
 use crate::source::Pos;
-use crate::table::{Ruleset, Timeout, Toggle};
+use crate::table::{OptionSwitch, Ruleset, Timeout};
 use manylane_expr::{DataType, Type};
 use manylane_net::Address;
 use std::ffi::OsStr;
@@ -170,7 +170,7 @@ pub struct Global {
     pub maxconnrate: Option<Set<u32>>,
     pub maxpipes: Option<Set<u32>>,
     pub maxsessrate: Option<Set<u32>>,
-    pub master_worker: Option<Set<WorkerFails>>,
+    pub master_worker: Option<Set<OnWorkerFailure>>,
     pub mworker_max_reloads: Option<Set<u32>>,
     pub nbthread: Option<Set<u32>>,
     pub node: Option<Set<Word>>,
@@ -576,8 +576,8 @@ pub struct Settings {
     pub maxconn: Option<Set<u32>>,
     pub mode: Option<Set<Mode>>,
     pub monitor_uri: Option<Set<Word>>,
-    /// Indexed by [`Toggle`]; see [`Settings::option`].
-    pub options: [Option<Set<bool>>; Toggle::COUNT],
+    /// Indexed by [`OptionSwitch`]; see [`Settings::option`].
+    pub options: [Option<Set<bool>>; OptionSwitch::COUNT],
     pub originalto: Option<Set<AddressHeader>>,
     pub rate_limit: Option<Set<u32>>,
     /// `option redispatch`: retries between two changes of the server; -1 for the last retry only.
@@ -641,7 +641,7 @@ impl Default for Settings {
             maxconn: None,
             mode: None,
             monitor_uri: None,
-            options: [None; Toggle::COUNT],
+            options: [None; OptionSwitch::COUNT],
             originalto: None,
             rate_limit: None,
             redispatch: None,
@@ -661,12 +661,12 @@ impl Default for Settings {
 
 impl Settings {
     /// True if a switch is on. A switch that is not set is off.
-    pub fn option(&self, toggle: Toggle) -> bool {
+    pub fn option(&self, toggle: OptionSwitch) -> bool {
         self.option_or(toggle, false)
     }
 
     /// Like [`Settings::option`], but a switch that is not set has the value `usual`.
-    pub fn option_or(&self, toggle: Toggle, usual: bool) -> bool {
+    pub fn option_or(&self, toggle: OptionSwitch, usual: bool) -> bool {
         self.options[toggle.index()].map_or(usual, |set| set.value)
     }
 
@@ -1445,7 +1445,7 @@ mod tests {
 
 /// Reaction of the master to a failed worker (`master-worker`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkerFails {
+pub enum OnWorkerFailure {
     /// The master stops all workers and exits.
     Exit,
     /// The master exits once the other workers have ended.

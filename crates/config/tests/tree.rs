@@ -6,7 +6,7 @@ use manylane_config::cond::Build;
 use manylane_config::diag::Severity;
 use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
-use manylane_config::table::{Ruleset, Timeout, Toggle};
+use manylane_config::table::{OptionSwitch, Ruleset, Timeout};
 use manylane_config::tree::{Algorithm, Config, LogTarget, Mode, Proxy, ProxyHeader, ProxyKind, RetryOn};
 use manylane_config::{Loaded, load};
 use std::time::Duration;
@@ -113,9 +113,9 @@ fn proxies_begin_with_their_defaults_and_change_only_themselves() {
     let (f, g, h) = (proxy(&config, "f"), proxy(&config, "g"), proxy(&config, "h"));
     let client = |proxy: &Proxy| proxy.settings.timeout(Timeout::Client).unwrap().as_secs();
     assert_eq!((client(f), client(g), client(h)), (2, 1, 3));
-    assert!(!f.settings.option(Toggle::HTTPCLOSE));
+    assert!(!f.settings.option(OptionSwitch::HTTPCLOSE));
     // The last connection mode wins.
-    assert!(!g.settings.option(Toggle::HTTPCLOSE) && g.settings.option(Toggle::HTTP_KEEP_ALIVE));
+    assert!(!g.settings.option(OptionSwitch::HTTPCLOSE) && g.settings.option(OptionSwitch::HTTP_KEEP_ALIVE));
     assert_eq!(f.settings.maxconn.unwrap().value, 7);
     assert_eq!(g.settings.maxconn.unwrap().value, 5);
     assert!(f.settings.log.is_empty() && matches!(g.settings.log[..], [LogTarget::Own(_)]));

@@ -20,18 +20,18 @@ pub(crate) struct Reply<'a> {
     connection: &'a Connection,
     here: Here,
     /// Longest time that the client may take for a slice.
-    patience: Duration,
+    timeout: Duration,
     text: String,
 }
 
 impl<'a> Reply<'a> {
-    pub(crate) fn new(connection: &'a Connection, here: Here, patience: Duration) -> Self {
-        Self { connection, here, patience, text: String::with_capacity(SLICE + SLICE / 4) }
+    pub(crate) fn new(connection: &'a Connection, here: Here, timeout: Duration) -> Self {
+        Self { connection, here, timeout, text: String::with_capacity(SLICE + SLICE / 4) }
     }
 
     /// Sets the longest time that the client may take for a slice.
-    pub(crate) fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// Appends to the text that is sent next.
@@ -96,7 +96,7 @@ impl<'a> Reply<'a> {
             }
             let Some(more) = left else { return Ok(Ok(())) };
             (page, begun) = (more, true);
-            match self.here.timeout(self.patience, self.connection.flush()).await {
+            match self.here.timeout(self.timeout, self.connection.flush()).await {
                 Ok(Ok(())) => page.write_to(self.connection),
                 _ => return Err(Gone),
             }
@@ -115,7 +115,7 @@ impl<'a> Reply<'a> {
     }
 
     async fn send(&self, chain: &mut Chain) -> Result<(), Gone> {
-        match self.here.timeout(self.patience, self.connection.send(chain)).await {
+        match self.here.timeout(self.timeout, self.connection.send(chain)).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(Gone), // the client takes one of few permits (rule 3)
         }

@@ -185,7 +185,7 @@ impl Lines<'_> {
 
 /// Passes the listening sockets to a process that takes over. A receiver that cannot read them all sees the
 /// connection end.
-async fn hand_over_all(control: &Control, connection: &Connection, here: Here, patience: Duration) {
+async fn hand_over_all(control: &Control, connection: &Connection, here: Here, timeout: Duration) {
     let generation = control.generation();
     let bound = manylane_proxy::bound(&generation);
     let of_peers: Vec<_> = generation.peers.iter().filter_map(|section| section.sockets()).collect();
@@ -199,7 +199,7 @@ async fn hand_over_all(control: &Control, connection: &Connection, here: Here, p
                 Some(Offer { socket: bound.socket()?, namespace: None, interface: None })
             }))
             .collect();
-    let _ = hand_over::hand_over(here, connection, &offers, patience).await;
+    let _ = hand_over::hand_over(here, connection, &offers, timeout).await;
 }
 
 /// Serves a client until it ends.
@@ -300,7 +300,7 @@ pub(crate) async fn serve(
                 reply.put("\n");
             }
             reply.put("\n"); // rule 4
-            reply.set_patience(settings.timeout);
+            reply.set_timeout(settings.timeout);
             // A line may hold thousands of commands, and there may be thousands of lines.
             reply.breathe().await?;
             here.yield_now().await;

@@ -39,14 +39,15 @@ pub use format::{
     CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
 };
 pub use names::{
-    Compiler, Described, Looks, Missing, Names, ProxyId, ProxySide, ServerId, UserlistId, converters, fetches,
+    Compiler, Described, Missing, Names, ProxyId, ProxySide, SampleSource, ServerId, UserlistId, converters,
+    fetches,
 };
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, guess, nearest};
 pub use needs::{Needs, OfVariable};
 pub use pattern::{
-    Comparison, Entries, Entry, LONG_STEPS, LONGEST_LOOKING, MAX_ENTRIES, MAX_MACHINE_BYTES,
-    MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MOST_LOOKS, MOST_REPLACED, MatchKind, NoVersion, NotAdded, Pair,
-    Reference, References, Regex, SHORT_STEPS, SHORT_TEXT, Snapshot, Summary, View, Which, given_up,
+    Comparison, Entries, Entry, LONG_STEPS, MAX_BACKTRACK_BYTES, MAX_ENTRIES, MAX_LOOKAROUNDS,
+    MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MOST_REPLACED, MatchKind, NoVersion, NotAdded,
+    Pair, Reference, References, Regex, SHORT_STEPS, SHORT_TEXT, Snapshot, Summary, View, Which, given_up,
     regex_fault, split,
 };
 pub use program::{Expression, MAX_CONVERTERS};

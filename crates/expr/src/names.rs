@@ -55,7 +55,7 @@ pub trait Names {
 
 /// The input that a keyword of an expression uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looks {
+pub enum SampleSource {
     /// Only its arguments, the clock and variables.
     Fixed,
     /// The connections, and data that the stream keeps.
@@ -74,7 +74,7 @@ pub enum Looks {
 
 /// The reason why a fetch, a converter or an alias has no value where the expressions run; `None` if it
 /// works.
-pub type Missing = fn(name: &str, looks: Looks) -> Option<&'static str>;
+pub type Missing = fn(name: &str, source: SampleSource) -> Option<&'static str>;
 
 /// Compiles the expressions of one generation.
 pub struct Compiler<'a> {
@@ -93,9 +93,9 @@ pub struct Compiler<'a> {
     /// True if an expression uses bytes of a body or a TCP stream. Compilation sets it; the caller resets it.
     pub reads_data: bool,
     /// The same for addresses of connections to servers.
-    pub looks_at_links: bool,
+    pub reads_connections: bool,
     /// The same for data of a stream's log line: times, bytes, retries, termination state.
-    pub looks_at_course: bool,
+    pub reads_stream_record: bool,
     /// True in a `defaults` section. A server must then be named with its backend, since several backends may
     /// inherit the line.
     pub in_defaults: bool,
@@ -119,8 +119,8 @@ impl<'a> Compiler<'a> {
             warnings: Vec::new(),
             missing: |_, _| None,
             reads_data: false,
-            looks_at_links: false,
-            looks_at_course: false,
+            reads_connections: false,
+            reads_stream_record: false,
             in_defaults: false,
             place: None,
         }

@@ -7,7 +7,7 @@ use crate::env::Env;
 use crate::error::{Error, found_at, unknown};
 use crate::eval_points::EvalPoints;
 use crate::fetch::{self, Fetch};
-use crate::names::{Compiler, Looks};
+use crate::names::{Compiler, SampleSource};
 use crate::needs::{Needs, OfVariable};
 use crate::sample::{Absent, Fetched, Sample, Type, Value};
 use crate::scratch::Scratch;
@@ -73,12 +73,12 @@ impl Expression {
         let mut end = tail.next;
         let mut args = Args::new(row.name, tail, row.args, row.required, compiler)?;
         let fetch = make(&mut args)?;
-        if let Some(reason) = (compiler.missing)(row.name, fetch.looks()) {
+        if let Some(reason) = (compiler.missing)(row.name, fetch.source()) {
             return Err(refused(start, "fetch", row.name, reason));
         }
         compiler.reads_data |= fetch.reads_data();
-        compiler.looks_at_links |= fetch.looks_at_link();
-        compiler.looks_at_course |= fetch.looks_at_course();
+        compiler.reads_connections |= fetch.looks_at_link();
+        compiler.reads_stream_record |= fetch.reads_stream_record();
         let mut expression = Self { fetch, steps: Vec::new(), gives: row.out, places: row.places };
         while text.get(end) == Some(&b',') {
             let start = end + 1;
@@ -110,7 +110,7 @@ impl Expression {
             end = tail.next;
             let mut args = Args::new(row.name, tail, row.args, row.required, compiler)?;
             let convert = make(&mut args)?;
-            if let Some(reason) = (compiler.missing)(row.name, Looks::Converter) {
+            if let Some(reason) = (compiler.missing)(row.name, SampleSource::Converter) {
                 return Err(refused(start, "converter", row.name, reason));
             }
             expression.steps.push(Step { takes: row.takes, convert });

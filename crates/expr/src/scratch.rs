@@ -6,7 +6,7 @@
 //! lane.
 
 use crate::clock::Second;
-use crate::pattern::looking::{self, Looking};
+use crate::pattern::backtrack::{self, BacktrackRegex};
 use manylane_sync::Arc;
 use regex_automata::meta;
 use std::collections::HashMap;
@@ -142,7 +142,7 @@ impl<'a> Scratch<'a> {
     }
 
     /// The lane's own machine of a backtracking expression, compiled at its first use.
-    pub(crate) fn looking(&mut self, regex: &Arc<Looking>) -> Option<&looking::Machine> {
+    pub(crate) fn looking(&mut self, regex: &Arc<BacktrackRegex>) -> Option<&backtrack::Machine> {
         let machines = &mut self.tools.machines;
         machines.room(address(regex));
         machines.looking.entry(address(regex)).or_insert_with(|| (regex.clone(), regex.machine())).1.as_ref()
@@ -309,7 +309,7 @@ impl Write for Writer<'_> {
 #[derive(Debug, Default)]
 struct Machines {
     linear: ByAddress<(Arc<meta::Regex>, meta::Cache)>,
-    looking: ByAddress<(Arc<Looking>, Option<looking::Machine>)>,
+    looking: ByAddress<(Arc<BacktrackRegex>, Option<backtrack::Machine>)>,
 }
 
 type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<AddressHasher>>;

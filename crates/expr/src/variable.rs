@@ -423,7 +423,7 @@ enum Owned {
 #[derive(Debug)]
 pub struct ProcessVariables {
     values: Box<[Arc<Global>]>,
-    purse: Arc<Purse>,
+    purse: Arc<ProcessVariablesUsage>,
 }
 
 /// A variable of the process.
@@ -432,12 +432,12 @@ struct Global {
     value: Published<Option<Owned>>,
     /// Size for the limits; changed under the lock of `purse`.
     size: AtomicUsize,
-    purse: Arc<Purse>,
+    purse: Arc<ProcessVariablesUsage>,
 }
 
 /// Sum of the sizes of all `proc` variables.
 #[derive(Debug)]
-struct Purse {
+struct ProcessVariablesUsage {
     setting: Mutex<()>,
     /// Increases under the lock; read without it.
     used: AtomicUsize,
@@ -460,7 +460,8 @@ impl ProcessVariables {
     /// The same with room for `more` names that are resolved later.
     pub fn with_room(names: &VariableNames, more: usize) -> Self {
         let count = names.count(Scope::Process) + more;
-        let purse = Arc::new(Purse { setting: Mutex::new(&SIZES, ()), used: AtomicUsize::new(0) });
+        let purse =
+            Arc::new(ProcessVariablesUsage { setting: Mutex::new(&SIZES, ()), used: AtomicUsize::new(0) });
         let global = || {
             Arc::new(Global { value: Published::new(None), size: AtomicUsize::new(0), purse: purse.clone() })
         };

@@ -161,9 +161,9 @@ impl Soak {
         let address = self.others[random.below(self.others.len() as u64) as usize];
         let socket = tcp_socket(&address).unwrap();
         // Most clients are patient; some give up early.
-        let patience = if random.below(10) == 0 { random.below(300) } else { 10_000 };
+        let timeout = if random.below(10) == 0 { random.below(300) } else { 10_000 };
         let connecting = self.io.connect(socket, address);
-        let Ok(Ok(stream)) = here.timeout(Duration::from_millis(patience), connecting).await else { return };
+        let Ok(Ok(stream)) = here.timeout(Duration::from_millis(timeout), connecting).await else { return };
         let _counted = Counted::new();
         self.connected.set(self.connected.get() + 1);
         while !self.is_full() && !self.is_over() {
@@ -227,19 +227,19 @@ fn bytes(n: usize) -> Chain {
 /// Ends a connection in one of several ways. Those that wait for bytes handed over have a timeout: two ends
 /// that no longer read would wait for each other.
 async fn part(io: &Io, stream: Stream, random: &Random) {
-    let patience = Duration::from_secs(1);
+    let timeout = Duration::from_secs(1);
     match random.below(5) {
         0 => {
-            let _ = io.here().timeout(patience, stream.close()).await;
+            let _ = io.here().timeout(timeout, stream.close()).await;
         }
         1 => {
-            let _ = io.here().timeout(patience, stream.shutdown(Shutdown::Write)).await;
+            let _ = io.here().timeout(timeout, stream.shutdown(Shutdown::Write)).await;
         }
         2 => {
             let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)); // a reset
         }
         3 => {
-            let _ = io.here().timeout(patience, stream.shutdown(Shutdown::Both)).await;
+            let _ = io.here().timeout(timeout, stream.shutdown(Shutdown::Both)).await;
         }
         _ => {}
     }

@@ -3,7 +3,7 @@
 use manylane_sync::relax;
 
 /// Back-off for one operation: a long wait of a random number of relaxations, then a few tries in close
-/// succession, and so on. After [`Wait::PATIENCE`] failures the thread also yields its processor at each
+/// succession, and so on. After [`Wait::YIELD_AFTER`] failures the thread also yields its processor at each
 /// wait. A thread that succeeds after a wait keeps its links a moment longer ([`Wait::linger`]).
 ///
 /// Why not [`manylane_sync::Backoff`]: a thread holds a link for some 10 ns, so a failure nearly always means
@@ -37,9 +37,9 @@ impl Wait {
     /// Most relaxations between tries in close succession.
     const SHORT: u32 = 2;
     /// Relaxations for which the winner keeps its links: long enough for a neighbour at work to fail once.
-    const MOMENT: u32 = 12;
+    const LINGER: u32 = 12;
     /// Failures after which the holder has likely lost its processor: four rounds.
-    const PATIENCE: u32 = 4 * Self::TRIES;
+    const YIELD_AFTER: u32 = 4 * Self::TRIES;
 }
 
 impl Wait {
@@ -55,14 +55,14 @@ impl Wait {
     pub(crate) fn linger(&self) {
         #[cfg(not(loom))] // it only takes time
         if self.failures != 0 {
-            Self::moment();
+            Self::keep_links();
         }
     }
 
     #[cfg(not(loom))]
     #[cold]
-    fn moment() {
-        for _ in 0..Self::MOMENT {
+    fn keep_links() {
+        for _ in 0..Self::LINGER {
             relax();
         }
     }
@@ -92,7 +92,7 @@ impl Wait {
         }
         // Wrapping: a wait may be in a drop, where a panic would leave a dead element in the list.
         self.failures = self.failures.wrapping_add(1);
-        if self.failures > Self::PATIENCE {
+        if self.failures > Self::YIELD_AFTER {
             manylane_sync::thread::yield_now();
         }
     }

@@ -54,7 +54,7 @@ impl Socket {
     /// # Errors
     /// [`Error::Invalid`] if the socket does not listen; [`Error::WouldBlock`] after the timeout.
     pub fn accept(&self) -> Result<Self, Error> {
-        wait::block(Accept { listener: self }, self.recv_patience())
+        wait::block(Accept { listener: self }, self.recv_block_until())
     }
 
     /// Accepts a connection as [`accept`](Self::accept), but waits until `deadline`.
@@ -62,7 +62,7 @@ impl Socket {
     /// # Errors
     /// As [`accept`](Self::accept).
     pub fn accept_until(&self, deadline: Instant) -> Result<Self, Error> {
-        wait::block(Accept { listener: self }, self.patience_until(deadline))
+        wait::block(Accept { listener: self }, self.block_until(deadline))
     }
 
     /// Accepts a connection if one waits.

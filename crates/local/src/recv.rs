@@ -76,7 +76,7 @@ impl Socket {
 
     #[inline(never)]
     fn recv_slowly(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        wait::block(RecvBytes::new(self, buffer), self.recv_patience()).map(closing_handles)
+        wait::block(RecvBytes::new(self, buffer), self.recv_block_until()).map(closing_handles)
     }
 
     /// Receives as [`recv`](Self::recv), but waits until `deadline`.
@@ -84,7 +84,7 @@ impl Socket {
     /// # Errors
     /// As [`recv`](Self::recv).
     pub fn recv_until(&self, buffer: &mut [u8], deadline: Instant) -> Result<usize, Error> {
-        wait::block(RecvBytes::new(self, buffer), self.patience_until(deadline)).map(closing_handles)
+        wait::block(RecvBytes::new(self, buffer), self.block_until(deadline)).map(closing_handles)
     }
 
     /// Receives as [`recv`](Self::recv), without waiting.
@@ -110,7 +110,7 @@ impl Socket {
     /// # Errors
     /// As [`recv`](Self::recv).
     pub fn recv_message(&self, buffer: &mut [u8]) -> Result<Received, Error> {
-        wait::block(RecvBytes::new(self, buffer), self.recv_patience())
+        wait::block(RecvBytes::new(self, buffer), self.recv_block_until())
     }
 
     /// Receives as [`recv_message`](Self::recv_message), without waiting.
@@ -138,9 +138,9 @@ impl Socket {
     pub fn recv_chain(&self, max: usize) -> Result<Chain, Error> {
         let mut receive = RecvChain { socket: self, max };
         if self.kind() != Kind::Stream || max == 0 {
-            return wait::block(receive, self.recv_patience());
+            return wait::block(receive, self.recv_block_until());
         }
-        let (backoff, until) = (&self.pcb().backoff, self.recv_patience());
+        let (backoff, until) = (&self.pcb().backoff, self.recv_block_until());
         if !until.spin.is_zero() {
             backoff.wait();
         }

@@ -61,7 +61,7 @@ impl Socket {
     #[inline(never)]
     fn send_slowly(&self, bytes: &[u8]) -> Result<usize, Error> {
         match self.kind() {
-            Kind::Stream => wait::block(SendBytes::new(self, bytes), self.send_patience()),
+            Kind::Stream => wait::block(SendBytes::new(self, bytes), self.send_block_until()),
             _ => self.send_message(bytes, Attached::default()),
         }
     }
@@ -72,11 +72,8 @@ impl Socket {
     /// As [`send`](Self::send).
     pub fn send_until(&self, bytes: &[u8], deadline: Instant) -> Result<usize, Error> {
         match self.kind() {
-            Kind::Stream => wait::block(SendBytes::new(self, bytes), self.patience_until(deadline)),
-            _ => wait::block(
-                SendMessage::new(self, bytes, Attached::default())?,
-                self.patience_until(deadline),
-            ),
+            Kind::Stream => wait::block(SendBytes::new(self, bytes), self.block_until(deadline)),
+            _ => wait::block(SendMessage::new(self, bytes, Attached::default())?, self.block_until(deadline)),
         }
     }
 
@@ -124,8 +121,10 @@ impl Socket {
     /// As [`send`](Self::send).
     pub fn send_chain(&self, chain: &mut Chain) -> Result<usize, Error> {
         match self.kind() {
-            Kind::Stream => wait::block(SendChain::new(self, chain), self.send_patience()),
-            _ => wait::block(SendMessageChain::new(self, chain, Attached::default())?, self.send_patience()),
+            Kind::Stream => wait::block(SendChain::new(self, chain), self.send_block_until()),
+            _ => {
+                wait::block(SendMessageChain::new(self, chain, Attached::default())?, self.send_block_until())
+            }
         }
     }
 
@@ -165,7 +164,7 @@ impl Socket {
     /// As [`send`](Self::send); [`Error::TooManyHandles`]; [`Error::IsConnected`] for a destination on a
     /// stream or seqpacket socket.
     pub fn send_message(&self, bytes: &[u8], attached: Attached<'_>) -> Result<usize, Error> {
-        wait::block(SendMessage::new(self, bytes, attached)?, self.send_patience())
+        wait::block(SendMessage::new(self, bytes, attached)?, self.send_block_until())
     }
 
     /// Sends as [`send_message`](Self::send_message), without waiting.
@@ -182,7 +181,7 @@ impl Socket {
     /// # Errors
     /// As [`send_message`](Self::send_message).
     pub fn send_message_chain(&self, chain: &mut Chain, attached: Attached<'_>) -> Result<usize, Error> {
-        wait::block(SendMessageChain::new(self, chain, attached)?, self.send_patience())
+        wait::block(SendMessageChain::new(self, chain, attached)?, self.send_block_until())
     }
 
     /// Sends a datagram to the socket with that name.
@@ -193,11 +192,11 @@ impl Socket {
         self.send_message(bytes, Attached { to: Some(to), ..Attached::default() })
     }
 
-    fn send_patience(&self) -> BlockUntil {
+    fn send_block_until(&self) -> BlockUntil {
         self.until(self.send_timeout())
     }
 
-    pub(crate) fn recv_patience(&self) -> BlockUntil {
+    pub(crate) fn recv_block_until(&self) -> BlockUntil {
         self.until(self.recv_timeout())
     }
 
@@ -207,7 +206,7 @@ impl Socket {
         BlockUntil { until, spin: self.spin() }
     }
 
-    pub(crate) fn patience_until(&self, deadline: Instant) -> BlockUntil {
+    pub(crate) fn block_until(&self, deadline: Instant) -> BlockUntil {
         BlockUntil { until: Some(deadline), spin: self.spin() }
     }
 

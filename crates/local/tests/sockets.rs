@@ -406,16 +406,16 @@ fn futures_wait_with_the_same_waiters_as_threads_do() {
 
 /// Foreign code that reads a socket, which would block while the thread holds the socket's lock.
 #[derive(Debug)]
-struct Looks(Arc<Socket>);
-impl Drop for Looks {
+struct PeeksOnDrop(Arc<Socket>);
+impl Drop for PeeksOnDrop {
     fn drop(&mut self) {
         self.0.queued();
     }
 }
-impl Wake for Looks {
+impl Wake for PeeksOnDrop {
     fn wake(self: Arc<Self>) {}
 }
-impl AsRef<[u8]> for Looks {
+impl AsRef<[u8]> for PeeksOnDrop {
     fn as_ref(&self) -> &[u8] {
         &[7; 10]
     }
@@ -429,7 +429,7 @@ fn a_waker_that_is_replaced_is_dropped_without_a_lock() {
         let mut buffer = [0; 8];
         let mut receiving = std::pin::pin!(b.recv_async(&mut buffer));
         for _ in 0..2 {
-            let waker = Waker::from(Arc::new(Looks(b.clone())));
+            let waker = Waker::from(Arc::new(PeeksOnDrop(b.clone())));
             assert!(receiving.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
         a.send(b"x").unwrap();
@@ -444,7 +444,7 @@ fn a_waker_that_is_replaced_is_dropped_without_a_lock() {
 fn foreign_bytes_are_freed_without_a_lock() {
     let (a, b) = Socket::pair(Kind::Stream);
     let b = Arc::new(b);
-    let foreign = || External::from_owner(Looks(b.clone())).unwrap();
+    let foreign = || External::from_owner(PeeksOnDrop(b.clone())).unwrap();
     // The sender copies and frees few bytes.
     let mut few = Chain::from(foreign());
     assert_eq!(a.send_chain(&mut few).unwrap(), 10);

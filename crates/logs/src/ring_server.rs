@@ -116,7 +116,7 @@ impl RingServer {
     }
 
     /// Sets the timeouts.
-    pub fn set_patience(&self, timeouts: Timeouts) {
+    pub fn set_timeouts(&self, timeouts: Timeouts) {
         self.state.lock().timeouts = timeouts;
     }
 

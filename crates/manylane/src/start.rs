@@ -14,7 +14,7 @@ use manylane_io::{Choice, Io, Kind};
 use manylane_net::hand_over::NotHandedOver;
 use manylane_net::{Address, Bound, Endpoint, HandedOver, Rules};
 use manylane_plan::Generation;
-use manylane_plan::generation::{Process, RuntimeSocket, Wishes};
+use manylane_plan::generation::{Process, RuntimeSocket, StartOptions};
 use manylane_proxy::BoundListener;
 use manylane_sync::Arc;
 use manylane_sync::atomic::{AtomicBool, Ordering};
@@ -167,7 +167,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     environment::tell_master(&mut before, arguments);
     let mut loaded = load(&sources, &version::in_use(arguments), before, arguments.diagnose);
     environment::tell_sockets(&mut loaded.config);
-    let wishes = Wishes {
+    let wishes = StartOptions {
         ignore_unresolved: arguments.ignore_unresolved,
         no_splice: arguments.no_splice,
         no_reuse_port: arguments.no_reuse_port,
@@ -404,7 +404,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         started: Instant::now(),
         since: SystemTime::now(),
     };
-    generation.changes = Some(Arc::new(supervise::Wishes));
+    generation.changes = Some(Arc::new(supervise::StartOptions));
     generation.pages = Some(Arc::new(Metrics::new(facts.clone())));
     let generation = Arc::new(generation);
     let current = Rc::new(RefCell::new(generation.clone()));

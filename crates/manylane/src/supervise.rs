@@ -154,9 +154,9 @@ async fn the_end() {
 
 /// Passes the changes that agents ask for to the supervisor.
 #[derive(Debug)]
-pub(crate) struct Wishes;
+pub(crate) struct StartOptions;
 
-impl Changes for Wishes {
+impl Changes for StartOptions {
     fn ask(&self, change: Change) {
         tell(Event::Wanted(change));
     }
@@ -1029,7 +1029,7 @@ mod tests {
     #[test]
     fn a_lane_that_has_nothing_of_a_generation_lets_go_of_it() {
         let mut loaded = manylane_config::load(&Sources::new(), &Build::bare(), Environment::new(), false);
-        let wishes = manylane_plan::generation::Wishes::default();
+        let wishes = manylane_plan::generation::StartOptions::default();
         let generation = Arc::new(Generation::build(&loaded.config, wishes, &mut loaded.found));
         let mut lane = Lane::new(Config::new()).expect("a new thread");
         assert!(let_go(lane.id(), (7, &generation), Local::stop));

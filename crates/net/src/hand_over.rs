@@ -33,11 +33,11 @@ pub const QUESTION: &str = "_getsocks";
 pub const MOST_TAKEN: usize = 65_536;
 
 /// Time that another process has for its answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time that a worker has for its answer to its successor: a worker that hangs must not delay its
 /// replacement, and a healthy one answers within milliseconds.
-const PATIENCE_WITH_A_WORKER: Duration = Duration::from_secs(1);
+const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time that a sender waits before it tries a full socket again.
 const AGAIN: Duration = Duration::from_millis(2);
@@ -56,7 +56,7 @@ pub struct Offer<'a> {
     pub interface: Option<&'a str>,
 }
 
-/// Answers the [request](QUESTION) of the client at the other end, which has `patience` to read the answer.
+/// Answers the [request](QUESTION) of the client at the other end, which has `timeout` to read the answer.
 ///
 /// # Errors
 /// The client is gone or does not read; or it did not come over a unix socket, and only those carry
@@ -65,7 +65,7 @@ pub async fn hand_over(
     here: Here,
     connection: &Connection,
     offers: &[Offer<'_>],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), Errno> {
     let Connection::Socket(stream) = connection else { return Err(Errno::OPNOTSUPP) };
     if socket::family(stream.as_fd())? != AddressFamily::UNIX {
@@ -89,7 +89,7 @@ pub async fn hand_over(
         }
         Ok(())
     };
-    here.timeout(patience, sending).await.unwrap_or(Err(Errno::TIMEDOUT))
+    here.timeout(timeout, sending).await.unwrap_or(Err(Errno::TIMEDOUT))
 }
 
 /// Sends all of `bytes`, and the descriptors with the first of them.
@@ -174,7 +174,7 @@ impl HandedOver {
     /// # Errors
     /// [`NotHandedOver`].
     pub fn ask(at: &Endpoint) -> Result<Self, NotHandedOver> {
-        let mut patience = PATIENCE;
+        let mut timeout = TIMEOUT;
         let stream = match at {
             Endpoint::Unix(path) => UnixStream::connect(path)?,
             Endpoint::Abstract(name) => {
@@ -188,19 +188,19 @@ impl HandedOver {
                     Err(Errno::AGAIN) => return Err(NotHandedOver::Silent),
                     sent => sent?,
                 }
-                patience = PATIENCE_WITH_A_WORKER;
+                timeout = WORKER_TIMEOUT;
                 ours
             }
             _ => return Err(NotHandedOver::NotUnix),
         };
-        Self::over(stream, patience)
+        Self::over(stream, timeout)
     }
 
     /// Asks the process at the other end of `stream`.
-    fn over(mut stream: UnixStream, patience: Duration) -> Result<Self, NotHandedOver> {
+    fn over(mut stream: UnixStream, timeout: Duration) -> Result<Self, NotHandedOver> {
         // one deadline for the whole answer: small pieces could take hours
-        let until = Instant::now() + patience;
-        stream.set_write_timeout(Some(patience))?;
+        let until = Instant::now() + timeout;
+        stream.set_write_timeout(Some(timeout))?;
         stream.write_all(format!("{QUESTION}\n").as_bytes())?;
         let (mut bytes, mut sockets) = (Vec::new(), Vec::new());
         let mut count = [0; 4];
@@ -344,7 +344,7 @@ mod tests {
             assert_eq!(send_descriptors(theirs.as_fd(), bytes, &sockets), Ok(bytes.len()));
         }
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
-        HandedOver::over(ours, PATIENCE)
+        HandedOver::over(ours, TIMEOUT)
     }
 
     fn count(count: i32) -> [u8; 4] {

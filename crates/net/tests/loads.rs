@@ -18,12 +18,12 @@ fn stays(own: usize, others: usize) -> bool {
         scope.spawn(move || {
             let _presence = Presence::new();
             drop(Presence::new()); // of a generation that was replaced
-            let _seats: Vec<_> = (0..others).map(|_| LaneGuard::here()).collect();
+            let _guards: Vec<_> = (0..others).map(|_| LaneGuard::here()).collect();
             tell.send(lane::current()).unwrap();
             let _ = over.recv(); // an error: nothing is ever sent
         });
         let other = told.recv().unwrap();
-        let _seats: Vec<_> = (0..own).map(|_| LaneGuard::here()).collect();
+        let _guards: Vec<_> = (0..own).map(|_| LaneGuard::here()).collect();
         assert_eq!((load(here), load(other)), (own as u64, others as u64));
         let lane_guard = Balance::new([here, other]).lane_guard();
         let stays = lane_guard.lane() == here;

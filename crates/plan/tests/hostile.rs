@@ -8,7 +8,7 @@ use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_plan::Generation;
-use manylane_plan::generation::Wishes;
+use manylane_plan::generation::StartOptions;
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
 
@@ -17,7 +17,7 @@ fn said(text: &str) -> (Vec<String>, usize) {
     let mut sources = Sources::new();
     sources.add("test.cfg", format!("{DEFAULTS}{text}")).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    let generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
     let listeners = generation.frontends.iter().map(|frontend| frontend.listeners.len()).sum();
     let said = loaded.found.found().iter();
     (said.map(|one| format!("{:?}: {}", one.pos.map(|pos| pos.line), one.message)).collect(), listeners)

@@ -198,11 +198,12 @@ fn what_a_generation_drops_is_read_elsewhere_or_said_to_do_nothing() {
 fn every_switch_that_is_accepted_is_asked_for_or_always_so() {
     let all = sources();
     let (_, code) = all.iter().find(|(path, _)| path.ends_with("/generation/proxies.rs")).unwrap();
-    let list = code.split("const DONE: &[Toggle] = &[").nth(1).unwrap().split("];").next().unwrap();
-    let done: Vec<&str> = list.split(',').filter_map(|part| part.trim().strip_prefix("Toggle::")).collect();
+    let list = code.split("const DONE: &[OptionSwitch] = &[").nth(1).unwrap().split("];").next().unwrap();
+    let done: Vec<&str> =
+        list.split(',').filter_map(|part| part.trim().strip_prefix("OptionSwitch::")).collect();
     assert!(done.len() > 30, "this test does not find what it is about: {done:?}");
     for toggle in &done {
-        let name = format!("Toggle::{toggle}");
+        let name = format!("OptionSwitch::{toggle}");
         let ends =
             |code: &str, at: usize| code.as_bytes().get(at + name.len()).is_none_or(|next| !is_word(*next));
         let uses: usize = all

@@ -9,7 +9,7 @@ use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_plan::Generation;
-use manylane_plan::generation::Wishes;
+use manylane_plan::generation::StartOptions;
 
 /// A file with `lines` in this section; ` / ` separates lines.
 fn file(section: &str, lines: &str) -> String {
@@ -31,7 +31,7 @@ fn said(text: String) -> String {
     let mut sources = Sources::new();
     sources.add("test.cfg", text).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
     let said = loaded.found.found().iter().filter(|one| one.severity != Severity::Notice);
     let said = said.map(|one| format!("{}: {}", one.pos.map_or(0, |pos| pos.column), one.message));
     said.collect::<Vec<_>>().join(" | ")

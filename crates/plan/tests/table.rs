@@ -9,14 +9,14 @@ use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_config::table::{Arg, Keyword, Kind, SectionKind, Shape, Status, Table};
 use manylane_plan::Generation;
-use manylane_plan::generation::Wishes;
+use manylane_plan::generation::StartOptions;
 
 /// All messages about a file.
 fn said(config: String) -> String {
     let mut sources = Sources::new();
     sources.add("test.cfg", config).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
     format!("{:?}", loaded.found.found())
 }
 

@@ -9,7 +9,7 @@ use manylane_mux::h2;
 use manylane_net::proxy_protocol::{Tlvs, kind};
 use manylane_net::{Connection, Incoming, Packets, TlsStream};
 use manylane_plan::clock::now;
-use manylane_plan::generation::{Server, Silence};
+use manylane_plan::generation::{DropMode, Server};
 use manylane_pool::{AllocError, Pool, Pooled};
 use manylane_sync::qsbr::Reader;
 use manylane_tls::{Info, ServerContext};
@@ -362,12 +362,12 @@ impl Client {
 
     /// Ends the connection without telling the client, which keeps waiting. Without the privilege for that,
     /// the client's network gets a reset that no router forwards.
-    pub(crate) fn vanish(&self, silence: Silence) {
+    pub(crate) fn vanish(&self, silence: DropMode) {
         if let Some(stream) = self.end.connection().socket() {
             // If the system refuses, the socket closes as usual.
             let _ = match silence {
-                Silence::Full => manylane_io::options::set_silent_close(stream.as_fd()),
-                Silence::ResetWithin(hops) => manylane_io::options::set_reset_within(stream.as_fd(), hops),
+                DropMode::Full => manylane_io::options::set_silent_close(stream.as_fd()),
+                DropMode::ResetWithin(hops) => manylane_io::options::set_reset_within(stream.as_fd(), hops),
             };
         }
         if let Some(stream) = self.end.h2() {

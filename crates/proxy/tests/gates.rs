@@ -10,7 +10,7 @@ use manylane_config::source::Sources;
 use manylane_io::{Choice, Driver, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
-use manylane_plan::generation::{FrontendGateState, Wishes};
+use manylane_plan::generation::{FrontendGateState, StartOptions};
 use manylane_proxy::{Beside, Local, accept, bind, bind_beside, listen_again, set_gate};
 use manylane_sched::{Config, Here, Lane};
 use manylane_sync::Arc;
@@ -21,7 +21,7 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::time::{Duration, Instant};
 
 /// Longer than any step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A generation with one frontend that has `lines` and responds itself.
 fn built(lines: &str) -> Generation {
@@ -32,7 +32,7 @@ fn built(lines: &str) -> Generation {
     );
     sources.add("test.cfg", text).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    let mut generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    let mut generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
     assert_eq!(loaded.found.errors(), 0, "{:?}", loaded.found.found());
     generation.set_maxconn(100);
     generation
@@ -40,7 +40,7 @@ fn built(lines: &str) -> Generation {
 
 /// Sends one request and reads until the connection ends.
 fn ask(mut client: TcpStream) -> String {
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -51,7 +51,7 @@ fn ask(mut client: TcpStream) -> String {
 async fn until(here: Here, what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < TIMEOUT, "{what}");
         here.yield_now().await;
     }
 }

@@ -13,7 +13,7 @@ use manylane_config::source::Sources;
 use manylane_io::{Choice, Driver, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
-use manylane_plan::generation::Wishes;
+use manylane_plan::generation::StartOptions;
 use manylane_proxy::{BoundListener, Local, accept, bind};
 use manylane_sched::{Config, Lane, Remote};
 use manylane_sync::{Arc, LaneId};
@@ -133,7 +133,7 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
     );
     sources.add("test.cfg", text).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    let mut generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    let mut generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
     assert_eq!(loaded.found.errors(), 0);
     generation.set_maxconn(1000);
     let bound =

@@ -12,7 +12,7 @@ use manylane_io::{
     ACCEPTS_PER_ROUND, Choice, Driver, EVENTS_PER_WAIT, Kind, MOST_ACCEPTS_PER_ROUND, MOST_EVENTS_PER_WAIT,
 };
 use manylane_plan::Generation;
-use manylane_plan::generation::{HashKey, Shards, Wishes};
+use manylane_plan::generation::{HashKey, Shards, StartOptions};
 use manylane_proxy::Local;
 use manylane_sched::{Config, Lane};
 use manylane_sync::Arc;
@@ -22,7 +22,7 @@ fn built(global: &str) -> Generation {
     let mut sources = Sources::new();
     sources.add("test.cfg", format!("global\n{global}")).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    let generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
     assert!(loaded.found.found().is_empty(), "{:?}", loaded.found.found());
     generation
 }
@@ -72,7 +72,7 @@ fn connections_stay_on_the_lane_that_accepts_them_where_the_file_says_so() {
 
 /// Builds a file with `global` lines and `options` of a listener. Returns the listener's shards and lanes,
 /// and the messages.
-fn listener(global: &str, options: &str, wishes: Wishes) -> (Option<(Shards, Vec<usize>)>, String) {
+fn listener(global: &str, options: &str, wishes: StartOptions) -> (Option<(Shards, Vec<usize>)>, String) {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
     let mut sources = Sources::new();
     let text = format!(
@@ -93,7 +93,7 @@ fn listener(global: &str, options: &str, wishes: Wishes) -> (Option<(Shards, Vec
 fn listeners_that_say_no_shards_have_those_of_the_process() {
     let shards =
         |global: &str, options: &str, wishes| listener(global, options, wishes).0.map(|(shards, _)| shards);
-    let of = |global: &str, options: &str| shards(global, options, Wishes::default());
+    let of = |global: &str, options: &str| shards(global, options, StartOptions::default());
     let (threads, groups) =
         (" tune.listener.default-shards by-thread\n", " tune.listener.default-shards by-group\n");
     assert_eq!(of("", ""), Some(Shards::Number(1)));
@@ -103,7 +103,7 @@ fn listeners_that_say_no_shards_have_those_of_the_process() {
     assert_eq!(of(threads, "shards 2"), Some(Shards::Number(2)));
     // Without `SO_REUSEPORT` a listener has one socket, unless it sets `shards`.
     assert_eq!(of(&format!("{threads} noreuseport\n"), ""), Some(Shards::Number(1)));
-    let alone = Wishes { no_reuse_port: true, ..Wishes::default() };
+    let alone = StartOptions { no_reuse_port: true, ..StartOptions::default() };
     assert_eq!(shards(threads, "", alone), Some(Shards::Number(1)));
     assert_eq!(of(" tune.listener.default-shards by-core\n", ""), None);
 }
@@ -111,7 +111,7 @@ fn listeners_that_say_no_shards_have_those_of_the_process() {
 #[test]
 fn lanes_of_a_listener_are_those_of_all_its_words_and_of_the_older_form() {
     let of = |options| {
-        let (built, said) = listener("", options, Wishes::default());
+        let (built, said) = listener("", options, StartOptions::default());
         (built.map(|(_, lanes)| lanes), said)
     };
     for (options, lanes) in [
@@ -161,7 +161,7 @@ fn a_negative_mss_has_no_effect_and_is_told() {
         127.0.0.1:81 mss -100\n";
     sources.add("test.cfg", text.to_owned()).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    let generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
     let told = format!("{:?}", loaded.found.found());
     assert!(loaded.found.errors() == 0 && told.contains("'mss' has no effect here"), "{told}");
     assert_eq!(generation.frontends[0].listeners[0].options.mss, None);
@@ -222,7 +222,7 @@ fn buffers_that_are_larger_than_heads_can_be_are_warned_of() {
         let mut sources = Sources::new();
         sources.add("test.cfg", format!("global\n tune.bufsize {size}\n")).unwrap();
         let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-        let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+        let generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
         let said: Vec<_> =
             loaded.found.found().iter().map(|one| (one.severity, one.pos.unwrap().line)).collect();
         let text = loaded.found.found().iter().map(|one| one.message.as_str()).collect::<String>();
@@ -245,7 +245,7 @@ fn a_server_of_a_resolvers_section_starts_without_an_address() {
         let mut sources = Sources::new();
         sources.add("test.cfg", format!("resolvers r\n nameserver d 127.0.0.1:53\n{servers}")).unwrap();
         let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-        Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+        Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
         loaded.found.found().iter().map(|one| one.severity).collect::<Vec<_>>()
     };
     assert_eq!(told("resolvers r"), [Severity::Warning]);

@@ -10,7 +10,7 @@ use manylane_config::source::Sources;
 use manylane_io::{Choice, Driver, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
-use manylane_plan::generation::Wishes;
+use manylane_plan::generation::StartOptions;
 use manylane_proxy::{Local, accept, bind};
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use manylane_sync::Arc;
@@ -61,7 +61,7 @@ fn a_request_costs_four_calls_that_carry_bytes_and_no_epoll_ctl() {
         );
         sources.add("test.cfg", text).unwrap();
         let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-        let mut generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+        let mut generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
         assert_eq!(loaded.found.errors(), 0);
         generation.set_maxconn(100);
         let bound = bind(&generation, 1, |_, _| Err("nobody".into()), &mut HandedOver::default()).unwrap();

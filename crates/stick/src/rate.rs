@@ -7,8 +7,8 @@
 //! 2. A period ends under the shard's lock: first the second word is written, with the start of the next
 //!    period, and then the first one is replaced. A reader that finds two different starts sees a change half
 //!    done; the first word's events are then those of the previous period.
-//! 3. Starts are 32 bits of milliseconds, compared by their difference. A start of up to [`SKEW`] in the future
-//!    is that of a lane whose clock is ahead. A rate that nobody adds to for 49 days is read once more as it was.
+//! 3. Starts are 32 bits of milliseconds, compared by their difference. A start of up to [`SKEW`] in the
+//!    future is that of a lane whose clock is ahead. A rate without events for 49 days is read as then.
 
 use crate::share::Period;
 use manylane_sync::atomic::{AtomicU64, Ordering};

@@ -23,6 +23,7 @@ pub(super) const KNOWN: &[Known] = &[
             "ring",
             "roundrobin",
             "snapshot",
+            "sticky",
             "turns",
         ],
         "each algorithm is a row of one table, and works on what the balancer keeps for it",
@@ -59,7 +60,7 @@ pub(super) const KNOWN: &[Known] = &[
     known(
         "manylane-expr",
         &[
-            "acl", "args", "cast", "clock", "convert", "env", "fetch", "format", "names", "pattern",
+            "acl", "args", "cast", "clock", "convert", "env", "fetch", "format", "names", "needs", "pattern",
             "program", "scratch", "variable",
         ],
         "one language: what samples are made of is compiled by names, and names are of samples",
@@ -89,7 +90,7 @@ pub(super) const KNOWN: &[Known] = &[
     ),
     known(
         "manylane-logs",
-        &["descriptor", "outbox", "ring", "target"],
+        &["descriptor", "message", "outbox", "ring", "target"],
         "a target is one of several kinds, and each kind takes batches of targets",
     ),
     known(
@@ -161,8 +162,8 @@ pub(super) const KNOWN: &[Known] = &[
     ),
     known(
         "manylane-tls",
-        &["choose", "client", "server", "store"],
-        "the store keeps contexts of both roles, which ask it for files",
+        &["certificate", "choose", "client", "ocsp_update", "server", "store"],
+        "the store keeps contexts of both roles, which ask it for files, and renews what certificates show",
     ),
 ];
 

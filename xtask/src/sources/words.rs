@@ -49,13 +49,45 @@ const GIVEN_UP: [(&str, &str); 41] = [
     ("vitals", "process_stats"),
 ];
 
+/// Invented words that no part of a name may be: they have no other meaning that the code needs.
+const GIVEN_UP_PARTS: [(&str, &str); 8] = [
+    ("bell", "notify"),
+    ("depot", "idle_pool"),
+    ("giver", "reply"),
+    ("heir", "successor"),
+    ("patience", "timeout"),
+    ("shelf", "idle_pool"),
+    ("soil", "saved configuration"),
+    ("vitals", "process_stats"),
+];
+
 impl Check<'_> {
     pub(super) fn name(&mut self, name: &Ident) {
-        if let Some((_, instead)) = GIVEN_UP.iter().find(|(given_up, _)| name == given_up) {
+        let text = name.to_string();
+        let parts: Vec<_> = parts(&text).collect();
+        let whole = GIVEN_UP.iter().find(|(given_up, _)| text == *given_up);
+        let part = || GIVEN_UP_PARTS.iter().find(|(given_up, _)| parts.iter().any(|part| part == given_up));
+        if let Some((given_up, instead)) = whole.or_else(part) {
+            let what = if text == *given_up { "is a name" } else { "contains a word" };
             self.find(
                 name.span(),
-                format!("`{name}` is a name that was given up; call it what others do: {instead}"),
+                format!("`{name}` {what} that was given up; call it what others do: {instead}"),
             );
         }
     }
+}
+
+/// The words of a name, in lower case: `set_timeout`, `SetTimeout` and `SET_TIMEOUT` have the same two.
+fn parts(name: &str) -> impl Iterator<Item = String> {
+    let capitals_only = !name.contains(char::is_lowercase);
+    let mut words = vec![String::new()];
+    for letter in name.chars() {
+        if letter == '_' || (letter.is_uppercase() && !capitals_only) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| letter != '_') {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    words.into_iter().filter(|word| !word.is_empty())
 }

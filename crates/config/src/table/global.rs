@@ -5,7 +5,7 @@ use super::section::GLOBAL;
 use super::{Arg, Keyword, Kind, args, choice, flag, int, own, switch, text, time};
 use crate::build::{Builder, Line};
 use crate::lex::InvalidVariable;
-use crate::tree::{HardStop, StatusSet, WorkerFails};
+use crate::tree::{HardStop, OnWorkerFailure, StatusSet};
 use crate::value;
 
 const MANY: i64 = i32::MAX as i64;
@@ -176,9 +176,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .built(|b, line| {
             let fails = match line.words.first().map(|word| word.bytes()) {
-                None => WorkerFails::Exit,
-                Some(b"restart-on-crash") => WorkerFails::Restart,
-                Some(_) => WorkerFails::Wait,
+                None => OnWorkerFailure::Exit,
+                Some(b"restart-on-crash") => OnWorkerFailure::Restart,
+                Some(_) => OnWorkerFailure::Wait,
             };
             b.config.global.master_worker = Some(line.set(fails));
         }),

@@ -26,7 +26,7 @@ mod tune;
 pub(crate) mod unbuilt;
 
 pub use bind::BindOptions;
-pub use options::Toggle;
+pub use options::OptionSwitch;
 pub use rules::{Action, Ruleset};
 pub use section::{SectionKind, SectionKinds};
 pub use server::ServerOptions;

@@ -7,15 +7,15 @@ use crate::tree::{AddressHeader, ExceptNetwork, FieldSource, Forwarded, LogForma
 
 /// An `option` that is either on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Toggle(u8);
+pub struct OptionSwitch(u8);
 
-/// Each line makes a [`Toggle`] and its row.
+/// Each line makes a [`OptionSwitch`] and its row.
 macro_rules! toggles {
     ($($constant:ident $name:literal $places:ident $help:literal;)*) => {
         const TABLE: &[(&str, SectionKinds, &str)] = &[$((concat!("option ", $name), $places, $help)),*];
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)] // the variants number the constants below
         enum Number { $($constant),* }
-        impl Toggle {
+        impl OptionSwitch {
             $(#[doc = concat!("`option ", $name, "`: ", $help, ".")]
             pub const $constant: Self = Self(Number::$constant as u8);)*
         }
@@ -77,7 +77,7 @@ toggles! {
     TRANSPARENT "transparent" DLB "the server is the address that the client connected to";
 }
 
-impl Toggle {
+impl OptionSwitch {
     /// Number of switches.
     pub const COUNT: usize = TABLE.len();
 
@@ -97,13 +97,13 @@ impl Toggle {
 }
 
 fn toggle(b: &mut Builder<'_>, line: &Line<'_>) {
-    let Some(toggle) = Toggle::all().find(|toggle| toggle.name() == line.keyword.name) else { return };
+    let Some(toggle) = OptionSwitch::all().find(|toggle| toggle.name() == line.keyword.name) else { return };
     let value = match line.prefix {
         Prefix::None => Some(line.set(true)),
         Prefix::No => Some(line.set(false)),
         Prefix::Default => None,
     };
-    let exclusive = [Toggle::HTTP_KEEP_ALIVE, Toggle::HTTP_SERVER_CLOSE, Toggle::HTTPCLOSE];
+    let exclusive = [OptionSwitch::HTTP_KEEP_ALIVE, OptionSwitch::HTTP_SERVER_CLOSE, OptionSwitch::HTTPCLOSE];
     let options = &mut b.settings().options;
     options[toggle.index()] = value;
     // The last of the three modes wins.
@@ -118,11 +118,14 @@ pub(super) fn rows() -> Vec<Keyword> {
     let mut rows: Vec<Keyword> = TABLE
         .iter()
         .map(|&(name, places, help)| {
-            let usual =
-                if name == Toggle::TCP_SMART_ACCEPT.name() { "on in HTTP mode, else off" } else { "off" };
+            let usual = if name == OptionSwitch::TCP_SMART_ACCEPT.name() {
+                "on in HTTP mode, else off"
+            } else {
+                "off"
+            };
             let row = flag(name, places, help).default(usual).built(toggle);
             // HAProxy has no `no option tcpka`; `clitcpka` and `srvtcpka` turn the halves off.
-            if name == Toggle::TCPKA.name() { row } else { row.negatable() }
+            if name == OptionSwitch::TCPKA.name() { row } else { row.negatable() }
         })
         .collect();
     let checks = "health checks of this kind are not built yet";
@@ -188,7 +191,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         .negatable()
         .built(|b, line| {
             let value = (line.prefix == Prefix::None).then(|| line.set(true));
-            b.settings().options[Toggle::UNSAFE_REQUESTS.index()] = value;
+            b.settings().options[OptionSwitch::UNSAFE_REQUESTS.index()] = value;
         }),
         flag(
             "option accept-invalid-http-response",
@@ -198,7 +201,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         .negatable()
         .built(|b, line| {
             let value = (line.prefix == Prefix::None).then(|| line.set(true));
-            b.settings().options[Toggle::UNSAFE_RESPONSES.index()] = value;
+            b.settings().options[OptionSwitch::UNSAFE_RESPONSES.index()] = value;
         }),
         own("option use-small-buffers", DFLB, "[<kind>...]", 0, "small buffers where they suffice")
             .negatable()

@@ -1,7 +1,7 @@
 //! Keywords of proxies that belong to no other family: modes, listeners, servers, balancing.
 
 use super::section::{DFL, DFLB, DLB, FL, FLB, LB};
-use super::{Keyword, Toggle, args, choice, flag, int, own, text, time};
+use super::{Keyword, OptionSwitch, args, choice, flag, int, own, text, time};
 use crate::build::{Builder, Line, parse};
 use crate::tree::{ErrorFile, HashType, Mode, Redirection};
 
@@ -345,7 +345,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .refused(RDP),
         flag("transparent", DLB, "older form of option transparent").built(|b, line| {
             let value = line.set(true);
-            b.settings().options[Toggle::TRANSPARENT.index()] = Some(value);
+            b.settings().options[OptionSwitch::TRANSPARENT.index()] = Some(value);
         }),
         own("bind-process", DFLB, "<processes>", 0, "processes that run the proxy")
             .idle("there is one process; leave it out, as newer versions of HAProxy do not take it"),

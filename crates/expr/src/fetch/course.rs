@@ -122,7 +122,7 @@ impl Course {
     }
 
     /// True if only the record of the stream has the value.
-    pub(super) fn looks_at_course(self) -> bool {
+    pub(super) fn reads_stream_record(self) -> bool {
         !matches!(self, Self::ProcessConnections | Self::ProcessId | Self::Reused)
     }
 }

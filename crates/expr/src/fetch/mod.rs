@@ -22,7 +22,7 @@ use crate::args::{ArgKind, Args};
 use crate::env::Env;
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
-use crate::names::Looks;
+use crate::names::SampleSource;
 use crate::sample::{Absent, Fetched, Sample, Type, found};
 use crate::scratch::Scratch;
 use std::ops::ControlFlow;
@@ -180,14 +180,14 @@ impl Fetch {
     }
 
     /// The input that the fetch uses.
-    pub(crate) fn looks(&self) -> Looks {
+    pub(crate) fn source(&self) -> SampleSource {
         match self {
             // The inputs of an ACL were checked when its line was compiled.
-            Self::Acl(_) | Self::Constant(_) => Looks::Fixed,
-            Self::Connection(_) | Self::Course(_) | Self::Tls(_) | Self::Stick(_) => Looks::Connection,
-            Self::Number(_) => Looks::Number,
-            Self::Http(_) => Looks::Message,
-            Self::Data(_) => Looks::Data,
+            Self::Acl(_) | Self::Constant(_) => SampleSource::Fixed,
+            Self::Connection(_) | Self::Course(_) | Self::Tls(_) | Self::Stick(_) => SampleSource::Connection,
+            Self::Number(_) => SampleSource::Number,
+            Self::Http(_) => SampleSource::Message,
+            Self::Data(_) => SampleSource::Data,
         }
     }
 
@@ -206,8 +206,8 @@ impl Fetch {
     }
 
     /// True if it uses data about how the stream proceeds.
-    pub(crate) fn looks_at_course(&self) -> bool {
-        matches!(self, Self::Course(course) if course.looks_at_course())
+    pub(crate) fn reads_stream_record(&self) -> bool {
+        matches!(self, Self::Course(course) if course.reads_stream_record())
     }
 
     /// True if the configuration determines the value.

@@ -386,7 +386,7 @@ impl Alias {
     }
 
     /// True if it uses data about how the stream proceeds.
-    pub(super) fn looks_at_course(self) -> bool {
+    pub(super) fn reads_stream_record(self) -> bool {
         let ends =
             matches!(self, A::Termination | A::TerminationCookies | A::RequestCookie | A::ResponseCookie);
         let counts =

@@ -23,7 +23,7 @@ use crate::convert::encode::put_hex;
 use crate::env::Env;
 use crate::error::{Error, found_at, none_of, unknown};
 use crate::eval_points::EvalPoints;
-use crate::names::{Compiler, Looks};
+use crate::names::{Compiler, SampleSource};
 use crate::needs::{Needs, OfVariable};
 use crate::program::Expression;
 use crate::scratch::{Scratch, Writer};
@@ -197,11 +197,11 @@ impl Format {
                         ));
                     } else {
                         let missing = std::str::from_utf8(name)
-                            .map_or(None, |name| (compiler.missing)(name, Looks::Alias));
+                            .map_or(None, |name| (compiler.missing)(name, SampleSource::Alias));
                         match Alias::find(name).map(|known| missing.map_or(Ok(known), Err)) {
                             Some(Ok(alias)) => {
-                                compiler.looks_at_links |= alias.looks_at_link();
-                                compiler.looks_at_course |= alias.looks_at_course();
+                                compiler.reads_connections |= alias.looks_at_link();
+                                compiler.reads_stream_record |= alias.reads_stream_record();
                                 named.push(Named {
                                     part: parts.len(),
                                     name: head.name,
@@ -334,7 +334,7 @@ impl Part {
         match self {
             Self::Text(_) | Self::Space => Needs::NONE,
             Self::Alias(alias, _) if alias.looks_at_link() => Needs::SERVER,
-            Self::Alias(alias, _) if alias.looks_at_course() => Needs::STATE,
+            Self::Alias(alias, _) if alias.reads_stream_record() => Needs::STATE,
             Self::Alias(..) => Needs::NONE,
             Self::Sample(expression, _) => expression.needs(variables),
             Self::Encoded(encoded) => encoded.part.needs(variables),

@@ -13,11 +13,11 @@
 //! A change never modifies what a lane may read. Tables are persistent: a changed copy shares all unchanged
 //! nodes ([`tree`]).
 
+pub(crate) mod backtrack;
 mod entry;
 mod hashed;
 mod index;
 mod ip;
-pub(crate) mod looking;
 mod parts;
 mod prefix;
 mod reference;
@@ -29,10 +29,10 @@ mod tree;
 pub(crate) mod value;
 mod work;
 
-pub use entry::{Entries, Entry};
-pub use looking::{
-    LONG_STEPS, LONGEST_LOOKING, MOST_LOOKS, MOST_REPLACED, SHORT_STEPS, SHORT_TEXT, given_up,
+pub use backtrack::{
+    LONG_STEPS, MAX_BACKTRACK_BYTES, MAX_LOOKAROUNDS, MOST_REPLACED, SHORT_STEPS, SHORT_TEXT, given_up,
 };
+pub use entry::{Entries, Entry};
 pub use reference::{
     Comparison, MAX_ENTRIES, MAX_REFERENCE_BYTES, NoVersion, NotAdded, Pair, Reference, Snapshot, Summary,
     View, Which, split,

@@ -1,7 +1,7 @@
 //! Regular expressions over bytes, in Perl's syntax. Matching takes linear time, except for expressions that
 //! need backtracking ([`looking`](super::looking)).
 
-use super::looking::{self, GaveUp, Looking, MOST_REPLACED, Searches};
+use super::backtrack::{self, BacktrackRegex, GaveUp, MOST_REPLACED, Searches};
 use crate::scratch::{Scratch, Writer};
 use crate::show::Shown;
 use manylane_sync::Arc;
@@ -44,7 +44,7 @@ enum End {
 #[derive(Clone, Debug)]
 enum Engine {
     Linear(Arc<meta::Regex>),
-    Looking(Arc<Looking>),
+    BacktrackRegex(Arc<BacktrackRegex>),
 }
 
 impl Regex {
@@ -64,8 +64,8 @@ impl Regex {
         };
         let Ok(text) = std::str::from_utf8(text) else { return Err(linear) };
         let (text, end) = plain(text);
-        match Looking::new(&text, ignore_case) {
-            Ok(looking) => Ok(Self { engine: Engine::Looking(Arc::new(looking)), end }),
+        match BacktrackRegex::new(&text, ignore_case) {
+            Ok(looking) => Ok(Self { engine: Engine::BacktrackRegex(Arc::new(looking)), end }),
             // The linear engine only reports that it has no look-around, so prefer the other reason.
             // Otherwise its own reason is better, as it has a position.
             Err(why) if linear.contains("look-around") || linear.contains("backreference") => {
@@ -103,7 +103,7 @@ impl Regex {
 
     /// True if the expression cannot be part of a machine for several.
     pub(super) fn stands_alone(&self) -> bool {
-        matches!(self.engine, Engine::Looking(_)) || self.end == End::Very
+        matches!(self.engine, Engine::BacktrackRegex(_)) || self.end == End::Very
     }
 
     /// The text without a final line feed, if `$` may match before it.
@@ -118,7 +118,7 @@ impl Regex {
                 let input = Input::new(text).earliest(true);
                 regex.search_half_with(scratch.machine(regex), &input).is_some()
             }
-            Engine::Looking(looking) => {
+            Engine::BacktrackRegex(looking) => {
                 scratch.looking(looking).is_some_and(|machine| machine.is_match(text))
             }
         };
@@ -129,7 +129,7 @@ impl Regex {
     pub fn matches(&self, text: &[u8]) -> bool {
         let is_match = |text: &[u8]| match &self.engine {
             Engine::Linear(regex) => regex.is_match(text),
-            Engine::Looking(looking) => looking.own().is_match(text),
+            Engine::BacktrackRegex(looking) => looking.own().is_match(text),
         };
         is_match(text) || self.shorter(text).is_some_and(is_match)
     }
@@ -170,7 +170,7 @@ impl Regex {
                 let input = Input::new(text).range(from..);
                 regex.search_slots_with(scratch.machine(regex), &input, slots);
             }
-            Engine::Looking(looking) => {
+            Engine::BacktrackRegex(looking) => {
                 let Some(machine) = scratch.looking(looking) else { return Ok(None) };
                 let Some(groups) = machine.groups(text, from, searches)? else { return Ok(None) };
                 for (number, slots) in slots.chunks_exact_mut(2).enumerate() {
@@ -200,10 +200,11 @@ impl Regex {
         // The result grows at the start of the scratch, between searches, which borrow the scratch too.
         let mut copied = 0;
         let mut len = 0;
-        let mut most = if matches!(self.engine, Engine::Looking(_)) { MOST_REPLACED } else { usize::MAX };
+        let mut most =
+            if matches!(self.engine, Engine::BacktrackRegex(_)) { MOST_REPLACED } else { usize::MAX };
         loop {
             if most == 0 {
-                looking::give_up();
+                backtrack::give_up();
                 return None;
             }
             most -= 1;
@@ -271,7 +272,7 @@ pub fn fault(text: &[u8]) -> usize {
         Err(regex_syntax::Error::Parse(error))
             if matches!(error.kind(), UnsupportedBackreference | UnsupportedLookAround) =>
         {
-            looking::fault(&engines)
+            backtrack::fault(&engines)
         }
         Err(regex_syntax::Error::Parse(error)) => error.span().start.offset,
         Err(regex_syntax::Error::Translate(error)) => error.span().start.offset,

@@ -76,8 +76,8 @@ impl ReceiveWindow {
         Some(std::mem::take(&mut self.owed))
     }
 
-    /// Sets another size, which the peer knows. Returns the amount to announce now: what was little of a large
-    /// window may be all of a small one, and a peer without room sends nothing that could be consumed.
+    /// Sets another size, which the peer knows. Returns the amount to announce now: `owed` below half of a
+    /// large window may be all of a small one, and then the peer could send nothing more to be consumed.
     pub(crate) fn resize(&mut self, size: u32) -> Option<u32> {
         self.open += i64::from(size) - i64::from(self.size);
         self.size = size;

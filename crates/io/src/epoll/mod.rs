@@ -48,14 +48,14 @@ pub(crate) struct Epoll {
 }
 
 /// Key of the wake-up descriptor: no source has a generation of 32 bits.
-const BELL: u64 = u64::MAX;
+const WAKE_TOKEN: u64 = u64::MAX;
 
 impl Epoll {
     pub(crate) fn new() -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake_fd = WakeFd::new()?;
         // Edge-triggered, so that each wake-up is one event and no thread has to read the counter.
-        epoll::add(&epoll, wake_fd.fd(), EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
+        epoll::add(&epoll, wake_fd.fd(), EventData::new_u64(WAKE_TOKEN), EventFlags::IN | EventFlags::ET)?;
         Ok(Self {
             epoll,
             wake_fd,
@@ -222,7 +222,7 @@ impl Epoll {
         let outcome = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
         for event in &events {
             let Event { flags, data } = *event;
-            if data.u64() != BELL {
+            if data.u64() != WAKE_TOKEN {
                 self.happened(core, Key::from_bits(data.u64()), flags);
             }
         }

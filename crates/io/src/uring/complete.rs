@@ -18,7 +18,7 @@ impl Uring {
                 if last {
                     self.listening.set(false);
                     if result != Err(Errno::CANCELED) {
-                        self.listen_to_the_bell();
+                        self.watch_wake_fd();
                     }
                 }
                 return;

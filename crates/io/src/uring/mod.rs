@@ -120,7 +120,7 @@ impl Uring {
             completions: RefCell::new(Vec::with_capacity(EVENTS_PER_WAIT)),
             listening: Cell::new(false),
         };
-        uring.listen_to_the_bell();
+        uring.watch_wake_fd();
         Ok(uring)
     }
 
@@ -130,7 +130,7 @@ impl Uring {
 
     /// Begins to watch the wake-up descriptor: each wake-up is a completion, and no thread has to read the
     /// counter.
-    fn listen_to_the_bell(&self) {
+    fn watch_wake_fd(&self) {
         self.listening.set(true);
         let fd = types::Fd(self.wake_fd.fd().as_raw_fd());
         let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build();

@@ -27,7 +27,7 @@ const MESSAGE: &[u8] = b"one operation receives twice";
 /// Number of waits for completions. Two messages and an end take at most six.
 const ROUNDS: usize = 16;
 /// Seconds of each wait.
-const PATIENCE: u64 = 1;
+const TIMEOUT_SECONDS: u64 = 1;
 
 const SEND: u64 = 1;
 const RECEIVE: u64 = 2;
@@ -96,12 +96,12 @@ impl Trial {
     }
 
     fn until(&mut self, is_done: impl Fn(&Self) -> bool) -> Result<(), Errno> {
-        let patience = Timespec::new().sec(PATIENCE);
+        let timeout = Timespec::new().sec(TIMEOUT_SECONDS);
         for _ in 0..ROUNDS {
             if is_done(self) {
                 return Ok(());
             }
-            let args = SubmitArgs::new().timespec(&patience);
+            let args = SubmitArgs::new().timespec(&timeout);
             self.ring.submitter().submit_with_args(1, &args).map_err(errno)?;
             let completions: Vec<_> = self.ring.completion().collect();
             completions.iter().try_for_each(|completion| self.take(completion))?;

@@ -14,7 +14,7 @@ use manylane_config::source::Sources;
 use manylane_io::{Choice, Io};
 use manylane_net::{Endpoint, HandedOver, ListenOptions, listen};
 use manylane_plan::Generation;
-use manylane_plan::generation::Wishes;
+use manylane_plan::generation::StartOptions;
 use manylane_sync::Arc;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -85,7 +85,7 @@ fn begin([web, page]: [u16; 2]) -> Result<(), String> {
     let text = config(web);
     sources.add("demo.cfg", text.as_str()).map_err(|error| error.to_string())?;
     let mut loaded = load(&sources, &BUILD, Environment::new(), false);
-    let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    let generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
     if loaded.found.errors() > 0 {
         return Err(loaded.found.render(&sources, std::process::id()));
     }

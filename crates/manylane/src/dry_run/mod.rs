@@ -16,7 +16,7 @@ use manylane_config::source::Sources;
 use manylane_config::tree::Config;
 use manylane_io::{Choice, Driver, Kind};
 use manylane_plan::Generation;
-use manylane_plan::generation::Wishes;
+use manylane_plan::generation::StartOptions;
 use manylane_proxy::explain::Line;
 use manylane_proxy::{Local, dry_run};
 use manylane_sched::Lane;
@@ -49,7 +49,7 @@ impl Read {
         let environment = environment::before(&sources, None);
         let mut loaded = load(&sources, &BUILD, environment, false);
         environment::tell_sockets(&mut loaded.config);
-        let wishes = Wishes { no_lookups: true, ..Wishes::default() };
+        let wishes = StartOptions { no_lookups: true, ..StartOptions::default() };
         let generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
         if loaded.found.errors() > 0 {
             return Err(loaded.found.render(&sources, std::process::id()));

@@ -11,7 +11,7 @@ use manylane_control::Level::{self, Admin, Operator, User};
 use manylane_control::{Mode, Row, row};
 use manylane_net::{Bound, Endpoint};
 use manylane_plan::Generation;
-use manylane_plan::generation::{RuntimeSocket, Wishes};
+use manylane_plan::generation::{RuntimeSocket, StartOptions};
 use manylane_sync::Arc;
 use std::ffi::OsString;
 use std::fs::File;
@@ -64,7 +64,7 @@ pub(crate) fn run_time_sockets(lines: &[String]) -> Result<Arc<[RuntimeSocket]>,
     let mut sources = Sources::new();
     sources.add("-S", format!("global\n{text}")).map_err(|error| error.to_string())?;
     let mut loaded = load(&sources, &version::BUILD, environment::before(&sources, None), false);
-    let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    let generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
     if loaded.found.errors() > 0 {
         return Err(loaded.found.render(&sources, std::process::id()));
     }

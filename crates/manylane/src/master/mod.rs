@@ -36,7 +36,7 @@ use crate::say;
 use background::Background;
 use channel::Receiver;
 use client::{Question, Target};
-use manylane_config::tree::WorkerFails;
+use manylane_config::tree::OnWorkerFailure;
 use manylane_plan::Generation;
 use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
@@ -85,7 +85,7 @@ struct Master {
     listens: String,
     /// The starter that waits for the first worker.
     background: Option<Background>,
-    fails: WorkerFails,
+    fails: OnWorkerFailure,
     /// A worker has served: later workers take nothing over from processes older than the master.
     served: bool,
     /// Number of consecutive crashes of workers that did not last for [`LASTING`], and of all crashes.
@@ -123,7 +123,7 @@ type Outcome = (bool, String);
 pub(crate) struct Plan {
     arguments: Arguments,
     pidfile: Option<PathBuf>,
-    fails: WorkerFails,
+    fails: OnWorkerFailure,
     quiet: bool,
 }
 
@@ -134,7 +134,7 @@ impl Plan {
         Self {
             arguments: arguments.clone(),
             pidfile: arguments.pidfile.clone().or_else(|| process.pidfile.clone()),
-            fails: process.master_worker.unwrap_or(WorkerFails::Exit),
+            fails: process.master_worker.unwrap_or(OnWorkerFailure::Exit),
             quiet: arguments.quiet || process.quiet && !arguments.verbose,
         }
     }
@@ -406,7 +406,7 @@ impl Master {
             }
             // A worker that a signal from outside ended has not failed.
             if !matches!(code, 0 | 130 | 143) && !self.ends {
-                if self.fails == WorkerFails::Restart {
+                if self.fails == OnWorkerFailure::Restart {
                     if lasted {
                         self.in_a_row = 0;
                     }
@@ -414,7 +414,7 @@ impl Master {
                     if self.starting.is_none() {
                         self.crashed();
                     }
-                } else if self.fails == WorkerFails::Exit {
+                } else if self.fails == OnWorkerFailure::Exit {
                     self.say("ALERT", format_args!("exit-on-failure: killing every processes with SIGTERM"));
                     self.ends = true;
                     self.workers().for_each(|worker| worker.signal(Signal::SIGTERM));
@@ -430,7 +430,7 @@ impl Master {
             let code = self.tell_end("New", pid, status);
             if self.current.is_none() && !self.ends {
                 self.code = if code == 0 { 1 } else { code };
-                if self.fails == WorkerFails::Restart && self.served {
+                if self.fails == OnWorkerFailure::Restart && self.served {
                     self.crashed();
                 }
             }

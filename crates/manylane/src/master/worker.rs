@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest wait until a worker has received a connection from its socket.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most bytes of the line in a worker's report: the worker has given up rights that the master still has, so
 /// the master trusts no length. The kept messages follow the line.
@@ -102,7 +102,7 @@ impl Worker {
         }
         let passage = UnixStream::from(ours);
         passage.set_nonblocking(false)?;
-        passage.set_write_timeout(Some(PATIENCE))?;
+        passage.set_write_timeout(Some(TIMEOUT))?;
         let listener = passage.try_clone()?;
         let mut child = command.spawn()?;
         let pid = child.id();

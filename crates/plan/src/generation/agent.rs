@@ -5,7 +5,7 @@ use super::checks::{CheckTimeouts, Follows, ServerCheck};
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
 use manylane_check::{Board, Health, Init, Intervals, agent};
-use manylane_config::table::{ServerOptions, Timeout, Toggle};
+use manylane_config::table::{OptionSwitch, ServerOptions, Timeout};
 use manylane_config::tree::Proxy;
 use manylane_net::{Endpoint, Present};
 use manylane_sync::{Arc, LockClass, Mutex};
@@ -19,7 +19,7 @@ static CHECK_TARGETS: LockClass = LockClass::new("target of a check", LockClass:
 /// Settings of an operator that replace those of the configuration: `check-addr`, `check-port`, `agent-addr`,
 /// `agent-port`, `agent-send`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Aim {
+pub struct TargetOverride {
     /// The address.
     pub ip: Option<IpAddr>,
     /// The port.
@@ -30,22 +30,22 @@ pub struct Aim {
 
 /// Settings of operators for a check. Each check reads them once; commands write them.
 #[derive(Debug)]
-pub struct CheckTarget(Mutex<Aim>);
+pub struct CheckTarget(Mutex<TargetOverride>);
 
 impl Default for CheckTarget {
     fn default() -> Self {
-        Self(Mutex::new(&CHECK_TARGETS, Aim::default()))
+        Self(Mutex::new(&CHECK_TARGETS, TargetOverride::default()))
     }
 }
 
 impl CheckTarget {
     /// Returns the settings.
-    pub fn read(&self) -> Aim {
+    pub fn read(&self) -> TargetOverride {
         self.0.lock().clone()
     }
 
     /// Changes the settings.
-    pub fn set(&self, change: impl FnOnce(&mut Aim)) {
+    pub fn set(&self, change: impl FnOnce(&mut TargetOverride)) {
         change(&mut self.0.lock());
     }
 }
@@ -61,7 +61,7 @@ impl ServerCheck {
 
     /// Returns the current target of the connections.
     pub fn endpoint(&self) -> Option<Endpoint> {
-        let Aim { ip, port, .. } = self.target.read();
+        let TargetOverride { ip, port, .. } = self.target.read();
         match &self.place() {
             ServerPlace::At(Endpoint::Ip(address)) => {
                 Some(Endpoint::Ip((ip.unwrap_or(address.ip()), port.unwrap_or(address.port())).into()))
@@ -149,7 +149,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
                 },
                 None => CheckTimeouts::Whole(inter),
             },
-            log: settings.option(Toggle::LOG_HEALTH_CHECKS),
+            log: settings.option(OptionSwitch::LOG_HEALTH_CHECKS),
             observed: None,
             board: Arc::new(Board::new(health.clone())),
             health,

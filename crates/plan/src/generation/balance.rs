@@ -9,7 +9,7 @@ use manylane_balance::{
 };
 use manylane_buf::{Chain, MAX_CLUSTER};
 use manylane_config::lex::Word;
-use manylane_config::table::Toggle;
+use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{self, Mode, Settings};
 use manylane_http::Head;
 use manylane_net::Endpoint;
@@ -109,7 +109,7 @@ pub(super) fn balancer(
     });
     let (algorithm, key) = algorithm(settings, mode, kind, refuse);
     let options = Options {
-        all_backups: settings.option(Toggle::ALLBACKUPS),
+        all_backups: settings.option(OptionSwitch::ALLBACKUPS),
         balance_factor: settings.hash_balance_factor.map_or(0, |set| set.value),
         affinity: match settings.hash_preserve_affinity.map(|set| set.value) {
             Some("maxconn") => Affinity::MaxConn,

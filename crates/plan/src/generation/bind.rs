@@ -10,7 +10,7 @@ use manylane_config::lex::Word;
 use manylane_config::limits::MAX_LISTENERS;
 use manylane_config::source::Pos;
 use manylane_config::table::BindOptions;
-use manylane_config::table::Toggle;
+use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
 use manylane_io::options::LONGEST_KEY;
 use manylane_net::{CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6};
@@ -227,7 +227,7 @@ pub(super) fn listeners(
         fast_open: on(tfo).then_some(FAST_OPEN_QUEUE),
         // In HTTP mode a response acknowledges the request, so HAProxy turns quick acknowledgements off
         // there, unless the configuration says otherwise.
-        quick_ack: !settings.option_or(Toggle::TCP_SMART_ACCEPT, settings.mode() == Mode::Http),
+        quick_ack: !settings.option_or(OptionSwitch::TCP_SMART_ACCEPT, settings.mode() == Mode::Http),
         transparent: on(transparent),
         v6: match (on(v4v6), on(v6only)) {
             (_, true) => V6::Only,
@@ -241,10 +241,10 @@ pub(super) fn listeners(
             signature: signature(tcp_md5sig, refuse),
             user_timeout: tcp_ut.map(|set| set.value),
             keep_alive: keep_alive(
-                toggle(Toggle::CLITCPKA) || toggle(Toggle::TCPKA),
+                toggle(OptionSwitch::CLITCPKA) || toggle(OptionSwitch::TCPKA),
                 &settings.client_keep_alive,
             ),
-            no_linger: toggle(Toggle::NOLINGER),
+            no_linger: toggle(OptionSwitch::NOLINGER),
             congestion_control: name(cc),
             receive_buffer: bytes(global.tune.rcvbuf_client),
             send_buffer: bytes(global.tune.sndbuf_client),
@@ -282,7 +282,8 @@ pub(super) fn listeners(
             return all;
         }
         for endpoint in endpoints {
-            let (id, reported) = (ids.next_behind(id.map(|set| set.value)), toggle(Toggle::SOCKET_STATS));
+            let (id, reported) =
+                (ids.next_behind(id.map(|set| set.value)), toggle(OptionSwitch::SOCKET_STATS));
             let guid = guid_prefix.as_ref().map(|set| format!("{}-{}", text(&set.value), all.len()).into());
             all.push(Listener {
                 id,

@@ -11,7 +11,7 @@ use super::tls::{Purpose, ServerTls};
 use manylane_check::{Board, Connect, Health, Init, Intervals, Script, Step};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::table::{ServerOptions, Timeout, Toggle};
+use manylane_config::table::{OptionSwitch, ServerOptions, Timeout};
 use manylane_config::tree::{Proxy, Set, TlsOptions};
 use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, ConnectOptions, Endpoint, Present, Rules};
@@ -306,7 +306,7 @@ pub(super) fn checks(
                 Some(answer) => CheckTimeouts::Parts { connect, answer },
                 None => CheckTimeouts::Whole(inter),
             },
-            log: settings.option(Toggle::LOG_HEALTH_CHECKS),
+            log: settings.option(OptionSwitch::LOG_HEALTH_CHECKS),
             observed: Observed::new(&line.options, settings.mode(), refuse),
             board: Arc::new(Board::new(health.clone())),
             health,

@@ -7,7 +7,7 @@ use super::rules::RuleReader;
 use super::rules::{Forwarded, Reply, mentioned_by};
 use super::stats_page::{StatsPage, stats_page};
 use manylane_config::lex::Word;
-use manylane_config::table::Toggle;
+use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{
     self, AddressHeader, Config, ErrorFile, ExceptNetwork, Proxy, RetryOn, Set, Settings,
 };
@@ -219,7 +219,7 @@ impl RetryEvents {
 /// Returns the deviations from the RFCs that are accepted. `relaxed` is true if the option for unsafe
 /// violations is set.
 pub(super) fn leniency(settings: &Settings, relaxed: bool) -> Leniency {
-    match (relaxed, settings.option(Toggle::HTTP_STRICT_FRAMING)) {
+    match (relaxed, settings.option(OptionSwitch::HTTP_STRICT_FRAMING)) {
         (true, _) => Leniency::ALL,
         (false, false) => Leniency::USUAL,
         (false, true) => Leniency::NONE,
@@ -243,20 +243,20 @@ pub(super) fn http<'c>(
         relaxed,
         lenient: leniency(settings, relaxed),
         old_payload: process.old_payload,
-        proxy_header: on(Toggle::HTTP_USE_PROXY_HEADER),
+        proxy_header: on(OptionSwitch::HTTP_USE_PROXY_HEADER),
         h2c: false,
     };
-    let close = match (on(Toggle::HTTPCLOSE), on(Toggle::HTTP_SERVER_CLOSE)) {
+    let close = match (on(OptionSwitch::HTTPCLOSE), on(OptionSwitch::HTTP_SERVER_CLOSE)) {
         (true, _) => CloseMode::Both,
         (false, true) => CloseMode::Server,
         (false, false) => CloseMode::KeepAlive,
     };
     Http {
         request_limits: Limits {
-            h2c: !on(Toggle::DISABLE_H2_UPGRADE),
-            ..limits(on(Toggle::UNSAFE_REQUESTS))
+            h2c: !on(OptionSwitch::DISABLE_H2_UPGRADE),
+            ..limits(on(OptionSwitch::UNSAFE_REQUESTS))
         },
-        response_limits: limits(on(Toggle::UNSAFE_RESPONSES)),
+        response_limits: limits(on(OptionSwitch::UNSAFE_RESPONSES)),
         close,
         forwarded_for: settings.forwardfor.as_ref().map(|set| address_field(&set.value, b"x-forwarded-for")),
         forwarded: settings
@@ -274,8 +274,8 @@ pub(super) fn http<'c>(
             .and_then(|set| reader.unique_id(&set.value, proxy, refuse)),
         unique_id_header: settings.unique_id_header.as_ref().map(|set| set.value.bytes().into()),
         spells: on(match side {
-            Side::Front => Toggle::H1_ADJUST_CLIENT,
-            Side::Back => Toggle::H1_ADJUST_SERVER,
+            Side::Front => OptionSwitch::H1_ADJUST_CLIENT,
+            Side::Back => OptionSwitch::H1_ADJUST_SERVER,
         }),
         monitor: settings.monitor_uri.as_ref().map(|set| set.value.bytes().into()),
         asks_for_passwords: asks_for_passwords(proxy, config),
@@ -285,14 +285,14 @@ pub(super) fn http<'c>(
             Some("reject") => NamePolicy::Reject,
             _ => NamePolicy::Preserve,
         },
-        ignore_probes: on(Toggle::HTTP_IGNORE_PROBES),
-        outlives_stop: on(Toggle::IDLE_CLOSE_ON_RESPONSE),
-        disable_h2_upgrade: on(Toggle::DISABLE_H2_UPGRADE),
-        check_cache: on(Toggle::CHECKCACHE),
-        drop_request_trailers: on(Toggle::HTTP_DROP_REQUEST_TRAILERS),
-        drop_response_trailers: on(Toggle::HTTP_DROP_RESPONSE_TRAILERS),
-        buffer_request: on(Toggle::HTTP_BUFFER_REQUEST),
-        pretend_keep_alive: on(Toggle::HTTP_PRETEND_KEEPALIVE),
+        ignore_probes: on(OptionSwitch::HTTP_IGNORE_PROBES),
+        outlives_stop: on(OptionSwitch::IDLE_CLOSE_ON_RESPONSE),
+        disable_h2_upgrade: on(OptionSwitch::DISABLE_H2_UPGRADE),
+        check_cache: on(OptionSwitch::CHECKCACHE),
+        drop_request_trailers: on(OptionSwitch::HTTP_DROP_REQUEST_TRAILERS),
+        drop_response_trailers: on(OptionSwitch::HTTP_DROP_RESPONSE_TRAILERS),
+        buffer_request: on(OptionSwitch::HTTP_BUFFER_REQUEST),
+        pretend_keep_alive: on(OptionSwitch::HTTP_PRETEND_KEEPALIVE),
         reuse: match settings.http_reuse.map(|set| set.value) {
             Some("never") => Reuse::Never,
             Some("aggressive") => Reuse::Aggressive,
@@ -300,11 +300,11 @@ pub(super) fn http<'c>(
             _ => Reuse::Safe,
         },
         send_name: settings.http_send_name_header.as_ref().map(|set| set.value.bytes().into()),
-        prefer_last: on(Toggle::PREFER_LAST_SERVER),
+        prefer_last: on(OptionSwitch::PREFER_LAST_SERVER),
         // -1: no limit
         keep_queue: settings.max_keep_alive_queue.and_then(|set| u32::try_from(set.value).ok()),
         most_private: settings.max_session_srv_conns.as_ref().map_or(usize::MAX, |set| set.value as usize),
-        persist: on(Toggle::PERSIST),
+        persist: on(OptionSwitch::PERSIST),
         cookie: settings.cookie.as_ref().map(cookie),
         retry_on: retry_on(settings, refuse),
     }

@@ -4,7 +4,7 @@ use super::bind::text;
 use super::refuse::Refuse;
 use super::rules::RuleReader;
 use manylane_config::lex::Word;
-use manylane_config::table::{ServerOptions, Toggle};
+use manylane_config::table::{OptionSwitch, ServerOptions};
 use manylane_config::tree::{
     self, Global, LogFormatOption, LogLine, LogSample, LogSink, LogStep, LogSteps, LogTarget, Mode,
     ProfileStep, Proxy, Set,
@@ -351,12 +351,12 @@ impl Logs {
             format: format.unwrap_or_else(|| reader.own_format(usual)),
             errors,
             structured,
-            early: settings.option(Toggle::LOGASAP),
+            early: settings.option(OptionSwitch::LOGASAP),
             refused: reader.own_format("%ci:%cp [%t] %f"),
             tag: self.tag(proxy),
-            only_errors: settings.option(Toggle::DONTLOG_NORMAL),
-            no_null: settings.option(Toggle::DONTLOGNULL),
-            separate: settings.option(Toggle::LOG_SEPARATE_ERRORS),
+            only_errors: settings.option(OptionSwitch::DONTLOG_NORMAL),
+            no_null: settings.option(OptionSwitch::DONTLOGNULL),
+            separate: settings.option(OptionSwitch::LOG_SEPARATE_ERRORS),
         })
     }
 }

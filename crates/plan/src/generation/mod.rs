@@ -45,7 +45,7 @@ mod track;
 mod users;
 mod variables;
 
-pub use agent::{Aim, CheckTarget};
+pub use agent::{CheckTarget, TargetOverride};
 pub use balance::BalanceKey;
 pub use bandwidth::{Bandwidth, FilterId};
 pub use bind::has_lanes;
@@ -69,10 +69,10 @@ pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, Fron
 pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
 pub use resolvers::{Order, Question};
 pub use rules::{
-    Action, Addressed, Captures, Change as RuleChange, ConnectionAction, ContentAction, End, Expressions,
-    Figure, General, Listed, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch, Normalizer, Packets,
-    PageAction, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, SetBandwidth,
-    Setting, SharedKey, Silence, Stick, Target, TimeoutOf, Track, TrackCounts,
+    Action, AddressPart, Captures, Change as RuleChange, ConnectionAction, ContentAction, DropMode, End,
+    Expressions, GeneralCounter, ListChange, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch,
+    Normalizer, NumberSource, Packets, PageAction, Persist, Redirect, RedirectKind, Reply, ReplyBody, Rule,
+    Rules, SetBandwidth, Setting, SharedKey, Stick, Target, TargetPart, TimeoutOf, Track, TrackCounts,
 };
 pub use rules::{Forwarded, NoTarget};
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
@@ -119,7 +119,7 @@ pub struct Generation {
     /// Limits shared with the generation before, and their values once this generation serves.
     bounds: Vec<(Arc<ConnLimit>, u64)>,
     /// Servers of rings shared with the generation before, and their timeouts once this generation serves.
-    ring_patience: Vec<(Arc<RingServer>, manylane_logs::Timeouts)>,
+    ring_timeouts: Vec<(Arc<RingServer>, manylane_logs::Timeouts)>,
 }
 
 impl Deref for Generation {
@@ -167,9 +167,9 @@ pub struct Parts {
     /// True if some server is sent evaluated formats: `set-proxy-v2-tlv-fmt`.
     pub tells_formats: bool,
     /// True if a format or an expression uses the addresses of connections to servers.
-    pub looks_at_links: bool,
+    pub reads_connections: bool,
     /// True if a rule uses what is logged about its stream.
-    pub looks_at_course: bool,
+    pub reads_stream_record: bool,
     /// The network namespaces that the configuration names.
     namespaces: Vec<Arc<str>>,
     /// Log targets.
@@ -205,7 +205,7 @@ pub struct Parts {
 
 /// Settings of the command line.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes {
+pub struct StartOptions {
     /// `-dr`: a server whose name cannot be resolved begins without an address.
     pub ignore_unresolved: bool,
     /// `-dS`
@@ -224,7 +224,7 @@ impl Generation {
     /// is usable only if there are no errors.
     ///
     /// Resolves host names with the system's resolver, which may take seconds.
-    pub fn build(config: &Config, wishes: Wishes, found: &mut Diagnostics) -> Self {
+    pub fn build(config: &Config, wishes: StartOptions, found: &mut Diagnostics) -> Self {
         let Config {
             global,
             proxies: _,
@@ -307,8 +307,8 @@ impl Generation {
             process_stats: Arc::default(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),
-            looks_at_links: looks.links,
-            looks_at_course: looks.course,
+            reads_connections: looks.links,
+            reads_stream_record: looks.course,
             namespaces,
             tells_formats,
             frontends: proxies.frontends,
@@ -337,7 +337,7 @@ impl Generation {
             pages: None,
             changes: None,
             bounds: Vec::new(),
-            ring_patience: Vec::new(),
+            ring_timeouts: Vec::new(),
         };
         for (backend, states) in &proxies.states {
             state_file::restore(&generation.backends[*backend], states);

@@ -11,7 +11,7 @@ use manylane_net::{Bound, Endpoint};
 use manylane_peers::{PeerReport, Resync, Section, SharedTable, Status};
 use manylane_sync::{Arc, LockClass, Mutex};
 
-static DESKS: LockClass = LockClass::new("peers section between generations", LockClass::LEAF);
+static SECTION_TASKS: LockClass = LockClass::new("peers section between generations", LockClass::LEAF);
 
 /// Variable with the name of this process among its peers.
 const LOCAL_PEER: &[u8] = b"HAPROXY_LOCALPEER";
@@ -32,7 +32,7 @@ pub struct Peers {
     pub listener: Option<Listener>,
     /// True if this process takes over from another one.
     pub follows: bool,
-    desk: Mutex<Desk>,
+    desk: Mutex<SectionTask>,
 }
 
 /// A peer.
@@ -48,7 +48,7 @@ pub struct Peer {
 
 /// State that the lane that serves the section shares with others.
 #[derive(Debug, Default)]
-struct Desk {
+struct SectionTask {
     state: State,
     /// Bound sockets, from the bind to the end of the process.
     sockets: Option<Arc<[Bound]>>,
@@ -261,6 +261,6 @@ fn one(
         peers: all,
         listener: listeners.into_iter().next().filter(|_| !is_off),
         follows,
-        desk: Mutex::new(&DESKS, Desk::default()),
+        desk: Mutex::new(&SECTION_TASKS, SectionTask::default()),
     }
 }

@@ -8,7 +8,7 @@ use super::proxies::Ids;
 use super::refuse::Refuse;
 use manylane_buf::MAX_CLUSTER;
 use manylane_config::table::Tune;
-use manylane_config::tree::{Bind, Global, HardStop, Set, Settings, StatusSet, TlsProcess, WorkerFails};
+use manylane_config::tree::{Bind, Global, HardStop, OnWorkerFailure, Set, Settings, StatusSet, TlsProcess};
 use manylane_expr::VariableLimits;
 use manylane_http::MAX_HEAD;
 use manylane_sched::{Placement, Profiling};
@@ -146,7 +146,7 @@ pub struct Process {
     /// leaves them until they end by themselves.
     pub close_spread: Option<Option<Duration>>,
     /// `master-worker`: what the master does when its worker fails.
-    pub master_worker: Option<WorkerFails>,
+    pub master_worker: Option<OnWorkerFailure>,
     /// `mworker-max-reloads`
     pub most_reloads: Option<u32>,
     /// `set-dumpable`

@@ -22,7 +22,7 @@ use crate::rate::Rate;
 use manylane_balance::{Balancer, IdleLimits, IdlePools, Index, Operation};
 use manylane_check::states::States;
 use manylane_check::{Past, Running};
-use manylane_config::table::{Timeout, Toggle};
+use manylane_config::table::{OptionSwitch, Timeout};
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
 use manylane_expr::{Expression, Zone};
 use manylane_net::SplicePolicy;
@@ -618,47 +618,47 @@ pub(super) fn idle_pools<S: Borrow<Server>>(servers: &[S]) -> IdlePools {
 }
 
 /// Toggles that are implemented in both modes, or need no work.
-const DONE: &[Toggle] = &[
-    Toggle::ABORTONCLOSE,
-    Toggle::ALLBACKUPS,
-    Toggle::CHECKCACHE,
-    Toggle::CLITCPKA,
-    Toggle::CONTSTATS, // counters always grow during streams
-    Toggle::DISABLE_H2_UPGRADE,
-    Toggle::INDEPENDENT_STREAMS,
-    Toggle::NOLINGER,
-    Toggle::SOCKET_STATS, // in listeners
-    Toggle::SPLICE_AUTO,
-    Toggle::SPLICE_REQUEST,
-    Toggle::SPLICE_RESPONSE,
-    Toggle::SRVTCPKA,
-    Toggle::TCP_SMART_ACCEPT,
-    Toggle::TCP_SMART_CONNECT,
-    Toggle::TCPKA,
-    Toggle::TRANSPARENT,
-    Toggle::H1_ADJUST_CLIENT,
-    Toggle::H1_ADJUST_SERVER,
-    Toggle::HTTP_BUFFER_REQUEST,
-    Toggle::HTTP_DROP_REQUEST_TRAILERS,
-    Toggle::HTTP_DROP_RESPONSE_TRAILERS,
-    Toggle::HTTP_IGNORE_PROBES,
-    Toggle::HTTP_KEEP_ALIVE,
-    Toggle::HTTP_NO_DELAY, // data is never held back
-    Toggle::HTTP_PRETEND_KEEPALIVE,
-    Toggle::HTTP_SERVER_CLOSE,
-    Toggle::HTTP_STRICT_FRAMING,
-    Toggle::HTTP_USE_PROXY_HEADER,
-    Toggle::HTTPCLOSE,
-    Toggle::IDLE_CLOSE_ON_RESPONSE,
-    Toggle::PERSIST,
-    Toggle::PREFER_LAST_SERVER,
-    Toggle::UNSAFE_REQUESTS,
-    Toggle::UNSAFE_RESPONSES,
-    Toggle::DONTLOG_NORMAL,
-    Toggle::DONTLOGNULL,
-    Toggle::LOG_HEALTH_CHECKS,
-    Toggle::LOG_SEPARATE_ERRORS,
-    Toggle::LOGASAP, // in log settings
+const DONE: &[OptionSwitch] = &[
+    OptionSwitch::ABORTONCLOSE,
+    OptionSwitch::ALLBACKUPS,
+    OptionSwitch::CHECKCACHE,
+    OptionSwitch::CLITCPKA,
+    OptionSwitch::CONTSTATS, // counters always grow during streams
+    OptionSwitch::DISABLE_H2_UPGRADE,
+    OptionSwitch::INDEPENDENT_STREAMS,
+    OptionSwitch::NOLINGER,
+    OptionSwitch::SOCKET_STATS, // in listeners
+    OptionSwitch::SPLICE_AUTO,
+    OptionSwitch::SPLICE_REQUEST,
+    OptionSwitch::SPLICE_RESPONSE,
+    OptionSwitch::SRVTCPKA,
+    OptionSwitch::TCP_SMART_ACCEPT,
+    OptionSwitch::TCP_SMART_CONNECT,
+    OptionSwitch::TCPKA,
+    OptionSwitch::TRANSPARENT,
+    OptionSwitch::H1_ADJUST_CLIENT,
+    OptionSwitch::H1_ADJUST_SERVER,
+    OptionSwitch::HTTP_BUFFER_REQUEST,
+    OptionSwitch::HTTP_DROP_REQUEST_TRAILERS,
+    OptionSwitch::HTTP_DROP_RESPONSE_TRAILERS,
+    OptionSwitch::HTTP_IGNORE_PROBES,
+    OptionSwitch::HTTP_KEEP_ALIVE,
+    OptionSwitch::HTTP_NO_DELAY, // data is never held back
+    OptionSwitch::HTTP_PRETEND_KEEPALIVE,
+    OptionSwitch::HTTP_SERVER_CLOSE,
+    OptionSwitch::HTTP_STRICT_FRAMING,
+    OptionSwitch::HTTP_USE_PROXY_HEADER,
+    OptionSwitch::HTTPCLOSE,
+    OptionSwitch::IDLE_CLOSE_ON_RESPONSE,
+    OptionSwitch::PERSIST,
+    OptionSwitch::PREFER_LAST_SERVER,
+    OptionSwitch::UNSAFE_REQUESTS,
+    OptionSwitch::UNSAFE_RESPONSES,
+    OptionSwitch::DONTLOG_NORMAL,
+    OptionSwitch::DONTLOGNULL,
+    OptionSwitch::LOG_HEALTH_CHECKS,
+    OptionSwitch::LOG_SEPARATE_ERRORS,
+    OptionSwitch::LOGASAP, // in log settings
 ];
 
 fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common {
@@ -721,7 +721,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         unique_id_header: _,
     } = settings;
     let _ = mode;
-    for (toggle, set) in Toggle::all().zip(options) {
+    for (toggle, set) in OptionSwitch::all().zip(options) {
         if let Some(set) = set
             && set.value
             && !DONE.contains(&toggle)
@@ -729,17 +729,17 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
             refuse.keyword(set.pos, toggle.name(), "it is not built yet");
         }
     }
-    let splice = |forced: Toggle| {
+    let splice = |forced: OptionSwitch| {
         let always = SplicePolicy { from: 0 };
-        let auto = settings.option(Toggle::SPLICE_AUTO).then(SplicePolicy::default);
+        let auto = settings.option(OptionSwitch::SPLICE_AUTO).then(SplicePolicy::default);
         settings.option(forced).then_some(always).or(auto)
     };
     Common {
-        splice_request: splice(Toggle::SPLICE_REQUEST),
-        splice_response: splice(Toggle::SPLICE_RESPONSE),
-        independent: settings.option(Toggle::INDEPENDENT_STREAMS),
-        abort_on_close: settings.option(Toggle::ABORTONCLOSE),
-        no_linger: settings.option(Toggle::NOLINGER),
+        splice_request: splice(OptionSwitch::SPLICE_REQUEST),
+        splice_response: splice(OptionSwitch::SPLICE_RESPONSE),
+        independent: settings.option(OptionSwitch::INDEPENDENT_STREAMS),
+        abort_on_close: settings.option(OptionSwitch::ABORTONCLOSE),
+        no_linger: settings.option(OptionSwitch::NOLINGER),
         inspect_request: inspect_request.map(|set| set.value).filter(|time| !time.is_zero()),
         inspect_response: inspect_response.map(|set| set.value).filter(|time| !time.is_zero()),
     }

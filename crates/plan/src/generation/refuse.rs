@@ -15,7 +15,7 @@ pub(super) struct Refuse<'a> {
     pub(super) config: &'a Config,
     /// `-dr`
     pub(super) ignore_unresolved: bool,
-    /// [`Wishes::no_lookups`](super::Wishes::no_lookups)
+    /// [`StartOptions::no_lookups`](super::StartOptions::no_lookups)
     pub(super) no_lookups: bool,
     /// Files read so far.
     pub(super) files: Files,

@@ -13,7 +13,7 @@ use manylane_sync::{Arc, LockClass, Mutex};
 use std::net::{IpAddr, SocketAddr};
 use std::task::Waker;
 
-static DESKS: LockClass = LockClass::new("orders to a resolvers section", LockClass::LEAF);
+static SECTION_TASKS: LockClass = LockClass::new("orders to a resolvers section", LockClass::LEAF);
 static QUESTIONS: LockClass = LockClass::new("question of a rule to name servers", LockClass::LEAF);
 
 /// File that `parse-resolv-conf` reads.
@@ -33,7 +33,7 @@ pub struct Resolvers {
     /// Timeouts and limits of queries.
     pub settings: Settings,
     /// State shared with other lanes.
-    desk: Mutex<Desk>,
+    desk: Mutex<SectionTask>,
 }
 
 /// A name server.
@@ -50,7 +50,7 @@ pub struct NameServer {
 /// State that the section's lane shares with other lanes. Generations with the same section share one; the
 /// lane of the newest generation sends the queries.
 #[derive(Debug, Default)]
-struct Desk {
+struct SectionTask {
     orders: Vec<Order>,
     /// Wake-ups of the lanes that began to query, the active one last. Earlier lanes keep their orders, and
     /// query again when later ones end.
@@ -62,7 +62,7 @@ struct Desk {
     cleared: Vec<Counters>,
 }
 
-impl Desk {
+impl SectionTask {
     fn is_of(&self, clerk: &Arc<Notify>) -> bool {
         self.clerks.last().is_some_and(|own| Arc::ptr_eq(own, clerk))
     }
@@ -318,7 +318,12 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
     settings.retries = retries.map_or(settings.retries, |set| set.value);
     settings.resolve = timeout_resolve.map_or(settings.resolve, |set| set.value);
     settings.retry = timeout_retry.map_or(settings.retry, |set| set.value);
-    Resolvers { name: text(name), servers, settings, desk: Mutex::new(&DESKS, Desk::default()) }
+    Resolvers {
+        name: text(name),
+        servers,
+        settings,
+        desk: Mutex::new(&SECTION_TASKS, SectionTask::default()),
+    }
 }
 
 /// Returns the resolution of a server, if it has a section.
@@ -407,7 +412,7 @@ mod tests {
     /// queries and moves servers.
     #[test]
     fn the_lane_that_began_last_asks_as_long_as_it_is_there() {
-        let desk = Mutex::new(&DESKS, Desk::default());
+        let desk = Mutex::new(&SECTION_TASKS, SectionTask::default());
         let section = Resolvers { name: "r".into(), servers: Vec::new(), settings: Settings::USUAL, desk };
         let (before, after): (Arc<Notify>, Arc<Notify>) = Default::default();
         let asks = |clerk| section.is_asked_by(clerk);

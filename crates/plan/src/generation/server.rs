@@ -13,7 +13,7 @@ use manylane_check::states::{State, admin};
 use manylane_check::{Past, Running};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::table::{ServerOptions, Toggle};
+use manylane_config::table::{OptionSwitch, ServerOptions};
 use manylane_config::tree::{self, Mode, ProxyHeader, Set, Settings};
 use manylane_expr::Format;
 use manylane_net::address::{Host, Location, Port};
@@ -358,10 +358,10 @@ pub(super) fn server(
         signature: super::bind::signature(tcp_md5sig, refuse),
         user_timeout: tcp_ut.map(|set| set.value),
         keep_alive: keep_alive(
-            settings.option(Toggle::SRVTCPKA) || settings.option(Toggle::TCPKA),
+            settings.option(OptionSwitch::SRVTCPKA) || settings.option(OptionSwitch::TCPKA),
             &settings.server_keep_alive,
         ),
-        no_linger: settings.option(Toggle::NOLINGER),
+        no_linger: settings.option(OptionSwitch::NOLINGER),
         congestion_control: cc.as_ref().map(|set| text(&set.value)),
         receive_buffer: process.server_receive_buffer,
         send_buffer: process.server_send_buffer,
@@ -374,7 +374,7 @@ pub(super) fn server(
         interface: source.and_then(|source| source.interface.as_ref()).map(text),
         mss: None,
         fast_open: on(tfo),
-        late_ack: settings.option(Toggle::TCP_SMART_CONNECT),
+        late_ack: settings.option(OptionSwitch::TCP_SMART_CONNECT),
         namespace: namespace.as_ref().filter(|_| !namespace_of_client).map(|set| text(&set.value)),
         common,
     };
@@ -466,7 +466,7 @@ pub(super) fn server(
 /// Returns true if a backend has a server beside those of its lines: that of `dispatch`, unless there is
 /// `balance`, or that of `option transparent`.
 pub(super) fn has_stand_in(settings: &Settings) -> bool {
-    settings.option(Toggle::TRANSPARENT) || settings.dispatch.is_some() && settings.balance.is_none()
+    settings.option(OptionSwitch::TRANSPARENT) || settings.dispatch.is_some() && settings.balance.is_none()
 }
 
 /// Builds the server of `dispatch` or `option transparent`. It gets the streams for which neither a cookie

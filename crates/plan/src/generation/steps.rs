@@ -8,7 +8,7 @@ use manylane_check::{
     Status, StatusRanges, Step, Text, Value, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
 use manylane_config::lex::Word;
-use manylane_config::table::Toggle;
+use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{Proxy, Settings, Statement};
 use manylane_expr::{Compiler, EvalPoints, Expression, Format, Regex, Scope, Use, When};
 use manylane_h1::Leniency;
@@ -66,7 +66,7 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
             let with = OfHttp {
                 send_state: settings.send_state.is_some(),
                 disable_on_404: settings.disable_on_404.is_some(),
-                lenient: super::http::leniency(settings, settings.option(Toggle::UNSAFE_RESPONSES)),
+                lenient: super::http::leniency(settings, settings.option(OptionSwitch::UNSAFE_RESPONSES)),
             };
             http_script(kind, of(wanted), &with, compiler, refuse)
         }
@@ -86,8 +86,8 @@ pub(super) fn wording(settings: &Settings) -> Vec<u8> {
     let switches = [
         settings.send_state.is_some(),
         settings.disable_on_404.is_some(),
-        settings.option(Toggle::UNSAFE_RESPONSES),
-        settings.option(Toggle::HTTP_STRICT_FRAMING),
+        settings.option(OptionSwitch::UNSAFE_RESPONSES),
+        settings.option(OptionSwitch::HTTP_STRICT_FRAMING),
     ];
     wording.extend(switches.map(u8::from));
     wording

@@ -2,7 +2,7 @@
 
 use manylane_expr::{Needs, OfVariable, VariableId};
 use manylane_plan::generation::{
-    Action, BalanceKey, ConnectionAction, ContentAction, End, Figure, Made, PageAction, Persist,
+    Action, BalanceKey, ConnectionAction, ContentAction, End, Made, NumberSource, PageAction, Persist,
     RedirectKind, Reply, ReplyBody, RuleChange as Change, Setting, Stick, Target,
 };
 
@@ -32,10 +32,10 @@ const NO_ANSWER: &str = "ends the connection, without a response";
 const SILENT: &str = "drops the connection, and the client is not told";
 const NAME_SERVERS: &str = "an answer of name servers";
 
-fn of_figure(figure: &Figure, variables: OfVariable<'_>) -> Needs {
+fn of_figure(figure: &NumberSource, variables: OfVariable<'_>) -> Needs {
     match figure {
-        Figure::Fixed(_) => Needs::NONE,
-        Figure::Of(expression) => expression.needs(variables),
+        NumberSource::Fixed(_) => Needs::NONE,
+        NumberSource::Of(expression) => expression.needs(variables),
     }
 }
 
@@ -73,7 +73,7 @@ impl Effects for Setting {
                 [shared, limit, period].into_iter().flatten().collect()
             }
             Self::Track(track) => Needs::TABLE | track.key.needs(variables),
-            Self::General(general) => Needs::TABLE | of_figure(&general.by, variables),
+            Self::GeneralCounter(general) => Needs::TABLE | of_figure(&general.by, variables),
             Self::UnsetVar(_) | Self::LogLevel(_) | Self::Nice(_) => Needs::NONE,
         }
     }

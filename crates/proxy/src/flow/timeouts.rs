@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_out_of_patience_while_a_filter_holds_bytes() {
+    fn no_time_limit_ends_while_a_filter_holds_bytes() {
         let (begun, later) = (Time::from_nanos(1 << 40), Time::from_nanos(1 << 41));
         let second = Some(Duration::from_secs(1));
         let timeouts = Timeouts { client: second, server: second, ..Timeouts::default() };

@@ -126,7 +126,7 @@ impl Session<'_> {
             self.note(|record| record.status = None);
         }
         self.begin(&request.head);
-        if self.local.generation.looks_at_links && self.client.end.h2().is_none() {
+        if self.local.generation.reads_connections && self.client.end.h2().is_none() {
             let id = u32::try_from(self.requests).unwrap_or(u32::MAX);
             self.scopes.memory.links.set_id(Side::Client, id);
         }

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 /// Time in which a client has to acknowledge SETTINGS: a round trip, and time for a busy client. Until then
 /// the client need not respect the limits.
-const SETTINGS_PATIENCE: Duration = Duration::from_secs(10);
+const SETTINGS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State that the streams of a connection share.
 struct Multiplexed {
@@ -111,17 +111,17 @@ pub(super) async fn serve(session: Session<'_>) {
     });
     let (first, _) = timeouts(frontend, 0);
     let (idle, _) = timeouts(frontend, 1);
-    let patience = h2::ConnTimeouts {
+    let timeout = h2::ConnTimeouts {
         first,
         idle,
         write: frontend.timeouts.client,
-        settings: Some(SETTINGS_PATIENCE),
+        settings: Some(SETTINGS_TIMEOUT),
         ping: listener.idle_ping,
     };
     if let Some((stream, request)) = offered {
         begin(&of, stream, h2::Incoming { request: Ok(request), end: true });
     }
-    let mut running = pin!(conn.run(&patience, |stream, incoming| begin(&of, stream, incoming)));
+    let mut running = pin!(conn.run(&timeout, |stream, incoming| begin(&of, stream, incoming)));
     let mut stopping = local.stopping.waiter();
     let (mut told, mut counted_glitches) = (false, 0);
     poll_fn(|context| {

@@ -267,7 +267,7 @@ impl Session<'_> {
 
     /// Begins the log record of a request that the session waited for since `waited_from`.
     pub(super) fn begin_record(&mut self, waited_from: Time) {
-        if self.frontend.log.is_some() || self.local.generation.looks_at_course {
+        if self.frontend.log.is_some() || self.local.generation.reads_stream_record {
             let now = self.local.here().now();
             let mut record = Record::new(now);
             record.idle = now.since(waited_from);

@@ -152,7 +152,7 @@ impl Session<'_> {
             outgoing => outgoing?,
         };
         let server = server_end.body().ok_or_else(no_memory)?; // the stream has begun
-        if local.generation.looks_at_links {
+        if local.generation.reads_connections {
             let id = server.h2().map_or(reused.unwrap_or(0), H2End::id);
             self.scopes.memory.links.set_id(Side::Server, id);
         }

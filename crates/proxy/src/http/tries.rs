@@ -8,7 +8,7 @@ use super::upload::Watched;
 use super::websocket::is_websocket;
 use crate::client::Client;
 use crate::flow::{H2End, ServerEnd};
-use crate::lane::{Idle, Local, SETTINGS_PATIENCE, ServerPermit, Wanted};
+use crate::lane::{Idle, Local, SETTINGS_TIMEOUT, ServerPermit, Wanted};
 use crate::rules::{Answer, EvalContext, EvalPhase};
 use crate::scopes::{BackLink, Countable};
 use crate::server::{self, Attempt, IdleConn, Tried};
@@ -188,7 +188,7 @@ impl Session<'_> {
         permit: &ServerPermit,
         conn: &h2::Conn,
     ) -> Result<(), Failed> {
-        let time = backend.timeouts.server.unwrap_or(SETTINGS_PATIENCE).min(SETTINGS_PATIENCE);
+        let time = backend.timeouts.server.unwrap_or(SETTINGS_TIMEOUT).min(SETTINGS_TIMEOUT);
         let told = pin!(poll_fn(|context| conn.poll_takes_protocols(context)));
         let told = pin!(local.here().timeout(time, told));
         let told = server::waiting(backend, client, told).await;
@@ -420,7 +420,7 @@ impl Session<'_> {
         memory.server_h2.set(matches!(end, ServerEnd::Http2(..)));
         server::remember_link(local, end.connection(), memory);
         if let ServerEnd::Http2(conn, _) = &end
-            && local.generation.looks_at_links
+            && local.generation.reads_connections
         {
             memory.links.set_back(BackLink::Http2(conn.clone()));
         }
@@ -453,7 +453,7 @@ impl Session<'_> {
         let connection = match end {
             ServerEnd::Http1(connection) => Some(connection),
             ServerEnd::Http2(conn, stream) => {
-                if local.generation.looks_at_links
+                if local.generation.reads_connections
                     && let Some(code) = stream.get().and_then(|stream| stream.peer_reset())
                 {
                     self.scopes.memory.links.set_reset(Side::Server, code);

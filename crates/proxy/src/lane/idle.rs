@@ -7,7 +7,7 @@
 //! 2. A lane asks another lane only if its own idle pool has no connection of the key. It asks one lane at a
 //!    time, which the shared idle pools name. That lane takes a connection from its own pool, detaches the
 //!    descriptor and hands it over (`balance::oneshot`): no lane touches the pool of another.
-//! 3. The asking lane waits for [`PATIENCE`], then connects. A connection that arrives later goes back to the
+//! 3. The asking lane waits for [`TIMEOUT`], then connects. A connection that arrives later goes back to the
 //!    pool that it came from.
 //! 4. When more than `tune.pool-low-fd-ratio` of the descriptors that the process may open are in use, no
 //!    connection is kept. Above `tune.pool-high-fd-ratio`, one idle connection is closed for each connection
@@ -44,7 +44,7 @@ static TAKEOVER: TaskKind = TaskKind::new("takeover");
 
 /// Longest wait for another lane's reply. A running lane replies within its round; connecting costs about as
 /// much as waking a lane.
-const PATIENCE: Duration = Duration::from_millis(5);
+const TIMEOUT: Duration = Duration::from_millis(5);
 
 /// Shortest time between two readings of the other lanes' descriptor counts.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -231,7 +231,7 @@ impl Local {
         let give = move |_| give(generation, number, index, key, least, reply);
         Remote::new(lane).spawn_with(&TAKEOVER, Class::Urgent, give).ok()?;
         let answer = poll_fn(|context| request.poll_task(context));
-        let transfer = here.timeout(PATIENCE, answer).await.ok()??;
+        let transfer = here.timeout(TIMEOUT, answer).await.ok()??;
         let stream = self.io.stream(transfer.fd).ok()?;
         let idle = Idle { connection: Connection::Socket(stream), served: transfer.served };
         if !idle.may_be_used() {

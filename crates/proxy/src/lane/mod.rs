@@ -38,7 +38,7 @@ pub(crate) use observe::{Observation, observe};
 pub(crate) use passwords::hashing;
 pub(crate) use permit::{NoPermit, ServerPermit, SetTime, Wanted};
 pub(crate) use room::Room;
-pub(crate) use shared_conns::SETTINGS_PATIENCE;
+pub(crate) use shared_conns::SETTINGS_TIMEOUT;
 pub use streams::{AtWork, Cursor, Slice, end_stream, end_streams, panic_stream, slice};
 pub(crate) use streams::{Begun, Streaming};
 pub(crate) use timer::Timer;

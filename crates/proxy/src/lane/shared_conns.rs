@@ -29,7 +29,7 @@ use std::time::Duration;
 static SERVER: TaskKind = TaskKind::new("h2 connection to a server");
 
 /// Longest time for a server to acknowledge settings: a round trip, and time for a busy server.
-pub(crate) const SETTINGS_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const SETTINGS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connections of HTTP/2 that a lane has to servers of one generation.
 #[derive(Debug, Default)]
@@ -185,7 +185,7 @@ impl Local {
                 first: Some(purge),
                 idle: Some(purge),
                 write: backend.timeouts.server,
-                settings: Some(SETTINGS_PATIENCE),
+                settings: Some(SETTINGS_TIMEOUT),
                 ping: server.idle_ping,
             },
             kill_at_load: self.generation.process.h2.kill_at_load,

@@ -403,7 +403,7 @@ mod tests {
     use manylane_config::load;
     use manylane_config::source::Sources;
     use manylane_io::{Choice, Driver, Kind};
-    use manylane_plan::generation::Wishes;
+    use manylane_plan::generation::StartOptions;
     use manylane_sched::{Config, Lane};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -482,7 +482,7 @@ mod tests {
 
     fn install(driver: &Driver) -> Rc<Local> {
         let mut loaded = load(&Sources::new(), &Build::bare(), Environment::new(), false);
-        let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+        let generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
         Local::install(driver.io(), Arc::new(generation), || {})
     }
 

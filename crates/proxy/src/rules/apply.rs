@@ -11,8 +11,8 @@ use manylane_config::tree::LogStep;
 use manylane_expr::{Condition, Format, VariableId, Writer};
 use manylane_http::{EditError, Head, Version};
 use manylane_plan::generation::{
-    Action, ConnectionAction, End, Frontend, NameMatch, NoTarget, Persist, Question, Replaced, Rule,
-    RuleChange as Change, Silence, Target,
+    Action, ConnectionAction, DropMode, End, Frontend, NameMatch, NoTarget, Persist, Question, Rule,
+    RuleChange as Change, Target, TargetPart,
 };
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) enum Verdict {
     /// The connection closes without a response.
     Reject,
     /// The connection is dropped, and the client is not told.
-    Drop(Silence),
+    Drop(DropMode),
     /// The list continues after this time.
     Pause(Duration),
     /// The list continues when the body, or `least` bytes of it, has arrived, or after this time.
@@ -88,8 +88,8 @@ impl<'r> Walk<'r> {
     }
 }
 
-/// Returns the position of the first of `rules` that applies: one without a condition, or whose condition holds.
-/// All conditions see the same environment, which costs more to make than most conditions to evaluate.
+/// Returns the position of the first of `rules` that applies: one without a condition, or whose condition
+/// holds. All conditions see the same environment, which costs more to make than most conditions to evaluate.
 fn first_that_applies<A>(eval: &EvalContext<'_>, phase: EvalPhase<'_>, rules: &[Rule<A>]) -> Option<usize> {
     if rules.first()?.condition.is_none() {
         return Some(0);
@@ -124,7 +124,7 @@ pub(crate) enum Entrance {
     },
     Rejected,
     /// The connection is dropped, and the client is not told.
-    Dropped(Silence),
+    Dropped(DropMode),
 }
 
 /// Whether a new connection is accepted.
@@ -193,9 +193,9 @@ pub(crate) fn chosen_server(
     None
 }
 
-/// Returns the number of the backend that a frontend chooses: that of the first `use_backend` that applies, or
-/// its `default_backend`. Unpublished ones are passed over unless `force-be-switch` holds. A rule that makes a
-/// name that no backend has leaves the choice to `default_backend`.
+/// Returns the number of the backend that a frontend chooses: that of the first `use_backend` that applies,
+/// or its `default_backend`. Unpublished ones are passed over unless `force-be-switch` holds. A rule that
+/// makes a name that no backend has leaves the choice to `default_backend`.
 pub(crate) fn chosen_backend(
     frontend: &Frontend,
     eval: &EvalContext<'_>,
@@ -428,16 +428,16 @@ fn one(
             let whole = head.target();
             let pathq = pathq(head);
             let subject = match part {
-                Replaced::Path => head.path(),
-                Replaced::Pathq => pathq,
-                Replaced::Uri => Some(whole),
+                TargetPart::Path => head.path(),
+                TargetPart::Pathq => pathq,
+                TargetPart::Uri => Some(whole),
             };
             let Some(subject) = subject else { return Ok(None) };
             if new.replaced(eval, now, regex, template, subject)? {
                 match part {
-                    Replaced::Path => head.set_path(new.bytes())?,
-                    Replaced::Pathq => head.set_pathq(new.bytes())?,
-                    Replaced::Uri => head.set_uri(new.bytes())?,
+                    TargetPart::Path => head.set_path(new.bytes())?,
+                    TargetPart::Pathq => head.set_pathq(new.bytes())?,
+                    TargetPart::Uri => head.set_uri(new.bytes())?,
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::context::{EvalContext, EvalPhase};
 use super::set::set;
 use manylane_buf::Chain;
 use manylane_expr::{Absent, Direction, Expression, Truth, VariableId};
-use manylane_plan::generation::{ContentAction, Question, Rule, Setting, Silence};
+use manylane_plan::generation::{ContentAction, DropMode, Question, Rule, Setting};
 use manylane_sync::Arc;
 use std::cell::{Cell, RefCell};
 
@@ -18,7 +18,7 @@ pub(crate) enum Content {
     /// Close the connection.
     Reject,
     /// Close the connection without telling the client.
-    Drop(Silence),
+    Drop(DropMode),
     /// Look up a name, then run the rules again.
     LookUp,
     /// Close the connection to the server; the client gets the data received so far.
@@ -106,7 +106,8 @@ pub(crate) fn content(
             ContentAction::Set(Setting::Track(track)) if may_change(eval, phase, &track.key) => {
                 return Content::Wait;
             }
-            ContentAction::Set(Setting::General(general)) if !general.is_tag && !lookups.counts(at) => {}
+            ContentAction::Set(Setting::GeneralCounter(general))
+                if !general.is_tag && !lookups.counts(at) => {}
             // Other expressions do not wait; a value that is not there is not set.
             ContentAction::Set(setting) => set(eval, EvalPhase { may_grow: false, ..phase }, setting),
         }

@@ -171,7 +171,7 @@ impl EvalContext<'_> {
         work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R,
     ) -> R {
         // Samples may ask what has become of the stream so far.
-        if phase.log.is_none() && self.course.is_some() && self.local.generation.looks_at_course {
+        if phase.log.is_none() && self.course.is_some() && self.local.generation.reads_stream_record {
             return self.with_course(EvalPhase { side: Some(phase.direction()), ..phase }, work);
         }
         let memory = &self.scopes.memory;

@@ -6,7 +6,7 @@ use crate::scopes::{LogLevel, Shared};
 use manylane_config::limits::MAX_TIMER_MS;
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
 use manylane_plan::generation::{
-    Addressed, Bandwidth, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting,
+    AddressPart, Bandwidth, Lookup, Made, NumberSource, Packets, Question, RuleChange as Change, Setting,
 };
 use manylane_resolve::Name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -53,8 +53,8 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
         }
         Setting::Packets(what, figure) => {
             let made = match figure {
-                Figure::Fixed(n) => Some(*n),
-                Figure::Of(expression) => number(expression).and_then(|n| u32::try_from(n).ok()),
+                NumberSource::Fixed(n) => Some(*n),
+                NumberSource::Of(expression) => number(expression).and_then(|n| u32::try_from(n).ok()),
             };
             if let Some(n) = made.filter(|n| *n <= what.most()) {
                 let cell = match what {
@@ -71,7 +71,7 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
             }
         }
         Setting::Track(track) => eval.track(phase, track),
-        Setting::General(general) => eval.change_general(phase, general),
+        Setting::GeneralCounter(general) => eval.change_general(phase, general),
         Setting::Capture(expression, slot) => capture(eval, phase, expression, *slot),
         Setting::Bandwidth(set) if set.shared.is_some() => {
             // As HAProxy: the first rule says with whom it is shared.
@@ -85,8 +85,8 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
         Setting::Bandwidth(set) => {
             let limit = match &set.limit {
                 None => None,
-                Some(Figure::Fixed(limit)) => Some(*limit),
-                Some(Figure::Of(expression)) => {
+                Some(NumberSource::Fixed(limit)) => Some(*limit),
+                Some(NumberSource::Of(expression)) => {
                     number(expression).map(|n| n.clamp(0, i64::from(u32::MAX)) as u32)
                 }
             };
@@ -181,13 +181,13 @@ fn capture(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression
 
 /// Applies `set-src`, `set-dst` and those of ports: a new address keeps the port, a new port keeps the
 /// address.
-fn set_address(eval: &EvalContext<'_>, phase: EvalPhase<'_>, which: Addressed, expression: &Expression) {
+fn set_address(eval: &EvalContext<'_>, phase: EvalPhase<'_>, which: AddressPart, expression: &Expression) {
     let memory = &eval.scopes.memory;
     let (cell, was, port) = match which {
-        Addressed::Source => (&memory.source, eval.peers.source, false),
-        Addressed::SourcePort => (&memory.source, eval.peers.source, true),
-        Addressed::Destination => (&memory.destination, eval.peers.destination, false),
-        Addressed::DestinationPort => (&memory.destination, eval.peers.destination, true),
+        AddressPart::Source => (&memory.source, eval.peers.source, false),
+        AddressPart::SourcePort => (&memory.source, eval.peers.source, true),
+        AddressPart::Destination => (&memory.destination, eval.peers.destination, false),
+        AddressPart::DestinationPort => (&memory.destination, eval.peers.destination, true),
     };
     let was = cell.get().or(was);
     let new = eval.with(phase, |env, scratch| {

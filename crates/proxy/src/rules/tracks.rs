@@ -3,7 +3,7 @@
 use super::context::{EvalContext, EvalPhase};
 use crate::scopes::{Countable, HeldEntry, Tracked, table_millis as millis};
 use manylane_expr::{DataType, Datum, Expression, TableId};
-use manylane_plan::generation::{Figure, General, Track, TrackCounts};
+use manylane_plan::generation::{GeneralCounter, NumberSource, Track, TrackCounts};
 use manylane_stick::with_key;
 
 impl EvalContext<'_> {
@@ -54,15 +54,15 @@ impl EvalContext<'_> {
     }
 
     /// Runs `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and their older forms.
-    pub(super) fn change_general(&self, phase: EvalPhase<'_>, general: &General) {
-        let General { counter, index, of_array, is_tag, by } = general;
+    pub(super) fn change_general(&self, phase: EvalPhase<'_>, general: &GeneralCounter) {
+        let GeneralCounter { counter, index, of_array, is_tag, by } = general;
         let tracks = &self.scopes.tracks;
         if tracks.find(*counter, |_| ()).is_none() {
             return;
         }
         let number = match by {
-            Figure::Fixed(number) => Some(u64::from(*number)),
-            Figure::Of(expression) => self
+            NumberSource::Fixed(number) => Some(u64::from(*number)),
+            NumberSource::Of(expression) => self
                 .with(phase, |env, scratch| expression.eval_int(env, scratch))
                 .map(|number| number.clamp(0, i64::from(u32::MAX)).cast_unsigned()),
         };

@@ -518,7 +518,7 @@ fn said(error: &TransferError) -> String {
         Some(Errno::NOMEM) => "ENOMEM returned by OS",
         Some(Errno::NOBUFS) => "ENOBUFS returned by OS",
         Some(Errno::PIPE) => "EPIPE returned by OS",
-        _ => "General socket error",
+        _ => "GeneralCounter socket error",
     };
     if let Some(errno) = errno {
         return format!("{name} ({})", words(errno));

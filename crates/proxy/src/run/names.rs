@@ -71,7 +71,7 @@ fn clock(local: &Local) -> Duration {
 }
 
 /// Longest wait of a rule, in addition to the section's own attempts.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait of a rule, including the section's attempts.
 const LONGEST_LOOK_UP: Duration = Duration::from_secs(60);
 
@@ -84,13 +84,13 @@ impl Local {
         }
         // Each attempt queries both families.
         let tries = section.settings.retry.saturating_mul(section.settings.retries.max(1).saturating_mul(2));
-        let patience = tries.saturating_add(PATIENCE).min(LONGEST_LOOK_UP);
-        self.here().timeout(patience, question.answered()).await.ok().flatten()
+        let timeout = tries.saturating_add(TIMEOUT).min(LONGEST_LOOK_UP);
+        self.here().timeout(timeout, question.answered()).await.ok().flatten()
     }
 }
 
 /// State of a section on its lane.
-struct Desk {
+struct SectionTask {
     local: Rc<Local>,
     number: usize,
     section: RefCell<Section>,
@@ -106,7 +106,7 @@ struct Desk {
 async fn look_after(local: Rc<Local>, number: usize, notify: Arc<Notify>, section: Section) {
     let generation = local.generation.clone();
     let own = &generation.resolvers[number];
-    let desk = Rc::new(Desk {
+    let desk = Rc::new(SectionTask {
         local: local.clone(),
         number,
         section: RefCell::new(section),
@@ -136,7 +136,7 @@ async fn look_after(local: Rc<Local>, number: usize, notify: Arc<Notify>, sectio
     });
 }
 
-impl Desk {
+impl SectionTask {
     fn resolvers(&self) -> &Resolvers {
         &self.local.generation.resolvers[self.number]
     }
@@ -192,10 +192,10 @@ impl Desk {
 }
 
 /// Counts a query for rules alone.
-struct ForRule(Rc<Desk>);
+struct ForRule(Rc<SectionTask>);
 
 impl ForRule {
-    fn new(desk: &Rc<Desk>) -> Self {
+    fn new(desk: &Rc<SectionTask>) -> Self {
         desk.for_rules.set(desk.for_rules.get() + 1);
         Self(desk.clone())
     }
@@ -208,7 +208,7 @@ impl Drop for ForRule {
 }
 
 /// Sends one query to one name server, and waits until it is answered or its time is over.
-async fn exchange(desk: Rc<Desk>, ask: Ask, for_rule: Option<ForRule>) {
+async fn exchange(desk: Rc<SectionTask>, ask: Ask, for_rule: Option<ForRule>) {
     let local = &desk.local;
     let until = Time::ZERO + ask.until;
     let work = async {
@@ -233,7 +233,7 @@ async fn exchange(desk: Rc<Desk>, ask: Ask, for_rule: Option<ForRule>) {
 
 /// Sends a query over UDP, from a random port that the system chooses. The socket is connected, so the system
 /// delivers only datagrams of this name server. `None` if the name server cannot be reached.
-async fn over_udp(desk: &Desk, ask: &Ask, server: SocketAddr) -> Option<Heard> {
+async fn over_udp(desk: &SectionTask, ask: &Ask, server: SocketAddr) -> Option<Heard> {
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
@@ -263,7 +263,7 @@ async fn over_udp(desk: &Desk, ask: &Ask, server: SocketAddr) -> Option<Heard> {
 }
 
 /// Sends a query over TCP, with a length before each message (RFC 1035, 4.2.2).
-async fn over_tcp(desk: &Desk, ask: &Ask, server: SocketAddr, until: Time) -> Option<()> {
+async fn over_tcp(desk: &SectionTask, ask: &Ask, server: SocketAddr, until: Time) -> Option<()> {
     let connector = Connector::new(ConnectOptions::default());
     let connection =
         connector.connect(&desk.local.io, &Endpoint::Ip(server), None, Some(until)).await.ok()?;
@@ -325,7 +325,7 @@ fn mark(addresses: impl Iterator<Item = IpAddr>) -> u64 {
 
 impl Guests {
     /// Begins with the servers of the configuration.
-    fn begin(&mut self, desk: &Desk, local: &Local) {
+    fn begin(&mut self, desk: &SectionTask, local: &Local) {
         let now = clock(local);
         for backend in &local.generation.backends {
             for server in backend.listed() {
@@ -360,7 +360,7 @@ impl Guests {
     }
 
     /// Begins to resolve the server's name.
-    fn follow(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
+    fn follow(&mut self, desk: &SectionTask, local: &Local, number: ServerNumber) {
         let (_, server) = local.generation.server(number);
         let Some(resolution) = &server.resolution else { return };
         let Some(Ok(name)) = server.addr.read().name.map(|name| Name::parse(&name)) else { return };
@@ -377,7 +377,7 @@ impl Guests {
     }
 
     /// Stops resolving the server's name for this server.
-    fn unfollow(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
+    fn unfollow(&mut self, desk: &SectionTask, local: &Local, number: ServerNumber) {
         let Some(id) = self.names.remove(&number) else { return };
         if let Some(servers) = self.servers.get_mut(&id) {
             servers.retain(|own| *own != number);
@@ -386,7 +386,7 @@ impl Guests {
     }
 
     /// Handles a server that an operator gave another name.
-    fn renamed(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
+    fn renamed(&mut self, desk: &SectionTask, local: &Local, number: ServerNumber) {
         if local.generation.known(number).is_none() {
             return; // the server belongs to the generation before
         }
@@ -394,7 +394,7 @@ impl Guests {
     }
 
     /// Handles a question of a rule.
-    fn ask(&mut self, desk: &Desk, local: &Local, question: Arc<Question>) {
+    fn ask(&mut self, desk: &SectionTask, local: &Local, question: Arc<Question>) {
         let now = clock(local);
         let wanted = desk.section.borrow_mut().want(question.name.clone(), question.kind, now);
         let Some(id) = wanted else { return question.answer(None) };
@@ -408,7 +408,7 @@ impl Guests {
     }
 
     /// Answers all rules that wait for a name.
-    fn answer(&mut self, desk: &Desk, local: &Local, id: Id) {
+    fn answer(&mut self, desk: &SectionTask, local: &Local, id: Id) {
         let now = clock(local);
         for question in self.questions.remove(&id).unwrap_or_default() {
             let mut section = desk.section.borrow_mut();
@@ -429,7 +429,7 @@ impl Guests {
 
     /// Passes the waiting questions of rules to the task that replaces this one; without one, answers them
     /// with no address.
-    fn leave(&mut self, desk: &Desk) {
+    fn leave(&mut self, desk: &SectionTask) {
         for question in self.questions.drain().flat_map(|(_, waiting)| waiting) {
             if !desk.resolvers().order(Order::Ask(question.clone())) {
                 question.answer(None);
@@ -438,7 +438,7 @@ impl Guests {
     }
 
     /// Handles a new result for a name.
-    fn heard(&mut self, desk: &Desk, local: &Local, news: Settled) {
+    fn heard(&mut self, desk: &SectionTask, local: &Local, news: Settled) {
         let mut by = news.server;
         for number in self.servers.get(&news.name).cloned().unwrap_or_default() {
             self.settle(desk, local, number, news.name, by);
@@ -451,7 +451,7 @@ impl Guests {
     }
 
     /// Gives a server an address of its name, or keeps the address that it has, or removes it.
-    fn settle(&self, desk: &Desk, local: &Local, number: ServerNumber, id: Id, by: Option<usize>) {
+    fn settle(&self, desk: &SectionTask, local: &Local, number: ServerNumber, id: Id, by: Option<usize>) {
         let (_, server) = local.generation.server(number);
         let Some(resolution) = &server.resolution else { return };
         if desk.section.borrow().status(id) != Status::Valid {
@@ -512,7 +512,7 @@ impl Guests {
     }
 
     /// Assigns the records of a service to the templates that stand for it.
-    fn member(&mut self, desk: &Desk, local: &Local, id: Id) {
+    fn member(&mut self, desk: &SectionTask, local: &Local, id: Id) {
         {
             let section = desk.section.borrow();
             if section.status(id) != Status::Valid && !section.is_lost(id, clock(local)) {
@@ -563,7 +563,14 @@ impl Guests {
     }
 
     /// Makes a server of a template stand for a member of a service.
-    fn stand_for(&mut self, desk: &Desk, local: &Local, number: ServerNumber, service: Service, new: bool) {
+    fn stand_for(
+        &mut self,
+        desk: &SectionTask,
+        local: &Local,
+        number: ServerNumber,
+        service: Service,
+        new: bool,
+    ) {
         let (backend, server) = local.generation.server(number);
         let (Some(resolution), Some(index)) =
             (&server.resolution, backend.balancer.servers().index(server.index))

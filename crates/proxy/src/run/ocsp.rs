@@ -4,7 +4,7 @@
 //! 1. The first lane of a generation has the task, which asks one responder after another. Which certificates
 //!    are due is for `manylane_tls` to say.
 //! 2. The store's lock, and names of responders, are waited for on a thread aside.
-//! 3. A responder has [`PATIENCE`] for all of its answer, which has at most [`LONGEST_RESPONSE`] bytes.
+//! 3. A responder has [`TIMEOUT`] for all of its answer, which has at most [`LONGEST_RESPONSE`] bytes.
 
 use super::checks::unless_stopped;
 use crate::lane::{Local, log_globally};
@@ -27,7 +27,7 @@ static RENEWALS: TaskKind = TaskKind::new("renewal of OCSP responses");
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Time that a responder has.
-const PATIENCE: Duration = Duration::from_secs(LONGEST_ANSWER - 10);
+const TIMEOUT: Duration = Duration::from_secs(LONGEST_ANSWER - 10);
 
 /// Largest response in bytes, without the head.
 const LONGEST_RESPONSE: usize = 64 << 10;
@@ -91,9 +91,9 @@ fn pool() -> &'static BlockingPool {
 
 /// Asks a responder, takes its response over, and writes a line to the logs of `global`. Returns the result.
 pub async fn renew_ocsp(local: &Local, question: OcspQuestion) -> Option<OcspState> {
-    let answer = match local.here().timeout(PATIENCE, ask(local, &question)).await {
+    let answer = match local.here().timeout(TIMEOUT, ask(local, &question)).await {
         Ok(answer) => answer,
-        Err(_) => Err(failed(format_args!("no answer within {} seconds", PATIENCE.as_secs()))),
+        Err(_) => Err(failed(format_args!("no answer within {} seconds", TIMEOUT.as_secs()))),
     };
     let state = aside(local, move |store| store.answer_ocsp(&question, answer)).await?;
     let reason = state.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();

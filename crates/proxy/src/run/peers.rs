@@ -43,9 +43,9 @@ const RETRY: u64 = 5000;
 const RETRY_SOON: u64 = 50;
 const RETRY_SPREAD: u64 = 2000;
 /// Timeout of a connection attempt, and of a greeting.
-const PATIENCE: Duration = Duration::from_millis(SILENCE);
+const TIMEOUT: Duration = Duration::from_millis(SILENCE);
 /// Limit of connections before their greeting; more are closed.
-const MOST_STRANGERS: usize = 64;
+const MAX_PENDING: usize = 64;
 
 /// Starts the sections that this lane serves. Sections are spread over `lanes`.
 ///
@@ -63,7 +63,7 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
 }
 
 /// A section on the lane that serves it.
-struct Desk {
+struct SectionTask {
     local: Rc<Local>,
     number: usize,
     section: RefCell<Section>,
@@ -113,7 +113,7 @@ async fn look_after(local: Rc<Local>, number: usize) {
             return local.ended();
         }
     };
-    let desk = Rc::new(Desk {
+    let desk = Rc::new(SectionTask {
         local: local.clone(),
         number,
         section: RefCell::new(section),
@@ -141,7 +141,7 @@ async fn look_after(local: Rc<Local>, number: usize) {
     local.ended();
 }
 
-impl Desk {
+impl SectionTask {
     fn own(&self) -> &Arc<Peers> {
         &self.local.generation.peers[self.number]
     }
@@ -295,13 +295,13 @@ impl Desk {
 }
 
 /// Connects to a peer and exchanges updates.
-async fn connect(desk: Rc<Desk>, peer: usize, conn: Rc<Conn>) {
+async fn connect(desk: Rc<SectionTask>, peer: usize, conn: Rc<Conn>) {
     let mut was_of_use = false;
     let work = async {
         let local = &desk.local;
         let Some(endpoint) = &desk.peer(peer).endpoint else { return };
         let connector = Connector::new(ConnectOptions::default());
-        let until = local.here().now() + PATIENCE;
+        let until = local.here().now() + TIMEOUT;
         let Ok(connection) = connector.connect(&local.io, endpoint, None, Some(until)).await else { return };
         let greeting = async {
             let own = desk.own();
@@ -315,7 +315,7 @@ async fn connect(desk: Rc<Desk>, peer: usize, conn: Rc<Conn>) {
                 receive(&connection, &mut came).await?;
             }
         };
-        let Ok(Some((status, rest))) = local.here().timeout(PATIENCE, greeting).await else { return };
+        let Ok(Some((status, rest))) = local.here().timeout(TIMEOUT, greeting).await else { return };
         desk.answered(peer, status);
         was_of_use = match status {
             Status::Succeeded => talk(&desk, peer, &conn, &connection, rest).await,
@@ -327,10 +327,10 @@ async fn connect(desk: Rc<Desk>, peer: usize, conn: Rc<Conn>) {
 }
 
 /// Accepts connections of peers until the lane stops.
-async fn accept(desk: Rc<Desk>, acceptor: Acceptor) {
+async fn accept(desk: Rc<SectionTask>, acceptor: Acceptor) {
     while let Some(Ok(incoming)) = unless_stopped(&desk.local, acceptor.accept()).await {
-        if desk.strangers.get() < MOST_STRANGERS {
-            let task = welcome(desk.clone(), incoming, Stranger::new(&desk));
+        if desk.strangers.get() < MAX_PENDING {
+            let task = welcome(desk.clone(), incoming, PendingConn::new(&desk));
             let _ = desk.local.here().spawn(&PEER, Class::Normal, task);
         }
     }
@@ -339,23 +339,23 @@ async fn accept(desk: Rc<Desk>, acceptor: Acceptor) {
 }
 
 /// Counts a connection that has not sent its greeting yet.
-struct Stranger(Rc<Desk>);
+struct PendingConn(Rc<SectionTask>);
 
-impl Stranger {
-    fn new(desk: &Rc<Desk>) -> Self {
+impl PendingConn {
+    fn new(desk: &Rc<SectionTask>) -> Self {
         desk.strangers.set(desk.strangers.get() + 1);
         Self(desk.clone())
     }
 }
 
-impl Drop for Stranger {
+impl Drop for PendingConn {
     fn drop(&mut self) {
         self.0.strangers.set(self.0.strangers.get() - 1);
     }
 }
 
 /// Serves an accepted connection.
-async fn welcome(desk: Rc<Desk>, incoming: Incoming, stranger: Stranger) {
+async fn welcome(desk: Rc<SectionTask>, incoming: Incoming, stranger: PendingConn) {
     let local = &desk.local;
     let connection = incoming.into_connection(&local.io);
     let greeted = {
@@ -374,7 +374,7 @@ async fn welcome(desk: Rc<Desk>, incoming: Incoming, stranger: Stranger) {
                 }
             }
         };
-        match unless_stopped(local, local.here().timeout(PATIENCE, greeting)).await {
+        match unless_stopped(local, local.here().timeout(TIMEOUT, greeting)).await {
             Some(Ok(Some(greeted))) => greeted,
             _ => return,
         }
@@ -405,7 +405,7 @@ async fn welcome(desk: Rc<Desk>, incoming: Incoming, stranger: Stranger) {
         send(&connection, refused.line().as_bytes()).await;
         let _ = connection.close().await;
     };
-    let _ = unless_stopped(local, local.here().timeout(PATIENCE, refuse)).await;
+    let _ = unless_stopped(local, local.here().timeout(TIMEOUT, refuse)).await;
 }
 
 async fn send(connection: &Connection, bytes: &[u8]) -> Option<()> {
@@ -425,7 +425,7 @@ async fn receive(connection: &Connection, came: &mut Vec<u8>) -> Option<()> {
 
 /// Exchanges messages with a peer after the greeting, until one side ends the connection. `rest` holds bytes
 /// received after the greeting. Returns true if there was no error.
-async fn talk(desk: &Desk, peer: usize, conn: &Conn, connection: &Connection, rest: Vec<u8>) -> bool {
+async fn talk(desk: &SectionTask, peer: usize, conn: &Conn, connection: &Connection, rest: Vec<u8>) -> bool {
     let local = &desk.local;
     desk.section.borrow_mut().begin(peer, clock(local));
     let reader = async {
@@ -478,7 +478,7 @@ async fn talk(desk: &Desk, peer: usize, conn: &Conn, connection: &Connection, re
             send(connection, &out).await?;
             connection.flush().await.ok()
         };
-        let _ = local.here().timeout(PATIENCE, told).await;
+        let _ = local.here().timeout(TIMEOUT, told).await;
     }
     fault.is_none()
 }

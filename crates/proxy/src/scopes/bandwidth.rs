@@ -112,7 +112,7 @@ impl Drop for Shared {
 
 /// Own or shared limit.
 #[derive(Debug)]
-enum Pace {
+enum Budget {
     /// The stream has the limit alone.
     Own(Limiter),
     /// The stream shares the limit.
@@ -125,7 +125,7 @@ struct Enabled {
     id: FilterId,
     sender: Side,
     bandwidth: Bandwidth,
-    pace: Pace,
+    budget: Budget,
 }
 
 /// Limits of a stream, which `set-bandwidth-limit` enables. Reused for later streams: the list keeps its
@@ -146,7 +146,7 @@ impl Limits {
         let mut list = self.0.borrow_mut();
         match list.iter_mut().find(|enabled| enabled.id == id) {
             Some(enabled) => enabled.bandwidth = bandwidth,
-            None => list.push(Enabled { id, sender, bandwidth, pace: Pace::Own(Limiter::new(now)) }),
+            None => list.push(Enabled { id, sender, bandwidth, budget: Budget::Own(Limiter::new(now)) }),
         }
     }
 
@@ -158,7 +158,7 @@ impl Limits {
     /// Enables a filter whose limit is shared with other streams.
     pub(crate) fn share(&self, id: FilterId, bandwidth: Bandwidth, shared: Shared) {
         let sender = shared.sender;
-        self.0.borrow_mut().push(Enabled { id, sender, bandwidth, pace: Pace::Shared(shared) });
+        self.0.borrow_mut().push(Enabled { id, sender, bandwidth, budget: Budget::Shared(shared) });
     }
 
     /// Returns true if bytes of `sender` are limited.
@@ -175,15 +175,15 @@ impl Limits {
         let mut list = self.0.borrow_mut();
         let mut bytes = there;
         for enabled in list.iter_mut().filter(|enabled| enabled.sender == sender) {
-            bytes = match &mut enabled.pace {
-                Pace::Own(limiter) => limiter.allowed(enabled.bandwidth, bytes, now)?,
-                Pace::Shared(shared) => shared.allowed(enabled.bandwidth, bytes, now)?,
+            bytes = match &mut enabled.budget {
+                Budget::Own(limiter) => limiter.allowed(enabled.bandwidth, bytes, now)?,
+                Budget::Shared(shared) => shared.allowed(enabled.bandwidth, bytes, now)?,
             };
         }
         for enabled in list.iter_mut().filter(|enabled| enabled.sender == sender) {
-            match &mut enabled.pace {
-                Pace::Own(limiter) => limiter.charge(enabled.bandwidth, bytes, now),
-                Pace::Shared(shared) => shared.charge(enabled.bandwidth, bytes, now),
+            match &mut enabled.budget {
+                Budget::Own(limiter) => limiter.charge(enabled.bandwidth, bytes, now),
+                Budget::Shared(shared) => shared.charge(enabled.bandwidth, bytes, now),
             }
         }
         Ok(bytes)

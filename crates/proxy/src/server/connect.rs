@@ -289,7 +289,7 @@ fn begun(conn: &h2::Conn) -> u32 {
 
 /// Stores the address of a server that was not reached, for samples.
 pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
-    if local.generation.looks_at_links
+    if local.generation.reads_connections
         && let ServerPlace::At(Endpoint::Ip(address)) = server.addr.load(&local.reader())
     {
         memory.link.set((None, Some(*address)));
@@ -299,7 +299,7 @@ pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
 /// Stores the addresses of a server connection for samples, if the configuration reads them. Costs two system
 /// calls.
 pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Memory) {
-    if !local.generation.looks_at_links {
+    if !local.generation.reads_connections {
         return;
     }
     memory.links.set_back(BackLink::Single);

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const FRAMES: usize = 128;
 /// Maximum time for an answer. A running thread is interrupted at once, one that waits for a processor later.
 /// A thread does not answer only if it waits uninterruptibly in the kernel, or has blocked the signal.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 static ASKING: LockClass = LockClass::new("stack of a thread", 3);
 /// Held by the requester.
@@ -130,7 +130,7 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
 }
 
 /// Returns the stack of the lane's thread, the innermost call first: a line for each function, and one for
-/// its place, as panics show them; or a line with the reason why there is none. Waits at most [`PATIENCE`].
+/// its place, as panics show them; or a line with the reason why there is none. Waits at most [`TIMEOUT`].
 pub(super) fn stack_of(home: &Home) -> String {
     let mut text = String::new();
     let addresses = match addresses(home) {
@@ -177,7 +177,7 @@ fn addresses(home: &Home) -> Result<Vec<usize>, &'static str> {
     let asked = Instant::now();
     // Acquire: pairs with the release in the handler.
     while STATE.load(Ordering::Acquire) != DONE {
-        if asked.elapsed() >= PATIENCE {
+        if asked.elapsed() >= TIMEOUT {
             match STATE.compare_exchange(wanted, IDLE, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Err("the thread did not answer; it may block the last real-time signal"),
                 Err(WALKING) => return Err("the walk through it does not end"), // rule 3

@@ -1,6 +1,6 @@
 //! Actions of `http-request`, `http-response` and `http-after-response`.
 
-use super::{Action, Change, Listed, NameMatch, Normalizer, Reader, Replaced};
+use super::{Action, Change, ListChange, NameMatch, Normalizer, Reader, TargetPart};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::{self, Ruleset};
@@ -73,9 +73,9 @@ impl Reader<'_, '_, '_> {
             ),
             ("replace-path" | "replace-pathq" | "replace-uri", [regex, value]) => {
                 let part = match *action {
-                    "replace-path" => Replaced::Path,
-                    "replace-pathq" => Replaced::Pathq,
-                    _ => Replaced::Uri,
+                    "replace-path" => TargetPart::Path,
+                    "replace-pathq" => TargetPart::Pathq,
+                    _ => TargetPart::Uri,
                 };
                 Action::ReplaceTarget(part, self.regex(regex)?, self.format(value, Use::Header, place)?)
             }
@@ -234,10 +234,10 @@ impl Reader<'_, '_, '_> {
             return self.expected(rule, name, "the name of a file in parentheses");
         };
         let (how, is_map) = match rule.action {
-            "add-acl(" => (Listed::Add, false),
-            "del-acl(" => (Listed::Delete, false),
-            "del-map(" => (Listed::Delete, true),
-            _ => (Listed::Set, true),
+            "add-acl(" => (ListChange::Add, false),
+            "del-acl(" => (ListChange::Delete, false),
+            "del-map(" => (ListChange::Delete, true),
+            _ => (ListChange::Set, true),
         };
         let key = self.format(key, Use::Text, place)?;
         let value = match value {

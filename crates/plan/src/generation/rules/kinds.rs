@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// How `silent-drop` hides from a client that its connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub enum DropMode {
     /// Send nothing.
     Full,
     /// `rst-ttl`: send a reset with this TTL, so that firewalls nearer than the client drop the connection,
@@ -28,7 +28,7 @@ pub enum ConnectionAction {
     /// Close the connection.
     Reject,
     /// Close the connection without telling the client.
-    SilentDrop(Silence),
+    SilentDrop(DropMode),
     /// `expect-proxy layer4`: a PROXY protocol header comes first.
     ExpectProxy,
     /// Log a line.
@@ -46,7 +46,7 @@ pub enum ContentAction {
     /// Close both connections.
     Reject,
     /// Close the connection without telling the client.
-    SilentDrop(Silence),
+    SilentDrop(DropMode),
     /// Close the connection to the server.
     Close,
     /// Log a line.
@@ -61,7 +61,7 @@ pub enum ContentAction {
 pub enum Setting {
     Var(VariableId, Made, When),
     UnsetVar(VariableId),
-    Address(Addressed, Expression),
+    Address(AddressPart, Expression),
     /// `None` disables the line.
     LogLevel(Option<Level>),
     Timeout(TimeoutOf, Change),
@@ -70,12 +70,12 @@ pub enum Setting {
     Retries(Expression),
     Nice(i16),
     /// Mark or TOS of packets.
-    Packets(Packets, Figure),
+    Packets(Packets, NumberSource),
     /// Into this slot of the frontend.
     Capture(Expression, usize),
     Bandwidth(Box<SetBandwidth>),
     Track(Box<Track>),
-    General(Box<General>),
+    GeneralCounter(Box<GeneralCounter>),
 }
 
 /// `track-sc`: counters of this entry are updated from here on.
@@ -106,7 +106,7 @@ pub enum TrackCounts {
 
 /// `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and their older forms.
 #[derive(Debug)]
-pub struct General {
+pub struct GeneralCounter {
     /// The number of the counter that tracks the entry.
     pub counter: u32,
     /// The element of the entry that changes.
@@ -117,7 +117,7 @@ pub struct General {
     /// True sets a tag, false adds to a counter.
     pub is_tag: bool,
     /// The tag, or what is added.
-    pub by: Figure,
+    pub by: NumberSource,
 }
 
 /// `set-bandwidth-limit`: enables a filter.
@@ -130,7 +130,7 @@ pub struct SetBandwidth {
     /// Used if the rule sets no limit or period, or an expression yields no number above 0.
     pub usual: Bandwidth,
     /// Bytes per period.
-    pub limit: Option<Figure>,
+    pub limit: Option<NumberSource>,
     /// The period.
     pub period: Option<Change>,
     /// Set if streams with the same key share the limit.
@@ -161,14 +161,14 @@ pub enum Action {
     Auth(Box<[u8]>),
     Redirect(Box<Redirect>),
     Reject,
-    SilentDrop(Silence),
+    SilentDrop(DropMode),
     SetHeader(Box<[u8]>, Format),
     AddHeader(Box<[u8]>, Format),
     DelHeader(Box<[u8]>),
     DelHeaders(NameMatch),
     ReplaceHeader(Box<[u8]>, Regex, Format),
     ReplaceValue(Box<[u8]>, Regex, Format),
-    ReplaceTarget(Replaced, Regex, Format),
+    ReplaceTarget(TargetPart, Regex, Format),
     NormalizeUri(Normalizer),
     SetMethod(Format),
     SetPath(Format),
@@ -188,7 +188,7 @@ pub enum Action {
     Resolve(Box<Lookup>),
     ChangeList {
         reference: Arc<Reference>,
-        how: Listed,
+        how: ListChange,
         key: Format,
         value: Option<Format>,
     },
@@ -214,7 +214,7 @@ pub enum Change {
 
 /// Source of a number.
 #[derive(Debug)]
-pub enum Figure {
+pub enum NumberSource {
     /// A constant.
     Fixed(u32),
     /// An expression.
@@ -262,7 +262,7 @@ impl TimeoutOf {
 /// Part of an address that rules may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // named as in the manual
-pub enum Addressed {
+pub enum AddressPart {
     Source,
     SourcePort,
     Destination,
@@ -272,7 +272,7 @@ pub enum Addressed {
 /// Part of the request target that is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // named as in the manual
-pub enum Replaced {
+pub enum TargetPart {
     Path,
     Pathq,
     Uri,
@@ -281,13 +281,13 @@ pub enum Replaced {
 /// Change of a map or of an ACL file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // named as in the manual
-pub enum Listed {
+pub enum ListChange {
     Add,
     Delete,
     Set,
 }
 
-impl Listed {
+impl ListChange {
     /// Applies the change. Takes the lock of the list, allocates memory, and takes time logarithmic in the
     /// length of the list. Later lookups see the change, also those of the same request's next rule.
     ///

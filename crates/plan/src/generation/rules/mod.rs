@@ -18,9 +18,9 @@ pub use captures::{Captures, MOST_CAPTURES};
 pub use forwarded::Forwarded;
 pub(crate) use forwarded::{Node, Source};
 pub use kinds::{
-    Action, Addressed, Change, ConnectionAction, ContentAction, End, Figure, General, Listed, Made,
-    NameMatch, Packets, Redirect, RedirectKind, Replaced, Reply, ReplyBody, SetBandwidth, Setting, SharedKey,
-    Silence, TimeoutOf, Track, TrackCounts,
+    Action, AddressPart, Change, ConnectionAction, ContentAction, DropMode, End, GeneralCounter, ListChange,
+    Made, NameMatch, NumberSource, Packets, Redirect, RedirectKind, Reply, ReplyBody, SetBandwidth, Setting,
+    SharedKey, TargetPart, TimeoutOf, Track, TrackCounts,
 };
 pub use lookup::Lookup;
 pub use normalize::NoTarget;
@@ -250,8 +250,8 @@ pub(super) struct LooksAt {
 
 impl LooksAt {
     fn add(&mut self, compiler: &Compiler<'_>) {
-        self.links |= compiler.looks_at_links;
-        self.course |= compiler.looks_at_course;
+        self.links |= compiler.reads_connections;
+        self.course |= compiler.reads_stream_record;
     }
 }
 
@@ -307,7 +307,7 @@ impl<'c> RuleReader<'c> {
         compiler.missing = missing::in_logs(mode);
         compiler.place = self.directory.config.place(word.pos());
         let compiled = Format::compile(word.bytes(), Use::Log, EvalPoints::LOG, &mut compiler);
-        self.looks_at.links |= compiler.looks_at_links;
+        self.looks_at.links |= compiler.reads_connections;
         match compiled {
             Ok(format) => Some(format),
             Err(error) => {

@@ -2,8 +2,8 @@
 
 use super::captures::makes_slots;
 use super::{
-    Addressed, Change, ConnectionAction, ContentAction, Figure, Made, Packets, Reader, SetBandwidth, Setting,
-    SharedKey, Silence, TimeoutOf,
+    AddressPart, Change, ConnectionAction, ContentAction, DropMode, Made, NumberSource, Packets, Reader,
+    SetBandwidth, Setting, SharedKey, TimeoutOf,
 };
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
@@ -59,11 +59,11 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Reads the arguments of `silent-drop`.
-    pub(super) fn silence(&mut self, rule: &tree::Rule, arguments: &[Word]) -> Option<Silence> {
+    pub(super) fn silence(&mut self, rule: &tree::Rule, arguments: &[Word]) -> Option<DropMode> {
         match arguments {
-            [] => Some(Silence::Full),
+            [] => Some(DropMode::Full),
             [word, hops] if *word == *"rst-ttl" => match value::integer(hops.bytes(), 1, 255) {
-                Ok(hops) => Some(Silence::ResetWithin(hops as u8)),
+                Ok(hops) => Some(DropMode::ResetWithin(hops as u8)),
                 Err(_) => self.expected(rule, hops, "a number from 1 to 255 behind 'rst-ttl'"),
             },
             [word, ..] => self.arguments(rule, Some(word)),
@@ -116,7 +116,7 @@ impl Reader<'_, '_, '_> {
             }
             ("sc-inc-gpc0(" | "sc-inc-gpc1(" | "sc-inc-gpc(", [])
             | ("sc-add-gpc(" | "sc-set-gpt0(" | "sc-set-gpt(", [_, ..]) => {
-                self.general(rule, name, arguments, place).map(|made| Setting::General(Box::new(made)))
+                self.general(rule, name, arguments, place).map(|made| Setting::GeneralCounter(Box::new(made)))
             }
             ("capture", [sample @ .., how, number]) if !sample.is_empty() => {
                 self.capture(rule, sample, how, number, place)
@@ -181,7 +181,7 @@ impl Reader<'_, '_, '_> {
                     None => text.parse().ok(),
                 });
                 match number.filter(|number| *number <= what.most()) {
-                    Some(number) => Figure::Fixed(number),
+                    Some(number) => NumberSource::Fixed(number),
                     None => {
                         let range =
                             format!("a number from 0 to {}, also in hexadecimal as 0x7f", what.most());
@@ -189,7 +189,7 @@ impl Reader<'_, '_, '_> {
                     }
                 }
             }
-            words => Figure::Of(self.expression(words, place)?),
+            words => NumberSource::Of(self.expression(words, place)?),
         };
         Some(Setting::Packets(what, figure))
     }
@@ -245,14 +245,15 @@ impl Reader<'_, '_, '_> {
                 [] => return self.arguments(rule, None),
                 [word] if is_limit && word.bytes().first().is_some_and(u8::is_ascii_digit) => {
                     match value::size(word.bytes(), 0, u64::from(u32::MAX)) {
-                        Ok(size) => made.limit = Some(Figure::Fixed(size as u32)), // the maximum is u32::MAX
+                        // The maximum is u32::MAX.
+                        Ok(size) => made.limit = Some(NumberSource::Fixed(size as u32)),
                         Err(error) => {
                             let what = format!("expects a size behind 'limit': {}", error.message);
                             return self.wrong(rule, word.pos_at(error.at), &what);
                         }
                     }
                 }
-                words if is_limit => made.limit = Some(Figure::Of(self.expression(words, place)?)),
+                words if is_limit => made.limit = Some(NumberSource::Of(self.expression(words, place)?)),
                 words => made.period = Some(self.time(words, place)?),
             }
             rest = next;
@@ -399,11 +400,11 @@ impl Reader<'_, '_, '_> {
     }
 }
 
-fn addressed(action: &str) -> Addressed {
+fn addressed(action: &str) -> AddressPart {
     match action {
-        "set-src" => Addressed::Source,
-        "set-src-port" => Addressed::SourcePort,
-        "set-dst" => Addressed::Destination,
-        _ => Addressed::DestinationPort,
+        "set-src" => AddressPart::Source,
+        "set-src-port" => AddressPart::SourcePort,
+        "set-dst" => AddressPart::Destination,
+        _ => AddressPart::DestinationPort,
     }
 }

@@ -1,6 +1,6 @@
 //! `track-sc`, `sc-inc-gpc`, `sc-add-gpc` and `sc-set-gpt`.
 
-use super::{Figure, General, Reader, Track, TrackCounts};
+use super::{GeneralCounter, NumberSource, Reader, Track, TrackCounts};
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
 use manylane_config::{tree, value};
@@ -63,7 +63,7 @@ impl Reader<'_, '_, '_> {
         name: &Word,
         arguments: &[Word],
         place: EvalPoints,
-    ) -> Option<General> {
+    ) -> Option<GeneralCounter> {
         let open = rule.action.len();
         let inside = name.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")"));
         let Some(inside) = inside else {
@@ -83,16 +83,16 @@ impl Reader<'_, '_, '_> {
         };
         let counter = self.counter(rule, name, at, counter)?;
         let by = match arguments {
-            [] => Figure::Fixed(1),
+            [] => NumberSource::Fixed(1),
             [number] if number.bytes().first().is_some_and(u8::is_ascii_digit) => {
                 match value::integer(number.bytes(), 0, i64::from(u32::MAX)) {
-                    Ok(number) => Figure::Fixed(number as u32),
+                    Ok(number) => NumberSource::Fixed(number as u32),
                     Err(_) => return self.expected(rule, number, "a number of 32 bits"),
                 }
             }
-            expression => Figure::Of(self.expression(expression, place)?),
+            expression => NumberSource::Of(self.expression(expression, place)?),
         };
-        Some(General {
+        Some(GeneralCounter {
             counter,
             index,
             of_array: has_index,

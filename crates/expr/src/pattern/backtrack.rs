@@ -31,13 +31,13 @@ const FEW_STEPS: usize = 8;
 
 /// Maximum number of look-arounds and back references in an expression. Each part between two of them is
 /// compiled to its own machine.
-pub const MOST_LOOKS: usize = 16;
+pub const MAX_LOOKAROUNDS: usize = 16;
 
 /// Expressions with up to this number of look-arounds have the full limit of steps; it is divided for others.
 const USUAL_LOOKS: usize = 4;
 
 /// Maximum length of such an expression in bytes.
-pub const LONGEST_LOOKING: usize = 4096;
+pub const MAX_BACKTRACK_BYTES: usize = 4096;
 
 /// Maximum number of instructions of a compiled expression. It also bounds the length with repetitions
 /// expanded, since the engine expands them before it counts.
@@ -148,7 +148,7 @@ pub(super) fn give_up() {
 
 /// An expression that each lane compiles for itself, so that lanes share no mutable state.
 #[derive(Debug)]
-pub(crate) struct Looking {
+pub(crate) struct BacktrackRegex {
     text: Box<str>,
     ignore_case: bool,
     /// Number of look-arounds and back references.
@@ -200,7 +200,7 @@ pub(super) fn fault(text: &str) -> usize {
     }
 }
 
-impl Looking {
+impl BacktrackRegex {
     /// Compiles an expression.
     ///
     /// # Errors
@@ -218,10 +218,10 @@ impl Looking {
             return Err(format!("'{found}' is not built; write it in another way"));
         }
         let looks = looks(text.as_bytes());
-        if looks > MOST_LOOKS || text.len() > LONGEST_LOOKING {
+        if looks > MAX_LOOKAROUNDS || text.len() > MAX_BACKTRACK_BYTES {
             return Err(format!(
-                "it looks around or back at {looks} places in {} bytes; at most {MOST_LOOKS} places and \
-                    {LONGEST_LOOKING} bytes are taken",
+                "it looks around or back at {looks} places in {} bytes; at most {MAX_LOOKAROUNDS} places and \
+                    {MAX_BACKTRACK_BYTES} bytes are taken",
                 text.len()
             ));
         }
@@ -238,9 +238,9 @@ impl Looking {
         Ok(Self { text: text.into(), ignore_case, looks, own: Machine::new(text, ignore_case, looks)? })
     }
 
-    /// Compiles the expression for a lane. `None` cannot happen, as [`Looking::new`] has compiled it.
+    /// Compiles the expression for a lane. `None` cannot happen, as [`BacktrackRegex::new`] has compiled it.
     pub(crate) fn machine(&self) -> Option<Machine> {
-        Machine::new(&self.text, self.ignore_case, self.looks).ok() // [`Looking::new`] has compiled it
+        Machine::new(&self.text, self.ignore_case, self.looks).ok() // [`BacktrackRegex::new`] has compiled it
     }
 
     /// The machine for threads that are not lanes. It takes its state from a shared pool.
@@ -259,7 +259,7 @@ impl Machine {
                 .unicode_mode(false)
                 .case_insensitive(ignore_case)
                 .backtrack_limit((steps / share).max(1))
-                .delegate_size_limit(MAX_REGEX_BYTES / MOST_LOOKS)
+                .delegate_size_limit(MAX_REGEX_BYTES / MAX_LOOKAROUNDS)
                 .delegate_dfa_size_limit(MAX_MACHINE_BYTES)
                 .max_prog_size(MOST_INSTRUCTIONS);
             builder.build().map_err(|error| match error {
@@ -338,13 +338,13 @@ mod tests {
             "(?>[)](?!x)a)",
             "(?>[^])](?!x)a)",
         ] {
-            let error = Looking::new(text, false).unwrap_err();
+            let error = BacktrackRegex::new(text, false).unwrap_err();
             assert!(error.contains("its steps have no bound"), "{text}: {error}");
         }
         for text in
             ["^/(?!a)b", "^/(?>a+)b", "^/c++d", "(?:(?!x).)*y", "^(?=.*a)(?=.*b)", "[(?>](?!a)", "(?>a)(?!b)"]
         {
-            assert!(Looking::new(text, false).is_ok(), "{text}");
+            assert!(BacktrackRegex::new(text, false).is_ok(), "{text}");
         }
     }
 
@@ -455,8 +455,10 @@ mod tests {
         let refused = |text: &[u8]| Regex::new(text, false).unwrap_err();
         assert!(refused(br"(?!a)\h").contains(r"'\h' is not built"), "{}", refused(br"(?!a)\h"));
         assert!(Regex::new(br"(?!a)\\h", false).is_ok(), "the backslash is escaped");
-        assert!(refused("(?!a)".repeat(MOST_LOOKS + 1).as_bytes()).contains("17 places"));
-        assert!(refused(&[b"(?!a)".to_vec(), vec![b'b'; LONGEST_LOOKING]].concat()).contains("4101 bytes"));
+        assert!(refused("(?!a)".repeat(MAX_LOOKAROUNDS + 1).as_bytes()).contains("17 places"));
+        assert!(
+            refused(&[b"(?!a)".to_vec(), vec![b'b'; MAX_BACKTRACK_BYTES]].concat()).contains("4101 bytes")
+        );
         assert!(refused(b"(?!b)a{,3}").contains("'{,' is not built"));
         assert!(refused(b"(a)(?!b)(?(1)c|d)").contains("'(?(' is not built"));
         for text in [
