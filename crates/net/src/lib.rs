@@ -29,7 +29,7 @@ mod listen;
 mod options;
 #[cfg(not(any(loom, manylane_sim)))]
 mod serve;
-
+#[cfg(not(any(loom, manylane_sim)))]
 mod socks4;
 #[cfg(not(any(loom, manylane_sim)))]
 mod splice;
