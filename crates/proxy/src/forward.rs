@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-static RECEIVE: TaskKind = TaskKind::new("receive messages");
+pub(crate) static RECEIVE: TaskKind = TaskKind::new("receive messages");
 
 /// Time after which a socket without memory for what it has is read again.
 const RETRY: Duration = Duration::from_millis(100);

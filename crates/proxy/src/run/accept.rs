@@ -231,6 +231,7 @@ pub fn set_gate(frontend: &Frontend, to: FrontendGateState) -> Result<FrontendGa
     for lane in manylane_sched::report() {
         let make = |here: Here| async move {
             here.wake_kind(&ACCEPT);
+            here.wake_kind(&crate::forward::RECEIVE);
         };
         // A lane that has ended accepts nothing.
         let _ = Remote::new(lane.lane).spawn_with(&GATES, Class::Urgent, make);
