@@ -181,13 +181,15 @@ fn a_log_backend_balances_lines_over_its_servers_that_are_up() {
         own.send_to(line.as_bytes(), udp).unwrap();
     }
     until(|| info(&cli, "CumRecvLogs") == 3);
-    let mut seen: Vec<Vec<String>> = Vec::new();
-    for server in &servers {
-        // A mark ends what each was sent.
-        let mark = format!("mark{}", seen.len());
-        own.send_to(mark.as_bytes(), server.address()).unwrap();
-        seen.push(server.until(&mark));
-    }
+    let mut seen: Vec<Vec<String>> = vec![Vec::new(); servers.len()];
+    // Received is not sent yet: marks end what each server has so far, until all nine lines are there.
+    until(|| {
+        for (server, lines) in servers.iter().zip(&mut seen) {
+            own.send_to(b"mark", server.address()).unwrap();
+            lines.extend(server.until("mark"));
+        }
+        seen.iter().map(Vec::len).sum::<usize>() >= 9
+    });
     let total = |text: &str| seen.iter().flatten().filter(|line| line.as_str() == text).count();
     assert_eq!((total("k:1"), total("K:2"), total("other")), (3, 3, 3), "{seen:?}");
     for (number, lines) in seen.iter().enumerate() {
