@@ -68,11 +68,13 @@ impl ConnLimit {
     }
 
     /// Returns the number of permits; 0 for no limit.
+    #[inline]
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
     /// Returns the number of permits in the configuration.
+    #[inline]
     pub fn given(&self) -> u64 {
         self.given.load(Ordering::Relaxed)
     }
@@ -99,22 +101,26 @@ impl ConnLimit {
     }
 
     /// Returns the number of permits in use; 0 without a limit.
+    #[inline]
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
     /// Returns how often the last permit was taken since the start.
+    #[inline]
     pub fn filled(&self) -> u64 {
         self.filled.load(Ordering::Relaxed)
     }
 
     /// Returns true if no permit is free.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.most() > 0 && self.taken() >= self.most()
     }
 
     /// Takes a permit if one is free. The caller has to return it with [`leave`](Self::leave).
     #[must_use]
+    #[inline]
     pub fn try_enter(&self) -> bool {
         let most = self.most();
         if most == 0 {
@@ -130,11 +136,13 @@ impl ConnLimit {
     }
 
     /// Waits for a permit and takes it. The caller has to return it with [`leave`](Self::leave).
+    #[inline]
     pub fn enter(&self) -> Enter<'_> {
         Enter { places: self, number: None }
     }
 
     /// Takes a permit even if none is free, for a connection that another limit has admitted.
+    #[inline]
     pub fn enter_anyway(&self) {
         if self.most() > 0 {
             self.taken.fetch_add(1, Ordering::SeqCst);
@@ -142,6 +150,7 @@ impl ConnLimit {
     }
 
     /// Returns a permit.
+    #[inline]
     pub fn leave(&self) {
         if self.most() == 0 {
             return;

@@ -363,6 +363,7 @@ macro_rules! session_counts {
     ($($name:ident)+) => {$(
         impl $name {
             /// Counts a session that begins and will end on this lane.
+            #[inline]
             pub fn begin_session(&self) {
                 self.sessions.add(1);
                 self.peak_sessions.raise(self.sessions.get().wrapping_sub(self.sessions_ended.get()));

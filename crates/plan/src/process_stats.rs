@@ -60,6 +60,7 @@ impl ProcessStats {
     }
 
     /// Returns true if the soft stop has begun.
+    #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }

@@ -32,6 +32,7 @@ impl Rate {
     }
 
     /// Returns the events per second; 0 for no limit.
+    #[inline]
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
@@ -45,6 +46,7 @@ impl Rate {
     ///
     /// # Errors
     /// Returns how long to wait before the next try.
+    #[inline]
     pub fn enter(&self, now: Duration) -> Result<(), Duration> {
         let Some(share) = SECOND.checked_div(self.most.load(Ordering::Relaxed)) else { return Ok(()) };
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX / 2);

@@ -48,16 +48,19 @@ impl BalanceKey {
     }
 
     /// Returns true if an expression computes the key.
+    #[inline]
     pub fn is_expression(&self) -> bool {
         matches!(self, Self::Expression | Self::RdpCookie)
     }
 
     /// Returns true if the key may be in the request's body, so that the proxy waits for the body.
+    #[inline]
     pub fn wants_body(&self) -> bool {
         matches!(self, Self::Parameter(_, true))
     }
 
     /// Returns the key in a body (`check_post`).
+    #[inline]
     pub fn of_body(&self, function: HashFunction, body: &Chain) -> Key<'static> {
         let Self::Parameter(name, true) = self else { return Key::None };
         let Ok(mut body) = body.share() else { return Key::None };
@@ -68,6 +71,7 @@ impl BalanceKey {
     }
 
     /// Returns the key of a stream in TCP mode, where only addresses are known.
+    #[inline]
     pub fn of_connection(&self, source: Option<SocketAddr>) -> Key<'static> {
         match (self, source) {
             (Self::Source, Some(source)) => Key::Number(key::source_key(source.ip())),

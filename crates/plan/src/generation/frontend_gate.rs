@@ -34,11 +34,13 @@ impl FrontendGateSnapshot {
 
 impl FrontendGate {
     /// Returns the state.
+    #[inline]
     pub fn state(&self) -> FrontendGateState {
         self.seen().state()
     }
 
     /// Returns a snapshot. Snapshots before and after a change differ.
+    #[inline]
     pub fn seen(&self) -> FrontendGateSnapshot {
         // Acquire: pairs with the release in `set`. A lane that sees the new state sees all writes before it.
         FrontendGateSnapshot(self.0.load(Ordering::Acquire))

@@ -152,6 +152,7 @@ pub struct AddressField {
 
 impl AddressField {
     /// Returns true if the address is to be added.
+    #[inline]
     pub fn tells(&self, address: IpAddr) -> bool {
         !self.except.iter().any(|network| within(network, address))
     }
@@ -210,6 +211,7 @@ pub struct RetryEvents {
 
 impl RetryEvents {
     /// Returns true if failures after the connection are retried. Then requests are kept for a replay.
+    #[inline]
     pub fn replays(&self) -> bool {
         let Self { connect: _, empty, timeout, junk, statuses } = self;
         *empty || *timeout || *junk || !statuses.is_empty()

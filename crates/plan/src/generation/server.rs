@@ -138,11 +138,13 @@ pub struct Server {
 impl Server {
     /// Returns the PROXY header, if it is sent with the first bytes of a request. Before TLS it is sent
     /// alone.
+    #[inline]
     pub fn header_within(&self) -> Option<SendHeader> {
         self.header.filter(|_| self.tls.is_none())
     }
 
     /// Returns the number of the server's name or address in stick tables; 0 if it has none.
+    #[inline]
     pub fn stick_key(&self, by_address: bool) -> u32 {
         if by_address {
             return self.addr.stick_key();
@@ -151,11 +153,13 @@ impl Server {
     }
 
     /// Returns true if ALPN may select HTTP/2.
+    #[inline]
     pub fn offers_h2(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.offers_h2)
     }
 
     /// Returns the number of the expression for the server name in TLS.
+    #[inline]
     pub fn asked_name(&self) -> Option<usize> {
         match self.tls.as_ref()?.name {
             SniName::Evaluated(number) => Some(number),
@@ -164,16 +168,19 @@ impl Server {
     }
 
     /// Returns true if the PROXY header depends on a single request, so that it does not fit another one.
+    #[inline]
     pub fn tells_of_requests(&self) -> bool {
         !self.tlvs.is_empty() || self.header.is_some_and(|header| header.unique_id)
     }
 
     /// Returns true if other parts of the configuration name the server.
+    #[inline]
     pub fn is_named(&self) -> bool {
         self.named.load(Ordering::Relaxed) // set before the generation serves
     }
 
     /// Returns the number of streams with the server, of all generations.
+    #[inline]
     pub fn streams_now(&self) -> u64 {
         // Ends are read first, so a concurrent begin makes the number too high rather than too low.
         let ended = self.counts.read_cheap_one(|counts| &counts.streams_ended);

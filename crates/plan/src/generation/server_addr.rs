@@ -58,6 +58,7 @@ impl Whereabouts {
     }
 
     /// Returns true if an answer leaves the address that an operator has set.
+    #[inline]
     pub fn stays_by_hand(&self, answer: u64) -> bool {
         self.by_hand && self.answer == Some(answer)
     }
@@ -156,6 +157,7 @@ impl ServerAddr {
     }
 
     /// Returns everything that is known about the address, for reports. Takes a lock.
+    #[inline]
     pub fn read(&self) -> Whereabouts {
         self.known.lock().clone()
     }

@@ -271,6 +271,10 @@ impl Wheel {
     /// Returns the first bucket of `level`, from number `from` on and within a turn, that may hold timers.
     fn next_bucket(&self, level: u32, from: u64) -> Option<u64> {
         let words = &self.bits[level as usize];
+        // Most levels are empty, and the lane asks in each of its rounds.
+        if words.iter().fold(0, |any, word| any | word.get()) == 0 {
+            return None;
+        }
         let start = from as u32 % BUCKETS;
         // The word in which the turn begins comes again at its end, for its lower bits.
         for step in 0..=4 {
