@@ -168,6 +168,10 @@ impl Connection {
         plain: &mut Chain,
         out: &mut Chain,
     ) -> Result<Progress, Error> {
+        if self.failed {
+            received.clear();
+            return Err(Error::Tls(rustls::Error::General("it has failed before".to_owned())));
+        }
         if self.handshaking && self.begin[0] == 0 && received.len() >= self.begin.len() {
             self.begin = received.cursor().read_array().unwrap_or_default();
         }

@@ -526,12 +526,19 @@ fn protocols_are_agreed_on() {
 
 #[test]
 fn what_is_no_tls_is_refused_and_a_flood_ends() {
-    let (_folder, server, _) = simple();
+    let (_folder, server, client) = simple();
     let mut connection = begin_server(&server);
     let (mut plain, mut out) = (Chain::new(), Chain::new());
     connection.receive(&mut chain(b"GET / HTTP/1.1\r\n\r\n"), &mut plain, &mut out).unwrap_err();
     assert!(connection.has_failed() && plain.is_empty());
     connection.receive(&mut chain(b"more"), &mut plain, &mut out).unwrap_err();
+
+    // What a fuzzer found: input behind the failure that looks like the beginning of a record.
+    let mut connection = begin_client(&client, "a.example");
+    connection.receive(&mut Chain::new(), &mut plain, &mut out).unwrap();
+    let input = [0, 0, 0xc0, 0, 0, 0x14, 3, 3, 0x0a];
+    connection.receive(&mut chain(&input), &mut plain, &mut out).unwrap_err();
+    connection.receive(&mut chain(&[22, 3, 3, 0, 9]), &mut plain, &mut out).unwrap_err();
 
     // A hello of 16 MiB that never ends.
     let mut connection = begin_server(&server);
