@@ -238,8 +238,8 @@ fn syslog_header(rest: &str) -> Option<(String, &str)> {
     Some((format!("{} ", words.join(" ")), message))
 }
 
-/// A log line with placeholders for what differs between runs: time, program, process, ports, durations and
-/// bytes. Priority and host stay.
+/// Replaces the parts of a log line that differ between runs by their names: time, program, process, ports,
+/// durations and bytes. Priority and host stay.
 pub fn log_line(line: &str) -> String {
     let (priority, rest) = match line.split_once('>') {
         Some((priority, rest)) if priority.starts_with('<') => (format!("{priority}> "), rest),

@@ -212,8 +212,8 @@ pub struct StartOptions {
     pub no_splice: bool,
     /// `-dR`
     pub no_reuse_port: bool,
-    /// No name of a server is looked up: each has a placeholder for its address. For those who look at rules
-    /// and connect to nothing.
+    /// Servers with names get an address of documentation (192.0.2.0) instead of one that the system looks
+    /// up. `manylane test` connects to no server.
     pub no_lookups: bool,
     /// `-sf`: the process replaces another one, which sends the contents of its stick tables.
     pub follows: bool,

@@ -711,7 +711,7 @@ fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) 
 }
 
 /// Address of servers whose names are not looked up, of a network for documents (RFC 5737).
-const PLACEHOLDER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 0));
+const DOCUMENTATION: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 0));
 
 /// Returns the server's address. The first method of `init-addr` that succeeds resolves its name. `last` is
 /// the address in the server state file.
@@ -752,7 +752,7 @@ fn place(
         Address { transport: address.value.transport, place: Location::Ip { host, port: *port } }
     };
     if refuse.no_lookups {
-        return settled(at(PLACEHOLDER));
+        return settled(at(DOCUMENTATION));
     }
     let mut failure = None;
     for method in methods {
