@@ -188,13 +188,26 @@ pub fn has(name: &str) -> bool {
 }
 
 fn scenarios(names: &[String]) -> Result<Vec<&'static Scenario>, String> {
+    named(names, "scenario", SCENARIOS, |scenario| scenario.name)
+}
+
+/// Returns those of `all` that `names` names, or all of them without names.
+///
+/// # Errors
+/// A sentence with the known names for one that is unknown. `what` says what has the names.
+fn named<T>(
+    names: &[String],
+    what: &str,
+    all: &'static [T],
+    name_of: fn(&T) -> &'static str,
+) -> Result<Vec<&'static T>, String> {
     if names.is_empty() {
-        return Ok(SCENARIOS.iter().collect());
+        return Ok(all.iter().collect());
     }
     let find = |name: &String| {
-        SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
-            let known: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
-            format!("there is no scenario `{name}`; known ones: {}", known.join(", "))
+        all.iter().find(|one| name_of(one) == name).ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(name_of).collect();
+            format!("there is no {what} `{name}`; known ones: {}", known.join(", "))
         })
     };
     names.iter().map(find).collect()

@@ -168,16 +168,7 @@ pub fn run(arguments: &TlsArguments) -> Result<(), String> {
 }
 
 fn rows(names: &[String]) -> Result<Vec<&'static Row>, String> {
-    if names.is_empty() {
-        return Ok(ROWS.iter().collect());
-    }
-    let find = |name: &String| {
-        ROWS.iter().find(|row| row.name == name).ok_or_else(|| {
-            let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-            format!("there is no row `{name}`; known ones: {}", known.join(", "))
-        })
-    };
-    names.iter().map(find).collect()
+    super::named(names, "row", ROWS, |row| row.name)
 }
 
 /// A running proxy, and the address of its TLS listener.
