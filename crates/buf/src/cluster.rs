@@ -95,6 +95,12 @@ impl Cluster {
         (self.capacity - self.end) as usize
     }
 
+    /// Returns the size of its memory in bytes, header included.
+    #[inline]
+    pub fn memory(&self) -> usize {
+        size_of::<Header>() + self.capacity as usize
+    }
+
     #[inline]
     fn at(&self, offset: u32) -> NonNull<u8> {
         // SAFETY: the block is a header and a payload; offsets are in the payload, or one behind it.

@@ -13,7 +13,7 @@ use std::io::{self, BufRead, Read};
 /// let mut chain = Chain::new();
 /// chain.append(b"\x00\x05hello, world")?;
 /// let mut cursor = chain.cursor();
-/// let len = cursor.read_u16()?;
+/// let len = u16::from_be_bytes(cursor.read_array()?);
 /// let mut word = [0; 5];
 /// cursor.read_bytes(&mut word)?;
 /// assert_eq!((len, &word), (5, b"hello"));
@@ -97,37 +97,19 @@ impl<'a> Cursor<'a> {
         self.read_array::<1>().map(|[byte]| byte)
     }
 
-    /// Reads the next two bytes, in network order.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if fewer are left; then the cursor does not move.
-    #[inline]
-    pub fn read_u16(&mut self) -> Result<u16, OutOfRange> {
-        self.read_array().map(u16::from_be_bytes)
-    }
-
     /// Reads the next four bytes, in network order.
     ///
     /// # Errors
-    /// As [`read_u16`](Self::read_u16).
+    /// [`OutOfRange`] if fewer are left; then the cursor does not move.
     #[inline]
     pub fn read_u32(&mut self) -> Result<u32, OutOfRange> {
         self.read_array().map(u32::from_be_bytes)
     }
 
-    /// Reads the next eight bytes, in network order.
-    ///
-    /// # Errors
-    /// As [`read_u16`](Self::read_u16).
-    #[inline]
-    pub fn read_u64(&mut self) -> Result<u64, OutOfRange> {
-        self.read_array().map(u64::from_be_bytes)
-    }
-
     /// Reads the next `N` bytes.
     ///
     /// # Errors
-    /// As [`read_u16`](Self::read_u16).
+    /// As [`read_u32`](Self::read_u32).
     #[inline]
     pub fn read_array<const N: usize>(&mut self) -> Result<[u8; N], OutOfRange> {
         let mut array = [0; N];
@@ -138,7 +120,7 @@ impl<'a> Cursor<'a> {
     /// Fills `bytes` with the next bytes.
     ///
     /// # Errors
-    /// As [`read_u16`](Self::read_u16).
+    /// As [`read_u32`](Self::read_u32).
     #[inline]
     pub fn read_bytes(&mut self, bytes: &mut [u8]) -> Result<(), OutOfRange> {
         OutOfRange::check("read of", "rest of a chain", bytes.len(), self.remaining())?;

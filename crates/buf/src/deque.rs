@@ -99,6 +99,15 @@ impl Deque {
     /// Frees the block, if there is one. Its segments have moved or are gone.
     #[inline]
     fn free_block(&mut self) {
+        if self.block.is_some() {
+            self.free_ring();
+        }
+    }
+
+    // Few chains have a block, and all of them ask when they run empty and when they end.
+    #[cold]
+    #[inline(never)]
+    fn free_ring(&mut self) {
         if let Some(block) = self.block.take() {
             let class = RING_SIZES
                 .iter()
@@ -245,6 +254,9 @@ impl Drop for Deque {
                 while self.0.pop_front().is_some() {}
                 self.0.free_block(); // for a block that was reserved and never used
             }
+        }
+        if self.count == 0 && self.block.is_none() {
+            return; // most chains end empty
         }
         let rest = Remaining(self);
         while rest.0.pop_front().is_some() {}

@@ -44,7 +44,7 @@ impl fmt::Display for Error {
                 "the chain would have more than {limit} segments; send or join some of it before adding more"
             ),
             Self::EmptyCluster => {
-                f.write_str("a cluster of 0 bytes was asked for; an empty chain needs no cluster")
+                f.write_str("a cluster of 0 bytes was requested; an empty chain needs no cluster")
             }
         }
     }

@@ -174,7 +174,6 @@ impl External {
     /// # Errors
     /// [`Error::Alloc`], and [`Error::TooLong`] above 4 GiB - 1. Then the function is *not* called, and the
     /// bytes still belong to the caller.
-    /// are still the caller's.
     pub unsafe fn from_raw(
         data: NonNull<u8>,
         len: usize,

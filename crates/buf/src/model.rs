@@ -571,8 +571,8 @@ impl Run<'_> {
         assert_eq!(cursor.peek(), rest.first().copied());
         assert_eq!(cursor.find(byte), rest.iter().position(|&each| each == byte));
         assert_eq!(
-            cursor.clone().read_u64().ok(),
-            rest.first_chunk().map(|first| u64::from_be_bytes(*first))
+            cursor.clone().read_u32().ok(),
+            rest.first_chunk().map(|first| u32::from_be_bytes(*first))
         );
         let mut bytes = vec![0; n];
         match cursor.clone().read_bytes(&mut bytes) {

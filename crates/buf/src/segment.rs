@@ -256,20 +256,24 @@ impl Segment {
         self.hold.spare(end)
     }
 
-    /// True if the bytes fill less than half of their cluster's memory. Always false for foreign bytes, whose
-    /// memory belongs to their owner.
+    /// Returns the size of the cluster's memory in bytes, header included, minus twice the length of the
+    /// view: positive if the bytes fill less than half. The memory of foreign bytes belongs to their owner,
+    /// so only the header counts.
+    #[inline]
+    pub fn excess(&self) -> isize {
+        let payload = if self.is_external() { 0 } else { self.hold.capacity() };
+        (size_of::<Header>() + payload) as isize - 2 * self.len() as isize
+    }
+
+    /// True if the bytes fill less than half of their cluster's memory.
     #[inline]
     pub fn is_sparse(&self) -> bool {
-        !self.is_external() && 2 * self.len() < size_of::<Header>() + self.hold.capacity()
+        self.excess() > 0
     }
 
     /// True if the bytes of both fill at least half of the memory of their two clusters.
     pub(crate) fn fills_with(&self, next: &Self) -> bool {
-        let memory = |segment: &Self| match segment.is_external() {
-            true => 2 * segment.len(),
-            false => size_of::<Header>() + segment.hold.capacity(),
-        };
-        2 * (self.len() + next.len()) >= memory(self) + memory(next)
+        self.excess() + next.excess() <= 0
     }
 
     /// Copies as many of `bytes` behind the view as fit into the spare room, and returns their number.

@@ -23,7 +23,7 @@ const LEN: usize = 4;
 #[repr(C)] // the bytes come first: a view of the first byte finds the rest
 struct Foreign {
     bytes: [u8; LEN],
-    looked: UnsafeCell<()>,
+    is_read: UnsafeCell<()>,
     freed: AtomicUsize,
     freed_zeroed: AtomicUsize,
     freed_by: AtomicUsize,
@@ -55,7 +55,7 @@ unsafe fn free(data: NonNull<u8>, len: usize, argument: usize) {
     // SAFETY: an `Observed` keeps it until the end of the execution.
     unsafe {
         assert_eq!((data.as_ptr().cast_const(), len), (foreign.cast::<u8>(), LEN));
-        (*foreign).looked.with_mut(|_| ());
+        (*foreign).is_read.with_mut(|_| ());
         (*foreign).freed.fetch_add(1, Ordering::Relaxed);
         (*foreign).freed_by.store(lane::current().index(), Ordering::Relaxed);
         if (0..LEN).all(|at| data.add(at).read() == 0) {
@@ -70,7 +70,7 @@ impl Observed {
         let index = *INDEX.get_or_init(|| FreeIndex::register("watched", free).expect("once"));
         let foreign = Box::into_raw(Box::new(Foreign {
             bytes: [1, 2, 3, 4],
-            looked: UnsafeCell::new(()),
+            is_read: UnsafeCell::new(()),
             freed: AtomicUsize::new(0),
             freed_zeroed: AtomicUsize::new(0),
             freed_by: AtomicUsize::new(usize::MAX),
@@ -94,10 +94,10 @@ impl Observed {
 }
 
 /// Reads the bytes of a whole view of foreign bytes.
-fn look(segment: &Segment) {
+fn read(segment: &Segment) {
     let foreign = segment.as_ptr().cast::<Foreign>();
     // SAFETY: views in these models start at the first byte.
-    unsafe { (*foreign).looked.with(|_| ()) };
+    unsafe { (*foreign).is_read.with(|_| ()) };
     assert_eq!(segment[0], 1);
 }
 
@@ -134,13 +134,13 @@ fn owner_clones_and_drops_while_another_lane_drops() {
         let (watch, segment) = Observed::new();
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || {
-            look(&open(sent));
+            read(&open(sent));
             lane::current()
         });
         let copy = segment.clone();
-        look(&segment);
+        read(&segment);
         drop(segment);
-        look(&copy);
+        read(&copy);
         drop(copy);
         let other = other.join().expect("no assertion failed");
         FREED.saw(by(watch.check(false), here, other));
@@ -156,14 +156,14 @@ fn a_parcel_comes_back_while_its_owner_still_holds_on() {
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || {
             let segment = open(sent);
-            look(&segment);
+            read(&segment);
             SOLE.saw(segment.is_unique());
             parcel(segment)
         });
-        look(&segment);
+        read(&segment);
         drop(segment); // the group may be gone when the parcel comes back
         let back = open(other.join().expect("no assertion failed"));
-        look(&back);
+        read(&back);
         assert!(back.is_unique());
         drop(back);
         watch.check(false);
@@ -182,12 +182,12 @@ fn parcels_cross_in_both_directions() {
         let other = thread::spawn(move || {
             let segment = open(there);
             let copy = segment.clone();
-            look(&copy);
+            read(&copy);
             drop(segment);
             parcel(copy)
         });
         let again = open(to_us); // joins the group: `keep` is in it
-        look(&again);
+        read(&again);
         drop(keep);
         let last = other.join().expect("no assertion failed");
         drop(again);
@@ -204,12 +204,12 @@ fn two_other_lanes_and_the_owner_drop_at_the_same_time() {
         let (watch, segment) = Observed::new();
         let drops = |sent: Parcel| {
             thread::spawn(move || {
-                look(&open(sent));
+                read(&open(sent));
                 lane::current()
             })
         };
         let (other, third) = (drops(parcel(segment.clone())), drops(parcel(segment.clone())));
-        look(&segment);
+        read(&segment);
         drop(segment);
         let other = other.join().expect("no assertion failed");
         third.join().expect("no assertion failed");
@@ -238,18 +238,18 @@ fn owner_role_moves(
             let segment = open(first); // re-owns it if the other handle is gone
             let sole = segment.is_unique();
             let copy = segment.clone();
-            look(&segment);
+            read(&segment);
             drop(segment);
-            look(&copy);
+            read(&copy);
             (lane::current(), sole)
         });
         let third = thread::spawn(move || {
             let segment = open(second);
             let sole = segment.is_unique();
-            look(&segment);
+            read(&segment);
             let copy = segment.clone();
             drop(copy);
-            look(&segment);
+            read(&segment);
             sole
         });
         let (other, first_sole) = other.join().expect("no assertion failed");
@@ -284,7 +284,7 @@ fn racing_zero_marks_are_seen_by_whoever_frees() {
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || {
             let segment = open(sent);
-            look(&segment);
+            read(&segment);
             segment.zero_on_free().expect("declared writable");
             lane::current()
         });
@@ -320,7 +320,7 @@ fn write_if_sole(mut segment: Segment) -> bool {
     let foreign = segment.as_ptr().cast::<Foreign>();
     let Some(bytes) = segment.try_unique() else { return false };
     // SAFETY: the watch keeps it. The model refuses this write if a read is not ordered before it.
-    unsafe { (*foreign).looked.with_mut(|_| ()) };
+    unsafe { (*foreign).is_read.with_mut(|_| ()) };
     bytes[1] = 9;
     true
 }
@@ -331,7 +331,7 @@ fn a_sole_holder_writes_only_after_the_others_have_looked() {
     model(|| {
         let (watch, segment) = Observed::new();
         let (looks, writes) = (parcel(segment.clone()), parcel(segment));
-        let looker = thread::spawn(move || look(&open(looks)));
+        let looker = thread::spawn(move || read(&open(looks)));
         let writer = thread::spawn(move || write_if_sole(open(writes)));
         looker.join().expect("no assertion failed");
         WROTE.saw(writer.join().expect("no assertion failed"));
@@ -347,7 +347,7 @@ fn an_owner_that_is_the_sole_holder_writes_only_after_the_others_have_looked() {
     model(|| {
         let (watch, segment) = Observed::new();
         let sent = parcel(segment.clone());
-        let other = thread::spawn(move || look(&open(sent)));
+        let other = thread::spawn(move || read(&open(sent)));
         thread::yield_now();
         WROTE.saw(write_if_sole(segment));
         other.join().expect("no assertion failed");

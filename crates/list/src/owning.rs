@@ -35,11 +35,6 @@ impl<T> Item<T> {
         Self { link: Link::new(), _invariant: PhantomData, value }
     }
 
-    /// Returns the value; the exclusive borrow shows that no other thread can see it.
-    pub fn value_mut(&mut self) -> &mut T {
-        &mut self.value
-    }
-
     /// True if the element was in a list at some recent moment. Waits while another thread holds the element.
     /// Costs one load of the element's line.
     #[inline]

@@ -91,7 +91,7 @@ unsafe fn room<'a>(data: *mut c_void, len: size_t) -> Result<&'a mut [u8], Errno
 
 /// # Safety
 /// `value` is null or points to a `T` that belongs to this call alone.
-unsafe fn place<'a, T>(value: *mut T) -> Result<&'a mut T, Errno> {
+unsafe fn out_param<'a, T>(value: *mut T) -> Result<&'a mut T, Errno> {
     // SAFETY: by contract.
     unsafe { value.as_mut() }.ok_or(Errno(libc::EFAULT))
 }
@@ -123,7 +123,7 @@ impl NameRoom<'_> {
 /// `len` is null or valid, and `data` points to `*len` bytes; all belong to this call alone.
 unsafe fn name_room<'a>(data: *mut c_void, len: *mut size_t) -> Result<NameRoom<'a>, Errno> {
     // SAFETY: by contract.
-    let len = unsafe { place(len) }?;
+    let len = unsafe { out_param(len) }?;
     // SAFETY: by contract.
     Ok(NameRoom { bytes: unsafe { room(data, *len) }?, len })
 }
@@ -163,7 +163,7 @@ pub extern "C" fn ml_socket(r#type: c_int) -> c_int {
 pub unsafe extern "C" fn ml_socketpair(r#type: c_int, fds: *mut c_int) -> c_int {
     let open = || {
         // SAFETY: by contract.
-        let fds = unsafe { place(fds.cast::<[c_int; 2]>()) }?;
+        let fds = unsafe { out_param(fds.cast::<[c_int; 2]>()) }?;
         let (kind, nonblocking) = kind(r#type)?;
         let (a, b) = Socket::pair(kind);
         let one = table::open(a, nonblocking)?;
@@ -369,7 +369,7 @@ pub unsafe extern "C" fn ml_recv_fds(
     let recv = || {
         let (socket, may_wait) = get(fd, flags)?;
         // SAFETY: by contract.
-        let (room, n) = unsafe { (room(buf, len)?, place(n)?) };
+        let (room, n) = unsafe { (room(buf, len)?, out_param(n)?) };
         if *n > 0 && fds.is_null() {
             return Err(Errno(libc::EFAULT));
         }
@@ -465,7 +465,7 @@ pub unsafe extern "C" fn ml_getpeername(fd: c_int, data: *mut c_void, len: *mut 
 pub unsafe extern "C" fn ml_getpeercred(fd: c_int, cred: *mut Ucred) -> c_int {
     let tell = || {
         // SAFETY: by contract.
-        let cred = unsafe { place(cred) }?;
+        let cred = unsafe { out_param(cred) }?;
         let peer = get(fd, 0)?.0.peer_credentials()?;
         *cred =
             Ucred { pid: peer.process, uid: peer.user, gid: peer.group, lane: peer.lane.index() as c_uint };
@@ -514,7 +514,7 @@ pub unsafe extern "C" fn ml_getsockopt(fd: c_int, option: c_int, value: *mut c_u
     let tell = || {
         let Open { socket, nonblocking } = table::get(fd)?;
         // SAFETY: by contract.
-        let value = unsafe { place(value) }?;
+        let value = unsafe { out_param(value) }?;
         let nanoseconds = |time: Option<Duration>| {
             time.map_or(FOREVER, |time| c_ulonglong::try_from(time.as_nanos()).unwrap_or(FOREVER))
         };

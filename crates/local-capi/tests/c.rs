@@ -57,7 +57,7 @@ fn the_loop_of_unix1_runs_from_c() {
     assert!(printed.ends_with(" ns\n"), "{printed}");
 }
 
-/// Its source says `socketpair`, `write` and `read`.
+/// The test case calls `socketpair`, `write` and `read`; the header maps these names to this library.
 #[test]
 fn a_test_case_in_the_form_of_will_it_scale_runs_on_these_sockets() {
     let program = compile(&["testcase_unix1", "scale"], Some("posix_names.h"));

@@ -1,5 +1,6 @@
 //! Earlier lock designs (R-A2), for the benchmark: the same sockets, buffers and copies, with the locks that
-//! a send took before.
+//! a send took before. They take the private locks of a pcb, so they stand here, behind a feature that only
+//! the benchmark turns on.
 
 use crate::error::Error;
 use crate::locks::{self, Owned};

@@ -114,7 +114,8 @@ impl fmt::Display for Error {
             Self::Invalid(why) | Self::NotSupported(why) => f.write_str(why),
             Self::TooManyHandles { wanted, limit } => write!(
                 f,
-                "{wanted} handles on their way, of {limit} that may be; receive some before sending more"
+                "{wanted} handles in a message or in flight, expected at most {limit}; send fewer, \
+                    or receive some first"
             ),
             Self::NoBuffers(error) => error.fmt(f),
         }

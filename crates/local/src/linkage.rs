@@ -38,7 +38,7 @@ pub(crate) fn create(kind: Kind) -> Result<NonNull<Pcb>, AllocError> {
     links.made += 1;
     let pcb = Pcb::create(kind, lane, number)?;
     // SAFETY: just created.
-    unsafe { pcb.as_ref() }.place.store(links.pcbs.len(), Ordering::Relaxed);
+    unsafe { pcb.as_ref() }.index.store(links.pcbs.len(), Ordering::Relaxed);
     links.pcbs.push(Linked(pcb));
     Ok(pcb)
 }
@@ -46,11 +46,11 @@ pub(crate) fn create(kind: Kind) -> Result<NonNull<Pcb>, AllocError> {
 /// Removes `pcb` from its list. Its socket calls this once, as it closes (rule 6).
 pub(crate) fn remove(pcb: &Pcb) {
     let mut links = LINKS.get(pcb.lane).expect("it was linked on that lane").lock();
-    let place = pcb.place.load(Ordering::Relaxed);
-    links.pcbs.swap_remove(place);
-    if let Some(moved) = links.pcbs.get(place) {
+    let index = pcb.index.load(Ordering::Relaxed);
+    links.pcbs.swap_remove(index);
+    if let Some(moved) = links.pcbs.get(index) {
         // SAFETY: rule 6: it is in the list, whose lock this thread holds.
-        unsafe { moved.0.as_ref() }.place.store(place, Ordering::Relaxed);
+        unsafe { moved.0.as_ref() }.index.store(index, Ordering::Relaxed);
     }
 }
 

@@ -8,9 +8,13 @@
 //! |---|---|---|---|
 //! | linkage | one a lane | the lane's list of sockets | create, destroy, enumerate |
 //! | flight | one | handles in flight in messages | messages with handles, the collector |
-//! | name | one a shard | its shard of the table of names: a bound name cannot change its owner under it | bind, connect, send to a name, close |
-//! | pcb | one a socket, several in ascending address order | [`State`]: phase, name, backlog, credentials, and `conn` | every operation except the data path of connected streams |
-//! | buffer | one a socket | [`Rcv`](crate::rcv::Rcv): the data sent to the socket, the waiters for data and for room, and whether either side ended it | send and receive |
+//! | name | one a shard | its shard of the table of names | bind, connect, send to a name, close |
+//! | pcb | one a socket | [`State`], with `conn` | all but the data path of connected streams |
+//! | buffer | one a socket | [`Rcv`](crate::rcv::Rcv) | send and receive |
+//!
+//! A bound name cannot change its owner under the name's lock. Several pcbs are locked in ascending order of
+//! their addresses. The buffer's lock guards the data sent to the socket, the waiters for data and for room,
+//! and whether either side ended it.
 //!
 //! # Rules
 //! 1. **The pcb lock guards the pcb.** Threads read and write every field of [`State`] under it, and write
@@ -87,8 +91,8 @@ pub(crate) fn lock_two<'a>(one: &'a Pcb, two: &'a Pcb) -> (StateGuard<'a>, State
     both
 }
 
-/// Compares by address. A model compares by age: it must behave the same in each execution, but gets other
-/// addresses.
+/// Compares by address. A model compares by age, since every execution of a model must behave the same and
+/// addresses differ between executions.
 fn is_first(one: &Pcb, two: &Pcb) -> bool {
     if cfg!(loom) { one.number < two.number } else { std::ptr::from_ref(one) < std::ptr::from_ref(two) }
 }

@@ -1,7 +1,7 @@
 //! Sequences of operations on sockets beside a simple model, for the property test and the fuzzer.
 //!
-//! The model is a queue for each direction. One thread without waiting: the model knows every result in
-//! advance.
+//! The model is a queue for each direction. One thread runs all operations without waiting, so the model
+//! knows every result in advance.
 
 use crate::{Error, Kind, Socket};
 use manylane_buf::Chain;

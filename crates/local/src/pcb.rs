@@ -17,14 +17,14 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// Default of both limits of a socket: bytes queued for it, and by it at its peer, before senders wait. Large
-/// enough that a sender and a receiver that sleep in turn do so seldom. To have more data in flight, raise
-/// the limits of receiver and sender.
+/// Default of both limits of a socket, in bytes: what may be queued for it, and what it may have queued at
+/// its peer, before senders wait. Large enough that a sender and a receiver that sleep in turn do so seldom.
+/// To have more data in flight, raise the limits of receiver and sender.
 pub const DEFAULT_LIMIT: usize = 256 * 1024;
 
 /// The part of a pcb into which others write, on lines of its own. The lock's word begins a line, and the
 /// fields that a small send and its receive change follow in the same line: between two lanes the line moves
-/// once for each.
+/// once for each send and once for each receive.
 #[repr(C, align(64))]
 pub(crate) struct Buffer {
     /// Padding that puts the lock's first word, its class, which is never written, at the end of a line of
@@ -63,7 +63,7 @@ impl Buffer {
 
     /// Checks a condition for a spinning thread that would lock next. Also true if another thread holds the
     /// lock and may be changing the buffer.
-    pub(crate) fn look(&self, is_so: impl FnOnce(&Rcv) -> bool) -> bool {
+    pub(crate) fn peek(&self, is_so: impl FnOnce(&Rcv) -> bool) -> bool {
         self.rcv.try_lock().is_none_or(|rcv| is_so(&rcv))
     }
 }
@@ -80,7 +80,7 @@ pub(crate) struct Pcb {
     pub(crate) refs: Refs,    // A: rule 5
     pub(crate) handles: Refs, // A: counts `Socket`s; the last one detaches
     /// Index in the list of its lane. A: used under the linkage lock only.
-    pub(crate) place: AtomicUsize,
+    pub(crate) index: AtomicUsize,
     /// Nanoseconds. A: relaxed, settings only.
     pub(crate) recv_timeout: AtomicU64,
     pub(crate) send_timeout: AtomicU64,
@@ -174,7 +174,7 @@ impl Pcb {
             number,
             refs: Refs::new(),
             handles: Refs::new(),
-            place: AtomicUsize::new(0),
+            index: AtomicUsize::new(0),
             recv_timeout: AtomicU64::new(u64::MAX),
             send_timeout: AtomicU64::new(u64::MAX),
             busy_poll: AtomicU64::new(crate::socket::DEFAULT_SPIN.as_nanos() as u64),

@@ -3,14 +3,14 @@
 //! # Rules
 //! 1. Data is received in the order of the sends: first the entries of `queue`, then those of `pieces`, then
 //!    the bytes of `room`.
-//! 2. `room` is the end of a *stream*. Small sends are copied into it, one behind the other: a byte takes a
-//!    byte, without a segment of its own. At first it is a few bytes beside the lock, so that a tiny send
-//!    moves one line; when those are full, a cluster. Data sent by reference goes into `pieces`, which holds
+//! 2. `room` is the end of a *stream*. Small sends are copied into it, one behind the other, without a
+//!    segment for each. At first it is a few bytes beside the lock, so that a tiny send moves one line; when
+//!    those are full, it is a cluster. Data sent by reference goes into `pieces`, which holds
 //!    only segments, so that few lines move. Data with handles or credentials goes into `queue`, after the
 //!    current contents of `pieces`.
 //! 3. `charged` counts against the limit: bytes, and [`MESSAGE_COST`] for each message, so that empty
-//!    messages cannot queue without end. Writers wait without room, and are woken when half of it is free,
-//!    not for each byte.
+//!    messages cannot queue without end. A writer waits when there is no room. It is woken when half of the
+//!    limit is free, not for each byte.
 //! 4. After the socket has stopped receiving (`closed`, `shut`), nothing is queued and nothing gets in. After
 //!    the sender has `ended`, nothing more gets in either, but the queued data can still be received.
 
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::flight::Control;
 use crate::name::Name;
 use crate::wait::{Waiters, Wakes};
-use manylane_buf::{Chain, Cluster, PackedSegment, Parcel, PushError, Segment};
+use manylane_buf::{CLUSTER_SIZES, Chain, Cluster, MAX_CLUSTER, PackedSegment, Parcel, PushError, Segment};
 use std::collections::VecDeque;
 
 /// Cost of a message against the limit beside its bytes: about its memory.
@@ -27,11 +27,6 @@ pub const MESSAGE_COST: usize = 256;
 /// Sends of up to this many bytes are copied into the room under the lock: about 30 ns. Larger ones are
 /// copied before, into clusters.
 pub(crate) const SMALL: usize = 1024;
-
-/// Chains of up to this many bytes are copied behind bytes that leave most of a cluster empty. If they were
-/// carried, that cluster would stay as it is, and each pair of few bytes and such a chain would take three
-/// times its bytes.
-const BEHIND_FEW: usize = 5 * SMALL;
 
 /// Bytes of a message that need no cluster: they fit into the entry, into the space of a chain.
 const INLINE: usize = 112;
@@ -165,6 +160,12 @@ impl Room {
     }
 }
 
+/// Bytes at the front of a chain: how many, and what is done with them.
+enum Front {
+    Carried(usize),
+    Copied(usize),
+}
+
 /// A cluster into which sends are copied.
 pub(crate) struct Stage {
     cluster: Cluster,
@@ -182,13 +183,24 @@ impl Stage {
         segment
     }
 
-    /// Copies the few bytes left in a large cluster, when other data is queued behind them.
+    /// True if the cluster is a large one and the unread bytes fit into a small one: they move there when
+    /// other data is queued behind them.
+    fn fits_small_cluster(&self) -> bool {
+        self.cluster.memory() > MAX_CLUSTER && self.unread().len() <= CLUSTER_SIZES[0]
+    }
+
     fn in_small_cluster(&self) -> Option<Segment> {
-        let capacity = self.cluster.spare_len() + self.cluster.as_slice().len();
-        if capacity <= 2 * SMALL || self.unread().len() > 2 * SMALL {
-            return None;
-        }
-        Cluster::with(self.unread()).ok().map(Cluster::into_segment) // without memory it stays in its cluster
+        // Without memory they stay.
+        self.fits_small_cluster()
+            .then(|| Cluster::with(self.unread()).ok().map(Cluster::into_segment))
+            .flatten()
+    }
+
+    /// Returns the [excess](Segment::excess) of memory over twice the unread bytes, once other data is queued
+    /// behind them.
+    fn excess(&self) -> isize {
+        let spared = if self.fits_small_cluster() { MAX_CLUSTER - CLUSTER_SIZES[0] } else { 0 };
+        (self.cluster.memory() - spared) as isize - 2 * self.unread().len() as isize
     }
 
     /// Copies as many bytes as fit into `bytes`, and returns their number.
@@ -371,10 +383,10 @@ impl Taken {
 
     /// Opens all pieces, in order, behind `chain`. After an error the rest is still here.
     pub(crate) fn open_into(&mut self, chain: &mut Chain) -> Result<(), Error> {
-        for place in &mut self.light[..self.count] {
-            let Some(piece) = place.take() else { continue };
+        for slot in &mut self.light[..self.count] {
+            let Some(piece) = slot.take() else { continue };
             if let Err(PushError { segment, error }) = chain.push_back(piece.open()) {
-                *place = Some(Light::Segment(segment.into()));
+                *slot = Some(Light::Segment(segment.into()));
                 return Err(error.into());
             }
         }
@@ -546,9 +558,9 @@ impl Rcv {
     /// completely; the few bytes of a tiny room move to the new stage.
     #[cold]
     fn put_new(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        // A stage that fills up unread belongs to a busy stream.
-        let busy = matches!(&self.room, Room::Stage(stage) if !stage.unread().is_empty());
-        let mut cluster = Cluster::alloc(if busy { manylane_buf::MAX_CLUSTER } else { 2 * SMALL })?;
+        // A stage that fills up, mostly unread, belongs to a busy stream.
+        let busy = matches!(&self.room, Room::Stage(stage) if stage.excess() <= 0);
+        let mut cluster = Cluster::alloc(if busy { MAX_CLUSTER } else { CLUSTER_SIZES[0] })?;
         match &self.room {
             Room::Tiny(tiny) => _ = cluster.put(tiny.unread()), // there is room for both
             Room::Stage(_) => self.close_room(),
@@ -590,64 +602,101 @@ impl Rcv {
         }
     }
 
-    /// True if the first `n` bytes of `chain` are to be copied, not carried: a few bytes are cheaper to copy,
-    /// and carried clusters must not be half empty. The buffer's limit counts bytes, and so its memory is at
-    /// most a little more than twice the limit.
-    fn is_copied(&self, chain: &Chain, n: usize) -> bool {
-        let is_sparse = chain.segment_count() <= FEW && chain.segments().any(Segment::is_sparse);
-        let fits_into_room = match &self.room {
-            Room::Tiny(tiny) => !tiny.unread().is_empty() && n + TINY <= 2 * SMALL,
-            Room::Stage(Stage { cluster, read }) => {
-                let is_half_empty = cluster.spare_len() > cluster.as_slice().len();
-                let most = cluster.spare_len().max(BEHIND_FEW);
-                *read < cluster.as_slice().len() && is_half_empty && n <= most
+    /// Returns how to queue the front of `chain`, with room for `most` bytes. Up to [`SMALL`] bytes are
+    /// copied, which is cheaper. Otherwise segments are carried as long as each fills half of its cluster,
+    /// alone or together with the next one; others are copied. The buffer's limit counts bytes, so its memory
+    /// is at most twice the limit and one cluster, or three where a receiver took a part of a segment.
+    fn front(&self, chain: &Chain, most: usize) -> Front {
+        if most <= SMALL {
+            return Front::Copied(most);
+        }
+        // Excess of the last bytes, if they fill half of their cluster only together with the next segment.
+        let mut unbalanced = match &self.room {
+            Room::Tiny(tiny) if !tiny.unread().is_empty() && most + TINY <= CLUSTER_SIZES[0] => {
+                return Front::Copied(most);
             }
+            Room::Stage(stage) if !stage.unread().is_empty() => stage.excess().max(0),
+            _ => 0,
         };
-        n <= SMALL || is_sparse || fits_into_room
+        // The length of each segment, cut at `most`, and its excess for that length.
+        let parts = || {
+            let mut left = most;
+            chain.segments().map_while(move |segment| {
+                let len = segment.len().min(left);
+                left -= len;
+                (len > 0).then(|| (len, segment.excess() + 2 * (segment.len() - len) as isize))
+            })
+        };
+        let (mut carried, mut end) = (0, 0);
+        for (len, excess) in parts() {
+            end += len;
+            if unbalanced + excess <= 0 {
+                (carried, unbalanced) = (end, 0);
+            } else if unbalanced == 0 {
+                unbalanced = excess;
+            } else {
+                break;
+            }
+        }
+        if carried > 0 {
+            return Front::Carried(carried);
+        }
+        // The first segment, and sparse ones behind it as long as all fit into one cluster.
+        let mut copied = 0;
+        for (len, excess) in parts() {
+            if copied > 0 && (excess <= 0 || copied + len > MAX_CLUSTER) {
+                break;
+            }
+            copied += len;
+        }
+        Front::Copied(copied)
     }
 
-    /// Appends as many bytes of `chain` to a stream as there is room for, and returns their number, at least
-    /// one. They are removed from `chain`, or [copied](Self::is_copied): then the caller trims the chain,
-    /// without the lock.
+    /// Appends bytes of `chain` to a stream, and returns their number, at least one; the rest is for the next
+    /// call. They are removed from `chain`, or copied: then the caller trims the chain, without the lock.
     pub(crate) fn put_chain(&mut self, chain: &mut Chain) -> Result<usize, Error> {
         self.refusal()?;
         let room = self.free();
         if room == 0 {
             return Err(Error::WouldBlock);
         }
-        let n = chain.len().min(room);
-        if self.is_copied(chain, n) {
-            let mut done = 0;
-            for segment in chain.segments() {
-                if done == n {
-                    break;
-                }
-                let mut rest = &segment[..segment.len().min(n - done)];
-                while !rest.is_empty() {
-                    match self.put(&rest[..rest.len().min(SMALL)]) {
-                        Ok(put) => {
-                            rest = &rest[put..];
-                            done += put;
-                        }
-                        Err(_) if done > 0 => return Ok(done),
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
-            return Ok(n);
-        }
-        if chain.segment_count() > FEW {
-            let piece = if n == chain.len() { std::mem::take(chain) } else { chain.split_to(n)? };
-            self.close_room();
-            self.put_behind(Entry::plain(Body::Parcel(piece.into())));
+        let n = match self.front(chain, chain.len().min(room)) {
+            Front::Copied(n) => return self.put_copy(chain, n),
+            Front::Carried(n) => n,
+        };
+        let mut part = if n == chain.len() { std::mem::take(chain) } else { chain.split_to(n)? };
+        self.close_room();
+        if part.segment_count() > FEW {
+            self.put_behind(Entry::plain(Body::Parcel(part.into())));
         } else {
-            let mut part = if n == chain.len() { None } else { Some(chain.split_to(n)?) };
-            self.close_room();
-            while let Some(segment) = part.as_mut().unwrap_or(chain).pop_front() {
+            while let Some(segment) = part.pop_front() {
                 self.pieces.push_back(segment.into());
             }
         }
         self.charged += n;
+        Ok(n)
+    }
+
+    /// Copies the first `n` bytes of `chain`, for which there is room, and returns their number; fewer, but
+    /// at least one, without memory for all.
+    fn put_copy(&mut self, chain: &Chain, n: usize) -> Result<usize, Error> {
+        let mut done = 0;
+        for segment in chain.segments() {
+            if done == n {
+                break;
+            }
+            let mut rest = &segment[..segment.len().min(n - done)];
+            while !rest.is_empty() {
+                match self.put(&rest[..rest.len().min(SMALL)]) {
+                    Ok(put) => {
+                        rest = &rest[put..];
+                        done += put;
+                    }
+                    Err(_) if done > 0 => return Ok(done),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
         Ok(n)
     }
 
@@ -973,7 +1022,7 @@ pub(crate) struct Piece {
     pub(crate) copied: usize,
     /// Data to be copied behind those bytes; it fits.
     pub(crate) parcel: Option<Body>,
-    /// Number of bytes copied behind the place of `parcel`.
+    /// Number of bytes copied behind the gap that `parcel` fills.
     pub(crate) behind: usize,
     pub(crate) control: Option<Box<Control>>,
 }

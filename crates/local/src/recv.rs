@@ -121,14 +121,6 @@ impl Socket {
         wait::now(RecvBytes::new(self, buffer))
     }
 
-    /// Receives as [`recv_message`](Self::recv_message), for any executor and without a timeout.
-    pub fn recv_message_async<'a>(
-        &'a self,
-        buffer: &'a mut [u8],
-    ) -> impl Future<Output = Result<Received, Error>> + 'a {
-        Op::new(RecvBytes::new(self, buffer))
-    }
-
     /// Receives by reference (R-A7): of a stream all queued data, up to `max` bytes and 32 pieces, at least
     /// one byte; of messages one. The chain is empty at the end. Closes handles that come along.
     ///
@@ -310,7 +302,7 @@ impl Attempt for RecvBytes<'_> {
     }
 
     fn may_succeed(&self) -> bool {
-        self.socket.pcb().rcv.look(Rcv::may_be_received)
+        self.socket.pcb().rcv.peek(Rcv::may_be_received)
     }
 
     /// Takes the bytes of a stream under the lock of the check. A thread that holds the lock is most likely
@@ -403,7 +395,7 @@ fn strip_control(pcb: &Pcb) {
 impl Attempt for RecvChain<'_> {
     type Output = Chain;
 
-    /// Longer, since a receive by reference waits for much data at once.
+    /// Longer than the default, since a receive by reference waits for much data at once.
     const PAUSE: u32 = 16;
 
     fn attempt(&mut self, waiting: Option<&mut Waiting<'_>>) -> Result<Chain, Error> {
@@ -415,7 +407,7 @@ impl Attempt for RecvChain<'_> {
     }
 
     fn may_succeed(&self) -> bool {
-        self.socket.pcb().rcv.look(Rcv::may_be_received)
+        self.socket.pcb().rcv.peek(Rcv::may_be_received)
     }
 }
 

@@ -66,17 +66,6 @@ impl Socket {
         }
     }
 
-    /// Sends as [`send`](Self::send), but waits until `deadline`.
-    ///
-    /// # Errors
-    /// As [`send`](Self::send).
-    pub fn send_until(&self, bytes: &[u8], deadline: Instant) -> Result<usize, Error> {
-        match self.kind() {
-            Kind::Stream => wait::block(SendBytes::new(self, bytes), self.block_until(deadline)),
-            _ => wait::block(SendMessage::new(self, bytes, Attached::default())?, self.block_until(deadline)),
-        }
-    }
-
     /// Sends as many bytes as there is room for, without waiting.
     ///
     /// # Errors
@@ -112,10 +101,10 @@ impl Socket {
         })
     }
 
-    /// Sends the bytes of `chain` by reference (R-A7). A stream copies and gathers pieces of less than a
-    /// kilobyte, and pieces that fill less than half of their cluster, so that the memory of an unread buffer
-    /// is little more than twice its bytes. Removes the sent bytes from the front of `chain`; bytes left in
-    /// it after an error were not sent.
+    /// Sends the bytes of `chain` by reference (R-A7). A stream copies and gathers chains of up to 1 KiB,
+    /// and segments that do not fill half of their clusters, alone or with a neighbour: so an unread buffer
+    /// takes at most twice its bytes and a cluster. Removes the sent bytes from the front of `chain`; bytes
+    /// left in it after an error were not sent.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -304,7 +293,7 @@ impl Attempt for SendBytes<'_> {
 
 /// True if another attempt to send may succeed after one that had to wait.
 fn may_have_room(socket: &Socket) -> bool {
-    let changed = |peer: &Pcb| peer.rcv.look(Rcv::may_be_sent);
+    let changed = |peer: &Pcb| peer.rcv.peek(Rcv::may_be_sent);
     if socket.kind().is_connected_kind() {
         return socket.peer().is_none_or(changed);
     }
@@ -327,8 +316,8 @@ fn into_peer(
     done
 }
 
-/// Moves as many bytes of `chain` into the buffer of a stream's peer as there is room for, and returns their
-/// number.
+/// Moves bytes of `chain` into the buffer of a stream's peer, and returns their number, at least one. The
+/// rest is for the next call.
 fn chain_into_peer(
     socket: &Socket,
     waiting: Option<&mut Waiting<'_>>,

@@ -25,7 +25,7 @@ pub(crate) struct Waiters {
     first: Option<(u64, Waker)>,
     /// Used only while there is a first.
     more: Vec<(u64, Waker)>,
-    tickets: u64,
+    next_number: u64,
 }
 
 /// Wakers taken out, to be called without a lock.
@@ -37,7 +37,7 @@ pub(crate) struct Wakes {
 
 impl Waiters {
     pub(crate) const fn new() -> Self {
-        Self { first: None, more: Vec::new(), tickets: 0 }
+        Self { first: None, more: Vec::new(), next_number: 0 }
     }
 
     /// True if there are no waiters.
@@ -46,30 +46,30 @@ impl Waiters {
         self.first.is_none()
     }
 
-    /// Adds `waker` and returns its ticket. If the waker of `old` is still here, replaces and returns it.
+    /// Adds `waker` and returns its number. If the waker of `old` is still here, replaces and returns it.
     fn add(&mut self, old: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
         let all = self.first.iter_mut().chain(&mut self.more);
-        for (ticket, place) in all {
-            if Some(*ticket) == old {
-                return (*ticket, Some(std::mem::replace(place, waker)));
+        for (number, slot) in all {
+            if Some(*number) == old {
+                return (*number, Some(std::mem::replace(slot, waker)));
             }
         }
-        self.tickets += 1;
-        let entry = (self.tickets, waker);
+        self.next_number += 1;
+        let entry = (self.next_number, waker);
         if self.first.is_none() {
             self.first = Some(entry)
         } else {
             self.more.push(entry)
         }
-        (self.tickets, None)
+        (self.next_number, None)
     }
 
-    fn remove(&mut self, ticket: u64) -> Option<Waker> {
-        if self.first.as_ref().is_some_and(|(t, _)| *t == ticket) {
+    fn remove(&mut self, number: u64) -> Option<Waker> {
+        if self.first.as_ref().is_some_and(|(t, _)| *t == number) {
             let next = self.more.pop();
             return std::mem::replace(&mut self.first, next).map(|(_, waker)| waker);
         }
-        let at = self.more.iter().position(|(t, _)| *t == ticket)?;
+        let at = self.more.iter().position(|(t, _)| *t == number)?;
         Some(self.more.swap_remove(at).1)
     }
 
@@ -103,7 +103,7 @@ pub(crate) enum Event {
     Connection,
 }
 
-/// Place of a waiter's waker, where it can be replaced and removed.
+/// Where a waiter's waker is, and where it can be replaced and removed.
 #[derive(Default)]
 pub(crate) struct Registration(Option<(PcbRef, Event, u64)>);
 
@@ -112,29 +112,29 @@ impl Registration {
     ///
     /// Returns the waiter's former registration or waker.
     fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters, waker: Waker) -> Replaced {
-        if let Some((at, what, ticket)) = &mut self.0
+        if let Some((at, what, number)) = &mut self.0
             && std::ptr::eq::<Pcb>(&**at, pcb)
             && *what == event
         {
-            let (now, replaced) = waiters.add(Some(*ticket), waker);
-            *ticket = now;
+            let (now, replaced) = waiters.add(Some(*number), waker);
+            *number = now;
             return Replaced { _registration: None, _waker: replaced };
         }
         let old = self.0.take().map(|old| Self(Some(old)));
         // SAFETY: the caller holds a lock of this pcb, so it is alive, which is all that `hold` needs.
         let held = unsafe { PcbRef::hold(std::ptr::NonNull::from(pcb)) };
-        let (ticket, _) = waiters.add(None, waker);
-        self.0 = Some((held, event, ticket));
+        let (number, _) = waiters.add(None, waker);
+        self.0 = Some((held, event, number));
         Replaced { _registration: old, _waker: None }
     }
 
     /// Removes the waker, if it is still registered.
     fn leave(&mut self) {
-        let Some((pcb, event, ticket)) = self.0.take() else { return };
+        let Some((pcb, event, number)) = self.0.take() else { return };
         let waker = match event {
-            Event::Data => pcb.rcv.lock().readers.remove(ticket),
-            Event::Room => pcb.rcv.lock().writers.remove(ticket),
-            Event::Connection => pcb.state.lock().accepters.remove(ticket),
+            Event::Data => pcb.rcv.lock().readers.remove(number),
+            Event::Room => pcb.rcv.lock().writers.remove(number),
+            Event::Connection => pcb.state.lock().accepters.remove(number),
         };
         drop(waker); // without the lock: it may run foreign code
     }

@@ -105,7 +105,8 @@ fn an_end_sent_to_itself_is_collected() {
     assert_eq!((open_sockets(), in_flight()), (0, 0));
 }
 
-/// Rings of sockets, each in the next one's buffer, with a tail that hangs on.
+/// Rings of sockets, each in the next one's buffer. The first one's peer also sends an object, which must be
+/// dropped with the ring.
 fn rings_are_collected_and_what_can_be_received_is_not() {
     for length in [2, 3, 50] {
         let pairs: Vec<_> = (0..length).map(|_| Socket::pair(Kind::SeqPacket)).collect();
@@ -138,7 +139,7 @@ fn a_cycle_through_a_backlog_is_collected() {
     assert_eq!((open_sockets(), in_flight()), (0, 0));
 }
 
-/// Each in the buffer of the one before it: closing the first closes all, without recursion.
+/// Each socket is in the buffer of the one before it: closing the first closes all, without recursion.
 fn a_deep_chain_is_closed_in_a_small_stack() {
     const DEPTH: usize = 20_000;
     let thread = std::thread::Builder::new().stack_size(128 * 1024);
@@ -167,7 +168,10 @@ fn too_many_handles_are_refused_and_come_back() {
     let error =
         a.send_message(b"h", Attached { handles: Some(&mut handles), ..Attached::default() }).unwrap_err();
     assert_eq!(error.raw_os_error(), libc::ETOOMANYREFS);
-    assert!(error.to_string().contains("254 handles on their way, of 253 that may be"), "{error}");
+    assert!(
+        error.to_string().contains("254 handles in a message or in flight, expected at most 253"),
+        "{error}"
+    );
     assert_eq!(handles.len(), MAX_HANDLES + 1);
 
     handles.pop();

@@ -41,7 +41,7 @@ fn pair() -> (Socket, Socket) {
     Socket::pair(Kind::SeqPacket)
 }
 
-/// Place where a thread of a model sleeps: a thread that is not woken is a deadlock, which the model checker
+/// Where a thread of a model sleeps: a thread that is not woken is a deadlock, which the model checker
 /// reports.
 struct WakeFd(loom::sync::Mutex<bool>, loom::sync::Condvar);
 

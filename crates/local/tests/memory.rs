@@ -1,4 +1,5 @@
-//! Without memory: an error with its number, and no change. Failures affect the calling thread only.
+//! A call without memory returns an error with its number and changes nothing. Failures affect the calling
+//! thread only.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 

@@ -50,17 +50,22 @@ fn a_stream_is_cut_by_reference_wherever_the_receiver_cuts_it() {
     assert_eq!(addresses(&rest), [sent.start + 1024..sent.end]);
 }
 
+/// A part that fills less than half of its cluster is copied: the cluster would wait with it.
 #[test]
 fn a_chain_that_is_larger_than_the_room_is_sent_in_parts_by_reference() {
     let (a, b) = Socket::pair(Kind::Stream);
-    b.set_recv_limit(8000).unwrap();
+    b.set_recv_limit(20_000).unwrap();
     let mut chain = filled();
-    let sent = addresses(&chain)[0].clone();
-    assert_eq!(a.try_send_chain(&mut chain).unwrap(), 8000);
-    assert_eq!(chain.len(), SIZE - 8000, "what was not sent is still the caller's");
-    assert_eq!(addresses(&b.recv_chain(usize::MAX).unwrap()), [sent.start..sent.start + 8000]);
+    chain.append_chain(&mut filled()).unwrap();
+    let [first, second] = &addresses(&chain)[..] else { panic!("two clusters") };
+    assert_eq!(a.try_send_chain(&mut chain).unwrap(), 20_000);
+    assert_eq!(chain.len(), 2 * SIZE - 20_000, "what was not sent is still the caller's");
+    let received = b.recv_chain(usize::MAX).unwrap();
+    assert_eq!(received.len(), 20_000);
+    assert_eq!(addresses(&received)[0], *first);
+    assert!(!second.contains(&addresses(&received)[1].start), "the part is copied");
     a.try_send_chain(&mut chain).unwrap();
-    assert_eq!(addresses(&b.recv_chain(usize::MAX).unwrap()), [sent.start + 8000..sent.start + 16_000]);
+    assert_eq!(addresses(&b.recv_chain(usize::MAX).unwrap()), [second.start + 20_000 - SIZE..second.end]);
 }
 
 #[test]

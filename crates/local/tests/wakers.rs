@@ -18,7 +18,7 @@ struct Nosy {
 }
 
 impl Nosy {
-    fn look(&self) {
+    fn take_locks(&self) {
         assert_eq!(self.socket.queued(), 0); // takes the buffer's lock
         assert!(self.socket.name().is_none()); // takes the pcb's
     }
@@ -34,7 +34,7 @@ fn waker(nosy: &Arc<Nosy>) -> Waker {
 unsafe fn clone(data: *const ()) -> RawWaker {
     // SAFETY: the cloned waker has a count.
     let nosy = unsafe { &*data.cast::<Nosy>() };
-    nosy.look();
+    nosy.take_locks();
     nosy.clones.fetch_add(1, Ordering::Relaxed);
     // SAFETY: as above; one more for the clone.
     unsafe { Arc::increment_strong_count(data.cast::<Nosy>()) };
@@ -51,7 +51,7 @@ unsafe fn wake_by_ref(_: *const ()) {}
 unsafe fn drop_waker(data: *const ()) {
     // SAFETY: the waker's own count.
     let nosy = unsafe { Arc::from_raw(data.cast::<Nosy>()) };
-    nosy.look();
+    nosy.take_locks();
     nosy.drops.fetch_add(1, Ordering::Relaxed);
 }
 

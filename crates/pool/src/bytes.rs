@@ -171,12 +171,6 @@ impl PooledBytes {
         self.block.as_ptr()
     }
 
-    /// Returns the pool that the block belongs to.
-    #[inline]
-    pub fn pool(&self) -> BytePool {
-        BytePool { inner: self.home.pool() }
-    }
-
     /// Gives up ownership. [`BytePool::free_raw`] or [`BytePool::from_raw`] takes the block, on any lane.
     #[inline]
     pub fn into_raw(self) -> NonNull<u8> {

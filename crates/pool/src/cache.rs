@@ -62,7 +62,7 @@ impl Cache {
     }
 
     /// Returns all places of the stack.
-    fn places(&mut self) -> &mut [CacheSlot] {
+    fn slots(&mut self) -> &mut [CacheSlot] {
         let Some(stack) = self.stack else { return &mut [] };
         // SAFETY: the invariant; `give_room` was given the stack for this cache alone.
         unsafe { std::slice::from_raw_parts_mut(stack.as_ptr(), self.room as usize) }
@@ -131,8 +131,8 @@ impl Cache {
     pub(crate) fn spill(&mut self, count: usize, batch: &mut Batch) {
         let len = self.len as usize;
         let count = count.min(len);
-        batch.fill(&self.places()[..count]);
-        self.places().copy_within(count..len, 0);
+        batch.fill(&self.slots()[..count]);
+        self.slots().copy_within(count..len, 0);
         self.len -= count as u32;
     }
 
@@ -145,7 +145,7 @@ impl Cache {
     /// cache with enough room.
     pub(crate) fn unpack(&mut self, batch: &Batch) -> Option<Object> {
         let (last, rest) = batch.raw().split_last()?;
-        self.places()[..rest.len()].copy_from_slice(rest);
+        self.slots()[..rest.len()].copy_from_slice(rest);
         self.len = rest.len() as u32;
         // SAFETY: the objects of a batch are written.
         Some(unsafe { last.assume_init() })

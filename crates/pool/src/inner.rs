@@ -427,11 +427,13 @@ impl Inner {
     /// A half smaller than a batch goes to the allocator at once, except for the objects that were used since
     /// the last call. The amount is small, but a few objects that a burst left behind lie on as many of the
     /// allocator's pages, and each keeps a whole page in memory.
-    pub(crate) fn trim(&'static self) {
+    ///
+    /// Returns the number of objects that went to the allocator.
+    pub(crate) fn trim(&'static self) -> usize {
         let hot = self.hot.own();
         // Relaxed: this lane stored it. Null means that the lane has not used the pool.
         if hot.pool.0.load(Ordering::Relaxed).is_null() {
-            return;
+            return 0;
         }
         let (lane, size) = (self.lane(), self.options.batch);
         let (fresh, allocs) = (lane.fresh.get(), hot.mem(1).allocs);
@@ -443,8 +445,9 @@ impl Inner {
             })
         };
         if !calm {
-            return;
+            return 0;
         }
+        let before = lane.evicted.get();
         for _ in 0..(lane.surplus.len() / size).div_ceil(2) {
             let mut batch = Batch::new();
             if !lane.surplus.take(&mut batch) {
@@ -473,6 +476,7 @@ impl Inner {
                 Put::Displaced | Put::Refused => self.surplus(lane, &batch),
             }
         }
+        usize::try_from(lane.evicted.get() - before).unwrap_or(usize::MAX)
     }
 
     /// Returns the number of objects on global lists.

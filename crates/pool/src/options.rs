@@ -106,7 +106,7 @@ impl Options {
 
     /// Checks the options and computes the capacities.
     pub(crate) fn resolve(&self, pool: &str, size: usize, align: usize) -> Result<Resolved, PoolError> {
-        let align = self.align.map_or(align, |asked| asked.max(align));
+        let align = self.align.map_or(align, |requested| requested.max(align));
         if size == 0 {
             return Err(PoolError::ZeroSize { pool: pool.to_owned() });
         }

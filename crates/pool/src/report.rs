@@ -33,6 +33,11 @@ pub fn report() -> Vec<PoolReport> {
     all
 }
 
+/// Returns the number of bytes of the objects in use, of all pools.
+pub fn used_bytes() -> usize {
+    report().iter().map(|pool| pool.size * pool.used as usize).sum()
+}
+
 /// Returns free objects of all pools to the allocator, and returns their number of bytes. For housekeeping,
 /// never for the data path.
 ///
@@ -46,9 +51,10 @@ pub fn reclaim() -> usize {
 
 /// Returns to the allocator half of the objects on the calling lane's surpluses, and moves half of its caches
 /// there, in each pool that allocated nothing from the allocator since the last call. For a lane's
-/// housekeeping, every few seconds, never for the data path.
-pub fn trim() {
-    pools().into_iter().for_each(Inner::trim);
+/// housekeeping, every few seconds, never for the data path. Returns the number of bytes that went to the
+/// allocator.
+pub fn trim() -> usize {
+    pools().into_iter().map(|pool| pool.trim() * pool.options.layout.size()).sum()
 }
 
 /// Numbers of a pool.

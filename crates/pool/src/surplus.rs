@@ -23,7 +23,6 @@
 //! # Cost
 //! The states are on one line, each slot's pointers on 4 (of 64 bytes). A batch that goes to another lane
 //! moves about ten lines for 32 objects.
-//! moves about ten lines for 32 objects.
 
 use crate::object::{BATCH, Batch, Object};
 use crate::options::MAX_SURPLUS;

@@ -153,12 +153,6 @@ impl<T> Pooled<T> {
         unsafe { this.home.give_home(this.object.cast()) };
         value
     }
-
-    /// Returns the pool that the value belongs to.
-    #[inline]
-    pub fn pool(&self) -> Pool<T> {
-        Pool { inner: self.home.pool(), of: PhantomData }
-    }
 }
 
 impl<T> Drop for Pooled<T> {

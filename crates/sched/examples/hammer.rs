@@ -85,7 +85,7 @@ fn self_wake(samples: usize) -> Vec<f64> {
 /// One lane sends, the other runs the tasks that arrive and never sleeps.
 fn hand_over(samples: usize) -> Vec<f64> {
     const TASKS: u64 = 5_000;
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, results) = std::sync::mpsc::channel();
     let stop = Arc::new(AtomicBool::new(false));
     let ran = Arc::new(AtomicU64::new(0));
     let (halt, count) = (stop.clone(), ran.clone());
@@ -104,7 +104,7 @@ fn hand_over(samples: usize) -> Vec<f64> {
             }
         }
     });
-    let remote = told.recv().expect("the receiver starts");
+    let remote = results.recv().expect("the receiver starts");
     let mut sent = 0;
     let sample = |_| {
         let began = Instant::now();

@@ -108,11 +108,11 @@ impl BlockingPool {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Blocking<T>, Refused> {
         let slot = Arc::new(Mutex::new(&RESULT, Slot { result: None, waker: None }));
-        let place = slot.clone();
+        let shared = slot.clone();
         let job: Job = Box::new(move || {
             let result = catch_unwind(AssertUnwindSafe(job));
             let waker = {
-                let mut slot = place.lock();
+                let mut slot = shared.lock();
                 slot.result = Some(result);
                 slot.waker.take()
             };
@@ -214,7 +214,7 @@ impl Shared {
                 let job = state.jobs.pop_front();
                 let listed = state.idle.iter().position(|idle| idle.id() == this);
                 match (&job, listed) {
-                    (Some(_), Some(place)) => drop(state.idle.swap_remove(place)),
+                    (Some(_), Some(index)) => drop(state.idle.swap_remove(index)),
                     (None, _) if state.ending => return,
                     (None, None) => state.idle.push(thread::current()),
                     _ => {}

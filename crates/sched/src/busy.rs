@@ -31,14 +31,14 @@ const LOOKS: u32 = 1;
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_micros(10);
 
 /// When a busily polling lane next checks its poller.
-pub(crate) struct Looks {
+pub(crate) struct PollSchedule {
     /// Number of checks of the inbox before that.
     left: u32,
     /// Time of the last check of the poller.
     last: Time,
 }
 
-impl Looks {
+impl PollSchedule {
     pub(crate) const fn new() -> Self {
         Self { left: 0, last: Time::ZERO }
     }
@@ -83,7 +83,7 @@ impl Lane {
             let came = home.queued() > 0;
             // After events from the poller more may follow: a lane whose work comes from outside checks the
             // poller after each round.
-            self.looks = Looks { left: if came { 0 } else { LOOKS }, last: now };
+            self.looks = PollSchedule { left: if came { 0 } else { LOOKS }, last: now };
             let due = round.next_timer.is_some_and(|at| at <= now);
             if came || due || home.local.stopping.get() {
                 return Ok(Found::Work);

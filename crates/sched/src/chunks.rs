@@ -148,21 +148,21 @@ mod tests {
     #[test]
     fn elements_keep_their_place_and_value_while_the_array_grows() {
         let array: Chunks<Cell<u64>> = Chunks::new();
-        let mut places = Vec::new();
+        let mut cells = Vec::new();
         for index in 0..5000 {
             assert!(array.reach(index));
             // SAFETY: just made.
             let element = unsafe { array.at(index) };
             assert_eq!(element.get(), 0);
             element.set(u64::from(index) + 1);
-            places.push(std::ptr::from_ref(element));
+            cells.push(std::ptr::from_ref(element));
         }
         for index in 0..5000 {
             // SAFETY: made above.
             let element = unsafe { array.at(index) };
             assert_eq!(
                 (element.get(), std::ptr::from_ref(element)),
-                (u64::from(index) + 1, places[index as usize])
+                (u64::from(index) + 1, cells[index as usize])
             );
         }
         assert!(!array.reach(CAPACITY));

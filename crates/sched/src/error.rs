@@ -17,13 +17,6 @@ pub(crate) enum Cause {
     Ended(LaneId),
 }
 
-impl SpawnError {
-    /// True if the lane has ended (or never began), so that a later attempt fails, too.
-    pub fn lane_ended(self) -> bool {
-        matches!(self.0, Cause::Ended(_))
-    }
-}
-
 impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -33,7 +26,7 @@ impl fmt::Display for SpawnError {
                 "the task was not started: the lane's table of tasks cannot grow; end some tasks first",
             ),
             Cause::Ended(lane) => {
-                write!(f, "the task was not started: {lane} has no scheduler, or its has ended")
+                write!(f, "the task was not started: {lane} has no scheduler, or its scheduler has ended")
             }
         }
     }

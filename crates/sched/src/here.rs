@@ -73,8 +73,8 @@ impl Here {
         self.spawn_made(kind, class, || future)
     }
 
-    /// [`spawn`](Self::spawn) of the future that `make` makes, which is called when there is a block for it:
-    /// so a large one is made there, and need not be copied.
+    /// Spawns, as [`spawn`](Self::spawn) does, the future that `make` returns. Calls `make` once there is a
+    /// block for the future, so that a large future is built in place, without a copy.
     ///
     /// # Errors
     /// Those of [`spawn`](Self::spawn); `make` is dropped.

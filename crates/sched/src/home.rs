@@ -7,7 +7,7 @@ use crate::kind::TaskKind;
 use crate::late::CallerSite;
 use crate::own::Own;
 use crate::poller::Unpark;
-use crate::queue::{Fifo, Niced};
+use crate::queue::{Fifo, NicedQueue};
 use crate::report::Counters;
 use crate::slot::{Entry, PENDING, RemoteSlot, Slots, bits};
 use crate::task::{self, Header};
@@ -29,13 +29,13 @@ static UNPARK: LockClass = LockClass::new("lane unparker", LockClass::LEAF);
 /// thread, `I` hardly ever written after the start.
 #[repr(C)]
 pub(crate) struct Home {
-    pub(crate) local: Local,            // O: lines 0 to 2
-    pub(crate) inbox: Inbox,            // R: line 4 (and 5, which cores fetch with it)
-    pub(crate) published: Published,    // P
-    pub(crate) slots: Slots,            // I: tables of chunks; the elements have keys of their own
-    pub(crate) niced: LaneCell<Niced>,  // O
-    pub(crate) wheel: Wheel,            // O
-    pub(crate) settings: Own<Settings>, // O
+    pub(crate) local: Local,                // O: lines 0 to 2
+    pub(crate) inbox: Inbox,                // R: line 4 (and 5, which cores fetch with it)
+    pub(crate) published: Published,        // P
+    pub(crate) slots: Slots,                // I: tables of chunks; the elements have keys of their own
+    pub(crate) niced: LaneCell<NicedQueue>, // O
+    pub(crate) wheel: Wheel,                // O
+    pub(crate) settings: Own<Settings>,     // O
     /// Wakes this lane from its sleep. The lock keeps the lane from ending while another thread wakes it.
     pub(crate) unpark: Mutex<Option<Arc<dyn Unpark>>>,
     #[cfg(all(debug_assertions, not(loom)))]
@@ -217,7 +217,7 @@ impl Home {
                 thread: AtomicU32::new(0),
             },
             slots: Slots::new(),
-            niced: LaneCell::new(Niced::new()),
+            niced: LaneCell::new(NicedQueue::new()),
             wheel: Wheel::new(),
             settings: Own::new(Settings {
                 depth: 1,
@@ -257,7 +257,7 @@ impl Home {
     }
 
     /// Returns the number of tasks on this lane.
-    #[cfg_attr(loom, allow(dead_code))] // no model is about counters
+    #[cfg_attr(loom, allow(dead_code))] // loom models do not check counters
     pub(crate) fn live(&self) -> u64 {
         let counters = &self.published.counters;
         counters.spawned.get() - counters.completed.get()
@@ -281,7 +281,7 @@ impl Home {
         }
     }
 
-    /// No model is about times.
+    /// Loom models do not check times.
     #[cfg(loom)]
     pub(crate) fn falls_asleep(&self, _: Time) {}
 
@@ -460,7 +460,7 @@ impl Home {
         crate::late::Caller {
             lane: self.local.lane.get() as usize,
             task: self.published.running().map(TaskKind::name),
-            place: site.place,
+            location: site.location,
         }
     }
 

@@ -10,7 +10,7 @@
 //! | null | empty, the lane is awake |
 //! | [`SLEEPING`] | empty, and the lane sleeps or is about to: the next pusher must wake it |
 //! | a node | the newest of a chain that ends in null |
-//! | null or a node, with the bit [`CLOSED`] | the lane has no owner: wake-ups are stacked, tasks are refused |
+//! | null or a node, with the bit [`CLOSED`] | no owner: wake-ups are stacked, tasks are refused |
 //!
 //! 1. A node is in one inbox at a time. The pusher owns it until the compare-and-swap, the lane from its swap
 //!    on.

@@ -13,7 +13,7 @@ use crate::profile::Profile;
 #[derive(Debug)]
 pub struct TaskKind {
     name: &'static str,
-    /// No model is about profiles, and loom's atomics cannot be made in a static.
+    /// Loom models do not check profiles, and loom's atomics cannot be made in a static.
     #[cfg(not(loom))]
     pub(crate) profile: Profile,
 }

@@ -1,6 +1,6 @@
 //! A lane from its owner's side: rounds, sleep, the main loop.
 
-use crate::busy::{Found, Looks};
+use crate::busy::{Found, PollSchedule};
 use crate::class::{Class, RUNQUEUE_DEPTH};
 use crate::error::{LaneTaken, SpawnError};
 use crate::here::{Here, Remote};
@@ -118,7 +118,7 @@ impl Default for Config {
 /// The scheduler of the thread that created it. See the crate's page.
 pub struct Lane {
     pub(crate) home: &'static Home,
-    pub(crate) looks: Looks,
+    pub(crate) looks: PollSchedule,
     not_send: PhantomData<*const ()>,
 }
 
@@ -164,7 +164,7 @@ impl Lane {
         home.published.thread.store(crate::watchdog::this_thread(), Ordering::Relaxed);
         home::set_current(Some(home));
         isolate::enter(home);
-        let lane = Self { home, looks: Looks::new(), not_send: PhantomData };
+        let lane = Self { home, looks: PollSchedule::new(), not_send: PhantomData };
         // Messages for an earlier owner wake no task, but the inbox must return their nodes.
         home.collect();
         Ok(lane)
@@ -239,7 +239,7 @@ impl Lane {
         published.live.set(self.home.live());
     }
 
-    /// No model is about these counters.
+    /// Loom models do not check these counters.
     #[cfg(loom)]
     fn publish(&self, _: u64, _: u32) {}
 
@@ -353,7 +353,7 @@ impl Lane {
         static BLOCK_ON: TaskKind = TaskKind::new("block on");
         let output = Rc::new(Cell::new(None));
         let here = self.here();
-        let place = output.clone();
+        let slot = output.clone();
         /// Stops a lane that outlives a panic of the future, since nothing else would.
         struct Stops(Here, bool);
         impl Drop for Stops {
@@ -366,7 +366,7 @@ impl Lane {
         let outlives = self.home.settings.get().outlives_panics;
         let task = here.spawn(&BLOCK_ON, Class::Normal, async move {
             let _stops = Stops(here, outlives);
-            place.set(Some(future.await));
+            slot.set(Some(future.await));
             here.stop();
         });
         let task = task.map_err(|error: SpawnError| io::Error::new(io::ErrorKind::OutOfMemory, error))?;

@@ -11,8 +11,8 @@ pub struct Caller {
     pub lane: usize,
     /// Kind of the running task; none outside of tasks (timers, the poller), and for other lanes.
     pub task: Option<&'static str>,
-    /// Place in the source; none for a wake-up through a [`std::task::Waker`], which does not pass it on.
-    pub place: Option<&'static Location<'static>>,
+    /// Line in the source; none for a wake-up through a [`std::task::Waker`], which does not pass it on.
+    pub location: Option<&'static Location<'static>>,
 }
 
 impl fmt::Display for Caller {
@@ -21,8 +21,8 @@ impl fmt::Display for Caller {
         if let Some(task) = self.task {
             write!(f, ", task `{task}`")?;
         }
-        if let Some(place) = self.place {
-            write!(f, ", {place}")?;
+        if let Some(location) = self.location {
+            write!(f, ", {location}")?;
         }
         Ok(())
     }
@@ -56,12 +56,12 @@ impl fmt::Display for LateWake {
     }
 }
 
-/// Place in the source that requested a wake-up. Empty in release builds.
+/// Line in the source that requested a wake-up. Empty in release builds.
 #[derive(Clone, Copy)]
 pub(crate) struct CallerSite {
     #[cfg(debug_assertions)]
     #[cfg_attr(loom, allow(dead_code))] // models make no reports
-    pub(crate) place: Option<&'static Location<'static>>,
+    pub(crate) location: Option<&'static Location<'static>>,
 }
 
 impl CallerSite {
@@ -71,7 +71,7 @@ impl CallerSite {
     pub(crate) fn here() -> Self {
         Self {
             #[cfg(debug_assertions)]
-            place: Some(Location::caller()),
+            location: Some(Location::caller()),
         }
     }
 
@@ -80,7 +80,7 @@ impl CallerSite {
     pub(crate) fn unknown() -> Self {
         Self {
             #[cfg(debug_assertions)]
-            place: None,
+            location: None,
         }
     }
 }
@@ -134,13 +134,13 @@ mod recorded {
     /// simultaneous ones are both kept.
     pub(crate) struct RemoteCaller {
         turns: AtomicU32,
-        places: [RemoteCall; 2],
+        callers: [RemoteCall; 2],
     }
 
     /// A lane's number plus 1, and its place. A third waker may mix with the first, which a report tolerates.
     struct RemoteCall {
         lane: AtomicU32,
-        place: AtomicPtr<Location<'static>>,
+        location: AtomicPtr<Location<'static>>,
     }
 
     impl RemoteCaller {
@@ -148,9 +148,10 @@ mod recorded {
         // swap.
         pub(crate) fn set(&self, lane: usize, site: CallerSite) {
             let turn = self.turns.fetch_add(1, Ordering::Relaxed);
-            let to = &self.places[turn as usize % 2];
-            let place = site.place.map_or(std::ptr::null_mut(), |place| std::ptr::from_ref(place).cast_mut());
-            to.place.store(place, Ordering::Relaxed);
+            let to = &self.callers[turn as usize % 2];
+            let location =
+                site.location.map_or(std::ptr::null_mut(), |caller| std::ptr::from_ref(caller).cast_mut());
+            to.location.store(location, Ordering::Relaxed);
             to.lane.store(lane as u32 + 1, Ordering::Relaxed);
         }
 
@@ -158,11 +159,11 @@ mod recorded {
         pub(crate) fn take(&self) -> impl Iterator<Item = Caller> {
             let oldest = self.turns.load(Ordering::Relaxed) as usize;
             [oldest, oldest + 1].into_iter().filter_map(|turn| {
-                let from = &self.places[turn % 2];
+                let from = &self.callers[turn % 2];
                 let lane = from.lane.swap(0, Ordering::Relaxed).checked_sub(1)?;
                 // SAFETY: null, or from a reference that lives as long as the program.
-                let place = unsafe { from.place.load(Ordering::Relaxed).as_ref() };
-                Some(Caller { lane: lane as usize, task: None, place })
+                let location = unsafe { from.location.load(Ordering::Relaxed).as_ref() };
+                Some(Caller { lane: lane as usize, task: None, location })
             })
         }
     }

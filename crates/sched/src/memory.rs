@@ -59,7 +59,7 @@ const fn class_of(layout: Layout) -> Option<usize> {
     if lines <= 4 {
         return Some(lines.saturating_sub(1));
     }
-    // at least 2: more lines than this power of two, up to the next
+    // 2^doubling < lines <= 2^(doubling + 1), and doubling >= 2.
     let doubling = (lines - 1).ilog2() as usize;
     let step = 1 << (doubling - 2);
     Some(4 * (doubling - 2) + 3 + (lines - (1 << doubling)).div_ceil(step))
@@ -92,7 +92,7 @@ pub(crate) fn take(layout: Layout) -> Result<NonNull<u8>, SpawnError> {
 pub(crate) unsafe fn give(memory: NonNull<u8>, layout: Layout) {
     #[cfg(not(loom))]
     if let Some(class) = class_of(layout) {
-        // SAFETY: by contract; the layout decides the pool, in `take` too, which made the pools.
+        // SAFETY: by contract. `take` made the pools, and chose this one, since the layout decides.
         return unsafe { POOLS.get().unwrap_unchecked()[class].free_raw(memory) };
     }
     // SAFETY: by contract.

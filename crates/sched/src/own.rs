@@ -31,7 +31,7 @@ impl<T: Copy> Own<T> {
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn set(&self, value: T) {
         // SAFETY: as in `get`.
-        self.0.with_mut(|place| unsafe { *place = value });
+        self.0.with_mut(|pointer| unsafe { *pointer = value });
     }
 
     #[inline(always)]

@@ -83,7 +83,7 @@ impl Fifo {
 }
 
 /// The tasks of class normal whose nice value is not 0.
-pub(crate) struct Niced {
+pub(crate) struct NicedQueue {
     heap: BinaryHeap<NicedTask>,
     joined: u32,
 }
@@ -115,7 +115,7 @@ impl PartialOrd for NicedTask {
     }
 }
 
-impl Niced {
+impl NicedQueue {
     pub(crate) const fn new() -> Self {
         Self { heap: BinaryHeap::new(), joined: 0 }
     }
@@ -129,7 +129,7 @@ impl Niced {
     pub(crate) fn pop(&mut self, queue: &Fifo) -> Option<u32> {
         let first = self.heap.peek()?;
         let due = queue.is_empty() || before(first.key, queue.popped.get()) != Ordering::Greater;
-        due.then(|| self.heap.pop().map(|place| place.slot))?
+        due.then(|| self.heap.pop().map(|task| task.slot))?
     }
 
     pub(crate) fn len(&self) -> u32 {

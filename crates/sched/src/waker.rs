@@ -4,7 +4,6 @@
 use crate::home;
 use crate::late::CallerSite;
 use crate::slot::{GENERATION_BITS, SLOT_BITS};
-use manylane_sync::LaneId;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::without_provenance;
@@ -54,11 +53,6 @@ impl TaskId {
     pub(crate) const fn next_generation(self) -> Self {
         const MASK: u64 = (1 << GENERATION_BITS) - 1;
         Self(self.0 & !MASK | self.0.wrapping_add(1) & MASK)
-    }
-
-    /// Returns the task's lane.
-    pub fn lane(self) -> LaneId {
-        LaneId::new(self.lane_number() as usize).expect("it came from a lane")
     }
 
     /// Wakes the task, from any thread; does nothing if it has ended.

@@ -45,22 +45,22 @@ impl Unpark for Rings {
 
 /// A poller that counts, and runs other code during its checks.
 struct Counts<F> {
-    seen: Rc<Observed>,
+    observed: Rc<Observed>,
     has_work: bool,
     meanwhile: F,
 }
 
 impl<F: FnMut(u32)> Poller for Counts<F> {
     fn unparker(&self) -> Arc<dyn Unpark> {
-        self.seen.rings.clone()
+        self.observed.rings.clone()
     }
 
     fn poll(&mut self, _: Here, timeout: Option<Duration>) -> std::io::Result<()> {
         if timeout == Some(Duration::ZERO) {
-            self.seen.looks.set(self.seen.looks.get() + 1);
-            (self.meanwhile)(self.seen.looks.get());
+            self.observed.looks.set(self.observed.looks.get() + 1);
+            (self.meanwhile)(self.observed.looks.get());
         } else {
-            self.seen.sleeps.set(self.seen.sleeps.get() + 1);
+            self.observed.sleeps.set(self.observed.sleeps.get() + 1);
         }
         Ok(())
     }
@@ -90,13 +90,13 @@ fn wake(id: TaskId) {
 
 #[test]
 fn a_lane_that_never_sleeps_is_woken_by_no_call() {
-    on_lane(Duration::MAX, |lane, waiting, seen| {
+    on_lane(Duration::MAX, |lane, waiting, observed| {
         let meanwhile = |looks: u32| {
             if looks.is_multiple_of(3) {
                 wake(waiting);
             }
         };
-        let mut poller = Counts { seen: seen.clone(), has_work: false, meanwhile };
+        let mut poller = Counts { observed: observed.clone(), has_work: false, meanwhile };
         lane.attach(&poller);
         for _ in 0..5 {
             let round = lane.round(clock());
@@ -104,66 +104,66 @@ fn a_lane_that_never_sleeps_is_woken_by_no_call() {
             let round = lane.round(clock());
             assert_eq!((round.arrived, round.polled), (1, 1), "it leaves its place for that");
         }
-        assert_eq!(seen.sleeps.get(), 0);
-        assert_eq!(seen.rings.0.load(Ordering::Relaxed), 0);
-        assert_eq!(seen.looks.get(), 15, "and goes on looking where it was");
+        assert_eq!(observed.sleeps.get(), 0);
+        assert_eq!(observed.rings.0.load(Ordering::Relaxed), 0);
+        assert_eq!(observed.looks.get(), 15, "and goes on looking where it was");
     });
 }
 
 #[test]
 fn a_lane_looks_for_the_time_that_it_was_given_and_then_sleeps_as_any_other() {
     for steps in [1, 10] {
-        on_lane(STEP * steps, move |lane, waiting, seen| {
-            let mut poller = Counts { seen: seen.clone(), has_work: false, meanwhile: |_| {} };
+        on_lane(STEP * steps, move |lane, waiting, observed| {
+            let mut poller = Counts { observed: observed.clone(), has_work: false, meanwhile: |_| {} };
             lane.attach(&poller);
             let round = lane.round(clock());
             lane.park(&mut poller, &round).unwrap();
-            assert_eq!((seen.looks.get(), seen.sleeps.get()), (steps + 1, 1));
+            assert_eq!((observed.looks.get(), observed.sleeps.get()), (steps + 1, 1));
             // The next busy-polling time begins with the next round.
             wake(waiting);
             let round = lane.round(clock());
             assert_eq!(round.polled, 1);
             lane.park(&mut poller, &round).unwrap();
-            assert_eq!(seen.sleeps.get(), 2);
+            assert_eq!(observed.sleeps.get(), 2);
         });
     }
 }
 
 #[test]
-fn a_time_of_zero_is_no_look_in_vain_and_may_be_set_while_the_lane_runs() {
-    on_lane(Duration::MAX, |lane, _, seen| {
+fn a_time_of_zero_polls_nothing_and_may_be_set_while_the_lane_runs() {
+    on_lane(Duration::MAX, |lane, _, observed| {
         lane.here().set_busy_poll(Duration::ZERO);
-        let mut poller = Counts { seen: seen.clone(), has_work: true, meanwhile: |_| {} };
+        let mut poller = Counts { observed: observed.clone(), has_work: true, meanwhile: |_| {} };
         lane.attach(&poller);
         let round = lane.round(clock());
         lane.park(&mut poller, &round).unwrap();
-        assert_eq!((seen.looks.get(), seen.sleeps.get()), (0, 1));
+        assert_eq!((observed.looks.get(), observed.sleeps.get()), (0, 1));
         lane.here().set_busy_poll(STEP);
         lane.park(&mut poller, &round).unwrap();
-        assert_eq!((seen.looks.get(), seen.sleeps.get()), (2, 2));
+        assert_eq!((observed.looks.get(), observed.sleeps.get()), (2, 2));
     });
 }
 
 #[test]
 fn a_lane_that_looks_around_leaves_for_timers_for_the_pollers_work_and_when_it_is_stopped() {
-    on_lane(Duration::MAX, |lane, waiting, seen| {
+    on_lane(Duration::MAX, |lane, waiting, observed| {
         let here = lane.here();
         let meanwhile = move |looks: u32| match looks {
             3 => waiting.wake(),
             6 => here.stop(),
             _ => {}
         };
-        let mut poller = Counts { seen: seen.clone(), has_work: false, meanwhile };
+        let mut poller = Counts { observed: observed.clone(), has_work: false, meanwhile };
         lane.attach(&poller);
         let round = lane.round(clock());
         lane.park(&mut poller, &round).unwrap();
-        assert_eq!(seen.looks.get(), 3);
+        assert_eq!(observed.looks.get(), 3);
         let round = lane.round(clock());
         assert_eq!(round.polled, 1);
         lane.park(&mut poller, &round).unwrap();
-        assert_eq!(seen.looks.get(), 6);
+        assert_eq!(observed.looks.get(), 6);
     });
-    on_lane(Duration::MAX, |lane, _, seen| {
+    on_lane(Duration::MAX, |lane, _, observed| {
         let fired = Rc::new(Cell::new(false));
         let (here, fire) = (lane.here(), fired.clone());
         let sleeper = async move {
@@ -171,7 +171,7 @@ fn a_lane_that_looks_around_leaves_for_timers_for_the_pollers_work_and_when_it_i
             fire.set(true);
         };
         here.spawn(&KIND, Class::Normal, sleeper).unwrap();
-        let mut poller = Counts { seen: seen.clone(), has_work: false, meanwhile: |_| {} };
+        let mut poller = Counts { observed: observed.clone(), has_work: false, meanwhile: |_| {} };
         lane.attach(&poller);
         let began = clock();
         let mut parks = 0;
@@ -184,8 +184,8 @@ fn a_lane_that_looks_around_leaves_for_timers_for_the_pollers_work_and_when_it_i
             parks += 1;
         }
         assert!(clock().since(began) >= Duration::from_millis(3));
-        assert_eq!(seen.sleeps.get(), 0);
-        assert!(parks < 20 && seen.looks.get() > 1000, "{parks} rounds, {} looks", seen.looks.get());
+        assert_eq!(observed.sleeps.get(), 0);
+        assert!(parks < 20 && observed.looks.get() > 1000, "{parks} rounds, {} looks", observed.looks.get());
     });
 }
 
@@ -193,18 +193,18 @@ fn a_lane_that_looks_around_leaves_for_timers_for_the_pollers_work_and_when_it_i
 #[test]
 fn neither_does_the_poller_hold_up_every_wake_up_nor_do_wake_ups_keep_the_lane_from_its_poller() {
     let looks = |has_work: bool| {
-        let (tell, told) = mpsc::channel();
-        on_lane(Duration::MAX, move |lane, waiting, seen| {
-            let mut poller = Counts { seen: seen.clone(), has_work, meanwhile: |_| {} };
+        let (tell, receiver) = mpsc::channel();
+        on_lane(Duration::MAX, move |lane, waiting, observed| {
+            let mut poller = Counts { observed: observed.clone(), has_work, meanwhile: |_| {} };
             lane.attach(&poller);
             for _ in 0..100 {
                 let round = lane.round(clock());
                 wake(waiting);
                 lane.park(&mut poller, &round).unwrap();
             }
-            tell.send(seen.looks.get()).unwrap();
+            tell.send(observed.looks.get()).unwrap();
         });
-        told.recv().unwrap()
+        receiver.recv().unwrap()
     };
     let seldom = looks(false); // a round takes a microsecond here
     assert!((5..=25).contains(&seldom), "{seldom}");

@@ -139,8 +139,8 @@ fn a_waker_may_do_anything_while_a_job_is_waited_for() {
         }
     }
     let nosy = Nosy(BlockingPool::new(1, 8));
-    let (tell, told) = mpsc::channel::<()>();
-    let mut job = std::pin::pin!(nosy.0.run(move || told.recv().is_err()).unwrap());
+    let (tell, receiver) = mpsc::channel::<()>();
+    let mut job = std::pin::pin!(nosy.0.run(move || receiver.recv().is_err()).unwrap());
     // SAFETY: the table's functions use a shared reference to a value that lives until the end of the test.
     let waker = unsafe { Waker::from_raw(RawWaker::new((&raw const nosy).cast(), &Nosy::TABLE)) };
     let mut context = Context::from_waker(&waker);

@@ -32,12 +32,12 @@ fn settle(lane: &mut Lane, now: u64) {
 fn a_sleep_ends_at_its_time_and_the_round_tells_when_that_is() {
     on_lane(|lane| {
         let done = Rc::new(Cell::new(None));
-        let place = done.clone();
+        let slot = done.clone();
         settle(lane, 1000);
         let task = async move {
             let here = Here::current().unwrap();
             here.sleep(Duration::from_millis(50)).await;
-            place.set(Some(here.now()));
+            slot.set(Some(here.now()));
         };
         lane.here().spawn(&KIND, Class::Normal, task).unwrap();
         assert_eq!(lane.round(ms(1000)).next_timer, Some(ms(1050)));

@@ -33,14 +33,14 @@ fn turns_in_circles() -> u64 {
 
 /// Starts a lane on a thread of its own, with a task.
 fn start<F: Future<Output = ()> + Send + 'static>(kind: &'static TaskKind, task: F) {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut lane = Lane::new(Config::new()).unwrap();
         lane.here().spawn(kind, Class::Normal, task).unwrap();
         tell.send(()).unwrap();
         lane.run(&mut ThreadPoller::new()).unwrap();
     });
-    told.recv().unwrap();
+    receiver.recv().unwrap();
 }
 
 fn die() -> ! {

@@ -29,9 +29,8 @@
 //!   the line is in transit, and later requests wait in the order of their arrival: the home of the line
 //!   forwards the next one when the line has arrived, and until that request arrives the new owner uses the
 //!   line. So two cores that contend for a counter do better than one transfer for each operation.
-//! - *Transfers vary by one sixteenth*, from the seed: without that, cores would stay in step as no real
-//!   machine does.
-//!   machine keeps up.
+//! - *Transfers vary by one sixteenth*, from the seed: without that, cores would stay in step, as they do on
+//!   no real machine.
 
 /// Picoseconds: integers, so that sums are equal everywhere.
 pub type Picoseconds = u64;

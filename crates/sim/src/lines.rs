@@ -81,7 +81,7 @@ pub(crate) struct Line {
     pub(crate) posted: Vec<Posted>,
     /// Number of transfers in the measured part.
     pub(crate) transfers: u64,
-    /// Place in the source that caused the first of them.
+    /// Line in the source that caused the first of them.
     pub(crate) site: Option<&'static Location<'static>>,
 }
 

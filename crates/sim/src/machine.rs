@@ -113,7 +113,7 @@ pub(crate) struct Thread {
     /// Earliest start, if its core is idle.
     ready_at: Picoseconds,
     /// Result passed by the last waker.
-    told: bool,
+    wake_result: bool,
     measuring: bool,
     pub(crate) measured: bool,
     pub(crate) counts: Counts,
@@ -204,7 +204,7 @@ impl Machine {
                     core: thread % cores,
                     state: State::AtStart,
                     ready_at: 0,
-                    told: false,
+                    wake_result: false,
                     measuring: true,
                     measured: false,
                     counts: Counts::default(),
@@ -666,8 +666,8 @@ impl Machine {
         let at = self.own().clock + self.request_time(self.topology.latency(reach));
         let posted = Posted { at, core, thread: self.counted(), site, journey: None };
         let queue = &mut self.lines.get(line).posted;
-        let place = queue.partition_point(|p| (p.at, p.core) <= (at, core));
-        queue.insert(place, posted);
+        let index = queue.partition_point(|p| (p.at, p.core) <= (at, core));
+        queue.insert(index, posted);
         self.own().pending.push_back(Pending { line, at, arrives: None, stores: 1 });
         self.stored(address);
     }
@@ -900,7 +900,7 @@ pub(crate) fn park(shared: &Shared, key: usize, validate: impl FnOnce() -> bool)
     machine.own().clock += cost + PRIVATE.take();
     machine.leave();
     let machine = suspend(shared, machine);
-    machine.threads[thread].told
+    machine.threads[thread].wake_result
 }
 
 pub(crate) fn unpark_one(shared: &Shared, key: usize, leave: impl FnOnce(bool, bool) -> bool) {
@@ -919,7 +919,7 @@ pub(crate) fn unpark_one(shared: &Shared, key: usize, leave: impl FnOnce(bool, b
         let it = machine.own();
         it.clock += cost + PRIVATE.take();
         let at = it.clock;
-        machine.threads[thread].told = told;
+        machine.threads[thread].wake_result = told;
         machine.wake(thread, at);
     }
 }

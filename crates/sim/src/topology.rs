@@ -108,13 +108,6 @@ impl Topology {
         Ok(Self { name: "custom", sockets, complexes, cores, threads, costs })
     }
 
-    /// Returns the same machine with other costs.
-    #[must_use]
-    pub fn with_costs(mut self, costs: Costs) -> Self {
-        self.costs = costs;
-        self
-    }
-
     /// Returns the machine's costs.
     pub fn costs(&self) -> &Costs {
         &self.costs

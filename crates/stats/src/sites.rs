@@ -89,13 +89,13 @@ pub struct CallSite {
 impl CallSite {
     /// Returns one entry for each place (compilers may duplicate a location), most bytes first.
     pub(crate) fn merge(all: Vec<Self>) -> Vec<Self> {
-        let mut places = BTreeMap::new();
+        let mut sites = BTreeMap::new();
         for site in all {
-            let sum = places.entry(site.location).or_insert(Self { allocs: 0, bytes: 0, ..site });
+            let sum = sites.entry(site.location).or_insert(Self { allocs: 0, bytes: 0, ..site });
             sum.allocs += site.allocs;
             sum.bytes += site.bytes;
         }
-        let mut merged: Vec<_> = places.into_values().collect();
+        let mut merged: Vec<_> = sites.into_values().collect();
         merged.sort_by_key(|site| std::cmp::Reverse((site.bytes, site.allocs)));
         merged
     }
@@ -104,8 +104,8 @@ impl CallSite {
 impl fmt::Display for CallSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.location {
-            Some(place) => write!(f, "{place}")?,
-            None => f.write_str("other places")?,
+            Some(location) => write!(f, "{location}")?,
+            None => f.write_str("other lines")?,
         }
         write!(f, ": {} allocations, {} bytes", self.allocs, self.bytes)
     }
@@ -142,16 +142,16 @@ mod tests {
     fn sites_beyond_the_bound_are_counted_together_and_nothing_is_lost() {
         let table = SiteTable::default();
         // Distinct addresses stand for distinct places.
-        let places: Vec<Location<'static>> = vec![*Location::caller(); MAX_CALL_SITES * 3];
-        let places: &'static [Location<'static>] = places.leak();
-        for place in places {
-            table.record(place, 1);
+        let sites: Vec<Location<'static>> = vec![*Location::caller(); MAX_CALL_SITES * 3];
+        let locations: &'static [Location<'static>] = sites.leak();
+        for location in locations {
+            table.record(location, 1);
         }
         let mut count = (0, 0);
         table.visit(&mut |site| {
             count.0 += site.allocs;
             count.1 += u64::from(site.location.is_none());
         });
-        assert_eq!(count, (places.len() as u64, 1));
+        assert_eq!(count, (locations.len() as u64, 1));
     }
 }

@@ -23,9 +23,8 @@
 //! # Cost
 //! [`ArenaOffset::own`]: a thread-local load, an addition, a test. Memory: the pages that were written to.
 //! Address space: [`BYTES`] for each lane. An object that finds no room here is kept outside of the arenas
-//! (see
-//! [`LaneSlots`](crate::LaneSlots)); on machines without `mmap`, in models and in simulations all objects
-//! are.
+//! (see [`LaneSlots`](crate::LaneSlots)); so are all objects on machines without `mmap`, in models and in
+//! simulations.
 
 mod places;
 

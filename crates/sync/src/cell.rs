@@ -20,12 +20,6 @@ impl<T> UnsafeCell<T> {
     pub const fn new(value: T) -> Self {
         Self(std::cell::UnsafeCell::new(value))
     }
-
-    /// Returns the value.
-    #[inline]
-    pub fn into_inner(self) -> T {
-        self.0.into_inner()
-    }
 }
 
 #[cfg(not(loom))]

@@ -11,19 +11,19 @@
 /// Cost: a nanosecond if the core already owns the line.
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
-pub fn fetch_to_write<T>(place: *const T) {
+pub fn fetch_to_write<T>(pointer: *const T) {
     #[cfg(manylane_sim)]
-    manylane_sim::access(place.addr(), 1, manylane_sim::Access::Store, std::panic::Location::caller());
+    manylane_sim::access(pointer.addr(), 1, manylane_sim::Access::Store, std::panic::Location::caller());
     #[cfg(all(target_arch = "x86_64", not(any(loom, manylane_sim, miri))))]
     // SAFETY: the instruction changes neither memory nor registers nor flags, and ignores an unmapped
     // address. Processors of this architecture that lack it execute it as a no-op.
     unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+        std::arch::asm!("prefetchw [{}]", in(reg) pointer, options(nostack, preserves_flags, readonly));
     }
     #[cfg(all(target_arch = "aarch64", not(any(loom, manylane_sim, miri))))]
     // SAFETY: as above.
     unsafe {
-        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) pointer, options(nostack, preserves_flags, readonly));
     }
-    let _ = place;
+    let _ = pointer;
 }

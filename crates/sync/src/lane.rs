@@ -91,8 +91,8 @@ pub(crate) fn raw() -> u32 {
 }
 
 /// Returns the largest number of lanes that existed at the same time: only numbers below it can have slots.
-pub fn seen() -> usize {
-    platform::seen()
+pub fn highest() -> usize {
+    platform::highest()
 }
 
 /// Calls `each` with every number that a thread returned and no thread took again. For housekeeping:
@@ -206,7 +206,7 @@ mod platform {
         number
     }
 
-    pub(super) fn seen() -> usize {
+    pub(super) fn highest() -> usize {
         Register::lock().0.next as usize
     }
 
@@ -271,7 +271,7 @@ mod platform {
         number
     }
 
-    pub(super) fn seen() -> usize {
+    pub(super) fn highest() -> usize {
         NEXT.get() as usize
     }
 
@@ -309,7 +309,7 @@ mod tests {
             assert_eq!(lanes.len(), THREADS);
         }
         // 50 rounds of 8: without returned numbers there would be 400. Other tests run concurrently.
-        assert!(seen() < 200, "{} lanes seen", seen());
+        assert!(highest() < 200, "{} lanes seen", highest());
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
                 break ended;
             }
         };
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, receiver) = std::sync::mpsc::channel();
         let mut starting = None;
         for_each_free(|free| {
             if free == ended {
@@ -336,12 +336,12 @@ mod tests {
                     tell.send(None).expect("the test listens");
                     tell.send(Some(current())).expect("the test listens");
                 }));
-                assert_eq!(told.recv(), Ok(None), "it runs");
-                assert!(told.try_recv().is_err(), "and has no number");
+                assert_eq!(receiver.recv(), Ok(None), "it runs");
+                assert!(receiver.try_recv().is_err(), "and has no number");
             }
         });
         if let Some(starting) = starting {
-            assert!(matches!(told.recv(), Ok(Some(_))));
+            assert!(matches!(receiver.recv(), Ok(Some(_))));
             starting.join().expect("no assertion failed");
         }
     }
@@ -382,13 +382,13 @@ mod tests {
         thread_local! {
             static AT_END: std::cell::RefCell<Option<AtEnd>> = const { std::cell::RefCell::new(None) };
         }
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, receiver) = std::sync::mpsc::channel();
         let during = std::thread::spawn(move || {
             AT_END.set(Some(AtEnd(tell))); // registered before the thread takes the lane
             current()
         })
         .join()
         .expect("the thread ends well");
-        assert_eq!(told.recv(), Ok(during));
+        assert_eq!(receiver.recv(), Ok(during));
     }
 }

@@ -5,8 +5,8 @@
 //! # Protocol
 //! 1. Writers take turns, by a lock of their own or because there is only one. A writer fills the copy that
 //!    readers do not read at the moment, then increments `writes`, which directs readers to that copy.
-//! 2. A reader copies the words, and accepts them if `writes` has not changed meanwhile: a writer fills the
-//!    copy that was read again at the second write from then at the earliest.
+//! 2. A reader copies the words, and accepts them if `writes` has not changed meanwhile. The next write fills
+//!    the other copy; only the one after it fills the copy that was read, and `writes` has changed by then.
 //!
 //! # Cost
 //! Read: a load a word and two of the count. Write: a store a word and one of the count. No locked
@@ -56,9 +56,9 @@ impl<const N: usize> SeqLatch<N> {
     /// may mix.
     pub fn write(&self, words: [u64; N]) {
         let writes = self.writes.load(Ordering::Relaxed);
-        fence(Ordering::Release); // a reader of these words sees the count before
-        for (place, word) in self.copies[(writes + 1) % 2].iter().zip(words) {
-            place.store(word, Ordering::Relaxed);
+        fence(Ordering::Release); // a reader that sees one of these words sees the count of the write before
+        for (counter, word) in self.copies[(writes + 1) % 2].iter().zip(words) {
+            counter.store(word, Ordering::Relaxed);
         }
         // Release: publishes the copy.
         self.writes.store(writes.wrapping_add(1), Ordering::Release);

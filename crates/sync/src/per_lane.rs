@@ -202,11 +202,11 @@ impl<T, F: Fn(LaneId) -> T> PerLane<T, F> {
                 // Release: publishes the copied slots.
                 self.table.store(table, Ordering::Release);
             }
-            let place = Table::slot(table, lane.index()).expect("the table was grown for it");
-            let made_meanwhile = place.load(Ordering::Relaxed);
+            let entry = Table::slot(table, lane.index()).expect("the table was grown for it");
+            let made_meanwhile = entry.load(Ordering::Relaxed);
             if made_meanwhile.is_null() {
                 // Release: publishes the slot's contents.
-                place.store(slot, Ordering::Release);
+                entry.store(slot, Ordering::Release);
                 return &*slot;
             }
             // Only this lane creates its slot, so a nested call from `create` made this one, which is in use
@@ -273,11 +273,6 @@ impl<T> LaneCell<T> {
         // SAFETY: exclusive by contract.
         self.0.with_mut(|value| f(unsafe { &mut *value }))
     }
-
-    /// Returns the value; the exclusive borrow excludes all other accesses.
-    pub fn into_inner(self) -> T {
-        self.0.into_inner()
-    }
 }
 
 const _: () = {
@@ -327,7 +322,7 @@ mod tests {
         static WITNESS: LazyLock<std::sync::Arc<()>> = LazyLock::new(std::sync::Arc::default);
         static LANES: PerLane<Counted> = PerLane::new(|_| {
             if MADE.fetch_add(1, atomic::Ordering::Relaxed) == 0 {
-                LANES.own().0.add(7); // as an allocation counter would whose slot is an allocation
+                LANES.own().0.add(7); // like an allocation counter whose slot is itself an allocation
             }
             Counted(OwnedU64::new(0), std::sync::Arc::downgrade(&WITNESS))
         });

@@ -43,7 +43,7 @@ struct Domain {
 struct Slot {
     /// 0: offline. Otherwise the last replacement known at the lane's latest quiescent moment. The lane
     /// writes it, `reclaim` reads it.
-    seen: AtomicU64,
+    epoch: AtomicU64,
     /// True if the lane has a `Reader`. Only the lane reads and writes it.
     taken: AtomicBool,
 }
@@ -63,7 +63,7 @@ impl Domain {
         fn new() -> Self {
             Self {
                 last: CachePadded::new(AtomicU64::new(1)),
-                readers: PerLane::new(|_| Slot { seen: AtomicU64::new(0), taken: AtomicBool::new(false) }),
+                readers: PerLane::new(|_| Slot { epoch: AtomicU64::new(0), taken: AtomicBool::new(false) }),
                 retired: Mutex::new(&RETIRED, Vec::new()),
                 waiting: AtomicUsize::new(0),
             }
@@ -82,7 +82,7 @@ loom::lazy_static! {
 #[derive(Debug)]
 pub struct Reader {
     /// Copy of the slot's `seen`, so that a comparison does not touch the slot.
-    seen: u64,
+    epoch: u64,
     not_send: PhantomData<*const ()>,
 }
 
@@ -99,17 +99,17 @@ impl Reader {
             "{:?} has a Reader already: pass that one to the code that reads",
             crate::lane::current()
         );
-        let mut reader = Self { seen: 0, not_send: PhantomData };
+        let mut reader = Self { epoch: 0, not_send: PhantomData };
         reader.go_online();
         reader
     }
 
     fn go_online(&mut self) {
         // Acquire: pairs with the release in `replace`; later loads do not return values replaced up to here.
-        self.seen = DOMAIN.last.load(Ordering::Acquire);
+        self.epoch = DOMAIN.last.load(Ordering::Acquire);
         // Release: `reclaim` may see this store and miss the earlier store of `offline`, or of the drop of an
         // earlier reader. The reads before those stores are over, too.
-        DOMAIN.readers.own().seen.store(self.seen, Ordering::Release);
+        DOMAIN.readers.own().epoch.store(self.epoch, Ordering::Release);
         // Orders the store before the loads of pointers that follow: pairs with the fence in `reclaim`.
         // Either `reclaim` sees this lane online, or this lane sees the new pointer.
         fence(Ordering::SeqCst);
@@ -120,16 +120,16 @@ impl Reader {
     pub fn quiescent(&mut self) {
         // Acquire: pairs with the release in `replace`.
         let last = DOMAIN.last.load(Ordering::Acquire);
-        if last != self.seen {
+        if last != self.epoch {
             self.announce(last);
         }
     }
 
     #[cold]
     fn announce(&mut self, last: u64) {
-        self.seen = last;
+        self.epoch = last;
         // Release: a `reclaim` that sees this store knows that the reads of older values are over.
-        DOMAIN.readers.own().seen.store(last, Ordering::Release);
+        DOMAIN.readers.own().epoch.store(last, Ordering::Release);
     }
 
     /// Runs `sleep` with the lane offline: `reclaim` frees values replaced meanwhile without waiting for the
@@ -142,7 +142,7 @@ impl Reader {
             }
         }
         // Release: a `reclaim` that sees this store knows that the reads of older values are over.
-        DOMAIN.readers.own().seen.store(0, Ordering::Release);
+        DOMAIN.readers.own().epoch.store(0, Ordering::Release);
         let _back = BackOnline(self);
         sleep()
     }
@@ -159,7 +159,7 @@ impl Drop for Reader {
         let slot = DOMAIN.readers.own();
         slot.taken.store(false, Ordering::Relaxed);
         // Release: a `reclaim` that sees this store knows that the reads of older values are over.
-        slot.seen.store(0, Ordering::Release);
+        slot.epoch.store(0, Ordering::Release);
     }
 }
 
@@ -257,8 +257,8 @@ pub fn reclaim() -> usize {
         .readers
         .iter()
         // Acquire: pairs with the releases in `go_online`, `announce`, `offline` and `drop`.
-        .map(|(_, slot)| slot.seen.load(Ordering::Acquire))
-        .filter(|&seen| seen != 0)
+        .map(|(_, slot)| slot.epoch.load(Ordering::Acquire))
+        .filter(|&epoch| epoch != 0)
         .min()
         .unwrap_or(u64::MAX);
     let (free, keep): (Vec<_>, Vec<_>) = retired.drain(..).partition(|r| r.number <= oldest);
@@ -286,26 +286,26 @@ mod tests {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let published = Published::new(Arc::new(1));
         let witness = Arc::downgrade(published.load(&Reader::new()));
-        let (tell, told) = mpsc::channel();
-        let (ask, asked) = mpsc::channel::<()>();
+        let (tell, results) = mpsc::channel();
+        let (ask, receiver) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
             let published = &published;
             scope.spawn(move || {
                 let mut reader = Reader::new();
                 let held = published.load(&reader);
                 tell.send(**held).expect("the test listens");
-                asked.recv().expect("the test asks");
+                receiver.recv().expect("the test asks");
                 assert_eq!(**held, 1, "still there");
                 reader.quiescent();
                 tell.send(**published.load(&reader)).expect("the test listens");
-                asked.recv().expect("the test asks");
+                receiver.recv().expect("the test asks");
             });
-            assert_eq!(told.recv(), Ok(1));
+            assert_eq!(results.recv(), Ok(1));
             published.replace(Arc::new(2));
             assert_eq!(reclaim(), 1, "one value waits for the reader");
             assert!(witness.upgrade().is_some());
             ask.send(()).expect("the reader listens");
-            assert_eq!(told.recv(), Ok(2));
+            assert_eq!(results.recv(), Ok(2));
             assert_eq!(reclaim(), 0);
             assert!(witness.upgrade().is_none());
             ask.send(()).expect("the reader listens");

@@ -42,7 +42,7 @@ unsafe impl<T: ZeroInit> ZeroInit for [T; 2] {}
 /// `own`: a thread-local load, an addition, a test that always has the same outcome. Reading all: one miss
 /// for each lane that wrote to the line since the last read; other counters of the lane share the line.
 pub struct LaneSlots<T: ZeroInit> {
-    place: ArenaOffset,
+    offset: ArenaOffset,
     beside: PerLane<T>,
 }
 
@@ -54,14 +54,14 @@ unsafe impl<T: ZeroInit + Send> Send for LaneSlots<T> {}
 impl<T: ZeroInit> LaneSlots<T> {
     crate::model::const_fn! {
         /// Creates slots of zeroes.
-        pub fn new() -> Self { Self { place: ArenaOffset::new(), beside: PerLane::new(|_| T::default()) } }
+        pub fn new() -> Self { Self { offset: ArenaOffset::new(), beside: PerLane::new(|_| T::default()) } }
     }
 
     /// Returns the calling lane's slot.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn own(&self) -> &T {
-        let slot = self.place.own();
+        let slot = self.offset.own();
         if arena::is_there(slot) {
             // SAFETY: the place has room for a `T` and holds zeroes or what a `T` became; it lives as long as
             // `self`.
@@ -78,8 +78,8 @@ impl<T: ZeroInit> LaneSlots<T> {
     fn own_beside(&self) -> &T {
         if cfg!(not(any(loom, manylane_sim))) {
             lane::current();
-            self.place.assign(Layout::new::<T>());
-            let slot = self.place.own();
+            self.offset.assign(Layout::new::<T>());
+            let slot = self.offset.own();
             if arena::is_there(slot) {
                 // SAFETY: as in `own`.
                 return unsafe { &*slot.cast::<T>() };
@@ -99,7 +99,7 @@ impl<T: ZeroInit> LaneSlots<T> {
     /// may still have a slot of zeroes.
     #[inline]
     pub fn get(&self, lane: LaneId) -> Option<&T> {
-        match self.place.of(lane.index()) {
+        match self.offset.of(lane.index()) {
             // SAFETY: as in `own`.
             Some(slot) => Some(unsafe { slot.cast::<T>().as_ref() }),
             None => self.beside.get(lane),
@@ -125,7 +125,7 @@ impl<T: ZeroInit> Default for LaneSlots<T> {
 
 impl<T: ZeroInit> Drop for LaneSlots<T> {
     fn drop(&mut self) {
-        self.place.release(Layout::new::<T>());
+        self.offset.release(Layout::new::<T>());
     }
 }
 
@@ -166,7 +166,8 @@ mod tests {
     fn readers_see_all_lanes_with_and_without_room_in_the_arenas() {
         const THREADS: u64 = 40;
         let with_room: LaneSlots<OwnedU64> = LaneSlots::new();
-        let without = LaneSlots { place: ArenaOffset::refused(), beside: PerLane::new(|_| OwnedU64::new(0)) };
+        let without =
+            LaneSlots { offset: ArenaOffset::refused(), beside: PerLane::new(|_| OwnedU64::new(0)) };
         for slots in [&with_room, &without] {
             let all_added = Barrier::new(THREADS as usize);
             std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize as Count, Ordering};
 
-// The items around the library's source there.
+// Items that the library's source takes from its parent module.
 mod machine {
     pub(super) use loom::sync::Mutex;
     pub(super) use loom::sync::atomic::{AtomicPtr, AtomicUsize};
@@ -30,7 +30,7 @@ struct Scene {
     /// By lane: written when the arena is made. Loom reports a thread that finds the arena without being
     /// ordered after that.
     made: [UnsafeCell<bool>; LANES],
-    place: ArenaOffset,
+    offset: ArenaOffset,
 }
 
 // SAFETY: `made` is written before the arena is published, and only read afterwards: loom checks just that.
@@ -47,7 +47,7 @@ impl Scene {
             ),
             memory: std::array::from_fn(|_| Box::new([AtomicUsize::new(0), AtomicUsize::new(0)])),
             made: std::array::from_fn(|_| UnsafeCell::new(false)),
-            place: ArenaOffset::new(),
+            offset: ArenaOffset::new(),
         }
     }
 
@@ -59,9 +59,9 @@ impl Scene {
         })
     }
 
-    /// Returns the word of `place` in the arena of `lane`, if both exist.
-    fn word_of(&self, place: &ArenaOffset, lane: usize) -> Option<&AtomicUsize> {
-        let word = self.arenas.place_of(place, lane)?;
+    /// Returns the word at `offset` in the arena of `lane`, if both exist.
+    fn word_of(&self, offset: &ArenaOffset, lane: usize) -> Option<&AtomicUsize> {
+        let word = self.arenas.place_of(offset, lane)?;
         // SAFETY: no thread writes it any more.
         assert!(self.made[lane].with(|made| unsafe { *made }), "lane {lane} has an arena");
         // SAFETY: a place of a word, in an arena of words that lives as long as the scene.
@@ -70,10 +70,10 @@ impl Scene {
 
     /// Returns the word of the scene's place in the caller's arena at `base`, as `LaneSlots::own` finds it.
     fn own(&self, base: *mut u8) -> &AtomicUsize {
-        let mut word = self.place.at(base);
+        let mut word = self.offset.at(base);
         if !is_there(word) {
-            self.arenas.assign(&self.place, WORD);
-            word = self.place.at(base);
+            self.arenas.assign(&self.offset, WORD);
+            word = self.offset.at(base);
         }
         assert!(is_there(word));
         // SAFETY: as above.
@@ -88,7 +88,7 @@ fn who_is_told_of_a_lane_finds_its_arena_whole() {
     static TOLD: [Count; 3] = [const { Count::new(0) }; 3];
     model(|| {
         let scene = Arc::new(Scene::new());
-        scene.arenas.assign(&scene.place, WORD);
+        scene.arenas.assign(&scene.offset, WORD);
         let lanes = [0, 1].map(|lane| {
             let scene = scene.clone();
             thread::spawn(move || scene.own(scene.enter(lane)).store(lane + 1, Ordering::Relaxed))
@@ -98,7 +98,7 @@ fn who_is_told_of_a_lane_finds_its_arena_whole() {
             thread::spawn(move || {
                 let told = scene.arenas.lanes();
                 if let Some(lane) = told.checked_sub(1) {
-                    let word = scene.word_of(&scene.place, lane).expect("the arena is there");
+                    let word = scene.word_of(&scene.offset, lane).expect("the arena is there");
                     assert!([0, told].contains(&word.load(Ordering::Relaxed)));
                 }
                 TOLD[told].fetch_add(1, Ordering::Relaxed);
@@ -107,7 +107,7 @@ fn who_is_told_of_a_lane_finds_its_arena_whole() {
         for thread in lanes.into_iter().chain([reader]) {
             thread.join().expect("no assertion failed");
         }
-        let words = [0, 1].map(|lane| scene.word_of(&scene.place, lane).expect("the arena is there"));
+        let words = [0, 1].map(|lane| scene.word_of(&scene.offset, lane).expect("the arena is there"));
         assert_eq!(words.map(|word| word.load(Ordering::Relaxed)), [1, 2]);
     });
     assert!(TOLD.iter().all(|told| told.load(Ordering::Relaxed) > 0), "not all was tried: {TOLD:?}");
@@ -140,7 +140,7 @@ fn a_place_that_is_used_again_holds_nothing_of_its_last_owner() {
             lane.join().expect("no assertion failed");
         }
         let words: Vec<_> =
-            (0..LANES).map(|lane| scene.word_of(&scene.place, lane).expect("assigned")).collect();
+            (0..LANES).map(|lane| scene.word_of(&scene.offset, lane).expect("assigned")).collect();
         assert_eq!(words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>(), [0, 1, 2]);
         let again = std::ptr::eq(words[0], &raw const scene.memory[0][0]);
         GOT[usize::from(again)].fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,10 @@
 //! Slots appear while other threads read: every slot is complete when seen, and none is lost when the table
 //! grows.
 //!
-//! The reading thread is spawned last: loom runs it last at first, and tries the earlier moments because of
-//! the values that it then reads. Loom does not move a reader that runs first to a later moment if a writer
-//! loads the word that it stores: loom compares the store only with the latest access, which is the writer's
-//! own.
+//! The reading thread is spawned last. So loom runs it last in the first execution, and moves it to earlier
+//! moments in the others because of the values that it then reads. Loom does not move a reader that runs
+//! first to a later moment if a writer loads the word that it stores: loom compares the store only with the
+//! latest access, which is the writer's own.
 #![cfg(loom)]
 #![allow(unsafe_code)] // slots that loom watches
 

@@ -7,7 +7,6 @@
 //! 1. `len` is the sum of the segments' lengths. No segment in a chain is empty.
 //! 2. Two neighbours that are adjacent in one cluster become one segment: pieces that were split and meet
 //!    again are one segment again.
-//!    again is whole again.
 //! 3. Fallible operations allocate first and change after, so a failure leaves the chain as it was (R-B6).
 
 mod bytes;

@@ -42,8 +42,8 @@ proptest! {
         prop_assert_eq!(chain.to_vec(), expected);
     }
 
-    /// The same for chains that are moved behind it while parsers remove bytes from the front: then a cluster
-    /// at either end.
+    /// The same for chains that are moved behind it while parsers remove bytes from the front: the bound then
+    /// has a cluster at either end.
     #[test]
     fn what_is_moved_and_taken_stays_within_two_clusters_of_it(
         steps in prop::collection::vec((prop::collection::vec(

@@ -41,7 +41,7 @@ fn positions_behind_the_end_are_refused_everywhere() {
     assert!(matches!(chain.pull_up(6), Err(Error::OutOfRange(_))));
     let mut cursor = chain.cursor();
     assert_eq!(
-        cursor.read_u64().expect_err("five bytes").to_string(),
+        cursor.read_array::<8>().expect_err("five bytes").to_string(),
         "read of 8 of a rest of a chain of 5 bytes: use a position from 0 to 5"
     );
     assert!(cursor.advance(6).is_err());

@@ -68,7 +68,7 @@ impl Placement {
                 capacity: capacity(root, cpu),
             })
             .collect();
-        lanes.sort_by_key(|place| (place.node, place.cache, place.cpu));
+        lanes.sort_by_key(|lane| (lane.node, lane.cache, lane.cpu));
         let quota = quota::read(root);
         if let Some(quota) = quota {
             // A fraction of a processor deserves a lane: two lanes use up a quota of 1.5, one does not.
@@ -236,7 +236,7 @@ mod tests {
         let files: Vec<_> = files.iter().map(|(file, text)| (file.as_str(), *text)).collect();
         let tree = Tree::new("groups", &files);
         let placement = Placement::read_from(&tree.0, &[0, 1, 2, 3, 5, 6]);
-        assert_eq!(placement.lanes.iter().map(|place| place.cpu).collect::<Vec<_>>(), [0, 2, 1, 3, 5, 6]);
+        assert_eq!(placement.lanes.iter().map(|lane| lane.cpu).collect::<Vec<_>>(), [0, 2, 1, 3, 5, 6]);
         assert_eq!((placement.usable, placement.quota), (6, None));
     }
 

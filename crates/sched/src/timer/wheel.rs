@@ -98,7 +98,12 @@ pub(crate) struct Wheel {
     armed: Own<u32>,
     /// Bitmap of the buckets that may hold timers: a set bit may be stale, a clear one never is.
     bits: [[Own<u64>; 4]; LEVELS as usize],
+    /// Tick at which the first bucket needs attention, or [`UNKNOWN`]: the lane asks in each of its rounds.
+    attention: Own<u64>,
 }
+
+/// No tick was computed yet, or the last one has passed.
+const UNKNOWN: u64 = 0;
 
 impl Wheel {
     pub(crate) fn new() -> Self {
@@ -109,6 +114,7 @@ impl Wheel {
             time: Own::new(0),
             armed: Own::new(0),
             bits: std::array::from_fn(|_| std::array::from_fn(|_| Own::new(0))),
+            attention: Own::new(UNKNOWN),
         }
     }
 
@@ -123,6 +129,7 @@ impl Wheel {
     pub(crate) fn restart(&self) {
         if self.armed.get() == 0 {
             self.time.set(0);
+            self.attention.set(UNKNOWN);
         }
     }
 
@@ -167,11 +174,11 @@ impl Wheel {
         let node = self.node(index);
         debug_assert!(node.state.get() != LINKED);
         // SAFETY: the state shows that there is no waker; no other thread touches the wheel.
-        node.waker.with_mut(|place| unsafe { (*place).write(waker) });
+        node.waker.with_mut(|slot| unsafe { (*slot).write(waker) });
         node.state.set(LINKED);
         node.deadline.set(deadline);
         self.armed.set(self.armed.get() + 1);
-        self.place(index, deadline);
+        self.insert(index, deadline);
     }
 
     /// Moves the deadline of an armed timer (rule 3).
@@ -180,22 +187,20 @@ impl Wheel {
         let before = node.deadline.replace(deadline);
         if deadline < before && node.state.get() == LINKED {
             self.unlink(node);
-            self.place(index, deadline);
+            self.insert(index, deadline);
         }
     }
 
     /// Replaces the waker of an armed timer, and returns the old one.
     pub(crate) fn set_waker(&self, index: u32, waker: Waker) -> Waker {
         // SAFETY: armed, so there is a waker; no other thread touches the wheel.
-        self.node(index)
-            .waker
-            .with_mut(|place| unsafe { std::mem::replace((*place).assume_init_mut(), waker) })
+        self.node(index).waker.with_mut(|slot| unsafe { std::mem::replace((*slot).assume_init_mut(), waker) })
     }
 
     /// True if the armed timer would wake `waker`.
     pub(crate) fn wakes(&self, index: u32, waker: &Waker) -> bool {
         // SAFETY: armed, so there is a waker; the comparison calls back into nothing.
-        self.node(index).waker.with(|place| unsafe { (*place).assume_init_ref().will_wake(waker) })
+        self.node(index).waker.with(|slot| unsafe { (*slot).assume_init_ref().will_wake(waker) })
     }
 
     pub(crate) fn is_armed(&self, index: u32) -> bool {
@@ -216,7 +221,7 @@ impl Wheel {
         node.state.set(FIRED);
         self.armed.set(self.armed.get() - 1);
         // SAFETY: it was linked, so there is a waker; from here on the state says that there is none.
-        node.waker.with(|place| unsafe { (*place).assume_init_read() })
+        node.waker.with(|waker| unsafe { (*waker).assume_init_read() })
     }
 
     fn unlink(&self, node: &Node) {
@@ -234,7 +239,7 @@ impl Wheel {
     }
 
     /// Links a node into the finest level that reaches its deadline.
-    fn place(&self, index: u32, deadline: u64) {
+    fn insert(&self, index: u32, deadline: u64) {
         let time = self.time.get();
         if deadline <= time {
             return self.link(DUE, index);
@@ -247,6 +252,7 @@ impl Wheel {
                 let bucket = ahead as u32 % BUCKETS;
                 let word = &self.bits[level as usize][bucket as usize / 64];
                 word.set(word.get() | 1 << (bucket % 64));
+                self.attention.set(self.attention.get().min(Self::attention(level, ahead)));
                 return self.link(level * BUCKETS + bucket, index);
             }
         }
@@ -271,7 +277,7 @@ impl Wheel {
     /// Returns the first bucket of `level`, from number `from` on and within a turn, that may hold timers.
     fn next_bucket(&self, level: u32, from: u64) -> Option<u64> {
         let words = &self.bits[level as usize];
-        // Most levels are empty, and the lane asks in each of its rounds.
+        // Most levels are empty.
         if words.iter().fold(0, |any, word| any | word.get()) == 0 {
             return None;
         }
@@ -319,8 +325,10 @@ impl Wheel {
 
     #[inline(never)]
     fn advance_to(&self, now: u64) {
-        if self.armed.get() > 0 {
-            for level in 0..LEVELS {
+        if self.attention.get() <= now {
+            self.attention.set(UNKNOWN);
+            let levels = if self.armed.get() > 0 { LEVELS } else { 0 };
+            for level in 0..levels {
                 let to = DUE + level;
                 let mut from = self.first_bucket(level);
                 // Within one turn: a bucket further on has the same number as one behind.
@@ -352,7 +360,7 @@ impl Wheel {
             if deadline <= self.time.get() {
                 return Some(self.expired(node));
             }
-            self.place(index, deadline);
+            self.insert(index, deadline);
         }
         None
     }
@@ -365,6 +373,16 @@ impl Wheel {
             .map(|p| p.1)
     }
 
+    /// Returns the tick at which the first bucket needs attention; none if no bucket may hold timers.
+    #[cold]
+    fn first_attention(&self) -> Option<u64> {
+        let of_level = |level| {
+            let bucket = self.next_bucket(level, self.first_bucket(level))?;
+            Some(Self::attention(level, bucket))
+        };
+        (0..LEVELS).filter_map(of_level).min()
+    }
+
     /// Returns the time of the wheel's next event; none while no timer is armed. May be earlier than the
     /// first deadline.
     pub(crate) fn next_event(&self) -> Option<Time> {
@@ -374,13 +392,10 @@ impl Wheel {
         if self.first_pending().is_some() {
             return Some(Time::ZERO);
         }
-        (0..LEVELS)
-            .filter_map(|level| {
-                let bucket = self.next_bucket(level, self.first_bucket(level))?;
-                Some(Self::attention(level, bucket))
-            })
-            .min()
-            .map(Time::from_millis)
+        if self.attention.get() == UNKNOWN {
+            self.attention.set(self.first_attention()?);
+        }
+        Some(Time::from_millis(self.attention.get()))
     }
 }
 
@@ -497,6 +512,9 @@ mod tests {
                             prop_assert!(!wheel.is_armed(index));
                             wheel.give_node(index);
                             expected.remove(&index);
+                        }
+                        if let Some(event) = wheel.next_event().filter(|_| time > 0) {
+                            prop_assert!(event > Time::from_millis(now), "{:?} again at {}", event, now);
                         }
                     }
                 }

@@ -2,7 +2,6 @@
 //!
 //! # Protocol
 //! 1. Before each poll a lane publishes the task's kind, then the number of the poll: two plain stores. It
-//! 1. Before each poll a lane publishes the task's kind, then the number of the poll: two plain stores. It
 //!    reads no clock.
 //! 2. The watchdog checks every lane several times within the warn limit. If it finds the same poll running
 //!    for that long, by its own clock, it reports the lane once, with the stack of its thread (see
@@ -11,9 +10,8 @@
 //!    store that is a limit old is visible.
 //! 4. Time counts from check to check, and a gap counts as two checks at most: if the whole process was
 //!    stopped, or the machine stood still, no task is to blame.
-//! 5. Limits are of processor time. On an overloaded machine a thread may wait for a processor, which is not
-//!    the task's fault; to the watchdog that looks the same as waiting for a lock. Such a task may take
-//!    [`WAITING`] times as long.
+//! 5. Limits are of processor time. A task is not to blame if its thread waits for a processor, which looks
+//!    the same as waiting for a lock: either may take [`WAITING`] times as long.
 
 mod stack;
 
@@ -78,38 +76,36 @@ impl Watchdog {
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) for limits out of range; or that of the system, if it
     /// refuses a thread or the signal.
     pub fn start(limits: Limits, mut warn: impl FnMut(&str) + Send + 'static) -> io::Result<Self> {
-        if limits.warn < Limits::SHORTEST || limits.kill < limits.warn {
-            let (Limits { warn, kill }, shortest) = (limits, Limits::SHORTEST);
+        let (Limits { warn: first, kill }, shortest) = (limits, Limits::SHORTEST);
+        if first < shortest || kill < first {
             let error = format!(
-                "a watchdog cannot warn after {warn:?} and kill after {kill:?}: warn after {shortest:?} or \
+                "a watchdog cannot warn after {first:?} and kill after {kill:?}: warn after {shortest:?} or \
                     more, and kill not earlier"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
-        let mut watch = LaneWatch::new(limits)?;
+        stack::install()?;
+        let mut watch = LaneWatch::new(limits);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                for Found { kills, lane, text } in watch.look(Instant::now()) {
-                    if kills {
-                        abort(lane, &text);
-                    }
-                    warn(&text);
-                }
-                std::thread::park_timeout(limits.warn / LOOKS);
+                watch.check(Instant::now(), processor_time, |kills, text| match kills {
+                    true => abort(text),
+                    false => warn(text),
+                });
+                std::thread::park_timeout(first / LOOKS);
             }
         })?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }
 
-fn abort(stuck: LaneId, text: &str) -> ! {
+fn abort(text: &str) -> ! {
     eprintln!("{text}aborting; the lanes:");
     for report in report() {
         eprintln!("{report}");
-        let runs = report.lane == stuck || report.running.is_some();
-        if let Some(home) = home::of(report.lane.index()).filter(|_| runs) {
+        if let Some(home) = home::of(report.lane.index()).filter(|_| report.running.is_some()) {
             eprint!("{}", stack_of(home));
         }
     }
@@ -126,22 +122,11 @@ impl Drop for Watchdog {
     }
 }
 
-/// A task that exceeded a limit.
-struct Found {
-    kills: bool,
-    lane: LaneId,
-    /// A sentence, then the stack, one line for each call.
-    text: String,
-}
-
 /// Memory of the watchdog.
 struct LaneWatch {
     limits: Limits,
-    seen: HashMap<LaneId, Observed>,
-    looked: Option<Instant>,
-    /// Returns the processor time of a lane's thread so far; if the system does not tell it, wall time
-    /// counts.
-    used: fn(&Home) -> Option<Duration>,
+    observed: HashMap<LaneId, Observed>,
+    sampled: Option<Instant>,
 }
 
 /// A poll that was running at an earlier check.
@@ -149,55 +134,50 @@ struct Observed {
     run: u64,
     /// Counted time since the poll was first seen (rule 4).
     since: Duration,
-    /// Processor time of the thread when the poll was first seen.
-    used_before: Option<Duration>,
+    /// Processor time of the thread when the poll was first observed.
+    used: Option<Duration>,
     warned: bool,
 }
 
 impl LaneWatch {
-    fn new(limits: Limits) -> io::Result<Self> {
-        stack::install()?;
-        let used = |home: &Home| processor_time(&home.published.thread);
-        Ok(Self { limits, seen: HashMap::new(), looked: None, used })
+    fn new(limits: Limits) -> Self {
+        Self { limits, observed: HashMap::new(), sampled: None }
     }
 
-    fn look(&mut self, now: Instant) -> Vec<Found> {
+    /// Checks all lanes. `used` returns the processor time of a lane's thread so far; if it is unknown, wall
+    /// time counts. Calls `over` for each task that exceeded a limit: whether it is the kill limit, and a
+    /// sentence with the stack, one line for each call.
+    fn check(&mut self, now: Instant, used: fn(&Home) -> Option<Duration>, mut over: impl FnMut(bool, &str)) {
         let Self { limits: Limits { warn, kill }, .. } = *self;
-        let gap = self.looked.replace(now).map_or(Duration::ZERO, |before| now - before);
+        let gap = self.sampled.replace(now).map_or(Duration::ZERO, |before| now - before);
         let gap = gap.min((warn / LOOKS).saturating_mul(2)); // rule 4
-        let mut found = Vec::new();
         for (lane, home) in home::all() {
             let published = &home.published;
             // Acquire: pairs with the release in `run_task` (rule 3).
             let run = published.run.load(Ordering::Acquire);
-            let kind = published.running().map(TaskKind::name);
-            let same = published.run.load(Ordering::Acquire) == run;
-            let Some(kind) = kind.filter(|_| same) else {
-                self.seen.remove(&lane);
+            let kind = published.running().filter(|_| published.run.load(Ordering::Acquire) == run);
+            let Some(kind) = kind.map(TaskKind::name) else {
+                self.observed.remove(&lane);
                 continue;
             };
-            let used = (self.used)(home);
-            let first = || Observed { run, since: Duration::ZERO, used_before: used, warned: false };
-            let seen = self.seen.entry(lane).or_insert_with(first);
-            if seen.run != run {
-                *seen = first();
+            let used = used(home);
+            let Some(observed) = self.observed.get_mut(&lane).filter(|observed| observed.run == run) else {
+                self.observed.insert(lane, Observed { run, since: Duration::ZERO, used, warned: false });
                 continue;
-            }
-            seen.since += gap;
-            let since = seen.since;
-            let used = used.zip(seen.used_before).map_or(since, |(now, before)| now.saturating_sub(before));
+            };
+            observed.since += gap;
+            let since = observed.since;
+            let used = used.zip(observed.used).map_or(since, |(now, before)| now.saturating_sub(before));
             let is_over =
                 |limit: Duration| since >= limit && used >= limit || since >= limit.saturating_mul(WAITING);
             let kills = is_over(kill);
-            if kills || (!seen.warned && is_over(warn)) {
-                seen.warned = true;
+            if kills || (!observed.warned && is_over(warn)) {
+                observed.warned = true;
                 let stack = stack_of(home);
-                let text =
-                    format!("{lane}: a task of the kind `{kind}` has been running for {since:?}\n{stack}");
-                found.push(Found { kills, lane, text });
+                let task = format!("{lane}: a task of the kind `{kind}`");
+                over(kills, &format!("{task} has been running for {since:?}\n{stack}"));
             }
         }
-        found
     }
 }
 

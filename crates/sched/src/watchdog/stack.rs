@@ -6,12 +6,12 @@
 //! The handler preserves `errno`, and runs on the stack that it walks: an alternate stack may be too small.
 //!
 //! # Protocol
-//! While the state is `IDLE` or `DONE`, the addresses belong to the requester, who holds the lock [`ASKING`];
-//! while it is `WALKING` they belong to the handler. In between the requester stores `WANTED` with the thread
+//! While the state is `DONE`, the addresses belong to the requester, who holds the lock [`ASKING`]; while it
+//! is `WALKING` they belong to the handler. In between the requester stores the number of the wanted thread
 //! and sends the signal.
 //!
-//! 1. Both transitions out of `WANTED` are compare-and-swaps of a state that contains the thread's number, so
-//!    a late signal finds no request, or one for its own thread.
+//! 1. Both transitions out of that state are compare-and-swaps of the thread's number, so a late signal finds
+//!    no request, or one for its own thread.
 //! 2. The requester holds the lane's [`Unpark`](crate::Unpark) lock from its read of the thread's number
 //!    until the signal is sent. A lane clears the number under that lock before it ends: the signal never
 //!    reaches a thread that has inherited the number.
@@ -19,7 +19,7 @@
 //!    either. The addresses then stay the handler's, and later requesters get none until it is done.
 
 use crate::home::Home;
-use manylane_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use manylane_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use manylane_sync::{LockClass, Mutex};
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
@@ -37,14 +37,9 @@ static ASKING: LockClass = LockClass::new("stack of a thread", 3);
 /// Held by the requester.
 static TURN: Mutex<()> = Mutex::new(&ASKING, ());
 
-const IDLE: u64 = 0;
-const WALKING: u64 = 1;
-const DONE: u64 = 2;
-
-/// Returns the state `WANTED` with the system's number of the wanted thread, which is not 0.
-fn wanted(thread: u32) -> u64 {
-    u64::from(thread) << 2 | 3
-}
+// The system's numbers of threads lie between the two.
+pub(super) const DONE: u32 = 0;
+pub(super) const WALKING: u32 = u32::MAX;
 
 /// Returns the system's number of the calling thread. A lane's field for it is 0 while there is no thread; a
 /// lane that ends stores 0 under its lock (rule 2).
@@ -53,24 +48,21 @@ pub(crate) fn this_thread() -> u32 {
 }
 
 // State shared by requester and handler. Relaxed, except for the state, which publishes the addresses.
-static STATE: AtomicU64 = AtomicU64::new(IDLE);
+pub(super) static STATE: AtomicU32 = AtomicU32::new(DONE);
 static WALKED: AtomicUsize = AtomicUsize::new(0);
 static ADDRESSES: [AtomicUsize; FRAMES] = [const { AtomicUsize::new(0) }; FRAMES];
 
-/// Returns the processor time so far of the thread in a lane's field. None if there is no thread, or if it
-/// has just ended. If another thread of the process inherited the number, the time is that thread's, which
-/// belongs to no lane's poll.
-pub(super) fn processor_time(place: &AtomicU32) -> Option<Duration> {
-    let thread = place.load(Ordering::Relaxed);
-    if thread == 0 {
-        return None;
-    }
+/// Returns the processor time so far of the lane's thread. None if there is no thread, or if it has just
+/// ended. If another thread of the process inherited the number, the time is that thread's, which belongs to
+/// no lane's poll.
+pub(super) fn processor_time(home: &Home) -> Option<Duration> {
+    let thread = home.published.thread.load(Ordering::Relaxed);
     // The kernel's encoding of a thread's clock, as `pthread_getcpuclockid` makes it: the complement of the
     // number, then the kind of clock (2: the scheduler's, in nanoseconds) and the bit for a single thread.
     let clock = (!thread.cast_signed() << 3 | 2 | 4) as libc::clockid_t;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes into a local variable; the system refuses a clock that does not exist.
-    let known = unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
+    let known = thread != 0 && unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
     known.then(|| Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32))
 }
 
@@ -86,17 +78,14 @@ pub(super) fn install() -> io::Result<()> {
     // System calls are restarted if possible; the others return EINTR, as with any signal.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
     // SAFETY: the handler is async-signal-safe (see above) and lives as long as the program.
-    match unsafe { libc::sigaction(libc::SIGRTMAX(), &raw const action, null_mut()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let done = unsafe { libc::sigaction(libc::SIGRTMAX(), &raw const action, null_mut()) } == 0;
+    done.then_some(()).ok_or_else(io::Error::last_os_error)
 }
 
 /// Records the calls of the interrupted thread, if it is the wanted one.
 extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    let wanted = wanted(this_thread());
     // Acquire: pairs with the release in `addresses`.
-    if STATE.compare_exchange(wanted, WALKING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    if STATE.compare_exchange(this_thread(), WALKING, Ordering::Acquire, Ordering::Relaxed).is_err() {
         return;
     }
     // SAFETY: this thread's own `errno`, which the interrupted code may be about to read.
@@ -161,24 +150,26 @@ fn addresses(home: &Home) -> Result<Vec<usize>, &'static str> {
     if STATE.load(Ordering::Relaxed) == WALKING {
         return Err("the handler of an earlier signal has not ended"); // rule 3
     }
-    let wanted = {
+    let thread = {
         let _keeps_the_lane = home.unpark.lock(); // rule 2
         let thread = home.published.thread.load(Ordering::Relaxed);
         // Release: pairs with the handler's acquire, which then owns the addresses.
-        STATE.store(wanted(thread), Ordering::Release);
-        // SAFETY: a system call with numbers only.
+        STATE.store(thread, Ordering::Release);
+        // SAFETY: a system call with numbers only; it refuses the number 0.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGRTMAX()) } == 0;
-        if thread == 0 || !sent {
-            STATE.store(IDLE, Ordering::Relaxed); // without a signal no handler runs
-            return Err("the lane's thread has ended");
+        if !sent {
+            // The handler of an earlier, late signal may have taken the number (rule 3).
+            let _ = STATE.compare_exchange(thread, DONE, Ordering::Relaxed, Ordering::Relaxed);
+            let why = if thread == 0 { "the lane's thread has ended" } else { "the system sent no signal" };
+            return Err(why);
         }
-        wanted(thread)
+        thread
     };
     let asked = Instant::now();
     // Acquire: pairs with the release in the handler.
     while STATE.load(Ordering::Acquire) != DONE {
         if asked.elapsed() >= TIMEOUT {
-            match STATE.compare_exchange(wanted, IDLE, Ordering::Relaxed, Ordering::Relaxed) {
+            match STATE.compare_exchange(thread, DONE, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Err("the thread did not answer; it may block the last real-time signal"),
                 Err(WALKING) => return Err("the walk through it does not end"), // rule 3
                 Err(_) => {}                                                    // the walk was done just now
@@ -188,27 +179,4 @@ fn addresses(home: &Home) -> Result<Vec<usize>, &'static str> {
     }
     let walked = &ADDRESSES[..WALKED.load(Ordering::Relaxed)];
     Ok(walked.iter().map(|address| address.load(Ordering::Relaxed)).collect())
-}
-
-/// Takes the next request for this thread as a handler that then hangs.
-#[cfg(all(test, not(manylane_sim)))]
-pub(super) fn walk_without_end(may_be_asked: &dyn Fn()) {
-    let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: creates a set of signals, and blocks them on this thread.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), libc::SIGRTMAX());
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), null_mut());
-    }
-    may_be_asked();
-    let wanted = wanted(this_thread());
-    while STATE.compare_exchange(wanted, WALKING, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        std::thread::yield_now();
-    }
-}
-
-/// Ends that walk.
-#[cfg(all(test, not(manylane_sim)))]
-pub(super) fn end_walk() {
-    STATE.store(DONE, Ordering::Release);
 }

@@ -19,7 +19,7 @@ const INVALID: usize = 7;
 const UNASSIGNED: usize = 2;
 /// In place of an offset: `assign` found no room.
 const NO_ROOM: usize = 4;
-/// No sum of these is a multiple of 8, nor is the sum of one of these and a multiple of 8.
+/// The sum of a base and an offset is a multiple of 8 only if both are valid.
 const _: () = assert!(super::NO_ARENA & INVALID == 1);
 const _: () = assert!(UNASSIGNED > 0 && UNASSIGNED < INVALID && NO_ROOM > 0 && NO_ROOM < INVALID);
 
@@ -36,7 +36,7 @@ pub(super) struct Arenas<const LANES: usize> {
     /// number.
     bases: [AtomicPtr<u8>; LANES],
     /// Upper bound of the numbers of lanes that have an arena.
-    seen: AtomicUsize,
+    bound: AtomicUsize,
     free: Mutex<Free>,
 }
 
@@ -44,7 +44,7 @@ impl<const LANES: usize> Arenas<LANES> {
     const_fn! {
         /// No arenas yet: `bases` are null. Each arena has `bytes` bytes.
         pub(super) fn new(bases: [AtomicPtr<u8>; LANES], bytes: usize) -> Self {
-            Self { bases, seen: AtomicUsize::new(0), free: Mutex::new(Free::new(bytes)) }
+            Self { bases, bound: AtomicUsize::new(0), free: Mutex::new(Free::new(bytes)) }
         }
     }
 
@@ -59,14 +59,14 @@ impl<const LANES: usize> Arenas<LANES> {
             base = reserve().map_or(std::ptr::without_provenance_mut(super::NO_ARENA), NonNull::as_ptr);
             arena.store(base, Ordering::Release);
             // Release: pairs with the acquire in `lanes`: a thread that sees the number sees the arena.
-            self.seen.fetch_max(lane + 1, Ordering::Release);
+            self.bound.fetch_max(lane + 1, Ordering::Release);
         }
         base
     }
 
     /// Upper bound of the numbers of lanes that have an arena.
     pub(super) fn lanes(&self) -> usize {
-        self.seen.load(Ordering::Acquire)
+        self.bound.load(Ordering::Acquire)
     }
 
     /// Base of the arena of lane number `lane`, if that lane has one.
@@ -77,9 +77,9 @@ impl<const LANES: usize> Arenas<LANES> {
     }
 
     /// See [`ArenaOffset::of`](super::ArenaOffset::of).
-    pub(super) fn place_of(&self, place: &ArenaOffset, lane: usize) -> Option<NonNull<u8>> {
+    pub(super) fn place_of(&self, arena_offset: &ArenaOffset, lane: usize) -> Option<NonNull<u8>> {
         // Acquire: rule 4.
-        let offset = place.0.load(Ordering::Acquire);
+        let offset = arena_offset.0.load(Ordering::Acquire);
         if offset & INVALID != 0 {
             return None;
         }
@@ -88,22 +88,22 @@ impl<const LANES: usize> Arenas<LANES> {
     }
 
     /// See [`ArenaOffset::assign`](super::ArenaOffset::assign).
-    pub(super) fn assign(&self, place: &ArenaOffset, layout: Layout) {
-        if place.0.load(Ordering::Relaxed) != UNASSIGNED {
+    pub(super) fn assign(&self, offset: &ArenaOffset, layout: Layout) {
+        if offset.0.load(Ordering::Relaxed) != UNASSIGNED {
             return;
         }
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.0.load(Ordering::Relaxed) == UNASSIGNED {
+        if offset.0.load(Ordering::Relaxed) == UNASSIGNED {
             // Release: rule 4.
-            place.0.store(free.take(layout).unwrap_or(NO_ROOM), Ordering::Release);
+            offset.0.store(free.take(layout).unwrap_or(NO_ROOM), Ordering::Release);
         }
     }
 
     /// See [`ArenaOffset::release`](super::ArenaOffset::release).
-    pub(super) fn release(&self, place: &mut ArenaOffset, layout: Layout) {
+    pub(super) fn release(&self, arena_offset: &mut ArenaOffset, layout: Layout) {
         // Relaxed: no other thread has the place (rule 3).
-        let offset = place.0.load(Ordering::Relaxed);
-        place.0.store(UNASSIGNED, Ordering::Relaxed);
+        let offset = arena_offset.0.load(Ordering::Relaxed);
+        arena_offset.0.store(UNASSIGNED, Ordering::Relaxed);
         if offset & INVALID != 0 {
             return;
         }

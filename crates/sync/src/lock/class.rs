@@ -94,7 +94,7 @@ impl LockClass {
 }
 
 #[derive(Debug)]
-#[cfg_attr(loom, allow(dead_code))] // statics cannot hold loom's atomics, and no model is about these counts
+#[cfg_attr(loom, allow(dead_code))] // statics cannot hold loom's atomics, and models check no such counts
 struct Waits {
     slots: PerLane<Slot>,
     listed: Once,

@@ -22,8 +22,8 @@ impl<T> RwLock<T> {
             inner: raw::Inner::new(value) } }
     }
 
-    /// Waits until no writer holds or awaits the lock, then takes it in shared mode. A thread must not share
-    /// the same lock twice.
+    /// Waits until no writer holds or awaits the lock, then takes it in shared mode. A thread that holds the
+    /// lock must not take it again.
     ///
     /// # Panics
     /// In debug builds, if the call violates the order of ranks.

@@ -1,0 +1,104 @@
+//! The reserve, with an allocator that refuses memory. A program of its own, since the reserve and its
+//! allocator are those of the process.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(unsafe_code)] // an allocator
+
+use manylane_pool::reserve::{self, Reserving};
+use manylane_pool::{BytePool, check_block, check_growth, check_memory, taken_while_short};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+
+const BLOCK: usize = 64 << 10;
+const MEGABYTE: isize = 1 << 20;
+
+/// Number of bytes that the system still has.
+static LEFT: AtomicIsize = AtomicIsize::new(isize::MAX);
+
+struct Bounded;
+
+// SAFETY: the calls pass to the system's allocator, or find nothing.
+unsafe impl GlobalAlloc for Bounded {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let size = layout.size() as isize;
+        if LEFT.fetch_sub(size, Ordering::Relaxed) < size {
+            LEFT.fetch_add(size, Ordering::Relaxed);
+            return std::ptr::null_mut();
+        }
+        // SAFETY: by contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        LEFT.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: by contract.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Reserving<Bounded> = Reserving(Bounded);
+
+#[test]
+fn what_stays_leaves_memory_and_what_takes_the_reserve_is_told() {
+    let pool = BytePool::new("short", 3 * BLOCK).expect("valid");
+    assert!(check_growth(usize::MAX / 2).is_ok() && check_block(usize::MAX / 2).is_ok(), "nothing is kept");
+    LEFT.store(64 * MEGABYTE, Ordering::Relaxed);
+    assert!(reserve::keep(8 << 20));
+    assert!(LEFT.load(Ordering::Relaxed) <= 56 * MEGABYTE);
+    assert!(check_block(1 << 20).is_ok() && check_block(1 << 30).is_err());
+
+    // What stays ends in time.
+    let mut stays: Vec<Vec<u8>> = Vec::with_capacity(1024);
+    while check_growth(BLOCK).is_ok() {
+        stays.push(Vec::with_capacity(BLOCK));
+    }
+    let left = LEFT.load(Ordering::Relaxed);
+    assert!((7 * MEGABYTE..10 * MEGABYTE).contains(&left), "{left} bytes");
+    assert!(check_memory().is_ok() && pool.alloc().is_ok(), "it is there for others");
+
+    // What cannot fail takes the reserve, and its thread is told how much.
+    let before = taken_while_short();
+    let mut grows: Vec<Vec<u8>> = Vec::with_capacity(1024);
+    while !reserve::is_short() {
+        assert_eq!(taken_while_short(), before);
+        grows.push(Vec::with_capacity(BLOCK));
+    }
+    assert_eq!(taken_while_short() - before, BLOCK as isize);
+    assert!(check_memory().is_err() && check_growth(1).is_err() && check_block(1).is_err());
+    grows[0].reserve_exact(3 * BLOCK);
+    assert_eq!(taken_while_short() - before, 3 * BLOCK as isize);
+    assert!(Vec::<u8>::new().try_reserve_exact(1 << 40).is_err());
+    assert_eq!(taken_while_short() - before, 3 * BLOCK as isize, "it took nothing");
+    drop(grows);
+    assert!(taken_while_short() < before);
+    let of_other = std::thread::spawn(taken_while_short).join().expect("it ends");
+    assert!(of_other.unsigned_abs() < BLOCK, "each thread has its own");
+
+    reserve::restore();
+    assert!(!reserve::is_short() && pool.alloc().is_ok());
+    looking_makes_nothing_short(&pool);
+    drop(stays);
+    assert!(check_growth(BLOCK).is_err(), "it does not look");
+    reserve::look_again();
+    assert!(check_growth(BLOCK).is_ok());
+}
+
+/// While a thread tries what is left, all of it is taken. Others wait for it.
+fn looking_makes_nothing_short(pool: &BytePool) {
+    const ROUNDS: usize = 500;
+    let looks = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while looks.load(Ordering::Relaxed) {
+                assert!(reserve::available(64 << 20) < 64 << 20 && check_block(64 << 20).is_err());
+            }
+        });
+        let fine = (0..ROUNDS).all(|_| {
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK)));
+            manylane_pool::reclaim();
+            pool.alloc().is_ok() && !reserve::is_short()
+        });
+        looks.store(false, Ordering::Relaxed);
+        assert!(fine);
+    });
+}
