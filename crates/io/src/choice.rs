@@ -8,6 +8,17 @@ use std::str::FromStr;
 /// Environment variable that chooses the driver.
 pub const DRIVER_VARIABLE: &str = "MANYLANE_DRIVER";
 
+/// Returns the end of a sentence about an error of io_uring: the remedy, if there is one.
+pub(crate) fn remedy(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOMEM => {
+            "; rings are locked memory: raise its limit ('ulimit -l', LimitMEMLOCK= of systemd) to 88 KiB \
+             for each lane of each worker"
+        }
+        _ => "",
+    }
+}
+
 /// A driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -21,7 +32,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Epoll, Self::IoUring];
 
-    /// Returns the name that [`Choice`] parses.
+    /// Returns the name that [`DriverChoice`] parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Epoll => "epoll",
@@ -38,7 +49,7 @@ impl fmt::Display for Kind {
 
 /// The requested driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Choice {
+pub enum DriverChoice {
     /// `io_uring` if it passes a trial, otherwise `epoll`: [`settle`](Self::settle).
     #[default]
     Auto,
@@ -46,19 +57,19 @@ pub enum Choice {
     Only(Kind),
 }
 
-impl Choice {
+impl DriverChoice {
     /// Returns the driver that [`Auto`](Self::Auto) selects on this machine: `io_uring` if one operation
     /// receives two messages from a socket pair, otherwise `epoll` and the reason. Another choice stays as it
     /// is.
     ///
     /// The trial takes about 100 us, and a ring's memory meanwhile. Run it with the privileges of the lanes,
     /// and once for all of them, so that they agree.
-    pub fn settle(self) -> (Kind, Option<Unsuitable>) {
+    pub fn settle(self) -> (Kind, Option<IoUringUnavailable>) {
         match self {
             Self::Only(kind) => (kind, None),
             Self::Auto => match try_out() {
                 Ok(()) => (Kind::IoUring, None),
-                Err(Failure { step, errno }) => (Kind::Epoll, Some(Unsuitable { step, errno })),
+                Err(Failure { step, errno }) => (Kind::Epoll, Some(IoUringUnavailable { step, errno })),
             },
         }
     }
@@ -76,7 +87,7 @@ impl Choice {
     }
 }
 
-impl FromStr for Choice {
+impl FromStr for DriverChoice {
     type Err = UnknownDriver;
 
     fn from_str(name: &str) -> Result<Self, UnknownDriver> {
@@ -91,18 +102,26 @@ impl FromStr for Choice {
 
 /// Reason why `io_uring` is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsuitable {
+pub struct IoUringUnavailable {
     step: &'static str,
     errno: Errno,
 }
 
-impl fmt::Display for Unsuitable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "io_uring failed at {}: {}", self.step, std::io::Error::from(self.errno))
+impl IoUringUnavailable {
+    /// Returns the reason for a lane that the kernel refuses a ring.
+    pub fn of_a_lane(errno: Errno) -> Self {
+        Self { step: "setting up a lane's ring", errno }
     }
 }
 
-impl std::error::Error for Unsuitable {}
+impl fmt::Display for IoUringUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, errno } = *self;
+        write!(f, "io_uring failed at {step}: {}{}", std::io::Error::from(errno), remedy(errno))
+    }
+}
+
+impl std::error::Error for IoUringUnavailable {}
 
 /// Error: no driver has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_refused_with_the_choices() {
-        let error = "kqueue".parse::<Choice>().unwrap_err().to_string();
+        let error = "kqueue".parse::<DriverChoice>().unwrap_err().to_string();
         assert_eq!(
             error,
             "there is no driver \"kqueue\"; set MANYLANE_DRIVER to epoll, io_uring or auto, or leave it unset"
@@ -135,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_failed_trial_is_told_with_its_step() {
-        let unsuitable = Unsuitable { step: "setting up a ring", errno: Errno::PERM };
+        let unsuitable = IoUringUnavailable { step: "setting up a ring", errno: Errno::PERM };
         assert_eq!(
             unsuitable.to_string(),
             "io_uring failed at setting up a ring: Operation not permitted (os error 1)"
@@ -145,8 +164,8 @@ mod tests {
     #[test]
     fn every_driver_is_chosen_by_its_name() {
         for kind in Kind::ALL {
-            assert_eq!(kind.name().parse(), Ok(Choice::Only(kind)));
+            assert_eq!(kind.name().parse(), Ok(DriverChoice::Only(kind)));
         }
-        assert_eq!("auto".parse(), Ok(Choice::Auto));
+        assert_eq!("auto".parse(), Ok(DriverChoice::Auto));
     }
 }

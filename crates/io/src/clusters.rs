@@ -29,8 +29,8 @@ pub(crate) enum Turn {
 }
 
 pub(crate) struct Clusters {
-    /// Number of clusters in use on this lane from which on a receive that holds nothing waits, and any other
-    /// fills at most one.
+    /// Limit on the clusters in use on this lane. At the limit a receive that holds nothing waits, and any
+    /// other receive fills at most one cluster.
     most: Cell<usize>,
     queue: RefCell<VecDeque<Key>>,
 }

@@ -1,6 +1,6 @@
 //! Outgoing connections.
 
-use crate::core::{Direction, Nature, backend};
+use crate::core::{Direction, FdKind, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
 use crate::stream::{Stream, is_tcp, set_nonblocking};
@@ -24,7 +24,7 @@ impl Io {
         let socket = socket.into();
         let core = self.core();
         set_nonblocking(core, socket.as_fd())?;
-        let nature = if is_tcp(core, socket.as_fd())? { Nature::Tcp } else { Nature::Stream };
+        let nature = if is_tcp(core, socket.as_fd())? { FdKind::Tcp } else { FdKind::Stream };
         self.connect_as(socket, nature, address.into()).await
     }
 
@@ -39,14 +39,14 @@ impl Io {
         is_tcp: bool,
         address: impl Into<SocketAddrAny>,
     ) -> Result<Stream, Error> {
-        let nature = if is_tcp { Nature::Tcp } else { Nature::Stream };
+        let nature = if is_tcp { FdKind::Tcp } else { FdKind::Stream };
         self.connect_as(socket.into(), nature, address.into()).await
     }
 
     async fn connect_as(
         &self,
         socket: OwnedFd,
-        nature: Nature,
+        nature: FdKind,
         address: SocketAddrAny,
     ) -> Result<Stream, Error> {
         let stream = Stream::new(self.core(), socket, nature);

@@ -32,7 +32,7 @@ struct Deferred {
 pub(crate) struct Core {
     pub(crate) here: Here,
     pub(crate) tallies: &'static Tallies,
-    /// Number of checks of the kernel so far: bounds apply to each of them.
+    /// Number of rounds so far: one for each check of the kernel. Budgets apply to a round.
     pub(crate) round: Cell<u32>,
     /// Number of connections that each listener may accept in a round, at least one.
     pub(crate) accepts: Cell<u32>,
@@ -42,7 +42,7 @@ pub(crate) struct Core {
     woken: RefCell<Vec<Deferred>>,
     /// Tasks that wait for a descriptor to be closed.
     starved: RefCell<Vec<(u64, Waker)>>,
-    tickets: Cell<u64>,
+    starved_count: Cell<u64>,
     pub(crate) pipes: RefCell<Vec<Pipe>>,
     /// Number of pipes, kept ones included. `most_pipes` is their maximum.
     pub(crate) pipes_open: Cell<usize>,
@@ -75,7 +75,7 @@ pub(crate) use backend;
 
 /// Kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nature {
+pub(crate) enum FdKind {
     /// TCP: a read that fills less than its room has emptied the socket.
     Tcp,
     /// Another stream: reads may be short although there is more.
@@ -101,7 +101,7 @@ impl Core {
             deferred: RefCell::default(),
             woken: RefCell::default(),
             starved: RefCell::default(),
-            tickets: Cell::new(0),
+            starved_count: Cell::new(0),
             pipes: RefCell::default(),
             pipes_open: Cell::new(0),
             most_pipes: Cell::new(usize::MAX),
@@ -150,7 +150,7 @@ impl Core {
     // ---- Descriptors come and go ----
 
     /// Adds a descriptor to the backend. Makes no system call.
-    pub(crate) fn add(&self, nature: Nature) -> Key {
+    pub(crate) fn add(&self, nature: FdKind) -> Key {
         self.tallies.opened.add(1);
         backend!(self, driver => driver.add(nature))
     }
@@ -190,21 +190,21 @@ impl Core {
         }
     }
 
-    pub(crate) fn starve(&self, ticket: Option<u64>, waker: &Waker) -> u64 {
-        let ticket = ticket.unwrap_or_else(|| self.tickets.replace(self.tickets.get() + 1));
+    pub(crate) fn starve(&self, number: Option<u64>, waker: &Waker) -> u64 {
+        let number = number.unwrap_or_else(|| self.starved_count.replace(self.starved_count.get() + 1));
         let mut starved = self.starved.borrow_mut();
-        if !starved.iter().any(|(taken, _)| *taken == ticket) {
-            starved.push((ticket, waker.clone()));
+        if !starved.iter().any(|(taken, _)| *taken == number) {
+            starved.push((number, waker.clone()));
         }
-        ticket
+        number
     }
 
-    pub(crate) fn is_starved(&self, ticket: u64) -> bool {
-        self.starved.borrow().iter().any(|(taken, _)| *taken == ticket)
+    pub(crate) fn is_starved(&self, number: u64) -> bool {
+        self.starved.borrow().iter().any(|(taken, _)| *taken == number)
     }
 
-    pub(crate) fn stop_starving(&self, ticket: u64) {
-        self.starved.borrow_mut().retain(|(taken, _)| *taken != ticket);
+    pub(crate) fn stop_starving(&self, number: u64) {
+        self.starved.borrow_mut().retain(|(taken, _)| *taken != number);
     }
 }
 

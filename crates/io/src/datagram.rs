@@ -3,7 +3,7 @@
 //! System calls: `recvmmsg` and `sendmmsg`, with either driver. io_uring has no operation for many datagrams
 //! from many senders at once, so it only reports when the socket is ready, and the call is the same.
 
-use crate::core::{Budget, Core, Direction, Nature, backend};
+use crate::core::{Budget, Core, Direction, FdKind, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
 use crate::limits::{DATAGRAMS_PER_CALL, DATAGRAMS_PER_ROUND, SEGMENTS_PER_WRITE, SMALL_READ};
@@ -68,7 +68,7 @@ impl Io {
             return Err(Error::system(Call::Register, Errno::PROTOTYPE));
         }
         set_nonblocking(self.core(), fd.as_fd())?;
-        let key = self.core().add(Nature::Datagram);
+        let key = self.core().add(FdKind::Datagram);
         let (received, sent) = (Budget::new(), Budget::new());
         Ok(Datagrams {
             core: self.core().clone(),
@@ -233,9 +233,9 @@ fn receive(fd: BorrowedFd<'_>, room: usize, into: &mut Vec<Datagram>, core: &Cor
     let mut clusters: [Option<Cluster>; DATAGRAMS_PER_CALL] = [const { None }; DATAGRAMS_PER_CALL];
     let mut table = Table::<DATAGRAMS_PER_CALL>::new();
     let mut wanted = 0;
-    for place in &mut clusters {
+    for slot in &mut clusters {
         let Ok(cluster) = Cluster::alloc(room) else { break };
-        let cluster = place.insert(cluster);
+        let cluster = slot.insert(cluster);
         let spare = cluster.spare_mut();
         table.vectors[wanted] = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
         let header = &mut table.headers[wanted].msg_hdr;

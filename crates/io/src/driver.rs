@@ -1,6 +1,6 @@
 //! A lane's driver, and the handle with which its tasks use it.
 
-use crate::choice::{Choice, Kind, UnknownDriver};
+use crate::choice::{DriverChoice, Kind, UnknownDriver, remedy};
 use crate::clusters::LOOK;
 use crate::core::{Backend, Core};
 use crate::epoll::Epoll;
@@ -20,7 +20,8 @@ pub struct Driver {
     io: Io,
 }
 
-/// Handle of a lane's driver, for the tasks of that lane. A clone costs one more count in memory of the lane.
+/// Handle of a lane's driver, for the tasks of that lane. A clone increments a count in the lane's own
+/// memory.
 #[derive(Clone)]
 pub struct Io {
     core: Rc<Core>,
@@ -31,7 +32,7 @@ impl Driver {
     ///
     /// # Errors
     /// [`DriverError`] if the kernel refuses the chosen one.
-    pub fn new(here: Here, choice: Choice) -> Result<Self, DriverError> {
+    pub fn new(here: Here, choice: DriverChoice) -> Result<Self, DriverError> {
         let kind = choice.settle().0;
         let backend = match kind {
             Kind::Epoll => Epoll::new().map(Backend::Epoll),
@@ -42,12 +43,12 @@ impl Driver {
     }
 
     /// Creates the driver that the environment names ([`DRIVER_VARIABLE`](crate::DRIVER_VARIABLE)); without
-    /// the variable, [`Choice::Auto`].
+    /// the variable, [`DriverChoice::Auto`].
     ///
     /// # Errors
     /// [`DriverError`]; its sentence names the choices.
     pub fn from_environment(here: Here) -> Result<Self, DriverError> {
-        Self::new(here, Choice::from_environment().map_err(DriverError::Unknown)?)
+        Self::new(here, DriverChoice::from_environment().map_err(DriverError::Unknown)?)
     }
 
     /// Returns the handle for tasks.
@@ -115,8 +116,8 @@ impl Io {
         self.core.accepts.get()
     }
 
-    /// Sets that number, from this round on. Zero counts as one, since a listener that accepts nothing would
-    /// wake its task in each round for ever; the maximum is
+    /// Sets how many connections each listener accepts in one round, from this round on. Zero counts as one,
+    /// since a listener that accepts nothing would wake its task in each round for ever; the maximum is
     /// [`MOST_ACCEPTS_PER_ROUND`](crate::MOST_ACCEPTS_PER_ROUND). A larger number lets a storm of new
     /// connections delay established ones for longer.
     pub fn set_accepts_per_round(&self, connections: u32) {
@@ -128,8 +129,9 @@ impl Io {
         self.core.events.get()
     }
 
-    /// Sets that number, from the next check on: 1 to [`MOST_EVENTS_PER_WAIT`](crate::MOST_EVENTS_PER_WAIT).
-    /// The following check returns the rest.
+    /// Sets the maximum number of events of one check of the kernel, from the next check on: 1 to
+    /// [`MOST_EVENTS_PER_WAIT`](crate::MOST_EVENTS_PER_WAIT). The kernel keeps further events for the
+    /// following check.
     pub fn set_events_per_wait(&self, events: usize) {
         self.core.events.set(events.clamp(1, MOST_EVENTS_PER_WAIT));
     }
@@ -209,7 +211,8 @@ impl fmt::Display for DriverError {
                 match kind {
                     Kind::Epoll => Ok(()),
                     Kind::IoUring => {
-                        write!(f, "; set {} to epoll or auto", crate::DRIVER_VARIABLE)
+                        let or = if *errno == Errno::NOMEM { ", or" } else { ";" };
+                        write!(f, "{}{or} set {} to epoll or auto", remedy(*errno), crate::DRIVER_VARIABLE)
                     }
                 }
             }

@@ -98,14 +98,14 @@ impl Error {
     }
 
     /// Adds the object of the operation, such as an address or a path.
-    pub fn at(self, place: impl fmt::Display) -> ErrorAt {
-        ErrorAt { error: self, place: place.to_string().into_boxed_str() }
+    pub fn at(self, subject: impl fmt::Display) -> ErrorAt {
+        ErrorAt { error: self, subject: subject.to_string().into_boxed_str() }
     }
 
     fn reason(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
             Cause::System(errno) => fmt::Display::fmt(&io::Error::from(errno), f),
-            Cause::Memory => f.write_str("there is no memory for it"),
+            Cause::Memory => f.write_str("there is no memory for the operation"),
             Cause::Busy => f.write_str(
                 "another task waits for the same; let one task receive and one send on a descriptor",
             ),
@@ -141,7 +141,7 @@ impl From<Error> for io::Error {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ErrorAt {
     error: Error,
-    place: Box<str>,
+    subject: Box<str>,
 }
 
 impl ErrorAt {
@@ -151,17 +151,17 @@ impl ErrorAt {
     }
 
     /// Returns the address in its original form.
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn subject(&self) -> &str {
+        &self.subject
     }
 }
 
 impl fmt::Display for ErrorAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.error.call {
-            Call::Connect => write!(f, "cannot connect to {}: ", self.place)?,
-            Call::Open => write!(f, "cannot listen on {}: ", self.place)?,
-            call => write!(f, "{} failed at {}: ", call.words(), self.place)?,
+            Call::Connect => write!(f, "cannot connect to {}: ", self.subject)?,
+            Call::Open => write!(f, "cannot listen on {}: ", self.subject)?,
+            call => write!(f, "{} failed at {}: ", call.words(), self.subject)?,
         }
         self.error.reason(f)
     }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // one of the crates where `unsafe` is allowed by name (ARCHITECTURE.md)
 #![cfg(not(any(loom, manylane_sim)))] // system calls: lanes share nothing here
 
-mod beside;
+mod blocking_writer;
 mod choice;
 mod clusters;
 mod connect;
@@ -11,13 +11,13 @@ mod datagram;
 mod driver;
 mod epoll;
 mod error;
+mod fd_channel;
 mod held;
 mod limits;
 mod listener;
 pub mod namespace;
 mod open;
 pub mod options;
-mod passage;
 pub mod passing;
 mod pieces;
 mod pipe;
@@ -27,22 +27,24 @@ pub mod socket;
 mod splice;
 mod stats;
 mod stream;
+mod tcp_info;
 mod transmit;
 mod uring;
 mod waiter;
 mod wake_fd;
 
-pub use beside::Beside;
-pub use choice::{Choice, DRIVER_VARIABLE, Kind, UnknownDriver, Unsuitable};
+pub use blocking_writer::BlockingWriter;
+pub use choice::{DRIVER_VARIABLE, DriverChoice, IoUringUnavailable, Kind, UnknownDriver};
 pub use datagram::{Datagram, Datagrams, Outgoing};
 pub use driver::{Driver, DriverError, Io};
 pub use error::{Call, Error, ErrorAt};
+pub use fd_channel::FdChannel;
 pub use limits::*;
 pub use listener::{Accepted, Listener, accept_waiting};
 pub use open::{tcp_listener, tcp_socket};
-pub use passage::Passage;
 pub use rustix::io::Errno;
 pub use rustix::net::{Shutdown, SocketAddrAny};
 pub use splice::Splicer;
 pub use stats::{IoReport, open, open_here, report};
 pub use stream::{Detached, Stream};
+pub use tcp_info::{SocketId, TcpInfo};

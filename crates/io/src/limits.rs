@@ -14,9 +14,9 @@ pub const MOST_EVENTS_PER_WAIT: usize = 4096;
 /// connections/s, 64 gave 274k); see [`Io::set_accepts_per_round`](crate::Io::set_accepts_per_round).
 pub const ACCEPTS_PER_ROUND: u32 = 4;
 
-/// Maximum of that number. Accepting is one task: with epoll, as long as clients connect faster than it
-/// accepts, no other task of the lane runs, and the watchdog aborts after two seconds. This many take some 20
-/// ms.
+/// Maximum argument of [`Io::set_accepts_per_round`](crate::Io::set_accepts_per_round). Accepting is one
+/// task: with epoll, as long as clients connect faster than it accepts, no other task of the lane runs, and
+/// the watchdog aborts after two seconds. This many connections take some 20 ms.
 pub const MOST_ACCEPTS_PER_ROUND: u32 = 4096;
 
 /// Bytes of a first read, and of a read after a short one: a request's head and most responses.
@@ -30,7 +30,7 @@ pub const LARGE_READ: usize = manylane_buf::MAX_CLUSTER;
 /// a large body at once, so they arrive together, and go out together.
 pub const CLUSTERS_PER_READ: usize = 4;
 
-/// Bytes of such a read.
+/// Maximum number of bytes of one read into a chain.
 pub const READ_AT_ONCE: usize = CLUSTERS_PER_READ * LARGE_READ;
 
 /// Number of bytes from which on io_uring sends with a system call of its own, at once: a large send frees
@@ -44,14 +44,14 @@ pub const SENT_AT_ONCE: usize = LARGE_READ;
 /// all sockets together, and [`RECEIVED_AHEAD`] bounds one socket.
 pub const READ_PER_ROUND: usize = 256 << 10;
 
-/// Maximum number of bytes that one socket may accept in one round, for the same reason, with epoll. With
-/// io_uring, bulk that the socket accepts at once goes by system calls, as with epoll; the rest goes by
-/// operations of at most [`SEGMENTS_PER_WRITE`] segments, one a round.
+/// Maximum number of bytes that one socket may accept in one round, with epoll, for the reason of
+/// [`READ_PER_ROUND`]. With io_uring, bulk that the socket accepts at once goes by system calls, as with
+/// epoll; the rest goes by operations of at most [`SEGMENTS_PER_WRITE`] segments, one a round.
 pub const WRITTEN_PER_ROUND: usize = 1 << 20;
 
 /// Number of segments that io_uring receives ahead of a task's request before it stops receiving: up to 128
-/// KiB, since small pieces are joined. The contents of the rings at that moment may come in addition. With
-/// epoll it is none.
+/// KiB, since small pieces are joined. The contents of the rings at that moment may come in addition. Epoll
+/// receives nothing ahead.
 pub const RECEIVED_AHEAD: usize = 64;
 
 /// Bytes that io_uring keeps for a socket that has not accepted them yet, before a sending task has to wait.
@@ -59,8 +59,8 @@ pub const RECEIVED_AHEAD: usize = 64;
 pub const SENT_AHEAD: usize = 16 << 10;
 
 /// Number of connections that io_uring accepts ahead of a task's request before it stops accepting. The
-/// kernel accepts a burst at once, so the listener's whole backlog at one check may come in addition. With
-/// epoll it is none.
+/// kernel accepts a burst at once, so the listener's whole backlog at one check may come in addition. Epoll
+/// accepts nothing ahead.
 pub const ACCEPTED_AHEAD: usize = 64;
 
 /// Maximum number of segments of one `sendmsg`. A longer chain takes more calls. (The system's own limit is
@@ -88,3 +88,9 @@ pub const SPLICE_AT_ONCE: usize = 64 << 10;
 /// Time for which accepting pauses if there is no descriptor left and this lane closes none meanwhile: other
 /// lanes may have closed some.
 pub const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Time after which a new listener looks once for connections that no event reported. If a process that used
+/// io_uring was killed, Linux empties its rings afterwards; until then (50 ms on an idle machine) they may
+/// take the one event of a connection to a socket that the next process shares, as after a restart with
+/// sockets of the service manager. Without the look such a connection would wait for the next one.
+pub const ACCEPT_LOOK: std::time::Duration = std::time::Duration::from_millis(500);

@@ -1,15 +1,17 @@
 //! Accepting, with a bound for each round, and with a pause when there are no descriptors.
 
-use crate::core::{Core, Direction, Nature, backend};
+use crate::core::{Core, Direction, FdKind, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
-use crate::limits::ACCEPT_PAUSE;
+use crate::limits::{ACCEPT_LOOK, ACCEPT_PAUSE};
 use crate::slab::Key;
 use crate::stream::Stream;
 use crate::waiter::Waiting;
 use manylane_buf::Chain;
+use manylane_sched::Time;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, acceptfrom_with};
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;
@@ -58,10 +60,12 @@ pub struct Listener {
     key: Key,
     fd: ManuallyDrop<OwnedFd>,
     tcp: bool,
+    /// When to look for connections that no event reported; see [`ACCEPT_LOOK`].
+    next_check: Cell<Option<Time>>,
 }
 
 impl Io {
-    /// Takes over a listening socket. It should be non-blocking; [`net`](crate) opens such ones.
+    /// Takes over a listening socket, and makes it non-blocking.
     ///
     /// Several lanes may accept from the same socket, each with a duplicate of the descriptor: a connection
     /// wakes one of them.
@@ -72,8 +76,9 @@ impl Io {
         let fd = fd.into();
         let tcp = crate::stream::is_tcp(self.core(), fd.as_fd())?;
         crate::stream::set_nonblocking(self.core(), fd.as_fd())?;
-        let key = self.core().add(Nature::Listener);
-        Ok(Listener { core: self.core().clone(), key, fd: ManuallyDrop::new(fd), tcp })
+        let key = self.core().add(FdKind::Listener);
+        let next_check = Cell::new(Some(self.here().now() + ACCEPT_LOOK));
+        Ok(Listener { core: self.core().clone(), key, fd: ManuallyDrop::new(fd), tcp, next_check })
     }
 }
 
@@ -90,7 +95,11 @@ impl Listener {
     /// Errors of the listener itself. Connections that failed before they were accepted are skipped.
     pub async fn accept(&self) -> Result<Accepted, Error> {
         loop {
-            match self.accept_once().await {
+            let accepted = match self.next_check.get() {
+                None => self.accept_once().await,
+                Some(time) => self.accept_and_look(time).await,
+            };
+            match accepted {
                 Ok((fd, peer)) => {
                     self.core.tallies.accepted.add(1);
                     return Ok(Accepted { fd, peer, tcp: self.tcp });
@@ -108,14 +117,29 @@ impl Listener {
         })
     }
 
+    /// Accepts, and looks at `time` for connections without an event; see [`ACCEPT_LOOK`].
+    #[cold]
+    async fn accept_and_look(&self, time: Time) -> Result<(OwnedFd, Option<SocketAddrAny>), Error> {
+        let mut accepted = pin!(self.accept_once());
+        let mut sleep = pin!(self.core.here.sleep_until(time));
+        poll_fn(|context| {
+            if self.next_check.get().is_some() && sleep.as_mut().poll(context).is_ready() {
+                self.next_check.set(None);
+                backend!(self.core, driver => driver.check_again(self.key));
+            }
+            accepted.as_mut().poll(context)
+        })
+        .await
+    }
+
     /// Waits until a descriptor is closed, or for a while.
     #[cold]
     async fn pause(&self) {
         struct Starving<'a>(&'a Core, Option<u64>);
         impl Drop for Starving<'_> {
             fn drop(&mut self) {
-                if let Some(ticket) = self.1 {
-                    self.0.stop_starving(ticket);
+                if let Some(number) = self.1 {
+                    self.0.stop_starving(number);
                 }
             }
         }
@@ -123,9 +147,9 @@ impl Listener {
         let mut starving = Starving(&self.core, None);
         let mut sleep = pin!(self.core.here.sleep(ACCEPT_PAUSE));
         poll_fn(|context| match starving.1 {
-            Some(ticket) if !self.core.is_starved(ticket) => Poll::Ready(()),
-            ticket => {
-                starving.1 = Some(self.core.starve(ticket, context.waker()));
+            Some(number) if !self.core.is_starved(number) => Poll::Ready(()),
+            number => {
+                starving.1 = Some(self.core.starve(number, context.waker()));
                 sleep.as_mut().poll(context)
             }
         })
@@ -152,10 +176,14 @@ impl Listener {
     }
 }
 
+/// Maximum number of connections in a row that failed before they were accepted and that [`accept_waiting`]
+/// skips. A security policy may refuse every call with an error that a connection can have, too.
+const MOST_SKIPPED: usize = 64;
+
 /// Accepts a waiting connection from a non-blocking listening socket without a driver. None if there is no
-/// connection, or no descriptor for it.
+/// connection, or no descriptor for it, or if many in a row failed.
 pub fn accept_waiting(socket: impl AsFd) -> Option<Accepted> {
-    loop {
+    for _ in 0..MOST_SKIPPED {
         match acceptfrom_with(&socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((fd, peer)) => {
                 let tcp = matches!(
@@ -168,6 +196,7 @@ pub fn accept_waiting(socket: impl AsFd) -> Option<Accepted> {
             Err(_) => return None,
         }
     }
+    None
 }
 
 impl Drop for Listener {
@@ -205,7 +234,7 @@ impl Accepted {
 
     /// Converts the connection into a stream of this lane. Makes no system call.
     pub fn into_stream(self, io: &Io) -> Stream {
-        Stream::new(io.core(), self.fd, if self.tcp { Nature::Tcp } else { Nature::Stream })
+        Stream::new(io.core(), self.fd, if self.tcp { FdKind::Tcp } else { FdKind::Stream })
     }
 
     /// Returns the address of the peer; none for an unnamed peer. io_uring does not provide the address, so
@@ -229,7 +258,7 @@ impl AsFd for Accepted {
 
 /// Data that a driver has taken from a descriptor ahead of requests.
 #[derive(Default)]
-pub(crate) struct Early {
+pub(crate) struct PrefetchedData {
     pub(crate) received: Chain,
     pub(crate) accepted: Vec<OwnedFd>,
 }

@@ -7,7 +7,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Directory in which `ip-netns(8)` keeps the names.
-pub const NAMESPACES: &str = "/var/run/netns";
+const NAMESPACES: &str = "/var/run/netns";
 
 /// A named network namespace.
 #[derive(Debug)]

@@ -220,36 +220,36 @@ pub fn congestion_control(socket: BorrowedFd<'_>) -> Result<String, Errno> {
     sockopt::tcp_congestion(socket)
 }
 
-/// Most bytes of a key of [signatures](sign).
+/// Maximum length of a [signature](sign) key, in bytes.
 pub const LONGEST_KEY: usize = 80;
 
-/// Whose segments are signed.
+/// The peers whose segments are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signs {
-    /// Those of this peer and those for it.
+pub enum SignedPeers {
+    /// This peer, in both directions.
     Peer(SocketAddr),
-    /// Those of all peers of a listener with this address, which may be IPv4 as well as IPv6 for one of IPv6.
+    /// All peers of a listener. One whose socket is IPv6 may have IPv4 peers, too.
     Any {
-        /// It is of IPv6.
+        /// True if the listener's socket is IPv6.
         v6: bool,
     },
 }
 
-/// Has all segments of `socket` signed with `key` (RFC 2385), and others that come thrown away: to be set
-/// before it connects or listens.
+/// Makes the system sign all segments of `socket` with `key` (RFC 2385), and drop received segments without
+/// that signature. Call it before the socket connects or listens.
 ///
 /// # Errors
-/// The system's: `ENOPROTOOPT` if it knows no signatures, `EINVAL` if the key is empty or longer than
+/// The system's: `ENOPROTOOPT` if it does not support signatures, `EINVAL` if the key is empty or longer than
 /// [`LONGEST_KEY`].
-pub fn sign(socket: BorrowedFd<'_>, with: Signs, key: &[u8]) -> Result<(), Errno> {
+pub fn sign(socket: BorrowedFd<'_>, with: SignedPeers, key: &[u8]) -> Result<(), Errno> {
     if key.is_empty() || key.len() > LONGEST_KEY {
         return Err(Errno::INVAL);
     }
     let mut peers = [None; 2];
     match with {
-        Signs::Peer(peer) => peers[0] = Some(peer.ip()),
-        Signs::Any { v6 } => {
-            // Addresses of IPv4 are mapped ones to a socket of IPv6.
+        SignedPeers::Peer(peer) => peers[0] = Some(peer.ip()),
+        SignedPeers::Any { v6 } => {
+            // An IPv6 socket expects an IPv4 address in its mapped form.
             peers[0] = Some(if v6 {
                 Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().into()
             } else {
@@ -258,7 +258,7 @@ pub fn sign(socket: BorrowedFd<'_>, with: Signs, key: &[u8]) -> Result<(), Errno
             peers[1] = v6.then_some(Ipv6Addr::UNSPECIFIED.into());
         }
     }
-    let any = matches!(with, Signs::Any { .. });
+    let any = matches!(with, SignedPeers::Any { .. });
     for peer in peers.into_iter().flatten() {
         let mut own = Signature {
             address: [0; 128],
@@ -282,9 +282,9 @@ pub fn sign(socket: BorrowedFd<'_>, with: Signs, key: &[u8]) -> Result<(), Errno
     Ok(())
 }
 
-/// Whether the system knows [signatures](sign).
+/// Returns true if the system supports [signatures](sign).
 pub fn has_signatures() -> bool {
-    let peer = Signs::Peer((Ipv4Addr::LOCALHOST, 1).into());
+    let peer = SignedPeers::Peer((Ipv4Addr::LOCALHOST, 1).into());
     crate::socket::open(crate::socket::AddressFamily::INET, crate::socket::Shape::Stream)
         .and_then(|socket| sign(socket.as_fd(), peer, b"key"))
         .is_ok()

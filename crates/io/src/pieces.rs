@@ -1,7 +1,8 @@
 //! Pieces of one buffer, each a datagram.
 //!
 //! UDP segmentation offload takes pieces of equal length as one message, which goes through the kernel once
-//! and is cut at its end: the receiver, over a network, too, gets the same datagrams as without it.
+//! and is cut into datagrams last. So the receiver, also one over a network, gets the same datagrams as
+//! without it.
 
 use crate::core::Core;
 use crate::datagram::last_errno;
@@ -53,9 +54,9 @@ fn run(ends: &[usize], start: usize) -> usize {
 pub(crate) fn may_share(fd: BorrowedFd<'_>) -> bool {
     let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    let place = (&raw mut value).cast();
+    let address = (&raw mut value).cast();
     // SAFETY: the place is of that length and lives until after the call.
-    unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, place, &raw mut len) == 0 }
+    unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, address, &raw mut len) == 0 }
 }
 
 /// Makes one `sendmmsg` call with the pieces of `bytes` that end at `ends`, from number `from` on; returns

@@ -38,14 +38,14 @@ impl Destination<'_> {
                 }
                 Ok(read)
             }
-            Self::Segment(place) => {
+            Self::Segment(slot) => {
                 let (read, segment) = one(fd, room_of(large))?;
-                **place = segment;
+                **slot = segment;
                 Ok(read)
             }
-            Self::AtMost(place, most) => {
+            Self::AtMost(space, most) => {
                 let (read, segment) = one(fd, (*most).min(SMALL_READ))?;
-                **place = segment;
+                **space = segment;
                 Ok(read)
             }
         }
@@ -55,10 +55,10 @@ impl Destination<'_> {
     #[inline]
     pub(crate) fn put(&mut self, arrived: &mut Chain) -> Result<(), manylane_buf::Error> {
         match self {
-            Self::Segment(place) => **place = arrived.pop_front(),
-            Self::AtMost(place, most) => {
+            Self::Segment(slot) => **slot = arrived.pop_front(),
+            Self::AtMost(space, most) => {
                 let mut rest = arrived.split_off((*most).min(arrived.len()))?;
-                **place = arrived.pop_front();
+                **space = arrived.pop_front();
                 arrived.append_chain(&mut rest)?;
             }
             Self::Chain(chain, most) if arrived.len() <= *most => {
@@ -102,9 +102,9 @@ fn several(fd: BorrowedFd<'_>, chain: &mut Chain, most: usize) -> Result<Read, E
     let mut clusters = [const { None::<Cluster> }; CLUSTERS_PER_READ];
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; CLUSTERS_PER_READ];
     let (mut wanted, mut room) = (0, 0);
-    for (place, vector) in clusters.iter_mut().zip(&mut vectors).take(most) {
+    for (slot, vector) in clusters.iter_mut().zip(&mut vectors).take(most) {
         let Ok(cluster) = Cluster::alloc(LARGE_READ) else { break };
-        let spare = place.insert(cluster).spare_mut();
+        let spare = slot.insert(cluster).spare_mut();
         *vector = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
         room += spare.len();
         wanted += 1;

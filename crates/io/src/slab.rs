@@ -1,7 +1,8 @@
 //! A slab for the driver's state of each descriptor. It grows by chunks, and entries never move.
 
-/// Number of entries of a chunk.
-const CHUNK: usize = 64;
+/// Number of entries of a chunk. A chunk lives as long as the driver. It is larger than any task, so that the
+/// allocator does not place it in a page of short-lived objects, which it would then keep in memory.
+const CHUNK: usize = 512;
 
 /// Key of an entry, which matches nothing once that entry is gone: place in the lower half, generation in the
 /// upper.
@@ -9,8 +10,8 @@ const CHUNK: usize = 64;
 pub(crate) struct Key(u64);
 
 impl Key {
-    fn new(place: u32, generation: u32) -> Self {
-        Self(u64::from(generation) << 32 | u64::from(place))
+    fn new(index: u32, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(index))
     }
 
     pub(crate) fn from_bits(bits: u64) -> Self {
@@ -21,7 +22,7 @@ impl Key {
         self.0
     }
 
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         self.0 as u32 as usize
     }
 
@@ -73,8 +74,8 @@ impl<T> Slab<T> {
     }
 
     #[inline]
-    fn entry(&mut self, place: usize) -> Option<&mut Entry<T>> {
-        self.chunks.get_mut(place / CHUNK)?.get_mut(place % CHUNK)
+    fn entry(&mut self, index: usize) -> Option<&mut Entry<T>> {
+        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
     }
 
     /// Puts `value` into a free place. There are never 2^32 descriptors, so there is always a free number.
@@ -82,11 +83,11 @@ impl<T> Slab<T> {
         if self.free == NIL {
             self.grow();
         }
-        let place = self.free;
-        let entry = self.entry(place as usize).expect("the free list knows places that exist");
+        let index = self.free;
+        let entry = self.entry(index as usize).expect("the free list knows places that exist");
         let State::Free { next } = entry.state else { unreachable!("the free list knows free places") };
         entry.state = State::Taken(value);
-        let key = Key::new(place, entry.generation);
+        let key = Key::new(index, entry.generation);
         self.free = next;
         self.taken += 1;
         key
@@ -95,7 +96,7 @@ impl<T> Slab<T> {
     /// Returns the entry, if it still exists.
     #[inline]
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut T> {
-        match self.entry(key.place()) {
+        match self.entry(key.index()) {
             Some(Entry { generation, state: State::Taken(value) }) if *generation == key.generation() => {
                 Some(value)
             }
@@ -107,12 +108,12 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         let free = self.free;
-        let entry = self.entry(key.place())?;
+        let entry = self.entry(key.index())?;
         entry.generation = (entry.generation + 1) % GENERATIONS;
         let State::Taken(value) = std::mem::replace(&mut entry.state, State::Free { next: free }) else {
             return None;
         };
-        self.free = key.place() as u32;
+        self.free = key.index() as u32;
         self.taken -= 1;
         Some(value)
     }
@@ -128,7 +129,7 @@ mod tests {
         let first = slab.insert("a");
         assert_eq!(slab.remove(first), Some("a"));
         let second = slab.insert("b");
-        assert_eq!(first.place(), second.place());
+        assert_eq!(first.index(), second.index());
         assert_eq!(slab.get(first), None);
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get(second), Some(&mut "b"));

@@ -3,7 +3,7 @@
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 pub use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix};
-use rustix::net::{SocketFlags, SocketType};
+use rustix::net::{SocketFlags, SocketType, ipproto};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Type of a socket.
@@ -11,6 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub enum Shape {
     /// A byte stream.
     Stream,
+    /// A byte stream of MPTCP (RFC 8684).
+    Multipath,
     /// Messages.
     Datagram,
     /// Ordered messages over a connection.
@@ -20,7 +22,7 @@ pub enum Shape {
 impl Shape {
     fn system(self) -> SocketType {
         match self {
-            Self::Stream => SocketType::STREAM,
+            Self::Stream | Self::Multipath => SocketType::STREAM,
             Self::Datagram => SocketType::DGRAM,
             Self::SeqPacket => SocketType::SEQPACKET,
         }
@@ -34,7 +36,8 @@ const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// # Errors
 /// The system's: `EMFILE` and `ENFILE` if there are no descriptors left.
 pub fn open(family: AddressFamily, shape: Shape) -> Result<OwnedFd, Errno> {
-    rustix::net::socket_with(family, shape.system(), FLAGS, None)
+    let protocol = (shape == Shape::Multipath).then_some(ipproto::MPTCP);
+    rustix::net::socket_with(family, shape.system(), FLAGS, protocol)
 }
 
 /// Creates two connected unix sockets with the properties of [`open`].
@@ -121,7 +124,7 @@ pub fn family(socket: BorrowedFd<'_>) -> Result<AddressFamily, Errno> {
 /// inherited further, and is non-blocking. The inherited descriptor stays open, so that a successor can
 /// inherit it again.
 ///
-/// Being non-blocking is a property of the description, which both share.
+/// Non-blocking mode belongs to the open file description, which both descriptors share.
 ///
 /// # Errors
 /// `EBADF` if there is no such descriptor.

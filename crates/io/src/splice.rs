@@ -28,14 +28,14 @@ use std::task::{Context, Poll};
 /// [`step`](Self::step) loses none. Dropping the splicer loses them, as closing either stream would.
 pub struct Splicer {
     core: Rc<Core>,
-    /// Not empty between steps only if a step was dropped or failed.
+    /// Holds bytes between steps only if a step was dropped or failed.
     pipe: Option<Pipe>,
     /// True once the kernel refused, or there was no pipe: from here on, bytes are copied.
     copies: bool,
     /// Bytes that were copied out of one stream and not handed to the other.
     held: Chain,
-    /// Bytes that have left one stream and that no step has returned yet: the next step returns those of a
-    /// dropped one.
+    /// Number of bytes that have left one stream and that no step has returned yet. If a step was dropped,
+    /// the next one returns its bytes.
     moving: usize,
     budget: Budget,
 }

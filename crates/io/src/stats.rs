@@ -44,7 +44,8 @@ pub fn open_here() -> u64 {
     open_of(own())
 }
 
-/// Returns that number for all lanes. Cost: a line of each lane.
+/// Returns the number of descriptors of all lanes' drivers, including those of pipes. Cost: a line of each
+/// lane.
 pub fn open() -> u64 {
     TALLIES.iter().map(|(_, tallies)| open_of(tallies)).sum()
 }

@@ -1,10 +1,10 @@
 //! Connected byte streams: TCP, local sockets, socket pairs.
 
-use crate::core::{Core, Direction, Nature, backend};
+use crate::core::{Core, Direction, FdKind, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
 use crate::limits::{LARGE_READ, SENT_AHEAD};
-use crate::listener::Early;
+use crate::listener::PrefetchedData;
 use crate::receive::Destination;
 use crate::slab::Key;
 use crate::waiter::Waiting;
@@ -58,7 +58,7 @@ impl Io {
             return Err(Error::system(Call::Register, rustix::io::Errno::PROTOTYPE));
         }
         set_nonblocking(core, fd.as_fd())?;
-        let nature = if is_tcp(core, fd.as_fd())? { Nature::Tcp } else { Nature::Stream };
+        let nature = if is_tcp(core, fd.as_fd())? { FdKind::Tcp } else { FdKind::Stream };
         Ok(Stream::new(core, fd, nature))
     }
 }
@@ -79,7 +79,7 @@ pub(crate) fn set_nonblocking(core: &Core, fd: BorrowedFd<'_>) -> Result<(), Err
 }
 
 impl Stream {
-    pub(crate) fn new(core: &Rc<Core>, fd: OwnedFd, nature: Nature) -> Self {
+    pub(crate) fn new(core: &Rc<Core>, fd: OwnedFd, nature: FdKind) -> Self {
         let key = core.add(nature);
         Self { core: core.clone(), key, fd: ManuallyDrop::new(fd) }
     }
@@ -108,16 +108,16 @@ impl Stream {
         Waiting::new(&self.core, self.key, Direction::Read, |context| self.poll_recv(context))
     }
 
-    /// As [`recv`](Self::recv), but no more than `most` bytes, up to 2 KiB: what comes behind an answer of
-    /// known length stays for whoever receives next.
+    /// As [`recv`](Self::recv), but no more than `most` bytes, up to 2 KiB: what follows an answer of known
+    /// length stays for the next receiver.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
     pub fn recv_at_most(&self, most: usize) -> impl Future<Output = Result<Option<Segment>, Error>> + '_ {
         Waiting::new(&self.core, self.key, Direction::Read, move |context| {
             let mut segment = None;
-            let mut place = Destination::AtMost(&mut segment, most);
-            self.poll_receive(&mut place, true, context).map_ok(|_| segment)
+            let mut destination = Destination::AtMost(&mut segment, most);
+            self.poll_receive(&mut destination, true, context).map_ok(|_| segment)
         })
     }
 
@@ -196,19 +196,19 @@ impl Stream {
     #[inline]
     fn poll_receive(
         &self,
-        place: &mut Destination<'_>,
+        destination: &mut Destination<'_>,
         holds: bool,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         let (core, fd) = (&self.core, self.fd.as_fd());
-        backend!(core, driver => driver.poll_recv(core, self.key, fd, (place, holds), context))
+        backend!(core, driver => driver.poll_recv(core, self.key, fd, (destination, holds), context))
     }
 
     /// Returns true if [`recv`](Self::recv) may return something at once, the end of the stream included;
     /// otherwise it would wait. Makes no system call.
     #[inline]
-    pub fn has_news(&self) -> bool {
-        backend!(self.core, driver => driver.has_news(self.key))
+    pub fn is_readable(&self) -> bool {
+        backend!(self.core, driver => driver.is_readable(self.key))
     }
 
     /// Returns true if the kernel has received nothing and the stream goes on. For an idle connection before
@@ -246,7 +246,7 @@ impl Stream {
         })
     }
 
-    /// Returns how many bytes the kernel need not have when a send completes.
+    /// Returns how many bytes may still be unsent when a send completes.
     #[inline]
     fn ahead(&self) -> usize {
         if self.core.clusters.are_limited() { 0 } else { SENT_AHEAD }
@@ -258,7 +258,7 @@ impl Stream {
     /// # Errors
     /// Those of both.
     pub async fn send_last(&self, chain: &mut Chain) -> Result<(), Error> {
-        backend!(self.core, driver => driver.send_at_once(&self.core, self.key, self.fd.as_fd(), chain))?;
+        self.at_once(chain, true)?;
         if !chain.is_empty() {
             self.send(chain).await?;
         }
@@ -267,6 +267,20 @@ impl Stream {
             Err(error) if error.errno() == Some(rustix::io::Errno::NOTCONN) => Ok(()),
             outcome => outcome,
         }
+    }
+
+    /// Sends as many bytes of `chain` as the socket accepts at once, if no bytes are before them, and leaves
+    /// the rest in the chain. Does not wait, so it does not disturb another task that sends.
+    ///
+    /// # Errors
+    /// The system's, also at each later send.
+    pub fn send_at_once(&self, chain: &mut Chain) -> Result<(), Error> {
+        self.at_once(chain, false)
+    }
+
+    fn at_once(&self, chain: &mut Chain, last: bool) -> Result<(), Error> {
+        let (core, fd) = (&self.core, self.fd.as_fd());
+        backend!(self.core, driver => driver.send_at_once(core, self.key, fd, chain, last))
     }
 
     /// Returns the number of bytes that were handed over and that the kernel has not accepted. A task that
@@ -345,7 +359,11 @@ impl Stream {
 }
 
 /// Makes the driver release a descriptor. Dropping the future earlier closes it.
-pub(crate) async fn detach(core: Rc<Core>, key: Key, fd: OwnedFd) -> Result<(OwnedFd, Early), Error> {
+pub(crate) async fn detach(
+    core: Rc<Core>,
+    key: Key,
+    fd: OwnedFd,
+) -> Result<(OwnedFd, PrefetchedData), Error> {
     /// Releases the source unless the descriptor was taken out.
     struct Closing(Rc<Core>, Key, Option<OwnedFd>);
     impl Drop for Closing {

@@ -5,10 +5,12 @@
 mod common;
 
 use common::*;
-use manylane_io::{ACCEPTS_PER_ROUND, Io, Kind, MOST_ACCEPTS_PER_ROUND, accept_waiting, tcp_listener};
+use manylane_io::{
+    ACCEPTED_AHEAD, ACCEPTS_PER_ROUND, Io, Kind, MOST_ACCEPTS_PER_ROUND, accept_waiting, tcp_listener,
+};
 use std::cell::Cell;
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -21,7 +23,9 @@ on_both_drivers! {
     an_address_of_another_machine_is_one_sentence;
     an_accepted_connection_knows_its_peer;
     a_dropped_accept_has_taken_nothing;
+    connections_that_no_task_asks_for_are_accepted_up_to_a_bound;
     a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one;
+    a_connection_that_a_killed_process_was_told_of_is_accepted_by_the_next;
     what_cannot_be_taken_from_a_passage_counts_in_its_round;
     a_descriptor_that_is_no_socket_is_refused;
 }
@@ -80,6 +84,49 @@ fn a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one(kind:
             }
         }
     });
+}
+
+/// A process that was killed leaves a ring that the kernel still empties while the next process accepts from
+/// the same socket.
+fn a_connection_that_a_killed_process_was_told_of_is_accepted_by_the_next(kind: Kind) {
+    if !available(Kind::IoUring) {
+        return; // which says so
+    }
+    run(kind, |io| async move {
+        for _ in 0..20 {
+            let (listener, address) = listener(&io);
+            let killed = RawRing::accepting(listener.as_fd().as_raw_fd());
+            let mut waiting = std::pin::pin!(listener.accept());
+            std::future::poll_fn(|context| {
+                assert!(waiting.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            // io_uring submits operations in their order: one behind that of the listener has completed.
+            let (other, address_of_other) = self::listener(&io);
+            let _behind = TcpStream::connect(address_of_other).unwrap();
+            other.accept().await.unwrap();
+            drop(killed);
+            let _client = TcpStream::connect(address).unwrap();
+            io.here().timeout(Duration::from_secs(20), waiting).await.expect("it waits on").unwrap();
+        }
+    });
+}
+
+/// A ring that accepts from a socket and is dropped without an end of its operation, as by a killed process.
+struct RawRing(#[expect(dead_code, reason = "dropped")] ::io_uring::IoUring);
+
+impl RawRing {
+    #[expect(unsafe_code, reason = "the queue of a ring takes operations as unsafe only")]
+    fn accepting(listener: std::os::fd::RawFd) -> Self {
+        let mut ring = ::io_uring::IoUring::builder();
+        let mut ring = ring.setup_single_issuer().setup_defer_taskrun().build(8).unwrap();
+        let accept = ::io_uring::opcode::AcceptMulti::new(::io_uring::types::Fd(listener)).build();
+        // SAFETY: the operation uses no memory.
+        unsafe { ring.submission().push(&accept) }.unwrap();
+        ring.submit().unwrap();
+        Self(ring)
+    }
 }
 
 /// R-F5
@@ -184,6 +231,25 @@ fn a_dropped_accept_has_taken_nothing(kind: Kind) {
             let peer = std::net::SocketAddr::try_from(accepted.peer().unwrap().unwrap()).unwrap();
             assert_eq!(peer, client.local_addr().unwrap());
         }
+    });
+}
+
+/// With io_uring, an operation of a task that went away accepts on. The connections come one by one: of a
+/// burst the kernel accepts all before anything can stop it.
+fn connections_that_no_task_asks_for_are_accepted_up_to_a_bound(kind: Kind) {
+    const CLIENTS: usize = 2 * ACCEPTED_AHEAD; // the backlog has room for all
+    run(kind, |io| async move {
+        let (listener, address) = listener(&io);
+        let early = io.here().timeout(Duration::ZERO, listener.accept()).await;
+        assert!(early.is_err());
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            clients.push(TcpStream::connect(address).unwrap());
+            rounds(&io, 2).await; // one takes it, and the other stops the operation
+        }
+        let (_, ahead) = listener.detach().await.unwrap();
+        let bound = if kind == Kind::IoUring { ACCEPTED_AHEAD..=ACCEPTED_AHEAD + 2 } else { 0..=0 };
+        assert!(bound.contains(&ahead.len()), "{} of {CLIENTS} connections were accepted", ahead.len());
     });
 }
 

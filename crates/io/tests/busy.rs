@@ -49,8 +49,8 @@ fn a_lane_that_never_sleeps_accepts_moves_bytes_and_is_told_of_ends(kind: Kind) 
 fn a_lane_that_never_sleeps_looks_at_epoll_and_needs_no_call_to_look_at_a_ring(kind: Kind) {
     run_with(busy(), kind, |io| async move {
         // A thread that wakes each requester; meanwhile the lane polls busily.
-        let (ask, asked) = mpsc::channel::<Waker>();
-        let wakes = std::thread::spawn(move || asked.into_iter().for_each(Waker::wake));
+        let (ask, receiver) = mpsc::channel::<Waker>();
+        let wakes = std::thread::spawn(move || receiver.into_iter().for_each(Waker::wake));
         let woken = || {
             let (mut has_asked, ask) = (false, ask.clone());
             poll_fn(move |context| {

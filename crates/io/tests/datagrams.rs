@@ -153,8 +153,8 @@ fn nothing_is_waited_for_when_nothing_is_to_be_sent(kind: Kind) {
     });
 }
 
-/// As in programs whose socket is only for logs. The ring's polls for room complete at once with the end of
-/// its receiving half.
+/// Programs that only send on a socket, such as loggers, may shut down its receiving half. The ring's polls
+/// for room then complete at once.
 fn a_socket_that_receives_no_more_is_told_of_room_and_not_tried_again_and_again(kind: Kind) {
     const ROUNDS: u64 = 200;
     run(kind, |io| async move {

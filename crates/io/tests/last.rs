@@ -19,9 +19,9 @@ fn packets_in(socket: impl AsFd) -> u32 {
     const SEGS_IN: usize = 140; // in `tcp_info`, of which libc knows the beginning
     let mut info = [0u8; 256];
     let mut len = info.len() as libc::socklen_t;
-    let (fd, place) = (socket.as_fd().as_raw_fd(), info.as_mut_ptr().cast());
+    let (fd, address) = (socket.as_fd().as_raw_fd(), info.as_mut_ptr().cast());
     // SAFETY: the buffer has that length and lives until after the call.
-    let outcome = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut len) };
+    let outcome = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, address, &raw mut len) };
     assert!(outcome == 0 && len as usize >= SEGS_IN + 4);
     u32::from_ne_bytes(info[SEGS_IN..SEGS_IN + 4].try_into().unwrap())
 }

@@ -6,13 +6,13 @@
 mod common;
 
 use common::forbid;
-use manylane_io::{Choice, Driver, DriverError, Kind};
+use manylane_io::{Driver, DriverChoice, DriverError, Kind};
 use manylane_sched::{Config, Lane};
 
 const EPOLL: libc::c_long = libc::SYS_epoll_create1;
 const IO_URING: libc::c_long = libc::SYS_io_uring_setup;
 
-fn without(calls: &'static [libc::c_long], choice: Choice) -> Option<Result<Kind, DriverError>> {
+fn without(calls: &'static [libc::c_long], choice: DriverChoice) -> Option<Result<Kind, DriverError>> {
     let asked = std::thread::spawn(move || {
         let lane = Lane::new(Config::new()).unwrap();
         forbid(calls, libc::EPERM).then(|| Driver::new(lane.here(), choice).map(|driver| driver.kind()))
@@ -27,13 +27,14 @@ fn without(calls: &'static [libc::c_long], choice: Choice) -> Option<Result<Kind
 #[test]
 fn auto_takes_what_the_kernel_allows() {
     let lane = Lane::new(Config::new()).unwrap();
-    let io_uring = Driver::new(lane.here(), Choice::Only(Kind::IoUring)).map(|driver| driver.kind()).ok();
-    let auto = Driver::new(lane.here(), Choice::Auto).unwrap().kind();
+    let io_uring =
+        Driver::new(lane.here(), DriverChoice::Only(Kind::IoUring)).map(|driver| driver.kind()).ok();
+    let auto = Driver::new(lane.here(), DriverChoice::Auto).unwrap().kind();
     assert_eq!(auto, io_uring.unwrap_or(Kind::Epoll));
-    if let Some(chosen) = without(&[IO_URING], Choice::Auto) {
+    if let Some(chosen) = without(&[IO_URING], DriverChoice::Auto) {
         assert_eq!(chosen.unwrap(), Kind::Epoll);
     }
-    if let Some(chosen) = without(&[EPOLL], Choice::Auto) {
+    if let Some(chosen) = without(&[EPOLL], DriverChoice::Auto) {
         assert_eq!(chosen.ok(), io_uring);
     }
 }
@@ -43,11 +44,11 @@ fn a_driver_that_was_asked_for_and_is_refused_is_one_sentence() {
     let sentence = |calls, choice| without(calls, choice).map(|outcome| outcome.unwrap_err().to_string());
     let refused = "the kernel does not offer io_uring to this program: Operation not permitted (os error 1); \
                    set MANYLANE_DRIVER to epoll or auto";
-    if let Some(said) = sentence(&[IO_URING], Choice::Only(Kind::IoUring)) {
+    if let Some(said) = sentence(&[IO_URING], DriverChoice::Only(Kind::IoUring)) {
         assert_eq!(said, refused);
     }
     let refused = "the kernel does not offer epoll to this program: Operation not permitted (os error 1)";
-    for choice in [Choice::Only(Kind::Epoll), Choice::Auto] {
+    for choice in [DriverChoice::Only(Kind::Epoll), DriverChoice::Auto] {
         if let Some(said) = sentence(&[EPOLL, IO_URING], choice) {
             assert_eq!(said, refused);
         }

@@ -12,7 +12,7 @@
 mod common;
 
 use manylane_buf::Chain;
-use manylane_io::{Choice, Driver, Io, Kind, Shutdown, Stream, tcp_listener, tcp_socket};
+use manylane_io::{Driver, DriverChoice, Io, Kind, Shutdown, Stream, tcp_listener, tcp_socket};
 use manylane_sched::{Class, Config, Lane, Round, TaskKind, Time};
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead, BufReader, Write};
@@ -257,7 +257,7 @@ fn lane(
     stop: UnixStream,
 ) -> u64 {
     let mut lane = Lane::new(Config::new()).unwrap();
-    let mut driver = Driver::new(lane.here(), Choice::Only(kind)).unwrap();
+    let mut driver = Driver::new(lane.here(), DriverChoice::Only(kind)).unwrap();
     let io = driver.io();
     let soak = Soak {
         io: io.clone(),
@@ -424,9 +424,9 @@ fn after_random_connects_sends_closes_and_resets_nothing_is_left() {
     }
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 0xfeed);
     println!("MANYLANE_SEED={seed}");
-    let choice = Choice::from_environment().unwrap();
+    let choice = DriverChoice::from_environment().unwrap();
     for kind in Kind::ALL {
-        if choice != Choice::Auto && choice != Choice::Only(kind) || !common::available(kind) {
+        if choice != DriverChoice::Auto && choice != DriverChoice::Only(kind) || !common::available(kind) {
             continue;
         }
         let (own, other) = UnixStream::pair().unwrap();

@@ -58,7 +58,8 @@ fn a_long_stream_goes_through_without_the_programs_buffers(kind: Kind) {
     });
 }
 
-/// The kernel reports the receiver's end for every request on its socket, without room.
+/// Once the receiver has ended its own direction, the kernel completes each request on its socket at once,
+/// even without room.
 fn a_receiver_that_has_ended_and_does_not_read_is_waited_for_in_quiet(kind: Kind) {
     run(kind, |io| async move {
         let (source, near) = tcp_pair(&io).await;

@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // Not counted: a pool may find that it keeps too much.
+        // Frees are not counted: a pool may return surplus objects.
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) }
     }

@@ -42,6 +42,7 @@ on_both_drivers! {
     one_socket_does_not_keep_the_others_from_their_turn;
     one_task_after_another_receives_from_a_partner_that_floods;
     a_task_that_had_its_share_of_a_round_and_ends_is_not_woken;
+    a_task_that_ends_with_the_stream_that_it_waited_for_is_not_woken;
     closing_while_another_end_sends_leaves_nothing;
     what_arrives_before_it_is_asked_for_is_not_taken_without_bound;
     a_stream_is_not_silent_when_a_round_has_left_its_bytes_for_the_next;
@@ -272,7 +273,8 @@ fn a_second_sender_is_refused_and_its_bytes_stay_with_it(kind: Kind) {
     });
 }
 
-/// Being non-blocking is a property of the description that all duplicates share, even in other processes.
+/// Non-blocking mode belongs to the open file description, which all duplicates share, even in other
+/// processes.
 fn a_descriptor_that_somebody_else_makes_blocking_does_not_hold_the_lane(kind: Kind) {
     run(kind, |io| async move {
         let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -576,6 +578,24 @@ fn a_task_that_had_its_share_of_a_round_and_ends_is_not_woken(kind: Kind) {
     });
 }
 
+/// A task that polls by itself, as idle sessions do, has no future that leaves the stream when it is dropped.
+fn a_task_that_ends_with_the_stream_that_it_waited_for_is_not_woken(kind: Kind) {
+    let config = manylane_sched::Config::new().on_late_wake(|lane, wake| panic!("{lane}: {wake}"));
+    run_with(config, kind, |io| async move {
+        let (a, b) = pair(&io);
+        spawn(&io, async move {
+            poll_fn(|context| {
+                assert!(a.poll_recv(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        });
+        until(&io, || io.open() == 1).await;
+        rounds(&io, 2).await;
+        drop(b);
+    });
+}
+
 fn closing_while_another_end_sends_leaves_nothing(kind: Kind) {
     run(kind, |io| async move {
         for _ in 0..8 {
@@ -638,7 +658,7 @@ fn a_sleeping_lane_is_woken_from_another_thread(kind: Kind) {
         told
     });
     let mut lane = manylane_sched::Lane::new(manylane_sched::Config::new()).unwrap();
-    let mut driver = manylane_io::Driver::new(lane.here(), manylane_io::Choice::Only(kind)).unwrap();
+    let mut driver = manylane_io::Driver::new(lane.here(), manylane_io::DriverChoice::Only(kind)).unwrap();
     to_waker.send(lane.remote()).unwrap();
     lane.run(&mut driver).unwrap(); // without a timer: nothing else would wake it
     assert_eq!(waker.join().unwrap(), (0..200).collect::<Vec<_>>());

@@ -7,18 +7,18 @@
 //!    family, so an option that the system refuses ends the start here.
 //! 2. [`Changes::begin`] makes sockets listen that do not. If the process is about to give up its rights, it
 //!    also makes the changes that need them: it renames files, and sets privileged options. Dropping the
-//!    returned [`Begun`] takes all of that back, except for the files.
-//! 3. [`Begun::place_files`] runs once everything that accepts is ready, and [`Begun::complete`] once the
-//!    process serves; it makes all other changes. A socket that was taken over becomes what a new one would
-//!    be, so options that left the configuration do not stay. An inherited socket belongs to the parent, and
-//!    only gets the options in the configuration.
+//!    returned [`PendingChanges`] takes all of that back, except for the files.
+//! 3. [`PendingChanges::place_files`] runs once everything that accepts is ready, and
+//!    [`PendingChanges::complete`] once the process serves; it makes all other changes. A socket that was
+//!    taken over becomes what a new one would be, so options that left the configuration do not stay. An
+//!    inherited socket belongs to the parent, and only gets the options in the configuration.
 
 use crate::apply::{CLIENTS, Options};
 use crate::endpoint::Endpoint;
 use crate::error::{Purpose, Refused, SocketError, Step};
 use crate::listen::open;
 use crate::options::ListenOptions;
-use crate::unix_file::Placing;
+use crate::unix_file::PendingFile;
 use manylane_io::options::{
     SocketOption, buffers_are_fixed, congestion_control, fix_buffers, option, reset_on_close,
     set_congestion_control, set_linger, set_option,
@@ -50,7 +50,7 @@ const OTHERS: [SocketOption; 12] = [
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     sockets: Vec<Change>,
-    files: Vec<(Placing, Endpoint)>,
+    files: Vec<(PendingFile, Endpoint)>,
 }
 
 /// A socket, and the options that it is to have.
@@ -110,15 +110,15 @@ impl Changes {
     }
 
     /// Notes that the file of a unix socket is to be renamed to its path.
-    pub(crate) fn place(&mut self, file: Placing, endpoint: &Endpoint) {
+    pub(crate) fn rename_later(&mut self, file: PendingFile, endpoint: &Endpoint) {
         self.files.push((file, endpoint.clone()));
     }
 
     /// Begins the changes; everything is bound and checked. `gives_rights_up` says that changes that need
     /// rights have to be made now.
-    pub(crate) fn begin(mut self, gives_rights_up: bool) -> Result<Begun, SocketError> {
+    pub(crate) fn begin(mut self, gives_rights_up: bool) -> Result<PendingChanges, SocketError> {
         let files = std::mem::take(&mut self.files);
-        let mut begun = Begun { sockets: self.sockets, files: Vec::new(), undo: Vec::new() };
+        let mut begun = PendingChanges { sockets: self.sockets, files: Vec::new(), undo: Vec::new() };
         for change in &begun.sockets {
             let refused = |refused| SocketError::new(Purpose::Listen, &change.endpoint, refused);
             if gives_rights_up {
@@ -133,7 +133,7 @@ impl Changes {
         }
         if gives_rights_up {
             for (file, endpoint) in &files {
-                file.place().map_err(|refused| SocketError::new(Purpose::Listen, endpoint, refused))?;
+                file.rename().map_err(|refused| SocketError::new(Purpose::Listen, endpoint, refused))?;
             }
         } else {
             begun.files = files;
@@ -150,9 +150,9 @@ impl Changes {
 /// Changes that were begun and can be taken back, and those still to make. Dropping it takes them back.
 #[derive(Debug)]
 #[must_use = "dropped, all is as before"]
-pub struct Begun {
+pub struct PendingChanges {
     sockets: Vec<Change>,
-    files: Vec<(Placing, Endpoint)>,
+    files: Vec<(PendingFile, Endpoint)>,
     undo: Vec<Undo>,
 }
 
@@ -164,14 +164,14 @@ enum Undo {
     CongestionControl(OwnedFd, String),
 }
 
-impl Begun {
+impl PendingChanges {
     /// Renames the remaining files to their paths. Everything that accepts is ready.
     ///
     /// # Errors
     /// The first failure.
     pub fn place_files(&mut self) -> Result<(), SocketError> {
         self.files.drain(..).try_for_each(|(file, endpoint)| {
-            file.place().map_err(|refused| SocketError::new(Purpose::Listen, &endpoint, refused))
+            file.rename().map_err(|refused| SocketError::new(Purpose::Listen, &endpoint, refused))
         })
     }
 
@@ -189,7 +189,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for PendingChanges {
     fn drop(&mut self) {
         for undo in self.undo.drain(..).rev() {
             // If the rights are gone by now, this fails, and the error cannot be reported.

@@ -2,7 +2,7 @@
 
 use crate::error::{Refused, Step};
 use crate::options::{CommonOptions, ListenOptions, V6};
-use manylane_io::options::{self, Signs, SocketOption, set_option};
+use manylane_io::options::{self, SignedPeers, SocketOption, set_option};
 use manylane_io::socket::{AddressFamily, Shape};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -34,8 +34,8 @@ impl Options<'_> {
             .map_err(|errno| (Step::Option("interface", "SO_BINDTODEVICE"), errno))
     }
 
-    /// Has segments signed.
-    pub(crate) fn sign(&self, with: Signs, key: &[u8]) -> Applied {
+    /// Signs all segments of the socket.
+    pub(crate) fn sign(&self, with: SignedPeers, key: &[u8]) -> Applied {
         options::sign(self.socket, with, key)
             .map_err(|errno| (Step::Option("tcp-md5sig", "TCP_MD5SIG"), errno))
     }
@@ -85,7 +85,7 @@ impl Options<'_> {
             self.set("defer-accept", SocketOption::DeferAccept, seconds(time))?;
         }
         if let Some(key) = &options.common.signature {
-            self.sign(Signs::Any { v6: self.is_v6() }, key)?;
+            self.sign(SignedPeers::Any { v6: self.is_v6() }, key)?;
         }
         if let Some(queue) = options.fast_open {
             self.set("tfo", SocketOption::FastOpen, i32::try_from(queue).unwrap_or(i32::MAX))?;
@@ -99,7 +99,10 @@ impl Options<'_> {
             return Ok(());
         }
         // Both values are set: a socket that was handed over has its last owner's choice.
-        self.set("tcp-smart-accept", SocketOption::QuickAck, options.quick_ack.into())
+        match self.set("tcp-smart-accept", SocketOption::QuickAck, options.quick_ack.into()) {
+            Err((_, manylane_io::Errno::NOPROTOOPT)) => Ok(()), // MPTCP has it for connections only
+            set => set,
+        }
     }
 
     /// Sets the marks of packets.

@@ -5,9 +5,9 @@ use crate::connection::{Connection, LocalStream};
 use crate::endpoint::Endpoint;
 use crate::error::{Purpose, Refused, SocketError, Step};
 use crate::listen;
-use crate::options::{ConnectOptions, Packets, Present, Source};
+use crate::options::{ConnectOptions, Packets, Source, UseSource};
 use crate::socks4;
-use manylane_io::options::{Signs, SocketOption};
+use manylane_io::options::{SignedPeers, SocketOption};
 use manylane_io::passing::send_descriptor;
 use manylane_io::socket::{self, AddressFamily, Shape, SocketAddrAny};
 use manylane_io::{Errno, Error, Io, Stream};
@@ -24,7 +24,7 @@ pub const PORTS_TRIED: u32 = 16;
 
 /// The connection's purpose: the client and the first bytes that it is made for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Served<'a> {
+pub struct ConnPurpose<'a> {
     /// Address of the client, for `usesrc client` and `clientip`.
     pub client: Option<SocketAddr>,
     /// True if bytes wait to be sent as soon as the connection is established.
@@ -33,7 +33,7 @@ pub struct Served<'a> {
     pub packets: Packets,
     /// Network namespace to connect from, in place of the one in the options.
     pub namespace: Option<&'a str>,
-    /// `socks4`: a proxy that is connected to, and asked for the server.
+    /// `socks4`: address of the proxy that connects to the server.
     pub via: Option<SocketAddr>,
 }
 
@@ -54,11 +54,6 @@ impl Connector {
         Self { options, next_port: Cell::new(start) }
     }
 
-    /// Returns the options.
-    pub fn options(&self) -> &ConnectOptions {
-        &self.options
-    }
-
     /// Connects to `to`, until `deadline` if there is one. `client` is the address of the client, for
     /// `usesrc client` and `clientip`.
     ///
@@ -74,7 +69,7 @@ impl Connector {
         client: Option<SocketAddr>,
         deadline: Option<Time>,
     ) -> Result<Connection, SocketError> {
-        self.connect_for(io, to, Served { client, ..Served::default() }, deadline).await
+        self.connect_for(io, to, ConnPurpose { client, ..ConnPurpose::default() }, deadline).await
     }
 
     /// Does what [`connect`](Self::connect) does, for the purpose in `served`.
@@ -85,7 +80,7 @@ impl Connector {
         &self,
         io: &Io,
         to: &Endpoint,
-        served: Served<'_>,
+        served: ConnPurpose<'_>,
         deadline: Option<Time>,
     ) -> Result<Connection, SocketError> {
         let outcome = match served.via {
@@ -112,7 +107,7 @@ impl Connector {
         io: &Io,
         stream: Stream,
         to: &Endpoint,
-        served: Served<'_>,
+        served: ConnPurpose<'_>,
         deadline: Option<Time>,
     ) -> Result<Connection, SocketError> {
         let attempt = async {
@@ -137,7 +132,7 @@ impl Connector {
         io: &Io,
         proxy: SocketAddr,
         to: &Endpoint,
-        served: Served<'_>,
+        served: ConnPurpose<'_>,
     ) -> Result<Connection, Refused> {
         let to = socks4::target(to)?;
         let connection = self.attempts(io, &Endpoint::Ip(proxy), served).await?;
@@ -147,7 +142,7 @@ impl Connector {
         Ok(connection)
     }
 
-    async fn attempts(&self, io: &Io, to: &Endpoint, served: Served<'_>) -> Result<Connection, Refused> {
+    async fn attempts(&self, io: &Io, to: &Endpoint, served: ConnPurpose<'_>) -> Result<Connection, Refused> {
         let (family, address) = match (to, to.system()?) {
             (_, Some(system)) => system,
             (Endpoint::SocketPair(number), None) => return pass(io, *number),
@@ -168,7 +163,7 @@ impl Connector {
             let attempt = async {
                 let socket = self.socket(family, &served)?;
                 if let (Some(key), Endpoint::Ip(peer)) = (&self.options.common.signature, to) {
-                    Options { socket: socket.as_fd(), family }.sign(Signs::Peer(*peer), key)?;
+                    Options { socket: socket.as_fd(), family }.sign(SignedPeers::Peer(*peer), key)?;
                 }
                 served.packets.mark(socket.as_fd());
                 let is_tcp = family != AddressFamily::UNIX;
@@ -188,10 +183,10 @@ impl Connector {
     }
 
     /// Creates a socket with all options, not connected yet.
-    fn socket(&self, family: AddressFamily, served: &Served<'_>) -> Result<OwnedFd, Refused> {
+    fn socket(&self, family: AddressFamily, served: &ConnPurpose<'_>) -> Result<OwnedFd, Refused> {
         let options = &self.options;
         let namespace = served.namespace.or(options.namespace.as_deref());
-        let socket = listen::open(family, Shape::Stream, namespace)?;
+        let socket = listen::open(family, options.common.shape(family, Shape::Stream), namespace)?;
         let on = Options { socket: socket.as_fd(), family };
         on.packets(&options.common)?;
         on.connection(&options.common, &SERVERS)?;
@@ -215,7 +210,7 @@ impl Connector {
     }
 
     /// Delays the acknowledgement of the handshake until the first bytes, if there are some.
-    fn late_ack(&self, on: &Options<'_>, served: &Served<'_>) -> Result<(), Refused> {
+    fn late_ack(&self, on: &Options<'_>, served: &ConnPurpose<'_>) -> Result<(), Refused> {
         if self.options.late_ack && served.speaks_first && on.is_ip() {
             on.set("tcp-smart-connect", SocketOption::QuickAck, 0)?;
         }
@@ -229,13 +224,13 @@ impl Connector {
         };
         if let Some(present) = source.present {
             let address = match (present, client) {
-                (Present::Address(address), _) => address,
-                (Present::Client, Some(client)) => client,
-                (Present::ClientIp, Some(mut client)) => {
+                (UseSource::Address(address), _) => address,
+                (UseSource::Client, Some(client)) => client,
+                (UseSource::ClientIp, Some(mut client)) => {
                     client.set_port(0); // the rest stays: a link-local address has its device with it
                     client
                 }
-                (Present::Client | Present::ClientIp, None) => {
+                (UseSource::Client | UseSource::ClientIp, None) => {
                     let why = "'usesrc' expects the address of a client, found none; leave it out for checks";
                     return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
                 }

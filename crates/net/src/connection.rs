@@ -1,7 +1,7 @@
 //! A connection over any transport: a socket of the system, a socket inside of the process (R-A8), or TLS
 //! over either.
 
-use crate::tls::{TlsStream, Under};
+use crate::tls::{InnerTransport, TlsStream};
 use manylane_buf::{Chain, MAX_CLUSTER, Segment};
 use manylane_io::{Accepted, Error, Io, Shutdown, Stream, options};
 use manylane_local::Socket;
@@ -167,8 +167,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether somebody else may have caused the end of the stream: TLS is in use, and the peer sent
-    /// no `close_notify`. A message that states its own length is complete nevertheless.
+    /// Returns whether an attacker may have ended the stream: TLS is in use, and the peer sent no
+    /// `close_notify`. A message that states its own length is complete nevertheless.
     pub fn is_truncated(&self) -> bool {
         self.tls().is_some_and(TlsStream::is_truncated)
     }
@@ -211,11 +211,11 @@ impl Connection {
 
     /// Returns whether a [`recv`](Self::recv) might return at once; if false, it would wait. An idle
     /// connection without news is still open as far as this process knows. Makes no system call.
-    pub fn has_news(&self) -> bool {
+    pub fn is_readable(&self) -> bool {
         match self {
-            Self::Socket(stream) => stream.has_news(),
+            Self::Socket(stream) => stream.is_readable(),
             Self::Local(_) => true, // a local socket has its own news
-            Self::Tls(tls) => tls.has_news(),
+            Self::Tls(tls) => tls.is_readable(),
         }
     }
 
@@ -227,7 +227,7 @@ impl Connection {
             Self::Socket(stream) => Some(stream.is_silent()),
             Self::Local(_) => None,
             // The received bytes may carry no data.
-            Self::Tls(tls) if tls.has_news() => None,
+            Self::Tls(tls) if tls.is_readable() => None,
             Self::Tls(tls) => tls.socket().map(Stream::is_silent),
         }
     }
@@ -326,7 +326,8 @@ impl Connection {
         }
     }
 
-    /// Returns the system's stream, if the received and sent bytes are its own.
+    /// Returns the system's stream if it carries the connection's bytes as they are: neither TLS nor
+    /// `local@`.
     pub fn stream(&self) -> Option<&Stream> {
         match self {
             Self::Socket(stream) => Some(stream),
@@ -351,12 +352,12 @@ impl Connection {
         }
     }
 
-    /// The connection with TLS over it; `early` was received of it already. What comes next is the
-    /// [handshake](TlsStream::handshake). `held` is dropped with the connection: its place at a limit, such
-    /// as that of all that speak TLS.
+    /// Returns the connection with TLS over it. `early` holds bytes that were received already. Call the
+    /// [handshake](TlsStream::handshake) next. `held` is dropped with the connection: for example, a guard of
+    /// the limit on TLS connections.
     ///
     /// # Errors
-    /// No memory: the connection is closed then.
+    /// [`AllocError`] if there is no memory; the connection is then closed.
     pub fn encrypt(
         self,
         tls: manylane_tls::Connection,
@@ -364,8 +365,8 @@ impl Connection {
         held: Option<Box<dyn fmt::Debug>>,
     ) -> Result<Self, AllocError> {
         let under = match self {
-            Self::Socket(stream) => Under::Socket(stream),
-            Self::Local(local) => Under::Local(local),
+            Self::Socket(stream) => InnerTransport::Socket(stream),
+            Self::Local(local) => InnerTransport::Local(local),
             Self::Tls(_) => return Ok(self), // TLS is in use already
         };
         TLS.alloc_with(|| TlsStream::new(under, tls, early, held)).map(Self::Tls)

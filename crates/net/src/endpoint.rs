@@ -75,7 +75,7 @@ impl Address {
     /// # Errors
     /// [`NotAnEndpoint::Unknown`].
     pub fn resolve(&self) -> Result<Self, NotAnEndpoint> {
-        let Location::Ip { host: Host::Name { name, family }, port } = &self.place else {
+        let Location::Ip { host: Host::Name { name, family }, port } = &self.location else {
             return Ok(self.clone());
         };
         let unknown = |reason: &str| NotAnEndpoint::Unknown { name: name.clone(), reason: reason.into() };
@@ -90,7 +90,7 @@ impl Address {
             Some(IpAddr::V6(ip)) => Host::V6(ip),
             None => return Err(unknown("it has none of the family that is asked for")),
         };
-        Ok(Self { transport: self.transport, place: Location::Ip { host, port: *port } })
+        Ok(Self { transport: self.transport, location: Location::Ip { host, port: *port } })
     }
 
     /// Returns the endpoints to listen at, one for each port; none without a port.
@@ -98,7 +98,7 @@ impl Address {
     /// # Errors
     /// [`NotAnEndpoint::Name`].
     pub fn endpoints(&self) -> Result<Vec<Endpoint>, NotAnEndpoint> {
-        let one = match &self.place {
+        let one = match &self.location {
             Location::Ip { host, port } => {
                 let ip = known(host)?;
                 let all = port.iter().map(|port| Endpoint::Ip(SocketAddr::new(ip, port)));
@@ -125,7 +125,7 @@ impl Address {
     /// # Errors
     /// [`NotAnEndpoint`].
     pub fn of_server(&self, client: SocketAddr) -> Result<Endpoint, NotAnEndpoint> {
-        let Location::Ip { host, port } = &self.place else {
+        let Location::Ip { host, port } = &self.location else {
             return self.endpoints().map(|mut one| one.swap_remove(0));
         };
         let number = port.of_server(client.port());
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(resolve("192.0.2.1:80").as_deref(), Ok("192.0.2.1:80"));
         // The resolver refuses this name without asking any server.
         let host = Host::Name { name: "a\0b".into(), family: None };
-        let bad = Address { transport: None, place: Location::Ip { host, port: Port::Unset } };
+        let bad = Address { transport: None, location: Location::Ip { host, port: Port::Unset } };
         let error = bad.resolve().unwrap_err().to_string();
         assert!(
             error.contains(" has no address: ") && error.ends_with("; check the name, or write an address"),

@@ -8,14 +8,11 @@ use std::net::SocketAddr;
 
 /// Purpose of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// The socket listens.
     Listen,
     /// The socket connects to a server.
     Connect,
-    /// The socket serves an accepted connection.
-    Accept,
 }
 
 /// The step that failed.
@@ -61,25 +58,15 @@ pub struct SocketError(Box<Inner>);
 #[derive(Clone, PartialEq, Eq)]
 struct Inner {
     purpose: Purpose,
-    place: Box<str>,
+    subject: Box<str>,
     step: Step,
     errno: Errno,
 }
 
 impl SocketError {
-    pub(crate) fn new(purpose: Purpose, place: &dyn fmt::Display, (step, errno): Refused) -> Self {
-        let place = Quoted(&place.to_string()).to_string().into_boxed_str();
-        Self(Box::new(Inner { purpose, place, step, errno }))
-    }
-
-    /// Returns the purpose of the socket.
-    pub fn purpose(&self) -> Purpose {
-        self.0.purpose
-    }
-
-    /// Returns the address, as messages show it.
-    pub fn place(&self) -> &str {
-        &self.0.place
+    pub(crate) fn new(purpose: Purpose, subject: &dyn fmt::Display, (step, errno): Refused) -> Self {
+        let subject = Quoted(&subject.to_string()).to_string().into_boxed_str();
+        Self(Box::new(Inner { purpose, subject, step, errno }))
     }
 
     /// Returns the step that failed.
@@ -115,7 +102,7 @@ impl Inner {
             (Step::Bind, Errno::ADDRNOTAVAIL) => {
                 "no network device has this address; 'transparent' allows it all the same"
             }
-            (Step::Bind, Errno::ACCESS) if self.place.parse::<SocketAddr>().is_ok() => {
+            (Step::Bind, Errno::ACCESS) if self.subject.parse::<SocketAddr>().is_ok() => {
                 "ports below 1024 need the capability CAP_NET_BIND_SERVICE"
             }
             (Step::Bind, Errno::NOENT) => "make the folder first",
@@ -152,13 +139,12 @@ impl Inner {
 
 impl fmt::Display for SocketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { purpose, place, step, errno } = &*self.0;
+        let Inner { purpose, subject, step, errno } = &*self.0;
         f.write_str(match purpose {
             Purpose::Listen => "cannot listen on ",
             Purpose::Connect => "cannot connect to ",
-            Purpose::Accept => "cannot serve a connection to ",
         })?;
-        write!(f, "'{place}': ")?;
+        write!(f, "'{subject}': ")?;
         match step {
             Step::Open => f.write_str("the socket was not opened")?,
             Step::Namespace => f.write_str("'namespace' was not entered")?,

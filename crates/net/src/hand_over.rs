@@ -8,7 +8,7 @@
 //! records follow, with as many descriptors. A record is the name of the network namespace and that of the
 //! interface, each after a byte with its length, and four unused bytes.
 
-use crate::adopt::{Begun, Changes};
+use crate::adopt::{Changes, PendingChanges};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::SocketError;
@@ -134,8 +134,10 @@ pub enum NotHandedOver {
     System(io::Error),
     /// Only unix sockets can carry the request.
     NotUnix,
-    /// The process took too long.
-    Silent,
+    /// The process did not answer within this time.
+    Silent(Duration),
+    /// The process has not read earlier requests, and takes no more.
+    Behind,
     /// The process did not send the number of its sockets.
     Refused,
     /// The process's answer breaks the protocol.
@@ -146,9 +148,12 @@ impl fmt::Display for NotHandedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System(error) => error.fmt(f),
-            Self::NotUnix => f.write_str("expected the path of a unix socket, which alone passes sockets"),
-            Self::Silent => f.write_str("it did not answer in time"),
-            Self::Refused => f.write_str("its 'stats socket' expects 'expose-fd listeners', and is without"),
+            Self::NotUnix => {
+                f.write_str("expected the path of a unix socket, since only such a socket can pass listeners")
+            }
+            Self::Silent(time) => write!(f, "it did not answer within {} s", time.as_secs()),
+            Self::Behind => f.write_str("it has not read earlier requests"),
+            Self::Refused => f.write_str("its 'stats socket' lacks 'expose-fd listeners'; add it"),
             Self::Nonsense => f.write_str("expected the sockets of a process, found another answer"),
         }
     }
@@ -184,8 +189,7 @@ impl HandedOver {
                 let passage = socket::inherited(*number)?;
                 let (ours, theirs) = UnixStream::pair()?;
                 match send_descriptor(passage.as_fd(), theirs.as_fd()) {
-                    // The worker has not read earlier requests, or hangs.
-                    Err(Errno::AGAIN) => return Err(NotHandedOver::Silent),
+                    Err(Errno::AGAIN) => return Err(NotHandedOver::Behind),
                     sent => sent?,
                 }
                 timeout = WORKER_TIMEOUT;
@@ -199,13 +203,13 @@ impl HandedOver {
     /// Asks the process at the other end of `stream`.
     fn over(mut stream: UnixStream, timeout: Duration) -> Result<Self, NotHandedOver> {
         // one deadline for the whole answer: small pieces could take hours
-        let until = Instant::now() + timeout;
+        let deadline = Deadline { began: Instant::now(), timeout };
         stream.set_write_timeout(Some(timeout))?;
         stream.write_all(format!("{QUESTION}\n").as_bytes())?;
         let (mut bytes, mut sockets) = (Vec::new(), Vec::new());
         let mut count = [0; 4];
         while bytes.len() < count.len() {
-            if !more(&stream, until, &mut bytes, &mut sockets)? {
+            if !more(&stream, &deadline, &mut bytes, &mut sockets)? {
                 return Err(NotHandedOver::Refused);
             }
         }
@@ -219,7 +223,7 @@ impl HandedOver {
         while names.len() < count || sockets.len() < count {
             match records.next() {
                 Some(record) if names.len() < count => names.push(record),
-                _ if more(&stream, until, &mut records.bytes, &mut sockets)? => {}
+                _ if more(&stream, &deadline, &mut records.bytes, &mut sockets)? => {}
                 _ => return Err(NotHandedOver::Nonsense),
             }
             if sockets.len() > count || records.bytes.len() > 4 + count * LONGEST_RECORD {
@@ -244,7 +248,7 @@ impl HandedOver {
     ///
     /// # Errors
     /// [`SocketError`]; nothing has changed.
-    pub fn begin(self, gives_rights_up: bool) -> Result<Begun, SocketError> {
+    pub fn begin(self, gives_rights_up: bool) -> Result<PendingChanges, SocketError> {
         self.changes.begin(gives_rights_up)
     }
 
@@ -256,13 +260,13 @@ impl HandedOver {
         }
         let named =
             |own: &[u8], wanted: &Option<Box<str>>| own == wanted.as_deref().unwrap_or_default().as_bytes();
-        let place = self.left.iter().position(|taken| {
+        let index = self.left.iter().position(|taken| {
             taken.endpoint == *endpoint
                 && named(&taken.namespace, &options.namespace)
                 && named(&taken.interface, &options.interface)
                 && takes_the_family(taken.socket.as_fd(), endpoint, options)
         })?;
-        Some(self.left.remove(place).socket)
+        Some(self.left.remove(index).socket)
     }
 }
 
@@ -308,21 +312,28 @@ fn name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length.into())
 }
 
+/// Time for a whole answer.
+struct Deadline {
+    began: Instant,
+    timeout: Duration,
+}
+
 /// Receives the next bytes of the other process before the deadline; returns false at the end.
 fn more(
     stream: &UnixStream,
-    until: Instant,
+    deadline: &Deadline,
     bytes: &mut Vec<u8>,
     sockets: &mut Vec<OwnedFd>,
 ) -> Result<bool, NotHandedOver> {
-    let left = until.saturating_duration_since(Instant::now());
+    let silent = NotHandedOver::Silent(deadline.timeout);
+    let left = deadline.timeout.saturating_sub(deadline.began.elapsed());
     if left.is_zero() {
-        return Err(NotHandedOver::Silent);
+        return Err(silent);
     }
     stream.set_read_timeout(Some(left))?;
     let mut some = [0; 4096];
     let length = match receive_descriptors(stream.as_fd(), &mut some, sockets) {
-        Err(Errno::AGAIN) => return Err(NotHandedOver::Silent),
+        Err(Errno::AGAIN) => return Err(silent),
         outcome => outcome?,
     };
     bytes.extend_from_slice(&some[..length]);
@@ -424,7 +435,7 @@ mod tests {
     }
 
     /// Returns options that show the state of a socket.
-    fn told(socket: BorrowedFd<'_>) -> ([i32; 6], bool, bool) {
+    fn options_of(socket: BorrowedFd<'_>) -> ([i32; 6], bool, bool) {
         let of = |which| option(socket, which).unwrap();
         let numbers = [
             SocketOption::DeferAccept,
@@ -470,7 +481,7 @@ mod tests {
         let one = crate::listen(chosen.endpoint(), &before).unwrap();
         drop(chosen);
         let socket = one.socket().unwrap();
-        let old = told(socket);
+        let old = options_of(socket);
         let take = |options: &ListenOptions| {
             let mut came = answered(&[(&count(1), None), (&[0; 6], Some(socket))]).unwrap();
             let outcome = crate::listen_or_take(one.endpoint(), options, 1, &mut came);
@@ -482,10 +493,10 @@ mod tests {
         assert!(error.to_string().contains("cc"), "{error}");
         // A start that fails, at each step.
         drop(take(&after).unwrap());
-        assert_eq!(told(socket), old);
+        assert_eq!(options_of(socket), old);
         for gives_rights_up in [false, true] {
             drop(take(&after).unwrap().0.begin(gives_rights_up).unwrap());
-            assert_eq!(told(socket), old);
+            assert_eq!(options_of(socket), old);
         }
         socket::refuse(socket).unwrap();
         let (came, taken) = take(&after).unwrap();
@@ -496,8 +507,8 @@ mod tests {
         // A start that succeeds.
         let (came, _taken) = take(&after).unwrap();
         assert!(came.begin(true).unwrap().complete().is_none());
-        assert_eq!(told(socket), told(new.socket().unwrap()));
-        assert_ne!(told(socket), old);
+        assert_eq!(options_of(socket), options_of(new.socket().unwrap()));
+        assert_ne!(options_of(socket), old);
         let largest = |socket| option(socket, SocketOption::MaxSegment).unwrap();
         assert_eq!(largest(socket), largest(new.socket().unwrap()));
     }

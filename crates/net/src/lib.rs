@@ -3,10 +3,11 @@
 
 pub mod address;
 mod loads;
+pub mod netscaler;
 pub mod proxy_protocol;
 
 pub use address::{Address, AddressError, Rules};
-pub use loads::{Balance, LOOKED_AT_ALL, LaneGuard, Presence, SLACK, load};
+pub use loads::{AcceptingLane, Balance, LOOKED_AT_ALL, LaneGuard, SLACK, load};
 
 // Modules with system calls are left out of models and simulations: lanes share nothing in them.
 #[cfg(not(any(loom, manylane_sim)))]
@@ -39,21 +40,21 @@ mod tls;
 mod unix_file;
 
 #[cfg(not(any(loom, manylane_sim)))]
-pub use adopt::Begun;
+pub use adopt::PendingChanges;
 #[cfg(not(any(loom, manylane_sim)))]
-pub use connect::{Connector, PORTS_TRIED, Served};
+pub use connect::{ConnPurpose, Connector, PORTS_TRIED};
 #[cfg(not(any(loom, manylane_sim)))]
 pub use connection::{Connection, Incoming, LocalStream, TransferError};
 #[cfg(not(any(loom, manylane_sim)))]
 pub use endpoint::{Endpoint, NotAnEndpoint};
 #[cfg(not(any(loom, manylane_sim)))]
-pub use error::{Purpose, SocketError, Step};
+pub use error::{SocketError, Step};
 #[cfg(not(any(loom, manylane_sim)))]
 pub use hand_over::HandedOver;
 #[cfg(not(any(loom, manylane_sim)))]
 pub use listen::{
     AcceptError, Acceptor, Bound, PendingAccepts, TAKEN_AT_END, bind_datagrams, is_local, listen,
-    listen_or_take, listen_sharded,
+    listen_or_take,
 };
 #[cfg(not(any(loom, manylane_sim)))]
 pub use options::*;

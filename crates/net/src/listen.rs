@@ -10,7 +10,7 @@ use crate::options::ListenOptions;
 use crate::unix_file::UnixFile;
 use manylane_io::namespace::Namespace;
 use manylane_io::socket::{self, AddressFamily, Shape};
-use manylane_io::{Accepted, Errno, Error, Io, Listener, Passage, accept_waiting};
+use manylane_io::{Accepted, Errno, Error, FdChannel, Io, Listener, accept_waiting};
 use manylane_local::{Kind, Name, Socket};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -60,27 +60,12 @@ pub fn bind_datagrams(endpoint: &Endpoint, options: &ListenOptions) -> Result<Bo
 }
 
 /// `shards`: opens several sockets at one IP address, among which the system distributes the connections.
-/// Other kinds of addresses get one socket, from which all lanes can accept.
+/// Other kinds of addresses get one socket, from which all lanes can accept. Sockets that another process has
+/// handed over are taken as far as there are some. Changes that other processes would see wait for
+/// [`HandedOver::begin`]: options of existing sockets, and the renaming of unix sockets' files.
 ///
 /// # Errors
 /// Those of [`listen`]; the sockets opened so far are closed.
-pub fn listen_sharded(
-    endpoint: &Endpoint,
-    options: &ListenOptions,
-    shards: usize,
-) -> Result<Vec<Bound>, SocketError> {
-    let mut none = HandedOver::default();
-    let all = listen_or_take(endpoint, options, shards, &mut none)?;
-    none.changes.now()?;
-    Ok(all)
-}
-
-/// Does what [`listen_sharded`] does, with sockets that another process has handed over, as far as there are
-/// some; it opens the others. Changes that other processes would see wait for [`HandedOver::begin`]: options
-/// of existing sockets, and the renaming of unix sockets' files.
-///
-/// # Errors
-/// Those of [`listen_sharded`].
 pub fn listen_or_take(
     endpoint: &Endpoint,
     options: &ListenOptions,
@@ -140,7 +125,7 @@ fn bind(
         Endpoint::SocketPair(number) if shape == Shape::Stream => passage(*number).map(Inner::Passage),
         Endpoint::Local(name) if shape == Shape::Stream => local(name, options).map(Inner::Local),
         _ => make(endpoint, shape, options).map(|(socket, file)| {
-            file.iter().for_each(|file| changes.place(file.placing(), endpoint));
+            file.iter().for_each(|file| changes.rename_later(file.placing(), endpoint));
             Inner::System { socket, _file: file }
         }),
     };
@@ -191,7 +176,7 @@ fn make(
         let why = "sockets of this kind cannot listen in this way";
         return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
     };
-    let socket = open(family, shape, options.namespace.as_deref())?;
+    let socket = open(family, options.common.shape(family, shape), options.namespace.as_deref())?;
     let on = Options { socket: socket.as_fd(), family };
     on.before_bind(shape, options)?;
     let start = || start(&on, shape, options);
@@ -347,7 +332,7 @@ pub struct Acceptor(AcceptFrom);
 #[derive(Debug)]
 enum AcceptFrom {
     Listener(Listener),
-    Passage(Passage),
+    Passage(FdChannel),
     /// With the number of connections accepted since the last pause.
     Local(Socket, Io, Cell<u32>),
 }

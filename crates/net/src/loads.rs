@@ -41,7 +41,7 @@ pub const LOOKED_AT_ALL: usize = 4;
 pub const SLACK: u64 = 8;
 
 struct Load {
-    /// Number of [`Presence`]s of the lane. Stored by the lane.
+    /// Number of [`AcceptingLane`]s of the lane. Stored by the lane.
     present: AtomicU32,
     /// Stored by any lane.
     given: AtomicU64,
@@ -90,9 +90,9 @@ pub fn load(lane: LaneId) -> u64 {
 /// While this exists, the lane that made it takes connections from others. It stays on its thread. A lane may
 /// have several.
 #[derive(Debug)]
-pub struct Presence(PhantomData<*const ()>);
+pub struct AcceptingLane(PhantomData<*const ()>);
 
-impl Presence {
+impl AcceptingLane {
     /// Makes the calling lane take connections.
     pub fn new() -> Self {
         let own = loads().own();
@@ -102,13 +102,13 @@ impl Presence {
     }
 }
 
-impl Default for Presence {
+impl Default for AcceptingLane {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Drop for Presence {
+impl Drop for AcceptingLane {
     fn drop(&mut self) {
         let own = loads().own();
         own.present.store(own.present.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ pub struct Balance {
 
 impl Balance {
     /// Creates a balance over `lanes`, each of which may be named once. Lanes that take no connections (see
-    /// [`Presence`]) are skipped.
+    /// [`AcceptingLane`]) are skipped.
     pub fn new(lanes: impl IntoIterator<Item = LaneId>) -> Self {
         let lanes: Box<[LaneId]> = lanes.into_iter().collect();
         // Each lane draws differently, but the same in every run.

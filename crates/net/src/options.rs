@@ -5,6 +5,7 @@
 //! listener's options, so a listener's options are set once and cost nothing for each connection.
 
 use manylane_io::options::{SocketOption, set_option};
+use manylane_io::socket::{AddressFamily, Shape};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
@@ -84,8 +85,8 @@ pub struct ConnectOptions {
     /// completes at once, and sending the first bytes reports a refusal.
     pub fast_open: bool,
     /// `option tcp-smart-connect`: if bytes wait to be sent
-    /// ([`Served::speaks_first`](crate::Served::speaks_first)), they carry the acknowledgement of the
-    /// handshake, and no separate packet does. TCP only.
+    /// ([`ConnPurpose::speaks_first`](crate::ConnPurpose::speaks_first)), they carry the acknowledgement of
+    /// the handshake, and no separate packet does. TCP only.
     pub late_ack: bool,
     /// `namespace`: network namespace to connect from.
     pub namespace: Option<Box<str>>,
@@ -99,6 +100,9 @@ pub struct ConnectOptions {
 pub struct CommonOptions {
     /// `tcp-md5sig`: key that all segments are signed with (RFC 2385).
     pub signature: Option<Box<[u8]>>,
+    /// `mptcp@`: connections may have several paths (RFC 8684). The system must support it. Not for inherited
+    /// descriptors.
+    pub multipath: bool,
     /// `tcp-ut`: time without an acknowledgement of sent bytes after which the connection ends. Millisecond
     /// precision.
     pub user_timeout: Option<Duration>,
@@ -126,10 +130,19 @@ pub struct CommonOptions {
     pub unsent: Option<u32>,
 }
 
+impl CommonOptions {
+    /// The kind of socket to open where the caller wants one of this shape.
+    pub(crate) fn shape(&self, family: AddressFamily, shape: Shape) -> Shape {
+        let is_ip = [AddressFamily::INET, AddressFamily::INET6].contains(&family);
+        if self.multipath && is_ip && shape == Shape::Stream { Shape::Multipath } else { shape }
+    }
+}
+
 impl Default for CommonOptions {
     fn default() -> Self {
         Self {
             signature: None,
+            multipath: false,
             user_timeout: None,
             keep_alive: None,
             no_delay: true,
@@ -215,7 +228,7 @@ pub struct Source {
     pub ports: Option<RangeInclusive<u16>>,
     /// `usesrc`: an address that this machine need not have. Needs the capability `CAP_NET_ADMIN` or
     /// `CAP_NET_RAW`.
-    pub present: Option<Present>,
+    pub present: Option<UseSource>,
 }
 
 impl Source {
@@ -227,7 +240,7 @@ impl Source {
 
 /// `usesrc`: address that the server sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Present {
+pub enum UseSource {
     /// This address; port 0 leaves the port to the system.
     Address(SocketAddr),
     /// `client`: the client's address and port.

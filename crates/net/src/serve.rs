@@ -2,7 +2,7 @@
 
 use crate::connection::Incoming;
 use crate::listen::{AcceptError, Acceptor};
-use crate::loads::{Balance, LaneGuard, Presence};
+use crate::loads::{AcceptingLane, Balance, LaneGuard};
 use manylane_io::Io;
 use manylane_sched::{Class, Remote, TaskKind};
 use std::cell::RefCell;
@@ -15,14 +15,14 @@ thread_local! {
 /// While this exists, its lane serves connections that others give it.
 #[derive(Debug)]
 pub struct Serving {
-    _presence: Presence,
+    _presence: AcceptingLane,
 }
 
 impl Serving {
     /// Makes the lane of `io` serve. Once for each lane, before its first connection.
     pub fn new(io: &Io) -> Self {
         IO.set(Some(io.clone()));
-        Self { _presence: Presence::new() }
+        Self { _presence: AcceptingLane::new() }
     }
 }
 

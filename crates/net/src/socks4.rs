@@ -1,18 +1,18 @@
-//! SOCKS4, the side of a client: a proxy connects to the server for us. Only servers with IPv4 addresses can
-//! be asked for; the name that the proxy is told is HAProxy's.
+//! SOCKS4, the client's side: a proxy connects to the server for this program. The protocol carries only IPv4
+//! addresses. The user name in the request is the one that HAProxy sends.
 
 use crate::error::{Refused, Step};
 use manylane_buf::Chain;
 use manylane_io::{Errno, Stream};
 use std::net::{SocketAddr, SocketAddrV4};
 
-/// Bytes of an answer: a zero byte, the status, and six that mean nothing here.
+/// Bytes of an answer: a zero byte, the status, and six bytes without a meaning here.
 const ANSWER: usize = 8;
-/// The status that says that the proxy has connected.
+/// Status of an answer if the proxy has connected.
 const GRANTED: u8 = 90;
 
-/// Asks the proxy at the other end of `stream` for a connection to `to`. What it sends behind its answer is
-/// the server's, and stays in the stream.
+/// Asks the proxy at the other end of `stream` for a connection to `to`. Bytes behind the proxy's answer come
+/// from the server, and stay in the stream.
 pub(crate) async fn ask(stream: &Stream, to: SocketAddrV4) -> Result<(), Refused> {
     let refused = |errno| (Step::Socks, errno);
     let failed = |error: manylane_io::Error| refused(error.errno().unwrap_or(Errno::NOMEM));
@@ -26,11 +26,11 @@ pub(crate) async fn ask(stream: &Stream, to: SocketAddrV4) -> Result<(), Refused
             None => return Err(refused(Errno::CONNRESET)),
         }
     }
-    // As HAProxy, whatever stands before the status.
+    // Like HAProxy, accepts any byte before the status.
     if answer[1] == GRANTED { Ok(()) } else { Err(refused(Errno::CONNREFUSED)) }
 }
 
-/// Version 4, a connection, port, address, and a name that ends with a zero byte.
+/// Returns the request: version 4, the command to connect, port, address, and a user name with a zero byte.
 fn request(to: SocketAddrV4) -> Vec<u8> {
     let mut bytes = vec![4, 1];
     bytes.extend(to.port().to_be_bytes());
@@ -39,7 +39,7 @@ fn request(to: SocketAddrV4) -> Vec<u8> {
     bytes
 }
 
-/// The address that a proxy can be asked for.
+/// Returns the IPv4 address of `to`, the only kind of address that a request carries.
 pub(crate) fn target(to: &crate::Endpoint) -> Result<SocketAddrV4, Refused> {
     match to {
         crate::Endpoint::Ip(SocketAddr::V4(to)) => Ok(*to),

@@ -6,10 +6,11 @@
 use crate::connection::{LocalStream, TransferError};
 use manylane_buf::{Chain, Segment};
 use manylane_io::{Shutdown, Stream};
-use manylane_sched::{Class, Here};
+use manylane_sched::{Class, Here, Time};
 use manylane_tls::{Connection as Tls, Error, Info, Progress};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
+use std::future::poll_fn;
 use std::net;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -30,18 +31,18 @@ thread_local! {
 /// A connection that uses TLS.
 #[derive(Debug)]
 pub struct TlsStream {
-    under: Under,
+    under: InnerTransport,
     /// Never borrowed across an await.
     state: RefCell<State>,
-    /// Result of the handshake.
+    /// Result of the handshake, or with early data of its first half.
     info: OnceCell<Rc<Info>>,
-    /// Dropped with it.
+    /// Dropped with the stream.
     _held: Option<Box<dyn fmt::Debug>>,
 }
 
 /// Transport below TLS.
 #[derive(Debug)]
-pub(crate) enum Under {
+pub(crate) enum InnerTransport {
     Socket(Stream),
     Local(LocalStream),
 }
@@ -63,9 +64,18 @@ struct State {
     took: Duration,
     /// True if the peer has sent something.
     heard: bool,
+    /// The handshake is incomplete, and early data is served or sent meanwhile.
+    unfinished: bool,
+    /// Messages of a handshake with a server have to be sent, though nobody sends.
+    owes: bool,
+    /// Begin of the handshake.
+    begun: Time,
+    /// Tasks that wait for the end of such a handshake. Each has a request of the early data, which is short.
+    waiting: Vec<Waker>,
 }
 
 /// One handshake of the lane, in the count of its kind.
+#[derive(Debug)]
 struct Handshake(&'static LocalKey<Cell<usize>>);
 
 impl Handshake {
@@ -97,8 +107,13 @@ impl Drop for Heavy {
 }
 
 impl TlsStream {
-    /// `early` came over `under` already.
-    pub(crate) fn new(under: Under, tls: Tls, early: Chain, held: Option<Box<dyn fmt::Debug>>) -> Self {
+    /// Creates a stream over `under`, from which `early` was received already.
+    pub(crate) fn new(
+        under: InnerTransport,
+        tls: Tls,
+        early: Chain,
+        held: Option<Box<dyn fmt::Debug>>,
+    ) -> Self {
         let (plain, out) = (Chain::new(), Chain::new());
         Self {
             under,
@@ -111,6 +126,10 @@ impl TlsStream {
                 truncated: false,
                 took: Duration::ZERO,
                 heard: false,
+                unfinished: false,
+                owes: false,
+                begun: Time::ZERO,
+                waiting: Vec::new(),
             }),
             info: OnceCell::new(),
             _held: held,
@@ -120,27 +139,34 @@ impl TlsStream {
     /// Returns the system's stream below, if there is one.
     pub(crate) fn socket(&self) -> Option<&Stream> {
         match &self.under {
-            Under::Socket(stream) => Some(stream),
-            Under::Local(_) => None,
+            InnerTransport::Socket(stream) => Some(stream),
+            InnerTransport::Local(_) => None,
         }
     }
 
     pub(crate) fn local(&self) -> Option<&LocalStream> {
         match &self.under {
-            Under::Socket(_) => None,
-            Under::Local(local) => Some(local),
+            InnerTransport::Socket(_) => None,
+            InnerTransport::Local(local) => Some(local),
         }
     }
 
     /// Performs the handshake. Call it once, before anything else; a caller that runs out of time drops the
     /// connection. The cryptography runs in the class of [heavy](Class::Heavy) tasks.
     ///
+    /// With `takes_early` it returns as soon as early data of a client has come, or may be sent to a server.
+    /// Whoever receives does the rest of the handshake then. [`info`](Self::info) says how long that lasts
+    /// with a client, and is empty until then with a server. Early data that a server does not accept is sent
+    /// again behind the handshake.
+    ///
     /// # Errors
     /// [`TransferError`]: the settings refuse the peer, which got an alert, or the peer has gone.
-    pub async fn handshake(&self, here: Here) -> Result<(), TransferError> {
+    pub async fn handshake(&self, here: Here, takes_early: bool) -> Result<(), TransferError> {
         let is_of_client = self.state.borrow().tls.is_server();
+        // Freed on return, also if the handshake goes on behind early data: from then on the connection is
+        // bounded as those that are established.
         let _one = Handshake::begin(if is_of_client { &OF_CLIENTS } else { &OF_SERVERS })?;
-        let begun = here.now();
+        self.state.borrow_mut().begun = here.now();
         let mut came = std::mem::take(&mut self.state.borrow_mut().early);
         loop {
             if !came.is_empty() {
@@ -159,21 +185,41 @@ impl TlsStream {
                     sent?; // after an error, the error matters more than a lost alert
                 }
             }
-            if progress.map_err(TransferError::Tls)? != Progress::Handshaking {
+            let early = match progress.map_err(TransferError::Tls)? {
+                Progress::Handshaking => None,
+                Progress::Early => takes_early.then_some(true),
+                // rustls refuses a `close_notify` amid the handshake. Should it accept one, early data must
+                // not count as that of a complete handshake.
+                Progress::PeerClosed if !self.state.borrow().tls.is_complete() => {
+                    return Err(TransferError::Tls(Error::Ended));
+                }
+                Progress::Open | Progress::PeerClosed => Some(false),
+            };
+            if let Some(early) = early {
                 let state = &mut *self.state.borrow_mut();
-                state.took = here.now().since(begun);
-                let secrets = state.tls.secrets().cloned().map(Box::new);
-                let info = Info { secrets, ..state.tls.negotiated().into() };
-                let _ = self.info.set(Rc::new(info)); // it is not set yet
+                state.took = here.now().since(state.begun);
+                state.unfinished = early;
+                if is_of_client || !early {
+                    self.tell(&state.tls, early);
+                }
                 return Ok(());
             }
             let segment = match &self.under {
-                Under::Socket(stream) => stream.recv_within_limit().await.map_err(TransferError::Socket)?,
-                Under::Local(local) => local.recv().await.map_err(TransferError::Local)?,
+                InnerTransport::Socket(stream) => {
+                    stream.recv_within_limit().await.map_err(TransferError::Socket)?
+                }
+                InnerTransport::Local(local) => local.recv().await.map_err(TransferError::Local)?,
             };
             let segment = segment.ok_or(TransferError::Tls(Error::Ended))?;
             came.push_back(segment).map_err(|error| TransferError::Tls(Error::Memory(error.into())))?;
         }
+    }
+
+    /// Makes the result of the handshake known.
+    fn tell(&self, tls: &Tls, early: bool) {
+        let secrets = tls.secrets().cloned().map(Box::new);
+        let info = Info { secrets, early: early.into(), ..tls.negotiated().into() };
+        let _ = self.info.set(Rc::new(info)); // it is not set yet
     }
 
     /// Returns whether the peer ended without a `close_notify`.
@@ -181,12 +227,17 @@ impl TlsStream {
         self.state.borrow().truncated
     }
 
+    /// Returns true as long as the handshake is incomplete behind early data, that was served or can be sent.
+    pub fn is_unfinished(&self) -> bool {
+        self.state.borrow().unfinished
+    }
+
     /// Returns whether the peer has sent something.
     pub fn has_heard(&self) -> bool {
         self.state.borrow().heard
     }
 
-    /// Returns the duration of the handshake.
+    /// Returns the duration of the handshake, or of its part before early data.
     pub fn took(&self) -> Duration {
         self.state.borrow().took
     }
@@ -200,14 +251,47 @@ impl TlsStream {
         let _ = self.info.set(Rc::new(info)); // a handshake that failed has not set it
     }
 
-    /// Returns the result of the handshake; `None` before its end.
+    /// Waits until the handshake behind early data is complete. For a connection that nobody else receives
+    /// from.
+    ///
+    /// # Errors
+    /// [`TransferError`]: the peer has gone, or does not complete it.
+    pub async fn complete(&self) -> Result<(), TransferError> {
+        loop {
+            let (complete, ended) = {
+                let state = self.state.borrow();
+                (state.tls.is_complete(), state.ended)
+            };
+            match (complete, ended) {
+                (true, _) => return Ok(()),
+                (false, true) => return Err(TransferError::Tls(Error::Ended)),
+                (false, false) => self.receive_under(false).await?,
+            }
+        }
+    }
+
+    /// Waits until another task that receives has completed the handshake behind early data. Does not learn
+    /// of the connection's end.
+    pub fn poll_complete(&self, context: &Context<'_>) -> Poll<()> {
+        let State { tls, waiting, .. } = &mut *self.state.borrow_mut();
+        if tls.is_complete() {
+            return Poll::Ready(());
+        }
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Returns the result of the handshake; `None` before its end, unless early data is served.
     pub fn info(&self) -> Option<&Rc<Info>> {
         self.info.get()
     }
 
     /// Handles bytes from below; `None` is their end.
     fn came(&self, segment: Option<Segment>) -> Result<(), TransferError> {
-        let State { tls, plain, out, ended, truncated, .. } = &mut *self.state.borrow_mut();
+        let State { tls, plain, out, ended, truncated, unfinished, owes, waiting, .. } =
+            &mut *self.state.borrow_mut();
         let Some(segment) = segment else {
             // This includes an end without a `close_notify`: HAProxy accepts it, too, and many peers send no
             // better.
@@ -220,11 +304,24 @@ impl TlsStream {
             Ok(Progress::PeerClosed) => *ended = true,
             Ok(_) => {}
             Err(error) => {
-                if let Under::Socket(stream) = &self.under {
+                if let InnerTransport::Socket(stream) = &self.under {
                     // Sends as much of the alert as the socket takes at once, without waiting.
                     let _ = stream.poll_send(Some(out), &mut Context::from_waker(Waker::noop()));
                 }
                 return Err(TransferError::Tls(error));
+            }
+        }
+        *owes |= *unfinished && !tls.is_server(); // the end, or another hello
+        if *unfinished && tls.is_complete() {
+            *unfinished = false;
+            match self.info.get() {
+                Some(info) => info.early.set(false),
+                None => self.tell(tls, false),
+            }
+            waiting.drain(..).for_each(Waker::wake);
+            // Tickets, for which the client may wait. What does not leave at once goes before the next data.
+            if let InnerTransport::Socket(stream) = &self.under {
+                let _ = stream.send_at_once(out); // the next send fails likewise
             }
         }
         Ok(())
@@ -245,15 +342,36 @@ impl TlsStream {
             if let Some(next) = self.next() {
                 return Ok(next);
             }
-            let segment = match &self.under {
-                Under::Socket(stream) if within_limit => {
-                    stream.recv_within_limit().await.map_err(TransferError::Socket)?
-                }
-                Under::Socket(stream) => stream.recv().await.map_err(TransferError::Socket)?,
-                Under::Local(local) => local.recv().await.map_err(TransferError::Local)?,
-            };
-            self.came(segment)?;
+            self.receive_under(within_limit).await?;
         }
+    }
+
+    /// Hands messages of a handshake with a server over to the driver, which sends them.
+    fn send_owed(&self, context: &mut Context<'_>) -> Result<(), TransferError> {
+        let State { out, owes, .. } = &mut *self.state.borrow_mut();
+        if !std::mem::take(owes) || out.is_empty() {
+            return Ok(());
+        }
+        match &self.under {
+            InnerTransport::Socket(stream) => match stream.poll_send(Some(out), context) {
+                Poll::Ready(Err(error)) => Err(TransferError::Socket(error)),
+                Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+            },
+            InnerTransport::Local(_) => Ok(()), // it has no early data
+        }
+    }
+
+    /// Waits for bytes from below, and handles them.
+    async fn receive_under(&self, within_limit: bool) -> Result<(), TransferError> {
+        let segment = match &self.under {
+            InnerTransport::Socket(stream) if within_limit => {
+                stream.recv_within_limit().await.map_err(TransferError::Socket)?
+            }
+            InnerTransport::Socket(stream) => stream.recv().await.map_err(TransferError::Socket)?,
+            InnerTransport::Local(local) => local.recv().await.map_err(TransferError::Local)?,
+        };
+        self.came(segment)?;
+        poll_fn(|context| Poll::Ready(self.send_owed(context))).await
     }
 
     /// Does what [`recv`](Self::recv) does, for hand-written futures; `stream` is the one below.
@@ -272,6 +390,7 @@ impl TlsStream {
                 false => stream.poll_recv(context),
             };
             self.came(ready!(polled).map_err(TransferError::Socket)?)?;
+            self.send_owed(context)?;
         }
     }
 
@@ -297,13 +416,15 @@ impl TlsStream {
             }
             let mut came = Chain::new();
             let some = match &self.under {
-                Under::Socket(stream) if within_limit => {
+                InnerTransport::Socket(stream) if within_limit => {
                     stream.recv_chain_within_limit(&mut came, most).await.map_err(TransferError::Socket)?
                 }
-                Under::Socket(stream) => {
+                InnerTransport::Socket(stream) => {
                     stream.recv_chain(&mut came, most).await.map_err(TransferError::Socket)?
                 }
-                Under::Local(local) => local.recv_chain(&mut came).await.map_err(TransferError::Local)?,
+                InnerTransport::Local(local) => {
+                    local.recv_chain(&mut came).await.map_err(TransferError::Local)?
+                }
             };
             if !some {
                 self.came(None)?;
@@ -311,13 +432,14 @@ impl TlsStream {
             while let Some(segment) = came.pop_front() {
                 self.came(Some(segment))?;
             }
+            poll_fn(|context| Poll::Ready(self.send_owed(context))).await?;
         }
     }
 
     /// Returns whether something may be received without waiting.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         let state = self.state.borrow();
-        !state.plain.is_empty() || state.ended || self.socket().is_none_or(Stream::has_news)
+        !state.plain.is_empty() || state.ended || self.socket().is_none_or(Stream::is_readable)
     }
 
     /// Encrypts `chain` into records, behind the bytes that have to be sent before.
@@ -332,8 +454,8 @@ impl TlsStream {
 
     async fn send_under(&self, out: &mut Chain) -> Result<(), TransferError> {
         match &self.under {
-            Under::Socket(stream) => stream.send(out).await.map_err(TransferError::Socket),
-            Under::Local(local) => local.send(out).await.map_err(TransferError::Local),
+            InnerTransport::Socket(stream) => stream.send(out).await.map_err(TransferError::Socket),
+            InnerTransport::Local(local) => local.send(out).await.map_err(TransferError::Local),
         }
     }
 
@@ -346,8 +468,8 @@ impl TlsStream {
     pub(crate) async fn send_last(&self, chain: &mut Chain) -> Result<(), TransferError> {
         let mut out = self.encrypted(chain, true)?;
         match &self.under {
-            Under::Socket(stream) => stream.send_last(&mut out).await.map_err(TransferError::Socket),
-            Under::Local(local) => {
+            InnerTransport::Socket(stream) => stream.send_last(&mut out).await.map_err(TransferError::Socket),
+            InnerTransport::Local(local) => {
                 local.send(&mut out).await.map_err(TransferError::Local)?;
                 local.socket().shutdown(net::Shutdown::Write).map_err(TransferError::Local)
             }
@@ -361,8 +483,10 @@ impl TlsStream {
             self.send_under(&mut out).await?;
         }
         match &self.under {
-            Under::Socket(stream) => stream.shutdown(Shutdown::Write).await.map_err(TransferError::Socket),
-            Under::Local(local) => {
+            InnerTransport::Socket(stream) => {
+                stream.shutdown(Shutdown::Write).await.map_err(TransferError::Socket)
+            }
+            InnerTransport::Local(local) => {
                 local.socket().shutdown(net::Shutdown::Write).map_err(TransferError::Local)
             }
         }
@@ -375,8 +499,8 @@ impl TlsStream {
             self.send_under(&mut out).await?;
         }
         match &self.under {
-            Under::Socket(stream) => stream.flush().await.map_err(TransferError::Socket),
-            Under::Local(_) => Ok(()),
+            InnerTransport::Socket(stream) => stream.flush().await.map_err(TransferError::Socket),
+            InnerTransport::Local(_) => Ok(()),
         }
     }
 }
@@ -384,6 +508,94 @@ impl TlsStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use manylane_io::Driver;
+    use manylane_local::{Kind, Socket};
+    use manylane_sched::{Config, Lane};
+    use manylane_sync::qsbr::Reader;
+    use manylane_tls::{ServerContext, ServerSettings, Source, Store};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+    use std::io::Write;
+    use std::sync::Arc;
+
+    /// A listener with `allow-0rtt`, and a client of its certificate.
+    fn both() -> (ServerContext, Arc<ClientConfig>) {
+        let own = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let file = std::env::temp_dir().join(format!("manylane-net-{}.pem", std::process::id()));
+        std::fs::write(&file, own.cert.pem() + &own.signing_key.serialize_pem()).unwrap();
+        let certificates = vec![Source::Path(file.clone())];
+        let settings =
+            ServerSettings { early_data: true, sessions: 100, ..ServerSettings::new(certificates) };
+        let server = Store::default().listener(&settings, &mut Vec::new()).unwrap();
+        std::fs::remove_file(file).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(own.cert.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let client = ClientConfig::builder_with_provider(provider);
+        let client = client.with_protocol_versions(&[&rustls::version::TLS13]).unwrap();
+        let mut client = client.with_root_certificates(roots).with_no_client_auth();
+        client.enable_early_data = true;
+        (server, Arc::new(client))
+    }
+
+    /// What a client has to send.
+    fn sent(client: &mut ClientConnection) -> Chain {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        let mut chain = Chain::new();
+        chain.append(&bytes).unwrap();
+        chain
+    }
+
+    fn receives(client: &mut ClientConnection, bytes: &Chain) {
+        let (bytes, mut at) = (bytes.to_vec(), 0);
+        while at < bytes.len() {
+            at += client.read_tls(&mut &bytes[at..]).unwrap();
+            client.process_new_packets().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_handshake_behind_early_data_holds_no_place() {
+        let (server, client) = both();
+        let begun = move || ClientConnection::new(client.clone(), "a.example".try_into().unwrap()).unwrap();
+        // The first connection leaves a session with the client.
+        let mut first = begun();
+        let mut tls = Tls::server(&server, &Reader::new()).unwrap();
+        for _ in 0..2 {
+            let mut out = Chain::new();
+            tls.receive(&mut sent(&mut first), &mut Chain::new(), &mut out).unwrap();
+            receives(&mut first, &out);
+        }
+        assert!(tls.is_complete());
+
+        let mut lane = Lane::new(Config::new()).unwrap();
+        let mut driver = Driver::from_environment(lane.here()).unwrap();
+        let here = lane.here();
+        let serving = async move {
+            let (near, far) = Socket::pair(Kind::Stream);
+            let (near, far) = (LocalStream::new(near), LocalStream::new(far));
+            let tls = Tls::server(&server, &Reader::new()).unwrap();
+            let stream = TlsStream::new(InnerTransport::Local(near), tls, Chain::new(), None);
+            let mut client = begun();
+            client.early_data().expect("there is a session").write_all(b"request").unwrap();
+            far.send(&mut sent(&mut client)).await.unwrap();
+            stream.handshake(here, true).await.unwrap();
+            let info = stream.info().unwrap().clone();
+            assert!(info.early.get());
+            assert_eq!(OF_CLIENTS.get(), 0, "its place is another's");
+
+            let mut answer = Chain::new();
+            far.recv_chain(&mut answer).await.unwrap();
+            receives(&mut client, &answer);
+            far.send(&mut sent(&mut client)).await.unwrap();
+            stream.complete().await.unwrap();
+            assert!(!info.early.get());
+            assert_eq!(OF_CLIENTS.get(), 0);
+        };
+        lane.block_on(&mut driver, serving).unwrap();
+    }
 
     #[test]
     fn a_lane_has_no_more_handshakes_than_the_bound() {

@@ -20,20 +20,20 @@ use std::path::{Path, PathBuf};
 /// The file of a bound socket. Dropping it removes the file if it is still the one that it made.
 #[derive(Debug)]
 pub(crate) struct UnixFile {
-    paths: Placing,
+    paths: PendingFile,
     identity: (u64, u64),
 }
 
 /// The temporary and the final path of a socket's file.
 #[derive(Clone, Debug)]
-pub(crate) struct Placing {
+pub(crate) struct PendingFile {
     beside: PathBuf,
     path: PathBuf,
 }
 
-impl Placing {
+impl PendingFile {
     /// Moves the file to its path, in place of another socket's file.
-    pub(crate) fn place(&self) -> Result<(), Refused> {
+    pub(crate) fn rename(&self) -> Result<(), Refused> {
         fs::rename(&self.beside, &self.path).map_err(|error| (Step::Rename, errno(&error)))
     }
 }
@@ -74,11 +74,11 @@ impl UnixFile {
         complete()?;
         let absolute = std::path::absolute(&beside.0).map_err(|error| (Step::Bind, errno(&error)))?;
         std::mem::take(&mut beside.0); // from here on the file belongs to `UnixFile`
-        Ok(Self { paths: Placing { beside: absolute, path: whole }, identity: identity(&made) })
+        Ok(Self { paths: PendingFile { beside: absolute, path: whole }, identity: identity(&made) })
     }
 
     /// Returns the paths for the rename.
-    pub(crate) fn placing(&self) -> Placing {
+    pub(crate) fn placing(&self) -> PendingFile {
         self.paths.clone()
     }
 }
@@ -108,7 +108,7 @@ impl Drop for Beside {
 /// [`LONGEST_BOUND_PATH`](crate::address::LONGEST_BOUND_PATH) leaves room.
 fn beside(path: &Path) -> Result<PathBuf, Refused> {
     let random = RandomState::new().build_hasher().finish() % 36u64.pow(5);
-    let digit = |place: u32| char::from_digit((random / 36u64.pow(place) % 36) as u32, 36).unwrap_or('0');
+    let digit = |index: u32| char::from_digit((random / 36u64.pow(index) % 36) as u32, 36).unwrap_or('0');
     let mut name = path.to_owned().into_os_string();
     name.push(format!(".{}.tmp", (0..5).map(digit).collect::<String>()));
     if name.len() > LONGEST_PATH {

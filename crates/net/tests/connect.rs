@@ -8,8 +8,9 @@ use common::{Folder, assert_option, endpoint, ip, on_lane};
 use manylane_io::options::{SocketOption, congestion_control, option, reset_on_close};
 use manylane_io::{Errno, Io, socket};
 use manylane_net::{
-    AcceptError, CommonOptions, ConnectOptions, Connection, Connector, Endpoint, Expected, KeepAlive,
-    ListenOptions, Packets, Present, SPLICE_FROM, Served, SocketError, Source, SplicePolicy, Step, listen,
+    AcceptError, CommonOptions, ConnPurpose, ConnectOptions, Connection, Connector, Endpoint, Expected,
+    KeepAlive, ListenOptions, Packets, SPLICE_FROM, SocketError, Source, SplicePolicy, Step, UseSource,
+    listen,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -119,7 +120,7 @@ fn a_socket_makes_one_connection_after_the_other() {
         for _ in 0..100 {
             let made = match stream.take() {
                 None => connector.connect(&io, &to, None, None).await,
-                Some(stream) => connector.connect_again(&io, stream, &to, Served::default(), None).await,
+                Some(stream) => connector.connect_again(&io, stream, &to, ConnPurpose::default(), None).await,
             };
             let Connection::Socket(made) = made.unwrap() else { panic!("it is a socket") };
             let (mut served, _) = listener.accept().unwrap();
@@ -134,7 +135,7 @@ fn a_socket_makes_one_connection_after_the_other() {
         let mut stream = stream.take().unwrap();
         let mut was_late = false;
         for _ in 0..50 {
-            let served = Served { speaks_first: true, ..Served::default() };
+            let served = ConnPurpose { speaks_first: true, ..ConnPurpose::default() };
             let made = connector.connect_again(&io, stream, &to, served, None).await.unwrap();
             let Connection::Socket(made) = made else { panic!("it is a socket") };
             let accepted = listener.accept();
@@ -148,7 +149,7 @@ fn a_socket_makes_one_connection_after_the_other() {
         assert!(was_late);
         let made = stream;
         let refused = connector
-            .connect_again(&io, made, &Endpoint::Ip(closed), Served::default(), None)
+            .connect_again(&io, made, &Endpoint::Ip(closed), ConnPurpose::default(), None)
             .await
             .unwrap_err();
         assert_eq!((refused.step(), refused.errno()), (Step::Connect, Errno::CONNREFUSED));
@@ -167,8 +168,10 @@ fn packets_of_one_connection_are_marked_and_those_of_the_next_are_not() {
         let connector = Connector::new(ConnectOptions::default());
         for to in to {
             let packets = Packets { mark: Some(7), tos: Some(0x28) };
-            let marked =
-                connector.connect_for(&io, &to, Served { packets, ..Served::default() }, None).await.unwrap();
+            let marked = connector
+                .connect_for(&io, &to, ConnPurpose { packets, ..ConnPurpose::default() }, None)
+                .await
+                .unwrap();
             let marked = marked.stream().unwrap();
             let v6 = matches!(&to, Endpoint::Ip(address) if address.is_ipv6());
             let of_service = if v6 { SocketOption::TrafficClass } else { SocketOption::Tos };
@@ -196,7 +199,7 @@ fn the_handshake_is_acknowledged_with_the_first_bytes_where_there_are_some() {
             let connector = Connector::new(ConnectOptions { late_ack, ..Default::default() });
             let mut was_late = false;
             for _ in 0..50 {
-                let served = Served { speaks_first, ..Served::default() };
+                let served = ConnPurpose { speaks_first, ..ConnPurpose::default() };
                 let stream = connector.connect_for(&io, &to, served, None).await.unwrap();
                 let accepted = listener.accept();
                 stream.send(&mut common::chain(b"hello")).await.unwrap();
@@ -549,7 +552,7 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
                  network device has this address, or all of its ports are in use"
             )
         );
-        let present = Source { present: Some(Present::Client), ..Source::new("0.0.0.0".parse().unwrap()) };
+        let present = Source { present: Some(UseSource::Client), ..Source::new("0.0.0.0".parse().unwrap()) };
         assert_eq!(
             refusal(Endpoint::Ip(open), ConnectOptions { source: Some(present), ..plain() }).await,
             format!(

@@ -8,8 +8,8 @@ use common::{Folder, assert_option, endpoint, ip, on_lane};
 use manylane_io::Errno;
 use manylane_io::options::{SocketOption, congestion_control, option, reset_on_close};
 use manylane_net::{
-    Bound, CommonOptions, Endpoint, Incoming, KeepAlive, ListenOptions, Step, UnixOptions, V6,
-    bind_datagrams, listen, listen_sharded,
+    Bound, CommonOptions, Endpoint, HandedOver, Incoming, KeepAlive, ListenOptions, SocketError, Step,
+    UnixOptions, V6, bind_datagrams, listen, listen_or_take,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -20,6 +20,17 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::time::Duration;
 
 const LOCAL: &str = "127.0.0.1:1";
+
+/// Listens as a process that nobody hands sockets over to.
+fn listen_sharded(
+    endpoint: &Endpoint,
+    options: &ListenOptions,
+    shards: usize,
+) -> Result<Vec<Bound>, SocketError> {
+    let mut none = HandedOver::default();
+    let all = listen_or_take(endpoint, options, shards, &mut none)?;
+    none.begin(false)?.complete().map_or(Ok(all), Err)
+}
 
 fn is_listening(bound: &Bound) -> bool {
     option(bound.socket().unwrap(), SocketOption::Listening) == Ok(1)

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use manylane_local::{Kind, Name, Socket};
-use manylane_net::{Balance, Incoming, LaneGuard, Presence, load};
+use manylane_net::{AcceptingLane, Balance, Incoming, LaneGuard, load};
 use manylane_sync::{LaneId, lane};
 use std::sync::mpsc;
 
@@ -11,18 +11,18 @@ use std::sync::mpsc;
 /// `others`.
 fn stays(own: usize, others: usize) -> bool {
     let here = lane::current();
-    let _presence = Presence::new();
-    let (tell, told) = mpsc::channel::<LaneId>();
+    let _presence = AcceptingLane::new();
+    let (tell, receiver) = mpsc::channel::<LaneId>();
     let (done, over) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let _presence = Presence::new();
-            drop(Presence::new()); // of a generation that was replaced
+            let _presence = AcceptingLane::new();
+            drop(AcceptingLane::new()); // of a generation that was replaced
             let _guards: Vec<_> = (0..others).map(|_| LaneGuard::here()).collect();
             tell.send(lane::current()).unwrap();
             let _ = over.recv(); // an error: nothing is ever sent
         });
-        let other = told.recv().unwrap();
+        let other = receiver.recv().unwrap();
         let _guards: Vec<_> = (0..own).map(|_| LaneGuard::here()).collect();
         assert_eq!((load(here), load(other)), (own as u64, others as u64));
         let lane_guard = Balance::new([here, other]).lane_guard();
@@ -60,21 +60,21 @@ fn a_connection_inside_of_the_process_stays_on_the_lane_that_connected() {
     listener.bind(&name).unwrap();
     listener.listen(10).unwrap();
     let here = lane::current();
-    let presence = Presence::new();
+    let presence = AcceptingLane::new();
     let connect = || {
         let socket = Socket::new(Kind::Stream);
         socket.connect(&name).unwrap();
         (socket, Incoming::Local(listener.accept().unwrap()))
     };
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let (done, over) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let _presence = Presence::new();
+            let _presence = AcceptingLane::new();
             tell.send((lane::current(), connect())).unwrap();
             let _ = over.recv(); // an error: nothing is ever sent
         });
-        let (other, (_client, theirs)) = told.recv().unwrap();
+        let (other, (_client, theirs)) = receiver.recv().unwrap();
         let (_client, ours) = connect();
         let balance = Balance::new([here, other]);
         // However many connections that lane has, and this one has none.

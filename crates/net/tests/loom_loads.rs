@@ -1,7 +1,7 @@
 //! Loads and guards in all interleavings of two lanes.
 #![cfg(loom)]
 
-use manylane_net::{Balance, LaneGuard, Presence, load};
+use manylane_net::{AcceptingLane, Balance, LaneGuard, load};
 use manylane_sync::{LaneId, lane, model, thread};
 
 /// One lane gives a connection to the other, which ends one of its own meanwhile. A third reader sees a load
@@ -10,7 +10,7 @@ use manylane_sync::{LaneId, lane, model, thread};
 fn a_load_counts_what_is_there_and_comes_back_to_zero() {
     model(|| {
         let here = lane::current();
-        let _presence = Presence::new();
+        let _presence = AcceptingLane::new();
         let own = LaneGuard::here();
         let other = thread::spawn(move || {
             // The lane that was read last is the only one that takes connections.
@@ -27,12 +27,12 @@ fn a_load_counts_what_is_there_and_comes_back_to_zero() {
     });
 }
 
-/// A lane refuses a connection, so the giver takes it back, while the lane ends another one.
+/// A lane refuses a connection, so the lane that gave it takes it back, while the lane ends another one.
 #[test]
-fn a_seat_that_is_taken_back_is_not_counted() {
+fn a_lane_guard_that_is_taken_back_is_not_counted() {
     model(|| {
         let here = lane::current();
-        let _presence = Presence::new();
+        let _presence = AcceptingLane::new();
         let own = LaneGuard::here();
         let other = thread::spawn(move || drop(Balance::new([here]).lane_guard()));
         assert!((1..=2).contains(&load(here)));
@@ -54,7 +54,7 @@ fn a_lane_that_is_not_present_gets_nothing() {
             assert_ne!(lane_guard.lane(), absent);
             lane_guard
         });
-        let presence = Presence::new();
+        let presence = AcceptingLane::new();
         drop(presence);
         drop(other.join().unwrap());
         assert_eq!(load(here), 0);

@@ -12,7 +12,7 @@ use common::{Folder, assert_option, endpoint, ip, not_shown, on_lane};
 use manylane_io::options::{SocketOption, device};
 use manylane_io::socket;
 use manylane_net::{
-    CommonOptions, ConnectOptions, Connector, Endpoint, ListenOptions, Present, Served, Source,
+    CommonOptions, ConnPurpose, ConnectOptions, Connector, Endpoint, ListenOptions, Source, UseSource,
     bind_datagrams, listen,
 };
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -128,9 +128,11 @@ fn interface_mark_and_transparent_are_set_where_they_are_permitted() {
 
         // The server sees the client.
         let client: SocketAddr = "127.0.0.66:4321".parse().unwrap();
-        for (present, expected) in
-            [(Present::Client, Some(4321)), (Present::ClientIp, None), (Present::Address(client), Some(4321))]
-        {
+        for (present, expected) in [
+            (UseSource::Client, Some(4321)),
+            (UseSource::ClientIp, None),
+            (UseSource::Address(client), Some(4321)),
+        ] {
             let source = Source { present: Some(present), ..Source::new("0.0.0.0".parse().unwrap()) };
             let connector = Connector::new(ConnectOptions {
                 source: Some(source),
@@ -180,7 +182,7 @@ fn a_socket_in_another_namespace_is_there_and_the_thread_is_not() {
         let own = socket::local_address(connection.stream().unwrap().as_fd()).unwrap();
         acceptor.accept().await.unwrap();
         assert_eq!(SocketAddr::try_from(own).unwrap().ip(), address.ip());
-        let of_client = Served { namespace: Some("other"), ..Served::default() };
+        let of_client = ConnPurpose { namespace: Some("other"), ..ConnPurpose::default() };
         Connector::new(ConnectOptions::default()).connect_for(&io, &to, of_client, None).await.unwrap();
         acceptor.accept().await.unwrap();
     });

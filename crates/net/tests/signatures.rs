@@ -5,7 +5,7 @@
 mod common;
 
 use common::{endpoint, on_lane};
-use manylane_io::options::{LONGEST_KEY, Signs, has_signatures, sign};
+use manylane_io::options::{LONGEST_KEY, SignedPeers, has_signatures, sign};
 use manylane_io::{Errno, Io};
 use manylane_net::{
     CommonOptions, ConnectOptions, Connection, Connector, Endpoint, ListenOptions, SocketError, Step, listen,
@@ -20,7 +20,7 @@ fn signed(key: Option<&str>) -> CommonOptions {
 
 async fn connect(io: &Io, to: &Endpoint, key: Option<&str>) -> Result<Connection, SocketError> {
     let options = ConnectOptions { common: signed(key), ..ConnectOptions::default() };
-    // Whoever has another key gets no answer at all.
+    // A client with another key gets no answer at all.
     let deadline = io.here().now() + Duration::from_millis(300);
     Connector::new(options).connect(io, to, None, Some(deadline)).await
 }
@@ -47,6 +47,6 @@ fn only_clients_with_the_key_reach_a_listener_that_signs() {
 fn a_key_has_a_length() {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     for key in [&b""[..], &[b'k'; LONGEST_KEY + 1]] {
-        assert_eq!(sign(socket.as_fd(), Signs::Any { v6: false }, key), Err(Errno::INVAL));
+        assert_eq!(sign(socket.as_fd(), SignedPeers::Any { v6: false }, key), Err(Errno::INVAL));
     }
 }

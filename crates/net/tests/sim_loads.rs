@@ -2,7 +2,7 @@
 #![cfg(manylane_sim)]
 #![allow(clippy::unwrap_used)]
 
-use manylane_net::{Balance, Presence};
+use manylane_net::{AcceptingLane, Balance};
 use manylane_sim::{Report, Simulation, Topology, Worker};
 use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::{LaneId, lane, relax};
@@ -24,7 +24,7 @@ fn report(cores: usize, among: impl Fn(usize) -> Vec<usize> + Send + Sync + 'sta
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
         Meeting::default,
         move |meeting, worker| {
-            let _presence = Presence::new();
+            let _presence = AcceptingLane::new();
             let lanes = among(lane::current().index());
             let balance = Balance::new(lanes.into_iter().map(|index| LaneId::new(index).unwrap()));
             meeting.meet(worker);
@@ -35,7 +35,7 @@ fn report(cores: usize, among: impl Fn(usize) -> Vec<usize> + Send + Sync + 'sta
 
 /// R-F5: a listener of one lane shares nothing.
 #[test]
-fn a_seat_on_the_own_lane_moves_no_line() {
+fn a_lane_guard_on_the_own_lane_moves_no_line() {
     for cores in [1, 8, 32, 96] {
         let report = report(cores, |own| vec![own]);
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");

@@ -6,12 +6,12 @@ mod common;
 
 use common::on_lane;
 use manylane_io::Errno;
-use manylane_net::{ConnectOptions, Connection, Connector, Endpoint, Served, SocketError, Step};
+use manylane_net::{ConnPurpose, ConnectOptions, Connection, Connector, Endpoint, SocketError, Step};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread::{self, JoinHandle};
 
-/// A proxy that answers its only client with these pieces, and then hears its next four bytes.
+/// A proxy that answers its only client with these pieces, and then reads four more bytes.
 fn proxy(pieces: &'static [&'static [u8]]) -> (SocketAddr, JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -33,7 +33,7 @@ fn proxy(pieces: &'static [&'static [u8]]) -> (SocketAddr, JoinHandle<Vec<u8>>) 
 }
 
 async fn through(io: &manylane_io::Io, via: SocketAddr, to: &str) -> Result<Connection, SocketError> {
-    let served = Served { via: Some(via), ..Served::default() };
+    let served = ConnPurpose { via: Some(via), ..ConnPurpose::default() };
     let to = Endpoint::Ip(to.parse().unwrap());
     Connector::new(ConnectOptions::default()).connect_for(io, &to, served, None).await
 }

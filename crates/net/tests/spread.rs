@@ -29,7 +29,7 @@ struct Serves {
 impl Serves {
     /// Starts the lane. `begin` runs on it before anything else, and must not wait for later events.
     fn new(begin: impl FnOnce(&Io) + Send + 'static) -> Self {
-        let (tell, told) = mpsc::channel();
+        let (tell, receiver) = mpsc::channel();
         let (tell_stopped, stopped) = mpsc::channel();
         let (stay, go) = mpsc::channel();
         std::thread::spawn(move || {
@@ -44,7 +44,7 @@ impl Serves {
             let _ = tell_stopped.send(()); // the receiver is gone if the test failed
             let _ = go.recv(); // an error: nothing is ever sent
         });
-        Self { remote: wait_for(&told, "the start of a lane"), stopped, _stay: stay }
+        Self { remote: wait_for(&receiver, "the start of a lane"), stopped, _stay: stay }
     }
 
     fn lane(&self) -> LaneId {

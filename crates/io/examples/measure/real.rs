@@ -1,7 +1,7 @@
 //! On the real machine.
 
 use manylane_buf::Chain;
-use manylane_io::{Choice, Driver, Kind, Stream, tcp_listener, tcp_socket};
+use manylane_io::{Driver, DriverChoice, Kind, Stream, tcp_listener, tcp_socket};
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use std::cell::Cell;
 use std::error::Error;
@@ -62,7 +62,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         spliced,
         in_c,
     };
-    // The C programs at places 0 and 2, see below.
+    // The table below takes its ratios to the C programs, at the indexes 0 and 2.
     let contestants = [
         contestant("C, epoll", &in_c, "", false, true),
         contestant("ours, epoll", &ours, "epoll", false, false),
@@ -122,7 +122,7 @@ fn compile(folder: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
 /// Returns processor microseconds and calls of the forwarder for each request.
 fn measure(contestant: &Contestant, settings: &Settings) -> Result<(f64, f64), Box<dyn Error>> {
     let mut lane = Lane::new(Config::new())?;
-    let mut driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll))?;
+    let mut driver = Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll))?;
     let io = driver.io();
     let socket = tcp_listener(&"127.0.0.1:0".parse()?, 1024, false)?;
     let target: SocketAddr = rustix::net::getsockname(&socket)?.try_into()?;

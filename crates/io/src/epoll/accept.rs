@@ -47,4 +47,11 @@ impl Epoll {
         }
         self.wait_for(core, source, key, fd, (Direction::Read, Call::Accept), context)
     }
+
+    /// Lets the next call accept connections that no event reported.
+    pub(crate) fn check_again(&self, key: Key) {
+        if let Some(source) = self.sources.borrow_mut().get(key) {
+            source.readable = true;
+        }
+    }
 }

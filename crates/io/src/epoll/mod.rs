@@ -20,10 +20,10 @@ mod source;
 mod transfer;
 
 use crate::clusters::Turn;
-use crate::core::{Core, Direction, Fd, Nature};
+use crate::core::{Core, Direction, Fd, FdKind};
 use crate::error::{Call, Error};
 use crate::limits::EVENTS_PER_WAIT;
-use crate::listener::Early;
+use crate::listener::PrefetchedData;
 use crate::slab::{Key, Slab};
 use crate::wake_fd::WakeFd;
 use manylane_buf::Chain;
@@ -75,7 +75,7 @@ impl Epoll {
         self.sources.borrow().len()
     }
 
-    pub(crate) fn add(&self, nature: Nature) -> Key {
+    pub(crate) fn add(&self, nature: FdKind) -> Key {
         self.sources.borrow_mut().insert(Source::new(nature))
     }
 
@@ -84,7 +84,7 @@ impl Epoll {
         core.clusters.forget(key, source.turn);
         // Closing removes it from the interest list only if no duplicate is left, and listeners usually have
         // duplicates.
-        if source.registered && source.nature == Nature::Listener {
+        if source.registered && source.nature == FdKind::Listener {
             self.deregister(core, fd.as_fd());
         }
         drop(fd);
@@ -99,14 +99,14 @@ impl Epoll {
     }
 
     /// Gives up a descriptor that stays open. This driver receives nothing ahead of requests.
-    pub(crate) async fn detach(&self, core: &Core, key: Key, fd: Fd<'_>) -> Result<Early, Error> {
+    pub(crate) async fn detach(&self, core: &Core, key: Key, fd: Fd<'_>) -> Result<PrefetchedData, Error> {
         if let Some(source) = self.sources.borrow_mut().remove(key) {
             core.clusters.forget(key, source.turn);
             if source.registered {
                 self.deregister(core, fd);
             }
         }
-        Ok(Early::default())
+        Ok(PrefetchedData::default())
     }
 
     pub(crate) fn leave(&self, key: Key, direction: Direction) {

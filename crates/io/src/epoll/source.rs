@@ -1,7 +1,7 @@
 //! The epoll driver's state of a descriptor.
 
 use crate::clusters::Turn;
-use crate::core::{Direction, Nature};
+use crate::core::{Direction, FdKind};
 use crate::held::Held;
 use crate::waiter::Waiter;
 use rustix::event::epoll::EventFlags;
@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 
 /// State of a descriptor. An idle connection needs this and no buffer.
 pub(crate) struct Source {
-    pub(crate) nature: Nature,
+    pub(crate) nature: FdKind,
     pub(crate) registered: bool,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
@@ -36,13 +36,13 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn new(nature: Nature) -> Self {
+    pub(crate) fn new(nature: FdKind) -> Self {
         Self {
             nature,
             registered: false,
             readable: true,
             writable: true,
-            short_reads_lie: nature != Nature::Tcp,
+            short_reads_lie: nature != FdKind::Tcp,
             large: false,
             round: 0,
             taken: 0,
@@ -60,7 +60,7 @@ impl Source {
     /// of them.
     pub(crate) fn interest(&self) -> EventFlags {
         match self.nature {
-            Nature::Listener => EventFlags::IN | EventFlags::ET | EventFlags::EXCLUSIVE,
+            FdKind::Listener => EventFlags::IN | EventFlags::ET | EventFlags::EXCLUSIVE,
             _ => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::PRI | EventFlags::ET,
         }
     }

@@ -13,15 +13,16 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll};
 
 impl Epoll {
-    /// Receives the next bytes into `place`; returns false at the end of the stream. Allocates clusters only
-    /// if bytes are likely to be there. If the task `holds` nothing, it may have to wait for clusters (R-D4).
+    /// Receives the next bytes into `destination`; returns false at the end of the stream. Allocates clusters
+    /// only if bytes are likely to be there. If the task `holds` nothing, it may have to wait for clusters
+    /// (R-D4).
     #[inline]
     pub(crate) fn poll_recv(
         &self,
         core: &Core,
         key: Key,
         fd: Fd<'_>,
-        (place, holds): (&mut Destination<'_>, bool),
+        (destination, holds): (&mut Destination<'_>, bool),
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         let mut sources = self.sources.borrow_mut();
@@ -44,7 +45,7 @@ impl Epoll {
             source.reader.leave(); // it may have had its share of a round, and waited for the next
             loop {
                 core.tallies.reads.add(1);
-                match place.read(fd, source.large, clusters) {
+                match destination.read(fd, source.large, clusters) {
                     Ok(read) if read.bytes == 0 => return Poll::Ready(Ok(false)),
                     Ok(read) => {
                         let full = read.bytes == read.room;
@@ -67,7 +68,7 @@ impl Epoll {
     /// True if a read may find something. A source that was never registered gets no events, so only a read
     /// can tell.
     #[inline]
-    pub(crate) fn has_news(&self, key: Key) -> bool {
+    pub(crate) fn is_readable(&self, key: Key) -> bool {
         self.sources.borrow_mut().get(key).is_some_and(|source| source.readable || !source.registered)
     }
 
@@ -130,21 +131,23 @@ impl Epoll {
         self.wait_for(core, source, key, fd, (Direction::Write, Call::Send), context)
     }
 
-    /// Sends as many of the last bytes of a stream as the socket accepts at once, if no bytes are before
-    /// them. The rest stays in the chain.
+    /// Sends as many bytes as the socket accepts at once, if no bytes are before them. The rest stays in the
+    /// chain. `last`: the end of the stream follows.
     pub(crate) fn send_at_once(
         &self,
         core: &Core,
         key: Key,
         fd: Fd<'_>,
         chain: &mut Chain,
+        last: bool,
     ) -> Result<(), Error> {
         let may =
             |source: &mut Source| source.outbox.is_empty() && source.writable && source.broken.is_none();
         if !self.sources.borrow_mut().get(key).is_some_and(may) {
             return Ok(());
         }
-        let sent = transmit_last(fd, chain, core.tallies); // rule 2 of the core
+        let transmit = if last { transmit_last } else { transmit };
+        let sent = transmit(fd, chain, core.tallies); // rule 2 of the core
         match sent {
             Ok(Sent::All | Sent::Enough) => {} // the usual way of sending handles the rest
             Ok(Sent::Full) | Err(_) => {

@@ -47,6 +47,17 @@ impl Uring {
         Poll::Pending
     }
 
+    /// Begins accepting anew: the new operation finds connections that no event reported.
+    pub(crate) fn check_again(&self, key: Key) {
+        if let Some(source) = self.sources.borrow_mut().get(key)
+            && source.accepting
+            && !source.stopping
+        {
+            source.stopping = true;
+            self.cancel(Op::Accept.of(key));
+        }
+    }
+
     /// Handles a completion of the operation that accepts. Returns true if a task is to be woken.
     pub(super) fn accepted(
         &self,

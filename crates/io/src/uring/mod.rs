@@ -35,10 +35,10 @@ mod source;
 mod trial;
 
 use crate::clusters::Turn;
-use crate::core::{Core, Direction, Fd, Nature};
+use crate::core::{Core, Direction, Fd, FdKind};
 use crate::error::{Call, Error};
 use crate::limits::EVENTS_PER_WAIT;
-use crate::listener::Early;
+use crate::listener::PrefetchedData;
 use crate::slab::{Key, Slab};
 use crate::stats::Tallies;
 use crate::wake_fd::WakeFd;
@@ -62,11 +62,28 @@ const SUBMISSIONS: u32 = 256;
 /// Number of entries of the completion queue. Further completions wait in the kernel.
 const COMPLETIONS: u32 = 4096;
 
+/// Number of attempts to make a ring for which there is no memory.
+const ATTEMPTS: u32 = 5;
+/// Pause between two of them: the kernel releases the locked memory of rings in the background, soon after
+/// their process closed them.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Calls `make` until there is memory for it, at most [`ATTEMPTS`] times.
+fn patiently<T>(make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 1..ATTEMPTS {
+        match make() {
+            Err(Errno::NOMEM) => std::thread::sleep(PAUSE),
+            made => return made,
+        }
+    }
+    make()
+}
+
 /// Creates an epoll instance that is readable when a socket has room, regardless of its other events.
-fn watch(fd: Fd<'_>) -> Result<OwnedFd, Errno> {
-    let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&watch, fd, epoll::EventData::new_u64(0), epoll::EventFlags::OUT)?;
-    Ok(watch)
+fn poller_of(fd: Fd<'_>) -> Result<OwnedFd, Errno> {
+    let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&poller, fd, epoll::EventData::new_u64(0), epoll::EventFlags::OUT)?;
+    Ok(poller)
 }
 
 pub(crate) struct Uring {
@@ -106,8 +123,11 @@ impl Uring {
     }
 
     pub(crate) fn new() -> Result<Self, Errno> {
-        let ring = Self::ring()?;
-        let buffers = Buffers::new(&ring, buffers::ENTRIES)?;
+        let (ring, buffers) = patiently(|| {
+            let ring = Self::ring()?;
+            let buffers = Buffers::new(&ring, buffers::ENTRIES)?;
+            Ok((ring, buffers))
+        })?;
         // Saves a look-up in each enter; the driver works without it.
         let _ = ring.submitter().register_ring_fd();
         let uring = Self {
@@ -192,7 +212,7 @@ impl Uring {
 
     // ---- Sources ----
 
-    pub(crate) fn add(&self, _: Nature) -> Key {
+    pub(crate) fn add(&self, _: FdKind) -> Key {
         self.sources.borrow_mut().insert(Source::new())
     }
 
@@ -204,7 +224,10 @@ impl Uring {
         self.cancel_all_of(source, key);
         self.tallies.in_ring.add(1); // the core has counted a close
         source.closing = Some(fd);
+        // Nobody waits any more: the last completions must wake no task that has ended.
+        let waited = (source.reader.take(), source.writer.take(), source.detacher.take());
         drop(sources);
+        drop(waited); // rule 2 of the core
         self.end_if_idle(core, key);
     }
 
@@ -233,7 +256,7 @@ impl Uring {
     }
 
     /// Gives up a descriptor that stays open, after its operations have ended.
-    pub(crate) async fn detach(&self, core: &Core, key: Key, _: Fd<'_>) -> Result<Early, Error> {
+    pub(crate) async fn detach(&self, core: &Core, key: Key, _: Fd<'_>) -> Result<PrefetchedData, Error> {
         if let Some(source) = self.sources.borrow_mut().get(key) {
             core.clusters.forget(key, std::mem::take(&mut source.turn));
             self.cancel_all_of(source, key);
@@ -249,12 +272,14 @@ impl Uring {
             Poll::Pending
         })
         .await;
-        let Some(mut source) = self.sources.borrow_mut().remove(key) else { return Ok(Early::default()) };
+        let Some(mut source) = self.sources.borrow_mut().remove(key) else {
+            return Ok(PrefetchedData::default());
+        };
         // The kernel reports an error once: without this the stream would seem to have ended well.
         if let Some(Err(errno)) = source.ended {
             return Err(Error::system(Call::Receive, errno));
         }
-        Ok(Early {
+        Ok(PrefetchedData {
             received: source.arrived.take(),
             accepted: source.accepted.take().map_or_else(Vec::new, |accepted| (*accepted).into()),
         })
@@ -312,8 +337,8 @@ impl Uring {
             if call != Call::SendDatagrams {
                 return Poll::Ready(Err(Error::system(call, Errno::INVAL))); // as from an older kernel
             }
-            match watch(fd) {
-                Ok(watch) => source.watch = Some(watch),
+            match poller_of(fd) {
+                Ok(poller) => source.poller = Some(poller),
                 Err(errno) => return Poll::Ready(Err(Error::system(call, errno))),
             }
         }
@@ -328,10 +353,10 @@ impl Uring {
 
     /// Requests an event for readiness.
     fn ask(&self, source: &mut Source, key: Key, fd: Fd<'_>, direction: Direction) {
-        let (op, fd, events) = match (direction, &source.watch) {
+        let (op, fd, events) = match (direction, &source.poller) {
             (Direction::Read, _) => (Op::Readable, fd.as_raw_fd(), libc::POLLIN | libc::POLLRDHUP),
             (Direction::Write, None) => (Op::Writable, fd.as_raw_fd(), libc::POLLOUT),
-            (Direction::Write, Some(watch)) => (Op::Writable, watch.as_raw_fd(), libc::POLLIN),
+            (Direction::Write, Some(poller)) => (Op::Writable, poller.as_raw_fd(), libc::POLLIN),
         };
         source.set_readiness(direction, Readiness::Requested);
         let poll = opcode::PollAdd::new(types::Fd(fd), events as u32).build();

@@ -23,13 +23,13 @@ impl Uring {
         core: &Core,
         key: Key,
         fd: Fd<'_>,
-        (place, holds): (&mut Destination<'_>, bool),
+        (destination, holds): (&mut Destination<'_>, bool),
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key).expect("a source lives as long as its handle");
         if !source.arrived.is_empty() {
-            let put = source.arrived.change(|arrived| place.put(arrived));
+            let put = source.arrived.change(|arrived| destination.put(arrived));
             return Poll::Ready(match put {
                 Ok(Ok(())) => Ok(true),
                 _ => Err(Error::memory(Call::Receive)),
@@ -53,7 +53,7 @@ impl Uring {
             return Poll::Pending;
         }
         if source.large || limited {
-            return self.poll_bulk(core, source, key, fd, (place, holds), context);
+            return self.poll_bulk(core, source, key, fd, (destination, holds), context);
         }
         if self.buffers.borrow_mut().is_dry() {
             source.reader.leave();
@@ -76,7 +76,7 @@ impl Uring {
         source: &mut Source,
         key: Key,
         fd: Fd<'_>,
-        (place, holds): (&mut Destination<'_>, bool),
+        (destination, holds): (&mut Destination<'_>, bool),
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         if source.readiness(Direction::Read) == Readiness::Ready {
@@ -89,12 +89,12 @@ impl Uring {
             let Some(clusters) = core.clusters.ask(key, &mut source.turn, holds, idle) else {
                 return Poll::Pending;
             };
-            match source.read_at_once(core, fd, place, clusters) {
+            match source.read_at_once(core, fd, destination, clusters) {
                 Err(Errno::AGAIN) => source.set_readiness(Direction::Read, Readiness::Unknown),
                 outcome => {
                     source.reader.leave();
                     if source.readiness(Direction::Read) == Readiness::Unknown {
-                        // Now, to know whether an idle connection is still good.
+                        // Asks at once, so that the driver learns when an idle connection ends.
                         self.ask(source, key, fd, Direction::Read);
                     }
                     return Poll::Ready(match outcome {
@@ -112,11 +112,11 @@ impl Uring {
     }
 
     /// Returns true if a read would find something, or has to be begun to find out.
-    pub(crate) fn has_news(&self, key: Key) -> bool {
+    pub(crate) fn is_readable(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
         let quiet = |source: &mut Source| {
-            let asked = source.readiness(Direction::Read) == Readiness::Requested;
-            (source.receiving || asked) && source.arrived.is_empty() && source.ended.is_none()
+            let requested = source.readiness(Direction::Read) == Readiness::Requested;
+            (source.receiving || requested) && source.arrived.is_empty() && source.ended.is_none()
         };
         !sources.get(key).is_some_and(quiet)
     }
@@ -181,13 +181,13 @@ impl Source {
         &mut self,
         core: &Core,
         fd: Fd<'_>,
-        place: &mut Destination<'_>,
+        destination: &mut Destination<'_>,
         clusters: usize,
     ) -> Result<usize, Errno> {
         let large = self.large;
         let read = loop {
             core.tallies.reads.add(1);
-            match place.read(fd, large, clusters) {
+            match destination.read(fd, large, clusters) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(Errno::AGAIN),
                 outcome => break outcome,

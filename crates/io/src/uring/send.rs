@@ -78,21 +78,23 @@ impl Uring {
         }
     }
 
-    /// Sends as many of the last bytes of a stream as the socket accepts at once, if no bytes are before
-    /// them. The rest stays in the chain. This is a system call, since io_uring would hand the end of a
-    /// stream to a thread.
+    /// Sends as many bytes as the socket accepts at once, if no bytes are before them. The rest stays in the
+    /// chain. `last`: the end of the stream follows. This is a system call, since io_uring would hand the end
+    /// of a stream to a thread.
     pub(crate) fn send_at_once(
         &self,
         core: &Core,
         key: Key,
         fd: Fd<'_>,
         chain: &mut Chain,
+        last: bool,
     ) -> Result<(), Error> {
         let may = |source: &mut Source| source.outbox.is_empty() && source.broken.is_none();
         if !self.sources.borrow_mut().get(key).is_some_and(may) {
             return Ok(());
         }
-        let sent = transmit_last(fd, chain, core.tallies); // rule 2 of the core
+        let transmit = if last { transmit_last } else { transmit };
+        let sent = transmit(fd, chain, core.tallies); // rule 2 of the core
         if let Err(errno) = sent
             && let Some(source) = self.sources.borrow_mut().get(key)
         {

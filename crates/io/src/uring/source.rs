@@ -89,7 +89,7 @@ pub(crate) struct Source {
     pub(crate) stopping: bool,
     /// True for bulk, which is received with system calls.
     pub(crate) large: bool,
-    /// Number of consecutive reads for which the other way would be right.
+    /// Number of consecutive reads that suit the other way of receiving.
     pub(crate) misfits: u8,
     pub(crate) arrived: Held,
     /// End of the stream, or an error, behind the bytes in `arrived`.
@@ -117,7 +117,7 @@ pub(crate) struct Source {
     /// True if polls cannot report room: see [`Self::tells_of_room`].
     deaf: bool,
     /// Reports room instead: an epoll instance that watches this socket only for that.
-    pub(crate) watch: Option<OwnedFd>,
+    pub(crate) poller: Option<OwnedFd>,
     readable: Readiness,
     writable: Readiness,
 }
@@ -151,7 +151,7 @@ impl Source {
             address: None,
             connected: None,
             deaf: false,
-            watch: None,
+            poller: None,
             readable: Readiness::Ready,
             writable: Readiness::Ready,
         }
@@ -182,14 +182,14 @@ impl Source {
     /// peer's stream, whatever they request. Such a poll would complete at once for ever, so this socket is
     /// not polled any more.
     pub(crate) fn told_of_room(&mut self, result: Result<usize, Errno>) {
-        self.deaf = self.watch.is_none() && result == Ok(libc::POLLRDHUP as usize);
+        self.deaf = self.poller.is_none() && result == Ok(libc::POLLRDHUP as usize);
         self.writable = if self.deaf { Readiness::Unknown } else { Readiness::Ready };
     }
 
     /// Returns true if a poll reports room to send. Otherwise an operation that sends waits for it, and for
-    /// datagrams a [`watch`](Self::watch).
+    /// datagrams a [`poller`](Self::poller).
     pub(crate) fn tells_of_room(&self) -> bool {
-        !self.deaf || self.watch.is_some()
+        !self.deaf || self.poller.is_some()
     }
 
     /// Returns each operation, and whether the kernel has it.

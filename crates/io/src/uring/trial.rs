@@ -2,7 +2,7 @@
 //! of reading a version: distributions remove features, and sandboxes forbid calls.
 
 use super::buffers::{BUFFERS, Buffers};
-use super::{Uring, errno};
+use super::{Uring, errno, patiently};
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
@@ -54,7 +54,7 @@ struct Trial {
 /// [`Failure`]
 pub(crate) fn run() -> Result<(), Failure> {
     let failed = |step| move |errno| Failure { step, errno };
-    let ring = Uring::ring().map_err(failed("setting up a ring"))?;
+    let ring = patiently(Uring::ring).map_err(failed("setting up a ring"))?;
     let mut probe = Probe::new();
     let probed = ring.submitter().register_probe(&mut probe);
     probed.map_err(|error| Failure { step: "asking for operations", errno: errno(error) })?;

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test file uses its part
 
 use manylane_buf::{Chain, Cluster};
-use manylane_io::{Choice, Driver, Io, IoReport, Kind, Listener, Stream};
+use manylane_io::{Driver, DriverChoice, Io, IoReport, Kind, Listener, Stream};
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use rustix::event::{PollFd, PollFlags};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -29,7 +29,7 @@ macro_rules! on_both_drivers {
 /// Returns whether the kernel allows a driver here, and the reason if not.
 pub fn available(kind: Kind) -> bool {
     let lane = Lane::new(Config::new()).unwrap();
-    match Driver::new(lane.here(), Choice::Only(kind)) {
+    match Driver::new(lane.here(), DriverChoice::Only(kind)) {
         Ok(_) => true,
         Err(error) => {
             // Once for each process, since nearly every test calls it.
@@ -59,7 +59,7 @@ pub fn run_with<F: Future<Output = T> + 'static, T: 'static>(
     body: impl FnOnce(Io) -> F,
 ) -> T {
     let mut lane = Lane::new(config).unwrap();
-    let mut driver = Driver::new(lane.here(), Choice::Only(kind)).unwrap();
+    let mut driver = Driver::new(lane.here(), DriverChoice::Only(kind)).unwrap();
     assert_eq!(driver.kind(), kind);
     let io = driver.io();
     let future = body(io.clone());

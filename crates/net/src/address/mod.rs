@@ -45,7 +45,7 @@ pub struct Address {
     /// Transport that the prefix forces; `None` leaves it to the statement.
     pub transport: Option<Transport>,
     /// Location that the address refers to.
-    pub place: Location,
+    pub location: Location,
 }
 
 /// Kind of transport.
@@ -53,6 +53,8 @@ pub struct Address {
 pub enum Transport {
     /// A byte stream: TCP, or a stream socket.
     Stream,
+    /// A byte stream over several paths: MPTCP (RFC 8684).
+    Multipath,
     /// Messages: UDP, or a datagram socket.
     Datagram,
 }
@@ -172,6 +174,8 @@ pub struct Rules {
     pub socket_pair: bool,
     /// True if `local@` is accepted.
     pub local: bool,
+    /// True if `mptcp@` is accepted.
+    pub multipath: bool,
     /// True if names may replace the host.
     pub names: bool,
     /// Longest path of a unix socket, in bytes.
@@ -213,6 +217,7 @@ impl Rules {
         descriptor: true,
         socket_pair: true,
         local: true,
+        multipath: true,
         names: true,
         longest_path: LONGEST_BOUND_PATH,
     };
@@ -223,6 +228,7 @@ impl Rules {
         transports: Transports::Datagram,
         socket_pair: false,
         local: false,
+        multipath: false,
         ..Self::BIND
     };
 
@@ -237,6 +243,7 @@ impl Rules {
         descriptor: false,
         socket_pair: true,
         local: true,
+        multipath: false,
         names: true,
         longest_path: LONGEST_PATH,
     };
@@ -252,6 +259,7 @@ impl Rules {
         descriptor: false,
         socket_pair: false,
         local: false,
+        multipath: false,
         names: true,
         longest_path: LONGEST_PATH,
     };
@@ -267,6 +275,7 @@ impl Rules {
         descriptor: true,
         socket_pair: false,
         local: false,
+        multipath: false,
         names: true,
         longest_path: LONGEST_PATH,
     };
@@ -294,13 +303,13 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use Transport::{Datagram, Stream};
+        use Transport::{Datagram, Multipath, Stream};
         let forced = match self.transport {
             None => "",
-            Some(Stream) => "stream+",
+            Some(Stream | Multipath) => "stream+",
             Some(Datagram) => "dgram+",
         };
-        match &self.place {
+        match &self.location {
             Location::Ip { host, port } => {
                 let family = match host {
                     Host::Name { family, .. } => *family,
@@ -313,6 +322,9 @@ impl fmt::Display for Address {
                     (Some(Stream), None) => "tcp@",
                     (Some(Stream), Some(Family::V4)) => "tcp4@",
                     (Some(Stream), Some(Family::V6)) => "tcp6@",
+                    (Some(Multipath), None) => "mptcp@",
+                    (Some(Multipath), Some(Family::V4)) => "mptcp4@",
+                    (Some(Multipath), Some(Family::V6)) => "mptcp6@",
                     (Some(Datagram), None) => "udp@",
                     (Some(Datagram), Some(Family::V4)) => "udp4@",
                     (Some(Datagram), Some(Family::V6)) => "udp6@",
@@ -323,7 +335,7 @@ impl fmt::Display for Address {
                 f.write_str(match self.transport {
                     None if path.starts_with('/') => "",
                     None => "unix@",
-                    Some(Stream) => "uxst@",
+                    Some(Stream | Multipath) => "uxst@",
                     Some(Datagram) => "uxdg@",
                 })?;
                 f.write_str(path)
@@ -372,11 +384,6 @@ impl AddressError {
     /// Returns the range of the wrong bytes; empty if something is missing.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
-    }
-
-    /// Returns the error, without the address and the position: `unknown prefix 'tpc@'`.
-    pub fn wrong(&self) -> &str {
-        &self.wrong
     }
 
     /// Returns the error, with the address if the error does not contain it:

@@ -39,7 +39,7 @@ impl Parser<'_> {
             return Err(self.error(at..at + 1, "there is a zero byte", "take it out"));
         }
         if text.starts_with('/') {
-            return Ok(Address { transport: None, place: self.unix(0)? });
+            return Ok(Address { transport: None, location: self.unix(0)? });
         }
         let Some(at) = text.find('@') else {
             let (transport, start) = self.forced()?;
@@ -47,13 +47,13 @@ impl Parser<'_> {
             let unix = text[start..].starts_with('/');
             return Ok(Address {
                 transport,
-                place: if unix { self.unix(start)? } else { self.ip(start, None)? },
+                location: if unix { self.unix(start)? } else { self.ip(start, None)? },
             });
         };
         let (transport, prefix) = self.prefix(at)?;
         self.transport(transport, 0..at + 1)?;
         let start = at + 1;
-        let place = match prefix.kind {
+        let location = match prefix.kind {
             Kind::Ip(family) => self.ip(start, family)?,
             Kind::Unix => self.unix(start)?,
             Kind::Abstract { padded } => self.abstract_name(start, padded)?,
@@ -73,7 +73,7 @@ impl Parser<'_> {
                 return Err(self.error(0..start, format!("'{}@' is not supported", prefix.name), remedy));
             }
         };
-        Ok(Address { transport, place })
+        Ok(Address { transport, location })
     }
 
     /// Returns the transport that `stream+` or `dgram+` forces without a family prefix, and the start of the
@@ -130,6 +130,9 @@ impl Parser<'_> {
         let (wrong, remedy) = match (transport, self.rules.transports) {
             (Some(Transport::Datagram), Transports::Stream) => {
                 ("datagrams", "a stream prefix such as 'tcp@'")
+            }
+            (Some(Transport::Multipath), _) if !self.rules.multipath => {
+                ("multipath TCP", "another prefix such as 'tcp@'")
             }
             (Some(Transport::Stream), Transports::Datagram) => {
                 ("streams", "a datagram prefix such as 'udp@'")
@@ -198,10 +201,10 @@ impl Parser<'_> {
         // The last colon begins the port, unless it is inside of brackets.
         let colon = text.rfind([':', ']']).filter(|at| text.as_bytes()[*at] == b':');
         let end = start + colon.unwrap_or(text.len());
+        // `::1:80` may mean `::1` and a port, and `1::` has a colon without a port. So a text that is a valid
+        // host without its last group is read as HAProxy reads it.
         if colon.is_some()
             && let Ok(ip) = text.parse::<Ipv6Addr>()
-            // `::1:80` may mean `::1` and a port, and `1::` has a colon without a port. So a text that is a
-            // valid host without its last group is read as HAProxy reads it.
             && self.text[start..end].parse::<Ipv6Addr>().is_err()
         {
             let remedy = if self.rules.port_needed {
@@ -253,6 +256,10 @@ impl Parser<'_> {
             return match (inner.parse(), family) {
                 (Ok(_), Some(Family::V4)) => wrong_family("IPv6", "IPv4"),
                 (Ok(ip), _) => Ok(Host::V6(ip)),
+                (Err(_), _) if inner.contains("://") => {
+                    let wrong = format!("'{}' is a URL, not an address", Quoted(inner));
+                    Err(self.error(span, wrong, format!("write {}", self.example())))
+                }
                 (Err(_), _) => {
                     let wrong = format!("'{}' is not an IPv6 address", Quoted(inner));
                     Err(self.error(span, wrong, "write one such as '[2001:db8::1]'"))

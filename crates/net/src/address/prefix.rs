@@ -44,9 +44,8 @@ const fn refused(name: &'static str, remedy: &'static str) -> Prefix {
 }
 
 const NO_QUIC: &str = "QUIC is not built; listen with TCP and 'ssl' for HTTP/1 and HTTP/2";
-const NO_MPTCP: &str = "multipath TCP is not built; use 'tcp@'";
 
-use Transport::{Datagram, Stream};
+use Transport::{Datagram, Multipath, Stream};
 
 #[rustfmt::skip]
 pub(super) static PREFIXES: &[Prefix] = &[
@@ -71,9 +70,9 @@ pub(super) static PREFIXES: &[Prefix] = &[
     refused("quic6", NO_QUIC),
     refused("rhttp", "reverse HTTP is not built; have the server accept connections at an address of its \
         own"),
-    refused("mptcp", NO_MPTCP),
-    refused("mptcp4", NO_MPTCP),
-    refused("mptcp6", NO_MPTCP),
+    alias("mptcp", Kind::Ip(None), Multipath),
+    alias("mptcp4", Kind::Ip(Some(Family::V4)), Multipath),
+    alias("mptcp6", Kind::Ip(Some(Family::V6)), Multipath),
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static Prefix> {

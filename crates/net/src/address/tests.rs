@@ -62,8 +62,8 @@ fn binds_to_every_form_that_the_manual_has() {
         ("sockpair@4", None, Location::SocketPair(4)),
         ("local@api", None, Location::Local("api".into())),
     ];
-    for (text, transport, place) in cases {
-        assert_eq!(Address::parse(text, &Rules::BIND), Ok(Address { transport, place }), "{text}");
+    for (text, transport, location) in cases {
+        assert_eq!(Address::parse(text, &Rules::BIND), Ok(Address { transport, location }), "{text}");
     }
 }
 
@@ -93,10 +93,10 @@ fn other_statements_have_other_forms() {
         (Rules::DGRAM_BIND, "uxdg@l", DATAGRAM, Location::Unix("l".into())),
         (Rules::NAMESERVER, "udp@192.0.2.1:53", DATAGRAM, ip(v4("192.0.2.1"), One(53))),
     ];
-    for (rules, text, transport, place) in cases {
+    for (rules, text, transport, location) in cases {
         assert_eq!(
             Address::parse(text, &rules),
-            Ok(Address { transport, place }),
+            Ok(Address { transport, location }),
             "{} {text}",
             rules.statement
         );
@@ -125,7 +125,8 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
             "website@:80",
             "address 'website@:80', column 1: unknown prefix 'website@'; the known ones are ip, ipv4, ipv6, \
                 tcp, tcp4, \
-             tcp6, udp, udp4, udp6, unix, uxst, uxdg, abns, abnsz, fd, sockpair, local",
+             tcp6, udp, udp4, udp6, unix, uxst, uxdg, abns, abnsz, fd, sockpair, local, \
+             mptcp, mptcp4, mptcp6",
         ),
         (
             Rules::BIND,
@@ -388,23 +389,24 @@ fn addresses(rules: Rules) -> impl Strategy<Value = Address> {
     let hosts =
         hosts().prop_filter("names are known", move |host| rules.names || !matches!(host, Host::Name { .. }));
     let ip = (hosts, prop::strategy::Union::new(ports)).prop_map(|(host, port)| Location::Ip { host, port });
-    let mut places = vec![ip.boxed()];
+    let mut locations = vec![ip.boxed()];
     if rules.unix {
-        places.push("/?[a-z@:é -]{1,40}".prop_map(|path| Location::Unix(path.into())).boxed());
+        locations.push("/?[a-z@:é -]{1,40}".prop_map(|path| Location::Unix(path.into())).boxed());
         let name = ("[!-~]{1,107}", any::<bool>());
-        places.push(name.prop_map(|(name, padded)| Location::Abstract { name: name.into(), padded }).boxed());
+        locations
+            .push(name.prop_map(|(name, padded)| Location::Abstract { name: name.into(), padded }).boxed());
     }
     if rules.descriptor {
-        places.push((0..=i32::MAX).prop_map(Location::Descriptor).boxed());
+        locations.push((0..=i32::MAX).prop_map(Location::Descriptor).boxed());
     }
     if rules.socket_pair {
-        places.push((0..=i32::MAX).prop_map(Location::SocketPair).boxed());
+        locations.push((0..=i32::MAX).prop_map(Location::SocketPair).boxed());
     }
-    let remote = (transport, prop::strategy::Union::new(places));
-    let remote = remote.prop_map(|(transport, place)| Address { transport, place });
+    let remote = (transport, prop::strategy::Union::new(locations));
+    let remote = remote.prop_map(|(transport, location)| Address { transport, location });
     if rules.local {
-        let local =
-            "[!-~]{1,107}".prop_map(|name| Address { transport: None, place: Location::Local(name.into()) });
+        let local = "[!-~]{1,107}"
+            .prop_map(|name| Address { transport: None, location: Location::Local(name.into()) });
         prop_oneof![8 => remote, 1 => local].boxed()
     } else {
         remote.boxed()

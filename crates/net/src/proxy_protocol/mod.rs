@@ -18,9 +18,10 @@ mod v2;
 
 pub use tlv::{Ssl, Tlv, Tlvs, kind};
 pub use v1::emit as emit_v1;
-pub use v2::{Emit, emit as emit_v2, emit_fitting as emit_v2_fitting};
+pub use v2::{HeaderContents, emit as emit_v2, emit_fitting as emit_v2_fitting};
 
 use crate::address::Transport;
+use manylane_buf::Chain;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -62,7 +63,7 @@ pub struct Header<'a> {
     pub version: Version,
     /// Both ends of the connection. `None` keeps the ends of the transport: it is the sender's own connection
     /// (`LOCAL`), or of a kind that the sender cannot describe (`UNKNOWN`).
-    pub ends: Option<Ends<'a>>,
+    pub ends: Option<EndpointPair<'a>>,
     /// True if the sender relays a connection; false if the connection is its own, such as a health check.
     pub relayed: bool,
     /// Other data; none in version 1.
@@ -80,7 +81,7 @@ pub enum Version {
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends<'a> {
+pub enum EndpointPair<'a> {
     /// Addresses and ports of one family.
     Ip {
         /// Transport of the connection.
@@ -101,7 +102,7 @@ pub enum Ends<'a> {
     },
 }
 
-impl Ends<'_> {
+impl EndpointPair<'_> {
     /// Returns the ends of a TCP connection. If the families differ, both addresses become IPv6.
     pub fn tcp(source: SocketAddr, destination: SocketAddr) -> Self {
         let (source, destination) = same_family(source, destination);
@@ -172,7 +173,7 @@ impl fmt::Display for HeaderError {
             Self::Long(length) => {
                 write!(f, "it expects at most {} bytes, found {length}", LONGEST_V2 - v2::FIXED)
             }
-            Self::Tlv(kind) => write!(f, "its vector of type {kind:#04x} has a length that does not fit"),
+            Self::Tlv(kind) => write!(f, "its TLV of type {kind:#04x} has a wrong length"),
             Self::Checksum => f.write_str("its checksum does not fit its bytes"),
             Self::Checksums => f.write_str("it expects one checksum, found two"),
         }
@@ -180,6 +181,15 @@ impl fmt::Display for HeaderError {
 }
 
 impl std::error::Error for HeaderError {}
+
+/// Returns the received bytes that a header may have, in one piece; they stay in the chain. Bytes behind them
+/// may be more than fit into one piece.
+///
+/// # Errors
+/// No memory.
+pub fn beginning(received: &mut Chain) -> Result<&[u8], manylane_buf::Error> {
+    received.pull_up(received.len().min(LONGEST_V2))
+}
 
 /// Parses a header of either version at the start of `bytes`. It examines at most [`LONGEST_V2`] bytes.
 ///

@@ -8,13 +8,13 @@ fn complete(bytes: &[u8]) -> (Header<'_>, usize) {
     }
 }
 
-fn tcp(source: &str, destination: &str) -> Option<Ends<'static>> {
-    Some(Ends::tcp(source.parse().unwrap(), destination.parse().unwrap()))
+fn tcp(source: &str, destination: &str) -> Option<EndpointPair<'static>> {
+    Some(EndpointPair::tcp(source.parse().unwrap(), destination.parse().unwrap()))
 }
 
 #[test]
 fn lines_of_the_specification_are_read() {
-    let cases: [(&str, Option<Ends<'_>>); 7] = [
+    let cases: [(&str, Option<EndpointPair<'_>>); 7] = [
         ("PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\n", tcp("192.168.0.1:56324", "192.168.0.11:443")),
         (
             "PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535\r\n",
@@ -138,7 +138,7 @@ fn a_checksum_is_checked_and_may_be_there_once() {
     let ends = tcp("192.0.2.1:1", "192.0.2.2:2");
     let mut bytes = Vec::new();
     let tlvs = [Tlv { kind: kind::UNIQUE_ID, value: b"0123" }];
-    emit_v2(&Emit { ends, tlvs: &tlvs, checksum: true }, &mut bytes).unwrap();
+    emit_v2(&HeaderContents { ends, tlvs: &tlvs, checksum: true }, &mut bytes).unwrap();
     complete(&bytes);
     // Every change of one bit is found, from the addresses on.
     for bit in 16 * 8..bytes.len() * 8 {
@@ -163,8 +163,11 @@ fn what_is_said_of_tls_is_read() {
     let within = b"\x03\0\0\0\x01\x21\0\x07TLSv1.3\x22\0\x03bob";
     let tlvs = [Tlv { kind: kind::SSL, value: within }];
     let mut bytes = Vec::new();
-    emit_v2(&Emit { ends: tcp("192.0.2.1:1", "192.0.2.2:2"), tlvs: &tlvs, checksum: false }, &mut bytes)
-        .unwrap();
+    emit_v2(
+        &HeaderContents { ends: tcp("192.0.2.1:1", "192.0.2.2:2"), tlvs: &tlvs, checksum: false },
+        &mut bytes,
+    )
+    .unwrap();
     let (header, _) = complete(&bytes);
     let ssl = header.tlvs.ssl().unwrap();
     assert_eq!((ssl.client, ssl.verify), (3, 1));
@@ -177,7 +180,8 @@ fn what_would_not_be_read_is_not_written() {
     let ends = tcp("192.0.2.1:1", "192.0.2.2:2");
     let mut bytes = b"before".to_vec();
     let mut refused = |kind, value: &[u8]| {
-        emit_v2(&Emit { ends, tlvs: &[Tlv { kind, value }], checksum: true }, &mut bytes).unwrap_err()
+        emit_v2(&HeaderContents { ends, tlvs: &[Tlv { kind, value }], checksum: true }, &mut bytes)
+            .unwrap_err()
     };
     assert_eq!(refused(kind::UNIQUE_ID, &[0; 129]), HeaderError::Tlv(5));
     assert_eq!(refused(kind::CRC32C, &[0; 4]), HeaderError::Tlv(3));
@@ -198,13 +202,14 @@ fn families_that_differ_are_told_as_ipv6() {
     assert_eq!(line, b"PROXY UNKNOWN\r\n");
 }
 
-fn any_ends() -> impl Strategy<Value = Option<Ends<'static>>> {
+fn any_ends() -> impl Strategy<Value = Option<EndpointPair<'static>>> {
     let v4 = any::<(u32, u16)>().prop_map(|(ip, port)| SocketAddr::new(IpAddr::V4(ip.into()), port));
     let v6 = any::<(u128, u16)>().prop_map(|(ip, port)| SocketAddr::new(IpAddr::V6(ip.into()), port));
     let transport = prop_oneof![Just(Transport::Stream), Just(Transport::Datagram)];
     let pairs = prop_oneof![(v4.clone(), v4), (v6.clone(), v6)];
-    let ip = (transport, pairs)
-        .prop_map(|(transport, (source, destination))| Some(Ends::Ip { transport, source, destination }));
+    let ip = (transport, pairs).prop_map(|(transport, (source, destination))| {
+        Some(EndpointPair::Ip { transport, source, destination })
+    });
     prop_oneof![1 => Just(None), 9 => ip]
 }
 
@@ -237,7 +242,8 @@ proptest! {
         let tlvs: Vec<_> = tlvs.iter().map(|(kind, value)| Tlv { kind: *kind, value }).collect();
         let told = if ends.is_some() { &tlvs[..] } else { &[] };
         let mut bytes = Vec::new();
-        emit_v2(&Emit { ends, tlvs: told, checksum: checksum && ends.is_some() }, &mut bytes).unwrap();
+        let contents = HeaderContents { ends, tlvs: told, checksum: checksum && ends.is_some() };
+        emit_v2(&contents, &mut bytes).unwrap();
         check_beginnings(&bytes)?;
         let length = bytes.len();
         bytes.extend(rest);
@@ -252,16 +258,16 @@ proptest! {
     #[test]
     fn unix_names_read_back(source in prop::collection::vec(1..=u8::MAX, 0..=108),
         destination in prop::collection::vec(1..=u8::MAX, 0..=108)) {
-        let ends = Some(Ends::Unix { transport: Transport::Stream, source: &source,
+        let ends = Some(EndpointPair::Unix { transport: Transport::Stream, source: &source,
             destination: &destination });
         let mut bytes = Vec::new();
-        emit_v2(&Emit { ends, tlvs: &[], checksum: false }, &mut bytes).unwrap();
+        emit_v2(&HeaderContents { ends, tlvs: &[], checksum: false }, &mut bytes).unwrap();
         prop_assert_eq!(complete(&bytes).0.ends, ends);
     }
 
     #[test]
     fn lines_read_back_as_they_are_written(ends in any_ends(), rest: [u8; 4]) {
-        let ends = ends.filter(|ends| matches!(ends, Ends::Ip { transport: Transport::Stream, .. }));
+        let ends = ends.filter(|ends| matches!(ends, EndpointPair::Ip { transport: Transport::Stream, .. }));
         let mut bytes = Vec::new();
         emit_v1(ends.as_ref(), &mut bytes);
         prop_assert!(bytes.len() <= LONGEST_V1);

@@ -14,7 +14,7 @@ pub mod kind {
     pub const NOOP: u8 = 0x04;
     /// Identifier of the connection.
     pub const UNIQUE_ID: u8 = 0x05;
-    /// Facts about TLS; see [`Ssl`](super::Ssl).
+    /// Properties of TLS; see [`Ssl`](super::Ssl).
     pub const SSL: u8 = 0x20;
     /// Within [`SSL`]: version of TLS.
     pub const SSL_VERSION: u8 = 0x21;
@@ -56,7 +56,7 @@ impl Tlv<'_> {
         }
     }
 
-    /// Returns whether a sender may pass it in: the checksum is computed with the header.
+    /// Returns whether a caller may add this TLV to a header. The header's own code adds the checksum.
     pub(super) fn is_sayable(&self) -> bool {
         self.kind != kind::CRC32C && self.is_good()
     }
@@ -67,7 +67,7 @@ impl Tlv<'_> {
 pub struct Tlvs<'a>(&'a [u8]);
 
 impl<'a> Tlvs<'a> {
-    /// Checks `bytes` to their end.
+    /// Checks that `bytes` are whole, valid TLVs.
     pub(super) fn check(bytes: &'a [u8]) -> Result<Self, HeaderError> {
         let all = Self(bytes);
         let mut rest = all;
@@ -81,12 +81,12 @@ impl<'a> Tlvs<'a> {
         Ok(all)
     }
 
-    /// The bytes of all.
+    /// Returns the bytes of all TLVs.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// Those whose [`bytes`](Self::bytes) were kept.
+    /// Returns the TLVs of `bytes`, which [`bytes`](Self::bytes) returned.
     pub fn kept(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

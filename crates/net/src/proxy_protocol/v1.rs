@@ -1,7 +1,7 @@
 //! Version 1: a line of text (2.1).
 
 use super::{
-    Ends, Header, HeaderError, LONGEST_V1, Parsed, SHORTEST, Tlvs, Version, begins_alike, same_family,
+    EndpointPair, Header, HeaderError, LONGEST_V1, Parsed, SHORTEST, Tlvs, Version, begins_alike, same_family,
 };
 use crate::address::Transport;
 use std::io::Write;
@@ -38,7 +38,7 @@ fn incomplete(bytes: &[u8]) -> Parsed<'_> {
 }
 
 /// Parses the text behind "PROXY ". Returns `None` if it is wrong, `Some(None)` for `UNKNOWN`.
-fn ends(line: &[u8]) -> Option<Option<Ends<'static>>> {
+fn ends(line: &[u8]) -> Option<Option<EndpointPair<'static>>> {
     let line =
         std::str::from_utf8(line).ok().or_else(|| line.starts_with(b"UNKNOWN ").then_some("UNKNOWN"))?;
     if line == "UNKNOWN" || line.starts_with("UNKNOWN ") {
@@ -56,7 +56,7 @@ fn ends(line: &[u8]) -> Option<Option<Ends<'static>>> {
         return None;
     }
     let (source, destination) = (SocketAddr::new(source, from), SocketAddr::new(destination, to));
-    Some(Some(Ends::Ip { transport: Transport::Stream, source, destination }))
+    Some(Some(EndpointPair::Ip { transport: Transport::Stream, source, destination }))
 }
 
 /// Parses digits without a leading zero.
@@ -68,9 +68,9 @@ fn port(word: &str) -> Option<u16> {
 /// Appends a header of version 1 to `into`, at most [`LONGEST_V1`] bytes. Send it with or before the
 /// connection's first bytes. Anything but a TCP connection between IP addresses becomes `UNKNOWN`, which some
 /// servers refuse.
-pub fn emit(ends: Option<&Ends<'_>>, into: &mut Vec<u8>) {
+pub fn emit(ends: Option<&EndpointPair<'_>>, into: &mut Vec<u8>) {
     let written = match ends {
-        Some(&Ends::Ip { transport: Transport::Stream, source, destination }) => {
+        Some(&EndpointPair::Ip { transport: Transport::Stream, source, destination }) => {
             let (source, destination) = same_family(source, destination);
             let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
             let (from, to) = (source.port(), destination.port());

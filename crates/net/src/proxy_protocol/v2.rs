@@ -1,7 +1,7 @@
 //! Version 2: binary (2.2).
 
 use super::tlv::{HEAD, kind};
-use super::{Ends, Header, HeaderError, LONGEST_V2, Parsed, Tlv, Tlvs, Version, same_family};
+use super::{EndpointPair, Header, HeaderError, LONGEST_V2, Parsed, Tlv, Tlvs, Version, same_family};
 use crate::address::Transport;
 use crc::{CRC_32_ISCSI, Crc, Table};
 use std::net::{IpAddr, SocketAddr};
@@ -35,15 +35,15 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
         return Err(HeaderError::Long(length));
     }
     // Of the sender's own connection, and of kinds that it cannot describe, only the length counts.
-    let told = if relayed { told(family)? } else { None };
-    if told.is_some_and(|(_, addresses)| addresses > usize::from(length)) {
+    let described = if relayed { transport_and_size(family)? } else { None };
+    if described.is_some_and(|(_, addresses)| addresses > usize::from(length)) {
         return Err(HeaderError::Length(length));
     }
     let Some(block) = rest.get(..usize::from(length)) else {
         return Ok(Parsed::Incomplete { at_least: total });
     };
     let mut header = Header { version: Version::V2, ends: None, relayed, tlvs: Tlvs::default() };
-    if let Some((transport, addresses)) = told {
+    if let Some((transport, addresses)) = described {
         let (addresses, tlvs) = block.split_at(addresses);
         header.ends = Some(ends(addresses, transport));
         header.tlvs = Tlvs::check(tlvs)?;
@@ -53,7 +53,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
 }
 
 /// Returns the transport, and the size of both addresses; `None` if the sender cannot describe one of them.
-fn told(family: u8) -> Result<Option<(Transport, usize)>, HeaderError> {
+fn transport_and_size(family: u8) -> Result<Option<(Transport, usize)>, HeaderError> {
     let transport = match family & 0xf {
         0 => None,
         1 => Some(Transport::Stream),
@@ -71,7 +71,7 @@ fn told(family: u8) -> Result<Option<(Transport, usize)>, HeaderError> {
 }
 
 /// Parses addresses whose size determines their family.
-fn ends(block: &[u8], transport: Transport) -> Ends<'_> {
+fn ends(block: &[u8], transport: Transport) -> EndpointPair<'_> {
     if let Ok(block) = <&[u8; 12]>::try_from(block) {
         let [a, b, c, d, e, f, g, h, from @ .., _, _] = *block;
         let [.., to_high, to_low] = *block;
@@ -86,7 +86,7 @@ fn ends(block: &[u8], transport: Transport) -> Ends<'_> {
         return ip(source, destination, [from_high, from_low], [to_high, to_low], transport);
     }
     let (source, destination) = block.split_at(block.len() / 2);
-    Ends::Unix { transport, source: name(source), destination: name(destination) }
+    EndpointPair::Unix { transport, source: name(source), destination: name(destination) }
 }
 
 fn ip<const N: usize>(
@@ -95,11 +95,11 @@ fn ip<const N: usize>(
     from: [u8; 2],
     to: [u8; 2],
     transport: Transport,
-) -> Ends<'static>
+) -> EndpointPair<'static>
 where
     IpAddr: From<[u8; N]>,
 {
-    Ends::Ip {
+    EndpointPair::Ip {
         transport,
         source: SocketAddr::new(source.into(), u16::from_be_bytes(from)),
         destination: SocketAddr::new(destination.into(), u16::from_be_bytes(to)),
@@ -132,9 +132,9 @@ fn check_sum(header: &[u8], mut at: usize, tlvs: Tlvs<'_>) -> Result<(), HeaderE
 
 /// Contents of a version 2 header to write.
 #[derive(Clone, Copy, Debug)]
-pub struct Emit<'a> {
+pub struct HeaderContents<'a> {
     /// Both ends of the relayed connection; `None` for the sender's own connection.
-    pub ends: Option<Ends<'a>>,
+    pub ends: Option<EndpointPair<'a>>,
     /// Other data, without a checksum, which is computed here.
     pub tlvs: &'a [Tlv<'a>],
     /// Whether to add a checksum.
@@ -146,7 +146,7 @@ pub struct Emit<'a> {
 /// # Errors
 /// [`HeaderError::Length`] if it would be longer than [`LONGEST_V2`], which receivers need not accept;
 /// [`HeaderError::Tlv`] for a TLV that this module would not accept. `into` is unchanged.
-pub fn emit(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<(), HeaderError> {
+pub fn emit(what: &HeaderContents<'_>, into: &mut Vec<u8>) -> Result<(), HeaderError> {
     let start = into.len();
     let written = write(what, start, into);
     if written.is_err() {
@@ -161,9 +161,9 @@ pub fn emit(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<(), HeaderError> {
 ///
 /// # Errors
 /// Those of [`emit`], which the rest of a header cannot cause.
-pub fn emit_fitting(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<Vec<u8>, HeaderError> {
+pub fn emit_fitting(what: &HeaderContents<'_>, into: &mut Vec<u8>) -> Result<Vec<u8>, HeaderError> {
     let start = into.len();
-    emit(&Emit { tlvs: &[], ..*what }, into)?;
+    emit(&HeaderContents { tlvs: &[], ..*what }, into)?;
     let mut room = LONGEST_V2 - (into.len() - start);
     into.truncate(start);
     let (mut said, mut left_out) = (Vec::with_capacity(what.tlvs.len()), Vec::new());
@@ -176,19 +176,19 @@ pub fn emit_fitting(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<Vec<u8>, Head
             left_out.push(tlv.kind);
         }
     }
-    emit(&Emit { tlvs: &said, ..*what }, into)?;
+    emit(&HeaderContents { tlvs: &said, ..*what }, into)?;
     Ok(left_out)
 }
 
-fn write(what: &Emit<'_>, start: usize, into: &mut Vec<u8>) -> Result<(), HeaderError> {
+fn write(what: &HeaderContents<'_>, start: usize, into: &mut Vec<u8>) -> Result<(), HeaderError> {
     into.extend(SIGNATURE);
     let transport = |transport| match transport {
-        Transport::Stream => 1,
+        Transport::Stream | Transport::Multipath => 1,
         Transport::Datagram => 2,
     };
     match what.ends {
         None => into.extend([0x20, 0, 0, 0]),
-        Some(Ends::Ip { transport: by, source, destination }) => {
+        Some(EndpointPair::Ip { transport: by, source, destination }) => {
             let (source, destination) = same_family(source, destination);
             let family = if source.is_ipv4() { 0x10 } else { 0x20 };
             into.extend([0x21, family | transport(by), 0, 0]);
@@ -201,7 +201,7 @@ fn write(what: &Emit<'_>, start: usize, into: &mut Vec<u8>) -> Result<(), Header
             into.extend(source.port().to_be_bytes());
             into.extend(destination.port().to_be_bytes());
         }
-        Some(Ends::Unix { transport: by, source, destination }) => {
+        Some(EndpointPair::Unix { transport: by, source, destination }) => {
             into.extend([0x21, 0x30 | transport(by), 0, 0]);
             for name in [source, destination] {
                 let kept = &name[..name.len().min(UNIX_NAME)];

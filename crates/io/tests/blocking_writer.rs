@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use manylane_io::{Beside, Kind};
+use manylane_io::{BlockingWriter, Kind};
 
 on_both_drivers! {
     bytes_of_the_lane_and_of_a_thread_arrive_in_the_order_of_their_turns;
@@ -14,7 +14,7 @@ on_both_drivers! {
     the_socket_is_closed_when_both_have_let_go_of_it;
 }
 
-fn on_a_thread(beside: Beside, bytes: Vec<u8>) -> (Beside, usize) {
+fn on_a_thread(beside: BlockingWriter, bytes: Vec<u8>) -> (BlockingWriter, usize) {
     let writing = std::thread::spawn(move || {
         let written = beside.write(&bytes).unwrap();
         (beside, written)

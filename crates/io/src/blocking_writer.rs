@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// A stream's socket, to which a thread writes.
 #[derive(Debug)]
-pub struct Beside {
+pub struct BlockingWriter {
     fd: OwnedFd,
 }
 
@@ -29,21 +29,21 @@ impl Stream {
     ///
     /// # Errors
     /// The system's; there may be no descriptor left.
-    pub fn beside(&self) -> Result<Beside, Error> {
+    pub fn beside(&self) -> Result<BlockingWriter, Error> {
         let fd = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 3)
             .map_err(|errno| Error::system(Call::Send, errno))?;
-        Ok(Beside { fd })
+        Ok(BlockingWriter { fd })
     }
 }
 
 /// Wraps a socket that no lane has.
-impl From<OwnedFd> for Beside {
+impl From<OwnedFd> for BlockingWriter {
     fn from(fd: OwnedFd) -> Self {
         Self { fd }
     }
 }
 
-impl Beside {
+impl BlockingWriter {
     /// Writes as many of `bytes` as the socket accepts at once, perhaps none, and returns their number.
     ///
     /// # Errors

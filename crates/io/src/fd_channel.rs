@@ -2,7 +2,7 @@
 //!
 //! System calls: `recvmsg`, when the driver reports that the socket is ready.
 
-use crate::core::{Budget, Core, Direction, Nature, backend};
+use crate::core::{Budget, Core, Direction, FdKind, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
 use crate::listener::Accepted;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// A unix socket over which connected sockets are passed; it belongs to a lane's driver. Closed when dropped.
-pub struct Passage {
+pub struct FdChannel {
     core: Rc<Core>,
     key: Key,
     fd: ManuallyDrop<OwnedFd>,
@@ -31,16 +31,16 @@ impl Io {
     ///
     /// # Errors
     /// If it is not a socket.
-    pub fn passage(&self, fd: impl Into<OwnedFd>) -> Result<Passage, Error> {
+    pub fn passage(&self, fd: impl Into<OwnedFd>) -> Result<FdChannel, Error> {
         let fd = fd.into();
         sockopt::socket_type(&fd).map_err(|errno| Error::system(Call::Register, errno))?;
         set_nonblocking(self.core(), fd.as_fd())?;
-        let key = self.core().add(Nature::Datagram);
-        Ok(Passage { core: self.core().clone(), key, fd: ManuallyDrop::new(fd), budget: Budget::new() })
+        let key = self.core().add(FdKind::Datagram);
+        Ok(FdChannel { core: self.core().clone(), key, fd: ManuallyDrop::new(fd), budget: Budget::new() })
     }
 }
 
-impl Passage {
+impl FdChannel {
     /// Receives the next connection, at most [`Io::accepts_per_round`] in a round; none once the other end is
     /// closed. Closes and skips sockets other than streams. If the future is dropped, it has received
     /// nothing.
@@ -97,7 +97,7 @@ impl Passage {
     }
 }
 
-impl Drop for Passage {
+impl Drop for FdChannel {
     fn drop(&mut self) {
         // SAFETY: taken only here, at the end.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
@@ -105,14 +105,14 @@ impl Drop for Passage {
     }
 }
 
-impl AsFd for Passage {
+impl AsFd for FdChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl fmt::Debug for Passage {
+impl fmt::Debug for FdChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Passage({:?})", *self.fd)
+        write!(f, "FdChannel({:?})", *self.fd)
     }
 }
