@@ -204,8 +204,9 @@ impl BodyReader {
                     let (n, data) =
                         if keep_chunks { keep(chunks, front, out)? } else { join(chunks, front, out)? };
                     self.data += data;
+                    // Servers may pad their sizes.
                     if let Some(at) = chunks.take_padding()
-                        && self.from == From::Client // servers may pad their sizes
+                        && self.from == From::Client
                         && self.relaxed.is_none()
                     {
                         let error = request_error((Problem::BadExtension, at));
@@ -406,6 +407,30 @@ impl Joiner<'_> {
     fn flush(&mut self) {
         if let Some(cluster) = self.joined.take() {
             self.failed |= self.out.push_back(cluster.into_segment()).is_err();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+
+    /// A reader looks again at the bytes that it leaves in the input: of chunks that drip, none, or the
+    /// line of a size that is passed on when it is whole.
+    #[test]
+    fn each_byte_of_chunks_is_looked_at_once_but_a_short_line() {
+        let chunk = format!("{:016x};{}\r\n{}\r\n", 100, "e".repeat(5_000), "x".repeat(100));
+        for keeps in [false, true] {
+            let mut reader = BodyReader::new(Body::Chunked, From::Client, Limits::default());
+            let (mut input, mut out, mut most) = (Chain::new(), Chain::new(), 0);
+            for byte in chunk.repeat(3).bytes() {
+                input.append(&[byte]).expect("memory");
+                let read = if keeps { BodyReader::read_chunks } else { BodyReader::read };
+                assert!(matches!(read(&mut reader, &mut input, &mut out), Ok(Progress::More)));
+                most = most.max(input.len());
+            }
+            assert_eq!((reader.data(), most), (300, if keeps { 16 } else { 0 }));
+            const { assert!(16 < LONGEST_LINE) }
         }
     }
 }

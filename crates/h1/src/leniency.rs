@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use manylane_buf::Segment;
-use manylane_http::Known;
+use manylane_http::{Known, syntax};
 
 /// A set of relaxations, each of which HAProxy has, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,10 @@ impl Leniency {
     /// `Host` may come several times, if all are equal; one is left. The text behind its colon need not be a
     /// port.
     pub const HOSTS: Self = Self(1 << 8);
+    /// Names of fields may have odd bytes. Such a field is dropped, as by HAProxy 3.2.
+    pub const NAMES: Self = Self(1 << 9);
+    /// Paths of targets may have bytes above ASCII, and `#`. They are percent-encoded (RFC 3986, 2.1).
+    pub const TARGETS: Self = Self(1 << 10);
     /// The relaxations that HAProxy has by default, without `option http-strict-framing`.
     pub const USUAL: Self = Self::LINE_FEED
         .with(Self::BLANKS)
@@ -46,7 +50,7 @@ impl Leniency {
         .with(Self::OLD_CODING)
         .with(Self::HOSTS);
     /// All relaxations: `option accept-unsafe-violations-in-http-request` and `-response`.
-    pub const ALL: Self = Self((1 << 9) - 1);
+    pub const ALL: Self = Self((1 << 11) - 1);
 
     /// Creates a set from bits, in the order of the constants above: for random tests.
     pub fn from_bits(bits: u16) -> Self {
@@ -113,6 +117,7 @@ pub(crate) fn rewrite(
     let mut origin = head.len();
     let mut at = 0;
     let mut line_start = 0; // start in `out` of the line that may be folded
+    let mut dropped = false; // whether the line that may be folded is left out
     let mut framing = false; // whether that line frames the message: set at its start, however long it grows
     while at < head.len() {
         let end = head[at..].iter().position(|&byte| byte == b'\n').map_or(head.len(), |n| at + n);
@@ -126,12 +131,16 @@ pub(crate) fn rewrite(
             first_line(text, first, lenient, out);
         } else {
             let folds = line_start > 0 || first == First::None && at > 0;
-            if text.first().is_some_and(|&byte| is_blank(byte))
-                && folds
-                && lenient.has(Leniency::FOLDS)
-                && out.ends_with(b"\r\n")
-                && !framing
-            {
+            let continues = text.first().is_some_and(|&byte| is_blank(byte));
+            dropped = if continues { dropped && lenient.has(Leniency::FOLDS) } else { is_odd(text, lenient) };
+            // The strict parser never sees a dropped line: one with a byte that it would refuse stays.
+            dropped &= text.iter().all(|&byte| syntax::is_value_byte(plain(byte, lenient)));
+            dropped &= !lone || lenient.has(Leniency::LINE_FEED);
+            if dropped {
+                at = next;
+                continue;
+            }
+            if continues && folds && lenient.has(Leniency::FOLDS) && out.ends_with(b"\r\n") && !framing {
                 out.truncate(before - 2);
                 out.extend_from_slice(b"  ");
             } else {
@@ -153,6 +162,33 @@ pub(crate) fn rewrite(
     origin
 }
 
+/// Returns whether the field in this line has a name that is dropped. The strict parser refuses it if its
+/// name has blanks or controls, or could be taken for one that frames.
+fn is_odd(line: &[u8], lenient: Leniency) -> bool {
+    let Some(colon) = line.iter().position(|&byte| byte == b':') else { return false };
+    let name = &line[..colon];
+    lenient.has(Leniency::NAMES)
+        && colon > 0
+        && !syntax::is_token(name)
+        && name.iter().all(|&byte| byte > b' ' && byte != 0x7f)
+        && !passes_for_framing(name)
+}
+
+/// Returns whether a reader that skips the odd bytes of a name, or takes them for blanks, would read a field
+/// that frames the message or names its host. Such a name is never accepted: the sender may be such a reader.
+#[cold]
+fn passes_for_framing(name: &[u8]) -> bool {
+    let framing = [Known::CONTENT_LENGTH, Known::TRANSFER_ENCODING, Known::HOST, Known::CONNECTION];
+    let mut token = [0; 17]; // as long as the longest of them
+    let mut len = 0;
+    for &byte in name.iter().filter(|&&byte| syntax::is_token_byte(byte)) {
+        let Some(place) = token.get_mut(len) else { return false };
+        *place = byte;
+        len += 1;
+    }
+    len < name.len() && framing.contains(&Known::of(&token[..len]))
+}
+
 /// Returns the byte, or a blank for a control character.
 fn plain(byte: u8, lenient: Leniency) -> u8 {
     let control = (byte < b' ' && !matches!(byte, b'\t' | b'\r' | b'\n')) || byte == 0x7f;
@@ -160,10 +196,12 @@ fn plain(byte: u8, lenient: Leniency) -> u8 {
 }
 
 fn first_line(text: &[u8], first: First, lenient: Leniency, out: &mut Vec<u8>) {
-    if first == First::Request && !lenient.has(Leniency::BLANKS) {
+    let encodes = first == First::Request && lenient.has(Leniency::TARGETS);
+    if first == First::Request && !lenient.has(Leniency::BLANKS) && !encodes {
         out.extend_from_slice(text);
         return;
     }
+    let mut slashes = None; // number of slashes up to the target's path
     // One blank is left between two parts. In a status line, everything behind the second blank is the
     // reason.
     let mut parts = 0;
@@ -180,6 +218,16 @@ fn first_line(text: &[u8], first: First, lenient: Leniency, out: &mut Vec<u8>) {
             rest = &rest[blanks..];
             parts += 1;
         } else {
+            if parts == 1 && encodes {
+                let left = slashes.get_or_insert(if byte == b'/' { 1 } else { 3 });
+                *left -= i32::from(byte == b'/' && *left > 0);
+                if *left == 0 && (!byte.is_ascii() || byte == b'#') {
+                    let digit = |half: u8| b"0123456789ABCDEF"[usize::from(half)];
+                    out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
+                    rest = after;
+                    continue;
+                }
+            }
             out.push(byte);
             parts += usize::from(is_blank(byte));
             rest = after;

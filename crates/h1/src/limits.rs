@@ -12,9 +12,9 @@ pub struct Limits {
     pub room: usize,
     /// Largest number of fields, plus one for the first line: `tune.http.maxhdr`.
     pub fields: usize,
-    /// `option accept-unsafe-violations-in-http-request` or `-response`: names and targets may have most
-    /// bytes, versions may be odd (HTTP/0.9 among them), and requests need no `Host`. It relaxes nothing
-    /// about framing.
+    /// `option accept-unsafe-violations-in-http-request` or `-response`: versions may be odd (HTTP/0.9 among
+    /// them) and become 1.0 or 1.1, and requests need no `Host`, or have another one than their target, whose
+    /// host they get. It relaxes nothing about framing.
     pub relaxed: bool,
     /// Further relaxations of the strict parser. If there are any, `relaxed` applies only to messages that
     /// the strict parser refuses, so that [`Relaxed`](crate::Relaxed) reports those, too.

@@ -64,12 +64,7 @@ pub(crate) fn request_line(bytes: &[u8], limits: &Limits) -> Lines<RequestLine> 
         Some(_) => return Err((control_or(bytes, at, Problem::BadMethod), at)),
     }
     let start = at;
-    at = if limits.relaxed {
-        let end = bytes[at..].iter().position(|&byte| byte <= b' ' || byte == 0x7f);
-        end.map_or(bytes.len(), |n| at + n)
-    } else {
-        scan::target_end(bytes, at)
-    };
+    at = scan::target_end(bytes, at);
     let target = start..at;
     match bytes.get(at..) {
         Some([b' ', ..]) if !target.is_empty() => at += 1,
@@ -187,7 +182,7 @@ fn check_form(target: &[u8], method: Method, limits: &Limits) -> Result<(), Prob
     let fine = match Target::of(target, method) {
         _ if method == Method::Connect => is_host_and_port(target, limits.lenient),
         Target { form: Form::Origin, .. } => true,
-        Target { form: Form::Asterisk, .. } => method == Method::Options || limits.relaxed,
+        Target { form: Form::Asterisk, .. } => method == Method::Options,
         Target { form: Form::Absolute, authority: Some(authority), .. } => {
             let host = manylane_http::without_user(authority);
             !host.is_empty() && is_host(host, limits.lenient)
@@ -318,7 +313,7 @@ pub(crate) fn fields(
         let name = &bytes[at..colon];
         let known = Known::of(name);
         if known == Known::OTHER {
-            check_name(bytes, at, colon, limits)?;
+            check_name(bytes, at, colon)?;
         }
         if colon == bytes.len() {
             return Ok(None);
@@ -359,33 +354,15 @@ pub(crate) fn fields(
 
 /// Checks that the bytes from `at` to `colon`, or to their end, are a name.
 #[inline]
-fn check_name(bytes: &[u8], at: usize, colon: usize, limits: &Limits) -> Result<(), Refusal> {
+fn check_name(bytes: &[u8], at: usize, colon: usize) -> Result<(), Refusal> {
     if colon > at && scan::name_end(bytes, at) >= colon {
         return Ok(());
     }
-    let fine = |byte: u8| syntax::is_token_byte(byte) || (limits.relaxed && byte > b' ' && byte != 0x7f);
-    match bytes[at..colon].iter().position(|&byte| !fine(byte)) {
+    match bytes[at..colon].iter().position(|&byte| !syntax::is_token_byte(byte)) {
         Some(n) => Err(bad_name(bytes, at, at + n)),
         None if at == colon && colon < bytes.len() => Err((Problem::EmptyName, at)),
-        None if passes_for_framing(&bytes[at..colon]) => Err((Problem::BadName, at)),
         None => Ok(()),
     }
-}
-
-/// Returns whether a reader that skips the odd bytes of a name, or takes them for blanks, would read a field
-/// that frames the message or names its host. Such a name is never accepted: the next program may be that
-/// reader.
-#[cold]
-fn passes_for_framing(name: &[u8]) -> bool {
-    let framing = [Known::CONTENT_LENGTH, Known::TRANSFER_ENCODING, Known::HOST, Known::CONNECTION];
-    let mut token = [0; 17]; // as long as the longest of them
-    let mut len = 0;
-    for &byte in name.iter().filter(|&&byte| syntax::is_token_byte(byte)) {
-        let Some(place) = token.get_mut(len) else { return false };
-        *place = byte;
-        len += 1;
-    }
-    len < name.len() && framing.contains(&Known::of(&token[..len]))
 }
 
 /// Returns the problem of the byte at `wrong` in the name that begins at `at`. Not for heads that may go on:

@@ -33,11 +33,15 @@ pub struct Connection {
     /// `Connection` has `keep-alive`.
     pub keep_alive: bool,
     /// `Connection` has `upgrade`, and there is an `Upgrade` field that does not offer HTTP/2. Never set for
-    /// a WebSocket's request with a body. Of others the server agrees behind the body only.
+    /// a WebSocket request with a body. For another request with a body, the server switches only after the
+    /// body.
     pub upgrade: bool,
     /// A request without a body offers HTTP/2 (`Upgrade: h2c`), and the [limits](crate::Limits::h2c) allow
     /// that. Its hop-by-hop fields are still in the head until [`end_offer`](crate::Request::end_offer).
     pub h2c: bool,
+    /// `Connection` names a field other than `TE` and those of HTTP/2. Such a field must not go on among the
+    /// trailers either.
+    pub names_fields: bool,
 }
 
 impl Connection {
@@ -45,6 +49,11 @@ impl Connection {
     /// 9.3).
     pub fn persists(self, version: Version) -> bool {
         !self.close && (version >= Version::HTTP_11 || self.keep_alive)
+    }
+
+    /// Returns whether the sender says that its connection stays open, or that it ends.
+    pub(crate) fn says_persistence(self) -> bool {
+        self.close || self.keep_alive
     }
 
     /// Adds the options of one line. Returns the number of other options in it.
@@ -60,7 +69,11 @@ impl Connection {
                 member if member.eq_ignore_ascii_case(b"close") => self.close = true,
                 member if member.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
                 member if member.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
-                _ => others += 1,
+                member => {
+                    others += 1;
+                    let is = |own: &[u8]| member.eq_ignore_ascii_case(own);
+                    self.names_fields |= !is(b"te") && !is(b"http2-settings");
+                }
             }
         }
         others
@@ -82,6 +95,8 @@ pub(crate) struct FramingFields {
     host: Option<(usize, usize)>,
     /// True if there are several `Host` fields, all equal.
     pub(crate) several_hosts: bool,
+    /// True if `Host` is missing, or is not the target's: the target's takes its place.
+    pub(crate) host_of_target: bool,
     upgrade_field: bool,
     /// True if the request offers HTTP/2, in which requests would pass unseen; the offer is not passed on.
     http2_upgrade: bool,
@@ -287,6 +302,7 @@ impl FramingFields {
             self.rare_target(bytes, line, limits)?;
         }
         let version = self.version_of_framing(line.version);
+        self.host_of_target |= self.host.is_none() && version >= Version::HTTP_11;
         let body = self.framing(version)?;
         if self.connection.upgrade {
             self.upgrade(body)?;
@@ -315,7 +331,7 @@ impl FramingFields {
     fn upgrade(&mut self, body: Option<Body>) -> Result<(), Refusal> {
         let has_body = !matches!(body, None | Some(Body::Length(0)));
         match self.websocket_at {
-            // The handshake of a WebSocket has none.
+            // A WebSocket handshake has no body.
             Some(_) if has_body => {
                 self.connection.upgrade = false;
                 Ok(())
@@ -331,13 +347,11 @@ impl FramingFields {
     fn rare_target(&mut self, bytes: &[u8], line: &RequestLine, limits: &Limits) -> Result<(), Refusal> {
         let target = Target::of(&bytes[line.target.clone()], line.kind);
         if target.form == Form::Absolute && limits.proxy_header {
-            self.connection = Connection { upgrade: self.connection.upgrade, ..self.proxy_connection };
+            let Connection { upgrade, names_fields, .. } = self.connection;
+            self.connection = Connection { upgrade, names_fields, ..self.proxy_connection };
             self.told_by_proxy_connection = true;
         }
         let (Some(authority), Some((at, len))) = (target.authority, self.host) else { return Ok(()) };
-        if limits.relaxed {
-            return Ok(());
-        }
         let default: &[u8] = match target.scheme {
             Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => b"80",
             Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => b"443",
@@ -355,7 +369,11 @@ impl FramingFields {
             None | Some([]) if target.form == Form::Authority => matches!(port, Some(b"80" | b"443")),
             _ => port_or_default(port) == port_or_default(host_port),
         };
-        if name.eq_ignore_ascii_case(host_name) && same_port { Ok(()) } else { Err((Problem::OtherHost, at)) }
+        if name.eq_ignore_ascii_case(host_name) && same_port {
+            return Ok(());
+        }
+        self.host_of_target = limits.relaxed;
+        if limits.relaxed { Ok(()) } else { Err((Problem::OtherHost, at)) }
     }
 
     /// Returns whether a request with this body offers HTTP/2.
@@ -380,23 +398,23 @@ impl FramingFields {
         &mut self,
         version: Version,
         status: u16,
-        asked: RequestInfo,
+        request: RequestInfo,
     ) -> Result<Body, Refusal> {
         let switches = self.connection.upgrade;
         self.finish();
         let version = self.version_of_framing(version);
         let framing = self.framing(version)?;
         match status {
-            101 if asked.upgrade => match self.websocket_at {
+            101 if request.upgrade => match self.websocket_at {
                 _ if !switches => Err((Problem::NoSwitch, 0)),
                 Some(at) if !self.websocket_accept => Err((Problem::NoWebSocketAccept, at)),
                 _ => Ok(Body::Tunnel),
             },
             101 => Err((Problem::UnaskedSwitch, 0)),
             _ if is_bodyless(status) => Ok(Body::None),
-            200..=299 if asked.method == Method::Connect => Ok(Body::Tunnel),
+            200..=299 if request.method == Method::Connect => Ok(Body::Tunnel),
             304 => Ok(Body::None),
-            _ if asked.method == Method::Head => Ok(Body::None),
+            _ if request.method == Method::Head => Ok(Body::None),
             _ => Ok(framing.unwrap_or(Body::UntilClose)),
         }
     }

@@ -10,9 +10,11 @@ use crate::leniency::{self, First, Leniency, Relaxed};
 use crate::limits::Limits;
 use crate::lines::{self, Lines, Refusal};
 use crate::message::{Body, Connection, FramingFields, RequestInfo, is_bodyless};
-use crate::write::{Digits, end_hop, restate_connection};
+use crate::write::{Digits, end_hop, end_persistence};
 use manylane_buf::{Chain, Cluster, External, MAX_CLUSTER, Segment, scan};
-use manylane_http::{EditError, Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
+use manylane_http::{
+    EditError, Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Target, Version,
+};
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
@@ -94,7 +96,7 @@ enum Found {
 struct Progress {
     /// Number of bytes that were scanned.
     scanned: u32,
-    place: ScanState,
+    state: ScanState,
     /// Number of bytes of empty lines that were skipped.
     empty: u16,
     /// True once the end of the first line was found.
@@ -114,7 +116,7 @@ impl Progress {
             let bytes = segment.as_slice();
             while at - before < bytes.len() {
                 let here = at - before;
-                (self.place, at) = match (self.place, bytes[here]) {
+                (self.state, at) = match (self.state, bytes[here]) {
                     (ScanState::Text, _) => {
                         let next = scan::control(bytes, here);
                         match bytes.get(next) {
@@ -126,7 +128,7 @@ impl Progress {
                     }
                     (ScanState::Cr, b'\n') if !self.first_line => {
                         self.first_line = true;
-                        self.place = ScanState::Line;
+                        self.state = ScanState::Line;
                         self.scanned = at as u32 + 1;
                         return Found::FirstLine(at + 1);
                     }
@@ -206,13 +208,10 @@ impl Progress {
 }
 
 /// Returns whether the version at the start of `text` may go on unchanged: it is one that this program
-/// writes, or one of another protocol, which relaxed parsers accept.
+/// writes.
 #[inline]
 fn is_own(text: &[u8], version: Version) -> bool {
-    match text.strip_prefix(version.h1_name()) {
-        Some(rest) => !rest.first().is_some_and(u8::is_ascii_digit),
-        None => !text.starts_with(b"HTTP/"),
-    }
+    text.strip_prefix(version.h1_name()).is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_digit))
 }
 
 thread_local! {
@@ -294,7 +293,7 @@ impl Progress {
         self.refused = Some(refusal);
         self.scanned = 0;
         self.first_line = M::FIRST == First::None;
-        self.place = if self.first_line { ScanState::Line } else { ScanState::Text };
+        self.state = if self.first_line { ScanState::Line } else { ScanState::Text };
     }
 
     #[cold]
@@ -354,10 +353,10 @@ impl Progress {
             for (n, &byte) in bytes.iter().enumerate().skip(from) {
                 let end = before + n + 1;
                 self.scanned = end as u32;
-                self.place = match (self.place, byte) {
+                self.state = match (self.state, byte) {
                     (ScanState::Line | ScanState::LineCr, b'\n') => return Found::End(end),
                     (_, b'\n') if !self.first_line => {
-                        (self.first_line, self.place) = (true, ScanState::Line);
+                        (self.first_line, self.state) = (true, ScanState::Line);
                         return Found::FirstLine(end);
                     }
                     (_, b'\n') => ScanState::Line,
@@ -430,7 +429,7 @@ struct AnyRequest;
 struct RequestHead {
     line: RequestLine,
     fields: Fields,
-    seen: FramingFields,
+    framing: FramingFields,
     body: Body,
 }
 
@@ -442,15 +441,15 @@ impl Message for AnyRequest {
     fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(RequestHead, usize)> {
         let Some(line) = lines::request_line(bytes, limits)? else { return Ok(None) };
         let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
-        let mut seen = FramingFields::new(limits.lenient);
+        let mut framing = FramingFields::new(limits.lenient);
         if line.version == Version::HTTP_09 {
             let end = line.end;
-            return Ok(Some((RequestHead { line, fields, seen, body: Body::None }, end)));
+            return Ok(Some((RequestHead { line, fields, framing, body: Body::None }, end)));
         }
-        let see = |known: Known, value: &[u8], at| seen.see(known, value, at, Some(bytes));
+        let see = |known: Known, value: &[u8], at| framing.see(known, value, at, Some(bytes));
         let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
-        let body = seen.request(bytes, &line, limits)?;
-        Ok(Some((RequestHead { line, fields, seen, body }, end)))
+        let body = framing.request(bytes, &line, limits)?;
+        Ok(Some((RequestHead { line, fields, framing, body }, end)))
     }
 }
 
@@ -482,12 +481,16 @@ impl RequestParser {
     pub fn parse(&mut self, input: &mut Chain) -> Result<Option<Request>, Error> {
         if input.front().is_some_and(|front| matches!(front.first(), Some(b'\r' | b'\n'))) {
             self.progress.skip_empty(input, self.limits.lenient).map_err(request_error)?;
+            if self.progress.scanned == 0 && input.starts_with(b"\r") {
+                return Ok(None);
+            }
         }
-        if input.is_empty() || (self.progress.scanned == 0 && input.starts_with(b"\r")) {
+        if input.is_empty() {
             return Ok(None);
         }
         let parsed = self.progress.parse(input, &self.limits, &AnyRequest);
-        let Some((RequestHead { line, fields, mut seen, body }, end)) = parsed.map_err(request_error)? else {
+        let Some((RequestHead { line, fields, mut framing, body }, end)) = parsed.map_err(request_error)?
+        else {
             return Ok(None);
         };
         let segment = take(input, end).map_err(request_error)?;
@@ -498,38 +501,46 @@ impl RequestParser {
                 .map_err(|_| request_error((Problem::NoMemory, 0)))?
         } else {
             let own = is_own(&segment[line.target.end + 1..line.end], line.version);
+            let mut received = framing.host_of_target.then(|| segment.clone());
             let mut head = Head::parsed_request(segment, &line, fields, self.limits.room);
             if !own {
-                head.renew_line().map_err(|_| request_error((Problem::NoMemory, 0)))?;
+                head.renew_line().map_err(|error| request_error(not_edited(error)))?;
             }
-            if let Some(body) = seen.restated() {
-                restate(&mut head, body).map_err(|_| request_error((Problem::NoMemory, 0)))?;
+            if let Some(body) = framing.restated() {
+                restate(&mut head, body).map_err(|error| request_error(not_edited(error)))?;
             }
-            if seen.several_hosts {
+            if framing.several_hosts {
                 head.keep_first(Known::HOST);
             }
-            if line.kind == Method::Connect && seen.is_measured() {
+            if framing.host_of_target {
+                name_host(&mut head, line.kind).map_err(|error| {
+                    let _ = received.take().map(|received| input.push_front(received));
+                    request_error(not_edited(error))
+                })?;
+            }
+            if line.kind == Method::Connect && framing.is_measured() {
                 head.remove_fields(Known::CONTENT_LENGTH);
             }
             if line.kind == Method::Connect || head.target().first() != Some(&b'/') {
-                head.normalize_target().map_err(|_| request_error((Problem::NoMemory, 0)))?;
+                head.normalize_target().map_err(|error| request_error(not_edited(error)))?;
             }
-            if seen.hop_by_hop {
+            if framing.hop_by_hop {
                 // The offer does not count if `Proxy-Connection` is in force.
-                seen.connection.h2c =
-                    self.limits.h2c && seen.offers_h2c(body) && !seen.told_by_proxy_connection;
-                if !seen.connection.h2c {
-                    end_hop(&mut head, seen.te_trailers)
+                framing.connection.h2c =
+                    self.limits.h2c && framing.offers_h2c(body) && !framing.told_by_proxy_connection;
+                if !framing.connection.h2c {
+                    end_hop(&mut head, framing.te_trailers)
                         .map_err(|_| request_error((Problem::NoMemory, 0)))?;
                 }
             }
-            if seen.told_by_proxy_connection {
-                restate_connection(&mut head, seen.connection)
+            let told = framing.told_by_proxy_connection;
+            if told || !framing.hop_by_hop && framing.connection.says_persistence() {
+                end_persistence(&mut head, framing.connection.upgrade)
                     .map_err(|_| request_error((Problem::NoMemory, 0)))?;
             }
             head
         };
-        let FramingFields { connection, continue_expected, te_trailers, .. } = seen;
+        let FramingFields { connection, continue_expected, te_trailers, .. } = framing;
         Ok(Some(Request { head, body, connection, continue_expected, te_trailers }))
     }
 }
@@ -539,7 +550,7 @@ struct AnyResponse(RequestInfo);
 struct ResponseHead {
     line: StatusLine,
     fields: Fields,
-    seen: FramingFields,
+    framing: FramingFields,
     body: Body,
 }
 
@@ -551,14 +562,14 @@ impl Message for AnyResponse {
     fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(ResponseHead, usize)> {
         let Some(mut line) = lines::status_line(bytes, limits)? else { return Ok(None) };
         let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
-        let mut seen = FramingFields::new(limits.lenient);
-        let see = |known: Known, value: &[u8], at| seen.see(known, value, at, None);
+        let mut framing = FramingFields::new(limits.lenient);
+        let see = |known: Known, value: &[u8], at| framing.see(known, value, at, None);
         let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
-        let body = seen.response(line.version, line.status, self.0)?;
-        if seen.is_coded() {
+        let body = framing.response(line.version, line.status, self.0)?;
+        if framing.is_coded() {
             line.version = Version::HTTP_11; // only leniency lets an older version have a coding
         }
-        Ok(Some((ResponseHead { line, fields, seen, body }, end)))
+        Ok(Some((ResponseHead { line, fields, framing, body }, end)))
     }
 }
 
@@ -583,39 +594,46 @@ impl ResponseParser {
     }
 
     /// Takes the next head from the start of `input`. Returns `None` if it needs more bytes. The framing of
-    /// the response depends on its request, `asked`.
+    /// the response depends on its request, `request`.
     ///
     /// # Errors
     /// [`Error`] with status 502, or 500 without memory.
     #[inline]
-    pub fn parse(&mut self, input: &mut Chain, asked: RequestInfo) -> Result<Option<Response>, Error> {
+    pub fn parse(&mut self, input: &mut Chain, request: RequestInfo) -> Result<Option<Response>, Error> {
         if input.front().is_some_and(|front| matches!(front.first(), Some(b'\r' | b'\n'))) {
             self.progress.skip_empty(input, self.limits.lenient).map_err(response_error)?;
+            if self.progress.scanned == 0 && input.starts_with(b"\r") {
+                return Ok(None);
+            }
         }
-        if input.is_empty() || (self.progress.scanned == 0 && input.starts_with(b"\r")) {
+        if input.is_empty() {
             return Ok(None);
         }
-        let parsed = self.progress.parse(input, &self.limits, &AnyResponse(asked));
-        let Some((ResponseHead { line, fields, seen, body }, end)) = parsed.map_err(response_error)? else {
+        let parsed = self.progress.parse(input, &self.limits, &AnyResponse(request));
+        let Some((ResponseHead { line, fields, framing, body }, end)) = parsed.map_err(response_error)?
+        else {
             return Ok(None);
         };
         let segment = take(input, end).map_err(response_error)?;
         self.progress = Progress { relaxed: self.progress.relaxed.take(), ..Progress::default() };
         // Without a reason, the blank behind the status may be missing; it is sent in any case.
-        let blank = segment[line.reason.start - 1] == b' ' || !segment.starts_with(b"HTTP/");
+        let blank = segment[line.reason.start - 1] == b' ';
         let own = blank && is_own(&segment, line.version);
         let mut head = Head::parsed_response(segment, &line, fields, self.limits.room);
-        let mut connection = seen.connection;
-        if let Some(body) = seen.restated() {
+        let mut connection = framing.connection;
+        if let Some(body) = framing.restated() {
             restate(&mut head, body).map_err(|_| response_error((Problem::NoMemory, 0)))?;
         }
         if !own {
             head.renew_line().map_err(|_| response_error((Problem::NoMemory, 0)))?;
         }
-        if seen.hop_by_hop {
+        if framing.hop_by_hop {
             end_hop(&mut head, false).map_err(|_| response_error((Problem::NoMemory, 0)))?;
+        } else if connection.says_persistence() {
+            end_persistence(&mut head, connection.upgrade)
+                .map_err(|_| response_error((Problem::NoMemory, 0)))?;
         }
-        if body == Body::None && seen.is_coded() && is_bodyless(line.status) {
+        if body == Body::None && framing.is_coded() && is_bodyless(line.status) {
             // Some servers write the field, and may send a last chunk, too, which belongs to no message.
             head.remove_fields(Known::TRANSFER_ENCODING);
             connection.close = true;
@@ -632,6 +650,20 @@ fn restate(head: &mut Head, body: Body) -> Result<(), EditError> {
         Body::Length(length) => head.set_field(Known::CONTENT_LENGTH, Digits::default().of(length)),
         _ => Ok(()), // the coding is there
     }
+}
+
+/// Sets `Host` to the host of the target, or to nothing if the target has none (RFC 9112, 3.2 and 3.2.2).
+#[cold]
+fn name_host(head: &mut Head, method: Method) -> Result<(), EditError> {
+    let authority = Target::of(head.target(), method).authority.unwrap_or(b"");
+    let host = manylane_http::without_user(authority).to_owned();
+    head.set_field(Known::HOST, &host)
+}
+
+/// Returns why a head could not be edited. What it needs besides its own bytes may not fit beside these.
+#[cold]
+fn not_edited(error: EditError) -> Refusal {
+    (if error == EditError::Full { Problem::TooLarge } else { Problem::NoMemory }, 0)
 }
 
 #[cold]
@@ -680,13 +712,59 @@ impl TrailerParser {
             return Ok(None);
         }
         if self.0.scanned == 0 && self.0.refused.is_none() {
-            self.0.place = ScanState::Line;
+            self.0.state = ScanState::Line;
         }
         let parsed = self.0.parse(input, limits, &AnyTrailers).map_err(|(problem, at)| match problem {
             Problem::TooLarge | Problem::TooLongTarget => (Problem::TooLargeTrailers, at),
             _ => (problem, at),
         })?;
         let Some((fields, end)) = parsed else { return Ok(None) };
-        Ok(Some(Head::parsed_trailers(take(input, end)?, fields, limits.room)))
+        let mut trailers = Head::parsed_trailers(take(input, end)?, fields, limits.room);
+        for known in [Known::KEEP_ALIVE, Known::PROXY_CONNECTION, Known::TE, Known::UPGRADE] {
+            trailers.remove_fields(known); // they are for this hop (RFC 9110, 7.6.1)
+        }
+        Ok(Some(trailers))
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use crate::Leniency;
+
+    /// Returns how many bytes were scanned, or `None` if no more are waited for.
+    type Scanned<'a> = &'a mut dyn FnMut(&mut Chain) -> Option<u32>;
+
+    /// A head that drips costs time by its length: when more bytes arrive, the scan goes on behind those that
+    /// it has seen.
+    #[test]
+    fn each_byte_is_scanned_once() {
+        let long = "x".repeat(5_000);
+        for (first, lenient) in
+            [("\r\n", Leniency::NONE), ("\n", Leniency::USUAL), ("\r\nX: a\u{1}\r\n", Leniency::ALL)]
+        {
+            let limits = Limits { lenient, ..Limits::default() };
+            let (mut requests, mut responses) = (RequestParser::new(limits), ResponseParser::new(limits));
+            let mut trailers = TrailerParser::default();
+            let request = RequestInfo { method: Method::Get, upgrade: false };
+            let mut parse: [(&str, Scanned<'_>); 3] = [
+                ("GET / HTTP/1.1", &mut |input| {
+                    matches!(requests.parse(input), Ok(None)).then_some(requests.progress.scanned)
+                }),
+                ("HTTP/1.1 200 OK", &mut |input| {
+                    matches!(responses.parse(input, request), Ok(None)).then_some(responses.progress.scanned)
+                }),
+                ("Y: b", &mut |input| {
+                    matches!(trailers.parse(input, &limits), Ok(None)).then_some(trailers.0.scanned)
+                }),
+            ];
+            for (begin, scanned) in &mut parse {
+                let mut input = Chain::new();
+                for byte in format!("{begin}{first}X: {long}").bytes() {
+                    input.append(&[byte]).expect("memory");
+                    assert_eq!(scanned(&mut input), Some(input.len() as u32), "{begin:?} {first:?}");
+                }
+            }
+        }
     }
 }

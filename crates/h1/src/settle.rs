@@ -7,7 +7,7 @@
 
 use crate::message::Body;
 use crate::write::Digits;
-use manylane_http::{EditError, Head, Known, Method, Version, syntax};
+use manylane_http::{EditError, Head, Known, List, Method, Version, syntax};
 
 /// The reader of a response: the properties that its framing depends on.
 #[derive(Clone, Copy, Debug)]
@@ -20,14 +20,16 @@ pub struct Reader {
 }
 
 /// Makes the fields of a request agree with its body, and returns the framing of the body. Returns `None` if
-/// the fields give it another length than it has: such a request must not be sent.
+/// the fields give the body another length, or are no length: such a request must not be sent. The length of
+/// a body in chunks is dropped, since chunks say where it ends.
 ///
 /// # Errors
 /// [`EditError`]
 pub fn settle_request(head: &mut Head, found: Body) -> Result<Option<Body>, EditError> {
-    let framed = match (found, length(head)) {
-        (Body::Length(found @ 1..), Some(said)) if said != found => return Ok(None),
-        (Body::Chunked, Some(_)) => return Ok(None),
+    let Ok(said) = agreed_length(head) else { return Ok(None) };
+    let framed = match (found, said) {
+        (Body::None, Some(1..)) => return Ok(None),
+        (Body::Length(found), Some(said)) if said != found => return Ok(None),
         (Body::Length(1..), None) if head.version() >= Version::HTTP_11 => Body::Chunked,
         (Body::Length(0), None) => Body::None,
         _ => found,
@@ -68,6 +70,21 @@ pub fn settle_response(head: &mut Head, framed: Body, reader: Reader) -> Result<
     };
     say(head, framed)?;
     Ok(framed)
+}
+
+/// The `Content-Length` fields differ, or one is not a length.
+struct InvalidLength;
+
+/// Returns the length that all `Content-Length` fields and their list members give, `None` without a field.
+fn agreed_length(head: &Head) -> Result<Option<u64>, InvalidLength> {
+    let mut said = None;
+    for member in head.values(Known::CONTENT_LENGTH).flat_map(List::new) {
+        let length = syntax::decimal(member).ok_or(InvalidLength)?;
+        if *said.get_or_insert(length) != length {
+            return Err(InvalidLength);
+        }
+    }
+    Ok(said)
 }
 
 /// Returns the first `Content-Length`, if it is a valid length.

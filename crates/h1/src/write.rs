@@ -16,8 +16,7 @@ pub enum Persist {
 }
 
 /// Removes the hop-by-hop fields (RFC 9110, 7.6.1) from a head as received, before the program writes fields
-/// of its own. `Connection` keeps the options of [`Connection`]. A request's `TE` keeps `trailers` if it
-/// `takes_trailers`.
+/// of its own. `Connection` keeps `upgrade`. A request's `TE` keeps `trailers` if it `takes_trailers`.
 #[cold]
 pub(crate) fn end_hop(head: &mut Head, takes_trailers: bool) -> Result<(), EditError> {
     head.remove_hop_by_hop();
@@ -26,50 +25,45 @@ pub(crate) fn end_hop(head: &mut Head, takes_trailers: bool) -> Result<(), EditE
     } else {
         head.remove_fields(Known::TE);
     }
-    let mut members = Members::default();
-    for word in [&b"close"[..], b"keep-alive", b"upgrade"] {
-        members.keep(head, word);
-    }
-    members.write(head)
+    end_persistence(head, true)
 }
 
-/// Sets `Connection` of a request to the options of its `Proxy-Connection`, and drops the old options.
-#[cold]
-pub(crate) fn restate_connection(head: &mut Head, told: Connection) -> Result<(), EditError> {
+/// Removes `close` and `keep-alive` from `Connection`, and `upgrade` unless it `keeps_upgrade`.
+/// [`Connection`] records what the sender said, and the next hop gets options of its own. So rules see
+/// neither, as in HAProxy; one of the two that is there later was written by a rule.
+#[inline(never)]
+pub(crate) fn end_persistence(head: &mut Head, keeps_upgrade: bool) -> Result<(), EditError> {
     let mut members = Members::default();
-    let words = [(told.close, &b"close"[..]), (told.keep_alive, b"keep-alive")];
-    words.into_iter().filter(|(told, _)| *told).for_each(|(_, word)| members.add(word));
-    if told.upgrade {
+    if keeps_upgrade {
         members.keep(head, b"upgrade");
     }
     members.write(head)
 }
 
-/// Sets `Connection` of a head to `persist` with as few edits as possible. `upgrade` stays only with
-/// [`Persist::Upgrade`]; without it, `Upgrade` is removed, too. `TE` is named if there is one. `found` is
-/// what the parser found in the head.
+/// Returns whether a rule has written `close` into `Connection` of a parsed head.
+pub fn is_told_to_close(head: &Head) -> bool {
+    head.has(Known::CONNECTION)
+        && head.list_values(Known::CONNECTION).any(|member| member.eq_ignore_ascii_case(b"close"))
+}
+
+/// Sets `Connection` of a head to `persist`. `upgrade` stays only with [`Persist::Upgrade`]; without it,
+/// `Upgrade` is removed, too. `TE` is named if there is one. `found` is what the parser found in the head.
 ///
 /// # Errors
 /// [`EditError`]
 pub fn set_connection(head: &mut Head, found: Connection, persist: Persist) -> Result<(), EditError> {
-    let Connection { close, keep_alive, upgrade, h2c: _ } = found;
     let by_version = head.version() >= Version::HTTP_11;
     let (want_close, want_keep_alive) = match persist {
         Persist::KeepAlive => (false, !by_version),
         Persist::Close => (by_version, false),
         Persist::Upgrade => (false, false),
     };
-    let keep_upgrade = upgrade && persist == Persist::Upgrade;
+    let keep_upgrade = found.upgrade && persist == Persist::Upgrade;
     if !keep_upgrade && head.has(Known::UPGRADE) {
         head.remove_fields(Known::UPGRADE);
     }
-    let as_wanted = close == want_close && keep_alive == want_keep_alive && upgrade == keep_upgrade;
     let te = head.has(Known::TE);
-    if as_wanted
-        && !te
-        && head.has(Known::CONNECTION) == (close || keep_alive || upgrade)
-        && head.count(Known::CONNECTION) <= 1
-    {
+    if !want_close && !want_keep_alive && !keep_upgrade && !te && !head.has(Known::CONNECTION) {
         return Ok(());
     }
     let mut members = Members::default();
@@ -116,16 +110,27 @@ impl Members {
     }
 
     fn write(&self, head: &mut Head) -> Result<(), EditError> {
-        if self.len > 0 {
-            return head.set_field(Known::CONNECTION, &self.bytes[..self.len]);
+        if self.len == 0 {
+            head.remove_fields(Known::CONNECTION);
+            return Ok(());
         }
-        head.remove_fields(Known::CONNECTION);
-        Ok(())
+        let value = &self.bytes[..self.len];
+        match head.find(Known::CONNECTION, None) {
+            // The field stays where it is, for rules that read all fields.
+            Some(first) => {
+                head.keep_first(Known::CONNECTION);
+                if head.field(first).is_some_and(|field| field.value == value) {
+                    return Ok(());
+                }
+                head.replace_value(first, value)
+            }
+            None => head.add_field(Known::CONNECTION, value),
+        }
     }
 }
 
 /// Sets the fields of `head` to the framing `body`; the parser found the framing `found`. If both are equal,
-/// it only removes forbidden fields: any framing beside 1xx, 204 or a tunnel.
+/// it only removes fields that the message may not have: framing fields of a 1xx, a 204 or a tunnel.
 ///
 /// # Errors
 /// [`EditError`]

@@ -2,24 +2,15 @@
 //! This test has a process of its own, because the pools' counts are those of the process.
 #![cfg(not(any(loom, manylane_sim)))]
 
-use manylane_buf::{CLUSTER_SIZES, Chain, Cluster, MAX_CLUSTER};
+mod common;
+
+use common::{cuts, received};
+use manylane_buf::{Chain, MAX_CLUSTER};
 use manylane_h1::{Body, BodyReader, From, Limits, Progress, RequestInfo, RequestParser, ResponseParser};
 use manylane_http::Method;
+use manylane_pool::used_bytes;
 use proptest::prelude::*;
 use std::sync::{Mutex, PoisonError};
-
-/// Returns the number of bytes of pool objects in use: clusters, and other objects of the parsers.
-fn used() -> usize {
-    manylane_pool::report().iter().map(|pool| pool.size * pool.used as usize).sum()
-}
-
-/// Appends received bytes in a cluster of one of the sizes that reads use.
-fn receive(input: &mut Chain, bytes: &[u8], large: bool) {
-    let size = if bytes.len() > CLUSTER_SIZES[0] || large { CLUSTER_SIZES[1] } else { CLUSTER_SIZES[0] };
-    let mut cluster = Cluster::alloc(size).expect("memory");
-    cluster.put(bytes);
-    input.push_compact(cluster.into_segment()).expect("memory");
-}
 
 /// A message that never ends.
 #[derive(Clone, Debug)]
@@ -29,7 +20,8 @@ enum Message {
     Length(usize),
     /// Chunks with data of these lengths.
     Chunks(Vec<usize>),
-    Trailers(usize),
+    /// Trailers behind a chunk with as many bytes as the first number says.
+    Trailers(usize, usize),
 }
 
 impl Message {
@@ -44,7 +36,11 @@ impl Message {
                 let chunk = |length: &usize| format!("{length:x}\r\n{}\r\n", "x".repeat(*length));
                 (all.iter().map(chunk).collect::<String>().into(), Some(Body::Chunked))
             }
-            Self::Trailers(length) => (format!("0\r\n{}", field(length)).into(), Some(Body::Chunked)),
+            Self::Trailers(0, length) => (format!("0\r\n{}", field(length)).into(), Some(Body::Chunked)),
+            Self::Trailers(data, length) => {
+                let chunk = format!("{data:x}\r\n{}\r\n", "x".repeat(*data));
+                (format!("{chunk}0\r\n{}", field(length)).into(), Some(Body::Chunked))
+            }
         }
     }
 }
@@ -56,25 +52,19 @@ fn message() -> impl Strategy<Value = Message> {
         (1..16_000_usize).prop_map(Message::Length),
         prop::collection::vec(prop_oneof![4 => 1..4_usize, 1 => 1..3000_usize], 1..200)
             .prop_map(Message::Chunks),
-        (0..15_000_usize).prop_map(Message::Trailers),
+        (prop_oneof![Just(0), 1..3000_usize], 0..15_000_usize)
+            .prop_map(|(data, length)| Message::Trailers(data, length)),
     ]
-}
-
-/// Generates the cuts of a message: into single bytes, or pieces up to the size of a read; repeated.
-fn cuts() -> impl Strategy<Value = Vec<(usize, bool)>> {
-    let length = prop_oneof![4 => Just(1_usize), 2 => 1..40_usize, 1 => 1..2049_usize, 1 => 1..16_385_usize];
-    prop::collection::vec((length, any::<bool>()), 1..30)
 }
 
 /// Feeds a message in pieces of these lengths, and checks the used memory after each.
 fn bounded(message: &Message, cuts: &[(usize, bool)]) -> Result<(), TestCaseError> {
-    const PAGE: usize = 4096;
     static ALONE: Mutex<()> = Mutex::new(()); // the pools' counts are those of the process
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = used();
+    let before = used_bytes();
     let (bytes, body) = message.made();
     let limits = Limits { head: 16_384, ..Limits::default() };
-    let asked = RequestInfo { method: Method::Get, upgrade: false };
+    let request = RequestInfo { method: Method::Get, upgrade: false };
     let (mut requests, mut responses) = (RequestParser::new(limits), ResponseParser::new(limits));
     let mut reader = body.map(|body| BodyReader::new(body, From::Client, limits));
     let (mut input, mut kept) = (Chain::new(), Chain::new());
@@ -85,7 +75,7 @@ fn bounded(message: &Message, cuts: &[(usize, bool)]) -> Result<(), TestCaseErro
         }
         let piece;
         (piece, rest) = rest.split_at(length.min(rest.len()));
-        receive(&mut input, piece, large);
+        input.push_compact(received(piece, large)).expect("memory");
         let goes_on = match (message, &mut reader) {
             (_, Some(reader)) => {
                 let mut data = Chain::new();
@@ -94,23 +84,23 @@ fn bounded(message: &Message, cuts: &[(usize, bool)]) -> Result<(), TestCaseErro
                 matches!(progress, Ok(Progress::More))
             }
             (Message::Request(_), _) => matches!(requests.parse(&mut input), Ok(None)),
-            _ => matches!(responses.parse(&mut input, asked), Ok(None)),
+            _ => matches!(responses.parse(&mut input, request), Ok(None)),
         };
         prop_assert!(goes_on, "it waits for its end");
         let held = input.len() + kept.len();
-        let chains = [&input, &kept].iter().filter(|chain| !chain.is_empty()).count();
-        let bound = 2 * held + chains * (MAX_CLUSTER + 128) + PAGE;
-        let used = used() - before;
-        prop_assert!(used <= bound, "{used} bytes for {held} in {chains} chains");
+        let places = [&input, &kept].iter().filter(|chain| !chain.is_empty()).count();
+        let used = used_bytes() - before;
+        let bound = 2 * held + places * (MAX_CLUSTER + 128);
+        prop_assert!(used <= bound, "{used} bytes for {held} in {places} places");
     }
     drop((input, kept, reader, requests, responses));
-    prop_assert_eq!(used(), before, "something is left");
+    prop_assert_eq!(used_bytes(), before, "something is left");
     Ok(())
 }
 
 proptest! {
-    /// Parsed bytes that are kept are in one chain, and others in another. Each chain holds at most twice its
-    /// bytes and a cluster; besides these, a parser keeps at most a page.
+    /// What a parser has read of a body and the caller keeps is one place, and trailers that it has not read
+    /// are another: each takes at most twice its bytes and a cluster, with its header.
     #[test]
     fn what_waits_takes_at_most_twice_its_bytes_and_a_cluster(message in message(), cuts in cuts()) {
         bounded(&message, &cuts)?;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 use manylane_buf::Chain;
-use manylane_h1::{Body, BodyReader, From, Limits, Progress};
+use manylane_h1::{Body, BodyReader, From, Limits, Problem, Progress};
 
 /// Passes on a body whose bytes come in pieces of `step`, and returns the result.
 fn passed_on(body: &[u8], step: usize) -> Vec<u8> {
@@ -30,5 +30,33 @@ fn chunks_go_on_without_their_extensions() {
     for step in 1..with.len() {
         let out = passed_on(with.as_bytes(), step);
         assert_eq!(String::from_utf8(out).unwrap(), without, "in pieces of {step}");
+    }
+}
+
+/// An extension of 16,384 bytes passes, its semicolon included, and no longer one. HAProxy bounds it by its
+/// buffer, of as many bytes.
+#[test]
+fn an_extension_has_a_bound() {
+    for (length, passes) in [(16_384, true), (16_385, false)] {
+        for from in [From::Client, From::Server] {
+            for step in [1, 1000, usize::MAX] {
+                let body = format!("1;{}\r\na\r\n0\r\n\r\n", "e".repeat(length - 1)).into_bytes();
+                let mut reader = BodyReader::new(Body::Chunked, from, Limits::default());
+                let (mut input, mut out) = (Chain::new(), Chain::new());
+                let mut outcome = Ok(false);
+                for piece in body.chunks(step) {
+                    input.append(piece).unwrap();
+                    outcome = reader
+                        .read(&mut input, &mut out)
+                        .map(|progress| matches!(progress, Progress::Done(_)))
+                        .map_err(|error| error.problem);
+                    if outcome.is_err() {
+                        break;
+                    }
+                }
+                let expected = if passes { Ok(true) } else { Err(Problem::BadExtension) };
+                assert_eq!(outcome, expected, "{length} bytes in pieces of {step}");
+            }
+        }
     }
 }

@@ -15,10 +15,15 @@ fn lenient(lenient: Leniency) -> Limits {
     Limits { lenient, ..Limits::default() }
 }
 
+/// The limits of `option accept-unsafe-violations-in-http-request` and `-response`.
+fn unsafe_option() -> Limits {
+    Limits { relaxed: true, ..lenient(Leniency::ALL) }
+}
+
 /// A message as it is passed on, whether its connection persists, and the first relaxation that it needed.
 #[derive(Debug, PartialEq)]
 struct Passed {
-    written: String,
+    written: Vec<u8>,
     closes: bool,
     relaxed: Option<(Problem, usize)>,
     rest: usize,
@@ -70,7 +75,7 @@ fn pass(bytes: &[u8], from: From, limits: Limits, step: usize) -> Result<Option<
     writer.write(&mut data, &mut out).expect("a body of this length");
     writer.end(trailers.as_mut(), &mut out).expect("a whole body");
     let rest = input.len() + pieces.map(<[u8]>::len).sum::<usize>();
-    Ok(Some(Passed { written: String::from_utf8_lossy(&out.to_vec()).into(), closes, relaxed, rest }))
+    Ok(Some(Passed { written: out.to_vec(), closes, relaxed, rest }))
 }
 
 /// Each relaxation: a message that needs it, its rewritten form, and the strict parser's problem. Each was
@@ -129,12 +134,18 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             false,
         ),
         (
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            L::OLD_CODING,
+            CodingBefore11,
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\nHost: \r\n\r\n1\r\na\r\n0\r\n\r\n",
+            true,
+        ),
+        (
             "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: \
                 chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
             L::OLD_CODING,
             CodingBefore11,
-            "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: \
-                chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
             true,
         ),
     ];
@@ -142,7 +153,25 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
         ("GET / HTTP/1.1\r\nHost: a\r\nX: a b\r\nHost: a\r\n\r\n", L::HOSTS, TwoHosts, get_x, false),
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\nHost: a\r\n\r\n", L::HOSTS, TwoHosts, get, false),
     ];
-    let requests = &[requests, hosts].concat()[..];
+    let odd: &[(&str, L, Problem, &str, bool)] = &[
+        ("GET / HTTP/1.1\r\nX(: a\r\nHost: a\r\n\r\n", L::NAMES, BadName, get, false),
+        ("GET / HTTP/1.1\r\nHost: a\r\n\u{e9}\"/: a\r\nX: a b\r\n\r\n", L::NAMES, BadName, get_x, false),
+        (
+            "GET /a\u{e9}#?\u{e9} HTTP/1.1\r\nHost: a\r\n\r\n",
+            L::TARGETS,
+            BadTarget,
+            "GET /a%C3%A9%23?%C3%A9 HTTP/1.1\r\nHost: a\r\n\r\n",
+            false,
+        ),
+        (
+            "GET http://a/#\u{e9} HTTP/1.1\r\nHost: a\r\n\r\n",
+            L::TARGETS,
+            BadTarget,
+            "GET http://a/%23%C3%A9 HTTP/1.1\r\nHost: a\r\n\r\n",
+            false,
+        ),
+    ];
+    let requests = &[requests, hosts, odd].concat()[..];
     let ok = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
     let responses: &[(&str, L, Problem, &str, bool)] = &[
@@ -156,6 +185,20 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             false,
         ),
         (
+            "HTTP/1.1 200 OK\r\nX: a\u{1}\0b\r\nContent-Length: 1\r\n\r\na",
+            L::CONTROLS,
+            Control,
+            "HTTP/1.1 200 OK\r\nX: a  b\r\nContent-Length: 1\r\n\r\na",
+            false,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 1\r\n\r\na",
+            L::FOLDS,
+            Folded,
+            "HTTP/1.1 200 OK\r\nX: a   b\r\nContent-Length: 1\r\n\r\na",
+            false,
+        ),
+        (
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
             L::LENGTHS,
             TwoLengths,
@@ -163,6 +206,14 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             false,
         ),
         ("HTTP/1.1 200 OK\r\nContent-Length: 1,1\r\n\r\na", L::LENGTHS, BadLength, ok, false),
+        ("HTTP/1.1 200 OK\r\nX[]: b\r\nContent-Length: 1\r\n\r\na", L::NAMES, BadName, ok, false),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n{X}: y\r\n\r\n",
+            L::NAMES,
+            BadName,
+            chunks,
+            false,
+        ),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
             L::LENGTH_AND_CODING,
@@ -190,12 +241,88 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
                     let passed = pass(message.as_bytes(), from, lenient(set), step);
                     let Ok(Some(passed)) = passed else { panic!("{told} by {step}: {passed:?}") };
                     // a field that is set again has a plain name
-                    let same = passed.written.eq_ignore_ascii_case(written);
-                    assert!(same, "{told} by {step}: {:?}", passed.written);
+                    let same = passed.written.eq_ignore_ascii_case(written.as_bytes());
+                    assert!(same, "{told} by {step}: {}", passed.written.escape_ascii());
                     assert_eq!((passed.closes, passed.rest), (closes, 0), "{told} by {step}");
                     let (relaxed, _) = passed.relaxed.unwrap_or_else(|| panic!("{told}: nobody told"));
                     assert_eq!(relaxed, problem, "{told} by {step}");
                 }
+            }
+        }
+    }
+}
+
+/// With the option, a fold goes where its field goes; versions become 1.0 or 1.1; and a request of 1.1 has
+/// the `Host` of its target, or an empty one (RFC 9112, 3.2 and 3.2.2).
+#[test]
+fn what_the_unsafe_option_lets_pass_is_written_in_the_strict_form() {
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let old = "GET / HTTP/1.0\r\nHost: a\r\n\r\n";
+    let requests = [
+        ("GET / HTTP/1.1\r\nHost: a\r\nX(: y\r\n z\r\n\t z\n\r\n", get),
+        ("GET / HTTP/1.1\r\nX(: y\r\n z\r\nHost: a\r\n\r\n", get),
+        ("GET / HTTP/1.1\r\nX(: y\r\n z\r\nX/: y\r\n z\r\nHost: a\r\n\r\n", get),
+        ("GET / RTSP/1.1\r\nHost: a\r\n\r\n", get),
+        ("GET / RTSP/1.0\r\nHost: a\r\n\r\n", old),
+        ("GET / HTTP/3.0\r\nHost: a\r\n\r\n", get),
+        ("GET / HTTP/0.8\r\nHost: a\r\n\r\n", old),
+        ("GET /\r\n", "GET / HTTP/1.0\r\n\r\n"),
+        ("GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: \r\n\r\n"),
+        ("OPTIONS * HTTP/1.1\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: \r\n\r\n"),
+        ("GET http://b/ HTTP/1.1\r\n\r\n", "GET http://b/ HTTP/1.1\r\nHost: b\r\n\r\n"),
+        (
+            "GET http://b:81/ HTTP/1.1\r\nX: y\r\nHost: a\r\n\r\n",
+            "GET http://b:81/ HTTP/1.1\r\nX: y\r\nHost: b:81\r\n\r\n",
+        ),
+        ("CONNECT b:1 HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT b:1 HTTP/1.1\r\nHost: b:1\r\n\r\n"),
+    ];
+    let responses = [
+        ("RTSP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        ("HTTP/3.0 200\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n"),
+    ];
+    for (from, table) in [(From::Client, &requests[..]), (From::Server, &responses[..])] {
+        for &(message, written) in table {
+            for step in [1, 4, message.len()] {
+                let passed = pass(message.as_bytes(), from, unsafe_option(), step);
+                let Ok(Some(passed)) = passed else { panic!("{message:?} by {step}: {passed:?}") };
+                let same = passed.written.eq_ignore_ascii_case(written.as_bytes());
+                assert!(same, "{message:?}: {}", passed.written.escape_ascii());
+                let again = pass(written.as_bytes(), from, Limits::default(), written.len());
+                assert!(
+                    matches!(again, Ok(Some(Passed { relaxed: None, .. }))) || written.contains("1.0\r\n\r")
+                );
+            }
+        }
+    }
+    // Bytes of a host are not encoded, and a name that only looks odd to one reader is refused.
+    for message in [
+        "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://\u{e9}/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://a#/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        "CONNECT \u{e9}:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding\u{e9}: chunked\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX( : b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX\u{1}(: b\r\n\r\n",
+    ] {
+        let refused = pass(message.as_bytes(), From::Client, unsafe_option(), message.len());
+        assert!(refused.is_err(), "{message:?}: {refused:?}");
+    }
+}
+
+/// A target's long host is written into `Host` only if the head has room for it.
+#[test]
+fn a_head_without_room_for_the_host_of_its_target_is_too_large() {
+    for (len, fits) in [(400, true), (700, false)] {
+        let message = format!("GET http://{}/ HTTP/1.1\r\nHost: a\r\n\r\n", "b".repeat(len));
+        let mut input = Chain::new();
+        input.append(message.as_bytes()).expect("memory");
+        let parsed = RequestParser::new(Limits { room: 1024, ..unsafe_option() }).parse(&mut input);
+        match parsed {
+            Ok(Some(_)) => assert!(fits),
+            refused => {
+                let refused = refused.map_err(|error| (error.problem, error.status)).map(drop);
+                assert!(!fits && refused == Err((Problem::TooLarge, 431)), "{refused:?}");
+                assert_eq!(input.to_vec(), message.as_bytes(), "it can be shown");
             }
         }
     }
@@ -215,14 +342,15 @@ fn a_length_goes_on_without_zeros_before_it() {
             for limits in [Limits::default(), lenient(Leniency::USUAL)] {
                 let passed = pass(message.as_bytes(), from, limits, message.len());
                 let Ok(Some(passed)) = passed else { panic!("{message}: {passed:?}") };
-                assert!(passed.written.eq_ignore_ascii_case(&expected), "{said}: {}", passed.written);
+                let same = passed.written.eq_ignore_ascii_case(expected.as_bytes());
+                assert!(same, "{said}: {}", passed.written.escape_ascii());
                 assert_eq!(passed.relaxed, None, "{said}");
             }
         }
     }
     let zero = "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     let passed = pass(zero.as_bytes(), From::Client, Limits::default(), zero.len());
-    assert_eq!(passed.unwrap().unwrap().written, zero);
+    assert_eq!(passed.unwrap().unwrap().written, zero.as_bytes());
 }
 
 /// Messages that HAProxy refuses even with its option, and messages that two readers would frame differently,
@@ -237,6 +365,10 @@ fn what_stays_ambiguous_is_refused_with_all_relaxations() {
         (" GET / HTTP/1.1\r\nHost: a\r\n\r\n", BadMethod),
         ("GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", BareCr),
         ("GET / HTTP/1.1\r\nHost: a\r\nX: a\r\r\n\r\n", BareCr),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX(: a\rb\r\n\r\n", BadName),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX(: a\rContent-Length: 5\r\n\r\n", BadName),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX(: a\r\n b\rc\r\n\r\n", BareCr),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX(: a\r\r\n\r\n", BadName),
         ("GET / HTTP/1.1\nHost : a\n\n", SpaceBeforeColon),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", TwoLengths),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 2\r\n\r\na", TwoLengths),
@@ -292,7 +424,9 @@ fn an_odd_host_passes_unless_it_could_be_two() {
         for (limits, passes) in [(lenient(Leniency::USUAL), passes), (Limits::default(), false)] {
             let passed = pass(message.as_bytes(), From::Client, limits, message.len());
             match passed {
-                Ok(Some(passed)) => assert!(passes && passed.written == message, "{host}: {passed:?}"),
+                Ok(Some(passed)) => {
+                    assert!(passes && passed.written == message.as_bytes(), "{host}: {passed:?}")
+                }
                 refused => assert!(!passes && refused.is_err(), "{host}: {refused:?}"),
             }
         }
@@ -317,6 +451,9 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
         2 => Just("Content-Length: 5, 05\n"),
         4 => Just("Transfer-Encoding: chunked\r\n"),
         2 => Just("X: a\u{1}b\n c\r\n"),
+        2 => Just("X(\u{e9}: a\r\n"),
+        1 => Just("X(: a\rb\r\n"),
+        1 => Just("GET /\u{e9}# RTSP/1.7\r\nHost: a\r\n"),
         3 => Just("\r\n"),
         3 => Just("\n"),
         3 => Just("\r\n5 \r\nhello\r\n0\r\n"),
@@ -336,22 +473,28 @@ proptest! {
     /// unchanged; cuts make no difference.
     #[test]
     fn what_passes_is_strict_and_the_same(
-        begin in prop_oneof![Just("POST / HTTP/1.1\nHost: a\r\n"), Just("HTTP/1.0 200 OK\n"), Just("")],
+        begin in prop_oneof![
+            Just("POST / HTTP/1.1\nHost: a\r\n"),
+            Just("POST http://b/ HTTP/1.1\nHost: a\r\n"),
+            Just("HTTP/1.0 200 OK\n"),
+            Just("ICY/3.1 200\r\n"),
+            Just(""),
+        ],
         bytes in bytes(),
         step in 1_usize..20,
     ) {
         let bytes = [begin.as_bytes(), &bytes].concat();
         for from in [From::Client, From::Server] {
-            let passed = pass(&bytes, from, lenient(Leniency::ALL), bytes.len());
-            let cut = pass(&bytes, from, lenient(Leniency::ALL), step);
+            let passed = pass(&bytes, from, unsafe_option(), bytes.len());
+            let cut = pass(&bytes, from, unsafe_option(), step);
             if let (Ok(Some(passed)), Ok(Some(cut))) = (&passed, &cut) {
                 prop_assert_eq!(&passed.written, &cut.written);
             } else {
                 prop_assert_eq!(passed.is_ok(), cut.is_ok());
             }
             let Ok(Some(passed)) = passed else { continue };
-            let again = pass(passed.written.as_bytes(), from, Limits::default(), passed.written.len());
-            let Ok(Some(again)) = again else { panic!("{:?}: {again:?}", passed.written) };
+            let again = pass(&passed.written, from, Limits::default(), passed.written.len());
+            let Ok(Some(again)) = again else { panic!("{}: {again:?}", passed.written.escape_ascii()) };
             prop_assert_eq!(again.relaxed, None);
             prop_assert_eq!(again.rest, 0);
             prop_assert_eq!(again.written, passed.written);

@@ -43,6 +43,18 @@ fn length_9(head: &mut Head) {
     head.set_field(Known::CONTENT_LENGTH, b"9").unwrap();
 }
 
+fn length_3_twice(head: &mut Head) {
+    head.set_field(Known::CONTENT_LENGTH, b"3, 3").unwrap();
+}
+
+fn length_0(head: &mut Head) {
+    head.set_field(Known::CONTENT_LENGTH, b"0").unwrap();
+}
+
+fn length_empty(head: &mut Head) {
+    head.set_field(Known::CONTENT_LENGTH, b"").unwrap();
+}
+
 fn length_9_added(head: &mut Head) {
     head.add_field(Known::CONTENT_LENGTH, b"9").unwrap();
 }
@@ -80,17 +92,21 @@ fn a_request_goes_on_with_its_own_body() {
     const NONE: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let cases: &[(&str, Edit, Option<Body>, &str)] = &[
         (LENGTH, no_length, Some(Body::Chunked), "coding chunked"),
-        (LENGTH, length_word, Some(Body::Chunked), "coding chunked"),
+        (LENGTH, length_word, None, "length three"),
+        (LENGTH, length_empty, None, "length "),
         (LENGTH, length_9, None, "length 9"),
-        (LENGTH, length_9_added, Some(Body::Length(3)), "length 3"),
+        (LENGTH, length_9_added, None, "length 3, length 9"),
+        (LENGTH, length_3_twice, Some(Body::Length(3)), "length 3"),
         (LENGTH, chunked, Some(Body::Length(3)), "length 3"),
         (OLD, no_length, Some(Body::Length(3)), "length 3"),
         (EMPTY, no_length, Some(Body::None), ""),
-        (EMPTY, length_9, Some(Body::Length(0)), "length 0"),
+        (EMPTY, length_9, None, "length 9"),
         (CHUNKS, no_coding, Some(Body::Chunked), "coding chunked"),
-        (CHUNKS, length_9, None, "coding chunked, length 9"),
+        (CHUNKS, length_9, Some(Body::Chunked), "coding chunked"),
         (CHUNKS, gzip, Some(Body::Chunked), "coding chunked"),
-        (NONE, length_9, Some(Body::None), ""),
+        (CHUNKS, length_word, None, "coding chunked, length three"),
+        (NONE, length_9, None, "length 9"),
+        (NONE, length_0, Some(Body::None), ""),
         (NONE, chunked, Some(Body::None), ""),
     ];
     for (n, (head, edit, body, fields)) in cases.iter().enumerate() {
@@ -141,9 +157,9 @@ fn a_response_goes_on_with_its_own_body_as_its_reader_takes_it() {
         (LENGTH, nothing, Method::Head, new, Body::None, "length 3"),
     ];
     for (n, &(head, edit, method, version, body, fields)) in cases.iter().enumerate() {
-        let asked = RequestInfo { method: Method::Get, upgrade: true };
+        let request = RequestInfo { method: Method::Get, upgrade: true };
         let mut response =
-            ResponseParser::new(Limits::default()).parse(&mut chain(head), asked).unwrap().unwrap();
+            ResponseParser::new(Limits::default()).parse(&mut chain(head), request).unwrap().unwrap();
         edit(&mut response.head);
         let (framed, _) = frame_for(response.body, version, Persist::KeepAlive);
         let settled = settle_response(&mut response.head, framed, Reader { version, method }).unwrap();

@@ -63,9 +63,9 @@ fn chunks_in_and_out_ask_for_nothing() {
         let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let mut input =
             received(&[head, small.as_bytes(), b"400", b"\r\n", &[b'z'; 1024], b"\r\n0\r\nX-Sum: 1\r\n\r\n"]);
-        let asked = RequestInfo { method: Method::Get, upgrade: false };
+        let request = RequestInfo { method: Method::Get, upgrade: false };
         let mut response = ResponseParser::new(Limits::default())
-            .parse(&mut input, asked)
+            .parse(&mut input, request)
             .expect("valid")
             .expect("complete");
         let (body, persist) = frame_for(response.body, response.head.version(), Persist::KeepAlive);

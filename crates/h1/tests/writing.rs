@@ -4,9 +4,10 @@
 use manylane_buf::Chain;
 use manylane_h1::{
     Body, BodyReader, BodyWriter, From, Limits, NamePolicy, Persist, Progress, RequestInfo, RequestParser,
-    ResponseParser, WriteError, frame_for, restrict_names, restrict_te, set_body, set_connection, write_head,
+    ResponseParser, WriteError, frame_for, is_told_to_close, restrict_names, restrict_te, set_body,
+    set_connection, write_head,
 };
-use manylane_http::{Method, Version};
+use manylane_http::{Known, Method, Version};
 
 fn chain(bytes: &str) -> Chain {
     let mut chain = Chain::new();
@@ -31,6 +32,27 @@ fn connection(version: &str, fields: &str, persist: Persist) -> String {
     fields.strip_suffix("\r\n").expect("an empty line").replacen("Host: a\r\n", "", 1)
 }
 
+/// As in HAProxy, rules do not see `close` and `keep-alive` of a parsed head. They see its other options, and
+/// one of the two that is there at the end was written by a rule.
+#[test]
+fn a_parsed_head_does_not_say_whether_the_connection_ends() {
+    for (fields, left) in [
+        ("Connection: close\r\n", None),
+        ("Connection: Keep-Alive\r\nConnection: close\r\n", None),
+        ("Connection: keep-alive, Upgrade\r\nUpgrade: x\r\n", Some("Upgrade")),
+        ("Connection: close, X\r\nX: 1\r\n", None),
+        ("Proxy-Connection: keep-alive\r\n", None),
+    ] {
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let mut request = RequestParser::new(Limits::default()).parse(&mut chain(&text)).unwrap().unwrap();
+        let said: Vec<_> = request.head.values(Known::CONNECTION).collect();
+        assert_eq!(said, left.iter().map(|left| left.as_bytes()).collect::<Vec<_>>(), "{fields}");
+        assert!(!is_told_to_close(&request.head), "{fields}");
+        request.head.add_field(Known::CONNECTION, b"x, Close").unwrap();
+        assert!(is_told_to_close(&request.head), "{fields}");
+    }
+}
+
 #[test]
 fn connection_says_what_is_meant_and_nothing_twice() {
     use Persist::{Close, KeepAlive, Upgrade};
@@ -41,9 +63,9 @@ fn connection_says_what_is_meant_and_nothing_twice() {
         ("1.0", "", Close, ""),
         ("1.1", "Connection: keep-alive\r\n", KeepAlive, ""),
         ("1.1", "Connection: close\r\n", KeepAlive, ""),
-        ("1.1", "Connection: Close\r\n", Close, "Connection: Close\r\n"),
+        ("1.1", "Connection: Close\r\n", Close, "connection: close\r\n"),
         ("1.1", "Connection: keep-alive\r\n", Close, "connection: close\r\n"),
-        ("1.0", "Connection: keep-alive\r\n", KeepAlive, "Connection: keep-alive\r\n"),
+        ("1.0", "Connection: keep-alive\r\n", KeepAlive, "connection: keep-alive\r\n"),
         ("1.0", "Connection: keep-alive\r\n", Close, ""),
         ("1.1", "Connection: keep-alive, X-Foo\r\n", KeepAlive, ""),
         ("1.1", "Connection: X\r\nConnection: close, , Y\r\n", Close, "connection: close\r\n"),
@@ -55,7 +77,7 @@ fn connection_says_what_is_meant_and_nothing_twice() {
             "1.1",
             "Connection: keep-alive, Upgrade\r\nUpgrade: x\r\n",
             Upgrade,
-            "Upgrade: x\r\nconnection: Upgrade\r\n",
+            "connection: Upgrade\r\nUpgrade: x\r\n",
         ),
         ("1.1", "Connection: upgrade\r\nUpgrade: x\r\n", KeepAlive, ""),
         ("1.1", "Connection: upgrade\r\nUpgrade: x\r\n", Close, "connection: close\r\n"),
@@ -102,9 +124,9 @@ fn odd_names_are_kept_removed_or_refused() {
 
 fn response(bytes: &str, method: Method) -> (manylane_h1::Response, Chain) {
     let mut input = chain(bytes);
-    let asked = RequestInfo { method, upgrade: false };
+    let request = RequestInfo { method, upgrade: false };
     (
-        ResponseParser::new(Limits::default()).parse(&mut input, asked).expect("valid").expect("complete"),
+        ResponseParser::new(Limits::default()).parse(&mut input, request).expect("valid").expect("complete"),
         input,
     )
 }
@@ -238,9 +260,9 @@ fn interim_responses_come_before_the_final_one() {
             OK\r\nContent-Length: 0\r\n\r\n",
     );
     let mut parser = ResponseParser::new(Limits::default());
-    let asked = RequestInfo { method: Method::Post, upgrade: false };
+    let request = RequestInfo { method: Method::Post, upgrade: false };
     let mut statuses = Vec::new();
-    while let Some(response) = parser.parse(&mut input, asked).expect("valid") {
+    while let Some(response) = parser.parse(&mut input, request).expect("valid") {
         statuses.push((response.head.status(), response.is_interim()));
     }
     assert_eq!(statuses, [(100, true), (103, true), (200, false)]);
@@ -288,7 +310,7 @@ fn proxy_connection_replaces_connection() {
             "1.1",
             "Connection: close, upgrade\r\nUpgrade: x\r\nProxy-Connection: keep-alive\r\n",
             Persist::Upgrade,
-            "Upgrade: x\r\nConnection: upgrade\r\n",
+            "Connection: upgrade\r\nUpgrade: x\r\n",
         ),
     ] {
         let bytes = format!("GET http://a/ HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
@@ -320,19 +342,20 @@ fn the_version_is_this_programs_own() {
         ("HTTP/1.9", "HTTP/1.1", Limits::default()),
         ("HTTP/1.10", "HTTP/1.1", relaxed),
         ("HTTP/01.00", "HTTP/1.0", relaxed),
-        ("RTSP/1.0", "RTSP/1.0", relaxed),
+        ("RTSP/1.0", "HTTP/1.0", relaxed),
+        ("RTSP/2.0", "HTTP/1.1", relaxed),
     ] {
         let (written, _) = request_written(&format!("GET /a {version}\r\nHost: y\r\n\r\n"), limits);
         assert_eq!(written, format!("GET /a {own}\r\nHost: y\r\n\r\n"));
         for reason in [" OK", " ", ""] {
             let mut input = chain(&format!("{version} 200{reason}\r\nX: y\r\n\r\n"));
-            let asked = RequestInfo { method: Method::Get, upgrade: false };
+            let request = RequestInfo { method: Method::Get, upgrade: false };
             let mut response =
-                ResponseParser::new(limits).parse(&mut input, asked).expect("valid").expect("complete");
+                ResponseParser::new(limits).parse(&mut input, request).expect("valid").expect("complete");
             let mut out = Chain::new();
             write_head(&mut response.head, &mut out, None).expect("memory");
             let reason = if version == own { reason } else { reason.trim_end() };
-            let space = if reason.is_empty() && own.starts_with("HTTP/") { " " } else { "" };
+            let space = if reason.is_empty() { " " } else { "" };
             assert_eq!(text(&out), format!("{own} 200{reason}{space}\r\nX: y\r\n\r\n"), "{version}");
         }
     }
@@ -401,14 +424,14 @@ fn what_is_for_one_hop_ends_there() {
         );
     }
     let offer = "Connection: X, Upgrade\r\nUpgrade: a\r\nX: b\r\n";
-    assert_eq!(connection("1.1", offer, Persist::Upgrade), "Upgrade: a\r\nconnection: Upgrade\r\n");
-    let asked = RequestInfo { method: Method::Get, upgrade: false };
+    assert_eq!(connection("1.1", offer, Persist::Upgrade), "connection: Upgrade\r\nUpgrade: a\r\n");
+    let request = RequestInfo { method: Method::Get, upgrade: false };
     let mut input = chain(
         "HTTP/1.1 200\r\nConnection: X, TE\r\nX: a\r\nTE: trailers\r\nKeep-Alive: b\r\nContent-Length: \
             0\r\n\r\n",
     );
     let mut response =
-        ResponseParser::new(Limits::default()).parse(&mut input, asked).expect("valid").expect("complete");
+        ResponseParser::new(Limits::default()).parse(&mut input, request).expect("valid").expect("complete");
     set_connection(&mut response.head, response.connection, Persist::KeepAlive).expect("room");
     let mut out = Chain::new();
     write_head(&mut response.head, &mut out, None).expect("memory");

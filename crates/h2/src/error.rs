@@ -24,7 +24,7 @@ macro_rules! reasons {
 reasons! {
     NO_ERROR 0x0 "NO_ERROR" "All is well."
     PROTOCOL_ERROR 0x1 "PROTOCOL_ERROR" "The peer has broken a rule that has no code of its own."
-    INTERNAL_ERROR 0x2 "INTERNAL_ERROR" "The fault is with who says it."
+    INTERNAL_ERROR 0x2 "INTERNAL_ERROR" "The sender of the code has an internal error."
     FLOW_CONTROL_ERROR 0x3 "FLOW_CONTROL_ERROR" "The peer has sent more than a window allows, or made one \
         too large."
     SETTINGS_TIMEOUT 0x4 "SETTINGS_TIMEOUT" "The peer has not acknowledged settings in time."
@@ -107,12 +107,12 @@ problems! {
     FrameSize FRAME_SIZE_ERROR "a frame has a size that its kind cannot have"
     TooLargeFrame FRAME_SIZE_ERROR "a frame is larger than SETTINGS_MAX_FRAME_SIZE"
     Padding PROTOCOL_ERROR "a frame has more padding than bytes"
-    NoStream PROTOCOL_ERROR "a frame of a stream has no stream"
-    StreamNotAllowed PROTOCOL_ERROR "a frame of the connection has a stream"
+    NoStream PROTOCOL_ERROR "a frame that needs a stream has the stream identifier 0"
+    StreamNotAllowed PROTOCOL_ERROR "a frame of the connection has a stream identifier other than 0"
     IdleStream PROTOCOL_ERROR "a frame is for a stream that has not begun"
     ClosedStream STREAM_CLOSED "a frame is for a stream that its sender has ended"
-    WrongStream PROTOCOL_ERROR "a stream has a number that its sender cannot give"
-    Push PROTOCOL_ERROR "something is pushed, which is switched off"
+    WrongStream PROTOCOL_ERROR "a stream identifier that its sender cannot use"
+    Push PROTOCOL_ERROR "a PUSH_PROMISE although SETTINGS_ENABLE_PUSH is 0"
     Interrupted PROTOCOL_ERROR "a header block is interrupted by another frame"
     StrayContinuation PROTOCOL_ERROR "a CONTINUATION follows no header block"
     Compression COMPRESSION_ERROR "a header block cannot be decompressed"
@@ -132,17 +132,17 @@ problems! {
     EndedInterim PROTOCOL_ERROR "an interim response ends the stream"
     DataBeforeHead PROTOCOL_ERROR "data comes before the head"
     UpperCase PROTOCOL_ERROR "a field's name has letters in upper case"
-    BadName PROTOCOL_ERROR "a field's name is empty or has bytes that none may have"
+    BadName PROTOCOL_ERROR "a field's name is empty or has a character that a token cannot have"
     BadValue PROTOCOL_ERROR "a field's value has a control character, or a blank at an end"
     ConnectionField PROTOCOL_ERROR "a field that only connections of HTTP/1 have"
-    BadTe PROTOCOL_ERROR "TE says other than trailers"
+    BadTe PROTOCOL_ERROR "TE has a value other than 'trailers'"
     LatePseudo PROTOCOL_ERROR "a pseudo-header behind a field"
-    TwicePseudo PROTOCOL_ERROR "a pseudo-header is there twice"
+    TwicePseudo PROTOCOL_ERROR "a pseudo-header comes twice"
     UnknownPseudo PROTOCOL_ERROR "a pseudo-header that the message cannot have"
     MissingPseudo PROTOCOL_ERROR "a pseudo-header that the message must have is missing"
-    BadMethod PROTOCOL_ERROR "the method is no token"
-    BadScheme PROTOCOL_ERROR "the scheme is none"
-    BadPath PROTOCOL_ERROR "the path is empty, does not begin with a slash, or has bytes that none may have"
+    BadMethod PROTOCOL_ERROR "the method is not a token"
+    BadScheme PROTOCOL_ERROR ":scheme is not a URI scheme"
+    BadPath PROTOCOL_ERROR "expected a path of URI characters that begins with a slash, or '*' with OPTIONS"
     BadAuthority PROTOCOL_ERROR "the authority or Host is not a host with an optional port"
     NoHost PROTOCOL_ERROR "there is neither an authority nor Host"
     OtherHost PROTOCOL_ERROR "Host is not the authority, or there are two"
@@ -152,17 +152,17 @@ problems! {
     BadLength PROTOCOL_ERROR "Content-Length is not one number below 2^63"
     WrongLength PROTOCOL_ERROR "the data is not as long as Content-Length says"
     BadTrailer PROTOCOL_ERROR "a trailer field that would change framing or routing"
-    TooLargeHead PROTOCOL_ERROR "a head is larger than there is room for, or has too many fields"
-    ConnectSwitch PROTOCOL_ERROR "SETTINGS_ENABLE_CONNECT_PROTOCOL is taken back"
+    TooLargeHead PROTOCOL_ERROR "a head is larger than the limit, or has too many fields"
+    ConnectSwitch PROTOCOL_ERROR "SETTINGS_ENABLE_CONNECT_PROTOCOL changes from 1 to 0"
     TooManyStreams REFUSED_STREAM "more streams at a time than SETTINGS_MAX_CONCURRENT_STREAMS"
     // -- attacks
-    TooLargeBlock ENHANCE_YOUR_CALM "a header block is larger than what is read of one"
-    DecodedBlock ENHANCE_YOUR_CALM "a header block decodes to more than is read of one"
+    TooLargeBlock ENHANCE_YOUR_CALM "a header block is larger than the limit"
+    DecodedBlock ENHANCE_YOUR_CALM "a header block decodes to more than the limit"
     ContinuationFlood ENHANCE_YOUR_CALM "a header block comes in too many CONTINUATION frames"
     Resets ENHANCE_YOUR_CALM "too many streams are reset in a short time"
     CheapFrames ENHANCE_YOUR_CALM "too many frames that ask for an answer or change nothing"
     UnreadAnswers ENHANCE_YOUR_CALM "the peer asks for answers and does not read them"
-    Glitches ENHANCE_YOUR_CALM "more oddities than the threshold allows"
+    Glitches ENHANCE_YOUR_CALM "the peer's glitches have reached the threshold"
     // -- on this side
     NoMemory INTERNAL_ERROR "no memory"
     Aborted INTERNAL_ERROR "the connection was ended on this side"
@@ -170,7 +170,11 @@ problems! {
 
 impl From<hpack::Error> for Problem {
     fn from(error: hpack::Error) -> Self {
-        if error == hpack::Error::TooMuch { Self::DecodedBlock } else { Self::Compression }
+        match error {
+            hpack::Error::TooMuch => Self::DecodedBlock,
+            hpack::Error::NoMemory => Self::NoMemory,
+            _ => Self::Compression,
+        }
     }
 }
 
@@ -245,7 +249,7 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the stream has ended",
-            Self::Order => "the stream is not where this may be sent",
+            Self::Order => "expected one head, and data or trailers only behind it",
             Self::NoStream => "no further stream may begin on this connection now",
             Self::TooLarge => "the peer does not take heads of this size",
             Self::WrongLength => "the data is not as long as Content-Length says",

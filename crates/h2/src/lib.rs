@@ -13,7 +13,7 @@ mod limits;
 mod scratch;
 mod stream_id;
 
-pub use conn::{Connection, Keyed, KeyedHasher, PREFACE, Role, Sent, StreamMap};
+pub use conn::{Connection, KeyedHasher, PREFACE, Role, Sent, StreamHashBuilder, StreamMap};
 pub use counts::Counts;
 pub use error::{ConnectionError, Problem, Reason, SendError};
 pub use event::Event;

@@ -36,8 +36,8 @@ pub const CHEAP_BURST: u32 = 1_000;
 /// that measure bandwidth.
 pub const CHEAP_PER_SECOND: u32 = 500;
 
-/// Data that we send for which the peer may send one WINDOW_UPDATE, in bytes, beside two for each frame:
-/// receivers that tell of each read tell of the stream's window and the connection's.
+/// Data that we send for which the peer may send one WINDOW_UPDATE, in bytes, beside two for each frame: a
+/// receiver that announces each of its reads updates the stream's window and the connection's.
 pub const UPDATES_EARNED: u32 = 512;
 
 /// Largest number of bytes of answers that wait to be written: acknowledgements of PING and SETTINGS, and

@@ -343,7 +343,7 @@ fn a_block_that_names_a_large_entry_again_and_again_is_not_decoded() {
     assert!(matches!(end.one(&both), Event::TooLarge { .. }));
 }
 
-/// A request of `end`, which is the client.
+/// Sends a request from `end`, which is the client.
 fn ask(end: &mut End, whole: bool) -> manylane_h2::StreamId {
     let mut head = Head::request(b"POST", b"/", Version::HTTP_11).expect("a head");
     head.add_field("Host", b"a").expect("room");
@@ -366,7 +366,7 @@ fn data_of_a_stream_that_we_reset_is_no_attack() {
                 end.written();
             }
             assert_eq!(end.connection.glitches().total(), 0);
-            // Nothing that was dropped stays in the window of all.
+            // Data that was dropped takes nothing from the connection's window.
             let most = [vec![0; 16_384], vec![0; 16_384], vec![0; 16_384]];
             for data in most {
                 end.feed(&frame(DATA, 0, 1, &data)).expect("there is room");
@@ -391,19 +391,19 @@ fn broken_responses_end_their_streams_alone() {
         let reset = end.written();
         assert_eq!((reset[0].kind, reset[0].stream), (RST_STREAM, id));
     }
-    // It goes on.
+    // The connection goes on.
     let id = ids.next().expect("there are more");
     ask(&mut end, true);
     let good = frame(HEADERS, END_HEADERS | END_STREAM, id, &block(&[(":status", "204")]));
     assert!(matches!(end.one(&good), Event::Response { .. }));
-    // A client's broken requests are its own.
+    // On a server's connection, broken requests count: only one client uses it.
     let mut end = End::server(Config::default());
     let bad = block(&[GET, &[("connection", "close")]].concat());
     let flood = |n: u32| frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &bad);
     assert_eq!(until_it_ends(&mut end, flood), (RESET_BURST, Problem::Resets));
 }
 
-/// A server that tells of each piece that it reads, however small, tells of two windows.
+/// A server that announces each piece that it reads, however small, updates two windows.
 #[test]
 fn updates_of_windows_for_small_pieces_are_no_attack() {
     let mut end = End::client(Config::default());

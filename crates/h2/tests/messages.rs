@@ -265,7 +265,7 @@ fn trailers_end_a_message_and_must_not_reframe_it() {
     }
 }
 
-fn asked(method: &[u8]) -> End {
+fn after_request(method: &[u8]) -> End {
     let mut end = End::client(Config::default());
     let mut head = Head::request(method, b"/", Version::HTTP_11).expect("a head");
     head.add_field(Known::HOST, b"a").expect("room");
@@ -291,7 +291,7 @@ fn responses_are_judged_as_requests_are() {
         (&[(":status", "200"), ("connection", "close")], 0, Some(Problem::ConnectionField)),
         (&[(":status", "200"), ("content-length", "1")], END_STREAM, Some(Problem::WrongLength)),
     ] {
-        let mut end = asked(b"GET");
+        let mut end = after_request(b"GET");
         match (end.one(&frame(HEADERS, END_HEADERS | flags, 1, &block(fields))), problem) {
             (Event::Response { .. }, None) => {}
             (Event::Reset { problem: found, .. }, Some(_)) => assert_eq!(found, problem, "{fields:?}"),
@@ -303,14 +303,14 @@ fn responses_are_judged_as_requests_are() {
 #[test]
 fn responses_that_can_have_no_data_get_none() {
     for (method, status) in [("HEAD", "200"), ("GET", "204"), ("GET", "304")] {
-        let mut end = asked(method.as_bytes());
+        let mut end = after_request(method.as_bytes());
         let head = block(&[(":status", status), ("content-length", "5")]);
         let event = end.one(&frame(HEADERS, END_HEADERS, 1, &head));
         assert!(matches!(event, Event::Response { end: false, .. }));
         let event = end.one(&frame(DATA, END_STREAM, 1, b"hello"));
         assert!(matches!(event, Event::Reset { problem: Some(Problem::WrongLength), .. }), "{event:?}");
         // The length is that of the response to a GET.
-        let mut end = asked(method.as_bytes());
+        let mut end = after_request(method.as_bytes());
         let event = end.one(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &head));
         assert!(matches!(event, Event::Response { end: true, .. }));
     }
@@ -318,7 +318,7 @@ fn responses_that_can_have_no_data_get_none() {
 
 #[test]
 fn interim_responses_come_before_the_final_one() {
-    let mut end = asked(b"GET");
+    let mut end = after_request(b"GET");
     for status in ["100", "103"] {
         let event = end.one(&frame(HEADERS, END_HEADERS, 1, &block(&[(":status", status)])));
         let Event::Interim { response, .. } = event else { panic!("{event:?}") };

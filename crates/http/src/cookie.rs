@@ -26,7 +26,7 @@ impl Cookie<'_> {
 }
 
 /// Iterator over the cookies of one `Cookie` field: `name=value` between semicolons, or between commas, as
-/// some clients write and HAProxy reads them. Parts without a name are skipped.
+/// some clients write and HAProxy reads them. A name may be empty; empty parts are skipped.
 #[derive(Clone, Debug)]
 pub struct Cookies<'a> {
     value: &'a [u8],
@@ -69,11 +69,12 @@ fn cookie(value: &[u8], part: Range<usize>) -> Option<Cookie<'_>> {
         start..start + piece.len()
     };
     let part = trim(&value[part]);
-    let (name, cookie_value) = match memchr::memchr(b'=', part) {
+    let equals = memchr::memchr(b'=', part);
+    let (name, cookie_value) = match equals {
         Some(equals) => (trim(&part[..equals]), trim(&part[equals + 1..])),
         None => (part, &part[part.len()..]),
     };
-    (!name.is_empty()).then(|| Cookie {
+    (equals.is_some() || !name.is_empty()).then(|| Cookie {
         name,
         value: cookie_value,
         at: within(part),
@@ -101,7 +102,10 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(all(""), []);
         assert_eq!(all("a=b"), [pair("a", "b")]);
-        assert_eq!(all(" a = b ;; c=d=e;f; =x;"), [pair("a", "b"), pair("c", "d=e"), pair("f", "")]);
+        assert_eq!(
+            all(" a = b ;; c=d=e;f; =x;"),
+            [pair("a", "b"), pair("c", "d=e"), pair("f", ""), pair("", "x")]
+        );
         assert_eq!(all("a=1, b=2"), [pair("a", "1"), pair("b", "2")]);
         assert_eq!(all(",a=1 ,b=\"2,3\";c"), [pair("a", "1"), pair("b", "\"2,3\""), pair("c", "")]);
         assert_eq!(all("a=\"b;c\"; d=\"e"), [pair("a", "\"b;c\""), pair("d", "\"e")]);

@@ -75,7 +75,7 @@ pub struct Fields {
     more: Option<Pooled<Directory>>,
     len: u16,
     /// One bit for each well-known name that was ever added.
-    seen: u64,
+    known: u64,
 }
 
 /// Reason why a field could not be added.
@@ -100,7 +100,12 @@ impl Fields {
     /// [`AllocError`] if the lane's pool has no memory.
     #[inline]
     pub fn new() -> Result<Self, AllocError> {
-        Ok(Self { first: POOLS.first.alloc_with(|| [Entry::default(); FIRST])?, more: None, len: 0, seen: 0 })
+        Ok(Self {
+            first: POOLS.first.alloc_with(|| [Entry::default(); FIRST])?,
+            more: None,
+            len: 0,
+            known: 0,
+        })
     }
 
     /// Adds a field of the bytes that are being parsed.
@@ -132,7 +137,7 @@ impl Fields {
             Some(slot) => *slot = entry,
             None => self.push_more(at, entry)?,
         }
-        self.seen |= 1 << entry.known;
+        self.known |= 1 << entry.known;
         self.len += 1;
         Ok(())
     }
@@ -173,7 +178,7 @@ impl Fields {
     /// Returns false if the head has no field of this well-known name; true if it may have one.
     #[inline]
     pub(crate) fn may_have(&self, known: Known) -> bool {
-        self.seen & known.bit() != 0
+        self.known & known.bit() != 0
     }
 
     #[inline]

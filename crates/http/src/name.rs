@@ -229,11 +229,6 @@ impl Known {
     pub(crate) fn numbered(number: u8) -> Self {
         Self(number)
     }
-
-    /// Returns all well-known names.
-    pub fn all() -> impl Iterator<Item = Self> {
-        (1..NAMES.len()).map(|n| Self(n as u8))
-    }
 }
 
 impl fmt::Debug for Known {

@@ -296,12 +296,12 @@ fn exchange(config: Config, timeouts: ConnTimeouts, bytes: Vec<u8>) -> (Vec<Fram
     on_lane(move |io| async move {
         let (ours, mut theirs) = half_pair(&io);
         let (_, end) = server(ours, config, timeouts, answer);
-        let (told, all) = std::sync::mpsc::channel();
+        let (sender, all) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let mut all = Vec::new();
             theirs.write_all(&bytes).unwrap();
             theirs.read_to_end(&mut all).unwrap();
-            told.send(all).unwrap();
+            sender.send(all).unwrap();
         });
         until(|| end.get().is_some()).await;
         (frames(&all.recv().unwrap()), end.get())
@@ -361,7 +361,7 @@ fn an_idle_peer_is_asked_whether_it_lives() {
         let (ours, mut theirs) = half_pair(&io);
         let timeouts = ConnTimeouts { ping: Some(Duration::from_millis(500)), ..NONE };
         let (_, end) = server(ours, Config::default(), timeouts, |_, _| async {});
-        let (told, all) = std::sync::mpsc::channel();
+        let (sender, all) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
             let (mut pings, mut head) = (0, [0; 9]);
@@ -377,7 +377,7 @@ fn an_idle_peer_is_asked_whether_it_lives() {
                     }
                 }
             }
-            told.send(pings).unwrap();
+            sender.send(pings).unwrap();
         });
         let pings = Cell::new(None);
         until(|| {
@@ -480,7 +480,7 @@ fn a_request_of_http_1_goes_on_as_stream_1() {
             stream.send_head(&response(200), false).unwrap();
             pump(&mut stream, 5, 5).await.unwrap();
         });
-        let (told, all) = std::sync::mpsc::channel();
+        let (sender, all) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             // The first window was that of the `HTTP2-Settings` field, and is 5 from here on; a GOAWAY of
             // ours ends it.
@@ -489,7 +489,7 @@ fn a_request_of_http_1_goes_on_as_stream_1() {
             theirs.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
             let mut all = Vec::new();
             theirs.read_to_end(&mut all).unwrap();
-            told.send(all).unwrap();
+            sender.send(all).unwrap();
         });
         until(|| end.get().is_some()).await;
         let all = all.recv().unwrap();

@@ -23,7 +23,7 @@ mod upgrade;
 
 pub use receive::PREFACE;
 pub use send::Sent;
-pub use streams::{Keyed, KeyedHasher, StreamMap};
+pub use streams::{KeyedHasher, StreamHashBuilder, StreamMap};
 
 use crate::counts::Counts;
 use crate::error::{ConnectionError, Fault, Problem, Reason, SendError};
@@ -298,12 +298,13 @@ impl Connection {
         room
     }
 
-    /// Whether the output has room for a head that more of them may follow: no window bounds those.
+    /// Returns whether the output has room for a head that others may follow, such as an interim response: no
+    /// window bounds their number.
     pub fn has_output_room(&self) -> bool {
         self.output_room() > 0
     }
 
-    /// The error that has ended the connection.
+    /// Returns the error that has ended the connection, if any.
     pub fn error(&self) -> Option<ConnectionError> {
         self.failed
     }

@@ -281,7 +281,7 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(id) else {
             return match self.absent(id) {
                 Absent::Fault(problem) => Err(problem.into()),
-                // What was on its way when we reset the stream is no attack: windows bound it.
+                // Data that was under way when this side reset the stream is no attack: windows bound it.
                 Absent::Ignored if data > 0 && self.role == Role::Client => Ok(false),
                 Absent::Ignored => {
                     self.cheap_frame(now)?;
@@ -431,7 +431,7 @@ impl Connection {
     }
 
     /// Decodes a block whose fields are not wanted (rule 3).
-    fn decode_in_vain(&mut self, block: &Block) -> Result<(), Problem> {
+    fn decode_unwanted(&mut self, block: &Block) -> Result<(), Problem> {
         scratch::with(|scratch| {
             let bytes = contiguous(&block.bytes, &mut scratch.block);
             Ok(self.decoder.decode(bytes, &mut scratch.strings, |_| {})?)
@@ -448,7 +448,7 @@ impl Connection {
                 return self.request(now, &block);
             }
             let absent = self.absent(id);
-            self.decode_in_vain(&block)?;
+            self.decode_unwanted(&block)?;
             return match absent {
                 Absent::Fault(problem) => Err(problem),
                 Absent::Ignored => self.cheap_frame(now),
@@ -456,7 +456,7 @@ impl Connection {
         };
         let receive = stream.receive;
         if block.depends_on_itself || receive == Side::Done {
-            self.decode_in_vain(&block)?;
+            self.decode_unwanted(&block)?;
             let closed = receive == Side::Done;
             return self.stream_error(
                 now,
@@ -476,7 +476,7 @@ impl Connection {
         self.last_peer = id;
         let full = self.open + self.unwritten_ends >= self.config.max_streams;
         if full || block.depends_on_itself {
-            self.decode_in_vain(block)?;
+            self.decode_unwanted(block)?;
             let problem = if full { Problem::TooManyStreams } else { Problem::OwnDependency };
             return self.stream_error(now, id, problem);
         }

@@ -137,8 +137,8 @@ impl Connection {
 
     /// Takes as much of `data` as windows and output have room for, by reference. With `end`, it ends the
     /// sending direction of the stream once all data is taken. The rest stays in `data`: the stream waits,
-    /// and [`next_writable`](Self::next_writable) returns it when to call this again. While others wait, a
-    /// stream sends one frame a call, so that all get their turn.
+    /// and [`next_writable`](Self::next_writable) returns it when the caller may call this again. While
+    /// others wait, a stream sends one frame a call, so that all get their turn.
     ///
     /// # Errors
     /// [`SendError`]

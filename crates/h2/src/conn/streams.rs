@@ -85,18 +85,18 @@ impl Stream {
 
 /// Hashes stream numbers by multiplying with a secret, so that a peer cannot choose numbers that collide.
 #[derive(Clone, Debug)]
-pub struct Keyed(u64);
+pub struct StreamHashBuilder(u64);
 
 /// Map from the streams of a connection to a value each.
-pub type StreamMap<T> = HashMap<StreamId, T, Keyed>;
+pub type StreamMap<T> = HashMap<StreamId, T, StreamHashBuilder>;
 
-impl Default for Keyed {
+impl Default for StreamHashBuilder {
     fn default() -> Self {
         Self(RandomState::new().build_hasher().finish() | 1)
     }
 }
 
-impl BuildHasher for Keyed {
+impl BuildHasher for StreamHashBuilder {
     type Hasher = KeyedHasher;
 
     fn build_hasher(&self) -> KeyedHasher {
@@ -104,7 +104,7 @@ impl BuildHasher for Keyed {
     }
 }
 
-/// The hasher of [`Keyed`].
+/// The hasher of [`StreamHashBuilder`].
 #[derive(Debug)]
 pub struct KeyedHasher {
     key: u64,

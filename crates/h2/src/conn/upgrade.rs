@@ -32,7 +32,7 @@ impl Connection {
         request: &Head,
     ) -> Result<Option<(Self, StreamId)>, SendError> {
         let mut bytes = [0; MOST];
-        let Some(settings) = asked(request, &mut bytes) else { return Ok(None) };
+        let Some(settings) = requested_settings(request, &mut bytes) else { return Ok(None) };
         let mut payload = Chain::new();
         payload.append(settings).map_err(|_| SendError::NoMemory)?;
         let mut connection = Self::begin(Role::Server, config, now);
@@ -54,7 +54,7 @@ impl Connection {
 
 /// Returns the settings of a request that asks for HTTP/2: those of its only `HTTP2-Settings`, which
 /// `Connection` must name.
-fn asked<'b>(request: &Head, bytes: &'b mut [u8; MOST]) -> Option<&'b [u8]> {
+fn requested_settings<'b>(request: &Head, bytes: &'b mut [u8; MOST]) -> Option<&'b [u8]> {
     let has = |field, member: &[u8]| request.list_values(field).any(|own| own.eq_ignore_ascii_case(member));
     let named = |name| has(Known::CONNECTION, name);
     let asks = has(Known::UPGRADE, b"h2c") && named(b"upgrade") && named(b"http2-settings");

@@ -107,7 +107,7 @@ impl<'a> Collector<'a> {
             return Err(Problem::LatePseudo);
         }
         let request = self.expected == Expected::Request;
-        let place = match name {
+        let range = match name {
             b":method" if request => &mut self.pseudo.method,
             b":scheme" if request => &mut self.pseudo.scheme,
             b":authority" if request => &mut self.pseudo.authority,
@@ -116,7 +116,7 @@ impl<'a> Collector<'a> {
             b":status" if self.expected == Expected::Response => &mut self.pseudo.status,
             _ => return Err(Problem::UnknownPseudo),
         };
-        if place.is_some() {
+        if range.is_some() {
             return Err(Problem::TwicePseudo);
         }
         let start = self.values.len();
@@ -124,7 +124,7 @@ impl<'a> Collector<'a> {
             return Err(Problem::TooLargeHead);
         }
         self.values.extend_from_slice(value);
-        *place = Some(start..self.values.len());
+        *range = Some(start..self.values.len());
         Ok(())
     }
 
@@ -184,8 +184,8 @@ impl<'a> Collector<'a> {
         if !authority::is_valid(value) {
             return Err(Problem::BadAuthority);
         }
-        let given = self.pseudo.authority.clone().map(|place| &self.values[place]);
-        let scheme = self.pseudo.scheme.clone().map_or(&b""[..], |place| &self.values[place]);
+        let given = self.pseudo.authority.clone().map(|range| &self.values[range]);
+        let scheme = self.pseudo.scheme.clone().map_or(&b""[..], |range| &self.values[range]);
         match given {
             Some(target) if self.is_connect() => {
                 if authority::agree_connect(target, value) {
@@ -249,7 +249,7 @@ impl<'a> Collector<'a> {
 
     fn is_connect(&self) -> bool {
         self.pseudo.protocol.is_none()
-            && self.pseudo.method.clone().is_some_and(|place| self.values[place] == *b"CONNECT")
+            && self.pseudo.method.clone().is_some_and(|range| self.values[range] == *b"CONNECT")
     }
 
     /// Checks the pseudo-headers, which are complete, and writes the first line.
@@ -266,7 +266,7 @@ impl<'a> Collector<'a> {
     fn request_line(&mut self) -> Result<FirstLine, Problem> {
         let Pseudo { method, scheme, authority, path, protocol, .. } = &self.pseudo;
         let method_at = method.clone().ok_or(Problem::MissingPseudo)?;
-        let value = |place: &ValueRange| place.clone().map(|place| &self.values[place]);
+        let value = |range: &ValueRange| range.clone().map(|at| &self.values[at]);
         let (method, given) = (&self.values[method_at], value(authority));
         let (scheme_value, path_value) = (value(scheme), value(path));
         if !syntax::is_token(method) {
@@ -286,8 +286,8 @@ impl<'a> Collector<'a> {
             };
             let host = authority::connect_host(target);
             let line = write_request_line(self.text, method, target, self.config)?;
-            let place = place_in(self.values, host);
-            self.push_host(place)?;
+            let range = place_in(self.values, host);
+            self.push_host(range)?;
             return Ok(FirstLine::Request(line, None));
         }
         let (Some(scheme_value), Some(path_value)) = (scheme_value, path_value) else {
@@ -313,23 +313,23 @@ impl<'a> Collector<'a> {
         let line = write_request_line(self.text, method, path_value, self.config)?;
         let scheme = scheme.clone();
         if let Some(given) = given {
-            let place = place_in(self.values, without_default_port(scheme_value, given));
-            self.push_host(place)?;
+            let range = place_in(self.values, without_default_port(scheme_value, given));
+            self.push_host(range)?;
         }
         Ok(FirstLine::Request(line, scheme))
     }
 
-    /// Adds `Host` with the value at `place` in the scratch memory.
-    fn push_host(&mut self, place: Range<usize>) -> Result<(), Problem> {
+    /// Adds `Host` with the value at `range` in the scratch memory.
+    fn push_host(&mut self, range: Range<usize>) -> Result<(), Problem> {
         let values = std::mem::take(self.values);
-        let pushed = self.push(b"host", &values[place], Known::HOST, false);
+        let pushed = self.push(b"host", &values[range], Known::HOST, false);
         *self.values = values;
         pushed
     }
 
     fn status_line(&mut self) -> Result<FirstLine, Problem> {
-        let place = self.pseudo.status.clone().ok_or(Problem::MissingPseudo)?;
-        let digits = &self.values[place];
+        let range = self.pseudo.status.clone().ok_or(Problem::MissingPseudo)?;
+        let digits = &self.values[range];
         let number = syntax::decimal(digits).filter(|_| digits.len() == 3).ok_or(Problem::BadStatus)? as u16;
         // 101 exists in HTTP/1 only (RFC 9113, 8.6).
         if !(100..=999).contains(&number) || number == 101 {
@@ -371,13 +371,13 @@ impl<'a> Collector<'a> {
     /// Returns the request.
     pub(crate) fn request(mut self) -> Result<Request, Problem> {
         let FirstLine::Request(line, scheme) = self.finish()? else { return Err(Problem::MissingPseudo) };
-        let scheme = match scheme.map(|place| &self.values[place]) {
+        let scheme = match scheme.map(|range| &self.values[range]) {
             None => Scheme::None,
             Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => Scheme::Http,
             Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => Scheme::Https,
             Some(scheme) => Scheme::Other(Cluster::with(scheme)?.into_segment()),
         };
-        let protocol = self.pseudo.protocol.clone().map(|place| Cluster::with(&self.values[place]));
+        let protocol = self.pseudo.protocol.clone().map(|range| Cluster::with(&self.values[range]));
         let mut head = Head::parsed_request(segment(self.text)?, &line, self.fields, self.config.room);
         let mut length = self.length;
         // A tunnel has no body (RFC 9110, 9.3.6). A server of HTTP/1 that was sent a length would take the

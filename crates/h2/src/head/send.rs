@@ -54,6 +54,9 @@ impl<'a> Sent<'a> {
 }
 
 /// Returns whether a field is sent in HTTP/2. `Host` is sent as the authority.
+///
+/// Every name is a token, as HTTP/2 requires: parsers refuse other names, a lenient one drops their fields,
+/// and edits refuse them.
 fn goes_on(field: &Field<'_>) -> bool {
     match field.known {
         Known::HOST

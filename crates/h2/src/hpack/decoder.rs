@@ -61,7 +61,7 @@ impl Decoder {
     ) -> Result<(), Error> {
         let mut at = self.updates(block)?;
         let mut left = self.most;
-        let mut told = |line: Line<'_>| {
+        let mut emit = |line: Line<'_>| {
             let size = line.name.len() + line.value.len() + OVERHEAD;
             left = left.checked_sub(size).ok_or(Error::TooMuch)?;
             sink(line);
@@ -72,11 +72,11 @@ impl Decoder {
                 0x80.. => {
                     let index = integer::read(block, &mut at, 7)?;
                     let (name, value) = self.entry(index)?;
-                    told(Line { name, value, never_indexed: false })?;
+                    emit(Line { name, value, never_indexed: false })?;
                 }
-                0x40..0x80 => self.literal(block, &mut at, 6, strings, true, &mut told)?,
+                0x40..0x80 => self.literal(block, &mut at, 6, strings, true, &mut emit)?,
                 0x20..0x40 => return Err(Error::LateUpdate),
-                0x00..0x20 => self.literal(block, &mut at, 4, strings, false, &mut told)?,
+                0x00..0x20 => self.literal(block, &mut at, 4, strings, false, &mut emit)?,
             }
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Decoder {
         prefix: u32,
         strings: &mut Vec<u8>,
         keep: bool,
-        told: &mut impl FnMut(Line<'_>) -> Result<(), Error>,
+        emit: &mut impl FnMut(Line<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let never_indexed = !keep && block.get(*at).is_some_and(|first| first & 0x10 != 0);
         let index = integer::read(block, at, prefix)?;
@@ -125,7 +125,7 @@ impl Decoder {
         if !keep && index > static_table::LEN {
             let (name, _) = self.entry(index)?;
             string(block, at, strings)?;
-            return told(Line { name, value: strings, never_indexed });
+            return emit(Line { name, value: strings, never_indexed });
         }
         // Names from the dynamic table are copied, because the insertion below changes it.
         let fixed = match static_table::get(index) {
@@ -144,8 +144,11 @@ impl Decoder {
         string(block, at, strings)?;
         let (own, value) = strings.split_at(split);
         let name = fixed.unwrap_or(own);
-        told(Line { name, value, never_indexed })?;
+        emit(Line { name, value, never_indexed })?;
         if keep {
+            if !self.table.has_memory(name.len() + value.len(), usize::MAX) {
+                return Err(Error::NoMemory);
+            }
             self.table.insert(name, value);
         }
         Ok(())

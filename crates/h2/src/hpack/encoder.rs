@@ -68,14 +68,15 @@ impl Encoder {
             index => index,
         };
         // An entry that takes most of the table would evict entries that are used again.
-        let fits = name.len() + value.len() + OVERHEAD <= self.table.most() * 3 / 4;
-        if indexing == Indexing::Without || !fits {
+        let len = name.len() + value.len();
+        let fits = len + OVERHEAD <= self.table.most() * 3 / 4;
+        if indexing == Indexing::Without || !fits || !self.table.has_memory(len, self.hashes.capacity()) {
             return literal(0, 4, index, name, value, out);
         }
         literal(0x40, 6, index, name, value, out);
         self.table.insert(name, value);
+        self.hashes.truncate(self.table.len() - 1); // first, so that a full list does not grow
         self.hashes.push_front((name_hash, whole_hash));
-        self.hashes.truncate(self.table.len());
     }
 
     fn find_whole(&self, hash: u32, name: &[u8], value: &[u8]) -> Option<usize> {
@@ -125,4 +126,34 @@ fn hash(seed: u32, bytes: &[u8]) -> u32 {
         None => mix(rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))),
     }
     (state >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The list of hashes grows only if there is memory: an entry that replaces another one needs none.
+    #[test]
+    fn hashes_have_memory_as_the_entries_do() {
+        const LEN: usize = 70; // so that the table has room for more entries than it may have
+        const SIZE: usize = LEN + OVERHEAD;
+        const FULL: usize = MAX_TABLE / SIZE;
+        let mut encoder = Encoder::default();
+        let add = |encoder: &mut Encoder, n: usize| {
+            let value = format!("{n:0width$}", width = LEN - 1);
+            encoder.field(b"x", value.as_bytes(), Indexing::Incremental, &mut Vec::new());
+        };
+        (0..FULL).for_each(|n| add(&mut encoder, n));
+        encoder.hashes.shrink_to_fit();
+        let room = encoder.hashes.capacity();
+        assert_eq!((room, encoder.table.len()), (FULL, FULL));
+        encoder.table.resize(MAX_TABLE + SIZE);
+        assert!(encoder.table.fits(LEN, usize::MAX) && !encoder.table.fits(LEN, room), "one more than fits");
+        encoder.table.resize(MAX_TABLE);
+        for n in FULL..10 * FULL {
+            assert!(encoder.table.fits(LEN, room), "it takes the place of another one");
+            add(&mut encoder, n);
+            assert_eq!((encoder.hashes.capacity(), encoder.hashes.len()), (room, FULL));
+        }
+    }
 }

@@ -58,6 +58,8 @@ pub enum Error {
     MissingUpdate,
     /// The decoded block exceeds the bound of [`Decoder::with_most`].
     TooMuch,
+    /// Memory is short, so the table cannot grow with the peer's.
+    NoMemory,
 }
 
 impl fmt::Display for Error {
@@ -66,11 +68,12 @@ impl fmt::Display for Error {
             Self::Truncated => "a header block ends within a field",
             Self::TooLarge => "an integer of a header block does not end or is too large",
             Self::Huffman => "a string of a header block is not in the Huffman code",
-            Self::Index => "a header block has the number of an entry that no table has",
+            Self::Index => "a header block has an index that is in neither the static nor the dynamic table",
             Self::Update => "a header block makes the table larger than the settings allow",
             Self::LateUpdate => "a header block changes the table's size behind a field",
             Self::MissingUpdate => "a header block does not make the table as small as the settings ask",
-            Self::TooMuch => "a header block decodes to more than is read of one",
+            Self::TooMuch => "a header block decodes to more than the limit",
+            Self::NoMemory => "there is no memory for the table",
         })
     }
 }

@@ -65,8 +65,33 @@ impl Table {
         }
     }
 
+    /// Returns whether an entry with `len` bytes of name and value may be added: memory is not short, or the
+    /// table needs none for it once it has evicted others, and neither does a list beside the table that has
+    /// room for `beside` entries.
+    pub(crate) fn has_memory(&self, len: usize, beside: usize) -> bool {
+        manylane_pool::check_memory().is_ok() || self.fits(len, beside)
+    }
+
+    /// Returns whether [`insert`](Self::insert) of an entry needs no memory if it closes the gap.
+    #[cold]
+    pub(super) fn fits(&self, len: usize, beside: usize) -> bool {
+        let size = len + OVERHEAD;
+        if size > self.most {
+            return true; // it is not kept
+        }
+        let (mut left, mut count) = (self.size, self.entries.len());
+        for oldest in self.entries.iter().rev() {
+            if left + size <= self.most {
+                break;
+            }
+            left -= (oldest.name + oldest.value) as usize + OVERHEAD;
+            count -= 1;
+        }
+        left - count * OVERHEAD + len <= self.bytes.capacity() && count < self.entries.capacity().min(beside)
+    }
+
     /// Adds an entry, and evicts the oldest until it fits. An entry larger than the table empties it and is
-    /// not kept (RFC 7541, 4.4).
+    /// not kept (RFC 7541, 4.4). Ask [`has_memory`](Self::has_memory) first.
     pub(crate) fn insert(&mut self, name: &[u8], value: &[u8]) {
         let size = name.len() + value.len() + OVERHEAD;
         self.evict(size);
@@ -75,7 +100,9 @@ impl Table {
             return;
         }
         let len = name.len() + value.len();
-        if self.bytes.len() + len > self.most + self.most / 2 {
+        let end = self.bytes.len() + len;
+        let grows = end > self.bytes.capacity(); // what `fits` relies on
+        if end > self.most + self.most / 2 || grows && manylane_pool::check_memory().is_err() {
             self.close_gap();
         }
         let entry = Entry { at: self.bytes.len() as u32, name: name.len() as u32, value: value.len() as u32 };
@@ -130,5 +157,26 @@ mod tests {
         }
         table.insert(&[b'x'; 400], b"");
         assert_eq!((table.len(), table.size(), table.get(0)), (0, 0, None));
+    }
+
+    /// What the table says while memory is short: an entry needs none if it takes the place of others, or if
+    /// it is larger than the table.
+    #[test]
+    fn entries_that_replace_others_need_no_memory() {
+        const NONE: usize = usize::MAX; // no list beside the table
+        let mut table = Table::new(300);
+        assert!(!table.fits(10, NONE) && table.fits(300, NONE), "it has no memory yet");
+        for _ in 0..20 {
+            table.insert(&[b'x'; 68], b"");
+        }
+        assert_eq!(table.len(), 3);
+        table.entries.shrink_to_fit();
+        table.bytes.shrink_to_fit();
+        assert!(table.bytes.capacity() - table.bytes.len() < 68 && table.fits(68, NONE));
+        assert!(table.fits(68, 3) && !table.fits(68, 2), "the list beside it is full");
+        table.resize(200);
+        assert!(table.fits(168, NONE) && table.fits(169, NONE));
+        table.resize(600);
+        assert!(!table.fits(400, NONE), "not even without the others");
     }
 }

@@ -336,12 +336,12 @@ impl Head {
         removed
     }
 
-    /// Removes the hop-by-hop fields: those that always are, and those that `Connection` names (RFC 9110,
-    /// 7.6.1), except for fields that no sender may remove. `Connection` itself stays as it is. Cost: number
-    /// of fields times number of members of `Connection`, so bound the members.
+    /// Removes the hop-by-hop fields: those that are always for one hop, and those that `Connection` names
+    /// (RFC 9110, 7.6.1), except for fields that no sender may remove. `Connection` itself stays as it is.
+    /// Only the first [`MAX_OPTIONS`] names count, so the cost is at most that many comparisons a field.
     pub fn remove_hop_by_hop(&mut self) {
         // Where each name stands: its field, and its place in that field's value.
-        let mut places = [(0, 0, 0); MAX_OPTIONS];
+        let mut ranges = [(0, 0, 0); MAX_OPTIONS];
         let mut count = 0;
         for at in 0..self.fields.len() {
             let Some(field) = self.field(FieldId(at as u16)) else { continue };
@@ -349,7 +349,7 @@ impl Head {
                 continue;
             }
             let options = List::new(field.value).filter(|option| names_a_field(option));
-            for (option, place) in options.zip(&mut places[count..]) {
+            for (option, place) in options.zip(&mut ranges[count..]) {
                 *place = (at, option.as_ptr().addr() - field.value.as_ptr().addr(), option.len());
                 count += 1;
             }
@@ -357,12 +357,12 @@ impl Head {
         for at in 0..self.fields.len() {
             let Some(field) = self.field(FieldId(at as u16)) else { continue };
             let is_named = || {
-                places[..count].iter().any(|&(of, start, length)| {
+                ranges[..count].iter().any(|&(of, start, length)| {
                     let value = self.fields.get(of).map_or(&[][..], |entry| self.field_of(entry).value);
                     value[start..start + length].eq_ignore_ascii_case(field.name)
                 })
             };
-            if is_of_one_hop(field.known) || !stays_though_named(field.known) && is_named() {
+            if is_of_one_hop(field.known) || is_named() && !stays_though_named(field.known, field.name) {
                 self.remove_at(at);
             }
         }

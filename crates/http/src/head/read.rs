@@ -129,12 +129,17 @@ impl Head {
     /// Returns whether there is a field with this name.
     #[inline]
     pub fn has<'n>(&self, name: impl Into<NameRef<'n>>) -> bool {
-        self.values(name).next().is_some()
+        self.value(name).is_some()
     }
 
     /// Returns the value of the first field with this name.
     #[inline]
     pub fn value<'n>(&self, name: impl Into<NameRef<'n>>) -> Option<&[u8]> {
+        let name = name.into();
+        // Most questions are about fields that are not there: they cost no call.
+        if !self.fields.may_have(name.known()) {
+            return None;
+        }
         self.values(name).next()
     }
 

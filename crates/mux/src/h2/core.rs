@@ -103,12 +103,12 @@ impl Entry {
     fn push_head(&mut self, head: ResponseHead) -> Result<(), AllocError> {
         let new = HEADS.alloc(QueuedHead { head, next: None })?;
         let mut count = 0;
-        let mut place = &mut self.heads;
-        while let Some(queued) = place {
-            place = &mut queued.next;
+        let mut last = &mut self.heads;
+        while let Some(queued) = last {
+            last = &mut queued.next;
             count += 1;
         }
-        *place = Some(new);
+        *last = Some(new);
         if count >= MAX_INTERIM {
             self.heads = self.heads.take().and_then(|mut oldest| oldest.next.take());
         }
@@ -632,6 +632,6 @@ pub(crate) fn now(here: Here) -> Duration {
 }
 
 /// Converts a duration that [`now`] returned to a time.
-pub(crate) fn time(since: Duration) -> Time {
+fn time(since: Duration) -> Time {
     Time::from_nanos(since.as_nanos() as u64)
 }

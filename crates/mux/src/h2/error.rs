@@ -37,7 +37,7 @@ impl fmt::Display for ConnEnd {
             Self::Protocol(error) => error.fmt(f),
             Self::Transport(kind) => kind.fmt(f),
             Self::NoAnswer => f.write_str("the peer does not answer a ping"),
-            Self::WriteTimeout => f.write_str("the peer takes no bytes"),
+            Self::WriteTimeout => f.write_str("the peer accepted no bytes in time"),
             Self::Dropped => f.write_str("the connection was dropped"),
         }
     }
@@ -64,7 +64,7 @@ impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reset(reason) => write!(f, "the peer reset the stream: {reason}"),
-            Self::Refused => f.write_str("the server did not take the stream"),
+            Self::Refused => f.write_str("the server refused the stream (REFUSED_STREAM)"),
             Self::Broken(problem) => f.write_str(problem.sentence()),
             Self::Connection(end) => end.fmt(f),
             Self::Send(error) => error.fmt(f),

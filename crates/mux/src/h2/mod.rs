@@ -1,7 +1,7 @@
 //! HTTP/2 connections and their streams.
 //!
-//! [`core`] has the streams of a connection, without IO. [`conn`] moves bytes between it and a socket.
-//! [`stream`] is the handle of a stream's task.
+//! `core` has the streams of a connection, without IO. `conn` moves bytes between it and a socket.
+//! `stream` is the handle of a stream's task.
 
 #[cfg(not(any(loom, manylane_sim)))]
 mod conn;

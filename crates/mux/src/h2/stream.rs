@@ -1,11 +1,10 @@
 //! One stream: the handle of its task.
 
-use super::core::{Entry, Mux, State, now, park, time};
+use super::core::{Entry, Mux, State, now, park};
 use super::error::StreamError;
 use manylane_buf::Chain;
 use manylane_h2::{Reason, Response, Role, SendError, StreamId};
 use manylane_http::Head;
-use manylane_sched::Time;
 use std::fmt;
 use std::task::{Context, Poll};
 
@@ -76,8 +75,9 @@ impl Stream {
         })
     }
 
-    /// Waits for data or the end, and appends at most `most` bytes of data to `into`. Call
-    /// [`consume`](Self::consume) when the data was forwarded.
+    /// Waits for data or the end, and appends at most `most` bytes of data to `into`, which takes memory by
+    /// its bytes, however many frames and calls bring them. Call [`consume`](Self::consume) when the data was
+    /// forwarded.
     ///
     /// Data that came before a reset is returned before the error.
     ///
@@ -93,9 +93,9 @@ impl Stream {
             let len = entry.data.len();
             if len > 0 && most > 0 {
                 let moved = if len <= most {
-                    into.append_chain(&mut entry.data)
+                    into.append_compact(&mut entry.data)
                 } else {
-                    entry.data.split_to(most).and_then(|mut part| into.append_chain(&mut part))
+                    entry.data.split_to(most).and_then(|mut part| into.append_compact(&mut part))
                 };
                 return Poll::Ready(moved.map(|()| Received::Data).map_err(|_| StreamError::Memory));
             }
@@ -148,7 +148,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Sends a response that is not the last, of a server.
+    /// Sends an interim response, such as 100 or 103, on a server.
     ///
     /// # Errors
     /// [`StreamError`]
@@ -230,12 +230,6 @@ impl Stream {
         }
         park(&mut entry.sender, context);
         Poll::Pending
-    }
-
-    /// Returns the time since which a window holds back data to send, for tasks that end such a stream by
-    /// time.
-    pub fn blocked_since(&self) -> Option<Time> {
-        self.mux.state().h2.blocked_since(self.id).map(time)
     }
 
     /// Resets the stream.

@@ -443,29 +443,29 @@ pub(crate) fn frames(bytes: &[u8], step: usize) -> (usize, usize) {
         let mut plain = Connection::server(config, Duration::ZERO).expect("memory");
         let mut inputs = [Chain::new(), Chain::new()];
         let mut handles: BTreeMap<u32, Stream> = BTreeMap::new();
-        let (mut told, mut wanted) =
+        let (mut found, mut wanted) =
             (BTreeMap::<u32, StreamOutcome>::new(), BTreeMap::<u32, StreamOutcome>::new());
         for piece in wire.chunks(step.max(1)) {
             for input in &mut inputs {
                 input.append(piece).expect("memory");
             }
             let outcome = mux.input(&mut inputs[0], &mut |stream: Stream, incoming| {
-                told.insert(stream.id(), StreamOutcome { end: incoming.end, ..StreamOutcome::default() });
+                found.insert(stream.id(), StreamOutcome { end: incoming.end, ..StreamOutcome::default() });
                 handles.insert(stream.id(), stream);
             });
             for (id, stream) in &mut handles {
-                let told = told.get_mut(id).expect("it began");
+                let stream_outcome = found.get_mut(id).expect("it began");
                 let mut data = Chain::new();
                 loop {
                     match stream.poll_recv(&context, &mut data, 7) {
-                        Poll::Ready(Ok(Received::End)) => break told.end = true,
+                        Poll::Ready(Ok(Received::End)) => break stream_outcome.end = true,
                         Poll::Ready(Ok(_)) => {}
-                        Poll::Ready(Err(error)) => break told.error = Some(error),
+                        Poll::Ready(Err(error)) => break stream_outcome.error = Some(error),
                         Poll::Pending => break,
                     }
                 }
                 stream.consume(data.len());
-                told.data.extend(data.to_vec());
+                stream_outcome.data.extend(data.to_vec());
             }
             let (mut consumed, mut failed) = (Vec::new(), None);
             loop {
@@ -493,7 +493,7 @@ pub(crate) fn frames(bytes: &[u8], step: usize) -> (usize, usize) {
                     }
                 }
             }
-            assert_eq!((outcome.err(), &told), (failed, &wanted));
+            assert_eq!((outcome.err(), &found), (failed, &wanted));
             if failed.is_some() {
                 break;
             }
@@ -507,11 +507,11 @@ pub(crate) fn frames(bytes: &[u8], step: usize) -> (usize, usize) {
             mux.set_unwritten(0);
             plain.poll_output(&mut Chain::new()).expect("memory");
         }
-        (told.len(), told.values().map(|told| told.data.len()).sum())
+        (found.len(), found.values().map(|one| one.data.len()).sum())
     })
     .expect("the lane goes on")
 }
 
-fn of(told: &mut BTreeMap<u32, StreamOutcome>, stream: StreamId) -> &mut StreamOutcome {
-    told.entry(stream.number()).or_default()
+fn of(outcome: &mut BTreeMap<u32, StreamOutcome>, stream: StreamId) -> &mut StreamOutcome {
+    outcome.entry(stream.number()).or_default()
 }
