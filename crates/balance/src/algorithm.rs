@@ -2,7 +2,7 @@
 
 use crate::balancer::Pick;
 use crate::hash::HashFunction;
-use crate::lane::Wants;
+use crate::lane::LaneNeeds;
 use crate::snapshot::{Members, Prepared};
 use crate::spec::Index;
 use crate::turns::Turns;
@@ -40,8 +40,6 @@ pub enum Algorithm {
 
 /// Description of an algorithm, except for its pick. It stands in the algorithm's module.
 pub(crate) struct Row {
-    /// Name in a configuration; for algorithms by key, without the key.
-    pub(crate) name: &'static str,
     /// True if a weight may only be set to 0 and back, because the table depends on the weights as a whole.
     pub(crate) is_static: bool,
     /// True if servers may be added while the algorithm is in use.
@@ -49,7 +47,7 @@ pub(crate) struct Row {
     /// True if a key alone determines the server while the servers stay the same.
     pub(crate) by_key: bool,
     /// Returns the state that the algorithm needs on each lane.
-    pub(crate) wants: fn(&Options) -> Wants,
+    pub(crate) wants: fn(&Options) -> LaneNeeds,
     /// Computes one period of turns.
     pub(crate) turns: fn(&mut Members<'_>) -> Turns,
     /// Computes the other data that the algorithm follows.
@@ -58,25 +56,40 @@ pub(crate) struct Row {
 
 impl Row {
     /// Creates the row of an algorithm that has turns, needs no state on lanes and takes any change.
-    pub(crate) const fn new(name: &'static str) -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
-            name,
             is_static: false,
             grows: true,
             by_key: false,
-            wants: |_| Wants::default(),
+            wants: |_| LaneNeeds::default(),
             turns: Turns::smooth,
             prepare: |_| Prepared::Nothing,
         }
     }
 
     /// Creates the row of an algorithm that has no turns, and is otherwise as [`new`](Self::new) states.
-    pub(crate) const fn without_turns(name: &'static str) -> Self {
-        Self { turns: |_| Turns::Own(Box::default()), ..Self::new(name) }
+    pub(crate) const fn without_turns() -> Self {
+        Self { turns: |_| Turns::Own(Box::default()), ..Self::new() }
     }
 }
 
 impl Algorithm {
+    /// Returns the algorithm that the word `name` of `balance` chooses. `random` makes `draws`, and `kind`
+    /// says how a hash leads to a server. A word without an algorithm of its own names the key of a hash.
+    pub fn by_name(name: &str, draws: u32, kind: HashType) -> Self {
+        match name {
+            "roundrobin" => Self::RoundRobin,
+            "static-rr" => Self::StaticRr,
+            "leastconn" => Self::LeastConn,
+            "first" => Self::First,
+            "random" => Self::Random { draws },
+            "ewma" => Self::Ewma { draws: 2 },
+            "sticky" => Self::Sticky,
+            "maglev" => Self::Maglev(kind),
+            _ => Self::Hash(kind),
+        }
+    }
+
     pub(crate) fn row(&self) -> &'static Row {
         match self {
             Self::RoundRobin => &roundrobin::ROW,
@@ -104,12 +117,6 @@ impl Algorithm {
             Self::Hash(kind) | Self::Maglev(kind) => by_key::pick(pick, kind),
             Self::Sticky => sticky::pick(pick),
         }
-    }
-
-    /// Returns the name in a configuration; `hash` for all algorithms by key but `maglev`, whatever the key
-    /// is.
-    pub fn name(&self) -> &'static str {
-        self.row().name
     }
 
     /// Returns whether a weight may only be set to 0 and back, because the table depends on the weights as a
@@ -140,7 +147,7 @@ impl Algorithm {
 /// Arguments of `hash-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HashType {
-    /// Way from a hash to a server. `maglev` ignores this field.
+    /// How a hash leads to a server. `maglev` ignores this field.
     pub method: HashMethod,
     /// Function that hashes a key.
     pub function: HashFunction,
@@ -156,7 +163,7 @@ impl HashType {
         Self { method: HashMethod::Consistent, function: HashFunction::Sdbm, avalanche: true };
 }
 
-/// Way from a hash to a server.
+/// How a hash leads to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashMethod {
     /// The remainder of the hash is a position in a table.

@@ -12,7 +12,7 @@ use crate::spec::Index;
 use manylane_expr::hash;
 
 pub(crate) const ROW: Row =
-    Row { by_key: true, is_static: true, turns: roundrobin::static_turns, ..Row::new("hash") };
+    Row { by_key: true, is_static: true, turns: roundrobin::static_turns, ..Row::new() };
 
 fn hash_of(kind: HashType, key: Key<'_>) -> Option<u32> {
     let hash = match key {
@@ -41,8 +41,8 @@ fn of_hash(pick: &Pick<'_>, hash: u32) -> Result<Index, NoPick> {
         Prepared::Maglev(maglev) => maglev.pick(hash, good),
         _ => {
             let turns = snapshot.turns.own();
-            let place = hash as usize % turns.len();
-            let (before, from) = turns.split_at(place);
+            let index = hash as usize % turns.len();
+            let (before, from) = turns.split_at(index);
             from.iter().chain(before).map(|&server| usize::from(server)).find(|&server| good(server))
         }
     };

@@ -12,7 +12,7 @@
 
 use crate::algorithm::{NoPick, Row};
 use crate::balancer::Pick;
-use crate::lane::{LaneState, Wants, Wide};
+use crate::lane::{LaneNeeds, LaneState, Wide};
 use crate::random;
 use crate::snapshot::Snapshot;
 use crate::spec::Index;
@@ -20,9 +20,9 @@ use manylane_sched::Time;
 use std::time::Duration;
 
 pub(crate) const ROW: Row = Row {
-    wants: |_| Wants { view: true, times: true, ..Wants::default() },
+    wants: |_| LaneNeeds { view: true, times: true, ..LaneNeeds::default() },
     prepare: random::prepare,
-    ..Row::without_turns("ewma")
+    ..Row::without_turns()
 };
 
 /// Returns the server with the least expected time among the drawn ones.
@@ -84,7 +84,7 @@ impl Times {
 
     /// Returns the expected time of a server, as a number to compare.
     pub(crate) fn expected(&self, index: usize, state: &LaneState, snapshot: &Snapshot, now: Time) -> f64 {
-        let requests = f64::from(state.seen(index)) + 1.0;
+        let requests = f64::from(state.load(index)) + 1.0;
         // One nanosecond is added so that the load decides among servers that are instant.
         (self.average(index, now) + 1.0) * requests / f64::from(snapshot.weights[index].max(1))
     }

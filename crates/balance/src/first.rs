@@ -1,9 +1,9 @@
 //! `first`: the server with the lowest id that has room.
 //!
 //! One bit for each server, at the rank of its id, says whether it takes part. Another says whether it is
-//! full; it is written only when the server reaches or leaves its limit ([`gate`](crate::gate)). So a pick
-//! among 500 servers reads 8 words, and the bits of full servers are on no cache line that every request
-//! writes.
+//! full; it is written only when the server reaches or leaves its limit
+//! ([`server_limit`](crate::server_limit)). So a pick among 500 servers reads 8 words, and the bits of full
+//! servers are on no cache line that every request writes.
 //!
 //! With many lanes, the word of the first server with room would be a bottleneck: in the simulator, 64 cores
 //! served a seventh of what one core did. So a lane that meets other lanes at that word spreads its picks for
@@ -14,11 +14,11 @@
 
 use crate::algorithm::{NoPick, Row};
 use crate::balancer::Pick;
-use crate::gate::Bits;
+use crate::server_limit::Bits;
 use crate::snapshot::Snapshot;
 use crate::spec::Index;
 
-pub(crate) const ROW: Row = Row::without_turns("first");
+pub(crate) const ROW: Row = Row::without_turns();
 
 /// Number of servers over which lanes spread that meet each other.
 const SPREAD: usize = 64;

@@ -121,9 +121,9 @@ impl fmt::Debug for IdlePools {
 
 /// A hasher for keys that are hashes already.
 #[derive(Debug, Default)]
-struct Same(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Same {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -159,7 +159,7 @@ struct IdleSlot<C> {
 
 /// Idle connections of one server: a list from the oldest to the newest, and the numbers for the purge.
 #[derive(Clone, Copy, Debug)]
-struct OfServer {
+struct ServerIdleList {
     oldest: u32,
     newest: u32,
     count: u32,
@@ -175,11 +175,11 @@ struct OfServer {
 /// `C` need not be `Send`. Dropping a `C` closes its connection.
 pub struct IdlePool<C> {
     idle_pools: Arc<IdlePools>,
-    places: Vec<IdleSlot<C>>,
+    slots: Vec<IdleSlot<C>>,
     free: u32,
     /// Newest slot of each key.
-    keys: HashMap<u64, u32, BuildHasherDefault<Same>>,
-    servers: Box<[OfServer]>,
+    keys: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
+    servers: Box<[ServerIdleList]>,
     /// Number of connections of all servers.
     count: usize,
     /// Makes the pool `!Send`: it publishes in its lane's numbers.
@@ -187,11 +187,24 @@ pub struct IdlePool<C> {
 }
 
 impl<C> IdlePool<C> {
+    /// Returns the number of bytes that an idle connection takes in the pool beside the connection itself:
+    /// its links, key and server.
+    pub const fn slot_bytes() -> usize {
+        size_of::<IdleSlot<C>>() - size_of::<Option<C>>()
+    }
+
     /// Creates an empty idle pool of the calling lane.
     pub fn new(idle_pools: Arc<IdlePools>) -> Self {
-        let of = OfServer { oldest: NONE, newest: NONE, count: 0, fewest: 0, purged: Time::ZERO, gave: None };
+        let of = ServerIdleList {
+            oldest: NONE,
+            newest: NONE,
+            count: 0,
+            fewest: 0,
+            purged: Time::ZERO,
+            gave: None,
+        };
         Self {
-            places: Vec::new(),
+            slots: Vec::new(),
             free: NONE,
             keys: HashMap::default(),
             servers: vec![of; idle_pools.limits.len()].into(),
@@ -219,8 +232,8 @@ impl<C> IdlePool<C> {
         }
         let number = match self.free {
             NONE => {
-                let number = u32::try_from(self.places.len()).expect("descriptors are fewer");
-                self.places.push(IdleSlot {
+                let number = u32::try_from(self.slots.len()).expect("descriptors are fewer");
+                self.slots.push(IdleSlot {
                     connection: None,
                     key,
                     server,
@@ -233,7 +246,7 @@ impl<C> IdlePool<C> {
                 number
             }
             number => {
-                self.free = self.places[number as usize].below;
+                self.free = self.slots[number as usize].below;
                 number
             }
         };
@@ -244,14 +257,14 @@ impl<C> IdlePool<C> {
         }
         of.count += 1;
         self.count += 1;
-        let place = &mut self.places[number as usize];
-        (place.connection, place.key, place.server, place.since) = (Some(connection), key, server, now);
-        (place.above, place.below, place.newer, place.older) = (NONE, below, NONE, older);
+        let slot = &mut self.slots[number as usize];
+        (slot.connection, slot.key, slot.server, slot.since) = (Some(connection), key, server, now);
+        (slot.above, slot.below, slot.newer, slot.older) = (NONE, below, NONE, older);
         if below != NONE {
-            self.places[below as usize].above = number;
+            self.slots[below as usize].above = number;
         }
         if older != NONE {
-            self.places[older as usize].newer = number;
+            self.slots[older as usize].newer = number;
         }
         self.publish(server, 1);
         Ok(())
@@ -267,7 +280,7 @@ impl<C> IdlePool<C> {
     pub fn take_oldest(&mut self, server: Index) -> Option<(u64, C)> {
         match self.servers[server.get()].oldest {
             NONE => None,
-            oldest => Some((self.places[oldest as usize].key, self.remove(oldest))),
+            oldest => Some((self.slots[oldest as usize].key, self.remove(oldest))),
         }
     }
 
@@ -295,8 +308,8 @@ impl<C> IdlePool<C> {
 
     /// Closes the connections for which `is_good` returns false. Cost: looks at every connection.
     pub fn sweep(&mut self, mut is_good: impl FnMut(&C) -> bool) {
-        for number in 0..self.places.len() {
-            if self.places[number].connection.as_ref().is_some_and(|connection| !is_good(connection)) {
+        for number in 0..self.slots.len() {
+            if self.slots[number].connection.as_ref().is_some_and(|connection| !is_good(connection)) {
                 drop(self.remove(number as u32));
             }
         }
@@ -368,15 +381,15 @@ impl<C> IdlePool<C> {
 
     fn remove(&mut self, number: u32) -> C {
         let free = std::mem::replace(&mut self.free, number);
-        let place = &mut self.places[number as usize];
-        let connection = place.connection.take().expect("who is linked is there");
+        let slot = &mut self.slots[number as usize];
+        let connection = slot.connection.take().expect("who is linked is there");
         let (key, server, above, below, newer, older) = (
-            place.key,
-            place.server,
-            place.above,
-            std::mem::replace(&mut place.below, free),
-            place.newer,
-            place.older,
+            slot.key,
+            slot.server,
+            slot.above,
+            std::mem::replace(&mut slot.below, free),
+            slot.newer,
+            slot.older,
         );
         match (above, below) {
             (NONE, NONE) => {
@@ -385,19 +398,19 @@ impl<C> IdlePool<C> {
             (NONE, below) => {
                 self.keys.insert(key, below);
             }
-            (above, _) => self.places[above as usize].below = below,
+            (above, _) => self.slots[above as usize].below = below,
         }
         if below != NONE {
-            self.places[below as usize].above = above;
+            self.slots[below as usize].above = above;
         }
         let of = &mut self.servers[server.get()];
         match newer {
             NONE => of.newest = older,
-            newer => self.places[newer as usize].older = older,
+            newer => self.slots[newer as usize].older = older,
         }
         match older {
             NONE => of.oldest = newer,
-            older => self.places[older as usize].newer = newer,
+            older => self.slots[older as usize].newer = newer,
         }
         of.count -= 1;
         of.fewest = of.fewest.min(of.count);

@@ -69,12 +69,6 @@ pub fn url_param<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     (end > 0).then(|| &value[..end])
 }
 
-/// `balance url_param`: returns the query of a target, without the question mark.
-pub fn query(target: &[u8]) -> Option<&[u8]> {
-    let mark = target.iter().position(|&b| b == b'?')?;
-    Some(&target[mark + 1..])
-}
-
 /// `balance hdr(name) use_domain_only`: returns the label before the last dot of a name, the one that its
 /// owner registered.
 pub fn domain_only(host: &[u8]) -> &[u8] {
@@ -82,34 +76,6 @@ pub fn domain_only(host: &[u8]) -> &[u8] {
     let Some(last) = host.iter().rposition(|&b| b == b'.') else { return host };
     let start = host[..last].iter().rposition(|&b| b == b'.').map_or(0, |dot| dot + 1);
     &host[start..last]
-}
-
-/// `balance rdp-cookie(name)`: returns the cookie's value in the first packet of a client of Microsoft's
-/// remote desktop protocol (MS-RDPBCGR 2.2.1.1: TPKT, X.224 Connection Request, then `Cookie: name=value` up
-/// to the end of the line).
-pub fn rdp_cookie<'a>(packet: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    const TPKT: usize = 4;
-    const X224: usize = 7;
-    let [version, _, high, low, ..] = packet else { return None };
-    let length = usize::from(u16::from_be_bytes([*high, *low]));
-    // The TPKT version is 3, and an X.224 Connection Request of class 0 has a length that fits.
-    let request = packet.get(TPKT..packet.len().min(length))?;
-    if *version != 3
-        || request.len() < X224
-        || request[1] != 0xe0
-        || usize::from(request[0]) + 1 > length - TPKT
-    {
-        return None;
-    }
-    let text = request[X224..].strip_prefix(b"Cookie:")?;
-    let text = &text[text.iter().position(|&b| b != b' ')?..];
-    let (found, value) = text.split_at_checked(name.len())?;
-    let value = value.strip_prefix(b"=")?;
-    if !found.eq_ignore_ascii_case(name) {
-        return None;
-    }
-    let end = value.iter().position(|&b| b == b'\r' || b == b'\n')?;
-    (end > 0).then(|| &value[..end])
 }
 
 #[cfg(all(test, not(any(loom, manylane_sim))))]
@@ -148,8 +114,6 @@ mod tests {
         assert_eq!(param("uid=1&idx=2&id="), None);
         assert_eq!(param("id"), None);
         assert_eq!(param("a=b&id=9\r\nrest"), Some(&b"9"[..]));
-        assert_eq!(query(b"/path?x=1?y"), Some(&b"x=1?y"[..]));
-        assert_eq!(query(b"/path"), None);
     }
 
     #[test]
@@ -166,24 +130,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_cookie_of_a_remote_desktop_is_found_and_nothing_else_taken_for_one() {
-        let packet = |text: &[u8]| {
-            let mut packet =
-                vec![3, 0, 0, (11 + text.len()) as u8, (6 + text.len()) as u8, 0xe0, 0, 0, 0, 0, 0];
-            packet.extend_from_slice(text);
-            packet
-        };
-        let whole = packet(b"Cookie: mstshash=user1\r\n");
-        assert_eq!(rdp_cookie(&whole, b"MSTSHASH"), Some(&b"user1"[..]));
-        assert_eq!(rdp_cookie(&whole, b"mstshas"), None);
-        assert_eq!(rdp_cookie(&packet(b"Cookie: mstshash=\r\n"), b"mstshash"), None);
-        assert_eq!(rdp_cookie(&packet(b"Cookie: mstshash=unfinished"), b"mstshash"), None);
-        for cut in 0..whole.len() - 1 {
-            assert_eq!(rdp_cookie(&whole[..cut], b"mstshash"), None, "{cut} bytes");
-        }
-    }
-
     proptest! {
         /// No input of a peer panics.
         #[test]
@@ -191,10 +137,7 @@ mod tests {
             name in prop::collection::vec(any::<u8>(), 0..4),
             len in 0usize..8, depth in 0usize..4, whole: bool, path_only: bool) {
             let _ = UriKey { len, depth, whole, path_only }.of(&bytes);
-            let _ = (url_param(&bytes, &name), query(&bytes), domain_only(&bytes));
-            let mut packet = vec![3, 0];
-            packet.extend_from_slice(&bytes);
-            let _ = rdp_cookie(&packet, &name);
+            let _ = (url_param(&bytes, &name), domain_only(&bytes));
         }
     }
 }

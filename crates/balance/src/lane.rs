@@ -115,7 +115,7 @@ pub(crate) struct LaneState {
 pub(crate) struct View {
     others: Numbers,
     total: OwnedU64,
-    looked: OwnedU64,
+    read_at: OwnedU64,
     next: OwnedU64,
 }
 
@@ -130,12 +130,12 @@ impl View {
                 total += u64::from(load);
             }
         }
-        Self { others, total: OwnedU64::new(total), looked: OwnedU64::new(0), next: OwnedU64::new(0) }
+        Self { others, total: OwnedU64::new(total), read_at: OwnedU64::new(0), next: OwnedU64::new(0) }
     }
 }
 
 impl LaneState {
-    pub(crate) fn new(servers: usize, seed: u64, wants: Wants, earlier: &[Arc<Lanes>]) -> Self {
+    pub(crate) fn new(servers: usize, seed: u64, wants: LaneNeeds, earlier: &[Arc<Lanes>]) -> Self {
         Self {
             loads: Numbers::new(servers),
             total: OwnedU64::new(0),
@@ -154,7 +154,7 @@ impl LaneState {
     /// Returns the load of a server on all lanes, as far as this lane knows it.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn seen(&self, index: usize) -> u32 {
+    pub(crate) fn load(&self, index: usize) -> u32 {
         let others = self.view.as_ref().map_or(0, |view| view.others.get(index));
         self.loads.get(index).wrapping_add(others)
     }
@@ -192,17 +192,17 @@ impl LaneState {
         now: Time,
     ) -> Option<std::ops::Range<usize>> {
         let view = self.view.as_ref()?;
-        if now.as_nanos().wrapping_sub(view.looked.get()) < LOOK_EVERY {
+        if now.as_nanos().wrapping_sub(view.read_at.get()) < LOOK_EVERY {
             return None;
         }
-        view.looked.set(now.as_nanos());
-        self.look(view, lanes, servers)
+        view.read_at.set(now.as_nanos());
+        self.read_others(view, lanes, servers)
     }
 
     #[cold]
     #[inline(never)]
     #[cfg_attr(manylane_sim, track_caller)]
-    fn look(
+    fn read_others(
         &self,
         view: &View,
         (lanes, earlier): (&Lanes, &[Arc<Lanes>]),
@@ -261,7 +261,7 @@ impl LaneState {
 
 /// The state that an algorithm needs on each lane.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wants {
+pub(crate) struct LaneNeeds {
     pub(crate) view: bool,
     pub(crate) least: bool,
     pub(crate) times: bool,

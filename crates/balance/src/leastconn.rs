@@ -17,15 +17,13 @@
 
 use crate::algorithm::{NoPick, Row};
 use crate::balancer::Pick;
-use crate::lane::{LaneState, Numbers, Wants, Wide};
+use crate::lane::{LaneNeeds, LaneState, Numbers, Wide};
 use crate::snapshot::Snapshot;
 use crate::spec::{Index, MAX_WEIGHT, WEIGHT_SCALE};
 use manylane_sync::atomic::OwnedU64;
 
-pub(crate) const ROW: Row = Row {
-    wants: |_| Wants { view: true, least: true, ..Wants::default() },
-    ..Row::without_turns("leastconn")
-};
+pub(crate) const ROW: Row =
+    Row { wants: |_| LaneNeeds { view: true, least: true, ..LaneNeeds::default() }, ..Row::without_turns() };
 
 /// Returns the least loaded server with room, or with room in its queue.
 #[inline]
@@ -34,7 +32,7 @@ pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
     let least = lane.least.as_ref().expect("made with the lane for this algorithm");
     least.refresh(lane, snapshot);
     for server in pick.look_around().into_iter().flatten() {
-        least.correct(server, lane.seen(server));
+        least.correct(server, lane.load(server));
     }
     pick.or_any(least.least(|server| server != pick.avoid && pick.has_room_or_queue(server)))
 }
@@ -140,7 +138,7 @@ impl Winners {
         for index in 0..self.servers {
             let weight = snapshot.weights.get(index).copied().unwrap_or(0); // 0 for places without a server
             self.weights.set(index, weight);
-            self.keys.set(index, self.key(state.seen(index), weight));
+            self.keys.set(index, self.key(state.load(index), weight));
         }
         for node in (1..self.leaves).rev() {
             self.play(node);

@@ -5,7 +5,6 @@ mod balancer;
 mod by_key;
 mod ewma;
 mod first;
-mod gate;
 pub mod hash;
 mod idle_pool;
 pub mod key;
@@ -18,6 +17,7 @@ mod random;
 mod ring;
 mod roundrobin;
 mod sequence;
+mod server_limit;
 mod servers;
 mod snapshot;
 mod spec;
@@ -26,13 +26,14 @@ mod sticky;
 mod turns;
 
 pub use algorithm::{Affinity, Algorithm, HashMethod, HashType, Input, Key, NoPick, Options};
-pub use balancer::{Balancer, Full, Priority, QueueFull, Settings, StaticWeight, Turn, Wait};
+pub use balancer::{Balancer, Priority, QueueFull, QueueState, ServerFull, Settings, StaticWeight, Wait};
 pub use idle_pool::{IdleLimits, IdlePool, IdlePools, LOOKED_AT};
 pub use oneshot::{Reply, Request, oneshot};
 pub use queue::{QueuePosition, Waiter};
+pub use server_limit::ConnSlot;
 pub use servers::{Server, Servers};
 pub use spec::{BuildError, Index, MAX_SERVERS, MAX_WEIGHT, ServerSpec, WEIGHT_SCALE};
-pub use state::{Admin, Operation, ServerState, Standing};
+pub use state::{Admin, Availability, Operation, ServerState};
 
 /// Default number of lanes that share one queue line: about as many as share a last-level cache.
 pub const LANES_PER_GROUP: usize = 8;

@@ -14,7 +14,7 @@ pub(crate) const ROW: Row = Row {
     by_key: true,
     grows: false,
     prepare: |members| Prepared::Maglev(Maglev::new(&members.hashed().collect::<Vec<_>>())),
-    ..Row::new("maglev")
+    ..Row::new()
 };
 
 /// Sizes of the table, all primes. With at least a hundred places for each server, the shares are even.
@@ -40,7 +40,7 @@ impl Maglev {
             weight: u64,
             /// Turns that the server is entitled to, in units of 1 / heaviest weight.
             right: u64,
-            place: usize,
+            slot: usize,
             step: usize,
         }
         let mut seekers: Vec<Seeker> = members
@@ -49,7 +49,7 @@ impl Maglev {
                 server,
                 weight: u64::from(weight),
                 right: 0,
-                place: avalanche(hash_key) as usize % size,
+                slot: avalanche(hash_key) as usize % size,
                 step: avalanche(hash_key ^ 0x5bd1_e995) as usize % (size - 1) + 1,
             })
             .collect();
@@ -63,10 +63,10 @@ impl Maglev {
                     continue;
                 }
                 seeker.right -= u64::from(heaviest);
-                while table[seeker.place] != FREE {
-                    seeker.place = (seeker.place + seeker.step) % size;
+                while table[seeker.slot] != FREE {
+                    seeker.slot = (seeker.slot + seeker.step) % size;
                 }
-                table[seeker.place] = seeker.server;
+                table[seeker.slot] = seeker.server;
                 left -= 1;
                 if left == 0 {
                     break 'full;
@@ -84,6 +84,6 @@ impl Maglev {
             return None;
         }
         let start = hash as usize % size;
-        (start..size).chain(0..start).map(|place| usize::from(self.table[place])).find(|&server| good(server))
+        (start..size).chain(0..start).map(|index| usize::from(self.table[index])).find(|&server| good(server))
     }
 }

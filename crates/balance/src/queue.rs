@@ -4,12 +4,13 @@
 //! 1. A queue has a *line* for each group of lanes. A request waits in the line of its own group, under that
 //!    line's lock. Each line publishes the key of its first request (`head`), so a search for the first of
 //!    all locks one line only.
-//! 2. The number of waiting requests is counted outside of the queue, in a word of its owner ([`Claims`]). A
-//!    thread that decrements this number gets a *claim*: the right to take one entry out. A request enters
-//!    its line before it is counted, and a request that leaves decrements the number before it removes its
-//!    entry. So there are at least as many entries as unused claims, and each claim finds an entry.
+//! 2. The number of waiting requests is counted outside of the queue, in a word of its owner
+//!    ([`WaiterCount`]). A thread that decrements this number gets a *claim*: the right to take one entry
+//!    out. A request enters its line before it is counted, and a request that leaves decrements the number
+//!    before it removes its entry. So there are at least as many entries as unused claims, and each claim
+//!    finds an entry.
 //! 3. If other threads have claimed all entries, a request that wants to leave stays as an *orphan*: one of
-//!    those threads takes it out and wakes nobody.
+//!    those threads takes it out and wakes no task.
 //! 4. The outcome of a request stands in its slot. The request reads it under the line's lock, and it stays
 //!    there until then.
 //! 5. Each line counts the requests that were taken out of it to be served, beside its first key and under
@@ -60,7 +61,7 @@ impl Waiter for manylane_sched::TaskId {
 }
 
 /// The counter of a queue's waiting requests (rule 2).
-pub(crate) trait Claims {
+pub(crate) trait WaiterCount {
     /// Counts one request up. Returns false if too many wait already.
     fn add(&self) -> bool;
     /// Counts one request down and returns true: the caller has a claim. Returns false if no request is left
@@ -142,9 +143,9 @@ impl<W> Line<W> {
     }
 
     fn free(&mut self, slot: u32) {
-        let place = &mut self.slots[slot as usize];
-        place.state = State::Free;
-        place.user = 0; // no user has this number
+        let freed = &mut self.slots[slot as usize];
+        freed.state = State::Free;
+        freed.user = 0; // no user has this number
         self.free.push(slot);
     }
 
@@ -225,7 +226,7 @@ impl<W: Waiter> Queue<W> {
         server: Option<Index>,
         key: u64,
         waiter: W,
-        claims: &impl Claims,
+        claims: &impl WaiterCount,
     ) -> Option<QueuePosition> {
         let number = self.own();
         let head = &self.lines[number];
@@ -325,7 +326,7 @@ impl<W: Waiter> Queue<W> {
     }
 
     /// Takes the request out of the queue. Returns its outcome if it got one before it left.
-    pub(crate) fn leave(&self, position: QueuePosition, claims: &impl Claims) -> Option<Outcome> {
+    pub(crate) fn leave(&self, position: QueuePosition, claims: &impl WaiterCount) -> Option<Outcome> {
         let head = &self.lines[position.line as usize];
         let mut line = head.line.lock();
         let slot = &mut line.slots[position.slot as usize];
@@ -360,7 +361,7 @@ mod tests {
 
     struct Full;
 
-    impl Claims for Full {
+    impl WaiterCount for Full {
         fn add(&self) -> bool {
             false
         }

@@ -7,12 +7,12 @@
 
 use crate::algorithm::{NoPick, Row};
 use crate::balancer::Pick;
-use crate::lane::{LaneState, Wants};
+use crate::lane::{LaneNeeds, LaneState};
 use crate::snapshot::{Members, Prepared};
 use crate::spec::Index;
 
 pub(crate) const ROW: Row =
-    Row { wants: |_| Wants { view: true, ..Wants::default() }, prepare, ..Row::without_turns("random") };
+    Row { wants: |_| LaneNeeds { view: true, ..LaneNeeds::default() }, prepare, ..Row::without_turns() };
 
 /// Largest number of draws: more cost time and choose no better.
 const MAX_DRAWS: u32 = 256;
@@ -28,7 +28,7 @@ pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
     pick.look_around();
     let bound = pick.bound();
     let weighted =
-        |of: usize, by: usize| u64::from(pick.lane.seen(of)) * u64::from(pick.snapshot.weights[by]);
+        |of: usize, by: usize| u64::from(pick.lane.load(of)) * u64::from(pick.snapshot.weights[by]);
     let good = |server| pick.is_good(server) && bound.allows(server);
     pick.or_any(drawn(pick, draws, good, |a, b| weighted(a, b) < weighted(b, a)))
 }

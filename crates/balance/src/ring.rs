@@ -20,7 +20,7 @@
 //! however many servers there are.
 
 use crate::algorithm::Row;
-use crate::lane::Wants;
+use crate::lane::LaneNeeds;
 use crate::snapshot::{Members, Prepared};
 use crate::spec::WEIGHT_SCALE;
 use manylane_expr::hash::avalanche;
@@ -29,9 +29,9 @@ use manylane_sync::Arc;
 /// Row of all algorithms by key with `hash-type consistent`; they pick as in [`by_key`](crate::by_key).
 pub(crate) const ROW: Row = Row {
     by_key: true,
-    wants: |options| Wants { view: options.balance_factor != 0, ..Wants::default() },
+    wants: |options| LaneNeeds { view: options.balance_factor != 0, ..LaneNeeds::default() },
     prepare,
-    ..Row::new("hash")
+    ..Row::new()
 };
 
 /// Returns the ring of all servers, rebuilt if it lacks points; or a small ring of the servers that take
@@ -70,7 +70,7 @@ pub(crate) const MAX_SKIPPED: u64 = 256;
 
 #[derive(Debug)]
 pub(crate) struct Ring {
-    places: Box<[u32]>,
+    points: Box<[u32]>,
     owners: Box<[Owner]>,
     starts: Box<[u32]>,
     /// A place's run is its upper bits: `place >> shift`.
@@ -91,7 +91,7 @@ struct Owner {
 
 /// Returns the number of points of a server with `weight` sixteenths, if all weights together are `wanted`.
 #[inline]
-fn places(weight: u32, wanted: u64) -> u32 {
+fn points(weight: u32, wanted: u64) -> u32 {
     match wanted > MAX_PLACES && weight > 0 {
         true => (u64::from(weight) * MAX_PLACES / wanted).max(1) as u32,
         false => weight,
@@ -112,7 +112,7 @@ impl Ring {
             full.resize(full.len().max(index + 1), 0);
             full[index] = weight;
             let first = hash_key.wrapping_mul(PLACES_OF_ONE);
-            all.extend((0..places(weight, wanted)).map(|n| {
+            all.extend((0..points(weight, wanted)).map(|n| {
                 u64::from(avalanche(first.wrapping_add(n))) << 32 | u64::from(server) << 16 | u64::from(n)
             }));
         }
@@ -129,7 +129,7 @@ impl Ring {
             starts.push(at as u32);
         }
         Self {
-            places: (0..all.len()).map(place).collect(),
+            points: (0..all.len()).map(place).collect(),
             owners: all.iter().map(|&n| Owner { server: (n >> 16) as u16, nth: n as u16 }).collect(),
             starts: starts.into(),
             shift,
@@ -158,22 +158,22 @@ impl Ring {
     /// `weights` are the effective ones by server; none is above the full one.
     #[inline]
     pub(crate) fn pick(&self, weights: &[u32], hash: u32, good: impl Fn(usize) -> bool) -> Option<usize> {
-        let len = self.places.len();
+        let len = self.points.len();
         if len == 0 {
             return None;
         }
         let takes_part = |at: &usize| {
             let Owner { server, nth } = self.owners[*at];
-            u32::from(nth) < places(weights[usize::from(server)], self.wanted)
+            u32::from(nth) < points(weights[usize::from(server)], self.wanted)
         };
         let mut after = self.starts[(hash >> self.shift) as usize] as usize;
-        while after < len && self.places[after] < hash {
+        while after < len && self.points[after] < hash {
             after += 1;
         }
         let next = (after..len).chain(0..after).find(takes_part)?;
         let previous = (after..len).chain(0..after).rev().find(takes_part)?;
-        let to_next = self.places[next].wrapping_sub(hash);
-        let from_previous = hash.wrapping_sub(self.places[previous]);
+        let to_next = self.points[next].wrapping_sub(hash);
+        let from_previous = hash.wrapping_sub(self.points[previous]);
         let at = if from_previous <= to_next { previous } else { next };
         let server = |at: usize| usize::from(self.owners[at].server);
         (at..len).chain(0..at).filter(takes_part).map(server).find(|&server| good(server))
@@ -211,7 +211,7 @@ mod tests {
             prop_assert!(whole.covers(&weights));
             let good = |server: usize| bad >> (server % 16) & 1 == 0;
             // Also the points themselves and their neighbours.
-            let near = whole.places.iter().take(64).flat_map(|&p| [p.wrapping_sub(1), p, p.wrapping_add(1)]);
+            let near = whole.points.iter().take(64).flat_map(|&p| [p.wrapping_sub(1), p, p.wrapping_add(1)]);
             for hash in hashes.iter().copied().chain(near).chain([0, u32::MAX]) {
                 prop_assert_eq!(whole.pick(&weights, hash, good), anew.pick(&weights, hash, good));
             }
@@ -221,11 +221,11 @@ mod tests {
     #[test]
     fn places_are_bounded_and_every_server_has_some() {
         let all =
-            |servers: u64, weight: u32| servers * u64::from(places(weight, servers * u64::from(weight)));
+            |servers: u64, weight: u32| servers * u64::from(points(weight, servers * u64::from(weight)));
         assert_eq!(all(1_000, 4_096), MAX_PLACES);
-        assert_eq!(places(4_096, 1_000 * 4_096), 4_096);
+        assert_eq!(points(4_096, 1_000 * 4_096), 4_096);
         assert!((MAX_PLACES / 2..=MAX_PLACES).contains(&all(65_535, 4_096)));
-        assert_eq!(places(1, 65_535 * 4_096), 1);
-        assert_eq!(places(0, 65_535 * 4_096), 0);
+        assert_eq!(points(1, 65_535 * 4_096), 1);
+        assert_eq!(points(0, 65_535 * 4_096), 0);
     }
 }

@@ -23,8 +23,8 @@ use crate::spec::Index;
 use crate::turns::{KeptTurns, Turns};
 use manylane_sync::lane;
 
-pub(crate) const ROW: Row = Row::new("roundrobin");
-pub(crate) const STATIC: Row = Row { is_static: true, turns: static_turns, ..Row::new("static-rr") };
+pub(crate) const ROW: Row = Row::new();
+pub(crate) const STATIC: Row = Row { is_static: true, turns: static_turns, ..Row::new() };
 
 /// Computes the turns of `static-rr` and of map-based hashing.
 pub(crate) fn static_turns(members: &mut Members<'_>) -> Turns {

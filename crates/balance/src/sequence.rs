@@ -143,7 +143,7 @@ mod tests {
         table.iter().map(|n| char::from_digit(u32::from(*n), 36).expect("few servers")).collect()
     }
 
-    /// The expected turns were recorded from a run of HAProxy 2.6 with one thread.
+    /// The expected turns are those of HAProxy 3.2.26 with one thread, over two periods.
     #[test]
     fn roundrobin_takes_the_turns_of_haproxy() {
         for (weights, turns) in [

@@ -145,7 +145,7 @@ mod tests {
         };
         let set = |n: u16, own| {
             let state = &servers[Index(n)].state;
-            state.set_standing(crate::state::Standing { own, ..state.standing() });
+            state.set_standing(crate::state::Availability { own, ..state.standing() });
         };
         let weigh = |n: u16, weight| {
             let state = &servers[Index(n)].state;

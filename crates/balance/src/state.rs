@@ -4,7 +4,7 @@
 //! The state is on cache lines that are written only when something changes, so reads cost nothing in
 //! between.
 
-use crate::gate::Gate;
+use crate::server_limit::{ConnSlot, ServerLimit};
 use crate::spec::{ServerSpec, WEIGHT_SCALE};
 use manylane_sched::Time;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ pub enum Admin {
 
 /// Everything but the weight that decides whether a server takes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Standing {
+pub struct Availability {
     /// State by the checks.
     pub operation: Operation,
     /// Order of the operator for the server itself.
@@ -46,7 +46,7 @@ pub struct Standing {
     pub unresolved: bool,
 }
 
-impl Standing {
+impl Availability {
     /// Returns the stricter of the operator's two orders. A server without an address is in maintenance.
     pub fn admin(self) -> Admin {
         if self.unresolved { Admin::Maintenance } else { self.own.max(self.inherited) }
@@ -90,7 +90,7 @@ pub struct ServerState {
     /// Start of the slow start, in nanoseconds of [`Time`]; 0 if none is under way.
     warming: AtomicU64,
     /// Number of requests that the server serves, for balancers that limit it.
-    pub(crate) gate: Arc<CachePadded<Gate>>,
+    pub(crate) server_limit: Arc<CachePadded<ServerLimit>>,
 }
 
 impl ServerState {
@@ -103,7 +103,7 @@ impl ServerState {
             effective: AtomicU32::new(u32::from(spec.weight) * WEIGHT_SCALE),
             maxconn: AtomicU32::new(spec.maxconn),
             warming: AtomicU64::new(0),
-            gate: Arc::new(CachePadded::new(Gate::new(spec.maxconn))),
+            server_limit: Arc::new(CachePadded::new(ServerLimit::new(spec.maxconn))),
         }
     }
 
@@ -111,7 +111,7 @@ impl ServerState {
 
     /// Returns all parts of the standing, as of one moment.
     #[inline]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> Availability {
         let word = self.word.load(Ordering::Relaxed);
         let admin = |shift: u32| match word >> shift & ADMIN {
             0 => Admin::Ready,
@@ -124,7 +124,7 @@ impl ServerState {
             _ => Operation::Down,
         };
         let unresolved = word & UNRESOLVED != 0;
-        Standing { operation, own: admin(OWN_SHIFT), inherited: admin(INHERITED_SHIFT), unresolved }
+        Availability { operation, own: admin(OWN_SHIFT), inherited: admin(INHERITED_SHIFT), unresolved }
     }
 
     /// Returns what checks found.
@@ -163,6 +163,12 @@ impl ServerState {
         self.maxconn.load(Ordering::Relaxed)
     }
 
+    /// Takes a slot for a connection to a server that counts its connections; `None` if as many as `maxconn`
+    /// are taken.
+    pub fn take_slot(&self) -> Option<ConnSlot> {
+        ConnSlot::take(&self.server_limit, self.maxconn())
+    }
+
     /// Returns the effective weight, in sixteenths of a unit ([`WEIGHT_SCALE`]). During slow start it is
     /// below the weight as set.
     pub fn effective_weight(&self) -> u32 {
@@ -188,8 +194,8 @@ impl ServerState {
 
     // Callers of the setters hold the backend's lock (`turn`).
 
-    pub(crate) fn set_standing(&self, standing: Standing) {
-        let Standing { operation, own, inherited, unresolved } = standing;
+    pub(crate) fn set_standing(&self, standing: Availability) {
+        let Availability { operation, own, inherited, unresolved } = standing;
         let unresolved = if unresolved { UNRESOLVED } else { 0 };
         let word =
             operation as u32 | (own as u32) << OWN_SHIFT | (inherited as u32) << INHERITED_SHIFT | unresolved;

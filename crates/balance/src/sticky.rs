@@ -10,7 +10,7 @@ use crate::balancer::Pick;
 use crate::snapshot::{Members, Prepared};
 use crate::spec::Index;
 
-pub(crate) const ROW: Row = Row { prepare, ..Row::without_turns("sticky") };
+pub(crate) const ROW: Row = Row { prepare, ..Row::without_turns() };
 
 fn prepare(members: &mut Members<'_>) -> Prepared {
     let mut fresh: Vec<bool> = members.by_server.iter().map(|&weight| weight > 0).collect();

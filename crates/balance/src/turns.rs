@@ -130,7 +130,7 @@ mod tests {
     use crate::servers::Servers;
     use crate::snapshot::{Kept, Snapshot};
     use crate::spec::{Index, ServerSpec};
-    use crate::state::{Admin, Standing};
+    use crate::state::{Admin, Availability};
     use manylane_sched::Time;
     use std::time::Duration;
 
@@ -141,7 +141,7 @@ mod tests {
         let servers = Servers::new((1..=250).map(spec)).expect("names and ids differ");
         let set = |n: u16, own| {
             let state = &servers[Index(n)].state;
-            state.set_standing(Standing { own, ..state.standing() });
+            state.set_standing(Availability { own, ..state.standing() });
         };
         let weigh = |n: u16, weight| {
             let state = &servers[Index(n)].state;
@@ -162,12 +162,12 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &table(&now).expect("they are many")), "no table was made");
         let Turns::Kept(now) = now else { panic!("they are many") };
         let mut counts = [0; 250];
-        let mut places = Vec::new();
+        let mut indexes = Vec::new();
         for position in 0..now.len() {
             if let Some(server) = now.at(position) {
                 counts[server] += 1;
                 if server == 99 {
-                    places.push(position);
+                    indexes.push(position);
                 }
             }
         }
@@ -178,7 +178,7 @@ mod tests {
             server => server as u32 + 1,
         });
         assert_eq!(counts, expected);
-        let widest = places.windows(2).map(|two| two[1] - two[0]).max();
+        let widest = indexes.windows(2).map(|two| two[1] - two[0]).max();
         assert!(widest.is_some_and(|widest| widest < 2 * now.len() / 50), "{widest:?}");
         (20..250).for_each(|n| set(n, Admin::Maintenance));
         assert!(table(&turns()).is_none(), "20 of the lightest are left: nobody passes over the rest");
@@ -194,7 +194,7 @@ mod tests {
         let spec = |id| ServerSpec { weight: id as u16, ..ServerSpec::new(format!("s{id}"), id) };
         let servers = Servers::new((1..=4).map(spec)).expect("names and ids differ");
         let state = &servers[Index(3)].state;
-        state.set_standing(Standing { own: Admin::Maintenance, ..state.standing() });
+        state.set_standing(Availability { own: Admin::Maintenance, ..state.standing() });
         let turns = Snapshot::new(0, &servers, &Algorithm::RoundRobin, false, &mut Kept::default()).turns;
         assert_eq!(turns.own(), [2, 1, 2, 0, 2, 1]);
     }

@@ -15,7 +15,7 @@ fn by_key(b: &Balancer, reader: &Reader, key: &[u8]) -> usize {
     b.pick(reader, &input).unwrap().get()
 }
 
-/// The expected servers of the 40 keys were recorded from a run of HAProxy 2.6.
+/// The expected servers of the 40 keys are those of a run of HAProxy 3.2.26 with `balance uri`.
 #[test]
 fn keys_find_the_servers_that_they_find_with_haproxy() {
     let reader = Reader::new();

@@ -3,7 +3,7 @@
 #![cfg(loom)]
 
 use manylane_balance::{
-    Algorithm, Balancer, Index, Options, Priority, QueuePosition, ServerSpec, Servers, Turn, Waiter,
+    Algorithm, Balancer, Index, Options, Priority, QueuePosition, QueueState, ServerSpec, Servers, Waiter,
 };
 use manylane_sched::Time;
 use manylane_sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +71,7 @@ fn release_beside_waiting(any: bool) {
             // The release is over, so the turn must have come.
             assert!(notify.rung(), "a wake-up was lost");
             match b.poll(position, notify) {
-                Turn::Granted(index, _) => assert_eq!(index, s),
+                QueueState::Granted(index, _) => assert_eq!(index, s),
                 other => panic!("{other:?}"),
             }
             return;
@@ -144,7 +144,7 @@ fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
         b.release(s);
         leaving.join().expect("no assertion failed");
         assert!(stays.rung(), "its turn has come");
-        assert!(matches!(b.poll(position, stays), Turn::Granted(index, _) if index == s));
+        assert!(matches!(b.poll(position, stays), QueueState::Granted(index, _) if index == s));
         b.release(s);
         all_is_back(&b, s);
     });
@@ -165,7 +165,7 @@ fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
             })
         };
         b.set_admin(s, Admin::Maintenance, NOW);
-        let (_ticket, notify) = waiting.join().expect("no assertion failed");
+        let (_position, notify) = waiting.join().expect("no assertion failed");
         assert!(notify.rung(), "it must not wait for a server that is gone");
         assert_eq!(b.waiting(s), 0);
     });
@@ -189,7 +189,7 @@ fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
         b.release(s);
         other.join().expect("no assertion failed");
         let notify = Notify::new();
-        let _ticket = b.enqueue_any(Priority::default(), NOW, notify.clone());
+        let _position = b.enqueue_any(Priority::default(), NOW, notify.clone());
         assert!(notify.rung(), "there is room, and it waits");
     });
 }
@@ -225,7 +225,7 @@ fn has_its_turn(
 ) {
     let Some((position, notify)) = entered else { return all_is_back(other, s) };
     assert!(notify.rung(), "a wake-up was lost");
-    assert!(matches!(b.poll(position, notify), Turn::Granted(index, _) if index == s));
+    assert!(matches!(b.poll(position, notify), QueueState::Granted(index, _) if index == s));
     assert!(other.take(s, NOW).is_err(), "there is one place");
     assert_eq!((b.waiting(s), b.waiting_for_any(), other.waiting_for_any()), (0, 0, 0));
 }

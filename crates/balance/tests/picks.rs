@@ -54,7 +54,7 @@ fn first_fills_servers_in_the_order_of_their_ids() {
     assert_eq!(b.pick(&reader, &Input::new(Time::ZERO)), Err(NoPick::AllFull));
     b.release(at(&b, 2));
     assert_eq!(picks_held(&b, &reader, 1), [2]);
-    assert_eq!(b.take(at(&b, 2), Time::ZERO), Err(Full));
+    assert_eq!(b.take(at(&b, 2), Time::ZERO), Err(ServerFull));
 }
 
 #[test]

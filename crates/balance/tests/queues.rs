@@ -42,9 +42,9 @@ fn index(b: &Balancer<Notify>, n: usize) -> Index {
     b.servers().index(n).unwrap()
 }
 
-fn granted(turn: Turn) -> Index {
+fn granted(turn: QueueState) -> Index {
     match turn {
-        Turn::Granted(index, _) => index,
+        QueueState::Granted(index, _) => index,
         other => panic!("{other:?}"),
     }
 }
@@ -57,16 +57,16 @@ fn a_place_goes_to_the_first_who_waits_and_nobody_overtakes() {
     let s = index(&b, 0);
     b.take(s, NOW).unwrap();
     let notifies = [(); 3].map(|()| Notify::default());
-    let mut tickets: Vec<QueuePosition> = notifies
+    let mut positions: Vec<QueuePosition> = notifies
         .iter()
         .map(|notify| b.enqueue(s, Priority::default(), NOW, notify.clone()).unwrap())
         .collect();
     assert_eq!((b.waiting(s), b.load(s)), (3, 4));
     for (number, notify) in (1..).zip(&notifies) {
         b.release(s);
-        assert_eq!(b.take(s, NOW), Err(Full), "the place was never free");
+        assert_eq!(b.take(s, NOW), Err(ServerFull), "the place was never free");
         assert_eq!(notify.rung(), 1);
-        let Turn::Granted(server, served) = b.poll(tickets.remove(0), notify.clone()) else {
+        let QueueState::Granted(server, served) = b.poll(positions.remove(0), notify.clone()) else {
             panic!("{number}")
         };
         assert_eq!((server, served), (s, number), "all were there from the beginning");
@@ -200,16 +200,16 @@ fn room_that_comes_up_any_way_reaches_those_who_wait_for_any_server() {
     b.set_operation(t, Operation::Down, NOW);
     b.take(s, NOW).unwrap();
     let notifies = [(); 4].map(|()| Notify::default());
-    let mut tickets = notifies.iter().map(|notify| b.enqueue_any(Priority::default(), NOW, notify.clone()));
-    let mut tickets: Vec<_> = tickets.by_ref().collect();
+    let mut positions = notifies.iter().map(|notify| b.enqueue_any(Priority::default(), NOW, notify.clone()));
+    let mut positions: Vec<_> = positions.by_ref().collect();
     b.set_operation(t, Operation::Up, NOW); // a server that comes up
-    assert_eq!(granted(b.poll(tickets.remove(0), notifies[0].clone())), t);
+    assert_eq!(granted(b.poll(positions.remove(0), notifies[0].clone())), t);
     b.set_admin(t, Admin::Drain, NOW);
     b.release(t); // it admits no other request
     assert_eq!(notifies[1].rung(), 0);
     b.set_operation(s, Operation::Down, NOW); // then the backup serves, without a limit
     for notify in &notifies[1..] {
-        assert_eq!(granted(b.poll(tickets.remove(0), notify.clone())), u);
+        assert_eq!(granted(b.poll(positions.remove(0), notify.clone())), u);
     }
 }
 
@@ -224,11 +224,11 @@ fn who_waits_for_a_server_that_goes_down_is_sent_elsewhere() {
     assert_eq!(notify.rung(), 0, "what belongs to a server that drains stays");
     b.set_operation(s, Operation::Down, NOW);
     assert_eq!(notify.rung(), 1);
-    assert!(matches!(b.poll(position, notify), Turn::Elsewhere));
+    assert!(matches!(b.poll(position, notify), QueueState::Elsewhere));
     assert_eq!((b.waiting(s), b.load(s)), (0, 1));
     let late = b.enqueue(s, Priority::default(), NOW, Notify::default()).unwrap();
     assert!(
-        matches!(b.poll(late, Notify::default()), Turn::Elsewhere),
+        matches!(b.poll(late, Notify::default()), QueueState::Elsewhere),
         "nor does anybody begin to wait for it"
     );
 }
@@ -243,17 +243,17 @@ fn the_limit_follows_the_backends_load_from_minconn_to_maxconn() {
     for n in 0..2 {
         b.take(s, Time::from_millis(10 + n)).unwrap();
     }
-    assert_eq!(b.take(s, Time::from_millis(20)), Err(Full), "10 of 20 are not there yet");
-    let mut tickets = Vec::new();
+    assert_eq!(b.take(s, Time::from_millis(20)), Err(ServerFull), "10 of 20 are not there yet");
+    let mut positions = Vec::new();
     let notifies: Vec<Notify> = (0..18).map(|_| Notify::default()).collect();
     for notify in &notifies {
-        tickets.push(b.enqueue(s, Priority::default(), Time::from_millis(30), notify.clone()).unwrap());
+        positions.push(b.enqueue(s, Priority::default(), Time::from_millis(30), notify.clone()).unwrap());
     }
     // Another request reads the load of 20: the whole limit applies.
-    assert_eq!(b.take(s, Time::from_millis(40)), Err(Full));
+    assert_eq!(b.take(s, Time::from_millis(40)), Err(ServerFull));
     assert_eq!(notifies.iter().filter(|notify| notify.rung() == 1).count(), 8);
     assert_eq!(b.waiting(s), 10);
-    for position in tickets {
+    for position in positions {
         if let Some(granted) = b.leave(position) {
             b.release(granted);
         }
@@ -370,10 +370,12 @@ fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {
                     let position = match (random >> 33) % 4 {
                         0 => match b.take(target, NOW) {
                             Ok(()) => Ok(target),
-                            Err(Full) => match b.enqueue(target, Priority::default(), NOW, park.clone()) {
-                                Ok(position) => Err(position),
-                                Err(QueueFull) => continue,
-                            },
+                            Err(ServerFull) => {
+                                match b.enqueue(target, Priority::default(), NOW, park.clone()) {
+                                    Ok(position) => Err(position),
+                                    Err(QueueFull) => continue,
+                                }
+                            }
                         },
                         _ => match b.pick(&reader, &Input::new(NOW)) {
                             Ok(index) if b.take(index, NOW).is_ok() => Ok(index),
@@ -389,9 +391,9 @@ fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {
                         },
                         Err(mut position) => loop {
                             match b.poll(position, park.clone()) {
-                                Turn::Granted(server, _) => break server,
-                                Turn::Elsewhere => unreachable!("no server goes down"),
-                                Turn::Waiting(still) => position = still,
+                                QueueState::Granted(server, _) => break server,
+                                QueueState::Elsewhere => unreachable!("no server goes down"),
+                                QueueState::Waiting(still) => position = still,
                             }
                             let until = Instant::now() + Duration::from_secs(20);
                             while !park.woken.swap(false, Ordering::SeqCst) {
@@ -416,7 +418,7 @@ fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {
         for _ in 0..LIMIT {
             b.take(s, NOW).unwrap();
         }
-        assert_eq!(b.take(s, NOW), Err(Full));
+        assert_eq!(b.take(s, NOW), Err(ServerFull));
     }
 }
 
@@ -435,7 +437,7 @@ fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
     b.release(s); // grants the place to the first waiter, which is dropped without a look
     drop(first);
     match third.as_mut().poll(&mut context) {
-        Poll::Ready(Turn::Granted(index, _)) => b.release(index),
+        Poll::Ready(QueueState::Granted(index, _)) => b.release(index),
         other => panic!("{other:?}"),
     }
     assert_eq!((b.load(s), b.waiting(s)), (0, 0));
@@ -455,7 +457,7 @@ fn balancers_of_one_server_fill_its_places_together() {
     let next = before.follow([spec("s0", 1), spec("s1", 2)], |number| number == 0, NOW).unwrap();
     assert!(next.shares(s, &before, s) && !next.shares(index(&next, 1), &before, s));
     next.take(s, NOW).unwrap();
-    assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(Full), Err(Full)));
+    assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(ServerFull), Err(ServerFull)));
     // One more balancer follows, and one that another file has made.
     let last = next.follow([spec("s0", 1), spec("s1", 2), spec("s2", 3)], |number| number < 2, NOW).unwrap();
     let specs = [ServerSpec { maxconn: 9, ..ServerSpec::new("x", 1) }, spec("s0", 2)];
@@ -463,7 +465,7 @@ fn balancers_of_one_server_fill_its_places_together() {
         Balancer::waking(Servers::new(specs).unwrap(), Algorithm::RoundRobin, Options::default());
     let of_other = index(&other, 1);
     other.succeed(&last, |index| (index == of_other).then_some(s), NOW);
-    assert_eq!((last.take(s, NOW), other.take(of_other, NOW)), (Err(Full), Err(Full)));
+    assert_eq!((last.take(s, NOW), other.take(of_other, NOW)), (Err(ServerFull), Err(ServerFull)));
     other.take(index(&other, 0), NOW).unwrap();
     let notify = Notify::default();
     let waiting = other.enqueue(of_other, Priority::default(), NOW, notify.clone()).unwrap();
@@ -471,7 +473,7 @@ fn balancers_of_one_server_fill_its_places_together() {
     before.release(s);
     assert_eq!(notify.rung(), 1);
     assert_eq!(granted(other.poll(waiting, notify)), of_other);
-    assert_eq!(last.take(s, NOW), Err(Full));
+    assert_eq!(last.take(s, NOW), Err(ServerFull));
     // A balancer that ends leaves everything to the others.
     before.release(s);
     next.release(s);
@@ -480,7 +482,7 @@ fn balancers_of_one_server_fill_its_places_together() {
     for _ in 0..3 {
         last.take(s, NOW).unwrap();
     }
-    assert_eq!(last.take(s, NOW), Err(Full));
+    assert_eq!(last.take(s, NOW), Err(ServerFull));
 }
 
 /// Requests that wait in several balancers, for the server or for any, are served in the order of their
@@ -534,7 +536,7 @@ fn what_one_balancer_changes_the_others_know() {
     let any = before.enqueue_any(Priority::default(), NOW, let_in.clone());
     next.set_admin(s, Admin::Maintenance, NOW);
     assert_eq!((sent.rung(), let_in.rung()), (1, 0));
-    assert!(matches!(before.poll(position, sent), Turn::Elsewhere));
+    assert!(matches!(before.poll(position, sent), QueueState::Elsewhere));
     before.release(s);
     assert_eq!(let_in.rung(), 0, "the server takes nobody");
     next.set_admin(s, Admin::Ready, NOW);
@@ -543,7 +545,7 @@ fn what_one_balancer_changes_the_others_know() {
     // A limit, and the inputs that the youngest balancer has for it.
     assert!(next.set_maxconn(s, 2, NOW));
     next.take(s, NOW).unwrap();
-    assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(Full), Err(Full)));
+    assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(ServerFull), Err(ServerFull)));
 }
 
 /// The settings of several servers change at once: one snapshot, and each limit.
@@ -555,7 +557,7 @@ fn many_servers_change_at_once() {
     let waiting = b.enqueue(index(&b, 0), Priority::default(), NOW, notify.clone()).unwrap();
     b.update_all(NOW, |index, before| {
         let admin = if index.get() == 1 { Admin::Drain } else { Admin::Ready };
-        let standing = Standing { own: admin, ..before.standing };
+        let standing = Availability { own: admin, ..before.standing };
         Settings { standing, weight: index.get() as u16 + 1, maxconn: before.maxconn + 1 }
     });
     assert_eq!(notify.rung(), 1);
@@ -576,7 +578,7 @@ fn a_limit_comes_and_goes_with_the_balancer_that_has_it() {
     next.succeed(&before, Some, NOW);
     before.take(s, NOW).unwrap(); // not counted
     next.take(s, NOW).unwrap();
-    assert_eq!(next.take(s, NOW), Err(Full));
+    assert_eq!(next.take(s, NOW), Err(ServerFull));
     let mut last = limited(&[(0, 0)], Options::default());
     last.succeed(&next, Some, NOW);
     last.update_all(NOW, |_, own| Settings { maxconn: 0, ..own });
@@ -608,12 +610,12 @@ fn a_limit_holds_for_any_number_of_balancers() {
     let wait = |on: &Balancer<Notify>, notify: &Notify| {
         on.enqueue(s, Priority::default(), NOW, notify.clone()).unwrap()
     };
-    let tickets = [wait(&all[45], &notifies[0]), wait(&last, &notifies[1])];
+    let positions = [wait(&all[45], &notifies[0]), wait(&last, &notifies[1])];
     for released in 0..2 {
         all[0].release(s);
         assert_eq!((notifies[0].rung(), notifies[1].rung()), (1, released));
     }
-    for (on, (position, notify)) in [&all[45], &last].into_iter().zip(tickets.into_iter().zip(notifies)) {
+    for (on, (position, notify)) in [&all[45], &last].into_iter().zip(positions.into_iter().zip(notifies)) {
         on.release(granted(on.poll(position, notify)));
     }
     for balancer in &all[1..40] {
@@ -621,7 +623,7 @@ fn a_limit_holds_for_any_number_of_balancers() {
     }
     drop(all);
     (0..most).for_each(|_| last.take(s, NOW).unwrap());
-    assert_eq!(last.take(s, NOW), Err(Full));
+    assert_eq!(last.take(s, NOW), Err(ServerFull));
 }
 
 /// Lanes that take, wait and leave in two balancers never exceed the limit, and lose no wake-up.
@@ -654,7 +656,7 @@ fn a_limit_is_exact_while_lanes_come_by_two_balancers() {
                         let begun = Instant::now();
                         loop {
                             match b.poll(position, notify.clone()) {
-                                Turn::Waiting(waits) => position = waits,
+                                QueueState::Waiting(waits) => position = waits,
                                 turn => break assert_eq!(granted(turn), s),
                             }
                             assert!(begun.elapsed() < Duration::from_secs(60), "a wake-up was lost");
@@ -670,5 +672,5 @@ fn a_limit_is_exact_while_lanes_come_by_two_balancers() {
     assert!(peak.load(Ordering::SeqCst) <= MOST, "{peak:?}");
     assert_eq!((before.waiting(s), before.waiting_for_any(), next.waiting_for_any()), (0, 0, 0));
     (0..MOST).for_each(|_| next.take(s, NOW).unwrap());
-    assert_eq!(next.take(s, NOW), Err(Full));
+    assert_eq!(next.take(s, NOW), Err(ServerFull));
 }

@@ -161,9 +161,9 @@ fn places_are_handed_over_when_all_lanes_queue_for_one_server() {
                                 b.enqueue_any(Priority::default(), now, std::task::Waker::noop().clone());
                             loop {
                                 match b.poll(position, std::task::Waker::noop().clone()) {
-                                    manylane_balance::Turn::Waiting(still) => position = still,
-                                    manylane_balance::Turn::Granted(index, _) => break index,
-                                    manylane_balance::Turn::Elsewhere => panic!("it is up"),
+                                    manylane_balance::QueueState::Waiting(still) => position = still,
+                                    manylane_balance::QueueState::Granted(index, _) => break index,
+                                    manylane_balance::QueueState::Elsewhere => panic!("it is up"),
                                 }
                                 relax();
                             }

@@ -19,7 +19,7 @@ pub enum Init {
 
 /// State of a server by its checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Running {
+pub enum HealthState {
     /// The server works.
     Up,
     /// The server works and takes no new clients.
@@ -30,7 +30,7 @@ pub enum Running {
 
 /// Weight of failing traffic, compared with checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum ErrorWeight {
     /// Counts as one failed check: `fail-check`.
     AsCheck,
     /// Leaves one failure: the next failed check takes the server down (`sudden-death`).
@@ -43,9 +43,9 @@ pub enum Counted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// State before.
-    pub from: Running,
+    pub from: HealthState,
     /// State after.
-    pub to: Running,
+    pub to: HealthState,
 }
 
 /// Health of a server: a number from 0 to `rise + fall - 1`; the server is up from `rise` on.
@@ -54,7 +54,7 @@ pub struct Health {
     rise: u32,
     fall: u32,
     value: u32,
-    running: Running,
+    running: HealthState,
 }
 
 impl Health {
@@ -67,12 +67,12 @@ impl Health {
             Init::Down => rise - 1,
             Init::FullyDown => 0,
         };
-        let running = if value >= rise { Running::Up } else { Running::Down };
+        let running = if value >= rise { HealthState::Up } else { HealthState::Down };
         Self { rise, fall, value, running }
     }
 
     /// Restores a health from its four parts.
-    pub(crate) fn of(rise: u32, fall: u32, value: u32, running: Running) -> Self {
+    pub(crate) fn of(rise: u32, fall: u32, value: u32, running: HealthState) -> Self {
         Self { rise, fall, value, running }
     }
 
@@ -86,7 +86,7 @@ impl Health {
                 self.value = self.value.saturating_sub(1);
                 if self.value < self.rise {
                     self.value = 0;
-                    self.running = Running::Down;
+                    self.running = HealthState::Down;
                 }
             }
             passed @ (Outcome::Passed | Outcome::Conditional) => {
@@ -95,9 +95,9 @@ impl Health {
                     self.value = self.most();
                     self.running = match (passed, self.running) {
                         // A server that is down does not come up by a result that takes no new clients.
-                        (Outcome::Conditional, Running::Down) => Running::Down,
-                        (Outcome::Conditional, _) => Running::Stopping,
-                        _ => Running::Up,
+                        (Outcome::Conditional, HealthState::Down) => HealthState::Down,
+                        (Outcome::Conditional, _) => HealthState::Stopping,
+                        _ => HealthState::Up,
                     };
                 }
             }
@@ -106,15 +106,15 @@ impl Health {
         (before.0 != self.value, changed.then_some(Change { from: before.1, to: self.running }))
     }
 
-    /// Applies repeated failures of live traffic: one failed check, after which at least as few failures are
-    /// left as `counted` says.
-    pub fn observe(&mut self, counted: Counted) -> (bool, Option<Change>) {
+    /// Applies repeated failures of live traffic: one failed check, or as many as `counted` asks for. Returns
+    /// what [`report`](Self::report) does.
+    pub fn observe(&mut self, counted: ErrorWeight) -> (bool, Option<Change>) {
         let before = self.value;
         match counted {
-            Counted::AsCheck => {}
-            Counted::BeforeLast if self.value > self.rise => self.value = self.rise + 1,
-            Counted::BeforeLast => {}
-            Counted::Last => self.value = self.rise,
+            ErrorWeight::AsCheck => {}
+            ErrorWeight::BeforeLast if self.value > self.rise => self.value = self.rise + 1,
+            ErrorWeight::BeforeLast => {}
+            ErrorWeight::Last => self.value = self.rise,
         }
         let (moved, change) = self.report(Status::Hana);
         (moved || before != self.value, change)
@@ -127,18 +127,18 @@ impl Health {
         if (rise, fall) == (other.rise, other.fall) {
             return other.clone();
         }
-        let value = if running == Running::Down { 0 } else { rise + fall - 1 };
+        let value = if running == HealthState::Down { 0 } else { rise + fall - 1 };
         Self { rise, fall, value, running }
     }
 
     /// Sets a settled state, whatever checks found.
-    pub fn set(&mut self, running: Running) {
+    pub fn set(&mut self, running: HealthState) {
         self.running = running;
-        self.value = if running == Running::Down { 0 } else { self.most() };
+        self.value = if running == HealthState::Down { 0 } else { self.most() };
     }
 
     /// Returns the state.
-    pub fn running(&self) -> Running {
+    pub fn running(&self) -> HealthState {
         self.running
     }
 
@@ -197,7 +197,7 @@ mod tests {
         let mut health = Health::new(2, 3, Init::Up);
         assert_eq!(
             after(&mut health, &[Status::L4Con]),
-            [Some(Change { from: Running::Up, to: Running::Down })]
+            [Some(Change { from: HealthState::Up, to: HealthState::Down })]
         );
         assert_eq!((health.value(), health.progress()), (0, (0, 2)));
     }
@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn rise_good_checks_bring_it_up_and_fall_failures_take_it_down() {
         let mut health = Health::new(2, 3, Init::FullyDown);
-        let up = Some(Change { from: Running::Down, to: Running::Up });
+        let up = Some(Change { from: HealthState::Down, to: HealthState::Up });
         assert_eq!(after(&mut health, &[Status::L7Ok, Status::L7Ok]), [None, up]);
         assert_eq!(health.progress(), (3, 3));
-        let down = Some(Change { from: Running::Up, to: Running::Down });
+        let down = Some(Change { from: HealthState::Up, to: HealthState::Down });
         assert_eq!(after(&mut health, &[Status::L7Sts, Status::L7Tout, Status::L7Rsp]), [None, None, down]);
     }
 
@@ -224,11 +224,11 @@ mod tests {
 
     #[test]
     fn errors_of_traffic_count_as_they_are_told_to() {
-        let down = Some(Change { from: Running::Up, to: Running::Down });
+        let down = Some(Change { from: HealthState::Up, to: HealthState::Down });
         for (counted, changes, left) in [
-            (Counted::AsCheck, [None, None], 3),
-            (Counted::BeforeLast, [None, down], 0),
-            (Counted::Last, [down, None], 0),
+            (ErrorWeight::AsCheck, [None, None], 3),
+            (ErrorWeight::BeforeLast, [None, down], 0),
+            (ErrorWeight::Last, [down, None], 0),
         ] {
             let mut health = Health::new(2, 4, Init::FullyUp);
             let seen = [health.observe(counted).1, health.report(Status::L4Con).1];
@@ -239,12 +239,12 @@ mod tests {
     #[test]
     fn what_wants_no_clients_stops_where_it_ran_and_does_not_come_up_by_it() {
         let mut health = Health::new(1, 2, Init::FullyUp);
-        let stops = Some(Change { from: Running::Up, to: Running::Stopping });
-        let back = Some(Change { from: Running::Stopping, to: Running::Up });
+        let stops = Some(Change { from: HealthState::Up, to: HealthState::Stopping });
+        let back = Some(Change { from: HealthState::Stopping, to: HealthState::Up });
         assert_eq!(after(&mut health, &[Status::L7OkC, Status::L7OkC, Status::L7Ok]), [stops, None, back]);
         let mut health = Health::new(1, 2, Init::FullyDown);
         assert_eq!(after(&mut health, &[Status::L7OkC]), [None]);
-        assert_eq!(health.running(), Running::Down);
+        assert_eq!(health.running(), HealthState::Down);
     }
 
     proptest! {
@@ -256,7 +256,7 @@ mod tests {
             for good in outcomes {
                 health.report(if good { Status::L4Ok } else { Status::L4Con });
                 prop_assert!(health.value() < rise + fall);
-                prop_assert_eq!(health.running() == Running::Up, health.value() >= rise);
+                prop_assert_eq!(health.running() == HealthState::Up, health.value() >= rise);
             }
         }
     }

@@ -1,21 +1,21 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod board;
 mod health;
+mod history;
 mod intervals;
-mod past;
+mod report;
 mod script;
 pub mod states;
 mod status;
 
-pub use board::{Board, Report};
-pub use health::{Change, Counted, Health, Init, Running};
+pub use health::{Change, ErrorWeight, Health, HealthState, Init};
+pub use history::{History, HistoryCell};
 pub use intervals::Intervals;
-pub use past::{Past, Since};
+pub use report::{Report, ReportCell};
 pub use script::{
-    Ask, CheckInput, Connect, ConnectTls, Evaluate, Exchange, Expect, HttpRequest, MOST_BYTES, NoExpressions,
-    Pattern, PortOf, Script, Send, Sent, Service, Setting, StatusRanges, Step, Target, Text, Value, Words,
-    agent, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
+    CheckInput, Connect, ConnectTls, Evaluate, Exchange, Expect, HttpRequest, MOST_BYTES, NextAction,
+    NoExpressions, Pattern, PortSource, Script, Send, SendSource, Service, Setting, StatusRanges, Step,
+    Target, Text, TextSource, Value, agent, http, ldap, mysql, pgsql, redis, smtp, spop, tcp, tls,
 };
 pub use status::{CheckResult, Status};

@@ -85,14 +85,14 @@ pub struct States {
 
 /// A fault in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct LineError {
     /// Number of the line, from 1.
     pub line: usize,
     /// The fault.
     pub why: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.why)
     }
@@ -101,21 +101,21 @@ impl fmt::Display for Wrong {
 impl States {
     /// Reads a file. Faults are added to `wrong`, up to [`MOST_WRONG`] lines; the last one says how many more
     /// there are. A line where the file was cut is always reported.
-    pub fn read(bytes: &[u8], wrong: &mut Vec<Wrong>) -> Self {
+    pub fn read(bytes: &[u8], wrong: &mut Vec<LineError>) -> Self {
         let mut states = Self::default();
         let ended = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let (whole, cut) = bytes.split_at(ended);
         Self::whole(whole, !cut.trim_ascii().is_empty(), &mut states, wrong);
         if !cut.trim_ascii().is_empty() {
             let line = whole.iter().filter(|byte| **byte == b'\n').count() + 1;
-            let why = "it has no end: the file was cut there, and this line is left out".to_owned();
-            wrong.push(Wrong { line, why });
+            let why = "it has no line feed: the file was cut there, and the line is ignored".to_owned();
+            wrong.push(LineError { line, why });
         }
         states
     }
 
     /// Reads complete lines.
-    fn whole(bytes: &[u8], goes_on: bool, states: &mut Self, wrong: &mut Vec<Wrong>) {
+    fn whole(bytes: &[u8], goes_on: bool, states: &mut Self, wrong: &mut Vec<LineError>) {
         let mut lines = bytes
             .split(|byte| *byte == b'\n')
             .enumerate()
@@ -124,23 +124,23 @@ impl States {
         match first {
             None if goes_on => return, // all there is was cut, which is reported
             None => {
-                let why = "the file is empty: its version is expected, 1; make it by 'show servers state'";
-                return wrong.push(Wrong { line: 1, why: why.to_owned() });
+                let why = "expected version 1 of the file, found nothing; write it by 'show servers state'";
+                return wrong.push(LineError { line: 1, why: why.to_owned() });
             }
             Some((_, b"1")) => {}
             Some((line, version)) => {
                 let shown = String::from_utf8_lossy(&version[..version.len().min(20)]);
                 let why = format!(
-                    "the version of the file is expected, 1, and not '{}'; make it by 'show servers state'",
+                    "expected version 1 of the file, found '{}'; write it by 'show servers state'",
                     shown.escape_debug()
                 );
-                return wrong.push(Wrong { line, why });
+                return wrong.push(LineError { line, why });
             }
         }
         let mut lines = lines.filter(|(_, line)| !line.is_empty()).peekable();
         if lines.peek().is_none() && !goes_on {
             let why = "nothing follows the version of the file, which may have been cut there";
-            return wrong.push(Wrong { line: 1, why: why.to_owned() });
+            return wrong.push(LineError { line: 1, why: why.to_owned() });
         }
         let most = MOST_WRONG - usize::from(goes_on);
         let mut more = 0_usize;
@@ -150,7 +150,7 @@ impl States {
             match outcome {
                 Ok(()) => {}
                 Err(_) if wrong.len() >= most => more += 1,
-                Err(why) => wrong.push(Wrong { line: number, why }),
+                Err(why) => wrong.push(LineError { line: number, why }),
             }
         }
         if let (Some(last), true) = (wrong.last_mut(), more > 0) {
@@ -175,7 +175,7 @@ impl States {
 
     fn add(&mut self, backend: &str, server: &str, state: State) -> Result<(), String> {
         if self.get(backend, server).is_some() {
-            return Err(format!("server '{backend}/{server}' has a line already, which holds"));
+            return Err(format!("server '{backend}/{server}' has an earlier line, which is used"));
         }
         if !self.of_backends.contains_key(backend) {
             self.of_backends.insert(backend.into(), HashMap::new());
@@ -187,7 +187,7 @@ impl States {
     }
 
     fn line(line: &[u8]) -> Result<(&str, &str, State), String> {
-        let text = std::str::from_utf8(line).map_err(|_| "it is no text".to_owned())?;
+        let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
         let mut fields = [""; FIELDS];
         let mut count = 0;
         for (place, field) in fields.iter_mut().zip(text.split_ascii_whitespace()) {
@@ -195,7 +195,9 @@ impl States {
             count += 1;
         }
         if count < LEAST_FIELDS {
-            return Err(format!("it has {count} fields of {LEAST_FIELDS}: the file may have been cut there"));
+            return Err(format!(
+                "expected at least {LEAST_FIELDS} fields, found {count}: the file may have been cut there"
+            ));
         }
         let [
             _,
@@ -254,9 +256,8 @@ fn is_ended(bits: u32) -> bool {
 fn number<N: TryFrom<u64> + Into<u64> + Copy>(name: &str, field: &str, most: N) -> Result<N, String> {
     let value = if field.is_empty() || field == "-" { Some(0) } else { field.parse::<u64>().ok() };
     let value = value.filter(|value| *value <= most.into()).and_then(|value| N::try_from(value).ok());
-    value.ok_or_else(|| {
-        format!("{name} is '{}', where a number from 0 to {} is expected", shown(field), most.into())
-    })
+    value
+        .ok_or_else(|| format!("{name} expects a number from 0 to {}, found '{}'", most.into(), shown(field)))
 }
 
 /// Parses seconds. HAProxy writes -1 for a change in a second that its clock has not reached yet.
@@ -275,9 +276,10 @@ fn word(field: &str) -> Option<Box<str>> {
 fn ip(name: &str, field: &str) -> Result<Option<IpAddr>, String> {
     match field {
         "" | "-" => Ok(None),
-        field => {
-            field.parse().map(Some).map_err(|_| format!("{name} is '{}', which is no address", shown(field)))
-        }
+        field => field
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("{name} expects an IP address, found '{}'", shown(field))),
     }
 }
 
@@ -297,7 +299,7 @@ mod tests {
     fn read(text: &str) -> (States, Vec<String>) {
         let mut wrong = Vec::new();
         let states = States::read(text.as_bytes(), &mut wrong);
-        (states, wrong.iter().map(Wrong::to_string).collect())
+        (states, wrong.iter().map(LineError::to_string).collect())
     }
 
     #[test]
@@ -348,26 +350,29 @@ mod tests {
     fn what_is_wrong_is_told_by_its_line_and_the_rest_holds() {
         let other = LINE.replace(" g ", " h ");
         for (text, said) in [
-            ("2\n", "line 1: the version of the file is expected, 1, and not '2'"),
-            ("\n\x01x", "line 2: the version of the file is expected, 1, and not '\\u{1}x'"),
+            ("2\n", "line 1: expected version 1 of the file, found '2'"),
+            ("\n\x01x", "line 2: expected version 1 of the file, found '\\u{1}x'"),
             (
                 "1\n2 b 6 g 127.0.0.1 0 8 3\n",
-                "line 2: it has 8 fields of 20: the file may have been cut there",
+                "line 2: expected at least 20 fields, found 8: the file may have been cut there",
             ),
             (
                 &format!("1\n{}", LINE.replace(" 0 8 3 ", " 4 8 3 ")),
-                "line 2: srv_op_state is '4', where a number from 0 to 3 is expected",
+                "line 2: srv_op_state expects a number from 0 to 3, found '4'",
             ),
-            (&format!("1\n{}", LINE.replace(" 3 5 12 ", " 300 5 12 ")), "line 2: srv_uweight is '300'"),
+            (
+                &format!("1\n{}", LINE.replace(" 3 5 12 ", " 300 5 12 ")),
+                "line 2: srv_uweight expects a number from 0 to 256, found '300'",
+            ),
             (
                 &format!("1\n{}", LINE.replace(" 3 5 12 ", " 3 5 -x ")),
-                "line 2: srv_time_since_last_change is '-x'",
+                "line 2: srv_time_since_last_change expects a number from 0 to ",
             ),
             (
                 &format!("1\n{}", LINE.replace("127.0.0.5", "nowhere")),
-                "line 2: srv_agent_addr is 'nowhere', which is no address",
+                "line 2: srv_agent_addr expects an IP address, found 'nowhere'",
             ),
-            (&format!("1\n\n{LINE}\n{LINE}"), "line 4: server 'b/g' has a line already"),
+            (&format!("1\n\n{LINE}\n{LINE}"), "line 4: server 'b/g' has an earlier line"),
         ] {
             let text = &format!("{}\n", text.trim_end());
             let (_, wrong) = read(text);
@@ -383,7 +388,7 @@ mod tests {
         let (_, wrong) = read(&format!("1\n{}half", "x\n".repeat(100)));
         assert_eq!(wrong.len(), MOST_WRONG);
         assert!(wrong[MOST_WRONG - 2].ends_with("(and 85 more lines are wrong)"), "{wrong:?}");
-        assert!(wrong[MOST_WRONG - 1].starts_with("line 102: it has no end"), "{wrong:?}");
+        assert!(wrong[MOST_WRONG - 1].starts_with("line 102: it has no line feed: "), "{wrong:?}");
     }
 
     /// Wherever a file is cut, one line reports it, and no server gets the state of half a line.
@@ -400,14 +405,14 @@ mod tests {
             assert_eq!(states.len(), whole.saturating_sub(2), "{cut}");
         }
         let (_, wrong) = read(&file[..file.len() - 1]);
-        assert_eq!(wrong, ["line 4: it has no end: the file was cut there, and this line is left out"]);
+        assert_eq!(wrong, ["line 4: it has no line feed: the file was cut there, and the line is ignored"]);
         assert_eq!(
             read(&file[..1]).1,
-            ["line 1: it has no end: the file was cut there, and this line is left out"]
+            ["line 1: it has no line feed: the file was cut there, and the line is ignored"]
         );
         assert_eq!(
             read("").1,
-            ["line 1: the file is empty: its version is expected, 1; make it by 'show servers state'"]
+            ["line 1: expected version 1 of the file, found nothing; write it by 'show servers state'"]
         );
     }
 

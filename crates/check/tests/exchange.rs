@@ -4,8 +4,8 @@
 
 use manylane_buf::Cluster;
 use manylane_check::{
-    Ask, CheckResult, Exchange, Expect, HttpRequest, MOST_BYTES, NoExpressions, Pattern, Script, Status,
-    StatusRanges, Step, Text, http, redis, tcp,
+    CheckResult, Exchange, Expect, HttpRequest, MOST_BYTES, NextAction, NoExpressions, Pattern, Script,
+    Status, StatusRanges, Step, Text, http, redis, tcp,
 };
 use manylane_expr::Regex;
 use manylane_h1::Leniency;
@@ -22,25 +22,25 @@ fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<
     let mut coming: Vec<u8> = Vec::new();
     loop {
         match run.ask(&mut NoExpressions) {
-            Ask::Connect { .. } => run.connected(),
-            Ask::Send(bytes) => {
+            NextAction::Connect { .. } => run.connected(),
+            NextAction::Send(bytes) => {
                 sent.extend_from_slice(&bytes);
                 run.sent();
                 coming = answers.next().map(|answer| answer.to_vec()).unwrap_or_default();
             }
-            Ask::Receive if coming.is_empty() => run.received(None),
-            Ask::Receive => {
+            NextAction::Receive if coming.is_empty() => run.received(None),
+            NextAction::Receive => {
                 let now: Vec<u8> = coming.drain(..piece.min(coming.len())).collect();
                 give(&mut run, &now);
             }
-            Ask::Done(verdict) => return (sent, verdict),
-            Ask::Pass(_) => unreachable!("no HTTP/2"),
+            NextAction::Done(result) => return (sent, result),
+            NextAction::Pass(_) => unreachable!("no HTTP/2"),
         }
     }
 }
 
-/// Plays pieces of all sizes: the verdict must not depend on them.
-fn verdict(script: &Script, serves: bool, answers: &[&[u8]]) -> CheckResult {
+/// Plays pieces of all sizes: the result must not depend on them.
+fn result_of(script: &Script, serves: bool, answers: &[&[u8]]) -> CheckResult {
     let whole = play(script, serves, answers, usize::MAX).1;
     let longest = answers.iter().map(|answer| answer.len()).max().unwrap_or(0);
     for piece in 1..=longest {
@@ -111,7 +111,7 @@ fn statuses_are_judged_as_asked() {
             "",
         ),
     ] {
-        let got = verdict(script, serves, &[answer.as_bytes()]);
+        let got = result_of(script, serves, &[answer.as_bytes()]);
         assert_eq!((got.status, got.code, &*got.info), (wanted, code, info), "{answer}");
     }
 }
@@ -155,7 +155,7 @@ fn bodies_are_looked_through_to_their_end() {
         (&no_bad, "HTTP/1.1 200 OK\r\n\r\nfine", Status::L7Ok, ""),
         (&regex, "HTTP/1.1 200 OK\r\n\r\n..gggd", Status::L7Ok, ""),
     ] {
-        let got = verdict(script, true, &[answer.as_bytes()]);
+        let got = result_of(script, true, &[answer.as_bytes()]);
         assert_eq!((got.status, &*got.info), (wanted, info), "{answer}");
     }
 }
@@ -174,16 +174,16 @@ fn a_connection_that_breaks_behind_an_answer_ends_it() {
         let mut said = false;
         let got = loop {
             match run.ask(&mut NoExpressions) {
-                Ask::Connect { .. } => run.connected(),
-                Ask::Send(_) => run.sent(),
-                Ask::Receive if !said && !answer.is_empty() => {
+                NextAction::Connect { .. } => run.connected(),
+                NextAction::Send(_) => run.sent(),
+                NextAction::Receive if !said && !answer.is_empty() => {
                     said = true;
                     give(&mut run, answer);
                 }
-                Ask::Receive if run.cut() => {}
-                Ask::Receive => break None,
-                Ask::Done(verdict) => break Some(verdict.status),
-                Ask::Pass(_) => unreachable!("no HTTP/2"),
+                NextAction::Receive if run.cut() => {}
+                NextAction::Receive => break None,
+                NextAction::Done(result) => break Some(result.status),
+                NextAction::Pass(_) => unreachable!("no HTTP/2"),
             }
         };
         assert_eq!(got, wanted, "{}", String::from_utf8_lossy(answer));
@@ -208,12 +208,12 @@ fn an_answer_that_drips_is_looked_at_a_bounded_number_of_times() {
     // Two of them come before any byte.
     for (before, seen_at) in [(LOOKS - 6, LOOKS - 2), (LOOKS - 5, LOOKS - 2 + 1024)] {
         let mut run = script.run(true);
-        while !matches!(run.ask(&mut NoExpressions), Ask::Receive) {
+        while !matches!(run.ask(&mut NoExpressions), NextAction::Receive) {
             run.sent();
         }
         let answer = [vec![b'x'; before], b"good".to_vec(), vec![b'x'; 2048]].concat();
         let mut given = 0;
-        while matches!(run.ask(&mut NoExpressions), Ask::Receive) {
+        while matches!(run.ask(&mut NoExpressions), NextAction::Receive) {
             give(&mut run, &answer[given..=given]);
             given += 1;
         }
@@ -267,16 +267,16 @@ fn tcp_steps_run_in_order_and_say_where_they_failed() {
         (&[b"250\r\n", b"500\r\n"], "TCPCHK did not match content '221' at step 4 comment: bye"),
         (&[b"250\r\n", b""], "TCPCHK got an empty response at step 4 comment: bye"),
     ] {
-        let got = verdict(&talk, true, answers);
+        let got = result_of(&talk, true, answers);
         assert_eq!((got.status, &*got.info), (Status::L7Rsp, info));
     }
     let never = Script::new(vec![Step::send(*b"?"), step(bytes("bad"), true, 2, None)]);
     assert_eq!(
-        verdict(&never, true, &[b"so bad"]).info,
+        result_of(&never, true, &[b"so bad"]).info,
         "TCPCHK matched unwanted content 'bad' at step 2".into()
     );
-    assert_eq!(verdict(&never, true, &[b"fine"]).status, Status::L7Ok);
-    assert_eq!(verdict(&never, true, &[b""]).status, Status::L7Ok);
+    assert_eq!(result_of(&never, true, &[b"fine"]).status, Status::L7Ok);
+    assert_eq!(result_of(&never, true, &[b""]).status, Status::L7Ok);
     let tell = Script::new(vec![Step::send(*b"hello")]);
     assert_eq!(
         play(&tell, true, &[], 1).1,
@@ -302,8 +302,8 @@ fn tcp_steps_run_in_order_and_say_where_they_failed() {
     assert_eq!(talk.run(true).broke("Connection refused").status, Status::L4Con);
 }
 
-/// Only scripts that show nothing but a connection end it in the same way, whatever its socket is used for
-/// next.
+/// Only checks that do nothing but connect share a socket, so `only_connects` must be false for a script that
+/// sends, expects, connects twice or closes normally.
 #[test]
 fn a_script_that_only_connects_says_so() {
     assert!(Script::connect().only_connects());
@@ -325,15 +325,15 @@ fn redis_answers_a_ping() {
             CheckResult { code: Some(0), ..CheckResult::new(Status::L7Ok, "Redis server is ok") }
         )
     );
-    assert_eq!(verdict(&script, true, &[b"+PONG\r\n"]).status, Status::L7Ok);
-    let refused = verdict(&script, true, &[b"-NOAUTH Authentication required.\r\n"]);
+    assert_eq!(result_of(&script, true, &[b"+PONG\r\n"]).status, Status::L7Ok);
+    let refused = result_of(&script, true, &[b"-NOAUTH Authentication required.\r\n"]);
     assert_eq!(
         (refused.status, refused.code, &*refused.info),
         (Status::L7Sts, Some(0), "-NOAUTH Authentication required.")
     );
-    assert_eq!(verdict(&script, true, &[b"HTTP/1.0 400 Bad\r\n"]).status, Status::L7Sts);
+    assert_eq!(result_of(&script, true, &[b"HTTP/1.0 400 Bad\r\n"]).status, Status::L7Sts);
     for (answer, info) in [(&b"+PO"[..], "+PO"), (b"", "")] {
-        let got = verdict(&script, true, &[answer]);
+        let got = result_of(&script, true, &[answer]);
         assert_eq!((got.status, got.code, &*got.info), (Status::L7Sts, Some(0), info));
     }
 }
@@ -342,21 +342,24 @@ fn redis_answers_a_ping() {
 fn a_step_says_how_much_it_looks_at_and_what_it_comes_to() {
     let step = |expect| Script::new(vec![Step::send(*b"?"), Step::expect(expect)]);
     let least = step(Expect { least: Some(4), ..Expect::new(bytes("good"), 2) });
-    assert_eq!(verdict(&least, true, &[b"good"]).status, Status::L7Ok);
+    assert_eq!(result_of(&least, true, &[b"good"]).status, Status::L7Ok);
     // The check does not wait for more.
     let mut run = least.run(true);
     run.connected();
     run.sent();
     give(&mut run, b"a g");
-    assert!(matches!(run.ask(&mut NoExpressions), Ask::Receive));
+    assert!(matches!(run.ask(&mut NoExpressions), NextAction::Receive));
     give(&mut run, b"o");
-    assert!(matches!(run.ask(&mut NoExpressions), Ask::Done(CheckResult { status: Status::L7Rsp, .. })));
+    assert!(matches!(
+        run.ask(&mut NoExpressions),
+        NextAction::Done(CheckResult { status: Status::L7Rsp, .. })
+    ));
     let other = step(Expect {
         error: Some(Status::L7Sts),
         timeout: Some(Status::L6Tout),
         ..Expect::new(bytes("good"), 2)
     });
-    let got = verdict(&other, true, &[b"bad"]);
+    let got = result_of(&other, true, &[b"bad"]);
     assert_eq!(
         (got.status, got.code, &*got.info),
         (Status::L7Sts, Some(0), "TCPCHK did not match content 'good' at step 2")
@@ -366,8 +369,8 @@ fn a_step_says_how_much_it_looks_at_and_what_it_comes_to() {
     run.sent();
     assert_eq!(run.timed_out().status, Status::L6Tout);
     let hex = step(Expect::new(Pattern::HexRegex(Regex::new(b"^0[AB]FF$", false).unwrap()), 2));
-    assert_eq!(verdict(&hex, true, &[b"\x0b\xff"]).status, Status::L7Ok);
-    assert_eq!(verdict(&hex, true, &[b"\x0c\xff"]).status, Status::L7Rsp);
+    assert_eq!(result_of(&hex, true, &[b"\x0b\xff"]).status, Status::L7Ok);
+    assert_eq!(result_of(&hex, true, &[b"\x0c\xff"]).status, Status::L7Rsp);
 }
 
 #[test]
@@ -382,8 +385,8 @@ fn what_is_told_is_what_the_step_says() {
             give(&mut run, answer);
         }
         run.received(None);
-        let Ask::Done(verdict) = run.ask(&mut NoExpressions) else { panic!("it is over") };
-        (verdict.status, verdict.code, verdict.info.into_string())
+        let NextAction::Done(result) = run.ask(&mut NoExpressions) else { panic!("it is over") };
+        (result.status, result.code, result.info.into_string())
     };
     let told = |status, code, info: &str| (status, code, info.to_owned());
     assert_eq!(play(&step(good()), b"good"), told(Status::L7Ok, Some(0), "(tcp-check)"));
@@ -412,17 +415,17 @@ fn header_fields_are_looked_for_by_name_and_value() {
     ] {
         let told = format!("{name:?} {value:?}");
         let script = get(vec![expect(Pattern::Field { name, value, whole }, false)]);
-        let got = verdict(&script, false, &[answer]);
+        let got = result_of(&script, false, &[answer]);
         assert_eq!((got.status, got.code, &*got.info), wanted, "{told}");
     }
     let never = get(vec![expect(Pattern::Field { name: is("x-a"), value: None, whole: true }, true)]);
-    assert_eq!(verdict(&never, false, &[answer]).status, Status::L7Sts);
+    assert_eq!(result_of(&never, false, &[answer]).status, Status::L7Sts);
     let told = Expect {
         error: Some(Status::L7Rsp),
         on_error: Some("oops".into()),
         ..Expect::new(Pattern::Status(StatusRanges::read(b"201").unwrap()), 2)
     };
-    let got = verdict(&get(vec![Step::expect(told)]), false, &[answer]);
+    let got = result_of(&get(vec![Step::expect(told)]), false, &[answer]);
     assert_eq!((got.status, got.code, &*got.info), (Status::L7Rsp, None, "oops"));
 }
 
@@ -442,11 +445,11 @@ fn what_a_file_may_say_wrongly_is_refused() {
 fn an_answer_that_bends_the_rules_passes_where_it_may() {
     let answer: &[&[u8]] = &[b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"];
     let script = |lenient| http::script(vec![HttpRequest::default().step()], false, lenient);
-    let strict = format!("{:?}", verdict(&script(Leniency::NONE), true, answer));
+    let strict = format!("{:?}", result_of(&script(Leniency::NONE), true, answer));
     let whole: &[&[u8]] = &[b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"];
     for lenient in [Leniency::USUAL, Leniency::ALL] {
-        let lenient = format!("{:?}", verdict(&script(lenient), true, answer));
-        assert_eq!(lenient, format!("{:?}", verdict(&script(Leniency::NONE), true, whole)));
+        let lenient = format!("{:?}", result_of(&script(lenient), true, answer));
+        assert_eq!(lenient, format!("{:?}", result_of(&script(Leniency::NONE), true, whole)));
         assert_ne!(lenient, strict);
     }
 }

@@ -4,8 +4,8 @@
 
 use manylane_buf::{Chain, Cluster};
 use manylane_check::{
-    Ask, CheckResult, Connect, Expect, HttpRequest, NoExpressions, Pattern, Script, Status, StatusRanges,
-    Step, http,
+    CheckResult, Connect, Expect, HttpRequest, NextAction, NoExpressions, Pattern, Script, Status,
+    StatusRanges, Step, http,
 };
 use manylane_h1::Leniency;
 use manylane_h2::{Config, Connection, Event, Reason, StreamId};
@@ -36,28 +36,28 @@ fn play(
     let mut coming = Vec::new();
     loop {
         let bytes = match run.ask(&mut NoExpressions) {
-            Ask::Connect(_) => {
+            NextAction::Connect(_) => {
                 let config = Config { stream_window: window, ..Config::default() };
                 connected = Some((Connection::server(config, now).unwrap(), Chain::new()));
                 run.connected();
                 continue;
             }
-            Ask::Send(bytes) => {
+            NextAction::Send(bytes) => {
                 run.sent();
                 bytes.into_owned()
             }
-            Ask::Pass(bytes) => bytes,
-            Ask::Receive if coming.is_empty() => {
+            NextAction::Pass(bytes) => bytes,
+            NextAction::Receive if coming.is_empty() => {
                 assert!(!open, "nobody says anything any more");
                 run.received(None);
                 continue;
             }
-            Ask::Receive => {
+            NextAction::Receive => {
                 let now: Vec<u8> = coming.drain(..piece.min(coming.len())).collect();
                 run.received(Some(Cluster::with(&now).unwrap().into_segment()));
                 continue;
             }
-            Ask::Done(verdict) => return (all, verdict),
+            NextAction::Done(result) => return (all, result),
         };
         let (server, input) = connected.as_mut().unwrap();
         input.append(&bytes).unwrap();
@@ -77,8 +77,8 @@ fn play(
                         end.then_some(stream)
                     }
                     Event::Data { stream, data, end } => {
-                        let seen = all.last_mut().unwrap();
-                        data.segments().for_each(|segment| seen.body.extend_from_slice(segment));
+                        let received = all.last_mut().unwrap();
+                        data.segments().for_each(|segment| received.body.extend_from_slice(segment));
                         server.consume(stream, data.len()).unwrap();
                         end.then_some(stream)
                     }
@@ -200,9 +200,9 @@ fn answers_come_to_the_same_as_in_http_1() {
         ),
     ] {
         for piece in [1, 7, usize::MAX] {
-            let (seen, verdict) = play(script, 65_535, piece, answer);
-            assert_eq!(seen[0].lines, ["GET /", "host: a.example"]);
-            assert_eq!(verdict, CheckResult { status, code, info: info.clone().into() });
+            let (received, result) = play(script, 65_535, piece, answer);
+            assert_eq!(received[0].lines, ["GET /", "host: a.example"]);
+            assert_eq!(result, CheckResult { status, code, info: info.clone().into() });
         }
     }
 }
@@ -215,13 +215,13 @@ fn a_body_is_sent_as_windows_open() {
     request.body = body.as_bytes().into();
     request.add(b"connection", b"keep-alive").unwrap();
     let script = http::script(vec![request.step()], false, Leniency::NONE);
-    let (seen, verdict) = play(&script, 100, usize::MAX, |server, stream| {
+    let (received, result) = play(&script, 100, usize::MAX, |server, stream| {
         respond(server, stream, 200, &[], "");
         true
     });
-    assert_eq!(verdict.status, Status::L7Ok);
-    assert_eq!(seen[0].lines, ["POST /", "host: a.example", "content-length: 10000"]);
-    assert_eq!(seen[0].body, body.as_bytes());
+    assert_eq!(result.status, Status::L7Ok);
+    assert_eq!(received[0].lines, ["POST /", "host: a.example", "content-length: 10000"]);
+    assert_eq!(received[0].body, body.as_bytes());
 }
 
 /// `http-check connect`: such a connection uses the protocol of its `proto`, or HTTP/1.
@@ -234,8 +234,8 @@ fn connections_speak_what_their_step_says() {
         run.speak_h2();
         loop {
             match run.ask(&mut NoExpressions) {
-                Ask::Connect(_) => run.connected(),
-                Ask::Send(bytes) => break bytes.starts_with(b"PRI * HTTP/2.0"),
+                NextAction::Connect(_) => run.connected(),
+                NextAction::Send(bytes) => break bytes.starts_with(b"PRI * HTTP/2.0"),
                 other => panic!("{other:?}"),
             }
         }
@@ -259,10 +259,10 @@ fn a_second_request_is_another_stream() {
         false,
         Leniency::NONE,
     );
-    let (seen, verdict) = play(&script, 65_535, usize::MAX, |server, stream| {
+    let (received, result) = play(&script, 65_535, usize::MAX, |server, stream| {
         respond(server, stream, 200, &[], "");
         true
     });
-    assert_eq!(seen.iter().map(|seen| &*seen.lines[0]).collect::<Vec<_>>(), ["GET /", "DELETE /"]);
-    assert_eq!(verdict.status, Status::L7Ok);
+    assert_eq!(received.iter().map(|request| &*request.lines[0]).collect::<Vec<_>>(), ["GET /", "DELETE /"]);
+    assert_eq!(result.status, Status::L7Ok);
 }

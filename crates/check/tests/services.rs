@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
 use manylane_buf::Cluster;
-use manylane_check::{Ask, CheckResult, NoExpressions, Script, Status, ldap, mysql, pgsql, smtp, tls};
+use manylane_check::{CheckResult, NextAction, NoExpressions, Script, Status, ldap, mysql, pgsql, smtp, tls};
 use proptest::prelude::*;
 
 /// Plays a server that sends `hello`, answers each send with the next of `answers`, in pieces of `piece`
@@ -15,25 +15,25 @@ fn play(script: &Script, hello: &[u8], answers: &[&[u8]], piece: usize) -> (Vec<
     let mut coming = hello.to_vec();
     loop {
         match run.ask(&mut NoExpressions) {
-            Ask::Connect { .. } => run.connected(),
-            Ask::Send(bytes) => {
+            NextAction::Connect { .. } => run.connected(),
+            NextAction::Send(bytes) => {
                 sent.extend_from_slice(&bytes);
                 run.sent();
                 coming.extend_from_slice(answers.next().copied().unwrap_or_default());
             }
-            Ask::Receive if coming.is_empty() => run.received(None),
-            Ask::Receive => {
+            NextAction::Receive if coming.is_empty() => run.received(None),
+            NextAction::Receive => {
                 let now: Vec<u8> = coming.drain(..piece.min(coming.len())).collect();
                 run.received(Some(Cluster::with(&now).unwrap().into_segment()));
             }
-            Ask::Done(verdict) => return (sent, verdict),
-            Ask::Pass(_) => unreachable!("no HTTP/2"),
+            NextAction::Done(result) => return (sent, result),
+            NextAction::Pass(_) => unreachable!("no HTTP/2"),
         }
     }
 }
 
 /// Returns the result, which must not depend on the pieces.
-fn verdict(script: &Script, hello: &[u8], answers: &[&[u8]]) -> (Status, Option<i64>, String) {
+fn result_of(script: &Script, hello: &[u8], answers: &[&[u8]]) -> (Status, Option<i64>, String) {
     let whole = play(script, hello, answers, usize::MAX).1;
     let longest = answers.iter().map(|answer| answer.len()).chain([hello.len()]).max().unwrap_or(0);
     for piece in 1..=longest {
@@ -72,7 +72,7 @@ fn a_mysql_server_is_greeted_by_and_logged_in_to() {
     ];
     for (script, hello, answer, status, code, info) in cases {
         assert_eq!(
-            verdict(script, hello, &[answer]),
+            result_of(script, hello, &[answer]),
             (*status, *code, (*info).to_owned()),
             "{hello:?} {answer:?}"
         );
@@ -102,7 +102,7 @@ fn a_postgresql_server_would_hear_a_password_or_says_what_is_wrong() {
         (b"", (sts, Some(0), "PostgreSQL unknown error")),
     ];
     for (answer, (status, code, info)) in cases {
-        assert_eq!(verdict(&script, b"", &[answer]), (*status, *code, (*info).to_owned()), "{answer:?}");
+        assert_eq!(result_of(&script, b"", &[answer]), (*status, *code, (*info).to_owned()), "{answer:?}");
     }
     assert_eq!(play(&script, b"", &[b""], 1).0, b"\0\0\0\x12\0\x03\0\0user\0hap\0\0");
 }
@@ -132,7 +132,7 @@ fn a_mail_server_greets_is_greeted_and_left() {
     ];
     for (hello, answers, status, code, info) in cases {
         assert_eq!(
-            verdict(&script, hello, answers),
+            result_of(&script, hello, answers),
             (*status, *code, (*info).to_owned()),
             "{hello:?} {answers:?}"
         );
@@ -161,7 +161,7 @@ fn an_ldap_server_answers_a_bind() {
         (b"", rsp, None, "Not LDAPv3 protocol"),
     ];
     for (answer, status, code, info) in cases {
-        assert_eq!(verdict(&script, b"", &[answer]), (*status, *code, (*info).to_owned()), "{answer:?}");
+        assert_eq!(result_of(&script, b"", &[answer]), (*status, *code, (*info).to_owned()), "{answer:?}");
     }
     assert_eq!(play(&script, b"", &[b""], 1).0, b"0\x0c\x02\x01\x01`\x07\x02\x01\x03\x04\0\x80\0");
 }
@@ -177,7 +177,7 @@ fn tls_is_an_alert_or_a_handshake() {
         (b"", Status::L6Rsp, "TCPCHK got an empty response at step 2"),
     ];
     for (answer, status, info) in cases {
-        assert_eq!(verdict(&script, b"", &[answer]), (*status, None, (*info).to_owned()), "{answer:?}");
+        assert_eq!(result_of(&script, b"", &[answer]), (*status, None, (*info).to_owned()), "{answer:?}");
     }
     // The lengths in a record are right: that of the hello, and that of its ciphers.
     let (sent, _) = play(&script, b"", &[b""], 1);

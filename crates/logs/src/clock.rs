@@ -72,12 +72,12 @@ impl Clock {
         &self.iso
     }
 
-    /// RFC 3339's form of a time in RFC 3164's. That has no year: a month that is still to come was last
-    /// year's. Nor has it a zone, which `-00:00` says.
+    /// Converts a time from RFC 3164's form to RFC 3339's. The former has no year, so a month after the
+    /// current one is of the previous year. It has no zone either, which `-00:00` states.
     pub(crate) fn iso_of(&mut self, since_epoch: Duration, bsd: &[u8; 15]) -> [u8; 25] {
         self.update(since_epoch);
         let number = |digits: &[u8]| digits.iter().fold(0, |n, digit| n * 10 + u64::from(digit - b'0'));
-        let month = MONTHS.iter().position(|name| name[..] == bsd[..3]).map_or(1, |place| place as u64 + 1);
+        let month = MONTHS.iter().position(|name| name[..] == bsd[..3]).map_or(1, |index| index as u64 + 1);
         let year = number(&self.iso[..4]).saturating_sub(u64::from(month > number(&self.iso[5..7])));
         let mut iso = *b"0000-00-00T00:00:00-00:00";
         digits(&mut iso[..4], year);

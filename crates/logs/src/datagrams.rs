@@ -23,7 +23,7 @@ pub(crate) struct Link {
 }
 
 /// Result of sending.
-enum Tried {
+enum SendOutcome {
     /// Number of further lines that are finished.
     Done(usize),
     /// The target does not exist, or there is no socket.
@@ -56,8 +56,8 @@ impl Link {
                 self.since = Some(here.now());
             }
             match here.timeout(RETRY, self.send_some(None, batch, from, outbox)).await {
-                Ok(Tried::Done(lines)) => from += lines,
-                Ok(Tried::Nobody) => {
+                Ok(SendOutcome::Done(lines)) => from += lines,
+                Ok(SendOutcome::Nobody) => {
                     self.socket = None;
                     if fresh {
                         return;
@@ -88,8 +88,8 @@ impl Link {
         let mut from = 0;
         while from < batch.ends.len() {
             match self.send_some(to, batch, from, outbox).await {
-                Tried::Done(lines) => from += lines,
-                Tried::Nobody => return,
+                SendOutcome::Done(lines) => from += lines,
+                SendOutcome::Nobody => return,
             }
         }
     }
@@ -101,15 +101,15 @@ impl Link {
         batch: &Batch,
         from: usize,
         outbox: &Outbox,
-    ) -> Tried {
-        let Some(socket) = &self.socket else { return Tried::Nobody };
+    ) -> SendOutcome {
+        let Some(socket) = &self.socket else { return SendOutcome::Nobody };
         match socket.send_pieces((&batch.bytes, &batch.ends, from), to).await {
             Ok(lines) => {
                 outbox.sent(lines);
-                Tried::Done(lines)
+                SendOutcome::Done(lines)
             }
-            Err(error) if error.errno() == Some(Errno::MSGSIZE) => Tried::Done(1),
-            Err(_) => Tried::Nobody,
+            Err(error) if error.errno() == Some(Errno::MSGSIZE) => SendOutcome::Done(1),
+            Err(_) => SendOutcome::Nobody,
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Messages on a stream (RFC 6587): either the length stands before each, or an end of line behind it.
+//! Messages on a stream (RFC 6587). Either each message has its length in front, or it ends with a line feed.
 //!
-//! Each message says by its first byte which it is: a digit begins a length, `<` a priority. What begins
-//! otherwise is not read any further, since nobody knows where the next message begins; it was sent by
-//! something that does not speak syslog.
+//! The first byte of a message decides: a digit begins a length, `<` a priority. After any other byte,
+//! [`Frames::next`] returns [`Frame::Broken`], since the start of the next message is unknown. The sender
+//! does not speak syslog.
 
 /// Where messages begin and end on one connection.
 #[derive(Debug)]
 pub struct Frames {
-    /// Bytes of a message at most.
+    /// Longest message, in bytes.
     longest: usize,
-    /// All messages end with an end of line, whatever they begin with (`option assume-rfc6587-ntf`).
+    /// Every message ends with a line feed, for any first byte (`option assume-rfc6587-ntf`).
     lines_only: bool,
-    /// Bytes of the message at hand in which no end was found.
+    /// Number of bytes of the current message that were searched for its end.
     searched: usize,
 }
 
-/// What stands at the front.
+/// The state of the message at the front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// The beginning of a message: more bytes are needed.
@@ -24,7 +24,7 @@ pub enum Frame {
     Whole {
         /// Where it begins and ends.
         message: (usize, usize),
-        /// Bytes that are done with.
+        /// Number of bytes to consume.
         used: usize,
     },
     /// No message, or one that is too long.
@@ -32,13 +32,12 @@ pub enum Frame {
 }
 
 impl Frames {
-    /// For a new connection.
+    /// Creates the state of a new connection.
     pub fn new(longest: usize, lines_only: bool) -> Self {
         Self { longest, lines_only, searched: 0 }
     }
 
-    /// What stands at the front of `bytes`, which is what came behind the message before, from its first
-    /// byte on.
+    /// Finds the message at the front of `bytes`. Each call passes all unconsumed bytes of the connection.
     pub fn next(&mut self, bytes: &[u8]) -> Frame {
         match bytes.first() {
             None => Frame::Part,

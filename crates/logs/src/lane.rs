@@ -47,7 +47,7 @@ impl LaneLogs {
         // The terminal is one of these. A process with little to log needs it only at its end, when there may
         // be no memory for a task or a thread; so both are started here.
         for outbox in
-            logs.outboxes.iter().filter(|outbox| matches!(outbox.target.way, Delivery::Descriptor(_)))
+            logs.outboxes.iter().filter(|outbox| matches!(outbox.target.delivery, Delivery::Descriptor(_)))
         {
             if sender::start(outbox, logs.here, &logs.io, &logs.pool) {
                 outbox.has_task();
@@ -57,8 +57,8 @@ impl LaneLogs {
         logs
     }
 
-    /// Logs a line to the target at this place. It never waits: what finds no room is lost and counted, and
-    /// so is a line to a [group](crate::Sink::Group).
+    /// Logs a line to the target with this index. Never waits: if there is no room, the line is lost and
+    /// counted. So is a line to a [group](crate::Sink::Group), for which this call chooses no member.
     ///
     /// Cost: the line is written once into the lane's batch; the first line of a batch also wakes the lane's
     /// sender.
@@ -69,25 +69,25 @@ impl LaneLogs {
         self.log_among(target, line, |_| None);
     }
 
-    /// The same. `choose` gives the place of the target that serves a line to a group; without one it is
-    /// lost.
+    /// Logs a line as [`log`](Self::log). For a group, `choose` returns the index of the member that gets the
+    /// line; with `None` the line is lost.
     ///
     /// # Panics
-    /// When there is no such target.
+    /// If there is no target with this index.
     pub fn log_among(&self, target: usize, line: &Line<'_>, choose: impl FnOnce(usize) -> Option<usize>) {
         self.put(target, line.level, Entry::Own(line), choose);
     }
 
-    /// The same for a message of another program.
+    /// Forwards a message of another program, as [`log_among`](Self::log_among).
     ///
     /// # Panics
-    /// When there is no such target.
+    /// If there is no target with this index.
     pub fn forward(&self, target: usize, message: &Message<'_>, choose: impl FnOnce(usize) -> Option<usize>) {
         self.put(target, message.level(), Entry::Forwarded(message), choose);
     }
 
-    fn put(&self, place: usize, level: Level, entry: Entry<'_>, choose: impl FnOnce(usize) -> Option<usize>) {
-        let own = &self.outboxes[place];
+    fn put(&self, index: usize, level: Level, entry: Entry<'_>, choose: impl FnOnce(usize) -> Option<usize>) {
+        let own = &self.outboxes[index];
         let Some(level) = own.admit(level) else { return };
         let outbox = match own.target.group() {
             None => own,

@@ -144,7 +144,7 @@ pub(crate) enum Stamp<'a> {
     Iso(&'a [u8]),
 }
 
-/// What a line is made of, whoever wrote it.
+/// The parts of a line, which this program or another one wrote.
 pub(crate) struct Fields<'a> {
     pub(crate) facility: u16,
     pub(crate) level: Level,
@@ -313,7 +313,7 @@ mod tests {
         text: b"GET /abc",
     };
 
-    /// Compared with the output of HAProxy 2.6.
+    /// Compared with the output of HAProxy 3.2.26.
     #[test]
     fn each_format_is_written_as_haproxy_writes_it() {
         for (format, expected) in [

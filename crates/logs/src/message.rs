@@ -1,24 +1,24 @@
-//! Lines of other programs: syslog messages as RFC 3164 and RFC 5424 have them, taken apart.
+//! Parses log lines of other programs: syslog messages of RFC 3164 and RFC 5424.
 //!
-//! What is no header of either is text: no message is refused, since each was sent to be read by somebody.
-//! Nothing is copied; the parts are ranges of the message.
+//! The parser refuses no message: whatever is not a header of either format is text, so no line is lost. The
+//! parts are ranges of the message; nothing is copied.
 
 use crate::clock::{Clock, MONTHS};
 use crate::line::{Fields, Format, Level, Stamp};
 use crate::target::Target;
 use std::time::Duration;
 
-/// Digits of a priority at most (RFC 5424, 6.2.1).
+/// Largest number of digits in a priority (RFC 5424, 6.2.1).
 const PRIORITY_DIGITS: usize = 3;
 
-/// A message that another program wrote, as far as it says what it is.
+/// A message of another program, with the fields that its header has.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// How important it is, if it says so.
+    /// Its level, if it has a priority.
     level: Option<Level>,
-    /// Where it comes from; programs send numbers above syslog's, too.
+    /// Its facility, if it has a priority. Some programs send numbers above syslog's largest.
     facility: Option<u16>,
-    /// What it is written in again, where a target has no format.
+    /// Its own format, which targets without a format keep.
     format: Format,
     stamp: Stamp<'a>,
     hosts: [&'a [u8]; 2],
@@ -27,26 +27,26 @@ pub struct Message<'a> {
     id: &'a [u8],
     structured: &'a [u8],
     text: &'a [u8],
-    /// When it came, since 1970.
+    /// Time of arrival, since 1970.
     time: Duration,
 }
 
 /// `option host`: whose name a message has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostPolicy {
-    /// The sender's address, whatever the message says.
+    /// The sender's address.
     Replace,
-    /// What the message says, else the sender's address.
+    /// The host in the message, or else the sender's address.
     #[default]
     Fill,
-    /// What the message says.
+    /// The host in the message.
     Keep,
-    /// What the message says, and the sender's address behind it.
+    /// The host in the message, followed by the sender's address.
     Append,
 }
 
 impl<'a> Message<'a> {
-    /// The message as it is: `option dont-parse-log`.
+    /// Returns the message as text only: `option dont-parse-log`.
     pub fn raw(bytes: &'a [u8], time: Duration) -> Self {
         Self {
             level: None,
@@ -63,7 +63,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Takes a message apart that came at `time` since 1970.
+    /// Parses a message that arrived at `time` since 1970.
     pub fn parse(bytes: &'a [u8], time: Duration) -> Self {
         let mut message = Self { format: Format::Rfc3164, ..Self::raw(bytes, time) };
         let Some((priority, rest)) = priority(bytes) else { return message };
@@ -76,7 +76,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// What follows `1 `: time, host, program, process, kind, structured data, and perhaps a text.
+    /// Parses what follows `1 `: time, host, program, process, kind, structured data, and perhaps a text.
     fn rfc5424(self, rest: &'a [u8]) -> Option<Self> {
         let (time, rest) = word(rest)?;
         let stamp = if time == b"-" { Stamp::Unknown } else { Stamp::Iso(is_iso(time).then_some(time)?) };
@@ -106,7 +106,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// What follows the priority: time, host, perhaps a tag and a process, and a text.
+    /// Parses what follows the priority: time, host, perhaps a tag and a process, and a text.
     fn rfc3164(self, rest: &'a [u8]) -> Option<Self> {
         let time: &[u8; 15] = rest.first_chunk().filter(|time| is_bsd(time))?;
         let (host, rest) = word(rest[time.len()..].strip_prefix(b" ")?)?;
@@ -120,22 +120,22 @@ impl<'a> Message<'a> {
         Some(Self { stamp: Stamp::Bsd(time), hosts: [host, b""], tag, pid, text: without_end(text), ..self })
     }
 
-    /// Whether it says nothing.
+    /// True if the message has neither text nor structured data.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty() && self.structured.is_empty()
     }
 
-    /// What it says.
+    /// Returns the text.
     pub fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// How important it is: as important as can be, if it does not say.
+    /// Returns the level; the highest one for a message without a priority.
     pub fn level(&self) -> Level {
         self.level.unwrap_or(Level::Emerg)
     }
 
-    /// Names its host as `policy` asks for; `sender` is empty for one that has no address.
+    /// Sets the host as `policy` requests; `sender` is empty if the sender has no address.
     #[must_use]
     pub fn from_host(self, policy: HostPolicy, sender: &'a [u8]) -> Self {
         let [own, _] = self.hosts;
@@ -148,7 +148,7 @@ impl<'a> Message<'a> {
         Self { hosts, ..self }
     }
 
-    /// Appends it as a target wants it, with this level.
+    /// Appends the message in the target's format, with this level.
     pub(crate) fn write(&self, into: &mut Vec<u8>, clock: &mut Clock, target: &Target, level: Level) {
         let format = if target.keeps_format { self.format } else { target.format };
         let fields = Fields {
@@ -167,13 +167,13 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Without the ends of lines and zeroes behind it, which are of the transport.
+/// Removes trailing line ends and NUL bytes, which belong to the transport.
 fn without_end(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r' | 0)).map_or(0, |last| last + 1);
     &bytes[..end]
 }
 
-/// `<13>` and what follows; none without it.
+/// Parses `<13>`: returns its number and what follows. `None` without it.
 fn priority(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let rest = bytes.strip_prefix(b"<")?;
     let close = rest.iter().take(PRIORITY_DIGITS + 1).position(|byte| *byte == b'>')?;
@@ -184,13 +184,13 @@ fn priority(bytes: &[u8]) -> Option<(u16, &[u8])> {
     })
 }
 
-/// A word that is not empty, and what follows the space behind it.
+/// Returns the first word, which is not empty, and what follows its space.
 fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b' ').filter(|end| *end > 0)?;
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// Whether bytes have a form, in which `0` stands for any digit.
+/// True if `bytes` match `form`, in which `0` stands for any digit.
 fn is_like(bytes: &[u8], form: &[u8]) -> bool {
     bytes.len() == form.len()
         && bytes
@@ -251,7 +251,8 @@ mod tests {
 
     const NOW: Duration = Duration::new(1_795_873_047, 374_909_000); // 2026-11-28 13:37:27
 
-    /// Nothing for `kept`: the target has no format.
+    /// Returns the message as a target with this format sends it; `kept` stands for a target without a
+    /// format.
     fn written(message: Message<'_>, format: &str) -> String {
         let target = Target::new(TargetSpec {
             sink: Sink::Udp(([127, 0, 0, 1], 9).into()),
@@ -441,7 +442,7 @@ mod tests {
             for format in ["rfc3164", "rfc5424", "kept", "raw"] {
                 prop_assert!(!written(message, format).contains('\n'));
             }
-            // What is no UTF-8 is shown as three bytes each.
+            // A byte that is not UTF-8 becomes U+FFFD, which has three bytes.
             prop_assert!(written(message, "raw").len() <= 3 * bytes.len());
         }
     }

@@ -92,14 +92,15 @@ impl Outbox {
         sample.ranges.iter().any(|&(low, high)| (low..=high).contains(&number))
     }
 
-    /// The level that a line is sent with; `None`: it is left out. Counts it, for the sample.
+    /// Returns the level to send a line with; `None` if the target leaves it out. Counts the line for the
+    /// sample.
     pub(crate) fn admit(&self, level: Level) -> Option<Level> {
         let level = self.target.admits(level)?;
         self.target.sample.as_ref().is_none_or(|sample| self.is_sampled(sample)).then_some(level)
     }
 
-    /// Puts a line into the batch, in the form of the target `form`, with a level that this has admitted.
-    /// True: nobody sends yet, a task is needed.
+    /// Adds a line to the batch, in the format of the target `form`, with a level from
+    /// [`admit`](Self::admit). Returns true if no task sends the batches yet; then start one.
     pub(crate) fn put(
         &self,
         form: &Target,
@@ -233,7 +234,7 @@ impl Outbox {
 
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Outbox({} lines wait for {:?})", self.waiting(), self.target.way)
+        write!(f, "Outbox({} lines wait for {:?})", self.waiting(), self.target.delivery)
     }
 }
 

@@ -13,7 +13,6 @@
 use crate::outbox::Batch;
 use manylane_sync::{Arc, LockClass, Mutex};
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
@@ -273,18 +272,13 @@ impl RingReader {
         }
         Poll::Pending
     }
-
-    /// Waits until there are lines to read.
-    pub async fn wait(&self) {
-        poll_fn(|context| self.poll_lines(context)).await;
-    }
 }
 
 impl Drop for RingReader {
     fn drop(&mut self) {
         let mut lines = self.store.0.lock();
-        let place = lines.waiting.iter().position(|(number, _)| *number == self.number);
-        let waker = place.map(|place| lines.waiting.swap_remove(place));
+        let index = lines.waiting.iter().position(|(number, _)| *number == self.number);
+        let waker = index.map(|position| lines.waiting.swap_remove(position));
         drop(lines);
         drop(waker);
     }

@@ -30,7 +30,7 @@ static STATE: LockClass = LockClass::new("server of a ring", LockClass::LEAF);
 /// A server to which a ring's lines are sent.
 pub struct RingServer {
     ring: Arc<Ring>,
-    way: Delivery,
+    delivery: Delivery,
     framing: Framing,
     counts: CounterGroup<Counts>,
     state: Mutex<State>,
@@ -90,14 +90,14 @@ impl RingServer {
     /// # Errors
     /// [`BadTarget`]
     pub fn new(ring: Arc<Ring>, sink: Sink, timeouts: Timeouts) -> Result<Self, BadTarget> {
-        let (way, framing) = sink.stream()?;
+        let (delivery, framing) = sink.stream()?;
         let state = Mutex::new(&STATE, State { timeouts, ..State::default() });
-        Ok(Self { ring, way, framing, counts: CounterGroup::new(), state })
+        Ok(Self { ring, delivery, framing, counts: CounterGroup::new(), state })
     }
 
     /// True if `other` is sent the lines of the same ring at the same address with the same framing.
     pub fn is_same(&self, other: &Self) -> bool {
-        let same_way = match (&self.way, &other.way) {
+        let same_way = match (&self.delivery, &other.delivery) {
             (Delivery::Tcp(own), Delivery::Tcp(other)) => own == other,
             (Delivery::UnixStream(own), Delivery::UnixStream(other)) => own == other,
             _ => false,
@@ -194,7 +194,7 @@ impl RingServer {
     }
 
     async fn connect(&self, here: Here, io: &Io) -> Option<Stream> {
-        let (fd, address) = server(&self.way)?;
+        let (fd, address) = server(&self.delivery)?;
         let time = self.timeouts().connect.unwrap_or(FOR_EVER);
         here.timeout(time, io.connect(fd, address)).await.ok()?.ok()
     }
@@ -247,6 +247,6 @@ async fn has_lines(reader: &RingReader, stream: Option<&Stream>) -> bool {
 
 impl fmt::Debug for RingServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RingServer({:?} of {:?})", self.way, self.ring.name())
+        write!(f, "RingServer({:?} of {:?})", self.delivery, self.ring.name())
     }
 }

@@ -35,7 +35,7 @@ const NAPS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mil
 /// the state of connecting and of timeouts.
 pub(crate) fn start(outbox: &Rc<Outbox>, here: Here, io: &Io, pool: &Arc<BlockingPool>) -> bool {
     let (own, outbox, io, pool) = (outbox.clone(), outbox.clone(), io.clone(), pool.clone());
-    let started = match outbox.target.way {
+    let started = match outbox.target.delivery {
         Delivery::Tcp(_) | Delivery::UnixStream(_) => {
             let sending = move || to_server(outbox, here, io);
             here.spawn(&SENDER, Class::Normal, until_farewell(own, here, sending))
@@ -68,7 +68,7 @@ async fn until_farewell<F: Future<Output = ()>>(outbox: Rc<Outbox>, here: Here, 
 async fn to_others(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPool>) {
     let mut link = Link::default();
     while let Some(mut batch) = outbox.next().await {
-        match &outbox.target.way {
+        match &outbox.target.delivery {
             Delivery::Datagrams(address) => link.send_to(address, &batch, &outbox, here, &io).await,
             Delivery::Connected(fd) => link.send(fd, &batch, &outbox, &io).await,
             Delivery::Descriptor(descriptor) => batch = write(descriptor, batch, &outbox, here, &pool).await,
@@ -105,8 +105,8 @@ pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd,
 }
 
 /// A socket for a stream server, and the server's address.
-pub(crate) fn server(way: &Delivery) -> Option<(OwnedFd, SocketAddrAny)> {
-    match way {
+pub(crate) fn server(delivery: &Delivery) -> Option<(OwnedFd, SocketAddrAny)> {
+    match delivery {
         Delivery::Tcp(address) => Some((tcp_socket(address).ok()?, (*address).into())),
         Delivery::UnixStream(address) => {
             Some((socket(AddressFamily::UNIX, SocketType::STREAM).ok()?, address.clone().into()))
@@ -126,7 +126,7 @@ async fn send_to_server(
     let timeouts = &target.timeouts;
     if stream.is_none() {
         let time = timeouts.connect.unwrap_or(FOR_EVER);
-        let (fd, address) = server(&target.way)?;
+        let (fd, address) = server(&target.delivery)?;
         *stream = here.timeout(time, io.connect(fd, address)).await.ok()?.ok();
     }
     here.timeout(timeouts.server.unwrap_or(FOR_EVER), send_stream(stream.as_ref()?, batch))

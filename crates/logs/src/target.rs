@@ -144,7 +144,7 @@ impl fmt::Display for BadTarget {
             }
             Self::Path(path) => write!(
                 f,
-                "`{}` cannot be a socket's path: it has to be shorter than 108 bytes, without zeroes",
+                "`{}` cannot be a socket's path: expected one shorter than 108 bytes, without NUL bytes",
                 path.display()
             ),
             Self::NoStream => f.write_str(
@@ -194,7 +194,7 @@ counters! {
     }
 }
 
-/// Messages of other programs that came to be forwarded since the process began.
+/// Returns the number of messages that other programs sent for forwarding since the process began.
 pub fn received_messages() -> u64 {
     RECEIVED.read_cheap_one(|received| &received.messages)
 }
@@ -215,7 +215,7 @@ pub(crate) fn lose(counts: &CounterGroup<Counts>, lines: u64) {
 /// A target of a generation, shared by all lanes.
 #[derive(Debug)]
 pub struct Target {
-    pub(crate) way: Delivery,
+    pub(crate) delivery: Delivery,
     pub(crate) framing: Option<Framing>,
     pub(crate) format: Format,
     pub(crate) keeps_format: bool,
@@ -267,7 +267,7 @@ impl Target {
                 return Err(BadTarget::Sample(sample.clone()));
             }
         }
-        let (way, framing) = match spec.sink {
+        let (delivery, framing) = match spec.sink {
             Sink::Udp(address) => (Delivery::Datagrams(address.into()), None),
             Sink::Unix(path) => (Delivery::Datagrams(unix(path)?.into()), None),
             Sink::Abstract(name) => {
@@ -279,8 +279,8 @@ impl Target {
             Sink::Ring(ring) => (Delivery::Ring(ring), None),
             Sink::Group(group) => (Delivery::Group(group), None),
             sink @ (Sink::Tcp(..) | Sink::UnixStream(..)) => {
-                let (way, framing) = sink.stream()?;
-                (way, Some(framing))
+                let (delivery, framing) = sink.stream()?;
+                (delivery, Some(framing))
             }
             Sink::Descriptor(fd) => match sockopt::socket_type(&fd) {
                 Ok(SocketType::DGRAM) => (Delivery::Connected(fd), None),
@@ -291,7 +291,7 @@ impl Target {
             },
         };
         Ok(Self {
-            way,
+            delivery,
             framing,
             format: spec.format,
             keeps_format: spec.keeps_format,
@@ -311,9 +311,9 @@ impl Target {
         &self.counts
     }
 
-    /// The group of targets that one of is chosen of for each line, if it is one.
+    /// Returns the number of the group, if the target is one: each line goes to one of its members.
     pub(crate) fn group(&self) -> Option<usize> {
-        match self.way {
+        match self.delivery {
             Delivery::Group(group) => Some(group),
             _ => None,
         }

@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use jiff::tz::TimeZone;
-use manylane_io::{Choice, Driver, Kind};
+use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_logs::{
     Framing, LaneLogs, MIN_RING, MOST_LINES, Ring, RingServer, Sink, Target, TargetSpec, Timeouts,
 };
@@ -275,7 +275,7 @@ fn lines_that_the_ring_still_has_reach_a_server_that_comes_back() {
     let target = Arc::new(Target::new(spec(Sink::Ring(ring))).unwrap());
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();
-    let mut driver = Driver::new(here, Choice::Only(Kind::Epoll)).unwrap();
+    let mut driver = Driver::new(here, DriverChoice::Only(Kind::Epoll)).unwrap();
     let io = driver.io();
     let pool = Arc::new(BlockingPool::default());
     let logs = LaneLogs::new(here, io.clone(), pool, TimeZone::UTC, [target.clone()]);

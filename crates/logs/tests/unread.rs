@@ -243,13 +243,13 @@ fn what_waits_for_targets_that_are_not_read_is_given_up_when_their_generation_ha
 #[test]
 fn a_pipe_that_is_full_leaves_the_blocking_pool_to_others_and_is_written_to_when_it_is_read() {
     use jiff::tz::TimeZone;
-    use manylane_io::{Choice, Driver};
+    use manylane_io::{Driver, DriverChoice};
     use manylane_sched::{BlockingPool, Config, Lane};
     let (mut reader, pipe) = std::io::pipe().unwrap();
     let mut filler = pipe.try_clone().unwrap();
     let target = target(Sink::Descriptor(pipe.into()));
     let mut lane = Lane::new(Config::new()).unwrap();
-    let mut driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll)).unwrap();
+    let mut driver = Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll)).unwrap();
     let pool = Arc::new(BlockingPool::new(1, 16));
     let io = driver.io();
     let logs = LaneLogs::new(lane.here(), io.clone(), pool.clone(), TimeZone::UTC, [target.clone()]);

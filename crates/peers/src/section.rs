@@ -6,17 +6,19 @@
 //!    connection begins at the latter.
 //! 2. Changes learned from a peer get no number: the process that counted sends them to every peer.
 //! 3. A process that requests a resynchronisation gets all entries of all tables, including learned ones. It
-//!    asks one peer after another, until one answers that it has everything itself, or until a time limit.
+//!    asks one peer after another, until one answers that it has everything itself, or until a time limit. A
+//!    peer that was asked and sends no entries for that time is passed over, whatever else it sends.
 //! 4. A process that replaces another waits for it first: the old process connects to the new one, which has
 //!    the same name, and sends it everything.
 //! 5. During a resynchronisation, a process keeps entries that it has changed itself and that the peer has
 //!    not acknowledged: the peer may send an old value that it once learned from this process.
 
-use crate::wire::{Definition, Message, Update, Wrong, put_kept, put_key};
-use manylane_expr::{DataType, Datum, Type};
+use crate::wire::{Definition, Message, MessageError, Update, put_kept, put_key};
+use manylane_expr::{DataType, Datum, Type, Value};
 use manylane_stick::{Data, Entry, MAX_KEY_BYTES, Table, with_key};
 use manylane_sync::Arc;
 use std::collections::{BTreeMap, HashMap};
+use xxhash_rust::xxh64::xxh64;
 
 /// Changed entries to visit for a peer in one call.
 const LOOKED_AT_ONCE: usize = 4096;
@@ -36,7 +38,7 @@ const LOOKS: u32 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The peer broke the protocol; it is sent an error.
-    Wrong(Wrong),
+    Message(MessageError),
     /// The peer reports that this process broke it.
     Blamed,
 }
@@ -70,20 +72,38 @@ struct Shared {
 /// Progress of a peer in a table. Rule 1.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
-    told: u64,
+    sent: u64,
     known: u64,
 }
 
 /// Progress of a resynchronisation that is being sent.
 #[derive(Clone, Copy, Debug, Default)]
-struct Teaching {
+struct ResyncProgress {
     table: usize,
     next: u32,
 }
 
+/// A part of the keys: what a peer with `shard` is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Number of the part, from 1 to `of`.
+    pub number: u32,
+    /// Parts in all.
+    pub of: u32,
+}
+
+/// What is known of a peer at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerSpec {
+    /// The peer has this process's own name: it is the old process or the new one.
+    pub is_local: bool,
+    /// The peer gets these keys only; `None` for all.
+    pub shard: Option<Shard>,
+}
+
 /// A table that the peer has defined.
 #[derive(Debug)]
-struct Theirs {
+struct PeerTable {
     /// Without the name.
     definition: Definition<'static>,
     /// Index of the table here.
@@ -101,14 +121,14 @@ struct Session {
     defined: Vec<bool>,
     /// The table of the next update to send.
     sends: Option<usize>,
-    teaching: Option<Teaching>,
+    teaching: Option<ResyncProgress>,
     /// For each table, the last change when the resynchronisation began; acknowledged once the peer confirms.
     taught: Option<Vec<u64>>,
     /// The peer has confirmed that it got everything.
     has_taught: bool,
     owes_request: bool,
     owes_confirm: bool,
-    theirs: Vec<Theirs>,
+    theirs: Vec<PeerTable>,
     /// The table of the next update to receive; `None` if it is unknown here.
     receives: Option<usize>,
     heard: u64,
@@ -135,8 +155,7 @@ pub struct Counts {
 /// A peer.
 #[derive(Debug)]
 struct Peer {
-    /// The peer has this process's own name: it is the old process or the new one.
-    is_local: bool,
+    spec: PeerSpec,
     cursors: Vec<Cursor>,
     session: Option<Session>,
     /// The peer was asked for a resynchronisation and did not have everything itself.
@@ -147,9 +166,10 @@ struct Peer {
 /// State of the resynchronisation of this process. Rules 3 and 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resync {
-    /// Waits for the old process, until this time.
+    /// Waits for the old process, or for its entries once they are requested, until this time in
+    /// milliseconds.
     Local(u64),
-    /// Waits for a peer, until this time.
+    /// Waits for a peer, or for its entries once they are requested, until this time in milliseconds.
     Remote(u64),
     /// Complete, or no peer could send one.
     Finished,
@@ -169,7 +189,7 @@ pub struct TableReport {
     /// The last change that the peer has acknowledged.
     pub known: u32,
     /// The last change that the peer was sent.
-    pub told: u32,
+    pub sent: u32,
     /// The last update received from the peer.
     pub received: u32,
     /// The last change.
@@ -233,6 +253,27 @@ impl Shared {
         }
     }
 
+    /// Returns true if the key is in this part, by HAProxy's hash: XXH64 of the key in memory, seeded by that
+    /// of the table's name.
+    fn is_in(&self, entry: &Entry<'_>, shard: Option<Shard>) -> bool {
+        let Some(Shard { number, of }) = shard else { return true };
+        let mut bytes = [0; MAX_KEY_BYTES];
+        let key = entry.key(&mut bytes);
+        let mut body = Vec::new();
+        let key: &[u8] = match key {
+            Value::Str(text) | Value::Bin(text) => text,
+            Value::Int(number) => {
+                body.extend_from_slice(&(number as u32).to_ne_bytes());
+                &body
+            }
+            address => {
+                put_key(address, &mut body);
+                &body
+            }
+        };
+        xxh64(key, xxh64(self.name.as_bytes(), 0)) % u64::from(of) + 1 == u64::from(number)
+    }
+
     fn put(&self, entry: &Entry<'_>, number: u32, now: u64, out: &mut Vec<u8>) {
         let mut bytes = [0; MAX_KEY_BYTES];
         let mut body = Vec::new();
@@ -282,11 +323,10 @@ impl Session {
 }
 
 impl Section {
-    /// Creates a section. `peers` tells for each peer whether it has this process's own name. With `follows`,
-    /// an old process exists, which sends its entries first.
+    /// Creates a section. With `follows`, an old process exists, which sends its entries first.
     pub fn new(
         tables: impl IntoIterator<Item = SharedTable>,
-        peers: impl IntoIterator<Item = bool>,
+        peers: impl IntoIterator<Item = PeerSpec>,
         follows: bool,
         now: u64,
     ) -> Self {
@@ -298,8 +338,8 @@ impl Section {
                 Shared { name, table, receives_only, last: 0, changes, numbers }
             })
             .collect();
-        let peer = |is_local| Peer {
-            is_local,
+        let peer = |spec| Peer {
+            spec,
             cursors: vec![Cursor::default(); tables.len()],
             session: None,
             lacks: false,
@@ -338,7 +378,7 @@ impl Section {
         };
         let own = &mut self.peers[peer];
         own.counts.connections += 1;
-        own.cursors.iter_mut().for_each(|cursor| cursor.told = cursor.known);
+        own.cursors.iter_mut().for_each(|cursor| cursor.sent = cursor.known);
         own.session = Some(session);
         self.tick(now);
     }
@@ -348,10 +388,15 @@ impl Section {
         self.peers[peer].session = None;
         if self.learns_from == Some(peer) {
             self.learns_from = None;
-            match &mut self.resync {
-                Resync::Local(until) | Resync::Remote(until) => *until = now + RESYNC,
-                Resync::Finished => {}
-            }
+            self.wait_for_entries(now);
+        }
+    }
+
+    /// Sets the time limit of the resynchronisation anew.
+    fn wait_for_entries(&mut self, now: u64) {
+        match &mut self.resync {
+            Resync::Local(until) | Resync::Remote(until) => *until = now + RESYNC,
+            Resync::Finished => {}
         }
     }
 
@@ -364,7 +409,7 @@ impl Section {
     fn collect(&mut self) {
         let Self { tables, peers, has_changes, .. } = self;
         for (number, shared) in tables.iter_mut().enumerate() {
-            let remote = peers.iter().filter(|peer| !peer.is_local);
+            let remote = peers.iter().filter(|peer| !peer.spec.is_local);
             let known = remote.map(|peer| peer.cursors[number].known).min().unwrap_or(u64::MAX);
             *has_changes |= shared.collect(known) && !shared.receives_only;
         }
@@ -381,13 +426,20 @@ impl Section {
             Resync::Remote(until) => (false, until),
             Resync::Finished => return any,
         };
-        if self.learns_from.is_some() {
-            return any;
+        if let Some(peer) = self.learns_from {
+            if now < until {
+                return any;
+            }
+            // It only sends heartbeats: another may know more.
+            self.peers[peer].lacks = true;
+            self.learns_from = None;
+            self.wait_for_entries(now);
         }
-        let found = self.peers.iter().position(|peer| peer.is_local == is_local && asks(peer));
+        let found = self.peers.iter().position(|peer| peer.spec.is_local == is_local && asks(peer));
         match found {
             Some(peer) => {
                 self.learns_from = Some(peer);
+                self.wait_for_entries(now);
                 if let Some(session) = &mut self.peers[peer].session {
                     session.owes_request = true;
                 }
@@ -416,7 +468,7 @@ impl Section {
         if self.learns_from == Some(peer) {
             self.collect(); // rule 5
         }
-        while let Some((message, length)) = Message::read(&bytes[used..]).map_err(Fault::Wrong)? {
+        while let Some((message, length)) = Message::read(&bytes[used..]).map_err(Fault::Message)? {
             used += length;
             self.handle(peer, message, now)?;
         }
@@ -430,10 +482,10 @@ impl Section {
         session.heard = now;
         match message {
             Message::ResyncRequest => {
-                session.teaching = Some(Teaching::default());
+                session.teaching = Some(ResyncProgress::default());
                 let taught: Vec<u64> = tables.iter().map(|shared| shared.last).collect();
                 let all = own.cursors.iter_mut().zip(&taught);
-                all.for_each(|(cursor, last)| cursor.told = *last);
+                all.for_each(|(cursor, last)| cursor.sent = *last);
                 session.taught = Some(taught);
             }
             Message::ResyncFinished | Message::ResyncPartial => {
@@ -467,14 +519,19 @@ impl Section {
             Message::Ack { table, update } => {
                 let number = usize::try_from(table).ok().and_then(|table| table.checked_sub(1));
                 if let Some(cursor) = number.and_then(|number| own.cursors.get_mut(number)) {
-                    let behind = (cursor.told as u32).wrapping_sub(update);
+                    let behind = (cursor.sent as u32).wrapping_sub(update);
                     // A number beyond those that were sent is ignored.
-                    if let Some(known) = cursor.told.checked_sub(behind.into()) {
+                    if let Some(known) = cursor.sent.checked_sub(behind.into()) {
                         cursor.known = cursor.known.max(known);
                     }
                 }
             }
             Message::Update(update) => {
+                if *learns_from == Some(peer)
+                    && let Resync::Local(until) | Resync::Remote(until) = resync
+                {
+                    *until = now + RESYNC;
+                }
                 let theirs = session.receives.and_then(|number| session.theirs.get_mut(number));
                 if let Some(theirs) = theirs {
                     theirs.last = update.number.unwrap_or(theirs.last.wrapping_add(1));
@@ -484,7 +541,8 @@ impl Section {
                         *learns_from == Some(peer)
                             && shared.numbers.get(&entry).is_some_and(|change| *change > known)
                     };
-                    learn(&shared.table, &theirs.definition, &update, is_ahead, now).map_err(Fault::Wrong)?;
+                    learn(&shared.table, &theirs.definition, &update, is_ahead, now)
+                        .map_err(Fault::Message)?;
                 }
             }
             Message::Unknown => {}
@@ -495,7 +553,10 @@ impl Section {
     /// Appends the output for a connected peer, up to a limit for one call. Returns true if there is more.
     pub fn transmit(&mut self, peer: usize, now: u64, out: &mut Vec<u8>) -> bool {
         let Self { tables, peers, resync, .. } = self;
-        let Peer { cursors, session: Some(session), counts, .. } = &mut peers[peer] else { return false };
+        let Peer { spec, cursors, session: Some(session), counts, .. } = &mut peers[peer] else {
+            return false;
+        };
+        let shard = spec.shard;
         let begin = out.len();
         if std::mem::take(&mut session.owes_request) {
             Message::ResyncRequest.write(out);
@@ -527,28 +588,37 @@ impl Section {
                 // The number must not acknowledge later changes before the peer has everything.
                 let number = cursors[at.table].known as u32;
                 next = shared.table.each(at.next, now, |entry| {
-                    shared.put(entry, number, now, out);
+                    if shared.is_in(entry, shard) {
+                        shared.put(entry, number, now, out);
+                    }
                     out.len() - begin < FILL
                 });
             }
             session.teaching = Some(match next {
-                Some(next) => Teaching { next, ..at },
-                None => Teaching { table: at.table + 1, next: 0 },
+                Some(next) => ResyncProgress { next, ..at },
+                None => ResyncProgress { table: at.table + 1, next: 0 },
             });
         }
         for (number, shared) in tables.iter().enumerate().filter(|(_, shared)| !shared.receives_only) {
             let cursor = &mut cursors[number];
             // Removed entries write nothing, and there may be many after a long absence.
-            for (seen, (change, entry)) in shared.changes.range(cursor.told + 1..).enumerate() {
+            for (seen, (change, entry)) in shared.changes.range(cursor.sent + 1..).enumerate() {
                 if more || seen >= LOOKED_AT_ONCE || out.len() - begin >= FILL {
                     more = true;
                     break;
                 }
-                if let Some(entry) = shared.table.numbered(*entry, now) {
-                    session.announce(number, shared, out);
-                    shared.put(&entry, *change as u32, now, out);
+                let entry = shared.table.numbered(*entry, now);
+                let entry = entry.filter(|entry| shared.is_in(entry, shard));
+                match &entry {
+                    Some(entry) => {
+                        session.announce(number, shared, out);
+                        shared.put(entry, *change as u32, now, out);
+                    }
+                    // Nothing is left to acknowledge.
+                    None if cursor.known == cursor.sent => cursor.known = *change,
+                    None => {}
                 }
-                cursor.told = *change;
+                cursor.sent = *change;
             }
         }
         if out.len() == begin && now.saturating_sub(session.said) >= HEARTBEAT {
@@ -562,8 +632,15 @@ impl Section {
     }
 
     /// True if a connected peer has requested a resynchronisation and has not confirmed it yet.
-    pub fn is_teaching(&self, peer: usize) -> bool {
+    fn is_teaching(&self, peer: usize) -> bool {
         self.peers[peer].session.as_ref().is_some_and(|session| session.taught.is_some())
+    }
+
+    /// Returns the progress of a resynchronisation that a connected peer has requested: a value that changes
+    /// with each part that is sent, and when the peer confirms.
+    pub fn taught(&self, peer: usize) -> impl PartialEq + use<> {
+        let teaching = self.peers[peer].session.as_ref().and_then(|session| session.teaching);
+        (self.is_teaching(peer), teaching.map(|at| (at.table, at.next)))
     }
 
     /// True if the peer has confirmed a resynchronisation on this connection. For a process that is replaced.
@@ -585,7 +662,7 @@ impl Section {
                     remote_id: theirs.map_or(0, |theirs| theirs.definition.table),
                     remote_data: theirs.map_or(0, |theirs| bits(&theirs.definition.data)),
                     known: peer.cursors[own].known as u32,
-                    told: peer.cursors[own].told as u32,
+                    sent: peer.cursors[own].sent as u32,
                     received: theirs.map_or(0, |theirs| theirs.last),
                     last: shared.last as u32,
                 }
@@ -599,11 +676,6 @@ impl Section {
             }
         };
         self.peers.iter().enumerate().map(report).collect()
-    }
-
-    /// Ends all connections, before another owner takes the section.
-    pub fn disconnect(&mut self, now: u64) {
-        (0..self.peers.len()).for_each(|peer| self.end(peer, now));
     }
 }
 
@@ -622,7 +694,7 @@ impl Session {
         self.theirs.retain(|theirs| Some(theirs.own) != own);
         self.receives = own.map(|own| {
             let definition = Definition { name: &[], data: told.data.clone(), ..*told };
-            self.theirs.push(Theirs { definition, own, last: 0, acked: 0 });
+            self.theirs.push(PeerTable { definition, own, last: 0, acked: 0 });
             self.theirs.len() - 1
         });
     }
@@ -636,7 +708,7 @@ fn learn(
     update: &Update<'_>,
     is_ahead: impl Fn(u32) -> bool,
     now: u64,
-) -> Result<(), Wrong> {
+) -> Result<(), MessageError> {
     let spec = table.spec();
     let mut entry = None;
     update.read(definition, |key, told| match told {

@@ -4,7 +4,7 @@
 //! variable length (see [`put_number`]).
 
 use manylane_expr::{DataType, Datum, Type, Value};
-use manylane_stick::{Data, Kept, Period};
+use manylane_stick::{Data, DataValue, Period};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Longest body, in bytes: HAProxy's default `tune.bufsize`, which bounds what it sends. An incomplete
@@ -21,7 +21,7 @@ const LONGEST_PERIOD: u64 = 1 << 30;
 
 /// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum MessageError {
     /// It cannot be decoded.
     Malformed,
     /// It is longer than [`MAX_BODY`].
@@ -120,17 +120,17 @@ pub fn put_number(number: u64, out: &mut Vec<u8>) {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Wrong> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Wrong::Malformed)?;
+    fn take(&mut self, count: usize) -> Result<&'a [u8], MessageError> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(MessageError::Malformed)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
-        self.take(N)?.try_into().map_err(|_| Wrong::Malformed)
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MessageError> {
+        self.take(N)?.try_into().map_err(|_| MessageError::Malformed)
     }
 
-    fn number(&mut self) -> Result<u64, Wrong> {
+    fn number(&mut self) -> Result<u64, MessageError> {
         let [first] = self.array()?;
         let (mut number, mut shift) = (u128::from(first), 4);
         if first < 0xf0 {
@@ -141,19 +141,19 @@ impl<'a> Reader<'a> {
             number += u128::from(byte) << shift;
             shift += 7;
             if byte < 0x80 {
-                return u64::try_from(number).map_err(|_| Wrong::Malformed);
+                return u64::try_from(number).map_err(|_| MessageError::Malformed);
             }
         }
-        Err(Wrong::Malformed)
+        Err(MessageError::Malformed)
     }
 
-    fn word(&mut self) -> Result<u32, Wrong> {
+    fn word(&mut self) -> Result<u32, MessageError> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
     /// A length and that many bytes.
-    fn counted(&mut self) -> Result<&'a [u8], Wrong> {
-        let length = usize::try_from(self.number()?).map_err(|_| Wrong::Malformed)?;
+    fn counted(&mut self) -> Result<&'a [u8], MessageError> {
+        let length = usize::try_from(self.number()?).map_err(|_| MessageError::Malformed)?;
         self.take(length)
     }
 }
@@ -162,8 +162,8 @@ impl<'a> Message<'a> {
     /// Reads the first message in `bytes`, and returns it with its length. `None` if it is incomplete.
     ///
     /// # Errors
-    /// [`Wrong`].
-    pub fn read(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Wrong> {
+    /// [`MessageError`].
+    pub fn read(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, MessageError> {
         let [class, kind, rest @ ..] = bytes else { return Ok(None) };
         let (class, kind) = (*class, *kind);
         if kind < WITH_BODY {
@@ -171,7 +171,7 @@ impl<'a> Message<'a> {
         }
         let mut reader = Reader(rest);
         let length = match reader.number() {
-            Ok(length) if length > MAX_BODY as u64 => return Err(Wrong::TooLong),
+            Ok(length) if length > MAX_BODY as u64 => return Err(MessageError::TooLong),
             Ok(length) => length as usize,
             Err(_) if bytes.len() < MAX_HEAD => return Ok(None),
             Err(wrong) => return Err(wrong),
@@ -194,7 +194,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    fn of_table(kind: u8, body: &'a [u8]) -> Result<Self, Wrong> {
+    fn of_table(kind: u8, body: &'a [u8]) -> Result<Self, MessageError> {
         let mut reader = Reader(body);
         Ok(match kind {
             UPDATE | UPDATE_NEXT | UPDATE_TIMED | UPDATE_NEXT_TIMED => {
@@ -259,7 +259,7 @@ const KEYS: [(u64, Type); 5] =
     [(2, Type::Int), (4, Type::Ipv4), (5, Type::Ipv6), (6, Type::Str), (7, Type::Bin)];
 
 impl<'a> Definition<'a> {
-    fn read(mut reader: Reader<'a>) -> Result<Self, Wrong> {
+    fn read(mut reader: Reader<'a>) -> Result<Self, MessageError> {
         let (table, name) = (reader.number()?, reader.counted()?);
         let (key, key_bytes) = (reader.number()?, reader.number()?);
         let key = KEYS.iter().find(|(number, _)| *number == key).map(|(_, key)| *key);
@@ -272,10 +272,10 @@ impl<'a> Definition<'a> {
             let Some(kind) = usize::try_from(number).ok().and_then(|number| DataType::ALL.get(number)) else {
                 break;
             };
-            let own = data.iter_mut().find(|data| data.kind == *kind).ok_or(Wrong::Malformed)?;
+            let own = data.iter_mut().find(|data| data.kind == *kind).ok_or(MessageError::Malformed)?;
             if kind.is_array() {
                 let count = Some(reader.number()?).filter(|count| (1..=MAX_ELEMENTS).contains(count));
-                own.count = count.ok_or(Wrong::Malformed)? as u32;
+                own.count = count.ok_or(MessageError::Malformed)? as u32;
             }
             if kind.is_rate() {
                 own.period = reader.number()?.min(LONGEST_PERIOD) as u32;
@@ -312,12 +312,12 @@ impl<'a> Update<'a> {
     /// `server_key`, since tables do not keep peers' texts.
     ///
     /// # Errors
-    /// [`Wrong::Malformed`]; `each` may have been called before.
+    /// [`MessageError::Malformed`]; `each` may have been called before.
     pub fn read(
         &self,
         definition: &Definition<'_>,
-        mut each: impl FnMut(Value<'a>, Option<(Datum, Kept)>),
-    ) -> Result<(), Wrong> {
+        mut each: impl FnMut(Value<'a>, Option<(Datum, DataValue)>),
+    ) -> Result<(), MessageError> {
         let mut reader = Reader(self.body);
         let key = match definition.key {
             Some(Type::Int) => Value::Int(reader.word()?.into()),
@@ -325,10 +325,10 @@ impl<'a> Update<'a> {
             Some(Type::Ipv6) => Value::Ipv6(Ipv6Addr::from(reader.array::<16>()?)),
             Some(Type::Str) => Value::Str(reader.counted()?),
             Some(Type::Bin) => {
-                let bytes = usize::try_from(definition.key_bytes).map_err(|_| Wrong::Malformed)?;
+                let bytes = usize::try_from(definition.key_bytes).map_err(|_| MessageError::Malformed)?;
                 Value::Bin(reader.take(bytes)?)
             }
-            _ => return Err(Wrong::Malformed),
+            _ => return Err(MessageError::Malformed),
         };
         each(key, None);
         for data in &definition.data {
@@ -337,12 +337,12 @@ impl<'a> Update<'a> {
                     let [age, events, before] = [reader.number()?, reader.number()?, reader.number()?];
                     let bounded = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
                     let [age, events, before] = [age, events, before].map(bounded);
-                    Kept::Rate(Period { age, events, before })
+                    DataValue::Rate(Period { age, events, before })
                 } else if data.kind == DataType::ServerKey {
                     server_key(&mut reader)?;
                     continue;
                 } else {
-                    Kept::Number(reader.number()?)
+                    DataValue::Number(reader.number()?)
                 };
                 each(key, Some((Datum { data: data.kind, index }, kept)));
             }
@@ -352,14 +352,14 @@ impl<'a> Update<'a> {
 }
 
 /// Skips a server's name: nothing, or its number in the sender's dictionary and, the first time, the name.
-fn server_key(reader: &mut Reader<'_>) -> Result<(), Wrong> {
+fn server_key(reader: &mut Reader<'_>) -> Result<(), MessageError> {
     let mut reader = Reader(reader.counted()?);
     if reader.0.is_empty() {
         return Ok(());
     }
     let number = reader.number()?;
     if !(1..=DICTIONARY).contains(&number) {
-        return Err(Wrong::Malformed);
+        return Err(MessageError::Malformed);
     }
     if !reader.0.is_empty() {
         reader.counted()?;
@@ -386,10 +386,10 @@ pub(crate) fn put_key(key: Value<'_>, out: &mut Vec<u8>) {
 }
 
 /// Writes the value of a datum.
-pub(crate) fn put_kept(kept: Kept, out: &mut Vec<u8>) {
+pub(crate) fn put_kept(kept: DataValue, out: &mut Vec<u8>) {
     match kept {
-        Kept::Number(number) => put_number(number, out),
-        Kept::Rate(Period { age, events, before }) => {
+        DataValue::Number(number) => put_number(number, out),
+        DataValue::Rate(Period { age, events, before }) => {
             [age, events, before].into_iter().for_each(|number| put_number(number.into(), out));
         }
     }

@@ -1,7 +1,7 @@
 //! Processes that send each other changes, without IO and without a clock.
 
 use manylane_expr::{DataType, Type, Value};
-use manylane_peers::{Fault, HEARTBEAT, Resync, SILENCE, Section, SharedTable};
+use manylane_peers::{Fault, HEARTBEAT, PeerSpec, Resync, SILENCE, Section, Shard, SharedTable};
 use manylane_stick::{Data, Spec, Table, with_key};
 use manylane_sync::Arc;
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ impl Process {
     fn with(table: Arc<Table>, peers: Vec<bool>, follows: bool, now: u64) -> Self {
         let section = Section::new(
             [SharedTable { name: "t".into(), table: table.clone(), receives_only: false }],
-            peers,
+            peers.into_iter().map(|is_local| PeerSpec { is_local, shard: None }),
             follows,
             now,
         );
@@ -104,6 +104,45 @@ fn who_comes_later_is_told_all_and_who_is_connected_what_changes() {
 }
 
 /// Rule 2: learned changes are not sent back.
+/// However much there is to tell, one call writes 16 KiB and the message that was begun, to a peer that is
+/// taught everything and to one that is told changes.
+#[test]
+fn what_a_peer_is_told_at_once_has_a_bound() {
+    const FILL: usize = 16_384;
+    const MESSAGE: usize = 64; // of this table: a key and two numbers
+    let now = 1_000;
+    let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
+    for taught in [true, false] {
+        let told = |one: &mut Process, two: &mut Process| {
+            let (mut sizes, mut more) = (Vec::new(), true);
+            while more {
+                let mut out = Vec::new();
+                more = one.section.transmit(0, now, &mut out);
+                assert_eq!(two.section.receive(0, &out, now), Ok(out.len()));
+                sizes.push(out.len());
+            }
+            sizes
+        };
+        let sizes = match taught {
+            true => {
+                (0..3_000).for_each(|key| one.set(key, 7, now));
+                connect(&mut one, &mut two, now);
+                let asks = two.sends(0, now);
+                assert_eq!(one.section.receive(0, &asks, now), Ok(asks.len()));
+                told(&mut one, &mut two)
+            }
+            false => {
+                settle(&mut one, &mut two, now);
+                (0..3_000).for_each(|key| one.set(key, 8, now));
+                one.section.tick(now);
+                told(&mut one, &mut two)
+            }
+        };
+        assert!(sizes.iter().all(|&size| size < FILL + MESSAGE), "taught: {taught}, {sizes:?}");
+        assert!(sizes.iter().filter(|&&size| size >= FILL).count() >= 2, "taught: {taught}, {sizes:?}");
+    }
+}
+
 #[test]
 fn what_a_peer_has_told_does_not_come_back() {
     let now = 1_000;
@@ -176,6 +215,30 @@ fn another_peer_is_asked_where_the_first_lacks_something() {
             other.section.receive(0, &there, now).expect("it is right");
             asks.section.receive(number, &back, now).expect("it is right");
         }
+    }
+    assert_eq!(asks.section.resync(), Resync::Finished);
+    assert_eq!(asks.all(now), [(5, 1)].into());
+}
+
+/// Rule 3: a peer that was asked and only sends heartbeats is passed over.
+#[test]
+fn another_peer_is_asked_where_the_first_sends_no_entries() {
+    let mut now = 1_000;
+    let mut asks = Process::new(2, now);
+    let mut knows = Process::new(1, now + 20_000);
+    knows.section.tick(now + 40_000); // it counts as complete
+    knows.set(5, 1, now);
+    asks.section.begin(0, now);
+    asks.section.begin(1, now);
+    knows.section.begin(0, now);
+    let requested = asks.sends(0, now);
+    assert!(!requested.is_empty());
+    for _ in 0..4 {
+        now += HEARTBEAT;
+        asks.section.receive(0, &[0, 4], now).expect("it is a heartbeat");
+        let (there, back) = (asks.sends(1, now), knows.sends(0, now));
+        knows.section.receive(0, &there, now).expect("it is right");
+        asks.section.receive(1, &back, now).expect("it is right");
     }
     assert_eq!(asks.section.resync(), Resync::Finished);
     assert_eq!(asks.all(now), [(5, 1)].into());
@@ -290,9 +353,48 @@ proptest! {
         said.extend(bytes);
         match one.section.receive(0, &said, now) {
             Ok(used) => prop_assert!(used <= said.len()),
-            Err(Fault::Wrong(_) | Fault::Blamed) => {}
+            Err(Fault::Message(_) | Fault::Blamed) => {}
         }
         prop_assert!(one.table.used() <= one.table.spec().size);
         one.sends(0, now);
     }
+}
+
+/// Peers with a part of the keys get these and nothing else, by a resynchronisation and by changes, and what
+/// they do not get is not kept for them.
+#[test]
+fn a_peer_with_a_shard_gets_its_part_of_the_keys() {
+    let now = 1_000;
+    let parts = [Some(Shard { number: 1, of: 2 }), Some(Shard { number: 2, of: 2 }), None];
+    let own = table();
+    let shared = SharedTable { name: "t".into(), table: own.clone(), receives_only: false };
+    let specs = parts.map(|shard| PeerSpec { is_local: false, shard });
+    let mut here = Process { section: Section::new([shared], specs, false, now), table: own };
+    let mut others = [Process::new(1, now), Process::new(1, now), Process::new(1, now)];
+    here.set(1, 1, now); // before any connection: part of a resynchronisation
+    for (peer, other) in others.iter_mut().enumerate() {
+        here.section.begin(peer, now);
+        other.section.begin(0, now);
+    }
+    for key in 2..=100 {
+        here.set(key, 1, now);
+        here.section.tick(now);
+        for (peer, other) in others.iter_mut().enumerate() {
+            for _ in 0..3 {
+                let (mut forth, mut back) = (Vec::new(), Vec::new());
+                other.section.tick(now);
+                other.section.transmit(0, now, &mut back);
+                here.section.receive(peer, &back, now).expect("it is the protocol");
+                here.section.transmit(peer, now, &mut forth);
+                other.section.receive(0, &forth, now).expect("it is the protocol");
+            }
+        }
+    }
+    let [one, two, all] = others.map(|other| other.all(now));
+    assert_eq!(all, here.all(now));
+    assert!(one.len() > 20 && two.len() > 20, "{} {}", one.len(), two.len());
+    assert!(one.keys().all(|key| !two.contains_key(key)));
+    assert_eq!(one.len() + two.len(), all.len());
+    let known = here.section.report(now).iter().map(|peer| peer.tables[0].known).collect::<Vec<_>>();
+    assert!(known.iter().all(|known| *known > 90), "what a peer does not get counts as known: {known:?}");
 }

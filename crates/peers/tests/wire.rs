@@ -1,7 +1,9 @@
 //! Messages survive a round trip, and any bytes cause at most an error.
 
 use manylane_expr::{DataType, Type};
-use manylane_peers::{Definition, MAX_BODY, Message, Status, Update, Wrong, hello, put_number, read_hello};
+use manylane_peers::{
+    Definition, MAX_BODY, Message, MessageError, Status, Update, hello, put_number, read_hello,
+};
 use manylane_stick::Data;
 use proptest::prelude::*;
 
@@ -64,14 +66,14 @@ fn what_stands_behind_the_name_of_a_server_is_read() {
     }
     let body = b"\x00\x00\x00\x07\x02\xef\x01\x2a"; // a dictionary has 128 places
     let update = Update { number: None, expire: None, body };
-    assert_eq!(update.read(&definition, |_, _| {}), Err(Wrong::Malformed));
+    assert_eq!(update.read(&definition, |_, _| {}), Err(MessageError::Malformed));
 }
 
 #[test]
 fn a_message_that_is_too_long_is_refused_before_it_has_come() {
     let mut bytes = vec![10, 128];
     put_number(MAX_BODY as u64 + 1, &mut bytes);
-    assert_eq!(Message::read(&bytes), Err(Wrong::TooLong));
+    assert_eq!(Message::read(&bytes), Err(MessageError::TooLong));
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Network {
 
 /// A server's preferences for its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct AddressPreference {
     /// Preferred family, which is also queried first.
     pub family: Kind,
     /// `resolve-net`
@@ -48,7 +48,7 @@ pub struct Wish {
 
 /// Result of the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum AddressChoice {
     /// The current address is the best.
     Stay,
     /// This address is the best.
@@ -62,10 +62,10 @@ pub enum Choice {
 /// server has an address.
 pub fn choose(
     addresses: impl Iterator<Item = IpAddr>,
-    wish: &Wish,
+    wish: &AddressPreference,
     current: Option<IpAddr>,
     others_have: impl Fn(IpAddr) -> bool,
-) -> Choice {
+) -> AddressChoice {
     let mut best: Option<(u8, IpAddr)> = None;
     for address in addresses {
         let taken = others_have(address);
@@ -83,9 +83,9 @@ pub fn choose(
         }
     }
     match best {
-        None => Choice::None,
-        Some((_, address)) if current == Some(address) => Choice::Stay,
-        Some((_, address)) => Choice::Go(address),
+        None => AddressChoice::None,
+        Some((_, address)) if current == Some(address) => AddressChoice::Stay,
+        Some((_, address)) => AddressChoice::Go(address),
     }
 }
 
@@ -121,14 +121,14 @@ mod tests {
         let all =
             ["192.0.2.1", "2001:db8::1", "10.0.0.1", "10.0.0.2"].map(|text| text.parse::<IpAddr>().unwrap());
         let networks = || vec![Network::parse("10.0.0.0/8").unwrap()];
-        let go = |text: &str| Choice::Go(text.parse().unwrap());
-        let wish = |family, networks, shares| Wish { family, networks, shares };
+        let go = |text: &str| AddressChoice::Go(text.parse().unwrap());
+        let wish = |family, networks, shares| AddressPreference { family, networks, shares };
         for (wish, current, taken, expected) in [
             (wish(Kind::Aaaa, networks(), false), None, vec![], go("2001:db8::1")),
             (wish(Kind::A, networks(), false), None, vec![], go("10.0.0.1")),
             (wish(Kind::A, networks(), false), None, vec!["10.0.0.1"], go("10.0.0.2")),
-            (wish(Kind::A, networks(), false), Some("10.0.0.2"), vec![], Choice::Stay),
-            (wish(Kind::A, vec![], false), Some("10.0.0.2"), vec![], Choice::Stay),
+            (wish(Kind::A, networks(), false), Some("10.0.0.2"), vec![], AddressChoice::Stay),
+            (wish(Kind::A, vec![], false), Some("10.0.0.2"), vec![], AddressChoice::Stay),
             (wish(Kind::A, networks(), false), Some("192.0.2.1"), vec![], go("10.0.0.1")),
             (
                 wish(Kind::A, networks(), false),
@@ -141,7 +141,7 @@ mod tests {
                 wish(Kind::A, networks(), false),
                 None,
                 vec!["192.0.2.1", "2001:db8::1", "10.0.0.1", "10.0.0.2"],
-                Choice::None,
+                AddressChoice::None,
             ),
         ] {
             let taken: Vec<IpAddr> = taken.iter().map(|text| text.parse().unwrap()).collect();

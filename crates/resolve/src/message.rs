@@ -55,6 +55,39 @@ impl Kind {
     }
 }
 
+/// Families of addresses that are asked for and accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Families {
+    /// IPv4: A records.
+    pub ipv4: bool,
+    /// IPv6: AAAA records.
+    pub ipv6: bool,
+}
+
+impl Families {
+    /// Both families.
+    pub const BOTH: Self = Self { ipv4: true, ipv6: true };
+
+    /// Returns whether records of the kind are asked for.
+    pub fn accepts(self, kind: Kind) -> bool {
+        match kind {
+            Kind::A => self.ipv4,
+            Kind::Aaaa => self.ipv6,
+            Kind::Srv => true,
+        }
+    }
+
+    /// Returns the kind to ask for first, for a user who prefers `kind`.
+    pub(crate) fn first(self, kind: Kind) -> Kind {
+        kind.other_family().filter(|other| !self.accepts(kind) && self.accepts(*other)).unwrap_or(kind)
+    }
+
+    /// Returns the kind to ask for if there are no records of `kind`.
+    pub(crate) fn other(self, kind: Kind) -> Option<Kind> {
+        kind.other_family().filter(|other| self.accepts(*other))
+    }
+}
+
 /// A server of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
@@ -111,7 +144,7 @@ pub struct Answer {
 
 /// Reason why bytes are not the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum AnswerError {
     /// The bytes are no message.
     Garbage,
     /// The message is no answer to a query.
@@ -167,25 +200,31 @@ fn counts_fit(bytes: &[u8]) -> bool {
     least <= bytes.len() - HEADER
 }
 
-/// Parses the answer to a query.
+/// Parses the answer to a query. Addresses of a service's servers are of `families` only.
 ///
 /// # Errors
-/// [`Wrong`] if it is not the answer.
-pub fn read(bytes: &[u8], id: u16, name: &Name, kind: Kind) -> Result<Answer, Wrong> {
+/// [`AnswerError`] if it is not the answer.
+pub fn read(
+    bytes: &[u8],
+    id: u16,
+    name: &Name,
+    kind: Kind,
+    families: Families,
+) -> Result<Answer, AnswerError> {
     if !counts_fit(bytes) {
-        return Err(Wrong::Garbage);
+        return Err(AnswerError::Garbage);
     }
     if u16::from_be_bytes([bytes[0], bytes[1]]) != id {
-        return Err(Wrong::Id);
+        return Err(AnswerError::Id);
     }
-    let message = Message::from_vec(bytes).map_err(|_| Wrong::Garbage)?;
+    let message = Message::from_vec(bytes).map_err(|_| AnswerError::Garbage)?;
     if message.metadata.message_type != MessageType::Response || message.metadata.op_code != OpCode::Query {
-        return Err(Wrong::NotAnAnswer);
+        return Err(AnswerError::NotAnAnswer);
     }
-    let [question] = &message.queries[..] else { return Err(Wrong::Question) };
-    let asked = question.query_class() == DNSClass::IN && question.query_type() == kind.record_type();
-    if !asked || plain(question.name()).as_ref() != Some(name) {
-        return Err(Wrong::Question);
+    let [question] = &message.queries[..] else { return Err(AnswerError::Question) };
+    let requested = question.query_class() == DNSClass::IN && question.query_type() == kind.record_type();
+    if !requested || plain(question.name()).as_ref() != Some(name) {
+        return Err(AnswerError::Question);
     }
     let empty =
         |code| Answer { code, truncated: message.metadata.truncation, aliases: false, items: Vec::new() };
@@ -198,11 +237,11 @@ pub fn read(bytes: &[u8], id: u16, name: &Name, kind: Kind) -> Result<Answer, Wr
     if message.metadata.truncation {
         return Ok(empty(Code::NoRecord));
     }
-    Ok(found(&message, name, kind))
+    Ok(found(&message, name, kind, families))
 }
 
 /// Extracts the records of `name` from an answer without an error.
-fn found(message: &Message, name: &Name, kind: Kind) -> Answer {
+fn found(message: &Message, name: &Name, kind: Kind, families: Families) -> Answer {
     let mut leads: HashMap<Name, Name> = HashMap::new();
     for record in &message.answers {
         if let RData::CNAME(target) = &record.data
@@ -222,7 +261,7 @@ fn found(message: &Message, name: &Name, kind: Kind) -> Answer {
     }
     let mut items: Vec<Item> = Vec::new();
     let mut seen = std::collections::HashSet::new();
-    let addresses = beside(message, kind);
+    let addresses = beside(message, kind, families);
     for record in &message.answers {
         if items.len() == MOST_RECORDS {
             break;
@@ -259,13 +298,13 @@ fn found(message: &Message, name: &Name, kind: Kind) -> Answer {
 }
 
 /// Returns the addresses in the additional section of an SRV answer, the first of each name.
-fn beside(message: &Message, kind: Kind) -> HashMap<Name, IpAddr> {
+fn beside(message: &Message, kind: Kind, families: Families) -> HashMap<Name, IpAddr> {
     let mut all = HashMap::new();
     if kind == Kind::Srv {
         for record in message.additionals.iter().take(MOST_RECORDS) {
             let address: IpAddr = match &record.data {
-                RData::A(address) => address.0.into(),
-                RData::AAAA(address) => address.0.into(),
+                RData::A(address) if families.ipv4 => address.0.into(),
+                RData::AAAA(address) if families.ipv6 => address.0.into(),
                 _ => continue,
             };
             if let Some(name) = plain(&record.name) {

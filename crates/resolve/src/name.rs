@@ -26,10 +26,10 @@ impl Name {
         }
         for label in text.split('.') {
             if label.is_empty() {
-                return Err("nothing is between two of its dots");
+                return Err("it has an empty label");
             }
             if label.len() > LONGEST_LABEL {
-                return Err("more than 63 characters are between two of its dots");
+                return Err("it has a label of more than 63 characters");
             }
             if !label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
                 return Err("it has other characters than letters, digits, '-', '_' and dots");

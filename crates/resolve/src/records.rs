@@ -9,7 +9,7 @@ pub struct Entry {
     /// Data of the record.
     pub item: Item,
     /// Time of the last answer with it.
-    pub seen: Duration,
+    pub last_answer: Duration,
 }
 
 /// All records of a name, in the order of the answers.
@@ -36,17 +36,23 @@ impl Records {
             match known.get(&Key::of(&item)) {
                 Some(&at) => {
                     debug_assert!(same(&self.0[at].item, &item));
-                    self.0[at] = Entry { item, seen: now };
+                    self.0[at] = Entry { item, last_answer: now };
                 }
-                None => new.push(Entry { item, seen: now }),
+                None => new.push(Entry { item, last_answer: now }),
             }
         }
-        self.0.retain(|entry| entry.seen == now || now < entry.seen + obsolete);
+        self.0.retain(|entry| entry.last_answer == now || now < entry.last_answer + obsolete);
         self.0.extend(new);
         if self.0.len() > MOST_RECORDS {
-            self.0.sort_by_key(|entry| std::cmp::Reverse(entry.seen)); // a stable sort
+            self.0.sort_by_key(|entry| std::cmp::Reverse(entry.last_answer)); // a stable sort
             self.0.truncate(MOST_RECORDS);
         }
+    }
+
+    /// Returns the number of bytes that they take, about.
+    pub(crate) fn memory(&self) -> usize {
+        const NAME: usize = 256; // longest target of a service
+        self.0.len() * (size_of::<Entry>() + NAME)
     }
 
     pub(crate) fn clear(&mut self) {

@@ -8,7 +8,7 @@
 //!     an answer, or no tries are left: settled; due again after `timeout resolve`
 //! ```
 
-use crate::message::{self, Answer, Code, Kind, Wrong};
+use crate::message::{self, Answer, AnswerError, Code, Families, Kind};
 use crate::{Name, Records};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// `hold`: how long the last good answer counts, by the result of later queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holds {
+pub struct HoldTimes {
     /// The name does not exist.
     pub nx: Duration,
     /// Name servers refused to answer.
@@ -45,7 +45,7 @@ pub struct Settings {
     /// Number of name servers.
     pub servers: usize,
     /// `hold`
-    pub holds: Holds,
+    pub holds: HoldTimes,
     /// `resolve_retries`: number of tries in all; each may ask for both families.
     pub retries: u32,
     /// `timeout resolve`
@@ -54,13 +54,15 @@ pub struct Settings {
     pub retry: Duration,
     /// `accepted_payload_size`
     pub payload: u16,
+    /// `dns-accept-family`
+    pub families: Families,
 }
 
 impl Settings {
     /// The defaults, without name servers.
     pub const USUAL: Self = Self {
         servers: 0,
-        holds: Holds {
+        holds: HoldTimes {
             nx: Duration::from_secs(30),
             refused: Duration::from_secs(30),
             timeout: Duration::from_secs(30),
@@ -72,6 +74,7 @@ impl Settings {
         resolve: Duration::from_secs(1),
         retry: Duration::from_secs(1),
         payload: 512,
+        families: Families::BOTH,
     };
 }
 
@@ -117,7 +120,7 @@ impl QueryId {
 /// A query to send to one name server, from an unpredictable port; only answers of that name server are
 /// passed back.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct Query {
     /// Argument for [`Section::handle_answer`].
     pub query: QueryId,
     /// Bytes to send.
@@ -128,7 +131,7 @@ pub struct Ask {
 
 /// A new result for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct NameUpdate {
     /// The name.
     pub name: Id,
     /// Index of the name server with the good answer; `None` if all have failed.
@@ -137,7 +140,7 @@ pub struct Settled {
 
 /// Result of received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum AnswerOutcome {
     /// The bytes are not the answer, which may still come.
     Not,
     /// The answer was truncated: ask again over TCP, with the same query and bytes.
@@ -192,7 +195,7 @@ impl Counters {
 }
 
 #[derive(Debug)]
-struct Asking {
+struct PendingQuery {
     round: u64,
     /// Number of tries after this one.
     left: u32,
@@ -203,14 +206,14 @@ struct Asking {
 }
 
 #[derive(Debug)]
-struct Known {
+struct NameState {
     name: Name,
     /// Kind of record to ask for first.
     preferred: Kind,
     /// Kind of record of the current or last query.
     kind: Kind,
     users: u32,
-    asking: Option<Asking>,
+    asking: Option<PendingQuery>,
     status: Status,
     /// Time of the last good answer; before there was one, the time of the start.
     last_valid: Duration,
@@ -225,18 +228,18 @@ struct Known {
 #[derive(Debug)]
 pub struct Section {
     settings: Settings,
-    names: Vec<Option<Known>>,
+    names: Vec<Option<NameState>>,
     free: Vec<usize>,
     by_name: HashMap<(Name, Kind), usize>,
     due: BTreeSet<(Duration, usize)>,
     rounds: u64,
     /// Number of names without a user.
     kept: usize,
-    asks: VecDeque<Ask>,
-    news: VecDeque<Settled>,
+    asks: VecDeque<Query>,
+    updates: VecDeque<NameUpdate>,
     counters: Vec<Counters>,
     /// Results that the predecessor of this section has left.
-    past: Past,
+    past: NameResults,
     /// True until all users of the predecessor's names have registered here.
     resumes: bool,
     /// Names that were dropped.
@@ -244,11 +247,11 @@ pub struct Section {
 }
 
 /// Results of names by name and kind, which a section leaves to its successor.
-pub type Past = HashMap<(Name, Kind), Memo>;
+pub type NameResults = HashMap<(Name, Kind), NameResult>;
 
 /// Result of a name that was queried.
 #[derive(Clone, Debug)]
-pub struct Memo {
+pub struct NameResult {
     status: Status,
     last_valid: Duration,
     settled: Duration,
@@ -258,12 +261,12 @@ pub struct Memo {
 impl Section {
     /// Creates a section without names.
     pub fn new(settings: Settings) -> Self {
-        Self::resume(settings, Past::new(), Vec::new())
+        Self::resume(settings, NameResults::new(), Vec::new())
     }
 
     /// Continues a section with the same name servers. A name that the predecessor knew is queried again at
     /// the time that the predecessor would have chosen.
-    pub fn resume(mut settings: Settings, past: Past, mut counters: Vec<Counters>) -> Self {
+    pub fn resume(mut settings: Settings, past: NameResults, mut counters: Vec<Counters>) -> Self {
         settings.resolve = settings.resolve.max(SHORTEST_TIMEOUT);
         settings.retry = settings.retry.max(SHORTEST_TIMEOUT);
         Self {
@@ -279,7 +282,7 @@ impl Section {
             rounds: 0,
             kept: 0,
             asks: VecDeque::new(),
-            news: VecDeque::new(),
+            updates: VecDeque::new(),
             resumes: !past.is_empty(),
             past,
             gone: VecDeque::new(),
@@ -295,10 +298,10 @@ impl Section {
     }
 
     /// Returns the result of a name that was queried, for a successor.
-    pub fn memo(&self, name: Id) -> Option<((Name, Kind), Memo)> {
+    pub fn memo(&self, name: Id) -> Option<((Name, Kind), NameResult)> {
         let known = self.known(name)?;
-        let Known { status, last_valid, .. } = *known;
-        let memo = Memo { status, last_valid, settled: known.settled?, records: known.records.clone() };
+        let NameState { status, last_valid, .. } = *known;
+        let memo = NameResult { status, last_valid, settled: known.settled?, records: known.records.clone() };
         Some(((known.name.clone(), known.preferred), memo))
     }
 
@@ -308,7 +311,7 @@ impl Section {
     }
 
     /// Takes the predecessor's result of a name.
-    fn left(&mut self, name: &Name, kind: Kind, now: Duration) -> Option<Memo> {
+    fn left(&mut self, name: &Name, kind: Kind, now: Duration) -> Option<NameResult> {
         let memo = self.past.remove(&(name.clone(), kind))?;
         Some(memo).filter(|memo| self.resumes || now < memo.settled + self.settings.holds.valid)
     }
@@ -329,7 +332,7 @@ impl Section {
         if self.by_name.len() == MOST_NAMES {
             return None;
         }
-        let mut known = Known {
+        let mut known = NameState {
             name: name.clone(),
             preferred: kind,
             kind,
@@ -341,9 +344,9 @@ impl Section {
             due: now,
             records: Records::default(),
         };
-        if let Some(Memo { status, last_valid, settled, records }) = self.left(&name, kind, now) {
+        if let Some(NameResult { status, last_valid, settled, records }) = self.left(&name, kind, now) {
             let due = now.max(settled + self.settings.resolve);
-            known = Known { status, last_valid, settled: Some(settled), due, records, ..known };
+            known = NameState { status, last_valid, settled: Some(settled), due, records, ..known };
         }
         let due = known.due;
         let at = self.free.pop().unwrap_or_else(|| {
@@ -359,7 +362,9 @@ impl Section {
     /// Removes a user of a name. After the last user, a result that is still good is kept for a while, for
     /// the next one.
     pub fn forget(&mut self, name: Id, now: Duration) {
-        let keeps = self.kept < MOST_KEPT && self.is_fresh(name, now);
+        let keeps = self.kept < MOST_KEPT
+            && self.is_fresh(name, now)
+            && manylane_pool::check_growth(self.records(name).map_or(0, Records::memory)).is_ok();
         let good = self.settings.holds.valid;
         let Some(known) = self.known_mut(name) else { return };
         known.users -= 1;
@@ -393,6 +398,12 @@ impl Section {
         }
     }
 
+    /// Sets whether IPv6 addresses are asked for from now on. Records that are there are kept until the next
+    /// answer.
+    pub fn accept_ipv6(&mut self, is_accepted: bool) {
+        self.settings.families.ipv6 = is_accepted;
+    }
+
     /// Returns when to call [`handle_timeout`](Self::handle_timeout).
     pub fn next_timeout(&self) -> Option<Duration> {
         self.due.first().map(|(due, _)| *due)
@@ -409,42 +420,48 @@ impl Section {
     }
 
     /// Returns the next query to send.
-    pub fn poll_ask(&mut self) -> Option<Ask> {
+    pub fn poll_ask(&mut self) -> Option<Query> {
         self.asks.pop_front()
     }
 
     /// Returns the next name with a new result.
-    pub fn poll_news(&mut self) -> Option<Settled> {
-        self.news.pop_front()
+    pub fn poll_update(&mut self) -> Option<NameUpdate> {
+        self.updates.pop_front()
     }
 
     /// Handles bytes from the name server of the query.
-    pub fn handle_answer(&mut self, now: Duration, query: &QueryId, over_tcp: bool, bytes: &[u8]) -> Heard {
+    pub fn handle_answer(
+        &mut self,
+        now: Duration,
+        query: &QueryId,
+        over_tcp: bool,
+        bytes: &[u8],
+    ) -> AnswerOutcome {
         let Some((name, kind)) = self.waits_for(query) else {
             self.counters[query.server].outdated += 1;
-            return Heard::Over;
+            return AnswerOutcome::Over;
         };
-        let answer = message::read(bytes, query.id, &name, kind);
+        let answer = message::read(bytes, query.id, &name, kind, self.settings.families);
         let counters = &mut self.counters[query.server];
         let answer = match answer {
             Ok(answer) => answer,
-            Err(Wrong::Id) => {
+            Err(AnswerError::Id) => {
                 counters.outdated += 1;
-                return Heard::Not;
+                return AnswerOutcome::Not;
             }
-            Err(Wrong::Garbage | Wrong::NotAnAnswer | Wrong::Question) => {
+            Err(AnswerError::Garbage | AnswerError::NotAnAnswer | AnswerError::Question) => {
                 counters.invalid += 1;
-                return Heard::Not;
+                return AnswerOutcome::Not;
             }
         };
         if answer.truncated {
             counters.truncated += 1;
             if !over_tcp {
-                return Heard::Truncated;
+                return AnswerOutcome::Truncated;
             }
         }
         self.answered(now, query, answer);
-        Heard::Over
+        AnswerOutcome::Over
     }
 
     /// Counts a query that did not reach the name server, or whose connection broke.
@@ -503,11 +520,11 @@ impl Section {
         }
     }
 
-    fn known(&self, name: Id) -> Option<&Known> {
+    fn known(&self, name: Id) -> Option<&NameState> {
         self.names.get(name.0)?.as_ref()
     }
 
-    fn known_mut(&mut self, name: Id) -> Option<&mut Known> {
+    fn known_mut(&mut self, name: Id) -> Option<&mut NameState> {
         self.names.get_mut(name.0)?.as_mut()
     }
 
@@ -527,33 +544,34 @@ impl Section {
 
     /// Handles a name that is due.
     fn step(&mut self, at: usize, now: Duration) {
-        let retries = self.settings.retries;
+        let Settings { retries, families, .. } = self.settings;
         let Some(known) = self.names[at].as_mut() else { return };
         if known.users == 0 {
             self.kept -= 1;
             return self.drop_name(Id(at));
         }
+        let first = families.first(known.preferred);
         let Some(asking) = &known.asking else {
-            known.kind = known.preferred;
+            known.kind = first;
             return self.ask(at, now, retries.saturating_sub(1)); // this one is the first
         };
         for (answered, counters) in asking.answered.iter().zip(&mut self.counters) {
             counters.timeout += u64::from(!answered);
         }
         let (left, silent, failure) = (asking.left, !asking.answered.contains(&true), asking.failure);
-        match known.kind.other_family() {
+        match families.other(known.kind) {
             _ if left == 0 => {
                 let status = if silent { Status::Timeout } else { failure };
                 self.settle(at, now, None, status);
             }
             // Some name servers have no record of the first family, and others are silent. Those that answer
             // may have records of the other family.
-            Some(other) if !silent && known.kind == known.preferred => {
+            Some(other) if !silent && known.kind == first => {
                 known.kind = other;
                 self.ask(at, now, left);
             }
             _ => {
-                known.kind = known.preferred;
+                known.kind = first;
                 self.ask(at, now, left - 1);
             }
         }
@@ -565,7 +583,7 @@ impl Section {
         let Some(known) = self.names[at].as_mut() else { return };
         let until = now + self.settings.retry;
         let round = self.rounds;
-        known.asking = Some(Asking {
+        known.asking = Some(PendingQuery {
             round,
             left,
             answered: vec![false; self.settings.servers],
@@ -575,7 +593,7 @@ impl Section {
             let id = rand::random();
             let bytes = message::query(id, &known.name, known.kind, self.settings.payload).into();
             self.counters[server].sent += 1;
-            self.asks.push_back(Ask { query: QueryId { name: Id(at), round, server, id }, bytes, until });
+            self.asks.push_back(Query { query: QueryId { name: Id(at), round, server, id }, bytes, until });
         }
         self.set_due(at, until);
     }
@@ -618,6 +636,7 @@ impl Section {
                 Status::Other
             }
         };
+        let families = self.settings.families;
         let Some(known) = self.known_mut(query.name) else { return };
         let Some(asking) = &mut known.asking else { return };
         asking.answered[query.server] = true;
@@ -626,12 +645,12 @@ impl Section {
             return;
         }
         let left = asking.left;
-        match known.kind.other_family() {
-            Some(other) if known.kind == known.preferred => {
+        match families.other(known.kind) {
+            Some(other) if known.kind == families.first(known.preferred) => {
                 known.kind = other;
                 self.ask(query.name.0, now, left);
             }
-            // SRV has no other family; the remaining tries apply to it, too.
+            // Without another family, as for SRV, the remaining tries apply, too.
             _ if left == 0 => self.settle(query.name.0, now, None, failure),
             _ => {} // the next try comes at its time
         }
@@ -650,6 +669,6 @@ impl Section {
         {
             known.records.clear();
         }
-        self.news.push_back(Settled { name: Id(at), server });
+        self.updates.push_back(NameUpdate { name: Id(at), server });
     }
 }

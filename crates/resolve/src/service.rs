@@ -8,7 +8,7 @@ pub type ServiceMember = Option<(Name, u16)>;
 
 /// A change of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Move {
+pub enum AssignmentChange {
     /// The template's server at this position becomes free.
     Leave(usize),
     /// The server at this position now stands for this one.
@@ -25,33 +25,33 @@ pub fn weight(of_record: u16) -> u16 {
 /// Assigns `services` to the servers of a template, whose current assignments are `taken`. Servers of the
 /// service that are gone free their positions, those that stay keep them, and new ones take the first free
 /// positions, as long as there are some.
-pub fn members(taken: &[ServiceMember], services: &[Service]) -> Vec<Move> {
+pub fn members(taken: &[ServiceMember], services: &[Service]) -> Vec<AssignmentChange> {
     let wanted: HashMap<(&Name, u16), &Service> =
         services.iter().map(|service| ((&service.target, service.port), service)).collect();
     let mut moves = Vec::new();
-    let mut seated = std::collections::HashSet::new();
+    let mut assigned = std::collections::HashSet::new();
     let mut free = Vec::new();
-    for (place, member) in taken.iter().enumerate() {
+    for (index, member) in taken.iter().enumerate() {
         match member {
-            None => free.push(place),
+            None => free.push(index),
             Some((name, port)) => match wanted.get(&(name, *port)) {
-                Some(service) if seated.insert((name, *port)) => {
-                    moves.push(Move::Stay(place, (*service).clone()))
+                Some(service) if assigned.insert((name, *port)) => {
+                    moves.push(AssignmentChange::Stay(index, (*service).clone()))
                 }
                 _ => {
-                    moves.push(Move::Leave(place));
-                    free.push(place);
+                    moves.push(AssignmentChange::Leave(index));
+                    free.push(index);
                 }
             },
         }
     }
     let mut free = free.into_iter();
     for service in services {
-        if !seated.insert((&service.target, service.port)) {
+        if !assigned.insert((&service.target, service.port)) {
             continue;
         }
-        let Some(place) = free.next() else { break };
-        moves.push(Move::Take(place, service.clone()));
+        let Some(position) = free.next() else { break };
+        moves.push(AssignmentChange::Take(position, service.clone()));
     }
     moves
 }
@@ -78,29 +78,30 @@ mod tests {
         #[test]
         fn each_service_has_one_place_as_long_as_there_are_some(
             answers in prop::collection::vec(prop::collection::vec(0_u8..12, 0..12), 1..8),
-            places in 0_usize..8,
+            count in 0_usize..8,
         ) {
-            let mut taken: Vec<ServiceMember> = vec![None; places];
+            let mut taken: Vec<ServiceMember> = vec![None; count];
             for answer in answers {
                 let services: Vec<Service> = answer.iter().map(|&number| service(number)).collect();
                 let before = taken.clone();
                 for step in members(&taken, &services) {
                     match step {
-                        Move::Leave(place) => taken[place] = None,
-                        Move::Take(place, service) => {
-                            prop_assert!(taken[place].is_none());
-                            taken[place] = Some((service.target, service.port));
+                        AssignmentChange::Leave(index) => taken[index] = None,
+                        AssignmentChange::Take(position, service) => {
+                            prop_assert!(taken[position].is_none());
+                            taken[position] = Some((service.target, service.port));
                         }
-                        Move::Stay(place, service) => prop_assert_eq!(&taken[place], &Some((service.target,
-                            service.port))),
+                        AssignmentChange::Stay(at, service) => {
+                            prop_assert_eq!(&taken[at], &Some((service.target, service.port)))
+                        }
                     }
                 }
                 let mut distinct = answer.clone();
                 distinct.sort_unstable();
                 distinct.dedup();
-                let seated: std::collections::HashSet<_> = taken.iter().flatten().collect();
-                prop_assert_eq!(taken.iter().flatten().count(), seated.len());
-                prop_assert_eq!(seated.len(), distinct.len().min(places));
+                let assigned: std::collections::HashSet<_> = taken.iter().flatten().collect();
+                prop_assert_eq!(taken.iter().flatten().count(), assigned.len());
+                prop_assert_eq!(assigned.len(), distinct.len().min(count));
                 for (was, is) in before.iter().zip(&taken) {
                     let stays = was.as_ref().is_some_and(|was| services.iter().any(|one| (&one.target,
                         one.port) == (&was.0, was.1)));

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Message, a, cname, srv};
-use manylane_resolve::{Answer, Code, Item, Kind, MOST_ALIASES, MOST_RECORDS, Name, Wrong, query, read};
+use manylane_resolve::{
+    Answer, AnswerError, Code, Families, Item, Kind, MOST_ALIASES, MOST_RECORDS, Name, query, read,
+};
 
 const ID: u16 = 0x1234;
 const NAME: &str = "www.example.test";
@@ -14,8 +16,8 @@ fn own() -> Name {
     Name::parse(NAME).unwrap()
 }
 
-fn answer(message: &Message, kind: Kind) -> Result<Answer, Wrong> {
-    read(&message.bytes(), ID, &own(), kind)
+fn answer(message: &Message, kind: Kind) -> Result<Answer, AnswerError> {
+    read(&message.bytes(), ID, &own(), kind, Families::BOTH)
 }
 
 fn addresses(answer: &Answer) -> Vec<String> {
@@ -101,6 +103,10 @@ fn servers_of_a_service_have_the_addresses_that_stand_beside_them() {
     message.additional = vec![a("b.test", "2001:db8::b"), a("c.test", "192.0.2.3")];
     let found = answer(&message, Kind::Srv).unwrap();
     assert_eq!(addresses(&found), ["a.test:80 10 7 -", "b.test:81 20 7 2001:db8::b"]);
+    message.additional.push(a("b.test", "192.0.2.2"));
+    let ipv4 = Families { ipv4: true, ipv6: false };
+    let found = read(&message.bytes(), ID, &own(), Kind::Srv, ipv4).unwrap();
+    assert_eq!(addresses(&found), ["a.test:80 10 7 -", "b.test:81 20 7 192.0.2.2"]);
 }
 
 #[test]
@@ -127,13 +133,13 @@ fn what_answers_something_else_is_no_answer() {
     let good = Message::to(ID, NAME, Kind::A, vec![a(NAME, "192.0.2.1")]);
     let asked = |name: &str, kind, class| Message { question: (name.into(), kind, class), ..good.clone() };
     for (message, wrong) in [
-        (Message { id: ID + 1, ..good.clone() }, Wrong::Id),
-        (Message { flags: 0x0100, ..good.clone() }, Wrong::NotAnAnswer),
-        (Message { flags: 0x8180 | 4 << 11, ..good.clone() }, Wrong::NotAnAnswer), // a notification
-        (asked("www.example.tesu", 1, 1), Wrong::Question),
-        (asked("www.example.test.x", 1, 1), Wrong::Question),
-        (asked(NAME, 28, 1), Wrong::Question),
-        (asked(NAME, 1, 3), Wrong::Question),
+        (Message { id: ID + 1, ..good.clone() }, AnswerError::Id),
+        (Message { flags: 0x0100, ..good.clone() }, AnswerError::NotAnAnswer),
+        (Message { flags: 0x8180 | 4 << 11, ..good.clone() }, AnswerError::NotAnAnswer), // a notification
+        (asked("www.example.tesu", 1, 1), AnswerError::Question),
+        (asked("www.example.test.x", 1, 1), AnswerError::Question),
+        (asked(NAME, 28, 1), AnswerError::Question),
+        (asked(NAME, 1, 3), AnswerError::Question),
     ] {
         assert_eq!(answer(&message, Kind::A), Err(wrong), "{:04x} {:?}", message.flags, message.question);
     }
@@ -147,8 +153,8 @@ fn every_cut_of_an_answer_is_none() {
     message.additional = vec![a("a.test", "192.0.2.1")];
     let bytes = message.bytes();
     for end in 0..bytes.len() {
-        let wrong = read(&bytes[..end], ID, &own(), Kind::Srv).unwrap_err();
-        assert!(wrong == Wrong::Garbage, "{end} {wrong:?}");
+        let wrong = read(&bytes[..end], ID, &own(), Kind::Srv, Families::BOTH).unwrap_err();
+        assert!(wrong == AnswerError::Garbage, "{end} {wrong:?}");
     }
 }
 
@@ -162,7 +168,7 @@ fn names_that_point_at_themselves_are_garbage() {
         bytes[7] = 1; // an answer
         bytes.extend((0xc000 | pointer as u16).to_be_bytes());
         bytes.extend([0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
-        assert_eq!(read(&bytes, ID, &own(), Kind::A), Err(Wrong::Garbage), "{what}");
+        assert_eq!(read(&bytes, ID, &own(), Kind::A, Families::BOTH), Err(AnswerError::Garbage), "{what}");
     }
     // Two pointers that point at each other.
     let mut bytes = good.clone();
@@ -172,7 +178,7 @@ fn names_that_point_at_themselves_are_garbage() {
         bytes.extend((0xc000 | pointer).to_be_bytes());
         bytes.extend([0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
     }
-    assert_eq!(read(&bytes, ID, &own(), Kind::A), Err(Wrong::Garbage));
+    assert_eq!(read(&bytes, ID, &own(), Kind::A, Families::BOTH), Err(AnswerError::Garbage));
 }
 
 #[test]
@@ -188,14 +194,18 @@ fn an_answer_of_very_many_records_is_kept_in_part_and_one_that_only_says_so_is_g
         bytes
     };
     let most = (65_535 - good.len() as u32) / 16;
-    let all = read(&with(most as u16, most), ID, &own(), Kind::A).unwrap();
+    let all = read(&with(most as u16, most), ID, &own(), Kind::A, Families::BOTH).unwrap();
     assert_eq!(all.items.len(), MOST_RECORDS.min(most as usize));
     for (count, there) in [(10_000, 0), (65_535, most), (2, 1)] {
-        assert_eq!(read(&with(count, there), ID, &own(), Kind::A), Err(Wrong::Garbage), "{count} {there}");
+        assert_eq!(
+            read(&with(count, there), ID, &own(), Kind::A, Families::BOTH),
+            Err(AnswerError::Garbage),
+            "{count} {there}"
+        );
     }
     assert_eq!(
-        read(&with(10_000, 10_000), ID, &own(), Kind::A),
-        Err(Wrong::Garbage),
+        read(&with(10_000, 10_000), ID, &own(), Kind::A, Families::BOTH),
+        Err(AnswerError::Garbage),
         "more than a message has"
     );
 }

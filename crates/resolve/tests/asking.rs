@@ -6,7 +6,8 @@ mod common;
 
 use common::{Message, a, id_of, srv};
 use manylane_resolve::{
-    Ask, Entry, Heard, Holds, Id, Item, Kind, Name, Past, Section, Settings, Settled, Status,
+    AnswerOutcome, Entry, Families, HoldTimes, Id, Item, Kind, MOST_KEPT, Name, NameResults, NameUpdate,
+    Query, Section, Settings, Status,
 };
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 fn section(servers: usize) -> Section {
-    let holds = Holds {
+    let holds = HoldTimes {
         nx: ms(5000),
         refused: ms(6000),
         timeout: ms(7000),
@@ -25,7 +26,8 @@ fn section(servers: usize) -> Section {
         valid: ms(3000),
         obsolete: ms(0),
     };
-    Section::new(Settings { servers, holds, retries: 2, resolve: ms(10_000), retry: ms(1000), payload: 512 })
+    let (resolve, retry) = (ms(10_000), ms(1000));
+    Section::new(Settings { servers, holds, retries: 2, resolve, retry, ..Settings::USUAL })
 }
 
 fn want(section: &mut Section, kind: Kind) -> Id {
@@ -33,7 +35,7 @@ fn want(section: &mut Section, kind: Kind) -> Id {
 }
 
 /// Returns the family that a query asks for.
-fn kind(ask: &Ask) -> Kind {
+fn kind(ask: &Query) -> Kind {
     let at = ask.bytes.len() - 11 - 3;
     match ask.bytes[at] {
         1 => Kind::A,
@@ -43,11 +45,16 @@ fn kind(ask: &Ask) -> Kind {
     }
 }
 
-fn asks(section: &mut Section) -> Vec<Ask> {
+fn asks(section: &mut Section) -> Vec<Query> {
     std::iter::from_fn(|| section.poll_ask()).collect()
 }
 
-fn answer(section: &mut Section, now: u64, ask: &Ask, message: impl FnOnce(Message) -> Message) -> Heard {
+fn answer(
+    section: &mut Section,
+    now: u64,
+    ask: &Query,
+    message: impl FnOnce(Message) -> Message,
+) -> AnswerOutcome {
     let message = message(Message::to(id_of(&ask.bytes), NAME, kind(ask), vec![]));
     section.handle_answer(ms(now), &ask.query, false, &message.bytes())
 }
@@ -71,15 +78,19 @@ fn the_first_good_answer_counts_and_the_name_is_asked_for_again_in_its_time() {
     section.handle_timeout(ms(0));
     let both = asks(&mut section);
     assert_eq!(both.iter().map(|ask| ask.query.server).collect::<Vec<_>>(), [0, 1]);
-    assert_eq!(answer(&mut section, 3, &both[0], |message| message.code(3)), Heard::Over);
-    assert_eq!((section.poll_news(), section.status(name)), (None, Status::New), "the other one may know it");
-    assert_eq!(answer(&mut section, 5, &both[1], with("192.0.2.1")), Heard::Over);
-    assert_eq!(section.poll_news(), Some(Settled { name, server: Some(1) }));
+    assert_eq!(answer(&mut section, 3, &both[0], |message| message.code(3)), AnswerOutcome::Over);
+    assert_eq!(
+        (section.poll_update(), section.status(name)),
+        (None, Status::New),
+        "the other one may know it"
+    );
+    assert_eq!(answer(&mut section, 5, &both[1], with("192.0.2.1")), AnswerOutcome::Over);
+    assert_eq!(section.poll_update(), Some(NameUpdate { name, server: Some(1) }));
     assert_eq!((section.status(name), known(&section, name)), (Status::Valid, vec!["192.0.2.1".into()]));
     assert_eq!(section.next_timeout(), Some(ms(10_005)));
     assert!(section.is_fresh(name, ms(3004)) && !section.is_fresh(name, ms(3005)));
     // Later answers are ignored.
-    assert_eq!(answer(&mut section, 6, &both[1], with("192.0.2.6")), Heard::Over);
+    assert_eq!(answer(&mut section, 6, &both[1], with("192.0.2.6")), AnswerOutcome::Over);
     assert_eq!((known(&section, name), section.counters()[1].outdated), (vec!["192.0.2.1".into()], 1));
     section.handle_timeout(ms(10_005));
     assert_eq!(asks(&mut section).len(), 2);
@@ -92,7 +103,7 @@ fn both_families_are_tried_and_then_as_often_as_the_file_says() {
     let name = want(&mut section, Kind::Aaaa);
     let mut seen = Vec::new();
     let mut now = 0;
-    while section.poll_news().is_none() {
+    while section.poll_update().is_none() {
         section.handle_timeout(ms(now));
         while let Some(ask) = section.poll_ask() {
             seen.push((now, kind(&ask)));
@@ -116,8 +127,8 @@ fn silence_is_tried_again_in_the_first_family_and_then_given_up() {
     }
     assert_eq!(seen, [(0, 0, Kind::Aaaa), (0, 1, Kind::Aaaa), (1000, 0, Kind::Aaaa), (1000, 1, Kind::Aaaa)]);
     assert_eq!(
-        (section.poll_news(), section.status(name)),
-        (Some(Settled { name, server: None }), Status::Timeout)
+        (section.poll_update(), section.status(name)),
+        (Some(NameUpdate { name, server: None }), Status::Timeout)
     );
     assert_eq!(section.counters()[1].timeout, 2);
 }
@@ -132,7 +143,7 @@ fn one_try_is_one_question_in_each_family() {
                 Section::new(Settings { servers: 1, retries, retry: ms(1000), ..Settings::USUAL });
             want(&mut section, Kind::Aaaa);
             let (mut seen, mut now) = (Vec::new(), 0);
-            while section.poll_news().is_none() {
+            while section.poll_update().is_none() {
                 section.handle_timeout(ms(now));
                 while let Some(ask) = section.poll_ask() {
                     seen.push(kind(&ask));
@@ -160,7 +171,7 @@ fn a_section_goes_on_where_the_one_before_was() {
         before.handle_answer(ms(5), &ask.query, false, &whole.bytes());
     }
     assert!(before.memo(lost).is_none(), "nothing is known of it");
-    let past: Past = [name, rule].iter().filter_map(|id| before.memo(*id)).collect();
+    let past: NameResults = [name, rule].iter().filter_map(|id| before.memo(*id)).collect();
     assert_eq!(past.len(), 2);
     let counters = before.counters().to_vec();
     let settings = Settings { servers: 1, resolve: ms(10_000), ..Settings::USUAL };
@@ -201,12 +212,12 @@ fn services_have_one_family_and_the_same_tries() {
         section.handle_timeout(ms(now));
         let all = asks(&mut section);
         assert_eq!(all.iter().map(kind).collect::<Vec<_>>(), [Kind::Srv], "{now}");
-        assert_eq!(section.poll_news(), None);
+        assert_eq!(section.poll_update(), None);
         answer(&mut section, now, &all[0], |message| message.code(3));
     }
     assert_eq!(
-        (section.poll_news(), section.status(name)),
-        (Some(Settled { name, server: None }), Status::Nx)
+        (section.poll_update(), section.status(name)),
+        (Some(NameUpdate { name, server: None }), Status::Nx)
     );
     assert_eq!(section.next_timeout(), Some(ms(11_000)));
 }
@@ -221,12 +232,12 @@ fn records_hold_after_errors_for_as_long_as_their_kind_says() {
         let first = asks(&mut section).remove(0);
         let records = |message| Message { answers: vec![srv(NAME, 1, 80, "a.test")], ..message };
         answer(&mut section, 0, &first, records);
-        section.poll_news().unwrap();
+        section.poll_update().unwrap();
         section.hurry(name, ms(2999)); // fresh: no query
         assert_eq!(section.next_timeout(), Some(ms(10_000)));
         section.hurry(name, ms(3000));
         let mut now = 3000;
-        while section.poll_news().is_none() {
+        while section.poll_update().is_none() {
             section.handle_timeout(ms(now));
             for ask in asks(&mut section) {
                 answer(&mut section, now, &ask, |message| message.code(code));
@@ -237,7 +248,7 @@ fn records_hold_after_errors_for_as_long_as_their_kind_says() {
         assert_eq!(known(&section, name), ["a.test:80"], "it was known at 0, and it is 4000");
         assert!(!section.is_lost(name, ms(hold - 1)) && section.is_lost(name, ms(hold)), "{status:?}");
         section.hurry(name, ms(hold));
-        while section.poll_news().is_none() {
+        while section.poll_update().is_none() {
             section.handle_timeout(ms(hold + now));
             for ask in asks(&mut section) {
                 answer(&mut section, hold + now, &ask, |message| message.code(code));
@@ -255,26 +266,26 @@ fn an_answer_that_is_cut_is_asked_for_over_tcp_and_lies_are_waited_past() {
     section.handle_timeout(ms(0));
     let ask = asks(&mut section).remove(0);
     let now = ms(1);
-    assert_eq!(section.handle_answer(now, &ask.query, false, b"garbage"), Heard::Not);
+    assert_eq!(section.handle_answer(now, &ask.query, false, b"garbage"), AnswerOutcome::Not);
     assert_eq!(
         section.handle_answer(now, &ask.query, false, &ask.bytes),
-        Heard::Not,
+        AnswerOutcome::Not,
         "its own question is no answer"
     );
     assert_eq!(
         answer(&mut section, 1, &ask, |message| Message { id: message.id ^ 1, ..message }),
-        Heard::Not
+        AnswerOutcome::Not
     );
     let other = |message: Message| Message { question: ("other.test".into(), 1, 1), ..message };
-    assert_eq!(answer(&mut section, 1, &ask, other), Heard::Not);
+    assert_eq!(answer(&mut section, 1, &ask, other), AnswerOutcome::Not);
     assert_eq!(
         answer(&mut section, 1, &ask, |message| Message { flags: 0x8380, ..message }),
-        Heard::Truncated
+        AnswerOutcome::Truncated
     );
-    assert_eq!((section.poll_news(), section.poll_ask().is_none()), (None, true));
+    assert_eq!((section.poll_update(), section.poll_ask().is_none()), (None, true));
     let whole = Message::to(id_of(&ask.bytes), NAME, Kind::A, vec![a(NAME, "192.0.2.1")]);
-    assert_eq!(section.handle_answer(now, &ask.query, true, &whole.bytes()), Heard::Over);
-    assert_eq!(section.poll_news(), Some(Settled { name, server: Some(0) }));
+    assert_eq!(section.handle_answer(now, &ask.query, true, &whole.bytes()), AnswerOutcome::Over);
+    assert_eq!(section.poll_update(), Some(NameUpdate { name, server: Some(0) }));
     let counters = section.counters()[0];
     assert_eq!((counters.invalid, counters.outdated, counters.truncated, counters.valid), (3, 1, 1, 1));
 }
@@ -298,7 +309,7 @@ fn a_name_is_asked_for_once_for_all_and_no_more_when_nobody_wants_it() {
     let again = want(&mut section, Kind::A);
     section.handle_timeout(ms(1));
     for ask in &all {
-        assert_eq!(answer(&mut section, 2, ask, with("192.0.2.6")), Heard::Over);
+        assert_eq!(answer(&mut section, 2, ask, with("192.0.2.6")), AnswerOutcome::Over);
     }
     assert!(known(&section, again).is_empty());
 }
@@ -310,7 +321,7 @@ fn what_a_rule_asked_for_is_known_for_who_asks_next_and_not_asked_for_meanwhile(
     section.handle_timeout(ms(0));
     let first = asks(&mut section).remove(0);
     answer(&mut section, 5, &first, with("192.0.2.1"));
-    section.poll_news().unwrap();
+    section.poll_update().unwrap();
     section.forget(name, ms(6));
     assert_eq!(section.next_timeout(), Some(ms(3005)));
     let again = section.want(Name::parse(NAME).unwrap(), Kind::A, ms(3000)).unwrap();
@@ -342,4 +353,55 @@ fn timeouts_of_zero_do_not_ask_without_end() {
     section.handle_timeout(ms(0));
     assert_eq!(asks(&mut section).len(), 1);
     assert!(section.next_timeout() > Some(ms(0)));
+}
+
+/// `dns-accept-family`: one family is never asked for, whatever a user prefers.
+#[test]
+fn a_family_that_is_not_accepted_is_not_asked_for() {
+    let families = Families { ipv4: true, ipv6: false };
+    let settings = Settings { servers: 1, retries: 2, retry: ms(1000), families, ..Settings::USUAL };
+    let mut section = Section::new(settings);
+    let name = want(&mut section, Kind::Aaaa);
+    for now in [0, 1000] {
+        section.handle_timeout(ms(now));
+        let all = asks(&mut section);
+        assert_eq!(all.iter().map(kind).collect::<Vec<_>>(), [Kind::A], "{now}");
+        answer(&mut section, now, &all[0], |message| message); // no records of the kind
+    }
+    assert_eq!(section.status(name), Status::Other);
+    section.accept_ipv6(true);
+    section.handle_timeout(ms(2000));
+    let all = asks(&mut section);
+    assert_eq!(all.iter().map(kind).collect::<Vec<_>>(), [Kind::Aaaa]);
+    answer(&mut section, 2000, &all[0], with("2001:db8::1"));
+    assert_eq!(known(&section, name), ["2001:db8::1"]);
+}
+
+/// Clients choose names (`do-resolve`): the results of some are kept for the next client, not those of all.
+#[test]
+fn as_many_results_without_a_user_are_kept_as_the_bound_says() {
+    let mut section = section(1);
+    let text = |n: usize| format!("n{n}.example.test");
+    let wanted = |section: &mut Section, n, now| {
+        section.want(Name::parse(&text(n)).unwrap(), Kind::A, ms(now)).unwrap()
+    };
+    let names: Vec<_> = (0..=MOST_KEPT)
+        .map(|n| {
+            let name = wanted(&mut section, n, 0);
+            section.handle_timeout(ms(0));
+            for ask in asks(&mut section) {
+                let answers = vec![a(&text(n), "192.0.2.1")];
+                let message = Message::to(id_of(&ask.bytes), &text(n), kind(&ask), answers);
+                section.handle_answer(ms(0), &ask.query, false, &message.bytes());
+            }
+            assert_eq!(known(&section, name), ["192.0.2.1"]);
+            name
+        })
+        .collect();
+    names.into_iter().for_each(|name| section.forget(name, ms(0)));
+    let kept = (0..=MOST_KEPT).filter(|&n| {
+        let name = wanted(&mut section, n, 1);
+        !known(&section, name).is_empty()
+    });
+    assert_eq!(kept.count(), MOST_KEPT);
 }

@@ -3,7 +3,7 @@
 use crate::key::value;
 use crate::rate;
 use crate::table::Table;
-use manylane_expr::{Ask, DataType, Datum, Outcome, Value};
+use manylane_expr::{DataType, Datum, EntryOperation, Outcome, Value};
 use manylane_sync::atomic::{AtomicU64, Ordering};
 
 /// A reference to an entry that is present: either it is held, or its user checks afterwards that it was
@@ -36,18 +36,8 @@ impl<'t> Entry<'t> {
         value(self.table.spec(), self.key_words(), bytes)
     }
 
-    /// Runs `work` with the words of the key.
-    pub fn with_key_words<R>(&self, work: impl FnOnce(&[u64]) -> R) -> R {
-        let mut words = [0; crate::MAX_KEY_BYTES / 8];
-        let count = self.table.layout.key_words.min(words.len());
-        for (word, own) in words.iter_mut().zip(self.key_words()) {
-            *word = own;
-        }
-        work(&words[..count])
-    }
-
     #[inline]
-    pub(crate) fn place(&self, datum: Datum) -> Option<(&'t AtomicU64, usize, u32)> {
+    pub(crate) fn words_of(&self, datum: Datum) -> Option<(&'t AtomicU64, usize, u32)> {
         let (first, period) = self.table.layout.find(datum.data, datum.index)?;
         Some((self.word(first), first, period))
     }
@@ -56,7 +46,7 @@ impl<'t> Entry<'t> {
     #[inline]
     pub fn get(&self, datum: impl Into<Datum>, now: u64) -> Option<u64> {
         let datum = datum.into();
-        let (word, first, period) = self.place(datum)?;
+        let (word, first, period) = self.words_of(datum)?;
         Some(if datum.data.is_rate() {
             rate::read(word, self.word(first + 1), period, now).into()
         } else {
@@ -73,7 +63,7 @@ impl<'t> Entry<'t> {
     #[inline]
     pub fn add(&self, datum: impl Into<Datum>, n: u64, now: u64) -> Option<u64> {
         let datum = datum.into();
-        let (word, first, period) = self.place(datum)?;
+        let (word, first, period) = self.words_of(datum)?;
         if n == 0 {
             return self.get(datum, now);
         }
@@ -92,7 +82,7 @@ impl<'t> Entry<'t> {
 
     /// Subtracts one from a number, not below 0.
     pub fn take_one(&self, data: DataType) {
-        let Some((word, ..)) = self.place(data.into()) else { return };
+        let Some((word, ..)) = self.words_of(data.into()) else { return };
         let mut seen = word.load(Ordering::Relaxed);
         while seen > 0 {
             match word.compare_exchange_weak(seen, seen - 1, Ordering::Relaxed, Ordering::Relaxed) {
@@ -105,7 +95,7 @@ impl<'t> Entry<'t> {
     /// Sets a number, or the events of a rate's last period. Returns false if the table does not keep it.
     pub fn set(&self, datum: impl Into<Datum>, to: u64, now: u64) -> bool {
         let datum = datum.into();
-        let Some((word, first, _)) = self.place(datum) else { return false };
+        let Some((word, first, _)) = self.words_of(datum) else { return false };
         if datum.data.is_rate() {
             let _guard = self.table.shard_of(self.at).inner.lock();
             rate::set(word, self.word(first + 1), now, u32::try_from(to).unwrap_or(u32::MAX));
@@ -232,30 +222,32 @@ impl<'t> Entry<'t> {
     }
 
     /// Answers `ask`; never with [`Outcome::NotTracked`] or [`Outcome::NoEntry`].
-    pub fn ask(&self, ask: Ask, now: u64) -> Outcome {
+    pub fn ask(&self, ask: EntryOperation, now: u64) -> Outcome {
         let told = match ask {
-            Ask::Read(datum) => {
+            EntryOperation::Read(datum) => {
                 let datum = if datum.index == 0 { self.kept_as(datum.data) } else { datum };
                 self.get(datum, now)
             }
             // As with HAProxy: 0 if no counter is kept.
-            Ask::Increment(number) => Some(self.count_general(number, 1, now).unwrap_or_default()),
-            Ask::IncrementElement(index) => Some(self.count_element(index, 1, now).unwrap_or_default()),
-            Ask::Clear(number) => self.clear(self.general(number)[0], now),
-            Ask::ClearElement(index) => self.clear(Datum { data: DataType::Gpc, index }, now),
-            Ask::CountConnection => {
+            EntryOperation::Increment(number) => Some(self.count_general(number, 1, now).unwrap_or_default()),
+            EntryOperation::IncrementElement(index) => {
+                Some(self.count_element(index, 1, now).unwrap_or_default())
+            }
+            EntryOperation::Clear(number) => self.clear(self.general(number)[0], now),
+            EntryOperation::ClearElement(index) => self.clear(Datum { data: DataType::Gpc, index }, now),
+            EntryOperation::CountConnection => {
                 self.add(DataType::ConnRate, 1, now);
                 let count = self.add(DataType::ConnCnt, 1, now);
                 self.touch(now);
                 Some(count.unwrap_or_default())
             }
-            Ask::Trackers => Some(self.holders().into()),
-            Ask::Expire => Some(self.expires_in(now)),
-            Ask::Idle => {
+            EntryOperation::Trackers => Some(self.holders().into()),
+            EntryOperation::Expire => Some(self.expires_in(now)),
+            EntryOperation::Idle => {
                 let used = self.word(DATE).load(Ordering::Relaxed).saturating_sub(self.table.spec().expire);
                 Some(now.saturating_sub(used))
             }
-            Ask::Exists => Some(1),
+            EntryOperation::Exists => Some(1),
         };
         told.map_or(Outcome::NotKept, |number| Outcome::Number(i64::try_from(number).unwrap_or(i64::MAX)))
     }

@@ -1,14 +1,15 @@
 //! Events per period, over a sliding period: a rate in HAProxy's manual.
 //!
 //! A rate is two words: the start of the current period with its events, and the same start with the events
-//! of the previous period. Of the previous period, the part counts that lies less than a period back.
+//! of the previous period. The part of the previous period that lies less than one period back counts, too.
 //!
 //! 1. Events are added to the first word by compare-and-swap.
 //! 2. A period ends under the shard's lock: first the second word is written, with the start of the next
 //!    period, and then the first one is replaced. A reader that finds two different starts sees a change half
 //!    done; the first word's events are then those of the previous period.
 //! 3. Starts are 32 bits of milliseconds, compared by their difference. A start of up to [`SKEW`] in the
-//!    future is that of a lane whose clock is ahead. A rate without events for 49 days is read as then.
+//!    future is that of a lane whose clock is ahead. Differences wrap after 49 days: a rate without events
+//!    for that long is read as if its last ones were recent.
 
 use crate::share::Period;
 use manylane_sync::atomic::{AtomicU64, Ordering};
@@ -136,10 +137,10 @@ pub(crate) fn period(current: &AtomicU64, before: &AtomicU64, now: u64) -> Perio
 }
 
 /// Sets what a peer has sent. Call under the shard's lock.
-pub(crate) fn restore(current: &AtomicU64, before: &AtomicU64, period: u32, now: u64, told: Period) {
+pub(crate) fn restore(current: &AtomicU64, before: &AtomicU64, period: u32, now: u64, shown: Period) {
     // Older periods count as two periods old, which keeps rule 3.
-    let age = told.age.min(period.saturating_mul(2)).min(u32::MAX - SKEW);
+    let age = shown.age.min(period.saturating_mul(2)).min(u32::MAX - SKEW);
     let since = (now as u32).wrapping_sub(age);
-    before.store(Half { since, events: told.before }.word(), Ordering::Release);
-    current.store(Half { since, events: told.events }.word(), Ordering::Release);
+    before.store(Half { since, events: shown.before }.word(), Ordering::Release);
+    current.store(Half { since, events: shown.events }.word(), Ordering::Release);
 }

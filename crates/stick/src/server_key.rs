@@ -33,16 +33,16 @@ pub fn server_key(text: &str) -> Option<u32> {
     if let Some(number) = numbers.get(text) {
         return Some(*number);
     }
-    let place = numbers.len();
-    let chunk = TEXTS.get(place / CHUNK)?.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
-    let kept = chunk[place % CHUNK].get_or_init(|| text.into());
-    let number = u32::try_from(place + 1).ok()?;
+    let index = numbers.len();
+    let chunk = TEXTS.get(index / CHUNK)?.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+    let kept = chunk[index % CHUNK].get_or_init(|| text.into());
+    let number = u32::try_from(index + 1).ok()?;
     numbers.insert(kept, number);
     Some(number)
 }
 
 /// The text of a number, without a lock.
 pub fn server_key_text(number: u64) -> Option<&'static str> {
-    let place = usize::try_from(number).ok()?.checked_sub(1)?;
-    TEXTS.get(place / CHUNK)?.get()?[place % CHUNK].get().map(|text| &**text)
+    let index = usize::try_from(number).ok()?.checked_sub(1)?;
+    TEXTS.get(index / CHUNK)?.get()?[index % CHUNK].get().map(|text| &**text)
 }

@@ -15,6 +15,8 @@ pub(crate) struct Inner {
     pub(crate) free: Vec<u32>,
     /// Entries by a date that is not later than their expiry.
     dates: BinaryHeap<Reverse<u64>>,
+    /// Entries that were in `dates` when a clearing began to put them in order again.
+    refiling: Vec<Reverse<u64>>,
 }
 
 /// Bits of the entry's number in `dates`; the rest is the date, in steps of [`STEP_MS`].
@@ -22,6 +24,11 @@ const NUMBER_BITS: u32 = 28;
 
 /// Milliseconds of a step: 36 bits last for 130 years.
 const STEP_MS: u64 = 64;
+
+/// The entry's number in an element of `dates`.
+fn number(filed: u64) -> u32 {
+    (filed & ((1 << NUMBER_BITS) - 1)) as u32
+}
 
 impl Inner {
     /// Files an entry under a date in milliseconds.
@@ -37,22 +44,43 @@ impl Inner {
             return None;
         }
         self.dates.pop();
-        Some((date, (filed & ((1 << NUMBER_BITS) - 1)) as u32))
+        Some((date, number(filed)))
     }
 
     /// Takes out every entry for which `keeps` returns false.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(u32) -> bool) {
-        self.dates.retain(|Reverse(filed)| keeps((filed & ((1 << NUMBER_BITS) - 1)) as u32));
+        self.dates.retain(|Reverse(filed)| keeps(number(*filed)));
+        self.refiling.retain(|Reverse(filed)| keeps(number(*filed)));
+    }
+
+    /// Moves all entries out of the order of dates; [`refile`](Self::refile) files them again. Until then
+    /// they are in no order.
+    pub(crate) fn begin_refiling(&mut self) {
+        let all = std::mem::take(&mut self.dates).into_vec();
+        if self.refiling.is_empty() {
+            self.refiling = all;
+        } else {
+            self.refiling.extend(all);
+        }
+    }
+
+    /// Files up to `most` entries again, without those for which `keeps` returns false. Returns true if there
+    /// are more.
+    pub(crate) fn refile(&mut self, most: usize, mut keeps: impl FnMut(u32) -> bool) -> bool {
+        let start = self.refiling.len().saturating_sub(most);
+        let slice = self.refiling.drain(start..);
+        self.dates.extend(slice.filter(|Reverse(filed)| keeps(number(*filed))));
+        !self.refiling.is_empty()
     }
 
     /// All entries, unordered.
     pub(crate) fn numbers(&self) -> Vec<u32> {
-        self.dates.iter().map(|Reverse(filed)| (filed & ((1 << NUMBER_BITS) - 1)) as u32).collect()
+        self.dates.iter().chain(&self.refiling).map(|Reverse(filed)| number(*filed)).collect()
     }
 
     /// The number of entries.
     pub(crate) fn len(&self) -> usize {
-        self.dates.len()
+        self.dates.len() + self.refiling.len()
     }
 }
 
@@ -86,6 +114,7 @@ impl Shard {
     /// under the lock. `None` if there is no memory.
     pub(crate) fn bucket_or_made(&self, hash: u32, count: usize) -> Option<&AtomicU32> {
         if self.buckets.get().is_none() {
+            manylane_pool::check_growth(count * size_of::<AtomicU32>()).ok()?;
             let mut made = Vec::new();
             made.try_reserve_exact(count).ok()?;
             made.extend((0..count).map(|_| AtomicU32::new(0)));

@@ -70,7 +70,7 @@ impl Changes {
 
 /// The value of a datum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum DataValue {
     /// A number.
     Number(u64),
     /// A rate.
@@ -90,36 +90,36 @@ pub struct Period {
 
 impl Entry<'_> {
     /// The value of a datum. `None` if the table does not keep it.
-    pub fn kept(&self, datum: impl Into<Datum>, now: u64) -> Option<Kept> {
+    pub fn kept(&self, datum: impl Into<Datum>, now: u64) -> Option<DataValue> {
         let datum = datum.into();
-        let (word, first, _) = self.place(datum)?;
+        let (word, first, _) = self.words_of(datum)?;
         Some(if datum.data.is_rate() {
-            Kept::Rate(rate::period(word, self.word(first + 1), now))
+            DataValue::Rate(rate::period(word, self.word(first + 1), now))
         } else {
-            Kept::Number(word.load(Ordering::Relaxed))
+            DataValue::Number(word.load(Ordering::Relaxed))
         })
     }
 
     /// Sets a value that a peer has sent; it is not sent to other peers again. Does nothing if the table
     /// keeps no such datum, or one of another type.
-    pub fn learn(&self, datum: impl Into<Datum>, kept: Kept, now: u64) {
+    pub fn learn(&self, datum: impl Into<Datum>, kept: DataValue, now: u64) {
         let datum = datum.into();
-        let Some((word, first, period)) = self.place(datum) else { return };
+        let Some((word, first, period)) = self.words_of(datum) else { return };
         match kept {
-            Kept::Number(number) if !datum.data.is_rate() => {
+            DataValue::Number(number) if !datum.data.is_rate() => {
                 // Peers send the server's id: a stored name would be that of another server.
                 if word.swap(number, Ordering::Relaxed) != number
                     && datum.data == DataType::ServerId
-                    && let Some((name, ..)) = self.place(DataType::ServerKey.into())
+                    && let Some((name, ..)) = self.words_of(DataType::ServerKey.into())
                 {
                     name.store(0, Ordering::Relaxed);
                 }
             }
-            Kept::Rate(told) if datum.data.is_rate() => {
+            DataValue::Rate(shown) if datum.data.is_rate() => {
                 let _guard = self.table.shard_of(self.at).inner.lock();
-                rate::restore(word, self.word(first + 1), period, now, told);
+                rate::restore(word, self.word(first + 1), period, now, shown);
             }
-            Kept::Number(_) | Kept::Rate(_) => {}
+            DataValue::Number(_) | DataValue::Rate(_) => {}
         }
     }
 }

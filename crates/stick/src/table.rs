@@ -41,7 +41,7 @@ const ENTRIES_A_SHARD: u32 = 1024;
 const MAX_CHUNK: usize = 512;
 /// Tries to walk a chain while it changes, before taking the lock.
 const TRIES: u32 = if cfg!(loom) { 1 } else { 8 };
-/// Steps in a chain after which a walk may have been misled (rule 4).
+/// Steps in a chain after which a walk without the lock may have been misled (rule 4).
 const MAX_STEPS: u32 = 1 << 12;
 /// Limits of a full table's search: the entries that it drops, and those that it visits in all shards. A lane
 /// waits for the search at each new key.
@@ -57,7 +57,7 @@ const MAX_WALKED: u32 = 1 << 12;
 /// Bounds of the milliseconds after which an entry that was held at its expiry is checked again. Within these
 /// it is the table's expiry, so that an entry held for long is not filed all the time.
 const HELD_FOR: std::ops::RangeInclusive<u64> = 1_000..=60_000;
-/// Entries that [`Clearing`] visits under the shard's lock at a time: some 100 us.
+/// Entries that [`ShardClearing`] visits under the shard's lock at a time, twice each: some 100 us.
 const CLEARED_AT_ONCE: usize = 1_000;
 
 /// A table of entries by key, shared by all lanes.
@@ -93,11 +93,11 @@ type Hashes = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 /// A hold on an entry: the entry stays until this is dropped.
 #[derive(Debug)]
-pub struct Held<'t> {
+pub struct EntryGuard<'t> {
     entry: Entry<'t>,
 }
 
-impl<'t> std::ops::Deref for Held<'t> {
+impl<'t> std::ops::Deref for EntryGuard<'t> {
     type Target = Entry<'t>;
 
     fn deref(&self) -> &Entry<'t> {
@@ -105,14 +105,14 @@ impl<'t> std::ops::Deref for Held<'t> {
     }
 }
 
-impl Held<'_> {
+impl EntryGuard<'_> {
     /// Converts to the entry's number, for [`Table::release`]. The entry stays held.
     pub fn into_number(self) -> u32 {
         ManuallyDrop::new(self).entry.at
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for EntryGuard<'_> {
     fn drop(&mut self) {
         self.entry.table.let_go(self.entry.at);
     }
@@ -154,11 +154,6 @@ impl Table {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes of an entry.
-    pub fn entry_bytes(&self) -> usize {
-        self.lines * size_of::<Line>()
-    }
-
     #[inline]
     pub(crate) fn word(&self, at: u32, number: usize) -> &AtomicU64 {
         let (chunk, within) = (at as usize >> self.chunk_bits, at as usize & ((1 << self.chunk_bits) - 1));
@@ -187,6 +182,12 @@ impl Table {
         self.shard((self.word(at, LINK).load(Ordering::Relaxed) >> 32) as u32)
     }
 
+    /// True if an entry is present. Its link and key can be read then.
+    fn is_live(&self, at: u32) -> bool {
+        // Acquire: pairs with the store in `begin_life`, which publishes the link.
+        self.word(at, STATE).load(Ordering::Acquire) & LIVE != 0
+    }
+
     /// True if an entry may be used: it is present, and held or not expired.
     #[inline]
     fn is_good(&self, at: u32, state: u64, now: u64) -> bool {
@@ -204,11 +205,12 @@ impl Table {
             && self.entry(at).key_words().eq(words.iter().copied())
     }
 
-    /// Walks a chain and returns the result of `take` for the first usable entry of the key for which there
-    /// is one. `Err` if the walk may have been misled.
+    /// Walks a chain, calls `take` with each usable entry of the key, and returns the first `Some`. `Err` if
+    /// the chain has more than `most` entries, so the walk may have been misled.
     #[inline]
-    fn walk<R>(
+    fn walk_within<R>(
         &self,
+        most: u32,
         shard: &Shard,
         hash: u32,
         words: &[u64],
@@ -217,7 +219,7 @@ impl Table {
     ) -> Result<Option<R>, ()> {
         let Some(bucket) = shard.bucket(hash) else { return Ok(None) };
         let mut at = bucket.load(Ordering::Acquire);
-        for _ in 0..MAX_STEPS {
+        for _ in 0..most {
             if at == 0 {
                 return Ok(None);
             }
@@ -233,10 +235,36 @@ impl Table {
         Err(())
     }
 
-    /// Rules 3 and 4: looks up a key without the lock, or with it if chains keep changing.
+    /// As [`walk_within`](Self::walk_within), to the end of the chain. Call under the lock, where no walk is
+    /// misled.
+    fn walk<R>(
+        &self,
+        shard: &Shard,
+        hash: u32,
+        words: &[u64],
+        now: u64,
+        take: impl FnMut(u32, u64) -> Option<R>,
+    ) -> Option<R> {
+        self.walk_within(u32::MAX, shard, hash, words, now, take).ok().flatten()
+    }
+
     #[inline]
     fn find<R>(
         &self,
+        hash: u32,
+        words: &[u64],
+        now: u64,
+        take: impl FnMut(u32, u64) -> Option<R>,
+    ) -> Option<R> {
+        self.find_within(MAX_STEPS, hash, words, now, take)
+    }
+
+    /// Rules 3 and 4: looks up a key without the lock, or with it if chains keep changing, or have more than
+    /// `most` entries.
+    #[inline]
+    fn find_within<R>(
+        &self,
+        most: u32,
         hash: u32,
         words: &[u64],
         now: u64,
@@ -248,15 +276,14 @@ impl Table {
                 manylane_sync::relax();
                 continue;
             };
-            if let Ok(Some(found)) = self.walk(shard, hash, words, now, &mut take) {
-                return Some(found);
-            }
-            if shard.is_still(version) {
-                return None;
+            match self.walk_within(most, shard, hash, words, now, &mut take) {
+                Ok(Some(found)) => return Some(found),
+                Ok(None) if shard.is_still(version) => return None,
+                Ok(None) | Err(()) => {}
             }
         }
         let _guard = shard.inner.lock();
-        self.walk(shard, hash, words, now, &mut take).ok().flatten()
+        self.walk(shard, hash, words, now, &mut take)
     }
 
     /// Runs `look` on the entry of a key, if it is present. Writes nothing. `look` may run more than once.
@@ -274,7 +301,7 @@ impl Table {
 
     /// Holds an entry whose state was `state` and whose key should be `words`.
     #[inline]
-    fn hold(&self, at: u32, mut state: u64, hash: u32, words: &[u64], now: u64) -> Option<Held<'_>> {
+    fn hold(&self, at: u32, mut state: u64, hash: u32, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
         let word = self.word(at, STATE);
         loop {
             if !self.is_good(at, state, now) {
@@ -286,20 +313,20 @@ impl Table {
                 Err(seen) => state = seen,
             }
         }
-        let held = Held { entry: self.entry(at) };
+        let held = EntryGuard { entry: self.entry(at) };
         // The entry may have begun another life since its key was compared.
         self.is_of(at, hash, words).then_some(held)
     }
 
     /// Holds the entry of a key, if it is present.
-    pub fn get(&self, words: &[u64], now: u64) -> Option<Held<'_>> {
+    pub fn get(&self, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
         let hash = self.hash(words);
         self.find(hash, words, now, |at, state| self.hold(at, state, hash, words, now))
     }
 
     /// Holds the entry of a key; makes it if necessary. `None` if the table is full and cannot drop an entry,
     /// or there is no memory.
-    pub fn get_or_make(&self, words: &[u64], now: u64) -> Option<Held<'_>> {
+    pub fn get_or_make(&self, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
         let hash = self.hash(words);
         match self.find(hash, words, now, |at, state| self.hold(at, state, hash, words, now)) {
             Some(held) => Some(held),
@@ -312,7 +339,7 @@ impl Table {
         self.entry(number)
     }
 
-    /// Ends a hold from [`Held::into_number`]. The entry then stays for as long as a new one.
+    /// Ends a hold from [`EntryGuard::into_number`]. The entry then stays for as long as a new one.
     pub fn release(&self, number: u32, now: u64) {
         self.entry(number).touch(now);
         self.let_go(number);
@@ -324,7 +351,7 @@ impl Table {
     }
 
     #[cold]
-    fn make(&self, hash: u32, words: &[u64], now: u64) -> Option<Held<'_>> {
+    fn make(&self, hash: u32, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
         if !self.reserve(hash, now) {
             return None;
         }
@@ -345,17 +372,17 @@ impl Table {
         hash: u32,
         words: &[u64],
         now: u64,
-    ) -> Option<(Held<'_>, bool)> {
+    ) -> Option<(EntryGuard<'_>, bool)> {
         let there = self.walk(shard, hash, words, now, |at, state| self.hold(at, state, hash, words, now));
-        if let Ok(Some(held)) = there {
+        if let Some(held) = there {
             return Some((held, false)); // another lane was faster
         }
         // An expired entry of the key begins another life in its place.
-        let old = self.walk(shard, hash, words, 0, |at, _| Some(at)).ok().flatten();
+        let old = self.walk(shard, hash, words, 0, |at, _| Some(at));
         if let Some(at) = old {
             if self.end_life(at) {
                 self.begin_life(at, words, now);
-                return Some((Held { entry: self.entry(at) }, false));
+                return Some((EntryGuard { entry: self.entry(at) }, false));
             }
             // Another lane, whose clock is behind, holds the entry meanwhile: it lives on. It cannot end
             // before it is held here, since that needs the lock.
@@ -369,7 +396,7 @@ impl Table {
         self.begin_life(at, words, now);
         shard.changing(|| bucket.store(at, Ordering::Release));
         inner.file(now + self.spec.expire, at);
-        Some((Held { entry: self.entry(at) }, true))
+        Some((EntryGuard { entry: self.entry(at) }, true))
     }
 
     /// Buckets of a shard.
@@ -431,6 +458,9 @@ impl Table {
         let chunk = self.chunks.get(at as usize >> self.chunk_bits)?;
         if chunk.get().is_none() {
             let lines = self.lines << self.chunk_bits;
+            // Beside the lines, each entry is filed by its date.
+            let filed = size_of::<u64>() << self.chunk_bits;
+            manylane_pool::check_growth(lines * size_of::<Line>() + filed).ok()?;
             let mut made = Vec::new();
             made.try_reserve_exact(lines).ok()?;
             made.extend((0..lines).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(0)))));
@@ -500,6 +530,10 @@ impl Table {
             let Some((date, at)) = inner.take_first(|date| !self.spec.nopurge || has_come(date)) else {
                 break;
             };
+            if self.free_cleared(inner, at) {
+                gone += 1;
+                continue;
+            }
             let due = self.word(at, DATE).load(Ordering::Relaxed);
             // The entry was used since it was filed, so others are older. If all were, any will do.
             if due > date && (self.spec.nopurge || looked_at < looks / 2) {
@@ -511,6 +545,17 @@ impl Table {
             }
         }
         gone
+    }
+
+    /// Frees the memory of an entry that a clearing has ended and that has left the order of dates. Returns
+    /// false if the entry is present.
+    fn free_cleared(&self, inner: &mut Inner, at: u32) -> bool {
+        let is_live = self.is_live(at);
+        if !is_live {
+            self.give_free(inner, at);
+            self.used.fetch_sub(1, Ordering::Relaxed);
+        }
+        !is_live
     }
 
     /// Takes an entry out of its chain, unless it is held. It must have left the order of dates.
@@ -557,6 +602,9 @@ impl Table {
                     && let Some((_, at)) = inner.take_first(|date| date <= now)
                 {
                     left -= 1;
+                    if self.free_cleared(&mut inner, at) {
+                        continue;
+                    }
                     let due = self.word(at, DATE).load(Ordering::Relaxed);
                     if due > now {
                         inner.file(due, at);
@@ -582,7 +630,7 @@ impl Table {
         let hash = self.hash(words);
         let shard = self.shard(hash);
         let mut inner = shard.inner.lock();
-        let found = self.walk(shard, hash, words, 0, |at, _| Some(at)).ok().flatten();
+        let found = self.walk(shard, hash, words, 0, |at, _| Some(at));
         found.is_none_or(|at| self.clear_filed(shard, &mut inner, at))
     }
 
@@ -619,10 +667,10 @@ impl Table {
     }
 
     /// Removes entries of each shard in turn, while lanes continue to use the table.
-    pub fn clearing(&self) -> impl Iterator<Item = Clearing<'_>> {
+    pub fn clearing(&self) -> impl Iterator<Item = ShardClearing<'_>> {
         self.shards.iter().map(|shard| {
             let left = shard.inner.lock().numbers();
-            Clearing { table: self, shard, left, gone: Vec::new() }
+            ShardClearing { table: self, shard, left, phase: Phase::Ending { any: false } }
         })
     }
 
@@ -648,7 +696,7 @@ impl Table {
     }
 
     /// Holds the entry with this number, if it is present.
-    pub fn numbered(&self, at: u32, now: u64) -> Option<Held<'_>> {
+    pub fn numbered(&self, at: u32, now: u64) -> Option<EntryGuard<'_>> {
         let chunk = self.chunks.get(at as usize >> self.chunk_bits).filter(|_| at > 0)?;
         chunk.get()?;
         let word = self.word(at, STATE);
@@ -656,7 +704,7 @@ impl Table {
         while self.is_good(at, state, now) {
             // Acquire: pairs with the store of `begin_life`.
             match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => return Some(Held { entry: self.entry(at) }),
+                Ok(_) => return Some(EntryGuard { entry: self.entry(at) }),
                 Err(seen) => state = seen,
             }
         }
@@ -685,52 +733,155 @@ impl Table {
     }
 }
 
-/// Removes entries of a shard in slices, and releases its lock between them.
+/// Removes entries of a shard in slices, and releases its lock between them. Rule 8.
 #[derive(Debug)]
-pub struct Clearing<'t> {
+pub struct ShardClearing<'t> {
     table: &'t Table,
     shard: &'t Shard,
     /// Entries of the shard at the beginning that were not visited yet.
     left: Vec<u32>,
-    /// Entries whose lives have ended. They stay in the order of dates, so their memory is not reused until
-    /// this is dropped.
-    gone: Vec<u32>,
+    phase: Phase,
 }
 
-impl Clearing<'_> {
+/// What a clearing does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It ends lives; `any` if it has ended one.
+    Ending {
+        any: bool,
+    },
+    /// It takes the entries whose lives have ended out of the order of dates, and frees their memory.
+    Refiling,
+    Done,
+}
+
+impl ShardClearing<'_> {
     /// Visits a slice, and removes the entries for which `is_one` returns true, unless they are held. Returns
     /// true if there are more.
     pub fn step(&mut self, mut is_one: impl FnMut(&Entry<'_>) -> bool) -> bool {
-        let Self { table, shard, left, gone } = self;
-        let _guard = shard.inner.lock();
-        for at in left.drain(left.len().saturating_sub(CLEARED_AT_ONCE)..) {
-            // Acquire: pairs with the store in `begin_life`, which publishes the link.
-            let is_there = table.word(at, STATE).load(Ordering::Acquire) & LIVE != 0;
-            if is_there
-                && std::ptr::eq(table.shard_of(at), *shard)
-                && is_one(&table.entry(at))
-                && table.end_life(at)
-            {
-                table.unlink(shard, at);
-                gone.push(at);
+        if let Phase::Ending { any } = &mut self.phase {
+            let Self { table, shard, left, .. } = self;
+            let mut inner = shard.inner.lock();
+            for at in left.drain(left.len().saturating_sub(CLEARED_AT_ONCE)..) {
+                if table.is_live(at)
+                    && std::ptr::eq(table.shard_of(at), *shard)
+                    && is_one(&table.entry(at))
+                    && table.end_life(at)
+                {
+                    table.unlink(shard, at);
+                    *any = true;
+                }
             }
+            if left.is_empty() {
+                self.phase = if *any { Phase::Refiling } else { Phase::Done };
+                if self.phase == Phase::Refiling {
+                    inner.begin_refiling();
+                }
+            }
+            return self.phase != Phase::Done;
         }
-        !left.is_empty()
+        self.refile()
+    }
+
+    /// Visits a slice of the order of dates. Returns true if there are more.
+    fn refile(&mut self) -> bool {
+        let Self { table, shard, phase, .. } = self;
+        if *phase != Phase::Refiling {
+            return false;
+        }
+        let mut gone = [0; CLEARED_AT_ONCE];
+        let mut count = 0;
+        let mut inner = shard.inner.lock();
+        // An entry in the order of dates that is not live was cleared, here or by another clearing.
+        let more = inner.refile(CLEARED_AT_ONCE, |at| {
+            let is_live = table.is_live(at);
+            if !is_live {
+                gone[count] = at;
+                count += 1;
+            }
+            is_live
+        });
+        gone[..count].iter().for_each(|at| table.give_free(&mut inner, *at));
+        drop(inner);
+        table.used.fetch_sub(count as u32, Ordering::Relaxed); // last: a new entry finds free memory
+        if !more {
+            *phase = Phase::Done;
+        }
+        more
     }
 }
 
-impl Drop for Clearing<'_> {
+impl Drop for ShardClearing<'_> {
     fn drop(&mut self) {
-        let Self { table, shard, left: _, gone } = self;
-        if gone.is_empty() {
-            return;
+        if self.phase == (Phase::Ending { any: true }) {
+            self.shard.inner.lock().begin_refiling();
+            self.phase = Phase::Refiling;
         }
-        gone.sort_unstable();
-        {
-            let mut inner = shard.inner.lock();
-            inner.retain(|filed| gone.binary_search(&filed).is_err());
-            gone.iter().for_each(|at| table.give_free(&mut inner, *at));
+        while self.refile() {}
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use manylane_expr::{DataType, Type};
+
+    fn table(size: u32) -> Table {
+        let data = vec![crate::Data { kind: DataType::Gpc0, count: 1, period: 0 }];
+        Table::new(Spec {
+            key: Type::Int,
+            key_bytes: 0,
+            size,
+            expire: 1000,
+            nopurge: false,
+            data,
+            turns: false,
+        })
+    }
+
+    #[test]
+    fn an_entry_in_a_chain_beyond_the_steps_of_a_walk_is_found() {
+        let table = table(100);
+        drop(table.get_or_make(&[7], 1));
+        let hash = table.hash(&[7]);
+        // No step is enough for any chain, so only the walk under the lock can find it.
+        assert!(table.find_within(0, hash, &[7], 1, |at, _| Some(at)).is_some());
+        assert_eq!(table.find_within(0, table.hash(&[8]), &[8], 1, |at, _| Some(at)), None);
+    }
+
+    #[test]
+    fn entries_that_are_made_between_the_steps_of_clearings_stay_and_expire() {
+        let table = table(3000); // two shards, more entries than a step visits
+        for key in 0..2500 {
+            drop(table.get_or_make(&[key], 1));
         }
-        table.used.fetch_sub(gone.len() as u32, Ordering::Relaxed); // a new entry finds its memory
+        let (mut first, mut second): (Vec<_>, Vec<_>) =
+            (table.clearing().collect(), table.clearing().collect());
+        let mut key = 10_000;
+        loop {
+            let mut more = false;
+            for clearing in first.iter_mut().chain(&mut second) {
+                // Others use the table meanwhile, and one of their entries is cleared by its key.
+                for _ in 0..10 {
+                    drop(table.get_or_make(&[key], 2));
+                    key += 1;
+                }
+                assert!(table.clear_key(&[key - 1]));
+                more |= clearing.step(|entry| entry.key_words().next().is_some_and(|key| key < 10_000));
+            }
+            if !more {
+                break;
+            }
+        }
+        drop((first, second));
+        let kept = (10_000..key).filter(|key| (key + 1) % 10 != 0).count();
+        assert_eq!(table.used() as usize, kept);
+        assert_eq!((0..key).filter(|key| table.get(&[*key], 3).is_some()).count(), kept);
+        // All are in the order of dates, once each.
+        let filed: usize = table.shards.iter().map(|shard| shard.inner.lock().len()).sum();
+        assert_eq!(filed, kept);
+        let mut next = 0;
+        while table.sweep(&mut next, 1_000_000, 100) {}
+        assert_eq!(table.used(), 0);
     }
 }

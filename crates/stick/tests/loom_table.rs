@@ -22,7 +22,7 @@ fn count(table: &Table, key: i64, n: u64) -> Option<u64> {
     with_key(table.spec(), Value::Int(key), |words| table.get_or_make(words, 0)?.add(DataType::Gpc0, n, 0))?
 }
 
-fn look(table: &Table, key: i64) -> Option<u64> {
+fn peek(table: &Table, key: i64) -> Option<u64> {
     with_key(table.spec(), Value::Int(key), |words| {
         table.peek(words, 0, |entry| entry.get(DataType::Gpc0, 0))
     })??
@@ -42,7 +42,7 @@ fn two_lanes_make_one_entry_of_a_key() {
         let lane = thread::spawn(move || count(&other, 7, 1));
         assert!(count(&table, 7, 1).is_some());
         assert!(lane.join().expect("it does not panic").is_some());
-        assert_eq!((table.used(), look(&table, 7)), (1, Some(2)));
+        assert_eq!((table.used(), peek(&table, 7)), (1, Some(2)));
     });
 }
 
@@ -58,9 +58,9 @@ fn a_reader_never_sees_the_number_of_another_key() {
             // It replaces the first entry.
             assert!(count(&other, 2, 20).is_some());
         });
-        assert!(matches!(look(&table, 1), None | Some(1)));
+        assert!(matches!(peek(&table, 1), None | Some(1)));
         lane.join().expect("it does not panic");
-        assert_eq!((look(&table, 1), look(&table, 2), table.used()), (None, Some(20), 1));
+        assert_eq!((peek(&table, 1), peek(&table, 2), table.used()), (None, Some(20), 1));
     });
 }
 
@@ -77,10 +77,10 @@ fn a_held_entry_stays() {
         let counted = count(&table, 1, 1).expect("there is room");
         let gone = lane.join().expect("it does not panic");
         match (gone, counted) {
-            (false, 2) => assert_eq!(look(&table, 1), Some(2)),
+            (false, 2) => assert_eq!(peek(&table, 1), Some(2)),
             // It was removed before or after it was counted in.
-            (true, 1) => assert_eq!(look(&table, 1), Some(1)),
-            (true, 2) => assert_eq!(look(&table, 1), None),
+            (true, 1) => assert_eq!(peek(&table, 1), Some(1)),
+            (true, 2) => assert_eq!(peek(&table, 1), None),
             other => panic!("{other:?}"),
         }
     });

@@ -1,9 +1,9 @@
 //! Tables used by one thread: lookup, expiry, eviction.
 #![cfg(not(any(loom, manylane_sim)))]
 
-use manylane_expr::{Ask, DataType, Datum, Outcome, Type, Value};
+use manylane_expr::{DataType, Datum, EntryOperation, Outcome, Type, Value};
 use manylane_stick::{
-    Data, Entry, Kept, MAX_SERVER_KEYS, Spec, Table, server_key, server_key_text, with_key,
+    Data, DataValue, Entry, MAX_SERVER_KEYS, Spec, Table, server_key, server_key_text, with_key,
 };
 
 fn spec(key: Type, size: u32, expire: u64) -> Spec {
@@ -37,7 +37,7 @@ fn count(table: &Table, key: i64, now: u64) -> Option<u64> {
     })?
 }
 
-fn look(table: &Table, key: i64, now: u64) -> Option<u64> {
+fn peek(table: &Table, key: i64, now: u64) -> Option<u64> {
     with_key(table.spec(), Value::Int(key), |words| {
         table.peek(words, now, |entry| entry.get(DataType::Gpc0, now))
     })??
@@ -95,8 +95,8 @@ fn an_entry_expires_when_nobody_used_it_for_so_long_and_its_memory_is_used_again
     let table = Table::new(spec(Type::Int, 100, 1_000));
     assert_eq!(count(&table, 7, 0), Some(1));
     assert_eq!(count(&table, 7, 900), Some(2));
-    assert_eq!(look(&table, 7, 1_899), Some(2));
-    assert_eq!(look(&table, 7, 1_900), None, "it has expired");
+    assert_eq!(peek(&table, 7, 1_899), Some(2));
+    assert_eq!(peek(&table, 7, 1_900), None, "it has expired");
     assert_eq!(count(&table, 7, 1_901), Some(1), "it begins anew");
     assert_eq!(table.used(), 1);
     assert_eq!(count(&table, 8, 1_901), Some(1));
@@ -104,7 +104,7 @@ fn an_entry_expires_when_nobody_used_it_for_so_long_and_its_memory_is_used_again
     assert_eq!(table.used(), 2);
     while table.sweep(&mut 0, 3_000, 1) {}
     assert_eq!(table.used(), 0);
-    assert_eq!(look(&table, 7, 0), None);
+    assert_eq!(peek(&table, 7, 0), None);
 }
 
 #[test]
@@ -115,16 +115,16 @@ fn what_is_held_neither_expires_nor_is_given_up() {
             .unwrap();
     table.held(number).add(DataType::Gpc0, 5, 0);
     assert!(!table.sweep(&mut 0, 5_000, 100));
-    assert_eq!(look(&table, 1, 5_000), Some(5));
+    assert_eq!(peek(&table, 1, 5_000), Some(5));
     for key in 2..50 {
         assert_eq!(count(&table, key, 5_000), Some(1), "another one goes");
     }
-    assert_eq!(look(&table, 1, 5_000), Some(5));
+    assert_eq!(peek(&table, 1, 5_000), Some(5));
     assert_eq!(table.used(), 2);
     assert!(!with_key(table.spec(), Value::Int(1), |words| table.clear_key(words)).unwrap());
     table.release(number, 6_000);
-    assert_eq!(look(&table, 1, 6_999), Some(5));
-    assert_eq!(look(&table, 1, 7_000), None);
+    assert_eq!(peek(&table, 1, 6_999), Some(5));
+    assert_eq!(peek(&table, 1, 7_000), None);
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn a_full_table_gives_up_what_was_not_used_for_the_longest_time_or_nothing() {
     (0..10).for_each(|key| assert_eq!(count(&table, key, 10 * key as u64), Some(1)));
     assert_eq!(count(&table, 0, 500), Some(2));
     assert_eq!(count(&table, 100, 600), Some(1));
-    assert_eq!(look(&table, 0, 600), Some(2), "it was used since");
-    let left: Vec<i64> = (1..10).filter(|key| look(&table, *key, 600).is_some()).collect();
+    assert_eq!(peek(&table, 0, 600), Some(2), "it was used since");
+    let left: Vec<i64> = (1..10).filter(|key| peek(&table, *key, 600).is_some()).collect();
     assert_eq!(left.len(), 8);
     assert!(left[0] <= 3, "an old one is gone: {left:?}");
     assert_eq!(table.used(), 10);
@@ -212,21 +212,21 @@ fn entries_tell_what_is_asked() {
         let entry = table.get_or_make(words, 0).unwrap();
         let ask = |ask| entry.ask(ask, 10);
         let gpt = |index| Datum { data: DataType::Gpt, index };
-        assert_eq!(ask(Ask::Increment(0)), Outcome::Number(1));
-        assert_eq!(ask(Ask::Increment(0)), Outcome::Number(2));
-        assert_eq!(ask(Ask::Clear(0)), Outcome::Number(2));
-        assert_eq!(ask(Ask::Read(DataType::Gpc0.into())), Outcome::Number(0));
-        assert_eq!(ask(Ask::Increment(1)), Outcome::Number(0));
-        assert_eq!(ask(Ask::Clear(1)), Outcome::NotKept);
-        assert_eq!(ask(Ask::Read(DataType::BytesInCnt.into())), Outcome::NotKept);
+        assert_eq!(ask(EntryOperation::Increment(0)), Outcome::Number(1));
+        assert_eq!(ask(EntryOperation::Increment(0)), Outcome::Number(2));
+        assert_eq!(ask(EntryOperation::Clear(0)), Outcome::Number(2));
+        assert_eq!(ask(EntryOperation::Read(DataType::Gpc0.into())), Outcome::Number(0));
+        assert_eq!(ask(EntryOperation::Increment(1)), Outcome::Number(0));
+        assert_eq!(ask(EntryOperation::Clear(1)), Outcome::NotKept);
+        assert_eq!(ask(EntryOperation::Read(DataType::BytesInCnt.into())), Outcome::NotKept);
         assert!(entry.set(gpt(0), 7, 10) && entry.set(gpt(2), 9, 10) && !entry.set(gpt(3), 9, 10));
-        assert_eq!(ask(Ask::Read(DataType::Gpt0.into())), Outcome::Number(7), "the array has it");
-        assert_eq!(ask(Ask::Read(gpt(2))), Outcome::Number(9));
-        assert_eq!(ask(Ask::Read(gpt(3))), Outcome::NotKept);
-        assert_eq!(ask(Ask::Trackers), Outcome::Number(1));
+        assert_eq!(ask(EntryOperation::Read(DataType::Gpt0.into())), Outcome::Number(7), "the array has it");
+        assert_eq!(ask(EntryOperation::Read(gpt(2))), Outcome::Number(9));
+        assert_eq!(ask(EntryOperation::Read(gpt(3))), Outcome::NotKept);
+        assert_eq!(ask(EntryOperation::Trackers), Outcome::Number(1));
         entry.touch(10);
-        assert_eq!(entry.ask(Ask::Expire, 110), Outcome::Number(900));
-        assert_eq!(entry.ask(Ask::Idle, 110), Outcome::Number(100));
+        assert_eq!(entry.ask(EntryOperation::Expire, 110), Outcome::Number(900));
+        assert_eq!(entry.ask(EntryOperation::Idle, 110), Outcome::Number(100));
         entry.take_one(DataType::ConnCur);
         assert_eq!(entry.get(DataType::ConnCur, 0), Some(0), "it does not go below 0");
     })
@@ -239,7 +239,7 @@ fn entries_come_and_go_between_two_slices_of_a_clearing() {
     let table = Table::new(Spec { nopurge: true, ..spec(Type::Int, 2_000, 1_000) });
     (0..2_000).for_each(|key| assert_eq!(count(&table, key, 0), Some(1)));
     let clear_key = |key| with_key(table.spec(), Value::Int(key), |words| table.clear_key(words)).unwrap();
-    let there = || (0..2_000).filter(|key| look(&table, *key, 0).is_some()).collect::<Vec<_>>();
+    let there = || (0..2_000).filter(|key| peek(&table, *key, 0).is_some()).collect::<Vec<_>>();
     let mut shards = table.clearing();
     let mut clearing = shards.next().unwrap();
     assert!(shards.next().is_none(), "one shard");
@@ -274,7 +274,7 @@ fn an_entry_is_removed_by_its_number_unless_somebody_holds_it() {
     assert_eq!(table.clear_number(u32::MAX, 0), None);
     assert_eq!(table.clear_number(number, 1_000), None, "it has expired");
     assert_eq!(table.clear_number(number, 0), Some(true));
-    assert_eq!((table.used(), look(&table, 1, 0), table.clear_number(number, 0)), (0, None, None));
+    assert_eq!((table.used(), peek(&table, 1, 0), table.clear_number(number, 0)), (0, None, None));
 }
 
 /// A sweep visits a held entry at most once in the time that it would stay.
@@ -338,11 +338,11 @@ fn another_server_that_a_peer_tells_of_has_no_name_here() {
     let table = Table::new(spec);
     with_key(table.spec(), Value::Int(1), |words| {
         let entry = table.get_or_make(words, 0).unwrap();
-        entry.learn(DataType::ServerId, Kept::Number(1), 0);
-        entry.learn(DataType::ServerKey, Kept::Number(7), 0);
-        entry.learn(DataType::ServerId, Kept::Number(1), 0);
+        entry.learn(DataType::ServerId, DataValue::Number(1), 0);
+        entry.learn(DataType::ServerKey, DataValue::Number(7), 0);
+        entry.learn(DataType::ServerId, DataValue::Number(1), 0);
         assert_eq!(entry.get(DataType::ServerKey, 0), Some(7));
-        entry.learn(DataType::ServerId, Kept::Number(2), 0);
+        entry.learn(DataType::ServerId, DataValue::Number(2), 0);
         assert_eq!(entry.get(DataType::ServerKey, 0), Some(0));
     });
 }

@@ -8,7 +8,7 @@ use crate::queue::Waiter;
 use crate::servers::{Server, Servers};
 use crate::snapshot::{Kept, Snapshot};
 use crate::spec::{Index, MAX_WEIGHT};
-use crate::state::{Admin, Operation, Standing};
+use crate::state::{Admin, Availability, Operation};
 use manylane_sched::Time;
 use manylane_sync::Arc;
 use manylane_sync::MutexGuard;
@@ -77,7 +77,7 @@ impl std::error::Error for StaticWeight {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// State that decides whether the server takes requests.
-    pub standing: Standing,
+    pub standing: Availability,
     /// Weight: 0 to [`MAX_WEIGHT`].
     pub weight: u16,
     /// `maxconn`; 0 for no limit, or where the balancer does not limit the server.
@@ -110,12 +110,12 @@ impl<W: Waiter> Balancer<W> {
 
     /// Sets what checks found. A server that was down and comes up begins its slow start.
     pub fn set_operation(&self, index: Index, operation: Operation, now: Time) {
-        self.update(index, now, |standing| Standing { operation, ..standing });
+        self.update(index, now, |standing| Availability { operation, ..standing });
     }
 
     /// Sets what the operator ordered. A server that leaves maintenance begins its slow start.
     pub fn set_admin(&self, index: Index, own: Admin, now: Time) {
-        self.update(index, now, |standing| Standing { own, ..standing });
+        self.update(index, now, |standing| Availability { own, ..standing });
     }
 
     /// Applies `to` to a server's standing, and returns the standing before and after. No other change comes
@@ -124,8 +124,8 @@ impl<W: Waiter> Balancer<W> {
         &self,
         index: Index,
         now: Time,
-        to: impl FnOnce(Standing) -> Standing,
-    ) -> (Standing, Standing) {
+        to: impl FnOnce(Availability) -> Availability,
+    ) -> (Availability, Availability) {
         let state = &self.own.core.servers[index].state;
         let turn = self.own.shared.turn.lock();
         let before = state.standing();
@@ -269,7 +269,7 @@ impl Core {
         let mut changes = self.changes.lock();
         changes.version += 1;
         let snapshot = changes.snapshot(&self.servers, &self.algorithm, &self.options);
-        self.gates.set_members(&snapshot.by_rank);
+        self.server_limits.set_members(&snapshot.by_rank);
         self.snapshot.replace(snapshot);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::change::Changes;
 use crate::algorithm::{Algorithm, Options};
-use crate::gate::Gates;
 use crate::lane::{BLOCK, LaneState, Lanes};
 use crate::queue::{Queue, Waiter};
+use crate::server_limit::ServerLimits;
 use crate::servers::Servers;
 use crate::snapshot::Snapshot;
 use crate::spec::Index;
@@ -28,8 +28,8 @@ pub(crate) struct Core {
     /// there ends there.
     pub(crate) earlier: Vec<Arc<Lanes>>,
     /// Number of servers that `lanes` has places for.
-    places: usize,
-    pub(crate) gates: Gates,
+    capacity: usize,
+    pub(crate) server_limits: ServerLimits,
 }
 
 impl Core {
@@ -42,26 +42,26 @@ impl Core {
         let wants = (algorithm.row().wants)(&options);
         let mut changes = Changes::default();
         let mut earlier = before.map_or_else(Vec::new, |before| before.earlier.clone());
-        let (lanes, places) = match before.filter(|before| servers.len() <= before.places) {
-            Some(before) => (before.lanes.clone(), before.places),
+        let (lanes, capacity) = match before.filter(|before| servers.len() <= before.capacity) {
+            Some(before) => (before.lanes.clone(), before.capacity),
             None => {
                 earlier.extend(before.map(|before| before.lanes.clone()));
                 // Loads are stored in blocks of `BLOCK` servers. Rounding up leaves places for servers that
                 // are added later, and a list that outgrew its table gets at least twice the places.
-                let most = before.map_or(0, |before| 2 * before.places);
-                let (places, seed) = (servers.len().max(most).next_multiple_of(BLOCK), options.seed);
+                let most = before.map_or(0, |before| 2 * before.capacity);
+                let (capacity, seed) = (servers.len().max(most).next_multiple_of(BLOCK), options.seed);
                 let of_before = earlier.clone();
                 let lane: Box<dyn Fn(_) -> _ + Send + Sync> =
-                    Box::new(move |_| LaneState::new(places, seed, wants, &of_before));
-                (Arc::new(PerLane::new(lane)), places)
+                    Box::new(move |_| LaneState::new(capacity, seed, wants, &of_before));
+                (Arc::new(PerLane::new(lane)), capacity)
             }
         };
         if let Some(before) = before {
             changes.follow(&before.changes.lock());
         }
-        let gates = Gates::new(&servers);
+        let server_limits = ServerLimits::new(&servers);
         let first = changes.snapshot(&servers, &algorithm, &options);
-        gates.set_members(&first.by_rank);
+        server_limits.set_members(&first.by_rank);
         let warms = servers.iter().any(|(_, server)| !server.spec.slowstart.is_zero());
         Self {
             warms,
@@ -69,8 +69,8 @@ impl Core {
             changes: Mutex::new(&CHANGES, changes),
             lanes,
             earlier,
-            places,
-            gates,
+            capacity,
+            server_limits,
             servers,
             algorithm,
             options,
@@ -100,7 +100,7 @@ impl Core {
         let own = self.lanes.own();
         own.begin(index.get());
         if let Some(least) = &own.least {
-            least.update(index.get(), own.seen(index.get()));
+            least.update(index.get(), own.load(index.get()));
         }
     }
 
@@ -111,7 +111,7 @@ impl Core {
         let own = self.lanes.own();
         own.end(index.get());
         if let Some(least) = &own.least {
-            least.update(index.get(), own.seen(index.get()));
+            least.update(index.get(), own.load(index.get()));
         }
     }
 

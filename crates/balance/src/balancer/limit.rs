@@ -1,7 +1,7 @@
 //! The current limit of a server: `maxconn`, or less while the backend has little load (`minconn`,
 //! `fullconn`) or the server is in slow start.
 
-use super::{Full, Own};
+use super::{Own, ServerFull};
 use crate::algorithm::Algorithm;
 use crate::queue::Waiter;
 use crate::spec::Index;
@@ -19,7 +19,7 @@ impl<W: Waiter> Own<W> {
     /// Admits a request to a server with a limit, after adapting a limit that follows the load.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(super) fn enter(&self, index: Index, now: Time) -> Result<(), Full> {
+    pub(super) fn enter(&self, index: Index, now: Time) -> Result<(), ServerFull> {
         if self.is_dynamic(index) {
             let own = self.core.lanes.own();
             if now.as_nanos().wrapping_sub(own.adapted.get()) >= ADAPT_EVERY {
@@ -32,13 +32,13 @@ impl<W: Waiter> Own<W> {
         {
             return Ok(());
         }
-        Err(Full)
+        Err(ServerFull)
     }
 
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     fn try_enter(&self, index: Index, now: Time) -> bool {
-        let entered = self.core.gates.enter(index);
+        let entered = self.core.server_limits.enter(index);
         if entered.crowded && self.core.algorithm == Algorithm::First {
             self.core.lanes.own().crowded.set(now.as_nanos() + SPREAD_FOR);
         }
@@ -66,7 +66,8 @@ impl<W: Waiter> Own<W> {
         };
         let mut limit = most;
         if self.is_dynamic(index) {
-            let load = *load.get_or_insert_with(|| self.core.total_load() + self.core.gates.waiting.get());
+            let load =
+                *load.get_or_insert_with(|| self.core.total_load() + self.core.server_limits.waiting.get());
             let full = u64::from(self.core.options.fullconn);
             if load < full {
                 limit = spec.minconn.max((u64::from(most) * load / full) as u32);
@@ -104,16 +105,16 @@ impl<W: Waiter> Own<W> {
     /// because it changes all the time.
     fn adapt_own(&self, index: Index, now: Time) -> bool {
         fence(Ordering::SeqCst); // pairs with the one below
-        let gate = self.core.gates.of(index);
+        let server_limit = self.core.server_limits.of(index);
         let mut load = None;
         let mut new = self.limit_at(index, now, &mut load);
-        if new == gate.limit() {
+        if new == server_limit.limit() {
             return false;
         }
         let mut least = u32::MAX;
         loop {
-            least = least.min(gate.limit());
-            gate.set_limit(new);
+            least = least.min(server_limit.limit());
+            server_limit.set_limit(new);
             fence(Ordering::SeqCst); // a later change of an input finds this limit
             let again = self.limit_at(index, now, &mut load);
             if again == new {
@@ -123,8 +124,8 @@ impl<W: Waiter> Own<W> {
         }
         // A limit that dropped and rose again in this loop has grown, too: requests that came in between met
         // its lowest value.
-        if gate.limit() <= least {
-            if !gate.has_room() && self.core.gates.mark_full(index) {
+        if server_limit.limit() <= least {
+            if !server_limit.has_room() && self.core.server_limits.mark_full(index) {
                 self.offer(index);
             }
             return false;
@@ -133,7 +134,7 @@ impl<W: Waiter> Own<W> {
         // the new limit: see `enqueue` and `WaitingForAny::add`.
         self.settle(index);
         for (one, index) in self.all(index).iter() {
-            one.core.gates.mark_room(index);
+            one.core.server_limits.mark_room(index);
             one.offer(index);
         }
         true

@@ -9,13 +9,13 @@ mod waiting;
 
 pub use change::{Settings, StaticWeight};
 pub(crate) use pick::Pick;
-pub use waiting::{Priority, QueueFull, Turn, Wait};
+pub use waiting::{Priority, QueueFull, QueueState, Wait};
 
 use self::core::Core;
 use self::shared::Shared;
 use crate::algorithm::{Algorithm, Input, NoPick, Options};
-use crate::gate::Gates;
 use crate::queue::{Queue, Waiter};
+use crate::server_limit::ServerLimits;
 use crate::servers::Servers;
 use crate::spec::{BuildError, Index, ServerSpec};
 use manylane_sched::Time;
@@ -44,9 +44,9 @@ struct Own<W: Waiter> {
 
 /// The server has no room: it serves as many requests as its limit allows, or other requests wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct ServerFull;
 
-impl fmt::Display for Full {
+impl fmt::Display for ServerFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "the server serves as many requests as its maxconn allows: let the request wait in a queue",
@@ -54,7 +54,7 @@ impl fmt::Display for Full {
     }
 }
 
-impl std::error::Error for Full {}
+impl std::error::Error for ServerFull {}
 
 impl Balancer {
     /// Creates a balancer over `servers`; its queues wake requests through [`Waker`]s.
@@ -98,7 +98,7 @@ impl<W: Waiter> Balancer<W> {
                 && !youngest.core.is_limited(index)
             {
                 server.state.set_maxconn(0);
-                server.state.gate.set_limit(u32::MAX);
+                server.state.server_limit.set_limit(u32::MAX);
             }
         }
     }
@@ -168,7 +168,7 @@ impl<W: Waiter> Balancer<W> {
             own.core.servers.set_state(index, state);
             own.queues[index.get()] = before.queues[then.get()].clone();
         }
-        own.core.gates = Gates::new(&own.core.servers);
+        own.core.server_limits = ServerLimits::new(&own.core.servers);
         self.attach();
         self.own.core.publish();
         drop(turn);
@@ -221,10 +221,10 @@ impl<W: Waiter> Balancer<W> {
     /// ends.
     ///
     /// # Errors
-    /// [`Full`] if the server has a limit and no room: pick another server, or queue the request.
+    /// [`ServerFull`] if the server has a limit and no room: pick another server, or queue the request.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub fn take(&self, index: Index, now: Time) -> Result<(), Full> {
+    pub fn take(&self, index: Index, now: Time) -> Result<(), ServerFull> {
         if self.own.core.is_limited(index) {
             self.own.enter(index, now)?;
         }
@@ -270,13 +270,13 @@ impl<W: Waiter> Balancer<W> {
     /// Returns whether a server has room for one more request and no request waits for it.
     #[inline]
     pub fn has_room(&self, index: Index) -> bool {
-        !self.own.core.is_limited(index) || self.own.core.gates.of(index).has_room()
+        !self.own.core.is_limited(index) || self.own.core.server_limits.of(index).has_room()
     }
 
     /// Returns the number of requests on all servers and in all queues. Cost: reads one cache line of each
     /// lane.
     pub fn total_load(&self) -> u64 {
-        self.own.core.total_load() + self.own.core.gates.waiting.get()
+        self.own.core.total_load() + self.own.core.server_limits.waiting.get()
     }
 }
 

@@ -60,7 +60,7 @@ impl Pick<'_> {
     /// Returns the first server with room from rank `from` on after skipping `skip` with room; if there is
     /// none, any with room.
     pub(crate) fn by_rank(&self, from: usize, skip: usize) -> Result<Index, NoPick> {
-        let (servers, full) = (&self.core.servers, &self.core.gates.full);
+        let (servers, full) = (&self.core.servers, &self.core.server_limits.full);
         let good = |rank: usize| self.is_good(servers.at_rank(rank).get());
         let found = first::find(self.snapshot, full, from, skip, good)
             .or_else(|| first::find(self.snapshot, full, 0, 0, good));
@@ -83,7 +83,7 @@ impl Pick<'_> {
             return true;
         }
         let index = Index(server as u16);
-        self.core.servers[index].spec.maxconn == 0 || self.core.gates.of(index).has_room()
+        self.core.servers[index].spec.maxconn == 0 || self.core.server_limits.of(index).has_room()
     }
 
     /// Returns whether the server or its queue has room. Algorithms by load treat a queue with a `maxqueue`
@@ -100,7 +100,7 @@ impl Pick<'_> {
         !self.snapshot.limited
             || spec.maxconn == 0
             || spec.maxqueue == 0
-            || self.core.gates.of(index).count().waiting < spec.maxqueue
+            || self.core.server_limits.of(index).count().waiting < spec.maxqueue
     }
 
     /// Returns the bound on the servers' loads (`hash-balance-factor`).
@@ -127,6 +127,6 @@ impl Bound<'_> {
     pub(crate) fn allows(&self, server: usize) -> bool {
         let Some(slots) = self.slots else { return true };
         let share = u128::from(slots) * u128::from(self.snapshot.weights[server]);
-        u128::from(self.lane.seen(server)) * 100 * u128::from(self.snapshot.total) < share
+        u128::from(self.lane.load(server)) * 100 * u128::from(self.snapshot.total) < share
     }
 }

@@ -2,7 +2,7 @@
 //! each other.
 //!
 //! # Protocol
-//! 1. A server has one state, one gate and one queue, whichever balancer a request uses. So `maxconn` is
+//! 1. A server has one state, one limit and one queue, whichever balancer a request uses. So `maxconn` is
 //!    exact, requests are served in the order of their arrival, and a permit that a request of one balancer
 //!    returns goes straight to the next request of another.
 //! 2. Each balancer has its own snapshots, loads and queue for any server. A thread that changes a server

@@ -1,17 +1,17 @@
 //! Requests that wait for a server, and the places that are handed to them.
 //!
 //! # Protocol
-//! 1. While requests wait for a server, its word says so and it admits no new request ([`gate`](crate::gate),
-//!    rule 1). A request that frees its place hands it to the first waiter of this server or of any server,
-//!    without freeing it in between.
+//! 1. While requests wait for a server, its word says so and it admits no new request
+//!    ([`server_limit`](crate::server_limit), rule 1). A request that frees its place hands it to the first
+//!    waiter of this server or of any server, without freeing it in between.
 //! 2. A request that begins to wait is counted first, and then looks for room once more. A request that frees
 //!    a place then offers it to the waiters that are counted. Whichever acts second sees the other, so no
 //!    request waits while there is room.
 //! 3. If the waiter that a place was handed to has left the queue, the place goes to the next waiter.
 
 use super::{Balancer, Core, Own};
-use crate::gate::{Released, WaitingFor};
-use crate::queue::{Claims, Outcome, Queue, QueuePosition, Waiter};
+use crate::queue::{Outcome, Queue, QueuePosition, Waiter, WaiterCount};
+use crate::server_limit::{Released, WaitingFor};
 use crate::spec::Index;
 use manylane_sched::Time;
 use manylane_sync::atomic::{Ordering, fence};
@@ -56,7 +56,7 @@ impl std::error::Error for QueueFull {}
 
 /// State of a request in a queue.
 #[derive(Debug)]
-pub enum Turn {
+pub enum QueueState {
     /// The request may begin on this server, where it counts already: the same lane must call
     /// [`Balancer::release`]. The number counts the requests that the queue served since this one entered,
     /// this one included.
@@ -70,7 +70,7 @@ pub enum Turn {
 impl<W: Waiter> Balancer<W> {
     fn waiting_for(&self, index: Index) -> WaitingFor<'_> {
         let core = &self.own.core;
-        WaitingFor { gate: core.gates.of(index), maxqueue: core.servers[index].spec.maxqueue }
+        WaitingFor { server_limit: core.server_limits.of(index), maxqueue: core.servers[index].spec.maxqueue }
     }
 
     /// Queues a request for this server, which has a `maxconn`.
@@ -107,7 +107,7 @@ impl<W: Waiter> Balancer<W> {
 
     /// Queues a request for any server of the backend.
     pub fn enqueue_any(&self, priority: Priority, now: Time, waiter: W) -> QueuePosition {
-        let waiting = &*self.own.core.gates.waiting;
+        let waiting = &*self.own.core.server_limits.waiting;
         let position = self.own.any.enter(None, priority.key(now), waiter, waiting);
         let position = position.expect("a backend's queue has no limit");
         self.own.offer_all();
@@ -116,11 +116,11 @@ impl<W: Waiter> Balancer<W> {
 
     /// Returns the state of the request in this position. While it waits, `waiter` replaces the one that its
     /// turn will wake.
-    pub fn poll(&self, position: QueuePosition, waiter: W) -> Turn {
+    pub fn poll(&self, position: QueuePosition, waiter: W) -> QueueState {
         let server = position.server;
         match self.queue_of(server).poll(position, waiter) {
             Ok(outcome) => self.turn(server, outcome),
-            Err(position) => Turn::Waiting(position),
+            Err(position) => QueueState::Waiting(position),
         }
     }
 
@@ -130,12 +130,12 @@ impl<W: Waiter> Balancer<W> {
         let server = position.server;
         let outcome = match server {
             Some(index) => self.own.queue(index).leave(position, &self.waiting_for(index)),
-            None => self.own.any.leave(position, &*self.own.core.gates.waiting),
+            None => self.own.any.leave(position, &*self.own.core.server_limits.waiting),
         };
         match outcome {
             Some(outcome) => match self.turn(server, outcome) {
-                Turn::Granted(index, _) => Some(index),
-                Turn::Elsewhere | Turn::Waiting(_) => None,
+                QueueState::Granted(index, _) => Some(index),
+                QueueState::Elsewhere | QueueState::Waiting(_) => None,
             },
             None => {
                 if let Some(index) = server {
@@ -151,18 +151,18 @@ impl<W: Waiter> Balancer<W> {
     }
 
     /// Updates this lane's load for an outcome of its request.
-    fn turn(&self, server: Option<Index>, outcome: Outcome) -> Turn {
+    fn turn(&self, server: Option<Index>, outcome: Outcome) -> QueueState {
         match (outcome, server) {
             // The request has counted since it entered. The balancer that granted it may use another index
             // for the server.
-            (Outcome::Granted(_, served), Some(index)) => Turn::Granted(index, served),
+            (Outcome::Granted(_, served), Some(index)) => QueueState::Granted(index, served),
             (Outcome::Granted(index, served), None) => {
                 self.own.core.begin(index);
-                Turn::Granted(index, served)
+                QueueState::Granted(index, served)
             }
             (Outcome::Elsewhere, server) => {
                 server.inspect(|&index| self.own.core.end(index));
-                Turn::Elsewhere
+                QueueState::Elsewhere
             }
         }
     }
@@ -180,12 +180,12 @@ impl<W: Waiter> Balancer<W> {
 
     /// Returns the number of requests that wait for this server.
     pub fn waiting(&self, index: Index) -> u32 {
-        self.own.core.gates.of(index).count().waiting
+        self.own.core.server_limits.of(index).count().waiting
     }
 
     /// Returns the number of requests that wait for any server.
     pub fn waiting_for_any(&self) -> u64 {
-        self.own.core.gates.waiting.get()
+        self.own.core.server_limits.waiting.get()
     }
 }
 
@@ -194,7 +194,7 @@ enum Passed {
     /// A waiter has the place.
     On,
     /// The first request had left before it could get the place.
-    InVain,
+    Left,
     /// No request for any server waits, or one for this server comes first.
     Nobody,
 }
@@ -219,8 +219,8 @@ impl<W: Waiter> Own<W> {
     /// Hands the caller's place on `index` to the first waiter (rule 1), or frees it.
     #[cfg_attr(manylane_sim, track_caller)]
     pub(super) fn free(&self, index: Index) {
-        let Core { gates, .. } = &self.core;
-        let gate = gates.of(index);
+        let Core { server_limits, .. } = &self.core;
+        let server_limit = server_limits.of(index);
         let mut offer = false;
         loop {
             let passed = match self.shared.has_several() {
@@ -229,10 +229,10 @@ impl<W: Waiter> Own<W> {
             };
             match passed {
                 Passed::On => break,
-                Passed::InVain => continue, // rule 3
+                Passed::Left => continue, // rule 3
                 Passed::Nobody => {}
             }
-            match gate.release() {
+            match server_limit.release() {
                 Released::HandedOver => {
                     if self.hand_over(index, self.queue(index)) {
                         break;
@@ -242,10 +242,10 @@ impl<W: Waiter> Own<W> {
                     if self.shared.has_several() {
                         self.offer_to_others(index);
                     }
-                    if !gates.released(index) || !gates.is_wanted(index) {
+                    if !server_limits.released(index) || !server_limits.is_wanted(index) {
                         break;
                     }
-                    let again = gates.enter(index);
+                    let again = server_limits.enter(index);
                     offer |= again.offer;
                     if !again.entered {
                         break;
@@ -262,11 +262,11 @@ impl<W: Waiter> Own<W> {
     /// if that request precedes those that wait for the server.
     #[inline]
     fn pass_to_any(&self, index: Index) -> Passed {
-        let gates = &self.core.gates;
-        if !gates.is_wanted(index) || !self.any_is_first(index) || !gates.waiting.claim() {
+        let server_limits = &self.core.server_limits;
+        if !server_limits.is_wanted(index) || !self.any_is_first(index) || !server_limits.waiting.claim() {
             return Passed::Nobody;
         }
-        if self.hand_over(index, &self.any) { Passed::On } else { Passed::InVain }
+        if self.hand_over(index, &self.any) { Passed::On } else { Passed::Left }
     }
 
     /// Hands the place over as [`pass_to_any`](Self::pass_to_any) does, where several balancers have the
@@ -274,7 +274,7 @@ impl<W: Waiter> Own<W> {
     #[cold]
     fn pass_to_any_of_all(&self, index: Index) -> Passed {
         let all = self.all(index);
-        let wanting = all.iter().filter(|(one, index)| one.core.gates.is_wanted(*index));
+        let wanting = all.iter().filter(|(one, index)| one.core.server_limits.is_wanted(*index));
         let first = wanting.min_by_key(|(one, _)| one.any.first_key());
         first.map_or(Passed::Nobody, |(one, index)| one.pass_to_any(index))
     }
@@ -283,7 +283,7 @@ impl<W: Waiter> Own<W> {
     #[cold]
     fn offer_to_others(&self, index: Index) {
         for (one, index) in self.all(index).others() {
-            if one.core.gates.released(index) {
+            if one.core.server_limits.released(index) {
                 one.offer(index);
             }
         }
@@ -292,15 +292,15 @@ impl<W: Waiter> Own<W> {
     /// Returns whether the first request that waits for any server may have a place on this one before those
     /// that wait for this one.
     fn any_is_first(&self, index: Index) -> bool {
-        let gate = self.core.gates.of(index);
-        let count = gate.count();
-        count.served <= gate.limit()
+        let server_limit = self.core.server_limits.of(index);
+        let count = server_limit.count();
+        count.served <= server_limit.limit()
             && (count.waiting == 0 || self.any.first_key() < self.queue(index).first_key())
     }
 
     /// Admits requests that wait for `index`, as long as there is room.
     pub(super) fn settle(&self, index: Index) {
-        while self.core.gates.of(index).admit() {
+        while self.core.server_limits.of(index).admit() {
             if !self.hand_over(index, self.queue(index)) {
                 self.free(index); // rule 3
             }
@@ -309,22 +309,22 @@ impl<W: Waiter> Own<W> {
 
     /// Offers room on `index` to the requests that wait for any server.
     pub(super) fn offer(&self, index: Index) {
-        let gates = &self.core.gates;
+        let server_limits = &self.core.server_limits;
         if !self.core.is_limited(index) {
-            while gates.is_wanted(index) && gates.waiting.claim() {
+            while server_limits.is_wanted(index) && server_limits.waiting.claim() {
                 self.hand_over(index, &self.any); // if the waiter had left, there is no place to return
             }
             return;
         }
-        while gates.is_wanted(index) {
-            let entered = gates.enter(index);
+        while server_limits.is_wanted(index) {
+            let entered = server_limits.enter(index);
             if !entered.entered {
                 if entered.offer {
                     continue; // a place became free meanwhile
                 }
                 break;
             }
-            if !gates.waiting.claim() || !self.hand_over(index, &self.any) {
+            if !server_limits.waiting.claim() || !self.hand_over(index, &self.any) {
                 self.free(index);
             }
         }
@@ -332,9 +332,9 @@ impl<W: Waiter> Own<W> {
 
     /// Offers the room of all servers to the requests that wait for any server.
     pub(super) fn offer_all(&self) {
-        let Core { servers, gates, .. } = &self.core;
+        let Core { servers, server_limits, .. } = &self.core;
         for word in 0..servers.len().div_ceil(64) {
-            let mut bits = gates.members.word(word) & !gates.full.word(word);
+            let mut bits = server_limits.members.word(word) & !server_limits.full.word(word);
             while bits != 0 {
                 self.offer(servers.at_rank(word * 64 + bits.trailing_zeros() as usize));
                 bits &= bits - 1;
@@ -344,7 +344,7 @@ impl<W: Waiter> Own<W> {
 
     /// Sends all requests that wait for `index` elsewhere.
     pub(super) fn dismiss(&self, index: Index) {
-        while self.core.gates.of(index).dismiss() {
+        while self.core.server_limits.of(index).dismiss() {
             if let Some(waiter) = self.queue(index).take(None) {
                 waiter.wake();
             }
@@ -361,24 +361,24 @@ pub struct Wait<'a> {
 }
 
 impl Balancer {
-    /// Waits until the turn of `position` comes, and returns [`Turn::Granted`] or [`Turn::Elsewhere`]. If the
-    /// future is dropped earlier, the request leaves the queue, and a place that it was granted meanwhile
-    /// goes to the next waiter.
+    /// Waits until the turn of `position` comes, and returns [`QueueState::Granted`] or
+    /// [`QueueState::Elsewhere`]. If the future is dropped earlier, the request leaves the queue, and a place
+    /// that it was granted meanwhile goes to the next waiter.
     pub fn wait(&self, position: QueuePosition) -> Wait<'_> {
         Wait { balancer: self, position: Some(position) }
     }
 }
 
 impl Future for Wait<'_> {
-    type Output = Turn;
+    type Output = QueueState;
 
     /// # Panics
     /// If it is polled again after it was ready.
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<QueueState> {
         let position = self.position.take().expect("a future is not polled after it was ready");
         let waker: Waker = context.waker().clone();
         match self.balancer.poll(position, waker) {
-            Turn::Waiting(position) => {
+            QueueState::Waiting(position) => {
                 self.position = Some(position);
                 Poll::Pending
             }

@@ -16,7 +16,7 @@ pub enum Order {
 
 /// Contents of an agent's line. Of several words of one kind, the last counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said<'l> {
+pub struct AgentReply<'l> {
     /// `up`, or `down`, `fail` or `stopped`: whether the server works, and the word.
     pub health: Option<(bool, &'l str)>,
     /// `ready`, `drain`, `maint`
@@ -55,7 +55,7 @@ pub(super) fn line(input: &[u8]) -> Option<&[u8]> {
     (input[end] != 0).then(|| &input[..end])
 }
 
-impl<'l> Said<'l> {
+impl<'l> AgentReply<'l> {
     /// Parses a line.
     pub fn read(line: &'l str) -> Self {
         let mut said = Self::default();
@@ -93,7 +93,7 @@ impl<'l> Said<'l> {
     }
 
     /// Returns the result of the check; `warning` is the fault in the weight or in `maxconn`.
-    pub fn verdict(&self, warning: Option<&str>) -> CheckResult {
+    pub fn result(&self, warning: Option<&str>) -> CheckResult {
         let odd = self.unknown.or(warning);
         match self.health {
             Some((up, word)) => {
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn of_each_kind_of_words_the_last_counts_and_of_unknown_ones_the_first() {
-        let said = Said::read("Up,drain\t50%  what maxconn:7 ever down 75% READY # it is, as it is #");
-        let expected = Said {
+        let said = AgentReply::read("Up,drain\t50%  what maxconn:7 ever down 75% READY # it is, as it is #");
+        let expected = AgentReply {
             health: Some((false, "down")),
             order: Some(Order::Ready),
             weight: Some("75%"),
@@ -163,13 +163,13 @@ mod tests {
             description: "it is, as it is #",
         };
         assert_eq!(said, expected);
-        assert_eq!(&*said.verdict(None).info, "via agent : down (it is, as it is #)");
+        assert_eq!(&*said.result(None).info, "via agent : down (it is, as it is #)");
         assert_eq!(
-            Said::read("stopped#x").unknown,
+            AgentReply::read("stopped#x").unknown,
             Some("stopped#x"),
             "a sign inside of a word is a part of it"
         );
-        assert_eq!(&*Said::read("up # fine").verdict(Some("odd")).info, "via agent : up (odd)");
+        assert_eq!(&*AgentReply::read("up # fine").result(Some("odd")).info, "via agent : up (odd)");
     }
 
     #[test]
@@ -192,16 +192,16 @@ mod tests {
     #[test]
     fn a_line_without_an_end_is_waited_for_and_then_passed_over() {
         assert!(matches!(judge(b"up", false), Judgement::Wait));
-        let Judgement::Over(verdict) = judge(b"up", true) else { panic!("it is waited for more") };
-        assert_eq!((verdict.status, &*verdict.info), (Status::L7Tout, "Ignoring incomplete line from agent"));
-        let Judgement::Over(verdict) = judge(b"up\n", true) else { panic!("it is waited for more") };
-        assert_eq!((verdict.status, &*verdict.info), (Status::Checked, ""));
+        let Judgement::Over(result) = judge(b"up", true) else { panic!("it is waited for more") };
+        assert_eq!((result.status, &*result.info), (Status::L7Tout, "Ignoring incomplete line from agent"));
+        let Judgement::Over(result) = judge(b"up\n", true) else { panic!("it is waited for more") };
+        assert_eq!((result.status, &*result.info), (Status::Checked, ""));
     }
 
     proptest! {
         #[test]
         fn whatever_an_agent_says_only_whole_words_count(line in "[ ,#a-z0-9%:\t\u{e4}]{0,40}") {
-            let said = Said::read(&line);
+            let said = AgentReply::read(&line);
             let words: Vec<&str> = line.split([' ', '\t', ',']).collect();
             let all = [said.health.map(|(_, word)| word), said.weight, said.unknown];
             for word in all.into_iter().flatten() {

@@ -19,7 +19,7 @@ pub(super) struct Session {
     input: Chain,
     /// Stream of the last request, until it has ended.
     stream: Option<StreamId>,
-    /// Rest of the request's body.
+    /// The rest of the request's body.
     body: Chain,
 }
 

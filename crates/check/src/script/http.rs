@@ -1,7 +1,8 @@
 //! `option httpchk` and `http-check`: a request, and the judgement of its answer.
 
 use super::{
-    CheckInput, Evaluate, Expect, Judgement, MOST_BYTES, Pattern, Script, Sent, Step, Text, Words, contains,
+    CheckInput, Evaluate, Expect, Judgement, MOST_BYTES, Pattern, Script, SendSource, Step, Text, TextSource,
+    contains,
 };
 use crate::status::{CheckResult, Status};
 use manylane_buf::Chain;
@@ -19,13 +20,13 @@ pub struct HttpRequest {
     /// Method.
     pub method: Bytes,
     /// Target.
-    pub uri: Words,
+    pub uri: TextSource,
     /// `HTTP/1.0`, `HTTP/1.1`; `HTTP/2` has no effect, because the connection decides on it.
     pub version: Bytes,
     /// Header fields.
-    pub fields: Vec<(Bytes, Words)>,
+    pub fields: Vec<(Bytes, TextSource)>,
     /// Body.
-    pub body: Words,
+    pub body: TextSource,
     /// `http-check send-state`: tells the server its state.
     pub state: bool,
 }
@@ -37,7 +38,7 @@ impl Default for HttpRequest {
             uri: b"/"[..].into(),
             version: (*b"HTTP/1.0").into(),
             fields: Vec::new(),
-            body: Words::default(),
+            body: TextSource::default(),
             state: false,
         }
     }
@@ -71,7 +72,7 @@ impl HttpRequest {
             self.add(&line[..colon], line[colon + 1..].trim_ascii())?;
         }
         if !body.is_empty() {
-            self.body = Words::from(body);
+            self.body = TextSource::from(body);
         }
         Ok(())
     }
@@ -91,7 +92,7 @@ impl HttpRequest {
     ///
     /// # Errors
     /// A sentence about the fault.
-    pub fn add_words(&mut self, name: &[u8], value: Words) -> Result<(), String> {
+    pub fn add_words(&mut self, name: &[u8], value: TextSource) -> Result<(), String> {
         let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
         if name.is_empty() || !name.iter().all(token) {
             return Err(format!(
@@ -183,7 +184,7 @@ impl HttpRequest {
 
     /// Returns a step that sends the request.
     pub fn step(self) -> Step {
-        Step::Send(super::Send { what: Sent::Request(Box::new(self)), comment: None, number: 0 })
+        Step::Send(super::Send { what: SendSource::Request(Box::new(self)), comment: None, number: 0 })
     }
 }
 
@@ -282,7 +283,7 @@ pub(super) struct Answer {
 /// Reader of an HTTP/1 answer.
 #[derive(Debug)]
 struct Http1 {
-    asked: RequestInfo,
+    request: RequestInfo,
     limits: Limits,
     parser: ResponseParser,
     input: Chain,
@@ -294,7 +295,7 @@ impl Http1 {
     /// Reads on. Returns the new data of the body, or `None` if the head is not complete.
     fn read(&mut self, head: &mut Option<Head>) -> Result<Option<Chain>, manylane_h1::Error> {
         while head.is_none() {
-            match self.parser.parse(&mut self.input, self.asked)? {
+            match self.parser.parse(&mut self.input, self.request)? {
                 None => return Ok(None),
                 Some(interim) if interim.is_interim() => self.parser = ResponseParser::new(self.limits),
                 Some(response) => {
@@ -323,7 +324,7 @@ impl Answer {
         let limits = Limits { relaxed: lenient == Leniency::ALL, lenient, ..Limits::default() };
         let http1 = Http1 {
             limits,
-            asked: RequestInfo { method: Method::of(method), upgrade: false },
+            request: RequestInfo { method: Method::of(method), upgrade: false },
             parser: ResponseParser::new(limits),
             input: Chain::new(),
             behind: None,
@@ -357,6 +358,11 @@ impl Answer {
     /// Returns whether no more of it is examined.
     pub(super) fn is_over(&self) -> bool {
         self.ended || self.bad
+    }
+
+    /// Returns how many bytes of plain memory the body takes.
+    pub(super) fn plain_memory(&self) -> usize {
+        self.body.capacity()
     }
 
     /// Handles received bytes of HTTP/1.
@@ -568,6 +574,41 @@ impl Compared<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))] // some 10,000 pieces each
+
+        /// A body is in plain memory, which `tests/drips.rs` does not count: it takes at most twice its
+        /// bytes, however it is cut, and no more than a buffer.
+        #[test]
+        fn a_body_takes_at_most_twice_its_bytes(
+            cuts in prop::collection::vec(prop_oneof![3 => Just(1_usize), 1 => 1..2000_usize], 1..60),
+            chunked: bool,
+        ) {
+            let mut answer = Answer::new(b"GET", Leniency::NONE);
+            let framing = if chunked { "Transfer-Encoding: chunked" } else { "Content-Length: 1000000" };
+            answer.feed(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes());
+            let mut sent = 0;
+            for cut in cuts.into_iter().cycle() {
+                let data = "x".repeat(cut);
+                if chunked {
+                    answer.feed(format!("{cut:x}\r\n{data}\r\n").as_bytes());
+                } else {
+                    answer.feed(data.as_bytes());
+                }
+                sent += cut;
+                let (length, takes) = (answer.body.len(), answer.body.capacity());
+                prop_assert_eq!(length, sent.min(MOST_BYTES));
+                // The smallest allocation has eight bytes.
+                prop_assert!(takes <= (2 * length).max(8), "{} bytes for {}", takes, length);
+                if answer.is_over() {
+                    break;
+                }
+            }
+            prop_assert_eq!(answer.body.len(), MOST_BYTES);
+        }
+    }
 
     /// A value that comes from a server cannot make another request line.
     #[test]

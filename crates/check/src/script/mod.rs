@@ -1,7 +1,7 @@
 //! Scripts of checks: steps that send and expect, and one run of them over a connection of the caller.
 //!
 //! Each kind has a file: [`tcp`], [`http`], and the services with fixed dialogues: [`redis`], [`mysql`],
-//! [`pgsql`], [`smtp`], [`ldap`], [`tls`].
+//! [`pgsql`], [`smtp`], [`ldap`], [`spop`], [`tls`].
 
 pub mod agent;
 mod h2;
@@ -11,6 +11,7 @@ pub mod mysql;
 pub mod pgsql;
 pub mod redis;
 pub mod smtp;
+pub mod spop;
 mod step;
 pub mod tcp;
 pub mod tls;
@@ -26,7 +27,10 @@ use std::fmt;
 use std::net::SocketAddr;
 
 pub use http::{HttpRequest, StatusRanges};
-pub use step::{Connect, ConnectTls, Expect, Pattern, PortOf, Send, Sent, Setting, Step, Text, Value, Words};
+pub use step::{
+    Connect, ConnectTls, Expect, Pattern, PortSource, Send, SendSource, Setting, Step, Text, TextSource,
+    Value,
+};
 
 /// Largest number of bytes of an answer that are examined; the check does not wait for bytes behind them.
 pub const MOST_BYTES: usize = 16 << 10;
@@ -47,7 +51,7 @@ pub struct Script {
     /// Relaxations of the rules of HTTP for answers.
     lenient: Leniency,
     /// True if the steps come from the file, so that a timeout names its step.
-    told: bool,
+    names_steps: bool,
 }
 
 /// Services with fixed dialogues.
@@ -66,6 +70,8 @@ pub enum Service {
     Smtp(smtp::Part),
     /// LDAP: its answer to an anonymous bind.
     Ldap,
+    /// SPOP: the HELLO of an agent.
+    Spop,
     /// TLS: any answer to a hello.
     Tls,
     /// An agent: any line.
@@ -81,6 +87,7 @@ impl Service {
             Self::Pgsql => pgsql::judge(input, last),
             Self::Smtp(part) => smtp::judge(part, input, last),
             Self::Ldap => ldap::judge(input, last),
+            Self::Spop => spop::judge(input, last),
             Self::Tls => tls::judge(input, last),
             Self::Agent => agent::judge(input, last),
         }
@@ -92,7 +99,7 @@ impl Service {
         match self {
             Self::Redis | Self::Pgsql | Self::Smtp(_) | Self::Ldap => None,
             Self::Tls => Some(Status::L6Rsp),
-            Self::Mysql { .. } | Self::Agent => Some(Status::L7Rsp),
+            Self::Mysql { .. } | Self::Spop | Self::Agent => Some(Status::L7Rsp),
         }
     }
 }
@@ -150,7 +157,7 @@ impl CheckInput<'_> {
     }
 }
 
-impl Words {
+impl TextSource {
     /// Returns the text at this moment.
     pub(crate) fn get<'w>(&'w self, seen: CheckInput<'_>, by: &mut dyn Evaluate) -> Cow<'w, [u8]> {
         match self {
@@ -183,7 +190,7 @@ pub struct Target {
 
 /// The next action of a run.
 #[derive(Debug)]
-pub enum Ask<'s> {
+pub enum NextAction<'s> {
     /// Open a new connection; then call [`Exchange::connected`].
     Connect(Target),
     /// Send these bytes; then call [`Exchange::sent`].
@@ -253,12 +260,12 @@ impl Script {
         if !matches!(steps.iter().find(|step| !matches!(step, Step::Set(_))), Some(Step::Connect(_))) {
             steps.insert(0, Step::connect());
         }
-        Self { steps, http: false, disable_on_404: false, lenient: Leniency::NONE, told: true }
+        Self { steps, http: false, disable_on_404: false, lenient: Leniency::NONE, names_steps: true }
     }
 
     /// Creates the script of a service, whose steps are not in the file.
     fn of(service: Vec<Step>) -> Self {
-        Self { told: false, ..Self::new(service) }
+        Self { names_steps: false, ..Self::new(service) }
     }
 
     /// Returns whether the answers are HTTP.
@@ -324,53 +331,63 @@ impl<'s> Exchange<'s> {
         self.script
     }
 
+    /// Returns how many bytes of plain memory the answer takes, beside the pools' memory.
+    #[doc(hidden)] // for `tests/drips.rs`
+    pub fn plain_memory(&self) -> usize {
+        self.input.capacity() + self.answer.as_ref().map_or(0, Answer::plain_memory)
+    }
+
     /// Returns the next action.
-    pub fn ask(&mut self, by: &mut dyn Evaluate) -> Ask<'s> {
+    pub fn ask(&mut self, by: &mut dyn Evaluate) -> NextAction<'s> {
         let script = self.script;
         while let Some(step) = script.steps.get(self.at) {
             if !matches!(step, Step::Set(_)) {
                 self.last = self.at;
             }
             match step {
-                Step::Connect(connect) => return Ask::Connect(self.target(connect, by)),
+                Step::Connect(connect) => return NextAction::Connect(self.target(connect, by)),
                 Step::Send(send) => match self.bytes(send, by) {
                     // The other steps go on as if something had been sent.
                     Ok(bytes) if bytes.is_empty() => self.begin(),
-                    Ok(bytes) => return Ask::Send(bytes),
-                    Err(verdict) => return Ask::Done(verdict),
+                    Ok(bytes) => return NextAction::Send(bytes),
+                    Err(result) => return NextAction::Done(result),
                 },
                 Step::Set(setting) => {
-                    by.set(setting, self.seen());
+                    by.set(setting, self.input());
                     self.at += 1;
                 }
                 Step::Expect(expect) => match self.judge(expect, by) {
                     Judgement::Wait => {
                         let output = self.h2.as_mut().map(|h2| h2.output()).unwrap_or_default();
-                        return if output.is_empty() { Ask::Receive } else { Ask::Pass(output) };
+                        return if output.is_empty() {
+                            NextAction::Receive
+                        } else {
+                            NextAction::Pass(output)
+                        };
                     }
                     Judgement::Good => self.at += 1,
-                    Judgement::Well(verdict) => {
-                        self.good = Some(verdict);
+                    Judgement::Well(result) => {
+                        self.good = Some(result);
                         self.at += 1;
                     }
-                    Judgement::Over(mut verdict) => {
-                        let code = expect.code.as_ref().and_then(|code| by.number(code, self.seen()));
-                        if let (Some(code), true) = (code, verdict.status.has_code()) {
-                            verdict.code = Some(code);
+                    Judgement::Over(mut result) => {
+                        let code = expect.code.as_ref().and_then(|code| by.number(code, self.input()));
+                        if let (Some(code), true) = (code, result.status.has_code()) {
+                            result.code = Some(code);
                         }
-                        return Ask::Done(verdict);
+                        return NextAction::Done(result);
                     }
                 },
             }
         }
-        Ask::Done(self.success(by))
+        NextAction::Done(self.success(by))
     }
 
     fn target(&self, connect: &Connect, by: &mut dyn Evaluate) -> Target {
         let port = match &connect.port {
-            Some(PortOf::Fixed(port)) => Some(*port),
-            Some(PortOf::Of(expression)) => {
-                by.number(expression, self.seen()).and_then(|port| u16::try_from(port).ok())
+            Some(PortSource::Fixed(port)) => Some(*port),
+            Some(PortSource::Of(expression)) => {
+                by.number(expression, self.input()).and_then(|port| u16::try_from(port).ok())
             }
             None => None,
         };
@@ -399,10 +416,10 @@ impl<'s> Exchange<'s> {
     /// Returns the bytes that a step sends.
     fn bytes(&mut self, send: &'s Send, by: &mut dyn Evaluate) -> Result<Cow<'s, [u8]>, CheckResult> {
         match &send.what {
-            Sent::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
-            Sent::Format(format) => Ok(Cow::Owned(by.text(format, self.seen()))),
-            Sent::Hex(format) => {
-                let hex = by.text(format, self.seen());
+            SendSource::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+            SendSource::Format(format) => Ok(Cow::Owned(by.text(format, self.input()))),
+            SendSource::Hex(format) => {
+                let hex = by.text(format, self.input());
                 if hex.is_empty() {
                     return Ok(Cow::Owned(hex));
                 }
@@ -412,17 +429,17 @@ impl<'s> Exchange<'s> {
                     CheckResult::new(Status::L7Rsp, told)
                 })
             }
-            Sent::Request(request) if self.h2.is_some() => {
+            SendSource::Request(request) if self.h2.is_some() => {
                 // HAProxy treats this as a failure of the connection, without details.
                 let failed = || CheckResult::new(Status::SockErr, "");
-                let (head, body) = request.made_h2(self.seen(), by).map_err(|_| failed())?;
+                let (head, body) = request.made_h2(self.input(), by).map_err(|_| failed())?;
                 let Some(h2) = &mut self.h2 else { return Err(failed()) };
                 h2.request(&head, &body).map_err(|_| failed())?;
                 Ok(Cow::Owned(h2.output()))
             }
-            Sent::Request(request) => {
+            SendSource::Request(request) => {
                 let mut keeps = self.keeps;
-                let bytes = request.made(self.seen(), &mut keeps, by);
+                let bytes = request.made(self.input(), &mut keeps, by);
                 self.keeps = keeps;
                 self.method = Some(bytes.split(|byte| *byte == b' ').next().unwrap_or_default().into());
                 Ok(Cow::Owned(bytes))
@@ -431,7 +448,7 @@ impl<'s> Exchange<'s> {
     }
 
     /// Returns the answer so far.
-    fn seen(&self) -> CheckInput<'_> {
+    fn input(&self) -> CheckInput<'_> {
         match &self.answer {
             Some(answer) => CheckInput { head: answer.head(), bytes: answer.body(), http: true },
             None => CheckInput { head: None, bytes: &self.input, http: self.script.http },
@@ -439,10 +456,10 @@ impl<'s> Exchange<'s> {
     }
 
     fn success(&self, by: &mut dyn Evaluate) -> CheckResult {
-        if let Some(verdict) = &self.good {
-            return verdict.clone();
+        if let Some(result) = &self.good {
+            return result.clone();
         }
-        let usual = if self.script.told && !self.script.http { "(tcp-check)" } else { "" };
+        let usual = if self.script.names_steps && !self.script.http { "(tcp-check)" } else { "" };
         let (status, told, code) = match self.script.steps.get(self.last) {
             Some(Step::Connect(connect)) => {
                 return CheckResult::new(Status::L4Ok, if connect.number > 0 { "(tcp-check)" } else { "" });
@@ -450,8 +467,8 @@ impl<'s> Exchange<'s> {
             Some(Step::Send(_) | Step::Set(_)) | None => (Status::L7Ok, None, None), // nothing has judged it
             Some(Step::Expect(expect)) => {
                 let told =
-                    expect.on_success.as_ref().map(|told| CheckResult::shown(&told.get(self.seen(), by)));
-                let code = expect.code.as_ref().and_then(|code| by.number(code, self.seen()));
+                    expect.on_success.as_ref().map(|told| CheckResult::shown(&told.get(self.input(), by)));
+                let code = expect.code.as_ref().and_then(|code| by.number(code, self.input()));
                 (expect.ok.unwrap_or(Status::L7Ok), told, code)
             }
         };
@@ -472,7 +489,7 @@ impl<'s> Exchange<'s> {
         }
         (self.looks, self.unseen) = (self.looks + 1, 0);
         if !self.script.http {
-            return tcp::judge(expect, self.seen(), ended, by);
+            return tcp::judge(expect, self.input(), ended, by);
         }
         let Some(answer) = &mut self.answer else { return Judgement::Wait };
         let judged = answer.judge(expect, self.script.disable_on_404 && self.serves, by);
@@ -571,7 +588,7 @@ impl<'s> Exchange<'s> {
             Some(Step::Expect(expect)) => expect.timeout.unwrap_or(Status::L7Tout),
             Some(Step::Send(_) | Step::Set(_)) => Status::L7Tout,
         };
-        CheckResult::new(status, self.place())
+        CheckResult::new(status, self.current_step())
     }
 
     /// Returns the result if the connection cannot be made or breaks; `why` is the system's error.
@@ -580,12 +597,12 @@ impl<'s> Exchange<'s> {
             Some(Step::Connect(_)) | None => Status::L4Con,
             Some(_) => Status::SockErr,
         };
-        CheckResult::new(status, format!("{why}{}", self.place()))
+        CheckResult::new(status, format!("{why}{}", self.current_step()))
     }
 
     /// Names the current step, for steps of `tcp-check` in the file.
-    fn place(&self) -> String {
-        if !self.script.told || self.script.http {
+    fn current_step(&self) -> String {
+        if !self.script.names_steps || self.script.http {
             return String::new();
         }
         let (number, what, comment) = match self.script.steps.get(self.at) {
@@ -594,7 +611,7 @@ impl<'s> Exchange<'s> {
             }
             Some(Step::Connect(connect)) => {
                 let port = match &connect.port {
-                    Some(PortOf::Fixed(port)) => format!(" port {port}"),
+                    Some(PortSource::Fixed(port)) => format!(" port {port}"),
                     _ => String::new(),
                 };
                 (connect.number, format!("connect{port}"), &connect.comment)

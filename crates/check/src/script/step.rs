@@ -3,7 +3,7 @@
 use super::Service;
 use super::http::StatusRanges;
 use crate::status::Status;
-use manylane_expr::{Expression, Format, Regex, VariableId, When};
+use manylane_expr::{Expression, Format, Regex, SetConditions, VariableId};
 use std::net::SocketAddr;
 
 /// One step of a script.
@@ -32,7 +32,7 @@ impl Step {
 
     /// Sends these bytes.
     pub fn send(bytes: impl Into<Box<[u8]>>) -> Self {
-        Self::Send(Send { what: Sent::Bytes(bytes.into()), comment: None, number: 0 })
+        Self::Send(Send { what: SendSource::Bytes(bytes.into()), comment: None, number: 0 })
     }
 
     /// Expects something in the answer.
@@ -44,13 +44,13 @@ impl Step {
 impl Step {
     /// Returns whether the step contains an expression, which may ask for properties of its connection.
     pub(super) fn evaluates(&self) -> bool {
-        let made = |words: &Option<Words>| words.as_ref().is_some_and(Words::is_made);
+        let made = |words: &Option<TextSource>| words.as_ref().is_some_and(TextSource::is_made);
         match self {
-            Self::Connect(connect) => matches!(connect.port, Some(PortOf::Of(_))),
+            Self::Connect(connect) => matches!(connect.port, Some(PortSource::Of(_))),
             Self::Send(send) => match &send.what {
-                Sent::Bytes(_) => false,
-                Sent::Format(_) | Sent::Hex(_) => true,
-                Sent::Request(request) => request.evaluates(),
+                SendSource::Bytes(_) => false,
+                SendSource::Format(_) | SendSource::Hex(_) => true,
+                SendSource::Request(request) => request.evaluates(),
             },
             Self::Expect(expect) => {
                 let pattern = match &expect.pattern {
@@ -74,7 +74,7 @@ pub struct Connect {
     /// the step is not in the file.
     pub own: bool,
     /// `port`
-    pub port: Option<PortOf>,
+    pub port: Option<PortSource>,
     /// `addr`; port 0 stands for no port.
     pub address: Option<SocketAddr>,
     /// `send-proxy`: begins with the header of the PROXY protocol.
@@ -105,7 +105,7 @@ pub struct ConnectTls {
 
 /// Source of a port.
 #[derive(Debug)]
-pub enum PortOf {
+pub enum PortSource {
     /// A fixed port.
     Fixed(u16),
     /// The value of an expression.
@@ -116,7 +116,7 @@ pub enum PortOf {
 #[derive(Debug)]
 pub struct Send {
     /// Bytes to send.
-    pub what: Sent,
+    pub what: SendSource,
     /// Comment about the purpose of the step.
     pub comment: Option<Box<str>>,
     /// See [`Connect::number`].
@@ -125,7 +125,7 @@ pub struct Send {
 
 /// Source of the bytes to send.
 #[derive(Debug)]
-pub enum Sent {
+pub enum SendSource {
     /// Fixed bytes.
     Bytes(Box<[u8]>),
     /// The text that the format makes: `send-lf`.
@@ -138,26 +138,26 @@ pub enum Sent {
 
 /// A text that is fixed, or made when it is needed.
 #[derive(Debug)]
-pub enum Words {
+pub enum TextSource {
     /// A fixed text.
     Fixed(Box<[u8]>),
     /// The text that the format makes.
     Format(Format),
 }
 
-impl Default for Words {
+impl Default for TextSource {
     fn default() -> Self {
         Self::Fixed(Box::default())
     }
 }
 
-impl<B: AsRef<[u8]>> From<B> for Words {
+impl<B: AsRef<[u8]>> From<B> for TextSource {
     fn from(bytes: B) -> Self {
         Self::Fixed(bytes.as_ref().into())
     }
 }
 
-impl Words {
+impl TextSource {
     pub(super) fn is_made(&self) -> bool {
         self.fixed().is_none()
     }
@@ -177,7 +177,7 @@ pub struct Setting {
     /// The variable.
     pub id: VariableId,
     /// Condition for setting the variable, which may depend on its value.
-    pub when: When,
+    pub when: SetConditions,
     /// The new value.
     pub to: Value,
 }
@@ -214,9 +214,9 @@ pub struct Expect {
     /// `tout-status`: status if no answer comes in time.
     pub timeout: Option<Status>,
     /// `on-success`: text if the expectation is met in the last step.
-    pub on_success: Option<Words>,
+    pub on_success: Option<TextSource>,
     /// `on-error`: text if the expectation is not met.
-    pub on_error: Option<Words>,
+    pub on_error: Option<TextSource>,
     /// `status-code`: code to report in any case.
     pub code: Option<Box<Expression>>,
 }
@@ -276,13 +276,13 @@ pub enum Pattern {
 #[derive(Debug)]
 pub enum Text {
     /// The text equals this.
-    Is(Words),
+    Is(TextSource),
     /// The text begins with this.
-    Begins(Words),
+    Begins(TextSource),
     /// The text ends with this.
-    Ends(Words),
+    Ends(TextSource),
     /// The text contains this.
-    Has(Words),
+    Has(TextSource),
     /// The expression matches the text.
     Matches(Regex),
 }

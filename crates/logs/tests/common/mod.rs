@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test file uses its part
 
 use jiff::tz::TimeZone;
-use manylane_io::{Choice, Driver, Io, Kind};
+use manylane_io::{Driver, DriverChoice, Io, Kind};
 use manylane_logs::{Facility, Format, LaneLogs, Level, Line, Sink, Target, TargetSpec, Timeouts};
 use manylane_sched::{BlockingPool, Config, Here, Lane};
 use manylane_sync::Arc;
@@ -45,7 +45,7 @@ pub fn on_driver<F: Future<Output = ()> + 'static>(
 ) {
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();
-    let mut driver = Driver::new(here, Choice::Only(kind)).unwrap();
+    let mut driver = Driver::new(here, DriverChoice::Only(kind)).unwrap();
     let io = driver.io();
     let logs = LaneLogs::new(here, io.clone(), Arc::new(BlockingPool::default()), TimeZone::UTC, targets);
     lane.block_on(&mut driver, body(io, logs)).unwrap();
@@ -55,7 +55,7 @@ pub fn on_driver<F: Future<Output = ()> + 'static>(
 pub fn drivers() -> impl Iterator<Item = Kind> {
     [Kind::Epoll, Kind::IoUring].into_iter().filter(|kind| {
         let lane = Lane::new(Config::new()).unwrap();
-        Driver::new(lane.here(), Choice::Only(*kind)).is_ok()
+        Driver::new(lane.here(), DriverChoice::Only(*kind)).is_ok()
     })
 }
 

@@ -8,7 +8,7 @@ static PASTS: LockClass = LockClass::new("past of a server", LockClass::LEAF);
 
 /// History of a server in reports. Times are by the machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Since {
+pub struct History {
     /// Time of the last change; of the start, if there was none.
     pub changed: Duration,
     /// True if the server has been down since then.
@@ -19,7 +19,7 @@ pub struct Since {
     pub downs: u64,
 }
 
-impl Since {
+impl History {
     fn words(&self) -> [u64; 4] {
         // 64 bits of nanoseconds last for five centuries.
         [self.changed.as_nanos() as u64, self.is_down.into(), self.down_for.as_nanos() as u64, self.downs]
@@ -34,20 +34,20 @@ impl Since {
 
 /// Holder of one server's history. Writers take turns under the lock; reports read it without a lock.
 #[derive(Debug)]
-pub struct Past {
-    state: Mutex<Since>,
-    /// The fields of [`Since`], in order.
+pub struct HistoryCell {
+    state: Mutex<History>,
+    /// The fields of [`History`], in order.
     published: SeqLatch<4>,
 }
 
-impl Past {
+impl HistoryCell {
     /// Begins a history.
     pub fn new(now: Duration) -> Self {
-        let since = Since { changed: now, is_down: false, down_for: Duration::ZERO, downs: 0 };
+        let since = History { changed: now, is_down: false, down_for: Duration::ZERO, downs: 0 };
         Self { state: Mutex::new(&PASTS, since), published: SeqLatch::new(since.words()) }
     }
 
-    fn edit(&self, edit: impl FnOnce(&mut Since)) {
+    fn edit(&self, edit: impl FnOnce(&mut History)) {
         let mut since = self.state.lock();
         edit(&mut since);
         self.published.write(since.words());
@@ -58,7 +58,7 @@ impl Past {
         self.edit(|past| {
             let down_for = past.downtime(now);
             let downs = past.downs + u64::from(!serves && !past.is_down);
-            *past = Since { changed: now, is_down: !serves, down_for, downs };
+            *past = History { changed: now, is_down: !serves, down_for, downs };
         });
     }
 
@@ -73,10 +73,10 @@ impl Past {
     }
 
     /// Returns the history until now.
-    pub fn read(&self) -> Since {
+    pub fn read(&self) -> History {
         let [changed, is_down, down_for, downs] = self.published.read();
         let (changed, down_for) = (Duration::from_nanos(changed), Duration::from_nanos(down_for));
-        Since { changed, is_down: is_down != 0, down_for, downs }
+        History { changed, is_down: is_down != 0, down_for, downs }
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn the_time_that_a_server_is_down_is_counted_until_it_serves_again() {
         let second = Duration::from_secs;
-        let past = Past::new(second(10));
+        let past = HistoryCell::new(second(10));
         past.change(false, second(12));
         past.change(false, second(15)); // down, and then in maintenance
         assert_eq!(past.read().downtime(second(20)), second(8));

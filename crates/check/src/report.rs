@@ -1,7 +1,7 @@
 //! Published results of a server's checks. The lane that checks the server writes them once a check; reports
 //! read them.
 
-use crate::health::{Change, Counted, Health, Init, Running};
+use crate::health::{Change, ErrorWeight, Health, HealthState, Init};
 use crate::status::{CheckResult, Status};
 use manylane_sync::{LockClass, Mutex, SeqLatch};
 use std::time::Duration;
@@ -12,7 +12,7 @@ static BOARDS: LockClass = LockClass::new("health of a server", LockClass::LEAF)
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Result of the last check.
-    pub verdict: CheckResult,
+    pub result: CheckResult,
     /// Duration of the last check.
     pub took: Duration,
     /// True if a check is under way.
@@ -35,16 +35,16 @@ const WORDS: usize = 5 + TOLD / 8;
 
 /// Holder of one server's report. Writers take turns under the lock; reports read it without a lock.
 #[derive(Debug)]
-pub struct Board {
+pub struct ReportCell {
     state: Mutex<Report>,
     published: SeqLatch<WORDS>,
 }
 
-impl Board {
-    /// Creates a board before the first check.
+impl ReportCell {
+    /// Creates the cell of a server before its first check.
     pub fn new(health: Health) -> Self {
         let report = Report {
-            verdict: CheckResult::new(Status::Ini, ""),
+            result: CheckResult::new(Status::Ini, ""),
             took: Duration::ZERO,
             in_progress: false,
             paused: false,
@@ -73,7 +73,7 @@ impl Board {
     }
 
     /// Begins a check. Returns the state of the server by the earlier checks.
-    pub fn begin(&self) -> Running {
+    pub fn begin(&self) -> HealthState {
         self.edit(|report| {
             report.in_progress = true;
             report.health.running()
@@ -110,40 +110,40 @@ impl Board {
     }
 
     /// Sets the state of the server by another cause than its checks.
-    pub fn set(&self, running: Running) {
+    pub fn set(&self, running: HealthState) {
         self.edit(|report| report.health.set(running));
     }
 
     /// Restores, before the first check, the state from the last check of another process.
-    pub fn restore(&self, running: Running, status: Status) {
+    pub fn restore(&self, running: HealthState, status: Status) {
         self.edit(|report| {
             report.health.set(running);
-            report.verdict = CheckResult::new(status, "");
+            report.result = CheckResult::new(status, "");
         });
     }
 
     /// Ends a check. Returns whether it is worth a log line, because the health moved or the status differs
     /// from the last one; and the change of state, if there was one.
-    pub fn end(&self, verdict: CheckResult, took: Duration) -> (bool, Option<Change>) {
+    pub fn end(&self, result: CheckResult, took: Duration) -> (bool, Option<Change>) {
         self.edit(|report| {
-            let (moved, change) = report.health.report(verdict.status);
+            let (moved, change) = report.health.report(result.status);
             report.took = took;
             report.in_progress = false;
-            (report.note(verdict, moved), change)
+            (report.note(result, moved), change)
         })
     }
 
     /// Ends a request to an agent, or a failed attempt: only a word about health counts. Returns what
     /// [`end`](Self::end) does.
-    pub fn heard(&self, verdict: CheckResult, took: Duration) -> (bool, Option<Change>) {
-        if matches!(verdict.status, Status::L7Ok | Status::L7Sts) {
-            return self.end(verdict, took);
+    pub fn heard(&self, result: CheckResult, took: Duration) -> (bool, Option<Change>) {
+        if matches!(result.status, Status::L7Ok | Status::L7Sts) {
+            return self.end(result, took);
         }
         self.edit(|report| {
             report.took = took;
             report.in_progress = false;
-            let neutral = verdict.status == Status::Checked; // a status that is not worth a line
-            (report.note(verdict, false) && !neutral, None)
+            let neutral = result.status == Status::Checked; // a status that is not worth a line
+            (report.note(result, false) && !neutral, None)
         })
     }
 
@@ -153,32 +153,32 @@ impl Board {
     }
 
     /// Applies repeated failures of live traffic. Returns what [`end`](Self::end) does.
-    pub fn observe(&self, verdict: CheckResult, counted: Counted) -> (bool, Option<Change>) {
+    pub fn observe(&self, result: CheckResult, counted: ErrorWeight) -> (bool, Option<Change>) {
         self.edit(|report| {
             let (moved, change) = report.health.observe(counted);
-            (report.note(verdict, moved), change)
+            (report.note(result, moved), change)
         })
     }
 }
 
 impl Report {
-    /// Encodes the report as [`Board`] publishes it, with as much of the text as fits.
+    /// Encodes the report as [`ReportCell`] publishes it, with as much of the text as fits.
     fn words(&self) -> [u64; WORDS] {
-        let Self { verdict, took, in_progress, paused, disabled, health, failed } = self;
-        let text = &verdict.info[..verdict.info.floor_char_boundary(TOLD)];
+        let Self { result, took, in_progress, paused, disabled, health, failed } = self;
+        let text = &result.info[..result.info.floor_char_boundary(TOLD)];
         let mut bytes = [0; TOLD];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
-        let flags = [*in_progress, *paused, *disabled, verdict.code.is_some()]
+        let flags = [*in_progress, *paused, *disabled, result.code.is_some()]
             .into_iter()
             .fold(0, |flags, flag| flags << 1 | u8::from(flag));
-        let (status, running) = (verdict.status.number(), health.running() as u8);
+        let (status, running) = (result.status.number(), health.running() as u8);
         let small = u64::from_le_bytes([status, flags, running, text.len() as u8, 0, 0, 0, 0]);
         let steps = u64::from(health.rise()) << 32 | u64::from(health.fall());
         let numbers = [
             small | u64::from(health.value()) << 32,
             steps,
             took.as_nanos() as u64,
-            verdict.code.unwrap_or(0).cast_unsigned(),
+            result.code.unwrap_or(0).cast_unsigned(),
             *failed,
         ];
         let (text, _) = bytes.as_chunks();
@@ -193,17 +193,17 @@ impl Report {
         let [status, flags, running, length, ..] = small.to_le_bytes();
         let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).take(length.into()).collect();
         let flag = |place: u8| flags >> place & 1 != 0;
-        let verdict = CheckResult {
+        let result = CheckResult {
             status: Status::by_number(status).unwrap_or(Status::Ini),
             code: flag(0).then_some(code.cast_signed()),
             info: String::from_utf8_lossy(&bytes).into(),
         };
-        let running = [Running::Up, Running::Stopping, Running::Down]
+        let running = [HealthState::Up, HealthState::Stopping, HealthState::Down]
             .into_iter()
             .find(|known| *known as u8 == running)
-            .unwrap_or(Running::Up);
+            .unwrap_or(HealthState::Up);
         Self {
-            verdict,
+            result,
             took: Duration::from_nanos(*took),
             in_progress: flag(3),
             paused: flag(2),
@@ -214,12 +214,12 @@ impl Report {
     }
 
     /// Stores a result, and whether it moved the health. Returns whether it is worth a log line.
-    fn note(&mut self, verdict: CheckResult, moved: bool) -> bool {
-        let changed = moved || verdict.status != self.verdict.status;
-        if moved && verdict.status.result() == 2 {
+    fn note(&mut self, result: CheckResult, moved: bool) -> bool {
+        let changed = moved || result.status != self.result.status;
+        if moved && result.status.result() == 2 {
             self.failed += 1;
         }
-        self.verdict = verdict;
+        self.result = result;
         changed
     }
 }
@@ -230,16 +230,16 @@ mod tests {
 
     #[test]
     fn a_report_is_read_as_it_was_written_but_for_a_text_that_is_too_long() {
-        let board = Board::new(Health::new(2, 3, Init::FullyUp));
+        let board = ReportCell::new(Health::new(2, 3, Init::FullyUp));
         let same = |text: &str, told: &str| {
-            let verdict = CheckResult { code: Some(-1), ..CheckResult::new(Status::L7Sts, text) };
-            assert_eq!(board.end(verdict, Duration::from_millis(12)), (true, None));
+            let result = CheckResult { code: Some(-1), ..CheckResult::new(Status::L7Sts, text) };
+            assert_eq!(board.end(result, Duration::from_millis(12)), (true, None));
             board.disable(true);
             board.begin();
             let written = board.state.lock(); // reading takes no lock
             let mut read = board.read();
-            assert_eq!(&*read.verdict.info, told);
-            read.verdict.info = text.into();
+            assert_eq!(&*read.result.info, told);
+            read.result.info = text.into();
             assert_eq!(format!("{read:?}"), format!("{:?}", *written));
             assert!(read.in_progress && read.disabled && !read.paused);
         };
@@ -248,12 +248,12 @@ mod tests {
         same(&long, &long[..TOLD - 1]);
         board.pause();
         board.cancel();
-        board.set(Running::Stopping);
+        board.set(HealthState::Stopping);
         let report = board.read();
-        assert!(report.paused && !report.in_progress && report.health.running() == Running::Stopping);
-        board.restore(Running::Down, Status::L4Con);
+        assert!(report.paused && !report.in_progress && report.health.running() == HealthState::Stopping);
+        board.restore(HealthState::Down, Status::L4Con);
         let report = board.read();
-        assert_eq!((report.verdict, report.failed), (CheckResult::new(Status::L4Con, ""), 2));
+        assert_eq!((report.result, report.failed), (CheckResult::new(Status::L4Con, ""), 2));
         assert_eq!((report.health.value(), report.health.rise(), report.health.fall()), (0, 2, 3));
     }
 }

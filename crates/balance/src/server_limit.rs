@@ -26,21 +26,55 @@
 //! cache line of the server; and a locked operation on a line of `full` when the server becomes full or gets
 //! room.
 
-use crate::queue::Claims;
+use crate::queue::WaiterCount;
 use crate::servers::Servers;
 use crate::spec::Index;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use manylane_sync::{Arc, CachePadded};
+use manylane_sync::{Arc, Backoff, CachePadded};
 
 const WAITING_ONE: u64 = 1 << 32;
 const SERVED: u64 = WAITING_ONE - 1;
 
 /// A server's word (rule 1) and current limit, shared by all balancers of the server.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct ServerLimit {
     word: AtomicU64,
     /// Current limit. Never read for a server without one.
     limit: AtomicU32,
+    /// Connections that have a [`ConnSlot`].
+    connections: AtomicU32,
+}
+
+/// A connection's share of the `maxconn` of a server that counts its connections (`strict-maxconn`). Dropping
+/// it frees the share.
+#[derive(Debug)]
+pub struct ConnSlot(Arc<CachePadded<ServerLimit>>);
+
+impl ConnSlot {
+    /// Takes a slot if fewer than `most` are taken; 0 for no limit.
+    pub(crate) fn take(server_limit: &Arc<CachePadded<ServerLimit>>, most: u32) -> Option<Self> {
+        let most = if most == 0 { u32::MAX } else { most };
+        let connections = &server_limit.connections;
+        let mut backoff = Backoff::new();
+        loop {
+            // Relaxed: the number stands for itself.
+            let taken = connections.load(Ordering::Relaxed);
+            if taken >= most {
+                return None;
+            }
+            let now = taken + 1;
+            if connections.compare_exchange_weak(taken, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return Some(Self(server_limit.clone()));
+            }
+            backoff.wait();
+        }
+    }
+}
+
+impl Drop for ConnSlot {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The two numbers in a word: requests served and requests that wait.
@@ -70,9 +104,9 @@ pub(crate) enum Released {
     HandedOver,
 }
 
-impl Gate {
+impl ServerLimit {
     pub(crate) fn new(limit: u32) -> Self {
-        Self { word: AtomicU64::new(0), limit: AtomicU32::new(limit) }
+        Self { word: AtomicU64::new(0), limit: AtomicU32::new(limit), connections: AtomicU32::new(0) }
     }
 
     #[cfg_attr(manylane_sim, track_caller)]
@@ -165,19 +199,21 @@ impl Gate {
 
 /// Count of the requests that wait for one server.
 pub(crate) struct WaitingFor<'a> {
-    pub(crate) gate: &'a Gate,
+    pub(crate) server_limit: &'a ServerLimit,
     /// Largest number of waiting requests; 0 for no bound.
     pub(crate) maxqueue: u32,
 }
 
-impl Claims for WaitingFor<'_> {
+impl WaiterCount for WaitingFor<'_> {
     fn add(&self) -> bool {
         let most = if self.maxqueue == 0 { u32::MAX } else { self.maxqueue };
-        self.gate.change(|c| (c.waiting < most).then(|| Count { waiting: c.waiting + 1, ..c })).is_ok()
+        self.server_limit
+            .change(|c| (c.waiting < most).then(|| Count { waiting: c.waiting + 1, ..c }))
+            .is_ok()
     }
 
     fn claim(&self) -> bool {
-        self.gate.dismiss()
+        self.server_limit.dismiss()
     }
 }
 
@@ -193,7 +229,7 @@ impl WaitingForAny {
     }
 }
 
-impl Claims for WaitingForAny {
+impl WaiterCount for WaitingForAny {
     fn add(&self) -> bool {
         self.0.fetch_add(1, Ordering::SeqCst);
         // Rule 2: a request that is counted reads the bits and words after that. Pairs with the fence in
@@ -250,10 +286,10 @@ impl Bits {
     }
 }
 
-/// The gates of a balancer's servers, and the balancer's own bits and count.
+/// The limits of a balancer's servers, and the balancer's own bits and count.
 #[derive(Debug)]
-pub(crate) struct Gates {
-    gates: Box<[Arc<CachePadded<Gate>>]>,
+pub(crate) struct ServerLimits {
+    server_limits: Box<[Arc<CachePadded<ServerLimit>>]>,
     ranks: Box<[u16]>,
     /// Servers without room (rule 2).
     pub(crate) full: Bits,
@@ -273,10 +309,10 @@ pub(crate) struct Entered {
     pub(crate) crowded: bool,
 }
 
-impl Gates {
+impl ServerLimits {
     pub(crate) fn new(servers: &Servers) -> Self {
         Self {
-            gates: servers.iter().map(|(_, server)| server.state.gate.clone()).collect(),
+            server_limits: servers.iter().map(|(_, server)| server.state.server_limit.clone()).collect(),
             ranks: servers.iter().map(|(_, server)| server.rank).collect(),
             full: Bits::new(servers.len()),
             members: Bits::new(servers.len()),
@@ -285,17 +321,17 @@ impl Gates {
     }
 
     #[inline]
-    pub(crate) fn of(&self, index: Index) -> &Gate {
-        &self.gates[index.get()]
+    pub(crate) fn of(&self, index: Index) -> &ServerLimit {
+        &self.server_limits[index.get()]
     }
 
     /// Admits a request to a server with a limit; rule 2.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn enter(&self, index: Index) -> Entered {
-        let gate = self.of(index);
-        match gate.enter() {
-            (Some(served), crowded) if served < gate.limit() => {
+        let server_limit = self.of(index);
+        match server_limit.enter() {
+            (Some(served), crowded) if served < server_limit.limit() => {
                 Entered { entered: true, offer: false, crowded }
             }
             (entered, crowded) => {
@@ -359,5 +395,37 @@ impl Gates {
         for (word, &bits) in by_rank.iter().enumerate() {
             self.members.0[word / 16][word % 16].store(bits, Ordering::SeqCst);
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_slots_are_taken_than_there_are_and_dropped_ones_are_free() {
+        let server_limit = Arc::new(CachePadded::new(ServerLimit::new(3)));
+        let most_at_once = AtomicU32::new(0);
+        let taken = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        let Some(slot) = ConnSlot::take(&server_limit, 3) else { continue };
+                        most_at_once.fetch_max(taken.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        taken.fetch_sub(1, Ordering::SeqCst);
+                        drop(slot);
+                    }
+                });
+            }
+        });
+        assert!((1..=3).contains(&most_at_once.load(Ordering::SeqCst)));
+        let slots: Vec<_> = std::iter::from_fn(|| ConnSlot::take(&server_limit, 3)).collect();
+        assert_eq!(slots.len(), 3);
+        assert!(ConnSlot::take(&server_limit, 0).is_some(), "0 is no limit");
+        // A limit that was lowered below what is taken.
+        drop(slots);
+        let slot = ConnSlot::take(&server_limit, 1);
+        assert!(slot.is_some() && ConnSlot::take(&server_limit, 1).is_none());
     }
 }
