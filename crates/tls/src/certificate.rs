@@ -2,9 +2,11 @@
 
 use crate::error::Problem;
 use crate::files::{Section, read, sections};
+use crate::line_options::OwnOptions;
 use crate::ocsp::{self, OcspId, StapleCell};
-use crate::ocsp_update::Responder;
+use crate::ocsp_update::responder_of;
 use crate::sigalgs::limited;
+use crate::url::HttpUrl;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{
@@ -24,6 +26,8 @@ const ENCRYPTED: &[u8] = b"ENCRYPTED";
 #[derive(Clone, Debug)]
 pub(crate) struct Certificate {
     pub(crate) key: Arc<CertifiedKey>,
+    /// Its name in the store.
+    pub(crate) file: Box<str>,
     /// Names of the certificate, in lower case; wildcards as `*.example`.
     pub(crate) names: Arc<[Box<str>]>,
     /// Names for which it is not used although a wildcard in `names` matches.
@@ -32,8 +36,10 @@ pub(crate) struct Certificate {
     pub(crate) is_default: bool,
     /// Its OCSP response.
     pub(crate) staple: StapleCell,
-    /// Its key signs by these algorithms alone.
+    /// The algorithms that its key signs with; `None` for all.
     pub(crate) signs: Option<Arc<[SignatureScheme]>>,
+    /// Options that change handshakes.
+    pub(crate) options: Option<Arc<OwnOptions>>,
 }
 
 impl Certificate {
@@ -46,13 +52,22 @@ impl Certificate {
         }
     }
 
-    /// The certificate with a key that signs by those algorithms alone; one that has a list keeps it.
+    /// The certificate with a key that signs with `schemes` only; one that has a list keeps it.
     pub(crate) fn signing_by(mut self, schemes: Option<&Arc<[SignatureScheme]>>) -> Self {
         if let (Some(schemes), None) = (schemes, &self.signs) {
             self.key = Arc::new(limited(&self.key, schemes));
             self.signs = Some(schemes.clone());
         }
         self
+    }
+
+    /// Begin and end of its validity, in seconds since 1970.
+    pub(crate) fn validity(&self) -> (i64, i64) {
+        let parsed = self.key.cert.first().and_then(|der| X509Certificate::from_der(der).ok());
+        parsed.map_or((0, 0), |(_, parsed)| {
+            let validity = parsed.validity();
+            (validity.not_before.timestamp(), validity.not_after.timestamp())
+        })
     }
 
     pub(crate) fn is_ecdsa(&self) -> bool {
@@ -69,8 +84,8 @@ pub(crate) struct Bundle {
     issuer: Option<CertificateDer<'static>>,
     /// The OCSP response that was read from a file.
     ocsp: Option<Arc<[u8]>>,
-    /// Who can be asked for another one, or a URL that is of no use for that.
-    pub(crate) responder: Option<Result<Responder, Box<str>>>,
+    /// The OCSP responder; `Err` with a URL that this program cannot use.
+    pub(crate) responder: Option<Result<HttpUrl, Box<str>>>,
     /// The OCSP response that is presented.
     pub(crate) staple: StapleCell,
     /// The files of the chain and the key.
@@ -90,8 +105,10 @@ pub struct Definition {
     pub ocsp: Option<PathBuf>,
     /// File of the issuer's certificate. Default: the same file, or the one beside it.
     pub issuer: Option<PathBuf>,
-    /// Whether its response of OCSP is renewed, if that is said.
+    /// `ocsp-update`: whether the OCSP response is renewed.
     pub ocsp_update: Option<bool>,
+    /// `watch`: whether the files replace the certificate when they change.
+    pub is_watched: bool,
 }
 
 /// The file `<path><ending>`, if it exists.
@@ -133,7 +150,7 @@ impl Bundle {
         if let Some(path) = definition.ocsp.clone().or_else(|| beside(&definition.certificate, ".ocsp")) {
             if bundle.issuer().is_none() {
                 let text = format!(
-                    "'{}' is of no use: the issuer of '{shown}' is not known; add it to the chain",
+                    "'{}' cannot be verified, as the issuer of '{shown}' is not known; add it to the chain",
                     path.display()
                 );
                 return Err(Problem::new(ocsp::KEYWORD, text));
@@ -197,7 +214,7 @@ impl Bundle {
             )));
         }
         let names = names(&parsed);
-        self.responder = Responder::of(first);
+        self.responder = responder_of(first);
         // `CertifiedKey::from_der` does the same, but drops a copy of the key without zeroizing it.
         let key = CertifiedKey::new(self.chain.clone(), key.clone());
         match key.keys_match() {
@@ -218,11 +235,13 @@ impl Bundle {
         }
         self.ready = Some(Certificate {
             key: Arc::new(key),
+            file: shown.into(),
             names: names.into(),
             not_for: Arc::default(),
             is_default: false,
             staple: self.staple.clone(),
             signs: None,
+            options: None,
         });
         Ok(())
     }
@@ -235,6 +254,13 @@ impl Bundle {
     /// The OCSP identifier, or `None` if the issuer is unknown.
     pub(crate) fn ocsp_id(&self) -> Option<OcspId> {
         OcspId::of(self.chain.first()?, self.issuer()?)
+    }
+
+    /// Keeps the response that commands or responders have set, unless the file of it has changed, too.
+    pub(crate) fn keep_ocsp(&mut self, before: &Self) {
+        if self.ocsp == before.ocsp {
+            self.staple = before.staple.clone();
+        }
     }
 
     /// Whether a response of OCSP is about it.

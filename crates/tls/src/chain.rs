@@ -1,5 +1,5 @@
-//! What is wrong with a chain of certificates, each error with its place and OpenSSL's number, and which
-//! errors a listener ignores.
+//! Finds the errors of a chain of certificates, each with its depth and OpenSSL's number, and decides which
+//! of them a listener ignores.
 //!
 //! # Protocol
 //! 1. rustls verifies a chain first; a chain that it accepts has no errors.
@@ -20,13 +20,13 @@ use std::collections::HashMap;
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Certificates of a chain at most, from the peer's own to the root.
+/// Largest number of certificates in a chain, from the peer's own to the root.
 const MOST_DEPTH: usize = 10;
 
-/// Certificates of the peer that are looked at, at most.
+/// Largest number of the peer's certificates that the walk uses.
 const MOST_SENT: usize = 16;
 
-/// Certificates with the name of an issuer whose keys are tried, at most: each costs a signature.
+/// Largest number of candidates with the name of an issuer; each costs a verification of a signature.
 const MOST_NAMESAKES: usize = 8;
 
 /// The largest number of an error, as of OpenSSL 3.
@@ -138,6 +138,12 @@ const NAMES: &[(u32, &str)] = &[
     (94, "EC_KEY_EXPLICIT_PARAMS"),
 ];
 
+/// OpenSSL's name of an error of verification, without `X509_V_ERR_`.
+pub fn verify_error(code: i64) -> Option<&'static str> {
+    let code = u32::try_from(code).ok()?;
+    NAMES.iter().find(|(number, _)| *number == code).map(|(_, name)| *name)
+}
+
 /// Errors that are ignored, a bit for each number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct IgnoredErrors(u128);
@@ -146,7 +152,7 @@ impl IgnoredErrors {
     /// Reads `all`, or numbers and OpenSSL's names, separated by commas.
     ///
     /// # Errors
-    /// What is no error, in a sentence.
+    /// A sentence about the word that names no error.
     pub fn parse(keyword: &'static str, list: &str) -> Result<Self, Problem> {
         let mut all = 0;
         for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -192,18 +198,19 @@ pub struct Verified {
     pub certificate: u32,
     /// The first error of another one.
     pub authority: u32,
-    /// Where that one is: 1 has issued the peer's own certificate.
+    /// The depth of that certificate: 1 is the issuer of the peer's own.
     pub authority_depth: u32,
-    /// The error that ended the verification was that of another one than the peer's own.
+    /// The error that ended the verification belongs to a certificate other than the peer's own.
     pub stopped_above: bool,
 }
 
 thread_local! {
-    /// Of the chain that was verified last: rustls tells nobody what its verifier has found.
+    /// The result for the last chain. The connection takes it from here, since rustls does not return what
+    /// its verifier has found.
     static VERIFIED: Cell<Option<Verified>> = const { Cell::new(None) };
 }
 
-/// What was found in the chain that rustls has verified since the last call; nothing if there was none.
+/// Takes the result for the chain that rustls has verified since the last call; `None` if there was none.
 pub(crate) fn take_verified() -> Option<Verified> {
     VERIFIED.take()
 }
@@ -242,8 +249,10 @@ impl Chains {
         Self { trusted: by_subject, lists, of_certificate, of_authorities }
     }
 
-    /// Decides about a chain that rustls has refused for that reason, and keeps what was found for
-    /// [`take_verified`]. The error is the one that is not ignored.
+    /// Decides about a chain that rustls has refused, and keeps the result for [`take_verified`].
+    ///
+    /// # Errors
+    /// `refused` if the listener ignores no errors at all; otherwise the first error that it does not ignore.
     pub(crate) fn judge(
         &self,
         certificate: &CertificateDer<'_>,
@@ -277,12 +286,12 @@ impl Chains {
         match stopped {
             None => Ok(()),
             Some(_) if nothing_ignored => Err(refused),
-            // The reason of rustls may be one that is ignored.
+            // `refused` may be an error that the listener ignores, so the error of the walk replaces it.
             Some(error) => Err(of_number(error).map_or(refused, rustls::Error::InvalidCertificate)),
         }
     }
 
-    /// Rules 2 and 3. There is at least one.
+    /// Returns the errors of a chain by rules 2 and 3: at least one.
     fn errors(
         &self,
         certificate: &CertificateDer<'_>,
@@ -299,7 +308,7 @@ impl Chains {
                     NO_ISSUER | SELF_SIGNED..=TOO_LONG | NO_AUTHORITY | PATH_LENGTH | BAD_SIGNATURE
                 )
             }
-            // Of what rustls has no word for there is nothing to compare.
+            // The reason has no number of OpenSSL, so every error explains it.
             1 => true,
             other => error == other,
         };
@@ -309,7 +318,7 @@ impl Chains {
         found
     }
 
-    /// None: the certificate cannot be read.
+    /// Returns the errors of the walk. `None` if the certificate is malformed.
     fn walk(&self, certificate: &[u8], sent: &[CertificateDer<'_>], now: i64) -> Option<Vec<Found>> {
         let sent: Vec<_> =
             sent.iter().take(MOST_SENT).filter_map(|der| Some((&**der, parsed(der)?))).collect();
@@ -357,7 +366,8 @@ impl Chains {
         if let Some(lists) = &self.lists {
             for depth in 0..chain.len() {
                 let issuer = chain.get(depth + 1).unwrap_or(&chain[depth]);
-                // Nobody revokes what somebody has signed for itself, and what is trusted is not asked for.
+                // Lists apply neither to self-issued certificates, which have no other issuer, nor to the
+                // trusted certificate that ends a chain.
                 if !chain[depth].is_self_issued() && (depth < top || !is_trusted) {
                     let error = check_revocation(lists, &chain[depth], issuer, now);
                     found.extend(error.map(|error| Found { depth, error }));
@@ -368,7 +378,8 @@ impl Chains {
             let own = &chain[depth];
             match chain.get(depth + 1) {
                 Some(issuer) if !issuer.has_signed(own) => found.push(Found { depth, error: BAD_SIGNATURE }),
-                // Of the last one OpenSSL checks nothing but its dates, and that only if nothing is below.
+                // The issuer is unknown. OpenSSL skips such a certificate, unless it is the peer's own, of
+                // which it checks the dates.
                 None if !is_trusted && !own.is_self_issued() => {
                     if depth > 0 {
                         continue;
@@ -384,7 +395,7 @@ impl Chains {
                 found.push(Found { depth, error: EXPIRED });
             }
         }
-        // rustls checks which names an authority may certify, and nobody else does.
+        // Only rustls checks name constraints, so a chain with constraints gets their error.
         let constrains = |link: &Link<'_>| {
             link.parsed
                 .extensions()
@@ -472,7 +483,7 @@ impl<'a> Link<'a> {
     }
 }
 
-/// Who has issued a certificate: of those with the right name the one whose key fits.
+/// Finds the issuer of a certificate: the candidate with the right name whose key fits.
 fn best_issuer<'a>(
     of: &Link<'_>,
     candidates: impl Iterator<Item = (&'a [u8], X509Certificate<'a>)>,
@@ -486,12 +497,12 @@ fn best_issuer<'a>(
     };
     let links = candidates.filter(fits).take(MOST_NAMESAKES).map(|(der, parsed)| Link::new(der, parsed));
     let mut links: Vec<_> = links.collect();
-    // The signature of the only one is checked later.
+    // The walk checks the signature of a single candidate later.
     let best = if links.len() > 1 { links.iter().position(|link| link.has_signed(of)) } else { None };
     (!links.is_empty()).then(|| links.swap_remove(best.unwrap_or(0)))
 }
 
-/// What the lists say of a certificate.
+/// Checks a certificate against the lists. Returns the error; `None` if a valid list does not contain it.
 fn check_revocation(
     lists: &[CertificateRevocationListDer<'static>],
     own: &Link<'_>,
@@ -528,7 +539,7 @@ struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// Reads no more than the beginning: a list may have millions of entries.
+    /// Parses the fields before the entries: a list may have millions of entries.
     fn of(der: &'a [u8]) -> Option<(Signed<'a>, Self)> {
         const UTC_TIME: u8 = 0x17;
         let signed = Signed::of(der)?;
@@ -557,7 +568,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// What rustls calls an error, so that the peer gets its alert.
+/// Returns rustls's error for a number of OpenSSL, so that rustls sends the peer the right alert.
 fn of_number(error: u32) -> Option<CertificateError> {
     Some(match error {
         NO_ISSUER | SELF_SIGNED..=UNVERIFIED_LEAF => CertificateError::UnknownIssuer,

@@ -3,11 +3,13 @@
 
 use crate::certificate::Certificate;
 use crate::error::Problem;
+use crate::generate::Generator;
+use crate::line_options::{LineOptions, OwnOptions};
 use crate::sigalgs::schemes;
 use crate::store::check_name;
-use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{SignatureAlgorithm, SignatureScheme};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,13 +36,15 @@ pub(crate) fn take_chosen() -> Option<Chosen> {
 /// The certificates of a listener.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    all: Vec<Certificate>,
+    pub(crate) all: Vec<Certificate>,
     /// Indices in `all` by name; wildcards without their star.
     exact: HashMap<Box<str>, Vec<usize>>,
     wildcard: HashMap<Box<str>, Vec<usize>>,
     /// Indices for clients that ask for no name, or for an unknown one.
     default: Vec<usize>,
     strict: bool,
+    /// Makes certificates for unknown names.
+    generator: Option<Generator>,
     /// TLS 1.3 is enabled.
     tls13: bool,
 }
@@ -48,7 +52,12 @@ pub(crate) struct Choice {
 impl Choice {
     /// If no certificate is marked as default, the default is the first one, together with one of another key
     /// type for the same names.
-    pub(crate) fn new(all: Vec<Certificate>, strict: bool, tls13: bool) -> Self {
+    pub(crate) fn new(
+        all: Vec<Certificate>,
+        strict: bool,
+        generator: Option<Generator>,
+        tls13: bool,
+    ) -> Self {
         let (mut exact, mut wildcard) = (HashMap::<_, Vec<usize>>::new(), HashMap::<_, Vec<usize>>::new());
         for (number, certificate) in all.iter().enumerate() {
             for name in certificate.names.iter() {
@@ -68,24 +77,79 @@ impl Choice {
             default.push(0);
             default.extend(all.iter().enumerate().find(like).map(|(number, _)| number));
         }
-        Self { all, exact, wildcard, default, strict, tls13 }
+        Self { all, exact, wildcard, default, strict, generator, tls13 }
     }
 
-    fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+    /// Returns the index of the certificate for a client.
+    pub(crate) fn choose(&self, hello: &ClientHello<'_>) -> Option<usize> {
         let numbers = match hello.server_name().and_then(|name| self.named(name)) {
             Some(numbers) => numbers,
             None if self.strict => return None,
             None => Cow::Borrowed(&*self.default),
         };
-        let certificates = || numbers.iter().map(|&number| &self.all[number]);
-        let fits = |certificate: &&Certificate| {
+        self.best(&numbers, hello)
+    }
+
+    /// Returns the index of the certificate of these that suits a client best.
+    fn best(&self, numbers: &[usize], hello: &ClientHello<'_>) -> Option<usize> {
+        let fits = |number: &usize| {
+            let certificate = &self.all[*number];
             can_check(&certificate.key, hello.signature_schemes())
                 && self.has_suite(certificate, hello.cipher_suites())
         };
+        let fitting = || numbers.iter().copied().filter(fits);
         // Signing with ECDSA costs a fraction of signing with RSA.
-        let ecdsa = certificates().filter(fits).find(|certificate| certificate.is_ecdsa());
-        let best = ecdsa.or_else(|| certificates().find(fits)).or_else(|| certificates().next())?;
-        Some(best.shown())
+        let ecdsa = fitting().find(|number| self.all[*number].is_ecdsa());
+        ecdsa.or_else(|| fitting().next()).or_else(|| numbers.first().copied())
+    }
+
+    /// Returns true if a certificate is made for the name that a client asks for.
+    pub(crate) fn generates(&self, hello: &ClientHello<'_>) -> bool {
+        self.generator.is_some() && hello.server_name().is_some_and(|name| self.named(name).is_none())
+    }
+
+    /// Returns the certificate that is made for a client.
+    fn generated(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let generator = self.generator.as_ref().filter(|_| self.generates(hello))?;
+        let number = self.best(&self.default, hello)?;
+        generator.shown(&hello.server_name()?.to_ascii_lowercase(), number, &self.all[number])
+    }
+
+    /// Shows a certificate to a client, and leaves the result for its connection.
+    fn show(&self, number: Option<usize>, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let shown = self.generated(hello).or_else(|| number.map(|number| self.all[number].shown()));
+        CHOSEN.set(Some(Chosen { name: hello.server_name().map(Box::from), shown: shown.clone() }));
+        shown
+    }
+
+    /// The names in the order of HAProxy: exact ones, `*` for clients with other names, then wildcards.
+    pub(crate) fn shown_names(&self) -> Vec<ShownName> {
+        let row = |name: String, number: usize, is_exact: bool| {
+            let certificate = &self.all[number];
+            let (not_before, not_after) = certificate.validity();
+            ShownName {
+                name: name.into(),
+                not_for: if is_exact { Arc::default() } else { certificate.not_for.clone() },
+                key: match certificate.key.key.algorithm() {
+                    SignatureAlgorithm::RSA => "rsa",
+                    SignatureAlgorithm::ECDSA => "ecdsa",
+                    _ => "dsa", // as HAProxy calls what is neither
+                },
+                certificate: certificate.file.clone(),
+                not_before,
+                not_after,
+            }
+        };
+        let sorted = |map: &HashMap<Box<str>, Vec<usize>>| {
+            let mut all: Vec<_> = map.iter().map(|(name, numbers)| (name.clone(), numbers.clone())).collect();
+            all.sort_unstable();
+            all.into_iter()
+                .flat_map(|(name, numbers)| numbers.into_iter().map(move |number| (name.clone(), number)))
+        };
+        let exact = sorted(&self.exact).map(|(name, number)| row(name.into(), number, true));
+        let default = self.default.iter().map(|&number| row("*".to_owned(), number, false));
+        let wildcard = sorted(&self.wildcard).map(|(name, number)| row(format!("*{name}"), number, false));
+        exact.chain(default).chain(wildcard).collect()
     }
 
     fn named(&self, name: &str) -> Option<Cow<'_, [usize]>> {
@@ -125,14 +189,54 @@ impl Choice {
 
 impl ResolvesServerCert for Choice {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let shown = self.choose(&hello);
-        CHOSEN.set(Some(Chosen { name: hello.server_name().map(Box::from), shown: shown.clone() }));
-        shown
+        self.show(self.choose(&hello), &hello)
+    }
+}
+
+/// One of the certificates, for clients whose hello has been looked at before.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    pub(crate) choice: Arc<Choice>,
+    pub(crate) number: usize,
+}
+
+impl ResolvesServerCert for Fixed {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.choice.show(Some(self.number), &hello)
+    }
+}
+
+/// For a listener with options on lines, where each certificate has a configuration of its own: shows none of
+/// them. A client that gets here has sent what rustls takes for a hello and the look at it did not, and must
+/// not meet a certificate without its options.
+#[derive(Debug)]
+pub(crate) struct Unlisted(pub(crate) Arc<Choice>);
+
+impl ResolvesServerCert for Unlisted {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.show(None, &hello)
     }
 }
 
 fn can_check(key: &CertifiedKey, schemes: &[SignatureScheme]) -> bool {
     key.key.choose_scheme(schemes).is_some()
+}
+
+/// A name that a listener has a certificate for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownName {
+    /// In lower case; `*` for clients with other names.
+    pub name: Box<str>,
+    /// Names that a wildcard leaves out.
+    pub not_for: Arc<[Box<str>]>,
+    /// Kind of the key: `rsa`, `ecdsa` or `dsa`.
+    pub key: &'static str,
+    /// The certificate's name in the store.
+    pub certificate: Box<str>,
+    /// Begin of its validity, in seconds since 1970.
+    pub not_before: i64,
+    /// End of its validity, in seconds since 1970.
+    pub not_after: i64,
 }
 
 /// Source of certificates for a listener.
@@ -146,45 +250,68 @@ pub enum Source {
     List {
         /// The list file.
         path: PathBuf,
-        /// Base of relative names in the list.
-        base: PathBuf,
+        /// Folders that relative names in the list begin at.
+        bases: Bases,
     },
+    /// `ssl-f-use`: lines of a frontend. Certificates that they name have no folders.
+    Lines {
+        /// `@<frontend>`, the name of the list.
+        name: PathBuf,
+        /// Folders for lines that are added at run time.
+        bases: Bases,
+        /// The lines.
+        lines: Vec<ListLine>,
+    },
+}
+
+/// Folders that relative names in a list begin at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bases {
+    /// `crt-base`: for certificates.
+    pub crt: PathBuf,
+    /// `ca-base`: for authorities and revoked certificates.
+    pub ca: PathBuf,
 }
 
 impl Source {
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Self::Path(path) | Self::Default(path) | Self::List { path, .. } => path,
+            Self::Path(path)
+            | Self::Default(path)
+            | Self::List { path, .. }
+            | Self::Lines { name: path, .. } => path,
         }
     }
 }
 
 /// The certificates that a list file or a folder names.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct List {
-    /// The source is a folder.
-    pub(crate) folder: bool,
+    /// `crt` for a folder, else `crt-list` or `ssl-f-use`.
+    pub(crate) keyword: &'static str,
     /// In the order of the file or of the names.
     pub(crate) lines: Vec<ListLine>,
 }
 
 /// A line of a certificate list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListLine {
-    /// Line number in the file; 0 for a file of a folder. A line added at run time has the number after the
-    /// largest.
+    /// Line number in the file; 0 for a file of a folder and for `ssl-f-use`. A line added at run time has
+    /// the number after the largest.
     pub number: usize,
     /// The certificate's name in the store.
     pub certificate: Box<str>,
-    /// `sigalgs`: algorithms that sign with its key.
-    pub sigalgs: Option<Box<str>>,
-    /// `ocsp-update`
-    pub ocsp_update: Option<bool>,
+    /// What takes the place of the listener's settings.
+    pub options: LineOptions,
     /// `[!]<name>`
     pub filters: Vec<Box<str>>,
 }
 
 impl List {
+    pub(crate) fn is_folder(&self) -> bool {
+        self.keyword == "crt"
+    }
+
     /// Lists the files of a folder.
     pub(crate) fn of_folder(path: &Path) -> Result<Self, Problem> {
         let mut lines = Vec::new();
@@ -197,11 +324,11 @@ impl List {
                 lines.push(ListLine { certificate, ..ListLine::default() });
             }
         }
-        Ok(Self { folder: true, lines })
+        Ok(Self { keyword: "crt", lines })
     }
 
     /// Parses a file with `<file> [\[<option>...\]] [[!]<name>...]` in each line.
-    pub(crate) fn of_file(path: &Path, base: &Path) -> Result<Self, Problem> {
+    pub(crate) fn of_file(path: &Path, bases: &Bases) -> Result<Self, Problem> {
         const KEYWORD: &str = "crt-list";
         let bytes = crate::files::read(KEYWORD, path)?;
         let mut lines = Vec::new();
@@ -213,61 +340,54 @@ impl List {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            lines.push(ListLine::parse(line, number + 1, base).map_err(|why| problem(&why))?);
+            lines.push(ListLine::parse(line, number + 1, bases).map_err(|why| problem(&why))?);
         }
-        Ok(Self { folder: false, lines })
+        Ok(Self { keyword: KEYWORD, lines })
     }
 }
 
 impl ListLine {
     /// Parses a line. The error is the end of a sentence.
-    pub(crate) fn parse(text: &str, number: usize, base: &Path) -> Result<Self, String> {
-        let (mut sigalgs, mut ocsp_update) = (None, None);
+    pub(crate) fn parse(text: &str, number: usize, bases: &Bases) -> Result<Self, String> {
+        let mut options = LineOptions::default();
         let (file, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let mut rest = rest.trim_start();
-        if let Some(options) = rest.strip_prefix('[') {
-            let (options, behind) = options.split_once(']').ok_or("has a '[' without its ']'")?;
-            let mut words = options.split_whitespace();
-            while let Some(option) = words.next() {
-                match option {
-                    "sigalgs" => {
-                        let list = words.next().ok_or("has 'sigalgs' without its list")?;
-                        sigalgs = Some(list.into());
-                    }
-                    "ocsp-update" => match words.next() {
-                        Some("on") => ocsp_update = Some(true),
-                        Some("off") => ocsp_update = Some(false),
-                        _ => return Err("has 'ocsp-update', which expects 'on' or 'off'".to_owned()),
-                    },
-                    other => {
-                        return Err(format!(
-                            "has the option '{other}': of one certificate there are 'sigalgs' and \
-                             'ocsp-update', others are not built yet"
-                        ));
-                    }
-                }
-            }
+        if let Some(inside) = rest.strip_prefix('[') {
+            let (inside, behind) = inside.split_once(']').ok_or("has a '[' without its ']'")?;
+            options = LineOptions::parse(inside.split_whitespace(), &bases.ca)?;
             rest = behind;
         }
         let certificate = match file.starts_with('@') {
             true => file.into(),
             false => {
-                let path = base.join(file);
+                let path = bases.crt.join(file);
                 path.to_str().ok_or("names a file whose folder has a name that is not UTF-8")?.into()
             }
         };
         let filters = rest.split_whitespace().map(Box::from).collect();
-        Ok(Self { number, certificate, sigalgs, ocsp_update, filters })
+        Ok(Self { number, certificate, options, filters })
     }
 
-    /// Returns a copy of the certificate with the line's names.
+    /// Returns a copy of the certificate with the line's names and options. `keyword` and `list` are those of
+    /// the list.
     pub(crate) fn apply(
         &self,
+        keyword: &'static str,
+        list: &str,
         certificate: &Certificate,
         told: &mut Vec<Problem>,
     ) -> Result<Certificate, Problem> {
-        let schemes = self.sigalgs.as_ref().map(|list| schemes("sigalgs", list, told)).transpose()?;
+        let sigalgs = self.options.sigalgs();
+        let schemes = sigalgs.map(|list| schemes("sigalgs", list, told)).transpose()?;
         let mut own = certificate.clone().signing_by(schemes.as_ref());
+        if self.options.change_handshakes() {
+            let place = match self.number {
+                0 => format!("'{}'", self.certificate),
+                number => format!("line {number} of '{list}'"),
+            };
+            own.options =
+                Some(Arc::new(OwnOptions { keyword, location: place, options: self.options.clone() }));
+        }
         if self.filters.is_empty() {
             return Ok(own);
         }

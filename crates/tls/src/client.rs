@@ -2,24 +2,35 @@
 
 use crate::error::Problem;
 use crate::keylog::keeper;
+use crate::names::Version;
 use crate::provider::CommonSettings;
 use crate::sigalgs::Accepted;
 use crate::store::{Context, Known};
 use crate::trust;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
+use rustls::client::{
+    ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
+    Tls13ClientSessionValue, WebPkiServerVerifier, verify_server_name,
+};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, NamedGroup, SignatureScheme};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Number of server names whose sessions are kept, for each configured server. With `sni`, one server may
-/// have several names.
-const SESSIONS: usize = 64;
+/// Number of names whose sessions are kept, for each configured server. With `sni`, one server may have
+/// several names.
+const NAMES: usize = 8;
+
+/// Number of tickets that rustls keeps for a name. It counts names in this unit.
+const TICKETS: usize = 8;
+
+/// Longest ticket that is kept, in bytes. It may contain this side's certificates. A server chooses its
+/// tickets, of up to 64 KiB each.
+pub(crate) const LONGEST_TICKET: usize = 8192;
 
 /// How a server's certificate is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,11 +56,21 @@ pub struct ClientSettings {
     pub sends_name: bool,
     /// True without `no-ssl-reuse`: sessions are resumed.
     pub reuse: bool,
+    /// `allow-0rtt`: data may be sent to the server together with the hello that resumes a session.
+    pub early_data: bool,
 }
 
 /// Shared by all connections to a server, on all lanes. [`Store::server`](crate::Store::server) makes it.
 #[derive(Clone)]
-pub struct ClientContext(pub(crate) Arc<Context<ClientSettings, ClientConfig>>);
+pub struct ClientContext(pub(crate) Arc<Context<ClientSettings, ClientConfigs>>);
+
+/// The configurations of a context for rustls. They share their sessions.
+#[derive(Debug)]
+pub(crate) struct ClientConfigs {
+    pub(crate) usual: Arc<ClientConfig>,
+    /// For connections that begin with early data, with `allow-0rtt`.
+    pub(crate) early: Option<Arc<ClientConfig>>,
+}
 
 impl ClientContext {
     pub(crate) fn sends_name(&self) -> bool {
@@ -57,7 +78,7 @@ impl ClientContext {
     }
 }
 
-/// Makes the configuration for rustls. Adds warnings to `told`.
+/// Makes the configurations for rustls. Adds warnings to `told`.
 ///
 /// # Errors
 /// A sentence about the setting that cannot be used.
@@ -65,7 +86,7 @@ pub(crate) fn config(
     settings: &ClientSettings,
     known: &mut Known,
     told: &mut Vec<Problem>,
-) -> Result<ClientConfig, Problem> {
+) -> Result<ClientConfigs, Problem> {
     let (provider, builder) = settings.common.begin(told, ClientConfig::builder_with_provider)?;
     let [accepted, signs] = settings.common.signatures(told)?;
     let mut own = HashSet::new();
@@ -97,7 +118,7 @@ pub(crate) fn config(
     let name = match &settings.verify {
         ServerVerify::Host(name) => Some(
             ServerName::try_from(name.clone())
-                .map_err(|_| Problem::new("verifyhost", format!("'{name}' is no name of a host")))?,
+                .map_err(|_| Problem::new("verifyhost", format!("expected a host name, found '{name}'")))?,
         ),
         _ => None,
     };
@@ -123,16 +144,101 @@ pub(crate) fn config(
     }
     config.enable_sni = settings.sends_name;
     config.resumption = match settings.reuse {
-        true => Resumption::in_memory_sessions(SESSIONS),
+        true => Resumption::store(Arc::new(Sessions(ClientSessionMemoryCache::new(NAMES * TICKETS)))),
         false => Resumption::disabled(),
     };
-    Ok(config)
+    let early = (settings.early_data && sends_early_data(settings, told)).then(|| {
+        let mut config = config.clone();
+        config.enable_early_data = true;
+        Arc::new(config)
+    });
+    Ok(ClientConfigs { usual: Arc::new(config), early })
+}
+
+/// Returns whether a server with `allow-0rtt` can be sent early data, and tells the reason if it cannot.
+fn sends_early_data(settings: &ClientSettings, told: &mut Vec<Problem>) -> bool {
+    let why = if !settings.reuse {
+        "with 'no-ssl-reuse' no session is resumed"
+    } else if settings.common.newest == Some(Version::V12) {
+        "only TLS 1.3 has early data"
+    } else {
+        return true;
+    };
+    told.push(Problem::new("allow-0rtt", format!("no early data is sent: {why}")));
+    false
 }
 
 impl fmt::Debug for ClientContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientContext").finish_non_exhaustive()
     }
+}
+
+/// Sessions with servers, without those that have a long ticket.
+#[derive(Debug)]
+struct Sessions(ClientSessionMemoryCache);
+
+impl ClientSessionStore for Sessions {
+    fn set_kx_hint(&self, name: ServerName<'static>, group: NamedGroup) {
+        self.0.set_kx_hint(name, group);
+    }
+
+    fn kx_hint(&self, name: &ServerName<'_>) -> Option<NamedGroup> {
+        self.0.kx_hint(name)
+    }
+
+    fn set_tls12_session(&self, name: ServerName<'static>, session: Tls12ClientSessionValue) {
+        if ticket_len(&*session) <= LONGEST_TICKET {
+            self.0.set_tls12_session(name, session);
+        }
+    }
+
+    fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.0.tls12_session(name)
+    }
+
+    fn remove_tls12_session(&self, name: &ServerName<'static>) {
+        self.0.remove_tls12_session(name);
+    }
+
+    fn insert_tls13_ticket(&self, name: ServerName<'static>, session: Tls13ClientSessionValue) {
+        if ticket_len(&*session) <= LONGEST_TICKET {
+            self.0.insert_tls13_ticket(name, session);
+        }
+    }
+
+    fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.0.take_tls13_ticket(name)
+    }
+}
+
+/// Returns the length of a session's ticket; stops counting above [`LONGEST_TICKET`]. rustls does not expose
+/// tickets, but `Debug` prints them, two digits a byte, before the field `epoch`. Returns `usize::MAX` if it
+/// prints anything else.
+fn ticket_len(session: &dyn fmt::Debug) -> usize {
+    #[derive(Default)]
+    struct Digits {
+        begun: bool,
+        ended: bool,
+        count: usize,
+    }
+    impl fmt::Write for Digits {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            match text {
+                "ticket" => self.begun = true,
+                "epoch" => {
+                    self.ended = true;
+                    return Err(fmt::Error);
+                }
+                ": " | ", " => {}
+                digits => self.count += if self.begun { digits.len() } else { 0 },
+            }
+            if self.count > 2 * LONGEST_TICKET { Err(fmt::Error) } else { Ok(()) }
+        }
+    }
+    let mut digits = Digits::default();
+    let _ = fmt::Write::write_fmt(&mut digits, format_args!("{session:?}")); // the error ends the counting
+    if digits.begun && digits.ended { digits.count.div_ceil(2) } else { usize::MAX }
 }
 
 /// The name for which a server's certificate must be valid.

@@ -39,6 +39,8 @@ pub enum Error {
     Ended,
     /// Too many handshakes are in progress.
     Busy,
+    /// The handshake has answered a challenge of ACME: the connection serves nothing else.
+    Challenge,
 }
 
 impl fmt::Display for Error {
@@ -48,7 +50,8 @@ impl fmt::Display for Error {
             Self::Memory(error) => error.fmt(f),
             Self::Flood => f.write_str("the peer sends more than a handshake may have"),
             Self::Ended => f.write_str("the peer closed the connection amid the handshake"),
-            Self::Busy => f.write_str("too many handshakes are at work"),
+            Self::Busy => f.write_str("too many TLS handshakes are in progress"),
+            Self::Challenge => f.write_str("the handshake has answered a challenge of ACME"),
         }
     }
 }

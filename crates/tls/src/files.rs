@@ -65,7 +65,7 @@ pub(crate) fn sections_of(keyword: &'static str, shown: &str, bytes: &[u8]) -> R
 }
 
 /// Decodes base64, which may be a key. `None` if it is malformed.
-pub(crate) fn base64(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+pub fn decode_base64(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     // The PEM parser accepts missing padding; HAProxy does not.
     if text.iter().filter(|byte| !byte.is_ascii_whitespace()).count() % 4 != 0 {
         return None;

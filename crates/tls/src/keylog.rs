@@ -7,8 +7,9 @@ use std::sync::Arc;
 use zeroize::Zeroize;
 
 /// The labels of rustls, which key log files use, too.
-const LABELS: [&str; 6] = [
+const LABELS: [&str; 7] = [
     Secrets::MASTER,
+    "CLIENT_EARLY_TRAFFIC_SECRET",
     "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
     "SERVER_HANDSHAKE_TRAFFIC_SECRET",
     "CLIENT_TRAFFIC_SECRET_0",

@@ -3,13 +3,17 @@
 
 mod certificate;
 mod chain;
+mod challenge;
 mod choose;
 mod client;
 mod conn;
 mod der;
 mod error;
 mod files;
+mod generate;
+mod hello;
 mod keylog;
+mod line_options;
 mod names;
 mod negotiated;
 mod ocsp;
@@ -22,28 +26,36 @@ mod sigalgs;
 mod store;
 mod tickets;
 mod trust;
+mod url;
+mod watch;
 
 #[cfg(all(test, not(any(loom, manylane_sim))))]
 mod tests;
 
 pub use certificate::Definition;
-pub use chain::{IgnoredErrors, Verified};
-pub use choose::{ListLine, Source};
+pub use chain::{IgnoredErrors, Verified, verify_error};
+pub use challenge::AlpnChallenge;
+pub use choose::{Bases, ListLine, ShownName, Source};
 pub use client::{ClientContext, ClientSettings, ServerVerify};
 pub use conn::{Connection, MOST_RECORDS, MOST_UNREAD, Progress};
 pub use error::{Error, Problem};
-pub use files::encode_base64;
+pub use files::{decode_base64, encode_base64};
+pub use generate::GeneratedCertificates;
+pub use hello::ClientHello;
 pub use keylog::Secrets;
+pub use line_options::LineOptions;
 pub use names::Version;
 pub use negotiated::{Info, Negotiated, OwnCertificate};
 pub use ocsp::{OcspId, OcspStatus, check_ocsp, ocsp_text};
-pub use ocsp_update::{
-    LONGEST_ANSWER, NoQuestion, OcspQuestion, OcspState, OcspUpdate, OcspUpdateSettings, Responder,
-};
+pub use ocsp_update::{LONGEST_ANSWER, NoQuestion, OcspQuestion, OcspState, OcspUpdate, OcspUpdateSettings};
 pub use openssl::Reason;
 pub use provider::CommonSettings;
 pub use rustls::pki_types::ServerName;
 pub use rustls::{CertificateError, Error as RustlsError};
-pub use server::{ClientVerify, ServerContext, ServerSettings, SessionLookups, session_lookups};
-pub use store::{BadOcsp, Failure, Kind, Names, Shown, Store};
+pub use server::{
+    ClientVerify, MOST_EARLY_DATA, ServerContext, ServerSettings, SessionLookups, session_lookups,
+};
+pub use store::{BadOcsp, Failure, Kind, Names, Store, StoredFile};
 pub use tickets::{BadKey, check_ticket_keys};
+pub use url::HttpUrl;
+pub use watch::FileChange;

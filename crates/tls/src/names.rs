@@ -209,8 +209,7 @@ pub(crate) fn curves(
 pub(crate) fn tell_unknown(keyword: &'static str, what: &str, unknown: &[&str], told: &mut Vec<Problem>) {
     if !unknown.is_empty() {
         let s = if unknown.len() > 1 { "s" } else { "" };
-        let text =
-            format!("{what}{s} not offered, since rustls has none of the name: {}", unknown.join(", "));
+        let text = format!("ignored the {what}{s} that rustls does not support: {}", unknown.join(", "));
         told.push(Problem::new(keyword, text));
     }
 }
@@ -231,7 +230,7 @@ mod tests {
         let (names, told) =
             named("ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-SHA:ECDHE-ECDSA-CHACHA20-POLY1305");
         assert_eq!(names, ["ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"]);
-        assert_eq!(told, ["cipher not offered, since rustls has none of the name: DHE-RSA-AES128-SHA"]);
+        assert_eq!(told, ["ignored the cipher that rustls does not support: DHE-RSA-AES128-SHA"]);
     }
 
     #[test]
@@ -251,9 +250,9 @@ mod tests {
         let mut told = Vec::new();
         let suites = ciphersuites("ciphersuites", "TLS_AES_128_GCM_SHA256:TLS_AES_128_CCM_SHA256", &mut told);
         assert_eq!(suites.unwrap().len(), 1);
-        assert!(told[0].text.ends_with("name: TLS_AES_128_CCM_SHA256"));
+        assert!(told[0].text.ends_with("support: TLS_AES_128_CCM_SHA256"));
         assert_eq!(curves("curves", "X25519:P-256:prime256v1:secp521r1", &mut told).unwrap().len(), 2);
-        assert!(told[1].text.ends_with("name: secp521r1"));
+        assert!(told[1].text.ends_with("support: secp521r1"));
         let none = curves("curves", "secp521r1", &mut told).err().unwrap();
         assert_eq!(none.keyword, "curves");
     }

@@ -1,33 +1,29 @@
 //! The negotiated parameters of a connection, and the peer's identity.
 
 use crate::chain::Verified;
+use crate::hello::{ClientHello, ServerHello};
 use crate::keylog::Secrets;
 use crate::names::{Version, suite_name};
 use crate::openssl::Reason;
 use rustls::sign::CertifiedKey;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-/// A view of a connection's parameters; empty before the handshake is complete.
+/// A view of a connection's parameters; empty before the server has answered the hello.
 #[derive(Clone, Copy)]
 pub struct Negotiated<'a> {
-    common: &'a CommonState,
-    name: Option<&'a str>,
-    shown: Option<&'a Arc<CertifiedKey>>,
-    verified: Verified,
+    pub(crate) common: &'a CommonState,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) shown: Option<&'a Arc<CertifiedKey>>,
+    pub(crate) verified: Verified,
+    pub(crate) hello: Option<&'a Arc<ClientHello>>,
+    pub(crate) answer: Option<&'a ServerHello>,
+    pub(crate) early: bool,
 }
 
 impl<'a> Negotiated<'a> {
-    pub(crate) fn new(
-        common: &'a CommonState,
-        name: Option<&'a str>,
-        shown: Option<&'a Arc<CertifiedKey>>,
-        verified: Verified,
-    ) -> Self {
-        Self { common, name, shown, verified }
-    }
-
     /// The protocol version.
     pub fn version(self) -> Option<Version> {
         match self.common.protocol_version()? {
@@ -79,6 +75,12 @@ impl<'a> Negotiated<'a> {
     pub fn certificate(self) -> Option<&'a [u8]> {
         self.common.peer_certificates()?.first().map(|certificate| &**certificate)
     }
+
+    /// The certificates that the peer sent behind its own, in DER, one after the other.
+    fn issuers(self) -> Box<[u8]> {
+        let sent = self.common.peer_certificates().and_then(|sent| sent.get(1..)).unwrap_or_default();
+        sent.iter().flat_map(|certificate| certificate.iter().copied()).collect()
+    }
 }
 
 /// A certificate that this side has presented, shared with its listener.
@@ -123,16 +125,28 @@ pub struct Info {
     pub name: Option<Box<str>>,
     /// The connection resumes an earlier session.
     pub resumed: bool,
+    /// Early data has come, and the handshake is not complete yet: anybody may have sent a copy of the data.
+    pub early: Cell<bool>,
+    /// Early data has come.
+    pub early_received: bool,
     /// The peer's certificate, in DER.
     pub certificate: Option<Box<[u8]>>,
+    /// The certificates that the peer sent behind it, in DER, one after the other.
+    pub issuers: Box<[u8]>,
     /// The certificate that was presented to the client.
     pub shown: Option<OwnCertificate>,
-    /// What was found in the peer's chain of certificates.
+    /// The errors of the peer's chain of certificates.
     pub verified: Verified,
     /// Why the handshake failed, if it did.
     pub failed: Option<Reason>,
     /// The secrets, if they are kept.
     pub secrets: Option<Box<Secrets>>,
+    /// What is kept of the client's hello.
+    pub hello: Option<Arc<ClientHello>>,
+    /// The random value of the server's hello.
+    pub server_random: Option<[u8; 32]>,
+    /// The identifier of the session, with TLS 1.2; empty if it has none.
+    pub session_id: Box<[u8]>,
 }
 
 impl From<Negotiated<'_>> for Info {
@@ -145,11 +159,20 @@ impl From<Negotiated<'_>> for Info {
             alpn: negotiated.alpn().map(Box::from),
             name: negotiated.name().map(Box::from),
             resumed: negotiated.is_resumed(),
+            early: Cell::new(false),
+            early_received: negotiated.early,
             certificate: negotiated.certificate().map(Box::from),
+            issuers: negotiated.issuers(),
             shown: negotiated.shown.cloned().map(OwnCertificate),
             verified: negotiated.verified,
             failed: None,
             secrets: None,
+            hello: negotiated.hello.cloned(),
+            server_random: negotiated.answer.map(|answer| answer.random),
+            session_id: match negotiated.version() {
+                Some(Version::V12) => negotiated.answer.map_or_else(Box::default, |own| own.session.clone()),
+                _ => Box::default(), // nothing identifies it
+            },
         }
     }
 }

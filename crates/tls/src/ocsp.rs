@@ -105,7 +105,7 @@ impl<'a> Response<'a> {
         let mut all = Der(bytes);
         let mut response = all.enter(der::SEQUENCE).filter(|_| all.0.is_empty()).ok_or(MALFORMED)?;
         if response.take(der::ENUMERATED).ok_or(MALFORMED)?.content != [0] {
-            return Err("it only says why the responder has none");
+            return Err("its responseStatus is not 'successful'");
         }
         let mut basic = || {
             let mut inner = response.enter(context(0))?.enter(der::SEQUENCE)?;
@@ -166,7 +166,7 @@ impl<'a> Response<'a> {
         if self.status == OcspStatus::Unknown {
             return Err("it says that the responder does not know the certificate");
         }
-        let until = self.until.ok_or("it does not say until when it holds")?.timestamp();
+        let until = self.until.ok_or("it has no nextUpdate")?.timestamp();
         if self.since.timestamp() > now.saturating_add(SKEW) {
             return Err("it is not valid yet");
         }
@@ -301,7 +301,7 @@ impl OcspId {
     }
 }
 
-/// Whether a response is about a certificate: of those with the same number that of the same issuer.
+/// Whether a response is about a certificate: it has the same serial number and the same issuer.
 pub(crate) fn is_about(response: &[u8], certificate: &[u8], issuer: &[u8]) -> bool {
     let (Ok(own), Ok((_, certificate)), Ok((_, parsed))) = (
         Response::parse(response),
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(parsed.check(&issuer, &issuer, day(2)), Err("it is about another certificate"));
         let (leaf, issuer, response) = signed(None);
         let endless = Response::parse(&response).unwrap().check(&leaf, &issuer, day(2));
-        assert_eq!(endless, Err("it does not say until when it holds"));
+        assert_eq!(endless, Err("it has no nextUpdate"));
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! Renewal of responses of OCSP: which certificates need one, what their responders are asked, and what came
-//! of it. Whoever calls sends the questions.
+//! Renewal of OCSP responses: decides which certificates need one, writes the requests, and judges the
+//! responses. The caller does the IO.
 //!
 //! # Protocol
-//! 1. A certificate takes part if a listener shows it, `ocsp-update` says so for it, it names a responder,
-//!    and its issuer is known. Certificates with the same id (of several files) are one.
+//! 1. A certificate takes part if a listener presents it, its `ocsp-update` is on, it names a responder, and
+//!    its issuer is known. Certificates with the same id (of several files) count as one.
 //! 2. One without a response is due at once, another one before its response is overdue, within the bounds of
 //!    [`OcspUpdateSettings`]. After failures the time until the next question doubles, up to the longest.
-//! 3. A certificate that is asked about is not due before the answer, or before [`LONGEST_ANSWER`] seconds.
+//! 3. After a request, its certificate is not due before the answer, or for [`LONGEST_ANSWER`] seconds.
 //! 4. A response is taken only if it is good for the certificate, by the rules of the module `ocsp`.
 
 use crate::certificate::Bundle;
@@ -15,6 +15,7 @@ use crate::error::Problem;
 use crate::files::encode_base64;
 use crate::ocsp::{self, OcspId};
 use crate::store::{Known, Store};
+use crate::url::HttpUrl;
 use rustls::pki_types::UnixTime;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,13 +23,13 @@ use std::sync::Arc;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Seconds before the end of a response at which the next one is asked for.
+/// Seconds between the request for the next response and the end of the current one.
 const MARGIN: u64 = 60;
 
-/// Seconds that an answer may take at most.
+/// Longest time of a request with its answer, in seconds.
 pub const LONGEST_ANSWER: u64 = 30;
 
-/// Bytes at most that a request in the target of a GET makes it have; longer ones are posted (RFC 6960, A.1).
+/// Targets of a GET are shorter than this, in bytes; longer requests use POST (RFC 6960, A.1).
 const LONGEST_GET: usize = 255;
 
 /// `id-ad-ocsp`: the way to a responder.
@@ -37,15 +38,15 @@ const RESPONDER: &str = "1.3.6.1.5.5.7.48.1";
 /// When responses are renewed: `ocsp-update.*` of `global`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OcspUpdateSettings {
-    /// None is renewed.
+    /// No response is renewed.
     pub disabled: bool,
-    /// What holds for certificates of which nothing else is said.
+    /// `ocsp-update` of certificates that have no such setting.
     pub mode: bool,
-    /// Seconds between two renewals, at least.
+    /// Shortest time between two renewals, in seconds.
     pub mindelay: u64,
-    /// The same, at most.
+    /// Longest time between two renewals, in seconds.
     pub maxdelay: u64,
-    /// The name or address and the port of a proxy that is asked for all responders.
+    /// The name or address and the port of a proxy for the requests to all responders.
     pub proxy: Option<(Box<str>, u16)>,
 }
 
@@ -55,54 +56,19 @@ impl Default for OcspUpdateSettings {
     }
 }
 
-/// Where a responder is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Responder {
-    /// As in the certificate.
-    pub url: Box<str>,
-    /// A name or an address.
-    pub host: Box<str>,
-    /// Its port.
-    pub port: u16,
-    /// The path, with what is behind it.
-    pub path: Box<str>,
-}
-
-impl Responder {
-    /// The first responder that a certificate names. The error is the URL of one that is not asked.
-    pub(crate) fn of(certificate: &[u8]) -> Option<Result<Self, Box<str>>> {
-        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-        let found = parsed.extensions().iter().find_map(|extension| {
-            let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {
-                return None;
-            };
-            access.accessdescs.iter().find_map(|access| match &access.access_location {
-                GeneralName::URI(url) if access.access_method.to_id_string() == RESPONDER => Some(*url),
-                _ => None,
-            })
-        });
-        found.map(|url| Self::parse(url).ok_or_else(|| url.into()))
-    }
-
-    fn parse(url: &str) -> Option<Self> {
-        let visible = url.bytes().all(|byte| byte.is_ascii_graphic());
-        let scheme = url.get(..7).filter(|scheme| visible && scheme.eq_ignore_ascii_case("http://"))?;
-        let rest = &url[scheme.len()..];
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(end);
-        let path = path.split('#').next().unwrap_or_default();
-        let slash = if path.starts_with('/') { "" } else { "/" };
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => {
-                (host, if port.is_empty() { 80 } else { port.parse().ok()? })
-            }
-            _ => (authority, 80),
-        };
-        if host.is_empty() || host.contains('@') {
+/// Returns the first responder that a certificate names; `Err` with its URL if this program cannot use it.
+pub(crate) fn responder_of(certificate: &[u8]) -> Option<Result<HttpUrl, Box<str>>> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    let found = parsed.extensions().iter().find_map(|extension| {
+        let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {
             return None;
-        }
-        Some(Self { url: url.into(), host: host.into(), port, path: format!("{slash}{path}").into() })
-    }
+        };
+        access.accessdescs.iter().find_map(|access| match &access.access_location {
+            GeneralName::URI(url) if access.access_method.to_id_string() == RESPONDER => Some(*url),
+            _ => None,
+        })
+    });
+    found.map(|url| HttpUrl::parse(url, "http").ok_or_else(|| url.into()))
 }
 
 /// A question to a responder.
@@ -111,7 +77,7 @@ pub struct OcspQuestion {
     /// The file of the certificate.
     pub certificate: Box<str>,
     /// Who answers.
-    pub responder: Responder,
+    pub responder: HttpUrl,
     /// The request in DER.
     pub request: Vec<u8>,
     id: Box<str>,
@@ -119,7 +85,7 @@ pub struct OcspQuestion {
 }
 
 impl OcspQuestion {
-    /// The name or address to connect to, and the port.
+    /// Returns the name or address to connect to, and the port.
     pub fn peer(&self) -> (&str, u16) {
         match &self.proxy {
             Some((host, port)) => (host, *port),
@@ -127,7 +93,7 @@ impl OcspQuestion {
         }
     }
 
-    /// The request in the target of a GET (RFC 6960, A.1), where it is short enough for that.
+    /// Returns the target of a GET that contains the request (RFC 6960, A.1). `None` if it is too long.
     fn target(&self) -> Option<String> {
         let mut target = format!("{}/", self.responder.path.trim_end_matches('/'));
         for byte in encode_base64(&self.request).bytes() {
@@ -144,9 +110,9 @@ impl OcspQuestion {
         self.target().is_none()
     }
 
-    /// The request of HTTP, with its body.
+    /// Returns the HTTP request, with its body.
     pub fn http(&self) -> Vec<u8> {
-        let Responder { host, port, path, .. } = &self.responder;
+        let HttpUrl { host, port, path, .. } = &self.responder;
         let port = if *port == 80 { String::new() } else { format!(":{port}") };
         let origin = if self.proxy.is_some() { format!("http://{host}{port}") } else { String::new() };
         let common =
@@ -163,7 +129,7 @@ impl OcspQuestion {
     }
 }
 
-/// What came of a renewal, by HAProxy's numbers.
+/// The result of a renewal, with HAProxy's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OcspUpdate {
     /// Nothing yet.
@@ -173,11 +139,11 @@ pub enum OcspUpdate {
     Successful = 1,
     /// The responder was not reached, or did not answer with a 200.
     Http = 2,
-    /// The answer is not of the type of responses.
+    /// The answer has another content type than that of OCSP responses.
     NoResponse = 3,
-    /// The response is not good for the certificate.
+    /// The response is not valid for the certificate.
     BadResponse = 4,
-    /// The certificate has gone meanwhile.
+    /// The certificate was removed before the answer arrived.
     NotInserted = 5,
 }
 
@@ -198,28 +164,28 @@ impl OcspUpdate {
 /// The state of a certificate that takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OcspState {
-    /// As HAProxy calls its response.
+    /// HAProxy's name for the response.
     pub id: Box<str>,
     /// Its file.
     pub certificate: Box<str>,
-    /// Seconds since 1970: when it is due.
+    /// When the certificate is due, in seconds since 1970.
     pub next: u64,
-    /// When the last response came.
+    /// When the last response arrived, in seconds since 1970.
     pub last: Option<u64>,
-    /// How many came.
+    /// Number of successful renewals.
     pub successes: u32,
-    /// How many did not.
+    /// Number of failed renewals.
     pub failures: u32,
-    /// Of these, since the last response.
+    /// Number of failed renewals since the last success.
     failed_in_row: u32,
-    /// What came of the last question.
+    /// The result of the last renewal.
     pub status: OcspUpdate,
-    /// Why it failed, in a few words.
+    /// Why the last renewal failed.
     pub reason: Option<Box<str>>,
 }
 
 impl OcspState {
-    /// Of a certificate about which nobody was asked yet.
+    /// Creates the state of a certificate before its first request.
     fn of(question: &OcspQuestion) -> Self {
         Self {
             id: question.id.clone(),
@@ -235,12 +201,12 @@ impl OcspState {
     }
 }
 
-/// Why a certificate cannot be asked about.
+/// Why there is no request for a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoQuestion {
     /// There is no such certificate.
     Unknown,
-    /// It names no responder that can be asked, or its issuer is not known.
+    /// It names no usable responder, or its issuer is unknown.
     NoResponder,
 }
 
@@ -248,7 +214,7 @@ pub enum NoQuestion {
 #[derive(Debug, Default)]
 pub(crate) struct Updates {
     pub(crate) settings: OcspUpdateSettings,
-    /// A section or a list says `ocsp-update` of a certificate.
+    /// A section or a list has `ocsp-update`.
     pub(crate) is_said: bool,
     /// By their ids.
     all: BTreeMap<Box<str>, OcspState>,
@@ -281,12 +247,12 @@ fn question(certificate: &str, bundle: &Bundle, settings: &OcspUpdateSettings) -
 }
 
 impl Known {
-    /// Refuses what is said of a certificate and cannot be followed.
+    /// Refuses `ocsp-update` of a certificate that cannot have it.
     pub(crate) fn check_ocsp_modes(&mut self) -> Result<(), Problem> {
         if self.updates.is_said { self.ocsp_modes().map(drop) } else { Ok(()) }
     }
 
-    /// What is said of each certificate that a listener shows.
+    /// Returns `ocsp-update` of each certificate that a listener presents.
     pub(crate) fn ocsp_modes(&mut self) -> Result<BTreeMap<Box<str>, bool>, Problem> {
         let mut modes = BTreeMap::new();
         for (certificate, said) in self.shown_certificates() {
@@ -303,12 +269,12 @@ impl Known {
             {
                 let why = match &bundle.responder {
                     Some(Err(url)) => {
-                        format!("has the responder '{url}', and those of http:// alone are asked")
+                        format!("has the responder '{url}', expected one of http://")
                     }
                     Some(Ok(_)) if bundle.ocsp_id().is_none() => {
                         "has an issuer that is not known: add it to the chain".to_owned()
                     }
-                    _ => String::new(), // without a responder nobody is asked, as in HAProxy
+                    _ => String::new(), // without a responder there is no request, as in HAProxy
                 };
                 if !why.is_empty() {
                     return Err(Problem::new("ocsp-update", format!("'{certificate}' {why}")));
@@ -319,9 +285,10 @@ impl Known {
         Ok(modes)
     }
 
-    /// Rule 1: takes in what is new and forgets what has gone. The questions, by their ids.
+    /// Adds new certificates and removes absent ones (rule 1). Returns the requests, by their ids.
     fn refresh_updates(&mut self) -> BTreeMap<Box<str>, OcspQuestion> {
-        // Whoever changed a list so that two lines differ was told.
+        // The command or the file load that made two lines contradict each other has already returned the
+        // error.
         let modes = self.ocsp_modes().unwrap_or_default();
         let wanted = modes.into_iter().filter(|(_, on)| *on).map(|(name, _)| name);
         let mut questions = BTreeMap::new();
@@ -340,18 +307,18 @@ impl Known {
 }
 
 impl Store {
-    /// Sets when responses of OCSP are renewed. Call it before there is a listener.
+    /// Sets when OCSP responses are renewed. Call it before the first listener exists.
     pub fn set_ocsp_updates(&self, settings: OcspUpdateSettings) {
         self.lock().updates.settings = settings;
     }
 
-    /// Whether there are listeners with certificates, and renewals are not disabled.
+    /// True if renewals are enabled and a listener has certificates.
     pub fn renews_ocsp(&self) -> bool {
         let known = &mut *self.lock();
         !known.updates.settings.disabled && !known.shown_certificates().is_empty()
     }
 
-    /// What is due to be asked, and when there will be more (seconds since 1970).
+    /// Returns the requests that are due, and when the next one is due (seconds since 1970).
     pub fn due_ocsp(&self) -> (Vec<OcspQuestion>, Option<u64>) {
         let known = &mut *self.lock();
         let (mut due, now) = (known.refresh_updates(), now());
@@ -365,7 +332,7 @@ impl Store {
         (due.into_values().collect(), known.updates.all.values().map(|state| state.next).min())
     }
 
-    /// The question about the certificate of that file, whether it is due or not.
+    /// Returns the request for the certificate of a file, even if it is not due.
     ///
     /// # Errors
     /// [`NoQuestion`]
@@ -375,7 +342,7 @@ impl Store {
         question(certificate, &bundle, &known.updates.settings).ok_or(NoQuestion::NoResponder)
     }
 
-    /// Takes what a responder has answered over; the error is what went wrong before. What came of it.
+    /// Applies the answer of a responder; `Err` if the request failed. Returns the new state.
     pub fn answer_ocsp(
         &self,
         question: &OcspQuestion,
@@ -441,27 +408,11 @@ mod tests {
     #![allow(clippy::unwrap_used)] // helpers of tests are tests too
     use super::*;
 
-    fn responder(url: &str) -> Option<(String, u16, String)> {
-        Responder::parse(url).map(|own| (own.host.to_string(), own.port, own.path.to_string()))
-    }
-
-    #[test]
-    fn responders_are_found_by_http_alone() {
-        let found = |host: &str, port, path: &str| Some((host.to_owned(), port, path.to_owned()));
-        assert_eq!(responder("http://a.example"), found("a.example", 80, "/"));
-        assert_eq!(responder("HTTP://a.example:81/x/y?z#f"), found("a.example", 81, "/x/y?z"));
-        assert_eq!(responder("http://[::1]/o"), found("[::1]", 80, "/o"));
-        assert_eq!(responder("http://[::1]:82"), found("[::1]", 82, "/"));
-        for bad in ["https://a/", "http://", "http://a:x/", "http://u@a/", "ldap://a", "http://a/\r\nb"] {
-            assert_eq!(responder(bad), None, "{bad}");
-        }
-    }
-
     #[test]
     fn short_requests_are_targets_and_long_ones_are_posted() {
         let question = |path: &str, length: usize, proxied: bool| OcspQuestion {
             certificate: "x".into(),
-            responder: Responder::parse(&format!("http://a.example:81{path}")).unwrap(),
+            responder: HttpUrl::parse(&format!("http://a.example:81{path}"), "http").unwrap(),
             request: vec![0xfb; length],
             id: "x".into(),
             proxy: proxied.then(|| ("proxy".into(), 3128)),

@@ -10,6 +10,9 @@ const LIBRARY: u32 = 20 << 23;
 /// Added to the number of an alert from the peer.
 const ALERTS: u32 = 1000;
 
+/// The alert after a wrong Finished message.
+const DECRYPT_ERROR: u8 = 51;
+
 /// Why a handshake failed, in OpenSSL's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reason {
@@ -26,14 +29,16 @@ const fn reason(code: u32, text: &'static str) -> Reason {
 }
 
 impl Reason {
-    /// The reason for an error. `begin` are the first bytes that the peer sent.
-    pub(crate) fn of(error: &Error, begin: &[u8], version: Option<Version>) -> Self {
+    /// The reason for an error. `begin` are the first bytes that the peer sent, `alert` is the number of the
+    /// alert that was sent because of the error, if it was sent in clear.
+    pub(crate) fn of(error: &Error, begin: &[u8], version: Option<Version>, alert: Option<u8>) -> Self {
         use rustls::Error as Tls;
         let error = match error {
             Error::Tls(error) => error,
             Error::Ended => return reason(294, "unexpected eof while reading"),
             Error::Flood => return reason(152, "excessive message size"),
             Error::Memory(_) | Error::Busy => return reason(524_303, "malloc failure"),
+            Error::Challenge => return Self::default(),
         };
         match error {
             Tls::AlertReceived(alert) => of_alert(*alert),
@@ -42,6 +47,9 @@ impl Reason {
             }
             Tls::NoCertificatesPresented => reason(199, "peer did not return a certificate"),
             Tls::NoApplicationProtocol => reason(235, "no application protocol"),
+            // rustls has one error for a record that cannot be decrypted and for a wrong Finished message.
+            // The alert tells them apart with TLS 1.2, which sends it in clear.
+            Tls::DecryptError if alert == Some(DECRYPT_ERROR) => reason(149, "digest check failed"),
             Tls::DecryptError => reason(281, "decryption failed or bad record mac"),
             Tls::PeerSentOversizedRecord => reason(150, "packet length too long"),
             Tls::InappropriateMessage { .. } | Tls::InappropriateHandshakeMessage { .. } => {

@@ -35,6 +35,8 @@ pub struct CommonSettings {
     pub revoked: Option<PathBuf>,
     /// `tune.ssl.keylog`: connections keep their secrets for samples.
     pub keeps_secrets: bool,
+    /// `tune.ssl.capture-buffer-size`: most bytes that are kept of a client's hello; 0 keeps none.
+    pub hello_bytes: usize,
 }
 
 impl CommonSettings {

@@ -1,9 +1,12 @@
 //! The side that clients connect to.
 
+use crate::certificate::Certificate;
 use crate::chain::{Chains, IgnoredErrors};
-use crate::choose::{Choice, Source};
+use crate::choose::{Choice, Fixed, Source, Unlisted};
 use crate::error::Problem;
+use crate::generate::{GeneratedCertificates, Generator};
 use crate::keylog::keeper;
+use crate::line_options::LineOptions;
 use crate::names::Version;
 use crate::provider::CommonSettings;
 use crate::sigalgs::Accepted;
@@ -18,7 +21,7 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
-    NoServerSessionStorage, ProducesTickets, ServerSessionMemoryCache, StoresServerSessions,
+    ClientHello, NoServerSessionStorage, ProducesTickets, ServerSessionMemoryCache, StoresServerSessions,
 };
 use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
@@ -28,21 +31,25 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
 
-/// Bytes of a session that is kept. It has all certificates that the client sent, up to 64 KiB, of which only
-/// the first need be a good one; usual chains have some thousand.
+/// Longest session that is kept, in bytes. A session contains all certificates that the client sent, up to 64
+/// KiB, of which only the first has to be valid; usual chains have a few thousand bytes.
 const LONGEST_SESSION: usize = 8192;
+
+/// Most bytes of early data that a client may send: as many as HAProxy takes with its default buffers. A
+/// client that sends more loses its connection.
+pub const MOST_EARLY_DATA: u32 = 15 << 10;
 
 static SESSIONS: LockClass = LockClass::new("sessions of TLS", LockClass::LEAF);
 
 /// Whether clients present certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ClientVerify {
-    /// They are not asked for one.
+    /// The listener requests none.
     #[default]
     None,
-    /// They may; a certificate must be valid.
+    /// They may present one, which must be valid.
     Optional,
-    /// They must.
+    /// They must present a valid one.
     Required,
 }
 
@@ -55,9 +62,12 @@ pub struct ServerSettings {
     pub certificates: Vec<Source>,
     /// `strict-sni`: refuses clients that ask for no name of a certificate.
     pub strict_sni: bool,
+    /// `generate-certificates`: clients that ask for an unknown name get a certificate that is made for it,
+    /// also with `strict_sni`.
+    pub generates: Option<GeneratedCertificates>,
     /// `verify`
     pub verify: ClientVerify,
-    /// `ca-verify-file`: authorities that clients are not told.
+    /// `ca-verify-file`: trusted authorities whose names clients do not get.
     pub verify_authorities: Option<PathBuf>,
     /// `crt-ignore-err`: errors of clients' certificates that end no handshake.
     pub ignored: IgnoredErrors,
@@ -67,6 +77,9 @@ pub struct ServerSettings {
     pub tell_authorities: bool,
     /// Sessions are sent to clients as tickets instead of being kept here.
     pub tickets: bool,
+    /// `allow-0rtt`: resumed sessions may begin with data. They are kept here then, whatever `tickets` says,
+    /// because only a kept session is certain to be resumed once.
+    pub early_data: bool,
     /// `prefer-client-ciphers`
     pub client_order: bool,
     /// `tls-ticket-keys`: a file; `None` for random keys.
@@ -77,21 +90,69 @@ pub struct ServerSettings {
     pub lifetime: u32,
 }
 
+impl ServerSettings {
+    /// Settings of a listener with these certificates and no other option. It keeps no sessions, and its
+    /// tickets hold for 300 seconds.
+    pub fn new(certificates: Vec<Source>) -> Self {
+        Self {
+            common: CommonSettings::default(),
+            certificates,
+            strict_sni: false,
+            generates: None,
+            verify: ClientVerify::None,
+            verify_authorities: None,
+            ignored: IgnoredErrors::default(),
+            ignored_of_authorities: IgnoredErrors::default(),
+            tell_authorities: true,
+            tickets: true,
+            early_data: false,
+            client_order: false,
+            ticket_keys: None,
+            sessions: 0,
+            lifetime: 300,
+        }
+    }
+}
+
 /// Shared by all connections of a listener, on all lanes. [`Store::listener`](crate::Store::listener) makes
 /// it.
 #[derive(Clone)]
-pub struct ServerContext(pub(crate) Arc<Context<ServerSettings, ServerConfig>>);
+pub struct ServerContext(pub(crate) Arc<Context<ServerSettings, Configs>>);
 
-/// Makes the configuration for rustls. Adds warnings to `told`.
+/// The configurations of a listener.
+pub(crate) struct Configs {
+    /// The one for clients that get no certificate with options of its own.
+    pub(crate) usual: Arc<ServerConfig>,
+    /// Set if a certificate has options of its own.
+    pub(crate) own: Option<OwnConfigs>,
+}
+
+/// A configuration for each certificate of a listener.
+pub(crate) struct OwnConfigs {
+    choice: Arc<Choice>,
+    /// In the order of the certificates.
+    all: Vec<Arc<ServerConfig>>,
+}
+
+impl OwnConfigs {
+    /// The configuration for a client; `None` for the usual one.
+    pub(crate) fn of(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+        if self.choice.generates(hello) {
+            return None;
+        }
+        self.choice.choose(hello).map(|number| self.all[number].clone())
+    }
+}
+
+/// Makes the configurations for rustls. Adds warnings to `told`.
 ///
 /// # Errors
 /// A sentence about the setting that cannot be used.
-pub(crate) fn config(
+pub(crate) fn configs(
     settings: &ServerSettings,
     known: &mut Known,
     told: &mut Vec<Problem>,
-) -> Result<ServerConfig, Problem> {
-    let (provider, builder) = settings.common.begin(told, ServerConfig::builder_with_provider)?;
+) -> Result<Configs, Problem> {
     let [signs, accepted] = settings.common.signatures(told)?;
     let certificates = known.choose(&settings.certificates, settings.strict_sni, told)?;
     let certificates: Vec<_> =
@@ -104,6 +165,53 @@ pub(crate) fn config(
             }
         });
     }
+    let tls13 = settings.common.newest != Some(Version::V12);
+    let generator = match &settings.generates {
+        Some(own) => Some(Generator::new(known.signing_authority(&own.authority, told)?, own.kept)),
+        None => None,
+    };
+    let choice = Arc::new(Choice::new(certificates, settings.strict_sni, generator, tls13));
+    let usual = Arc::new(config(settings, accepted, choice.clone(), known, told)?);
+    let mut made: Vec<(&LineOptions, ServerConfig)> = Vec::new();
+    for own in choice.all.iter().filter_map(|certificate| certificate.options.as_deref()) {
+        if made.iter().any(|(options, _)| *options == &own.options) {
+            continue;
+        }
+        let at = |problem: Problem| own.problem(format_args!(": {problem}"));
+        let settings = own.options.over(settings).map_err(|why| own.problem(why))?;
+        let mut own_told = Vec::new();
+        let [_, accepted] = settings.common.signatures(&mut own_told).map_err(at)?;
+        let config = config(&settings, accepted, choice.clone(), known, &mut own_told).map_err(at)?;
+        // What the listener's settings have told is not repeated.
+        let new = own_told.into_iter().filter(|problem| !told.contains(problem)).collect::<Vec<_>>();
+        told.extend(new.into_iter().map(at));
+        made.push((&own.options, config));
+    }
+    if made.is_empty() {
+        return Ok(Configs { usual, own: None });
+    }
+    let of = |(number, certificate): (usize, &Certificate)| {
+        let options = certificate.options.as_deref().map(|own| &own.options);
+        let own = made.iter().find(|(own, _)| Some(*own) == options).map(|(_, config)| config);
+        let mut config = own.unwrap_or(&usual).clone();
+        config.cert_resolver = Arc::new(Fixed { choice: choice.clone(), number });
+        Arc::new(config)
+    };
+    let all = choice.all.iter().enumerate().map(of).collect();
+    let mut unlisted = (*usual).clone();
+    unlisted.cert_resolver = Arc::new(Unlisted(choice.clone()));
+    Ok(Configs { usual: Arc::new(unlisted), own: Some(OwnConfigs { choice, all }) })
+}
+
+/// Makes a configuration. `accepted` are the algorithms that may sign for clients.
+fn config(
+    settings: &ServerSettings,
+    accepted: Option<Arc<[SignatureScheme]>>,
+    resolver: Arc<dyn ResolvesServerCert>,
+    known: &mut Known,
+    told: &mut Vec<Problem>,
+) -> Result<ServerConfig, Problem> {
+    let (provider, builder) = settings.common.begin(told, ServerConfig::builder_with_provider)?;
     let rules = rules(settings, known)?;
     let builder = match settings.verify {
         ClientVerify::None => builder.with_no_client_auth(),
@@ -145,10 +253,6 @@ pub(crate) fn config(
             }))
         }
     };
-    let resolver: Arc<dyn ResolvesServerCert> = {
-        let tls13 = settings.common.newest != Some(Version::V12);
-        Arc::new(Choice::new(certificates, settings.strict_sni, tls13))
-    };
     let mut config = builder.with_cert_resolver(resolver);
     config.alpn_protocols.clone_from(&settings.common.alpn);
     if settings.common.keeps_secrets {
@@ -160,11 +264,12 @@ pub(crate) fn config(
     // rules. Listeners that verify clients have their own random keys and sessions. All others share them,
     // also across generations.
     let own = settings.verify != ClientVerify::None;
+    let early_data = settings.early_data && takes_early_data(settings, told);
     if own && !(settings.ignored.is_empty() && settings.ignored_of_authorities.is_empty()) {
         // A session does not keep which errors were ignored, so each connection verifies the client anew.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-    } else if settings.tickets {
+    } else if settings.tickets && !early_data {
         let keys: Arc<dyn ProducesTickets> = match &settings.ticket_keys {
             Some(path) => known.ticket_keys(path)?,
             None if own => Ticketer::new().map_err(failed)?,
@@ -183,7 +288,30 @@ pub(crate) fn config(
             Some(kept) => Arc::new(Sessions { kept, lifetime: settings.lifetime, rules }),
         };
     }
+    if early_data {
+        config.max_early_data_size = MOST_EARLY_DATA;
+        config.send_half_rtt_data = true; // otherwise the response waits for the handshake
+    }
     Ok(config)
+}
+
+/// Returns whether a listener with `allow-0rtt` can accept early data, and tells the reason if it cannot.
+fn takes_early_data(settings: &ServerSettings, told: &mut Vec<Problem>) -> bool {
+    let why = if settings.common.newest == Some(Version::V12) {
+        "only TLS 1.3 has early data"
+    } else if settings.ticket_keys.is_some() {
+        "a ticket of 'tls-ticket-keys' can be used several times, and its early data, too"
+    } else if settings.sessions == 0 {
+        "early data needs sessions that are kept, and 'tune.ssl.cachesize' is 0"
+    } else if !(settings.ignored.is_empty() && settings.ignored_of_authorities.is_empty())
+        && settings.verify != ClientVerify::None
+    {
+        "no session is resumed where errors of certificates are ignored"
+    } else {
+        return true;
+    };
+    told.push(Problem::new("allow-0rtt", format!("no early data is accepted: {why}")));
+    false
 }
 
 /// Verifies client certificates as HAProxy does.
@@ -253,7 +381,7 @@ fn shared_ticketer() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     SHARED.get_or_init(Ticketer::new).clone()
 }
 
-/// Those that clients are told, and those that they are not.
+/// Loads the authorities whose names clients get, and those whose names they do not.
 fn authorities(
     settings: &ServerSettings,
     known: &mut Known,
@@ -350,7 +478,9 @@ impl Sessions {
 impl StoresServerSessions for Sessions {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
         let value = Zeroizing::new(value);
-        value.len() <= LONGEST_SESSION && self.kept.put(key, dated(&self.rules, &value, UnixTime::now()))
+        value.len() <= LONGEST_SESSION
+            && manylane_pool::check_growth(key.len() + value.len()).is_ok()
+            && self.kept.put(key, dated(&self.rules, &value, UnixTime::now()))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {

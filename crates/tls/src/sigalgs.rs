@@ -6,7 +6,7 @@ use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme as Scheme};
 use std::sync::Arc;
 
-/// Name of TLS 1.3, key, digest, and what rustls calls it.
+/// Name in TLS 1.3, OpenSSL's names of the key type, digest, and rustls's scheme.
 const SCHEMES: &[(&str, &[&str], &str, Scheme)] = &[
     ("ecdsa_secp256r1_sha256", ECDSA, "SHA256", Scheme::ECDSA_NISTP256_SHA256),
     ("ecdsa_secp384r1_sha384", ECDSA, "SHA384", Scheme::ECDSA_NISTP384_SHA384),
@@ -32,7 +32,7 @@ pub(crate) fn schemes(
 ) -> Result<Arc<[Scheme]>, Problem> {
     let (mut chosen, mut unknown) = (Vec::new(), Vec::new());
     for word in list.split(':').map(str::trim).filter(|word| !word.is_empty()) {
-        let name = word.strip_prefix('?').unwrap_or(word); // OpenSSL's mark for what may be unknown
+        let name = word.strip_prefix('?').unwrap_or(word); // OpenSSL's mark for a name that may be unknown
         let is = |(own, keys, digest, _): &&(&str, &[&str], &str, Scheme)| match name.split_once('+') {
             None => own.eq_ignore_ascii_case(name),
             Some((key, hash)) => {
@@ -54,7 +54,7 @@ pub(crate) fn schemes(
     Ok(chosen.into())
 }
 
-/// A key that signs by those algorithms alone, and by the first one that the peer can check.
+/// A key that signs with `schemes` only, and with the first of them that the peer can verify.
 #[derive(Debug)]
 struct LimitedKey {
     key: Arc<dyn SigningKey>,
@@ -76,7 +76,7 @@ impl SigningKey for LimitedKey {
     }
 }
 
-/// The certificate with a key that signs by those algorithms alone.
+/// Returns the certificate with a key that signs with `schemes` only.
 pub(crate) fn limited(certificate: &CertifiedKey, schemes: &Arc<[Scheme]>) -> CertifiedKey {
     let key = LimitedKey { key: certificate.key.clone(), schemes: schemes.clone() };
     let mut own = CertifiedKey::new(certificate.cert.clone(), Arc::new(key));
@@ -84,12 +84,12 @@ pub(crate) fn limited(certificate: &CertifiedKey, schemes: &Arc<[Scheme]>) -> Ce
     own
 }
 
-/// Which algorithms the peer may sign by; any that are known without a list.
+/// The algorithms that the peer may sign with; `None` for all that are known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accepted(pub(crate) Option<Arc<[Scheme]>>);
 
 impl Accepted {
-    /// Those of `known` that are accepted, in the order of the list.
+    /// Returns the algorithms of `known` that are accepted, in the order of the list.
     pub(crate) fn of(&self, known: Vec<Scheme>) -> Vec<Scheme> {
         match &self.0 {
             None => known,
@@ -97,7 +97,7 @@ impl Accepted {
         }
     }
 
-    /// Refuses another one: rustls leaves that to who verifies signatures.
+    /// Refuses an algorithm that is not accepted: rustls leaves this check to the verifier.
     pub(crate) fn check(&self, scheme: Scheme) -> Result<(), rustls::Error> {
         match &self.0 {
             Some(list) if !list.contains(&scheme) => {
@@ -121,7 +121,7 @@ mod tests {
             *schemes("sigalgs", list, &mut told).unwrap(),
             [Scheme::ECDSA_NISTP256_SHA256, Scheme::RSA_PSS_SHA256, Scheme::RSA_PSS_SHA384, Scheme::ED25519]
         );
-        assert!(told[0].text.ends_with("name: RSA+SHA1, ed448"), "{}", told[0].text);
+        assert!(told[0].text.ends_with("support: RSA+SHA1, ed448"), "{}", told[0].text);
         assert!(schemes("sigalgs", "ed448", &mut told).is_err());
     }
 }

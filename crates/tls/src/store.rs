@@ -2,8 +2,8 @@
 //!
 //! # Protocol
 //! 1. A store belongs to a configuration. It reads each file once, when the first context names it. Only a
-//!    commit replaces the contents; the file is not read again. The next configuration has a store of its
-//!    own.
+//!    commit, what ACME obtained, or a change of a watched file replaces the contents; other files are not
+//!    read again. The next configuration has a store of its own.
 //! 2. A transaction prepares a change. Each [`Kind`] has at most one open transaction, and contexts do not
 //!    see it.
 //! 3. A commit makes new versions of all contexts that name the file. It publishes them, and keeps the
@@ -15,15 +15,17 @@
 //! of certificates of the affected listeners, so commands run off the lanes.
 
 use crate::certificate::{Bundle, Certificate, Definition};
-use crate::choose::{List, ListLine, Source};
-use crate::client::{self, ClientContext, ClientSettings};
+use crate::choose::{Bases, Choice, List, ListLine, ShownName, Source};
+use crate::client::{self, ClientConfigs, ClientContext, ClientSettings};
 use crate::error::Problem;
-use crate::files::{Section, base64, sections_of};
+use crate::files::{Section, decode_base64, sections_of};
+use crate::generate::SigningAuthority;
 use crate::ocsp::{OcspId, ocsp_text};
 use crate::ocsp_update::Updates;
 use crate::server::{self, ServerContext, ServerSettings};
 use crate::tickets::{BadKey, TicketKeys};
 use crate::trust::{Authorities, Revoked};
+use crate::watch::Watched;
 use manylane_sync::qsbr::{Published, Reader};
 use manylane_sync::{LockClass, Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -36,7 +38,7 @@ static FILES: LockClass = LockClass::new("files of TLS", 73);
 /// A context: the settings that it is made from, and its current version.
 pub(crate) struct Context<S, C> {
     pub(crate) settings: S,
-    now: Published<Arc<C>>,
+    pub(crate) now: Published<Arc<C>>,
 }
 
 impl<S, C: Send + Sync + 'static> Context<S, C> {
@@ -88,7 +90,7 @@ impl From<Problem> for Failure {
 pub enum BadOcsp {
     /// It is not base64.
     Malformed,
-    /// What is wrong with it, as a clause of a sentence.
+    /// It is not valid for the certificate; the reason as a clause.
     Refused(&'static str),
 }
 
@@ -103,7 +105,7 @@ pub struct Names {
 
 /// The contents of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct StoredFile {
     /// A context uses it.
     pub used: bool,
     /// Certificates or revocation lists, in DER.
@@ -170,13 +172,13 @@ impl Content for Authorities {
             // If one of several is unusable, the command fails; otherwise refused clients would be the first
             // sign.
             if let Some(error) = self.take(section) {
-                let why = format!("'{name}' has an authority that is of no use: {error}");
+                let why = format!("'{name}' has a certificate that cannot be used: {error}");
                 return Err(Problem::new("ca-file", why));
             }
         }
         match self.certificates.len() > before {
             true => Ok(()),
-            false => Err(Problem::new("ca-file", format!("'{name}' has no authority that is of use"))),
+            false => Err(Problem::new("ca-file", format!("'{name}' has no certificate"))),
         }
     }
 
@@ -292,8 +294,8 @@ impl fmt::Debug for Store {
     }
 }
 
-type ServerEntry = Weak<Context<ServerSettings, rustls::ServerConfig>>;
-type ClientEntry = Weak<Context<ClientSettings, rustls::ClientConfig>>;
+type ServerEntry = Weak<Context<ServerSettings, server::Configs>>;
+type ClientEntry = Weak<Context<ClientSettings, ClientConfigs>>;
 
 #[derive(Default)]
 pub(crate) struct Known {
@@ -302,8 +304,11 @@ pub(crate) struct Known {
     revoked: Files<Revoked>,
     /// In the order of their first use; commands refer to them by this index.
     ticket_keys: Vec<(Box<str>, Arc<TicketKeys>)>,
-    lists: BTreeMap<Box<str>, (List, PathBuf)>,
+    /// By the files of `ca-sign-file`.
+    signing: HashMap<PathBuf, Arc<SigningAuthority>>,
+    lists: BTreeMap<Box<str>, (List, Bases)>,
     definitions: HashMap<Box<str>, Definition>,
+    pub(crate) watched: BTreeMap<Box<str>, Watched>,
     pub(crate) updates: Updates,
     listeners: Vec<ServerEntry>,
     servers: Vec<ClientEntry>,
@@ -350,8 +355,13 @@ impl Known {
                 ocsp: None,
                 issuer: None,
                 ocsp_update: None,
+                is_watched: false,
             },
         };
+        if definition.is_watched {
+            // Its stamps are older than what is read.
+            self.watched.insert(name.into(), Watched::new(&definition));
+        }
         let bundle = Bundle::load(&definition, told)?;
         let ready = bundle.ready.clone();
         self.certificates.all.insert(name.into(), Arc::new(bundle));
@@ -392,6 +402,20 @@ impl Known {
         Ok(read)
     }
 
+    /// The authority that signs generated certificates; reads its file if necessary.
+    pub(crate) fn signing_authority(
+        &mut self,
+        path: &Path,
+        told: &mut Vec<Problem>,
+    ) -> Result<Arc<SigningAuthority>, Problem> {
+        if let Some(known) = self.signing.get(path) {
+            return Ok(known.clone());
+        }
+        let read = Arc::new(SigningAuthority::load(path, told)?);
+        self.signing.insert(path.to_owned(), read.clone());
+        Ok(read)
+    }
+
     /// The ticket keys of a file; reads it if necessary.
     pub(crate) fn ticket_keys(&mut self, path: &Path) -> Result<Arc<TicketKeys>, Problem> {
         check_name("tls-ticket-keys", path)?;
@@ -414,14 +438,20 @@ impl Known {
                 continue;
             }
             match source {
-                Source::List { path, base } => {
-                    let list = List::of_file(path, base)?;
-                    self.updates.is_said |= list.lines.iter().any(|line| line.ocsp_update.is_some());
-                    self.lists.insert(name, (list, base.clone()));
+                Source::List { path, bases } => {
+                    let list = List::of_file(path, bases)?;
+                    self.updates.is_said |=
+                        list.lines.iter().any(|line| line.options.ocsp_update().is_some());
+                    self.lists.insert(name, (list, bases.clone()));
+                }
+                Source::Lines { bases, lines, .. } => {
+                    self.updates.is_said |= lines.iter().any(|line| line.options.ocsp_update().is_some());
+                    let list = List { keyword: "ssl-f-use", lines: lines.clone() };
+                    self.lists.insert(name, (list, bases.clone()));
                 }
                 Source::Path(path) | Source::Default(path) if !name.starts_with('@') && path.is_dir() => {
                     let list = List::of_folder(path)?;
-                    self.lists.insert(name, (list, PathBuf::new()));
+                    self.lists.insert(name, (list, Bases::default()));
                 }
                 _ => {}
             }
@@ -443,23 +473,35 @@ impl Known {
             let is_default = matches!(source, Source::Default(_));
             let Some((list, _)) = self.lists.get(&name) else {
                 let own = self.certificate(&name, told)?;
-                all.push(Certificate { is_default, ..own });
+                all.push(Certificate { is_default, file: name, ..own });
                 continue;
             };
-            if list.lines.is_empty() && !list.folder && !may_be_empty {
+            if list.lines.is_empty() && matches!(source, Source::List { .. }) && !may_be_empty {
                 return Err(Problem::new("crt-list", format!("'{name}' names no certificate")));
             }
+            let keyword = list.keyword;
             for line in list.lines.clone() {
-                let own = line.apply(&self.certificate(&line.certificate, told)?, told)?;
-                all.push(Certificate { is_default: is_default || own.is_default, ..own });
+                let own = self.certificate(&line.certificate, told).map_err(|problem| match keyword {
+                    "ssl-f-use" => Problem { keyword, ..problem },
+                    _ => problem,
+                })?;
+                let own = line.apply(keyword, &name, &own, told)?;
+                let (is_default, file) = (is_default || own.is_default, line.certificate.clone());
+                all.push(Certificate { is_default, file, ..own });
             }
         }
         Ok(all)
     }
 
-    /// True if the settings name the file.
+    /// True if the settings name the file, or a line of their lists.
     fn listener_names(&self, settings: &ServerSettings, kind: Kind, name: &str) -> bool {
         let is = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| *name_of(path) == *name);
+        let of_lines = |options: &[&str]| {
+            let lists = settings.certificates.iter().filter_map(|own| self.lists.get(&name_of(own.path())));
+            lists
+                .flat_map(|(list, _)| &list.lines)
+                .any(|line| line.options.files(options).any(|own| own == name))
+        };
         match kind {
             Kind::Certificate => settings.certificates.iter().any(|source| {
                 let source = name_of(source.path());
@@ -468,8 +510,12 @@ impl Known {
                     None => *source == *name,
                 }
             }),
-            Kind::Authorities => is(&settings.common.authorities) || is(&settings.verify_authorities),
-            Kind::Revoked => is(&settings.common.revoked),
+            Kind::Authorities => {
+                is(&settings.common.authorities)
+                    || is(&settings.verify_authorities)
+                    || of_lines(&["ca-file", "ca-verify-file"])
+            }
+            Kind::Revoked => is(&settings.common.revoked) || of_lines(&["crl-file"]),
         }
     }
 
@@ -494,8 +540,7 @@ impl Known {
         self.certificates.all.iter()
     }
 
-    /// The certificates that listeners show, each as often as one does, with what its line says of
-    /// `ocsp-update`.
+    /// The certificates that listeners present, one item for each use, with the `ocsp-update` of its line.
     pub(crate) fn shown_certificates(&mut self) -> Vec<(Box<str>, Option<bool>)> {
         let (listeners, _) = self.live();
         let mut all = Vec::new();
@@ -503,7 +548,9 @@ impl Known {
             let name = name_of(source.path());
             match self.lists.get(&name) {
                 Some((list, _)) => {
-                    all.extend(list.lines.iter().map(|line| (line.certificate.clone(), line.ocsp_update)));
+                    all.extend(
+                        list.lines.iter().map(|line| (line.certificate.clone(), line.options.ocsp_update())),
+                    );
                 }
                 None => all.push((name, None)),
             }
@@ -543,7 +590,7 @@ impl Known {
         let (mut new_listeners, mut new_servers) = (Vec::new(), Vec::new());
         for own in listeners {
             if listener(self, &own.0.settings) {
-                let made = server::config(&own.0.settings, self, &mut told)?;
+                let made = server::configs(&own.0.settings, self, &mut told)?;
                 new_listeners.push((own, made));
             }
         }
@@ -570,6 +617,16 @@ impl Known {
         )
     }
 
+    /// True if the certificate has an open transaction.
+    pub(crate) fn is_open(&self, certificate: &str) -> bool {
+        self.certificates.open(certificate).is_ok()
+    }
+
+    /// Replaces a certificate as a commit does.
+    pub(crate) fn replace_certificate(&mut self, name: &str, bundle: Bundle) -> Result<usize, Problem> {
+        self.replace(Kind::Certificate, name, bundle, |known| &mut known.certificates)
+    }
+
     /// Rule 3.
     fn commit<T: Content>(
         &mut self,
@@ -577,20 +634,29 @@ impl Known {
         name: &str,
         files: fn(&mut Self) -> &mut Files<T>,
     ) -> Result<usize, Failure> {
-        let mut content = files(self).open(name)?.clone();
+        let content = files(self).open(name)?.clone();
+        let count = self.replace(kind, name, content, files)?;
+        files(self).pending = None;
+        Ok(count)
+    }
+
+    fn replace<T: Content>(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        mut content: T,
+        files: fn(&mut Self) -> &mut Files<T>,
+    ) -> Result<usize, Problem> {
         content.finish(name)?;
         let before = files(self).all.insert(name.into(), Arc::new(content));
         match self.renew_for(kind, name) {
-            Ok(count) => {
-                files(self).pending = None;
-                Ok(count)
-            }
+            Ok(count) => Ok(count),
             Err(problem) => {
                 match before {
                     Some(before) => drop(files(self).all.insert(name.into(), before)),
                     None => drop(files(self).all.remove(name)),
                 }
-                Err(problem.into())
+                Err(problem)
             }
         }
     }
@@ -611,6 +677,9 @@ impl Known {
             return Err(Failure::Used);
         }
         files(self).all.remove(name);
+        if kind == Kind::Certificate {
+            self.watched.remove(name);
+        }
         Ok(())
     }
 }
@@ -669,7 +738,7 @@ impl Store {
         if let Some(same) = same {
             return Ok(ServerContext(same));
         }
-        let made = server::config(settings, &mut known, told)?;
+        let made = server::configs(settings, &mut known, told)?;
         let context = Arc::new(Context { settings: settings.clone(), now: Published::new(Arc::new(made)) });
         known.listeners.push(Arc::downgrade(&context));
         known.check_ocsp_modes()?;
@@ -700,7 +769,7 @@ impl Store {
     }
 
     /// The contents of a file; with `*` before its name, of the open transaction for it.
-    pub fn show(&self, kind: Kind, name: &str) -> Option<Shown> {
+    pub fn show(&self, kind: Kind, name: &str) -> Option<StoredFile> {
         let known = &mut *self.0.lock();
         let der = each!(kind, files => files(known).der(name))?;
         let bare = name.strip_prefix('*').unwrap_or(name);
@@ -708,7 +777,7 @@ impl Store {
         let read = known.certificates.all.get(bare).filter(|_| kind == Kind::Certificate);
         let stapled = read.filter(|bundle| bundle.staple.response().is_some());
         let ocsp = stapled.and_then(|bundle| bundle.ocsp_id());
-        Some(Shown { used, der, files: read.and_then(|bundle| bundle.files.clone()), ocsp })
+        Some(StoredFile { used, der, files: read.and_then(|bundle| bundle.files.clone()), ocsp })
     }
 
     /// Creates an empty file.
@@ -744,6 +813,23 @@ impl Store {
     pub fn commit(&self, kind: Kind, name: &str) -> Result<usize, Failure> {
         let known = &mut *self.0.lock();
         each!(kind, files => known.commit(kind, name, files))
+    }
+
+    /// Replaces a certificate, its chain and its key at once, as a commit does. Returns the number of
+    /// contexts that use it.
+    ///
+    /// # Errors
+    /// [`Failure`]; nothing changes. [`Failure::Open`]: the certificate has an open transaction, whose commit
+    /// would mix this key with another chain.
+    pub fn install(&self, name: &str, pem: &[u8]) -> Result<usize, Failure> {
+        let sent = sections_of(Kind::Certificate.keyword(), name, pem)?;
+        let known = &mut *self.0.lock();
+        let mut content = Bundle::clone(known.certificates.all.get(name).ok_or(Failure::Unknown)?);
+        if known.certificates.open(name).is_ok() {
+            return Err(Failure::Open);
+        }
+        content.take(name, &sent)?;
+        Ok(known.replace_certificate(name, content)?)
     }
 
     /// Drops the transaction for a file.
@@ -807,7 +893,7 @@ impl Store {
     /// # Errors
     /// [`BadOcsp`]; nothing changes.
     pub fn set_ocsp(&self, text: &str) -> Result<(), BadOcsp> {
-        let response = base64(text.trim().as_bytes()).ok_or(BadOcsp::Malformed)?;
+        let response = decode_base64(text.trim().as_bytes()).ok_or(BadOcsp::Malformed)?;
         let known = self.0.lock();
         let all = known.certificates.all.values();
         let own: Vec<_> = all.filter(|bundle| bundle.is_meant(&response)).collect();
@@ -818,6 +904,14 @@ impl Store {
             });
         }
         own.into_iter().try_for_each(|bundle| bundle.set_ocsp(&response)).map_err(BadOcsp::Refused)
+    }
+
+    /// The names that a listener has certificates for.
+    pub fn shown_names(&self, context: &ServerContext) -> Vec<ShownName> {
+        let ServerSettings { certificates, strict_sni, .. } = &context.0.settings;
+        let chosen = self.0.lock().choose(certificates, true, &mut Vec::new());
+        // The context was made of the same files, so they can be used.
+        Choice::new(chosen.unwrap_or_default(), *strict_sni, None, true).shown_names()
     }
 
     /// The names of the lists and folders.
@@ -836,20 +930,23 @@ impl Store {
     /// [`Failure`]; nothing changes. [`Failure::Empty`] refers to the certificate.
     pub fn add_line(&self, name: &str, text: &str) -> Result<usize, Failure> {
         let known = &mut *self.0.lock();
-        let (list, base) = known.lists.get(name).ok_or(Failure::Unknown)?;
+        let (list, bases) = known.lists.get(name).ok_or(Failure::Unknown)?;
         let mut lines = text.lines();
         let (Some(line), None) = (lines.next(), lines.next()) else {
             return Err(Failure::Bad(Problem::new("crt-list", "only one line of payload is supported!")));
         };
         // An absolute name stays as it is, and so does a name that is known as written.
         let file = line.split_whitespace().next().unwrap_or_default();
-        let base = if known.certificates.all.contains_key(file) { PathBuf::new() } else { base.clone() };
+        let mut bases = bases.clone();
+        if known.certificates.all.contains_key(file) {
+            bases.crt = PathBuf::new();
+        }
         let number = list.lines.iter().map(|line| line.number).max().unwrap_or(0) + 1;
-        let line = ListLine::parse(line.trim(), number, &base)
+        let line = ListLine::parse(line.trim(), number, &bases)
             .map_err(|why| Failure::Bad(Problem::new("crt-list", format!("the line {why}"))))?;
-        known.updates.is_said |= line.ocsp_update.is_some();
-        if list.folder && !line.filters.is_empty() {
-            let why = "a folder expects no names behind a certificate";
+        known.updates.is_said |= line.options.ocsp_update().is_some();
+        if list.is_folder() && !(line.filters.is_empty() && line.options.is_empty()) {
+            let why = "a folder expects no options and no names behind a certificate";
             return Err(Failure::Bad(Problem::new("crt-list", why)));
         }
         match known.certificates.all.get(&line.certificate) {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use crate::{
-    ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, IgnoredErrors, Problem,
+    AlpnChallenge, Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, Problem,
     Progress, ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store, Version,
 };
 use manylane_buf::Chain;
@@ -70,21 +70,8 @@ fn ecdsa(by: &CertifiedIssuer<'_, KeyPair>, names: &[&str]) -> String {
 }
 
 fn server_settings(certificates: &[&Path]) -> ServerSettings {
-    ServerSettings {
-        common: CommonSettings::default(),
-        certificates: certificates.iter().map(|path| Source::Path(path.to_path_buf())).collect(),
-        strict_sni: false,
-        verify: ClientVerify::None,
-        verify_authorities: None,
-        ignored: IgnoredErrors::default(),
-        ignored_of_authorities: IgnoredErrors::default(),
-        tell_authorities: true,
-        tickets: true,
-        client_order: false,
-        ticket_keys: None,
-        sessions: 100,
-        lifetime: 300,
-    }
+    let certificates = certificates.iter().map(|path| Source::Path(path.to_path_buf())).collect();
+    ServerSettings { sessions: 100, ..ServerSettings::new(certificates) }
 }
 
 fn client_settings(authorities: &Path) -> ClientSettings {
@@ -94,6 +81,7 @@ fn client_settings(authorities: &Path) -> ClientSettings {
         verify: ServerVerify::Required,
         sends_name: true,
         reuse: true,
+        early_data: false,
     }
 }
 
@@ -110,11 +98,67 @@ fn named(name: &str) -> ServerName<'static> {
 }
 
 fn begin_client(context: &ClientContext, name: &str) -> Connection {
-    Connection::client(context, named(name), &Reader::new()).unwrap()
+    Connection::client(context, named(name), false, &Reader::new()).unwrap()
 }
 
 fn begin_server(context: &ServerContext) -> Connection {
     Connection::server(context, &Reader::new()).unwrap()
+}
+
+/// A listener that requests certificates and offers other protocols proves names all the same.
+#[test]
+fn a_challenge_of_acme_is_answered_by_any_listener_and_ends_the_connection() {
+    const NAME: &str = "proved.test";
+    let folder = Folder::new();
+    let ca = authority("ca");
+    let file = folder.write("ca.pem", &ca.pem());
+    let usual = folder.write("usual.pem", &ecdsa(&ca, &["usual.test"]));
+    let mut settings = server_settings(&[&usual]);
+    settings.verify = ClientVerify::Required;
+    settings.common.authorities = Some(file.clone());
+    settings.common.alpn = vec![b"h2".to_vec()];
+    let server = server_of(&settings);
+    let client = |protocols: &[&str], newest| {
+        let mut settings = ClientSettings { verify: ServerVerify::None, ..client_settings(&file) };
+        settings.common.newest = newest;
+        settings.common.alpn = protocols.iter().map(|own| own.as_bytes().to_vec()).collect();
+        client_of(&settings)
+    };
+    let key = KeyPair::generate().unwrap();
+    let shown = CertificateParams::new([NAME.to_owned()]).unwrap().self_signed(&key).unwrap();
+    let publish = || AlpnChallenge::publish(NAME, shown.der(), key.serialized_der()).unwrap();
+    // Whether the server has ended the connection because of a challenge, and what the client learnt.
+    let ends = |protocols: &[&str], name: &str| {
+        let of_version = [Version::V12, Version::V13].map(|version| {
+            let mut pair = Pair::new(&client(protocols, Some(version)), &server, name);
+            let error = loop {
+                pair.client.receive(&mut pair.down, &mut pair.at_client, &mut pair.up).unwrap();
+                let came = pair.server.receive(&mut pair.up, &mut pair.at_server, &mut pair.down);
+                if let Err(error) = came {
+                    break error;
+                }
+            };
+            let last = pair.client.receive(&mut pair.down, &mut pair.at_client, &mut pair.up);
+            let agreed = pair.client.negotiated().alpn().map(<[u8]>::to_vec);
+            (matches!(error, crate::Error::Challenge), last.ok(), agreed)
+        });
+        assert_eq!(of_version[0], of_version[1]);
+        of_version[0].clone()
+    };
+    let refused = (false, None, None);
+    assert_eq!(ends(&["acme-tls/1"], NAME), refused);
+    let first = publish();
+    let second = publish();
+    let answered = (true, Some(Progress::PeerClosed), Some(b"acme-tls/1".to_vec()));
+    assert_eq!(ends(&["acme-tls/1"], NAME), answered);
+    assert_eq!(ends(&["acme-tls/1"], "Proved.test"), answered);
+    assert_eq!(ends(&["acme-tls/1"], "other.test"), refused);
+    // Another protocol beside it makes the hello an ordinary one, which lacks a certificate here.
+    assert!(!ends(&["acme-tls/1", "h2"], NAME).0);
+    drop(first);
+    assert_eq!(ends(&["acme-tls/1"], NAME), answered);
+    drop(second);
+    assert_eq!(ends(&["acme-tls/1"], NAME), refused);
 }
 
 /// Two ends, and the bytes in transit between them.
@@ -314,7 +358,10 @@ fn a_list_says_which_names_a_certificate_is_for() {
     let list = folder.write("list", list);
     let mut settings = server_settings(&[]);
     settings.strict_sni = true;
-    settings.certificates = vec![Source::List { path: list.clone(), base: folder.0.clone() }];
+    settings.certificates = vec![Source::List {
+        path: list.clone(),
+        bases: Bases { crt: folder.0.clone(), ca: folder.0.clone() },
+    }];
     let (server, client) = (server_of(&settings), client_of(&client_settings(&known)));
     for (name, good) in [
         ("a.example", true),
@@ -326,7 +373,17 @@ fn a_list_says_which_names_a_certificate_is_for() {
         assert_eq!(Pair::new(&client, &server, name).settle(1 << 20).is_ok(), good, "{name}");
     }
     for (text, sentence) in [
-        ("a.pem\nw.pem [alpn h2] x\n", "line 2 of 'list' has the option 'alpn'"),
+        ("a.pem\nw.pem [npn h2] x\n", "line 2 of 'list' has the option 'npn'"),
+        ("a.pem\nw.pem [ciphers none] x\n", "line 2 of 'list' : 'ciphers' : no cipher of 'none' is left"),
+        (
+            "a.pem [verify required]\n",
+            "line 1 of 'list' : 'verify' : clients can be verified with a 'ca-file'",
+        ),
+        (
+            "a.pem [ssl-min-ver TLSv1.3 ssl-max-ver TLSv1.2]\n",
+            "line 1 of 'list' : 'ssl-min-ver' : no version",
+        ),
+        ("a.pem [crl-file r ca-file c verify optional]\n", "line 1 of 'list' : 'ca-file' : cannot read 'c'"),
         ("a.pem [x\n", "line 1 of 'list' has a '[' without its ']'"),
         ("#\n", "'list' names no certificate"),
         ("none.pem\n", "cannot read 'none.pem'"),
@@ -398,6 +455,73 @@ fn sessions_are_resumed_by_tickets_and_without() {
             let again = Pair::shaken(&client, &server, "a.example");
             assert_eq!(again.server.negotiated().is_resumed(), resumed, "{tickets} {sessions} {newest}");
             assert_eq!(again.server.negotiated().name(), Some("a.example"));
+        }
+    }
+}
+
+/// Tickets of this length, which contain their session.
+#[derive(Debug)]
+struct Tickets(usize);
+
+impl rustls::server::ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        300
+    }
+
+    fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
+        let mut ticket = [&(session.len() as u16).to_be_bytes(), session].concat();
+        ticket.resize(self.0, 0);
+        Some(ticket)
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let (length, rest) = ticket.split_first_chunk()?;
+        rest.get(..u16::from_be_bytes(*length).into()).map(<[u8]>::to_vec)
+    }
+}
+
+/// Returns whether a new connection to a server of rustls resumes a session.
+fn is_resumed_by(client: &ClientContext, server: &std::sync::Arc<rustls::ServerConfig>) -> bool {
+    let mut server = rustls::ServerConnection::new(server.clone()).unwrap();
+    let mut client = begin_client(client, "a.example");
+    let (mut up, mut down, mut data) = (Chain::new(), Chain::new(), Chain::new());
+    loop {
+        client.receive(&mut down, &mut data, &mut up).unwrap();
+        let sent = std::mem::take(&mut up).to_vec();
+        let mut rest = &sent[..];
+        while !rest.is_empty() {
+            server.read_tls(&mut rest).unwrap();
+            server.process_new_packets().unwrap();
+        }
+        let mut answer = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut answer).unwrap();
+        }
+        if sent.is_empty() && answer.is_empty() {
+            return server.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
+        }
+        down = chain(&answer);
+    }
+}
+
+#[test]
+fn sessions_with_long_tickets_are_not_kept() {
+    let (_folder, server, client) = simple();
+    for newest in [Version::V12, Version::V13] {
+        for (length, is_kept) in
+            [(2000, true), (crate::client::LONGEST_TICKET, true), (crate::client::LONGEST_TICKET + 1, false)]
+        {
+            let mut settings = client.0.settings.clone();
+            settings.common.newest = Some(newest);
+            let mut config = (*server.0.load(&Reader::new()).usual).clone();
+            config.ticketer = std::sync::Arc::new(Tickets(length));
+            let (client, config) = (client_of(&settings), std::sync::Arc::new(config));
+            assert!(!is_resumed_by(&client, &config));
+            assert_eq!(is_resumed_by(&client, &config), is_kept, "{newest}, {length} bytes");
         }
     }
 }
@@ -554,6 +678,299 @@ fn handshake_record(bytes: &[u8]) -> Vec<u8> {
     [&[22, 3, 1, 0, bytes.len() as u8], bytes].concat()
 }
 
+/// A listener whose list has a line for each of several names, and clients with and without a certificate.
+struct Listed {
+    folder: Folder,
+    server: ServerContext,
+    client: ClientSettings,
+    settings: ServerSettings,
+    store: Store,
+}
+
+impl Listed {
+    fn new(lines: &str, change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let (folder, ca) = (Folder::new(), authority("ca"));
+        let known = folder.write("ca.pem", &ca.pem());
+        for name in ["a", "b", "c", "d"] {
+            folder.write(&format!("{name}.pem"), &ecdsa(&ca, &[&format!("{name}.example")]));
+        }
+        let path = folder.write("list", lines);
+        let bases = Bases { crt: folder.0.clone(), ca: folder.0.clone() };
+        let mut settings = server_settings(&[]);
+        settings.certificates = vec![Source::List { path, bases }];
+        change(&mut settings);
+        let store = Store::default();
+        let server = store.listener(&settings, &mut Vec::new()).unwrap();
+        Self { server, client: client_settings(&known), settings, store, folder }
+    }
+
+    fn shake(&self, name: &str, at_once: usize, change: impl FnOnce(&mut ClientSettings)) -> Option<Pair> {
+        let mut settings = self.client.clone();
+        change(&mut settings);
+        let mut pair = Pair::new(&client_of(&settings), &self.server, name);
+        pair.settle(at_once).ok().map(|()| pair)
+    }
+}
+
+#[test]
+fn the_options_of_a_line_hold_for_its_names_alone() {
+    let listed = Listed::new(
+        "a.pem [no-alpn ssl-max-ver TLSv1.2 ciphers ECDHE-ECDSA-CHACHA20-POLY1305]\n\
+         b.pem [alpn foo curves P-384 ciphersuites TLS_AES_128_GCM_SHA256 sigalgs ECDSA+SHA256]\n\
+         c.pem [verify required ca-file ca.pem client-sigalgs ECDSA+SHA256]\n\
+         d.pem\nd.pem [verify none ssl-min-ver TLSv1.3] x.example\n",
+        |settings| settings.common.alpn = vec![b"h2".to_vec()],
+    );
+    let protocols = |settings: &mut ClientSettings| {
+        settings.common.alpn = [&b"foo"[..], b"h2"].map(<[u8]>::to_vec).to_vec();
+    };
+    for at_once in [1, 100, 1 << 20] {
+        for (name, expected) in [
+            ("a.example", ("TLSv1.2", "ECDHE-ECDSA-CHACHA20-POLY1305", None, "X25519")),
+            ("b.example", ("TLSv1.3", "TLS_AES_128_GCM_SHA256", Some(&b"foo"[..]), "P-384")),
+            ("d.example", ("TLSv1.3", "TLS_AES_256_GCM_SHA384", Some(&b"h2"[..]), "X25519")),
+        ] {
+            let pair = listed.shake(name, at_once, protocols).unwrap();
+            let own = pair.server.negotiated();
+            let curve = own.curve().unwrap().trim_end_matches("MLKEM768");
+            let found = (own.version().unwrap().name(), own.cipher().unwrap(), own.alpn(), curve);
+            assert_eq!(found, expected, "{name} {at_once}");
+            assert_eq!(own.name(), Some(name), "{at_once}");
+        }
+        assert!(listed.shake("c.example", at_once, |_| ()).is_none(), "a client without a certificate");
+        let shows =
+            |settings: &mut ClientSettings| settings.certificate = Some(listed.folder.0.join("d.pem"));
+        let pair = listed.shake("c.example", at_once, shows).unwrap();
+        assert!(pair.server.negotiated().certificate().is_some());
+        let pair = listed.shake("d.example", at_once, shows).unwrap();
+        assert!(pair.server.negotiated().certificate().is_none(), "nobody has asked for one");
+    }
+    let old = |settings: &mut ClientSettings| settings.common.newest = Some(Version::V12);
+    assert!(listed.shake("d.example", 1 << 20, old).is_some());
+    // rustls takes these for a hello, and a look at the first message does not: an alert that it ignores
+    // stands in front, or the message is longer on the wire than the look keeps.
+    let client = client_of(&listed.client);
+    for name in ["c.example", "d.example"] {
+        let mut begin = begin_client(&client, name);
+        let mut hello = Chain::new();
+        begin.receive(&mut Chain::new(), &mut Chain::new(), &mut hello).unwrap();
+        let hello = hello.to_vec();
+        let alert = [&[21, 3, 1, 0, 2, 1, 90][..], &hello].concat();
+        // An extension for padding (RFC 7685) up to the longest message.
+        let message = &hello[5..];
+        let mut padded = message.to_vec();
+        let at = 4 + 2 + 32 + 1 + usize::from(message[38]); // behind the session's number
+        let suites = usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
+        let lengths = at + 2 + suites + 2; // of all extensions
+        let old = usize::from(u16::from_be_bytes([message[lengths], message[lengths + 1]]));
+        let filling = 65_520 - 4 - message.len();
+        padded[lengths..lengths + 2].copy_from_slice(&((old + 4 + filling) as u16).to_be_bytes());
+        let padding = [&[0, 21][..], &(filling as u16).to_be_bytes(), &vec![0; filling]].concat();
+        padded.splice(lengths + 2..lengths + 2, padding);
+        let length = (padded.len() - 4) as u32;
+        padded[1..4].copy_from_slice(&length.to_be_bytes()[1..]);
+        let record = |bytes: &[u8]| [&[22, 3, 1][..], &(bytes.len() as u16).to_be_bytes(), bytes].concat();
+        let padded: Vec<u8> = padded.chunks(16_000).flat_map(record).collect();
+        for (bytes, at_once) in [(&alert, 7), (&alert, 1 << 20), (&padded, 1 << 20), (&padded, 16_005)] {
+            let mut server = begin_server(&listed.server);
+            let (mut plain, mut out) = (Chain::new(), Chain::new());
+            let failed = bytes
+                .chunks(at_once)
+                .find_map(|piece| server.receive(&mut chain(piece), &mut plain, &mut out).err());
+            assert!(failed.is_some(), "{name}: no certificate is shown");
+        }
+    }
+    // The certificate of x.example is not good for this name.
+    let trusting = |settings: &mut ClientSettings| settings.verify = ServerVerify::None;
+    assert!(listed.shake("x.example", 1 << 20, trusting).is_some());
+    let both = |settings: &mut ClientSettings| {
+        trusting(settings);
+        old(settings);
+    };
+    assert!(listed.shake("x.example", 1 << 20, both).is_none());
+}
+
+#[test]
+fn a_line_may_undo_what_the_listener_demands() {
+    let listed = Listed::new("a.pem [verify none ssl-min-ver TLSv1.2]\nb.pem [no-alpn]\n", |settings| {
+        settings.verify = ClientVerify::Required;
+        settings.verify_authorities = Some(settings.certificates[0].path().with_file_name("ca.pem"));
+        settings.common.oldest = Some(Version::V13);
+    });
+    let old = |settings: &mut ClientSettings| settings.common.newest = Some(Version::V12);
+    assert!(listed.shake("a.example", 1 << 20, old).is_some());
+    assert!(listed.shake("b.example", 1 << 20, |_| ()).is_none(), "the listener's 'verify' holds");
+    assert!(listed.shake("c.example", 1 << 20, |_| ()).is_none(), "the first line is the default");
+}
+
+/// Whoever was served without a certificate must not get past a line that demands one.
+#[test]
+fn a_session_is_not_resumed_under_the_rules_of_another_line() {
+    let listed = Listed::new("a.pem a.example\n", |_| ());
+    let list = listed.settings.certificates[0].path().display().to_string();
+    for newest in [Version::V12, Version::V13] {
+        let mut settings = listed.client.clone();
+        settings.common.newest = Some(newest);
+        let client = client_of(&settings);
+        let is_resumed = || {
+            let mut pair = Pair::new(&client, &listed.server, "a.example");
+            pair.settle(1 << 20).map(|()| pair.server.negotiated().is_resumed())
+        };
+        let is_now = |line: &str| {
+            listed.store.add_line(&list, line).unwrap();
+            let first = listed.store.list(&list).unwrap()[0].clone();
+            listed.store.remove_line(&list, &first.certificate, first.number).unwrap();
+        };
+        is_now("a.pem a.example");
+        assert_eq!(is_resumed(), Ok(false));
+        assert_eq!(is_resumed(), Ok(true));
+        is_now("a.pem [alpn foo] a.example");
+        assert_eq!(is_resumed(), Ok(true), "nobody is verified as before");
+        is_now("a.pem [verify required ca-file ca.pem] a.example");
+        is_resumed().unwrap_err();
+        is_now("a.pem [verify optional ca-file ca.pem] a.example");
+        assert_eq!(is_resumed(), Ok(false));
+    }
+}
+
+#[test]
+fn authorities_of_a_line_change_with_their_file() {
+    let listed = Listed::new("a.pem [verify required ca-file ca.pem]\n", |_| ());
+    let shows = |settings: &mut ClientSettings| settings.certificate = Some(listed.folder.0.join("d.pem"));
+    assert!(listed.shake("a.example", 1 << 20, shows).is_some());
+    let known = listed.folder.0.join("ca.pem").display().to_string();
+    let kind = crate::Kind::Authorities;
+    assert!(listed.store.show(kind, &known).unwrap().used);
+    assert_eq!(listed.store.remove(kind, &known), Err(crate::Failure::Used));
+    listed.store.set(kind, &known, authority("other").pem().as_bytes(), false).unwrap();
+    assert_eq!(listed.store.commit(kind, &known), Ok(1));
+    assert!(listed.shake("a.example", 1 << 20, shows).is_none());
+}
+
+#[test]
+fn a_hello_that_selects_a_configuration_is_limited_as_others() {
+    let listed = Listed::new("a.pem [no-alpn]\n", |_| ());
+    let (mut plain, mut out) = (Chain::new(), Chain::new());
+    let endless = [&[1, 0, 0x40, 0][..], &[0; 1000]].concat();
+    let records: Vec<u8> = endless.chunks(1).flat_map(handshake_record).collect();
+    for at_once in [1, 6, 3000] {
+        let mut connection = begin_server(&listed.server);
+        let failed = records
+            .chunks(at_once)
+            .find_map(|piece| connection.receive(&mut chain(piece), &mut plain, &mut out).err());
+        assert!(matches!(failed, Some(crate::Error::Flood)), "{at_once} {failed:?}");
+        assert_eq!(connection.looks, 0);
+    }
+    // Whatever is no hello ends as without options.
+    let (_folder, usual, _) = simple();
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[21, 3, 3, 0, 2, 1, 0], &[22, 3, 1, 0, 4, 2, 0, 0, 0]] {
+        let of = |server: &ServerContext| {
+            let (mut plain, mut out) = (Chain::new(), Chain::new());
+            let mut connection = begin_server(server);
+            let failed =
+                connection.receive(&mut chain(bytes), &mut plain, &mut out).map_err(|e| e.to_string());
+            (failed, out.to_vec())
+        };
+        assert_eq!(of(&listed.server), of(&usual));
+    }
+}
+
+#[test]
+fn early_data_is_accepted_by_the_line_that_allows_it() {
+    let early = Early::new(|settings| {
+        let file = settings.certificates[0].path();
+        let (path, crt) = (file.with_file_name("list"), file.parent().unwrap().to_owned());
+        fs::write(&path, "a.pem [allow-0rtt]\n").unwrap();
+        settings.certificates = vec![Source::List { path, bases: Bases { crt, ca: PathBuf::new() } }];
+        settings.early_data = false;
+    });
+    early.first();
+    let (_, hello) = early.begin(b"request");
+    for at_once in [1, 1 << 20] {
+        let (mut plain, mut out) = (Chain::new(), Chain::new());
+        let mut server = begin_server(&early.server);
+        for piece in hello.chunks(at_once) {
+            server.receive(&mut chain(piece), &mut plain, &mut out).unwrap();
+        }
+        let expected = if at_once == 1 { Progress::Early } else { Progress::Handshaking }; // the copy
+        assert_eq!(server.progress(), expected);
+        assert_eq!(plain.len(), if at_once == 1 { 7 } else { 0 });
+    }
+}
+
+#[test]
+fn files_that_have_changed_and_are_complete_replace_a_watched_certificate() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let file = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+    let store = Store::default();
+    let definition = crate::Definition {
+        certificate: file.clone(),
+        key: None,
+        ocsp: None,
+        issuer: None,
+        ocsp_update: None,
+        is_watched: true,
+    };
+    assert!(store.define("@s/a", definition));
+    assert!(!store.watches_files());
+    let server = store.listener(&server_settings(&[Path::new("@s/a")]), &mut Vec::new()).unwrap();
+    assert!(store.watches_files());
+    let client = client_of(&client_settings(&known));
+    let is_shown = |name: &str| Pair::new(&client, &server, name).settle(1 << 20).is_ok();
+    let look = || store.look_at_files().into_iter().map(|change| change.result).collect::<Vec<_>>();
+    assert_eq!((look(), look()), (vec![], vec![]));
+
+    // A file that takes its place at once.
+    fs::rename(folder.write("new.pem", &ecdsa(&ca, &["b.example"])), &file).unwrap();
+    assert_eq!(look(), [], "somebody may still write");
+    assert_eq!(look(), [Ok(())]);
+    assert!(is_shown("b.example") && !is_shown("a.example"));
+    assert_eq!(look(), []);
+
+    // One that is written in two halves.
+    let whole = ecdsa(&ca, &["a.example"]);
+    let half = whole.len() - 40;
+    fs::write(&file, &whole[..half]).unwrap();
+    assert_eq!(look(), []);
+    let told = look();
+    assert!(told[0].as_ref().unwrap_err().text.ends_with("a section has no end"), "{told:?}");
+    assert_eq!((look(), is_shown("b.example")), (vec![], true), "told once, and nothing has changed");
+    fs::write(&file, &whole).unwrap();
+    assert_eq!(look(), []);
+    assert_eq!((look(), is_shown("a.example")), (vec![Ok(())], true));
+
+    // One that changes between two looks is not complete.
+    for length in [half, half + 1, half + 2] {
+        fs::write(&file, &whole[..length]).unwrap();
+        assert_eq!(look(), []);
+    }
+    // A key beside it that is none of its, and then the right one.
+    let end = "-----END CERTIFICATE-----\n";
+    let (certificate, key) = whole.split_once(end).unwrap();
+    let second = ecdsa(&ca, &["b.example"]);
+    fs::write(&file, format!("{certificate}{end}")).unwrap();
+    folder.write("a.pem.key", second.split_once(end).unwrap().1);
+    assert_eq!(look(), []);
+    assert!(look()[0].as_ref().unwrap_err().text.contains("is not that of its certificate"));
+    folder.write("a.pem.key", key);
+    assert_eq!((look().len(), look()), (0, vec![Ok(())]));
+
+    // A transaction goes first.
+    let kind = crate::Kind::Certificate;
+    store.set(kind, "@s/a", second.as_bytes(), false).unwrap();
+    fs::write(&file, format!("{certificate}{end}{end}")).unwrap();
+    assert_eq!((look(), look(), look()), (vec![], vec![], vec![]));
+    store.abort(kind, "@s/a").unwrap();
+    assert_eq!(look().len(), 1);
+
+    // A file that is gone is told, too.
+    fs::remove_file(&file).unwrap();
+    assert_eq!(look(), []);
+    assert!(look()[0].as_ref().unwrap_err().text.starts_with("cannot read "));
+    assert_eq!((look(), is_shown("a.example")), (vec![], true));
+}
+
 /// The cost of a message grows with the number of its records, not with the number of pieces in which they
 /// arrive; and the number of records is limited.
 #[test]
@@ -586,6 +1003,38 @@ fn a_hello_in_many_small_records_is_looked_at_once_for_each_of_so_many() {
             assert_eq!(connection.looks, crate::MOST_RECORDS + 1, "{size} {at_once}");
         }
     }
+}
+
+/// Within rustls the parts of a split hello move together; what is kept is what the client has sent.
+#[test]
+fn a_hello_in_several_records_is_kept_as_one_in_a_single_record() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let mut settings = server_settings(&[&folder.write("a.pem", &ecdsa(&ca, &["a.example"]))]);
+    settings.common.hello_bytes = 1000;
+    let (server, client) = (server_of(&settings), client_of(&client_settings(&known)));
+    let (mut plain, mut hello) = (Chain::new(), Chain::new());
+    begin_client(&client, "a.example").receive(&mut Chain::new(), &mut plain, &mut hello).unwrap();
+    let hello = hello.to_vec();
+    let message = &hello[5..];
+    let kept = |pieces: &[Vec<u8>]| {
+        let (mut plain, mut out) = (Chain::new(), Chain::new());
+        let mut connection = begin_server(&server);
+        for piece in pieces {
+            assert!(out.is_empty() && connection.negotiated().hello.is_none());
+            connection.receive(&mut chain(piece), &mut plain, &mut out).unwrap();
+        }
+        assert!(!out.is_empty());
+        connection.negotiated().hello.cloned().expect("it is kept")
+    };
+    let whole = kept(std::slice::from_ref(&hello));
+    assert!(whole.all().len() > 4, "{whole:?}");
+    let records = |size: usize| message.chunks(size).map(handshake_record).collect::<Vec<_>>();
+    assert_eq!(records(message.len().div_ceil(3)).len(), 3);
+    assert_eq!(kept(&records(message.len().div_ceil(3))), whole);
+    assert_eq!(kept(&records(20)), whole);
+    let bytes: Vec<Vec<u8>> = records(50).concat().chunks(1).map(<[u8]>::to_vec).collect();
+    assert_eq!(kept(&bytes), whole);
 }
 
 /// Whatever changes in transit, each side fails or continues, and output equals input.
@@ -708,7 +1157,8 @@ fn no_sentence_repeats_a_private_key() {
     ];
     for text in damaged {
         let file = folder.write("damaged.pem", &text);
-        let list = Source::List { path: file.clone(), base: folder.0.clone() };
+        let list =
+            Source::List { path: file.clone(), bases: Bases { crt: folder.0.clone(), ca: folder.0.clone() } };
         let mut trusting = server_settings(&[&folder.write("good.pem", &whole)]);
         (trusting.verify, trusting.common.authorities) = (ClientVerify::Required, Some(file.clone()));
         let mut listed = server_settings(&[]);
@@ -787,4 +1237,413 @@ fn a_trusted_certificate_does_not_vouch_for_another_purpose() {
     client.certificate = Some(file.clone());
     Pair::new(&client_of(&client), &server_of(&server), "a.example").settle(1 << 20).unwrap_err();
     Pair::shaken(&client_of(&client_settings(&file)), &server_of(&server_settings(&[&file])), "a.example");
+}
+
+/// A listener with `allow-0rtt`, and a client of rustls that sends early data to it.
+struct Early {
+    _folder: Folder,
+    server: ServerContext,
+    client: std::sync::Arc<rustls::ClientConfig>,
+}
+
+impl Early {
+    fn new(change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let (folder, ca) = (Folder::new(), authority("ca"));
+        let file = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+        let mut settings = server_settings(&[&file]);
+        settings.early_data = true;
+        change(&mut settings);
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(ca.der().clone()).unwrap();
+        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap();
+        let mut client = client.with_root_certificates(roots).with_no_client_auth();
+        client.enable_early_data = true;
+        Self { _folder: folder, server: server_of(&settings), client: std::sync::Arc::new(client) }
+    }
+
+    /// A client with its first bytes: the hello, and `data` if the client has a session to send it with.
+    fn begin(&self, data: &[u8]) -> (rustls::ClientConnection, Vec<u8>) {
+        let mut client = rustls::ClientConnection::new(self.client.clone(), named("a.example")).unwrap();
+        if let Some(mut early) = client.early_data() {
+            std::io::Write::write_all(&mut early, data).unwrap();
+        }
+        let mut hello = Vec::new();
+        client.write_tls(&mut hello).unwrap();
+        (client, hello)
+    }
+
+    /// Makes a connection without early data, so that the client has sessions.
+    fn first(&self) {
+        let (mut client, hello) = self.begin(b"never sent");
+        let mut server = begin_server(&self.server);
+        let (mut plain, mut out) = (Chain::new(), Chain::new());
+        server.receive(&mut chain(&hello), &mut plain, &mut out).unwrap();
+        assert_eq!(server.progress(), Progress::Handshaking, "half of a handshake is none");
+        answer(&mut client, &mut out);
+        let mut rest = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut rest).unwrap();
+        }
+        server.receive(&mut chain(&rest), &mut plain, &mut out).unwrap();
+        assert_eq!((server.progress(), plain.len()), (Progress::Open, 0));
+        answer(&mut client, &mut out);
+    }
+}
+
+/// Passes what a server has sent to a client, and returns the decrypted data.
+fn answer(client: &mut rustls::ClientConnection, out: &mut Chain) -> Vec<u8> {
+    let sent = std::mem::take(out).to_vec();
+    let (mut rest, mut data) = (&sent[..], Vec::new());
+    while !rest.is_empty() {
+        client.read_tls(&mut rest).unwrap();
+        client.process_new_packets().unwrap();
+    }
+    let _ = std::io::Read::read_to_end(&mut client.reader(), &mut data); // the end has not come
+    data
+}
+
+#[test]
+fn early_data_is_answered_before_the_handshake_is_complete_and_only_once() {
+    for tickets in [true, false] {
+        let early = Early::new(|settings| settings.tickets = tickets);
+        early.first();
+        let (mut client, hello) = early.begin(b"request");
+        let (mut plain, mut out) = (Chain::new(), Chain::new());
+        let mut server = begin_server(&early.server);
+        for byte in &hello {
+            server.receive(&mut chain(&[*byte]), &mut plain, &mut out).unwrap();
+        }
+        assert_eq!((server.progress(), plain.to_vec()), (Progress::Early, b"request".to_vec()));
+        server.send(&mut chain(b"response"), &mut out).unwrap();
+        assert_eq!(answer(&mut client, &mut out), b"response");
+        assert!(client.is_early_data_accepted());
+
+        // A copy of the same bytes, at whatever lane it arrives: its session is used up.
+        let (mut copied, mut other) = (Chain::new(), Chain::new());
+        let mut copy = begin_server(&early.server);
+        copy.receive(&mut chain(&hello), &mut copied, &mut other).unwrap();
+        assert_eq!((copy.progress(), copied.len()), (Progress::Handshaking, 0));
+        copy.send(&mut chain(b"response"), &mut other).unwrap_err();
+
+        let mut rest = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut rest).unwrap();
+        }
+        server.receive(&mut chain(&rest), &mut plain, &mut out).unwrap();
+        assert_eq!(server.progress(), Progress::Open);
+        server.close_notify(&mut out).unwrap();
+        assert_eq!(answer(&mut client, &mut out), b"");
+    }
+}
+
+#[test]
+fn more_early_data_than_the_bound_ends_the_connection() {
+    let early = Early::new(|_| ());
+    early.first();
+    // The client keeps to the number that the server has sent with the session.
+    let most = crate::MOST_EARLY_DATA as usize;
+    let (_, hello) = early.begin(&vec![7; most]);
+    let (mut plain, mut out) = (Chain::new(), Chain::new());
+    let mut server = begin_server(&early.server);
+    server.receive(&mut chain(&hello), &mut plain, &mut out).unwrap();
+    assert_eq!((server.progress(), plain.len()), (Progress::Early, most));
+
+    let mut config = (*early.server.0.load(&Reader::new()).usual).clone();
+    config.max_early_data_size -= 1;
+    let usual = std::sync::Arc::new(config);
+    early.server.0.now.replace(std::sync::Arc::new(crate::server::Configs { usual, own: None }));
+    let (_, hello) = early.begin(&vec![7; most]);
+    let (mut plain, mut out) = (Chain::new(), Chain::new());
+    let mut server = begin_server(&early.server);
+    let refused = server.receive(&mut chain(&hello), &mut plain, &mut out).unwrap_err();
+    assert!(refused.to_string().contains("TooMuchEarlyData"), "{refused}");
+    assert!(server.has_failed() && !out.is_empty());
+}
+
+/// A hello of TLS 1.3 that a server with an ECDSA certificate takes, in parts that tests change.
+struct Hello {
+    version: u16,
+    suites: Vec<u16>,
+    compressions: Vec<u8>,
+    /// Types and bodies.
+    extensions: Vec<(u16, Vec<u8>)>,
+    /// Bytes behind the message, within its length.
+    behind: Vec<u8>,
+}
+
+impl Hello {
+    fn good() -> Self {
+        let key = [&[0, 36, 0, 29, 0, 32][..], &[9; 32]].concat(); // one share, for X25519
+        Self {
+            version: 0x0303,
+            suites: vec![0x1301, 0xc02b],
+            compressions: vec![0],
+            extensions: vec![
+                (0, sized(2, &[&[0][..], &sized(2, b"a.example")].concat())),
+                (10, vec![0, 2, 0, 29]),
+                (13, vec![0, 2, 4, 3]),
+                (43, vec![2, 3, 4]),
+                (51, key),
+            ],
+            behind: Vec::new(),
+        }
+    }
+
+    /// The message of this type, without a record.
+    fn message(&self, kind: u8) -> Vec<u8> {
+        let pairs = |list: &[u16]| list.iter().flat_map(|n| n.to_be_bytes()).collect::<Vec<u8>>();
+        let extensions: Vec<u8> = self
+            .extensions
+            .iter()
+            .flat_map(|(kind, body)| [&kind.to_be_bytes()[..], &sized(2, body)].concat())
+            .collect();
+        let body = [
+            &self.version.to_be_bytes()[..],
+            &[7; 32],
+            &[0],
+            &sized(2, &pairs(&self.suites)),
+            &sized(1, &self.compressions),
+            &sized(2, &extensions),
+            &self.behind,
+        ]
+        .concat();
+        [&[kind][..], &sized(3, &body)].concat()
+    }
+
+    fn without(mut self, extension: u16) -> Self {
+        self.extensions.retain(|(kind, _)| *kind != extension);
+        self
+    }
+
+    fn with(self, extension: u16, body: &[u8]) -> Self {
+        let mut own = self.without(extension);
+        own.extensions.push((extension, body.to_vec()));
+        own
+    }
+}
+
+fn sized(width: usize, body: &[u8]) -> Vec<u8> {
+    [&body.len().to_be_bytes()[8 - width..], body].concat()
+}
+
+/// What a server tells a client whose first bytes these are: the number of the alert, or that it goes on.
+fn alert_for(server: &ServerContext, bytes: &[u8], at_once: usize) -> Option<u8> {
+    let mut server = begin_server(server);
+    let (mut plain, mut out) = (Chain::new(), Chain::new());
+    for part in bytes.chunks(at_once) {
+        if server.receive(&mut chain(part), &mut plain, &mut out).is_err() {
+            assert!(server.has_failed() && plain.is_empty());
+            let out = out.to_vec();
+            let [21, 3, _, 0, 2, 2, alert] = out[..] else { panic!("no single alert: {out:?}") };
+            return Some(alert);
+        }
+    }
+    assert_ne!(out.to_vec().first(), Some(&21));
+    None
+}
+
+/// As the RFCs say (8446 for TLS 1.3, 5246 for TLS 1.2). Where they leave a choice, both are good.
+#[test]
+fn wrong_hellos_and_records_end_with_the_alert_of_the_rfc() {
+    const UNEXPECTED_MESSAGE: u8 = 10;
+    const RECORD_OVERFLOW: u8 = 22;
+    const HANDSHAKE_FAILURE: u8 = 40;
+    const ILLEGAL_PARAMETER: u8 = 47;
+    const DECODE_ERROR: u8 = 50;
+    const PROTOCOL_VERSION: u8 = 70;
+    const MISSING_EXTENSION: u8 = 109;
+    let (_folder, server, _) = simple();
+    let good = Hello::good;
+    let hello = |hello: Hello| handshake_record(&hello.message(1));
+    let twice = |kind: u16| {
+        let mut own = good();
+        let again = own.extensions.iter().find(|(own, _)| *own == kind).unwrap().clone();
+        own.extensions.push(again);
+        own
+    };
+    let malformed = [DECODE_ERROR, ILLEGAL_PARAMETER];
+    for (name, bytes, alerts) in [
+        ("good", hello(good()), &[][..]),
+        ("TLS 1.2 alone", hello(good().without(43).without(51)), &[]),
+        ("unknown extension", hello(good().with(0xff77, &[1])), &[]),
+        ("TLS 1.1 in the list", hello(good().with(43, &[2, 3, 2])), &[PROTOCOL_VERSION]),
+        (
+            "TLS 1.1 without a list",
+            hello(Hello { version: 0x0302, ..good().without(43) }),
+            &[PROTOCOL_VERSION],
+        ),
+        ("an unknown suite", hello(Hello { suites: vec![0x1399], ..good() }), &[HANDSHAKE_FAILURE]),
+        (
+            "no suite",
+            hello(Hello { suites: vec![], ..good() }),
+            &[HANDSHAKE_FAILURE, DECODE_ERROR, ILLEGAL_PARAMETER],
+        ),
+        ("compression alone", hello(Hello { compressions: vec![1], ..good() }), &malformed),
+        ("an extension twice", hello(twice(13)), &malformed),
+        (
+            "an empty list of groups",
+            hello(good().with(10, &[0, 0])),
+            &[DECODE_ERROR, ILLEGAL_PARAMETER, HANDSHAKE_FAILURE],
+        ),
+        ("half of a group", hello(good().with(10, &[0, 1, 0])), &malformed),
+        ("an extension longer than its list", hello(good().with(10, &[0, 2, 0, 29, 0])), &malformed),
+        ("bytes behind the hello", hello(Hello { behind: vec![0], ..good() }), &malformed),
+        ("no signature algorithms", hello(good().without(13)), &[MISSING_EXTENSION, HANDSHAKE_FAILURE]),
+        ("no groups", hello(good().without(10)), &[MISSING_EXTENSION, HANDSHAKE_FAILURE, ILLEGAL_PARAMETER]),
+        ("no share", hello(good().without(51)), &[MISSING_EXTENSION, HANDSHAKE_FAILURE, ILLEGAL_PARAMETER]),
+        (
+            "a short share",
+            hello(good().with(51, &[0, 5, 0, 29, 0, 1, 9])),
+            &[ILLEGAL_PARAMETER, DECODE_ERROR],
+        ),
+        (
+            "a message of a server",
+            handshake_record(&good().message(2)),
+            &[UNEXPECTED_MESSAGE, DECODE_ERROR, ILLEGAL_PARAMETER],
+        ),
+        ("the end of a handshake", handshake_record(&[20, 0, 0, 1, 0]), &[UNEXPECTED_MESSAGE, DECODE_ERROR]),
+        ("an alert", vec![21, 3, 1, 0, 2, 2, 40], &[UNEXPECTED_MESSAGE]),
+        ("a change of ciphers", vec![20, 3, 3, 0, 1, 1], &[UNEXPECTED_MESSAGE]),
+        ("data", vec![23, 3, 3, 0, 1, 1], &[UNEXPECTED_MESSAGE]),
+        (
+            "a record that is too long",
+            [&[22, 3, 1, 0xff, 0xff][..], &[0; 0xffff]].concat(),
+            &[RECORD_OVERFLOW, DECODE_ERROR],
+        ),
+    ] {
+        for at_once in [1 << 20, 7] {
+            let alert = alert_for(&server, &bytes, at_once);
+            let is_right = alert.map_or(alerts.is_empty(), |alert| alerts.contains(&alert));
+            assert!(is_right, "{name}: {alert:?}");
+        }
+    }
+}
+
+/// A client sends as much early as the server allows, and what the server has not taken behind the handshake.
+#[test]
+fn early_data_for_a_server_reaches_it_once_whatever_it_accepts() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let file = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+    let mut settings = server_settings(&[&file]);
+    settings.early_data = true;
+    let server = server_of(&settings);
+    let client = client_of(&ClientSettings { early_data: true, ..client_settings(&known) });
+    let early = |server: &ServerContext| {
+        let mut pair = Pair::new(&client, server, "a.example");
+        pair.client = Connection::client(&client, named("a.example"), true, &Reader::new()).unwrap();
+        pair.client.receive(&mut Chain::new(), &mut pair.at_client, &mut pair.up).unwrap();
+        pair
+    };
+    let send = |pair: &mut Pair, data: &[u8]| {
+        assert_eq!(pair.client.progress(), Progress::Early);
+        pair.client.close_notify(&mut pair.up).unwrap(); // not now
+        pair.client.send(&mut chain(data), &mut pair.up).unwrap();
+    };
+    // Without a session there is nothing to send it with.
+    let mut pair = early(&server);
+    assert_eq!(pair.client.progress(), Progress::Handshaking);
+    pair.settle(1 << 20).unwrap();
+    for at_once in [1, 1 << 20] {
+        let mut pair = early(&server);
+        send(&mut pair, b"requ");
+        send(&mut pair, b"est");
+        while pair.server.progress() != Progress::Early || pair.at_server.len() < 7 {
+            let n = at_once.min(pair.up.len());
+            let mut part = copied(&mut pair.up, n);
+            pair.server.receive(&mut part, &mut pair.at_server, &mut pair.down).unwrap();
+        }
+        pair.server.send(&mut chain(b"response"), &mut pair.down).unwrap();
+        pair.settle(at_once).unwrap();
+        assert_eq!((pair.client.progress(), pair.server.progress()), (Progress::Open, Progress::Open));
+        assert!(pair.client.negotiated().is_resumed());
+        assert_eq!(
+            (pair.at_server.to_vec(), pair.at_client.to_vec()),
+            (b"request".to_vec(), b"response".to_vec())
+        );
+        pair.client.send(&mut chain(b" more"), &mut pair.up).unwrap();
+        pair.settle(at_once).unwrap();
+        assert_eq!(pair.at_server.to_vec(), b"request more");
+    }
+    // A server that knows no session, and one that asks for another hello.
+    for (early_data, curves) in [(false, None), (true, Some("P-384".to_owned()))] {
+        early(&server).settle(1 << 20).unwrap(); // new sessions
+        settings.early_data = early_data;
+        settings.common.curves = curves;
+        let other = server_of(&settings);
+        let mut pair = early(&other);
+        send(&mut pair, b"request");
+        pair.settle(1 << 20).unwrap();
+        assert_eq!(pair.client.negotiated().is_resumed(), early_data);
+        assert_eq!(pair.at_server.to_vec(), b"request");
+    }
+    // What exceeds the server's bound waits, and what exceeds ours.
+    let ours = crate::MOST_EARLY_DATA as usize;
+    for (bound, early) in [(4, 4), (1 << 20, ours)] {
+        let mut config = (*server.0.load(&Reader::new()).usual).clone();
+        config.max_early_data_size = bound;
+        let usual = std::sync::Arc::new(config);
+        server.0.now.replace(std::sync::Arc::new(crate::server::Configs { usual, own: None }));
+        let fresh = client_of(&ClientSettings { early_data: true, ..client_settings(&known) });
+        Pair::shaken(&fresh, &server, "a.example");
+        let mut pair = Pair::new(&fresh, &server, "a.example");
+        pair.client = Connection::client(&fresh, named("a.example"), true, &Reader::new()).unwrap();
+        pair.client.receive(&mut Chain::new(), &mut pair.at_client, &mut pair.up).unwrap();
+        let data: Vec<u8> = (0..40_000).map(|n| n as u8).collect();
+        send(&mut pair, &data[..7]);
+        send(&mut pair, &data[7..]);
+        pair.server.receive(&mut pair.up, &mut pair.at_server, &mut pair.down).unwrap();
+        assert_eq!(
+            (pair.server.progress(), pair.at_server.to_vec()),
+            (Progress::Early, data[..early].to_vec())
+        );
+        pair.settle(1 << 20).unwrap();
+        assert_eq!(pair.at_server.to_vec(), data);
+    }
+}
+
+#[test]
+fn early_data_for_servers_needs_sessions_of_tls_1_3() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let usual = ClientSettings { early_data: true, ..client_settings(&known) };
+    let mut old = usual.clone();
+    old.common.newest = Some(Version::V12);
+    for (settings, why) in [
+        (ClientSettings { reuse: false, ..usual }, "with 'no-ssl-reuse' no session is resumed"),
+        (old, "only TLS 1.3"),
+    ] {
+        let mut told = Vec::new();
+        Store::default().server(&settings, &mut told).unwrap();
+        assert!(told[0].to_string().contains(why), "{}", told[0]);
+    }
+}
+
+#[test]
+fn early_data_is_not_accepted_where_sessions_can_be_used_twice() {
+    let keys = Folder::new();
+    let line = |byte: char| byte.to_string().repeat(64) + "\n";
+    let keys = keys.write("keys", &['A', 'E', 'I'].map(line).concat());
+    for (change, why) in [
+        (
+            &(|settings: &mut ServerSettings| settings.ticket_keys = Some(keys.clone()))
+                as &dyn Fn(&mut ServerSettings),
+            "can be used several times",
+        ),
+        (&|settings| settings.sessions = 0, "'tune.ssl.cachesize' is 0"),
+        (&|settings| settings.common.newest = Some(Version::V12), "only TLS 1.3"),
+    ] {
+        let (folder, ca) = (Folder::new(), authority("ca"));
+        let file = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+        let mut settings = server_settings(&[&file]);
+        settings.early_data = true;
+        change(&mut settings);
+        let mut told = Vec::new();
+        let server = Store::default().listener(&settings, &mut told).unwrap();
+        assert!(told[0].to_string().contains(why), "{}", told[0]);
+        assert_eq!(server.0.load(&Reader::new()).usual.max_early_data_size, 0);
+    }
 }

@@ -12,7 +12,7 @@
 //! The format of a ticket is that recommended in RFC 5077, section 4.
 
 use crate::error::Problem;
-use crate::files::{base64, read};
+use crate::files::{decode_base64, read};
 use aws_lc_rs::cipher::{
     AES_128, AES_256, DecryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey, UnboundCipherKey,
 };
@@ -74,7 +74,7 @@ impl Key {
 
     /// Parses a line of a file.
     fn read(line: &str) -> Result<Self, BadKey> {
-        let bytes = base64(line.as_bytes()).ok_or(BadKey::Malformed)?;
+        let bytes = decode_base64(line.as_bytes()).ok_or(BadKey::Malformed)?;
         Self::of(&bytes).ok_or(BadKey::OtherLength)
     }
 
@@ -142,9 +142,10 @@ impl TicketKeys {
             }
             keys.push(Arc::new(key));
         }
-        let first = keys.len().checked_sub(KEPT);
+        let found = keys.len();
+        let first = found.checked_sub(KEPT);
         let last = first.and_then(|first| keys.split_off(first).try_into().ok());
-        last.ok_or_else(|| format!("expects at least {KEPT} keys, a line each"))
+        last.ok_or_else(|| format!("expects at least {KEPT} keys, a line each, found {found}"))
     }
 
     /// Rule 2.

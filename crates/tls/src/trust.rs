@@ -53,7 +53,7 @@ impl Authorities {
             _ if !all.certificates.is_empty() => Ok(all),
             Some((file, error)) => Err(Problem::new(
                 KEYWORD,
-                format!("'{}' has no authority that is of use: {error}", file.display()),
+                format!("'{}' has no certificate that can be used: {error}", file.display()),
             )),
             None => Err(Problem::new(KEYWORD, format!("'{}' has no certificate", path.display()))),
         }
@@ -157,15 +157,15 @@ fn unusable(lists: &[CertificateRevocationListDer<'static>]) -> Option<&'static 
     })
 }
 
-/// Whether a certificate that was refused is good all the same: it is one of those that are trusted, and
-/// nothing but its place in a chain speaks against it. Its dates and purposes hold.
+/// True if a refused certificate is nevertheless acceptable: it is one of the trusted certificates, and
+/// rustls refused only its position in a chain, not its dates or purposes.
 pub(crate) fn by_itself(
     refused: &rustls::Error,
     certificate: &CertificateDer<'_>,
     trusted: &HashSet<CertificateDer<'static>>,
 ) -> bool {
     use CertificateError as Error;
-    // Among the others is that the certificate is an authority's.
+    // rustls reports an authority's certificate in the place of an end entity's as `Other`.
     let misplaced =
         matches!(refused, rustls::Error::InvalidCertificate(Error::UnknownIssuer | Error::Other(_)));
     misplaced && trusted.contains(certificate)
