@@ -55,12 +55,12 @@ fn main() -> Code {
     let listens =
         config.proxies.iter().any(|proxy| !proxy.binds.is_empty()) || !config.global.stats_sockets.is_empty();
     let strict = given("-dW") || config.global.zero_warning.is_some();
-    let verdict = found.verdict(&sources, pid, Check { warnings_are_errors: strict, has_listener: listens });
+    let outcome = found.outcome(&sources, pid, Check { warnings_are_errors: strict, has_listener: listens });
     if !given("-q") || found.count(Severity::Alert) > 0 {
-        eprint!("{}{}", found.render(&sources, pid), verdict.errors);
+        eprint!("{}{}", found.render(&sources, pid), outcome.errors);
     }
     if !given("-q") {
-        print!("{}", verdict.summary);
+        print!("{}", outcome.summary);
     }
-    Code::from(verdict.code as u8)
+    Code::from(outcome.code as u8)
 }

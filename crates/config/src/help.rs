@@ -61,7 +61,7 @@ fn actions(name: &str) -> Option<String> {
         return None;
     }
     let lists: Vec<&str> = action.lists().map(Ruleset::name).collect();
-    Some(told(
+    Some(entry(
         &with_arguments(name, action.usage),
         &format!("An action: it {}", action.help),
         &[("Lists", &lists.join(", "))],
@@ -73,27 +73,27 @@ fn actions(name: &str) -> Option<String> {
 fn samples(name: &str) -> Vec<String> {
     let mut shown = Vec::new();
     for row in fetches().filter(|row| row.name == name) {
-        let places = row.places.map(|places| places.names()).unwrap_or_default();
-        let facts: &[(&str, &str)] = if places.is_empty() { &[] } else { &[("There in", &places)] };
-        shown.push(told(name, &format!("A fetch: {}", row.help), facts, row.refused));
+        let places = row.points.map(|points| points.names()).unwrap_or_default();
+        let details: &[(&str, &str)] = if places.is_empty() { &[] } else { &[("There in", &places)] };
+        shown.push(entry(name, &format!("A fetch: {}", row.help), details, row.refused));
     }
     for row in converters().filter(|row| row.name == name) {
-        shown.push(told(name, &format!("A converter: {}", row.help), &[], row.refused));
+        shown.push(entry(name, &format!("A converter: {}", row.help), &[], row.refused));
     }
     for (_, fetch, kind) in criteria().filter(|(own, ..)| own == name) {
         let text = format!("A criterion of conditions: '{fetch}' compared by '-m {}'", kind.name());
-        shown.push(told(name, &text, &[], None));
+        shown.push(entry(name, &text, &[], None));
     }
     for (_, arity, text) in Predicate::table().filter(|(own, ..)| *own == name) {
         let text = format!("A predicate of '.if' with {arity} arguments, true when {text}");
-        shown.push(told(name, &text, &[], None));
+        shown.push(entry(name, &text, &[], None));
     }
     shown
 }
 
-fn told(name: &str, text: &str, facts: &[(&str, &str)], refused: Option<&str>) -> String {
+fn entry(name: &str, text: &str, details: &[(&str, &str)], refused: Option<&str>) -> String {
     let mut out = format!("{name}\n    {}.\n", sentence(text));
-    for (what, fact) in facts {
+    for (what, fact) in details {
         out += &format!("    {what}: {fact}\n");
     }
     if let Some(why) = refused {
@@ -121,7 +121,7 @@ mod tests {
         assert!(help("timeout client").unwrap().contains("in ms without a unit"));
         assert!(help(" timeout  client ").is_ok());
         assert!(help("timeout").unwrap().contains("timeout tunnel"));
-        assert!(help("acme").unwrap().contains("refused: ACME is not built yet"));
+        assert!(help("reuse-key").unwrap().contains("refused: each certificate has a key of its own"));
     }
 
     #[test]

@@ -15,4 +15,4 @@ pub mod tree;
 pub mod value;
 
 pub use build::{Loaded, algorithms, load};
-pub use manylane_expr::{Shown, guess, is_harmful, nearest, none_of};
+pub use manylane_expr::{LISTED, Shown, choice, guess, is_harmful, nearest, none_of};

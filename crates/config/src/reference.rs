@@ -1,13 +1,16 @@
 //! Generates the configuration reference from the keyword table.
 
 use crate::cond::Predicate;
-use crate::table::{Arg, Keyword, Kind, Repeat, Shape, Status, Table, with_arguments};
+use crate::table::{
+    Action, Arg, Keyword, KeywordContext, Kind, Repeat, Shape, Status, Table, with_arguments,
+};
+use manylane_expr::{converters, fetches};
 use std::fmt::Write;
 
 /// A row as `--help` prints it.
 pub(crate) fn plain(row: &Keyword) -> String {
     let mut out = format!("{}\n    {}.\n", usage(row), sentence(row.help));
-    for (what, text) in facts(row) {
+    for (what, text) in details(row) {
         out += &format!("    {what}: {text}\n");
     }
     out
@@ -51,41 +54,41 @@ fn kind(arg: &Arg) -> Option<String> {
     })
 }
 
-fn facts(row: &Keyword) -> Vec<(&'static str, String)> {
-    let mut facts = Vec::new();
-    let places: Vec<&str> = row.places.iter().map(|place| place.name()).collect();
+fn details(row: &Keyword) -> Vec<(&'static str, String)> {
+    let mut details = Vec::new();
+    let contexts: Vec<&str> = row.contexts.iter().map(|context| context.name()).collect();
     if row.family == "Bind options" || row.family == "Server options" {
-        facts.push(("An option of", format!("{} lines", places.join(", "))));
+        details.push(("An option of", format!("{} lines", contexts.join(", "))));
     } else if row.family != "Sections" {
         let named = if row.named_defaults_only { " (defaults only with a name)" } else { "" };
-        facts.push(("Sections", format!("{}{named}", places.join(", "))));
+        details.push(("Sections", format!("{}{named}", contexts.join(", "))));
     }
     if let Shape::Args(args) = &row.shape {
         let kinds: Vec<String> = args.iter().filter_map(kind).collect();
         if !kinds.is_empty() {
-            facts.push(("Values", kinds.join("; ")));
+            details.push(("Values", kinds.join("; ")));
         }
     }
     if !row.default.is_empty() {
-        facts.push(("Default", row.default.to_owned()));
+        details.push(("Default", row.default.to_owned()));
     }
-    if row.inherited() && row.places.iter().count() > 1 {
-        facts.push(("Inherited", "from the proxy's defaults".into()));
+    if row.inherited() && row.contexts.iter().count() > 1 {
+        details.push(("Inherited", "from the proxy's defaults".into()));
     }
     match row.repeat {
         Repeat::Replaces => {}
-        Repeat::Adds => facts.push(("Repeated", "each line adds to those before it".into())),
-        Repeat::Refused => facts.push(("Repeated", "an error".into())),
+        Repeat::Adds => details.push(("Repeated", "each line adds to those before it".into())),
+        Repeat::Refused => details.push(("Repeated", "an error".into())),
     }
-    facts.push((
+    details.push((
         "Status",
         match row.status {
-            Status::Built(_) | Status::Words(_) if row.but.is_empty() => row.status.name().into(),
-            Status::Built(_) | Status::Words(_) => format!("{}, but {}", row.status.name(), row.but),
+            Status::Built(_) | Status::Words(_) if row.limitation.is_empty() => row.status.name().into(),
+            Status::Built(_) | Status::Words(_) => format!("{}, but {}", row.status.name(), row.limitation),
             Status::Idle(reason) | Status::Refused(reason) => format!("{}: {reason}", row.status.name()),
         },
     ));
-    facts
+    details
 }
 
 /// Makes the first letter a capital.
@@ -118,35 +121,113 @@ fn wrap(out: &mut String, lead: &str, text: &str) {
     out.push('\n');
 }
 
-/// Keywords that are not built, as Markdown: `docs/unbuilt.md`.
+/// The subject of a reason that many keywords share; otherwise the reason itself.
+fn subject(family: &str, why: &'static str) -> &'static str {
+    const SUBJECTS: [(&str, &str); 8] = [
+        ("HAProxy 3.2", "HAProxy 3.2 does not have it either"),
+        ("QUIC", "HTTP/3 (QUIC) is not built yet"),
+        ("Lua", "Lua is not built yet"),
+        ("ompression", "compression is not built yet"),
+        ("the cache", "the cache is not built yet"),
+        ("SPOE", "SPOE is not built yet"),
+        ("FastCGI", "FastCGI is not built"),
+        ("newer versions of HAProxy", "newer versions of HAProxy do not have it either"),
+    ];
+    if family == "Removed from HAProxy" || why.starts_with("older name") {
+        return "HAProxy has removed it; the message says what stands in its place";
+    }
+    SUBJECTS.iter().find(|(word, _)| why.contains(word)).map_or(why, |(_, subject)| subject)
+}
+
+/// Unbuilt names, by reason and then by kind: keywords, actions, fetches.
+type Missing =
+    std::collections::BTreeMap<&'static str, std::collections::BTreeMap<&'static str, Vec<String>>>;
+
+/// Largest number of names with a common beginning that are listed one by one.
+const MOST_ALIKE: usize = 3;
+
+/// Sorts names and removes repetitions. Replaces more than [`MOST_ALIKE`] names with a common beginning by
+/// one name with a star.
+fn shortened(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names.dedup();
+    let start = |name: &str| {
+        let from = if name.starts_with("tune.") { 5 } else { 0 };
+        name[from..].find(['.', '-', ' ', '_']).map(|at| name[..=from + at].to_owned())
+    };
+    let mut shown: Vec<String> = Vec::new();
+    for name in &names {
+        let like = |start: &String| names.iter().filter(|other| other.starts_with(start)).count();
+        let name = match start(name) {
+            Some(start) if start != "option " && like(&start) > MOST_ALIKE => format!("{start}*"),
+            _ => name.clone(),
+        };
+        if shown.last() != Some(&name) {
+            shown.push(name);
+        }
+    }
+    shown
+}
+
+/// Writes one row for each reason.
+fn list(out: &mut String, missing: Missing) {
+    out.push('\n');
+    for (why, kinds) in missing {
+        let kinds: Vec<String> = kinds
+            .into_iter()
+            .map(|(kind, names)| {
+                let names = shortened(names).iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
+                format!("{kind}{}", names.join(", "))
+            })
+            .collect();
+        wrap(out, "- ", &format!("{}: {}.", sentence(why.trim_end_matches('.')), kinds.join("; ")));
+    }
+}
+
+/// What is not built, as Markdown: `docs/unbuilt.md`.
 pub fn unbuilt() -> String {
     let mut out = String::from(UNBUILT);
-    let mut rows: Vec<&Keyword> = Table::get().rows().iter().collect();
-    rows.sort_by_key(|row| (row.family, row.name));
-    let mut list = |title: &str, why: fn(&Keyword) -> Option<&'static str>| {
-        out += &format!("\n## {title}\n");
-        let mut chapter = "";
-        for row in &rows {
-            let Some(why) = why(row) else { continue };
-            if row.family != chapter {
-                chapter = row.family;
-                out += &format!("\n### {title}: {chapter}\n\n");
-            }
-            let why = why.trim_end_matches('.');
-            wrap(&mut out, "- ", &format!("`{}`: {}. Why: {why}.", usage(row), row.help));
-        }
+    let inside = [
+        KeywordContext::Acme,
+        KeywordContext::Cache,
+        KeywordContext::FcgiApp,
+        KeywordContext::Program,
+        KeywordContext::Traces,
+    ];
+    let of_a_section = |row: &Keyword| row.contexts.iter().all(|context| inside.contains(&context));
+    let rows = || Table::get().rows().iter().filter(|row| !of_a_section(row));
+    let (mut refused, mut idle) = (Missing::new(), Missing::new());
+    let add = |all: &mut Missing, why: &'static str, kind: &'static str, name: &str| {
+        all.entry(why).or_default().entry(kind).or_default().push(name.to_owned());
     };
-    list("Refused", |row| match row.status {
-        Status::Refused(why) => Some(why),
-        _ => None,
-    });
-    list("Accepted without effect", |row| match row.status {
-        Status::Idle(why) => Some(why),
-        _ => None,
-    });
-    list("Read, but not all of it", |row| {
-        (matches!(row.status, Status::Built(_) | Status::Words(_)) && !row.but.is_empty()).then_some(row.but)
-    });
+    for row in rows() {
+        match row.status {
+            Status::Refused(why) => add(&mut refused, subject(row.family, why), "", row.name),
+            Status::Idle(why) => add(&mut idle, subject(row.family, why), "", row.name),
+            Status::Built(_) | Status::Words(_) => {}
+        }
+    }
+    for action in Action::all() {
+        if let Some(why) = action.refused {
+            let name = action.name.trim_end_matches(['(', '.']);
+            add(&mut refused, subject("", why), "actions ", name);
+        }
+    }
+    for (kind, row) in
+        fetches().map(|row| ("fetches ", row)).chain(converters().map(|row| ("converters ", row)))
+    {
+        if let Some(why) = row.refused {
+            add(&mut refused, subject("", why), kind, row.name);
+        }
+    }
+    out += "\n## Refused\n";
+    list(&mut out, refused);
+    out += "\n## Accepted without effect\n";
+    list(&mut out, idle);
+    out += "\n## Read, but not all of it\n\n";
+    for row in rows().filter(|row| row.status.reason().is_none() && !row.limitation.is_empty()) {
+        wrap(&mut out, "- ", &format!("`{}`: {}.", row.name, row.limitation));
+    }
     out
 }
 
@@ -156,14 +237,13 @@ const UNBUILT: &str = "\
 <!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. \
 -->
 
-Of HAProxy's language these keywords are not built, as a whole or in part. A configuration that has a
-refused one is refused, with file, line, column and the reason. [configuration.md](configuration.md) has all
-others. What is built and differs on purpose stands in [migrating.md](migrating.md); commands of the
+These parts of HAProxy's language are not built, as a whole or in part, grouped by the reason. A configuration
+that has a refused one is refused, with file, line, column and the reason.
+[configuration.md](configuration.md) has each keyword; `manylane --help NAME` also tells of actions, fetches
+and converters. What is built and differs on purpose stands in [migrating.md](migrating.md); commands of the
 run-time interface that are refused are told by `help` and in [crates/control](../crates/control/README.md).
 
 Without a keyword of their own:
-- HTTP/3 (QUIC), compression, caches, SPOE and Lua: keywords that need them are below.
-- Log formats have no encodings `json` and `cbor`.
 - A reload leaves the options of sockets that exist as they are. Each generation has a queue of its own for
   those who wait for any server of a backend, and counts for itself what algorithms by load compare.
 - A process that takes over from another does not take over files of unix sockets (it replaces them),
@@ -209,7 +289,7 @@ pub fn markdown() -> String {
                 put(&mut out, format_args!("**`{line}`**\\\n"));
             }
             wrap(&mut out, "", &format!("{}.", sentence(row.help)));
-            for (what, text) in facts(row) {
+            for (what, text) in details(row) {
                 wrap(&mut out, "- ", &format!("{what}: {text}"));
             }
         }
@@ -234,30 +314,27 @@ const INTRODUCTION: &str = "\
 <!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. \
 -->
 
-Manylane reads HAProxy's configuration language, as of version 3.5. This page lists every keyword of it:
-what is read, what is
-accepted without effect and why, and what is refused by name. Nothing is ignored silently.
+Manylane reads the configuration language of HAProxy 3.5 ([which versions count](migrating.md)). This page
+lists every keyword of it: what is read, what is accepted without effect and why, and what is refused by name.
+Nothing is ignored silently.
 
 ## Lines
 
 - A statement is one line; words are separated by white space; an unprotected `#` begins a comment.
-- `\\` protects the next character; `\\n`, `\\r`, `\\t` and `\\xNN` are the usual bytes. A backslash before \
-any
-  other character stays.
+- `\\` protects the next character; `\\n`, `\\r`, `\\t` and `\\xNN` are the usual bytes. A backslash
+  before any other character stays.
 - `\"weak quotes\"` protect everything but variables and escapes, `'strong quotes'` everything.
 - Variables are put in between weak quotes: `\"$NAME\"`, `\"${NAME}\"`, `\"${NAME-default}\"`, and as several
-  words `\"${NAME[*]}\"`.
-  `.FILE`, `.LINE` and `.SECTION` tell the place.
+  words `\"${NAME[*]}\"`. `.FILE`, `.LINE` and `.SECTION` tell the place.
 - The last line needs its line feed.
-- Times: digits and `us`, `ms`, `s`, `m`, `h` or `d`; without a unit what the entry says. At most 2147483647
-  ms.
+- Times: digits and `us`, `ms`, `s`, `m`, `h` or `d`; without a unit what the entry says. At most
+  2147483647 ms.
 - Sizes: digits and `k`, `m` or `g` for 2^10, 2^20 and 2^30.
 
 ## Conditional blocks
 
 `.if CONDITION`, `.elif CONDITION`, `.else`, `.endif`; `.diag`, `.notice`, `.warning` and `.alert` with one
-text. A condition is empty
-(false), an integer (0 is false), a predicate, or those combined by `!`, `&&`, `||` and parentheses. The
-program's option `-cc CONDITION`
-answers with its exit code: 0 for true, 1 for false, 2 for an error.
+text. A condition is empty (false), an integer (0 is false), a predicate, or those combined by `!`, `&&`, `||`
+and parentheses. The program's option `-cc CONDITION` answers with its exit code: 0 for true, 1 for false, 2
+for an error.
 ";

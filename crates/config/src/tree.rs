@@ -10,6 +10,8 @@ use crate::source::Pos;
 use crate::table::{OptionSwitch, Ruleset, Timeout};
 use manylane_expr::{DataType, Type};
 use manylane_net::Address;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +42,8 @@ pub struct Config {
     pub resolvers: Vec<Resolvers>,
     /// `peers`
     pub peers: Vec<Peers>,
+    /// `mailers`
+    pub mailers: Vec<Mailers>,
     /// `ring`
     pub rings: Vec<Ring>,
     /// `log-profile`
@@ -48,13 +52,42 @@ pub struct Config {
     pub healthchecks: Vec<Proxy>,
     /// `crt-store`
     pub crt_stores: Vec<CrtStore>,
+    /// `acme`
+    pub acmes: Vec<Acme>,
     /// Names of the files by file index, for reports.
     pub files: Vec<Box<[u8]>>,
     /// The environment after the last line. External programs and expressions at run time see it.
     pub environment: Environment,
+    /// By the position of a section's name: keywords and first words of its refused lines, which is what
+    /// these lines would have declared.
+    pub refused: HashMap<Pos, HashSet<(&'static str, Vec<u8>)>>,
 }
 
 impl Config {
+    /// True if a line of `keyword` that declares `name` was refused in the section with the name `section`: a
+    /// use of the name is no second error.
+    pub fn is_refused(&self, section: &Word, keyword: &'static str, name: &[u8]) -> bool {
+        self.refused.get(&section.pos()).is_some_and(|lines| lines.contains(&(keyword, name.to_vec())))
+    }
+
+    /// The names for which [`Config::is_refused`] is true.
+    pub fn refused(&self, section: &Word, keyword: &'static str) -> impl Iterator<Item = &[u8]> {
+        let lines = self.refused.get(&section.pos()).into_iter().flatten();
+        lines.filter(move |(of, _)| *of == keyword).map(|(_, name)| &name[..])
+    }
+
+    /// The groups of a list, also those whose lines were refused.
+    pub fn groups<'c>(&'c self, list: &'c Userlist) -> impl Iterator<Item = &'c [u8]> {
+        list.groups.iter().map(|group| group.name.bytes()).chain(self.refused(&list.name, "group"))
+    }
+
+    /// A line, as `<file>:<number>`.
+    pub fn line(&self, pos: Pos) -> String {
+        let file =
+            self.files.get(pos.file.index()).map_or(Cow::default(), |name| String::from_utf8_lossy(name));
+        format!("{file}:{}", pos.line)
+    }
+
     /// The path of a file named at `pos`. A relative name starts at the folder of the last `default-path`
     /// line before `pos`.
     pub fn path(&self, name: &[u8], pos: Pos) -> PathBuf {
@@ -79,7 +112,7 @@ impl Config {
 impl Config {
     /// The file name and line of a position, for reports. `None` for a file that is not part of this
     /// configuration.
-    pub fn place(&self, pos: Pos) -> Option<(&[u8], u32)> {
+    pub fn file_and_line(&self, pos: Pos) -> Option<(&[u8], u32)> {
         Some((self.files.get(pos.file.index())?, pos.line))
     }
 }
@@ -125,6 +158,17 @@ pub struct UnixBind {
     pub gid: Option<u32>,
 }
 
+/// Families of addresses that name servers are asked for: `dns-accept-family`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DnsFamilies {
+    /// `ipv4`, also a part of `auto`
+    pub ipv4: bool,
+    /// `ipv6`
+    pub ipv6: bool,
+    /// `auto`: IPv6 while the system has a default route for it.
+    pub auto: bool,
+}
+
 /// Settings of the process. `None` means not given; the keyword table shows the default. Fields are named
 /// after the keywords.
 #[derive(Clone, Debug, Default)]
@@ -147,7 +191,8 @@ pub struct Global {
     pub disable_zero_copy: Option<Set<bool>>,
     /// `h2-workaround-bogus-websocket-clients`
     pub h2_hides_websocket: Option<Set<bool>>,
-    pub dns_accept_family: Option<Set<Word>>,
+    /// `dns-accept-family`
+    pub dns_families: Option<Set<DnsFamilies>>,
     pub expose_deprecated: Option<Set<bool>>,
     pub expose_experimental: Option<Set<bool>>,
     pub fd_hard_limit: Option<Set<u32>>,
@@ -259,6 +304,9 @@ pub struct Proxy {
     pub explicit_defaults: bool,
     /// Settings that `defaults` sections can give.
     pub settings: Settings,
+    /// A frontend in TCP mode whose connections may change to HTTP: it has a rule `switch-mode`, or may
+    /// choose a backend in HTTP mode.
+    pub switches_mode: bool,
     /// `id`
     pub id: Option<Set<u32>>,
     /// `guid`
@@ -277,13 +325,15 @@ pub struct Proxy {
     /// `filter`
     pub filters: Vec<Filter>,
     /// `use_backend`
-    pub use_backend: Vec<Choice>,
+    pub use_backend: Vec<SwitchingRule>,
     /// `use-server`
-    pub use_server: Vec<Choice>,
+    pub use_server: Vec<SwitchingRule>,
     /// `capture` and `declare capture`
     pub captures: Vec<Capture>,
     /// `monitor fail`
     pub monitor_fail: Vec<Condition>,
+    /// `ssl-f-use`: certificates with their options.
+    pub ssl_f_use: Vec<Statement>,
     /// `be-unpublished`
     pub unpublished: Option<Set<bool>>,
     /// `force-be-switch`
@@ -296,11 +346,18 @@ pub struct Proxy {
     pub stick_table: Option<StickTable>,
     /// `stick match`, `stick on`, `stick store-request` and `stick store-response`
     pub stick_rules: Vec<StickRule>,
-    /// What a `log-forward` section has beside a frontend.
+    /// Settings of a `log-forward` section that frontends do not have.
     pub forward: Option<Box<LogForward>>,
 }
 
-/// What a `log-forward` section has beside a frontend.
+impl Proxy {
+    /// The mode for which rules and formats are compiled: HTTP if some connections speak it.
+    pub fn mode_of_rules(&self) -> Mode {
+        if self.switches_mode { Mode::Http } else { self.settings.mode() }
+    }
+}
+
+/// Settings of a `log-forward` section that frontends do not have.
 #[derive(Clone, Debug)]
 pub struct LogForward {
     /// `dgram-bind`
@@ -474,6 +531,7 @@ impl Proxy {
             defaults: None,
             explicit_defaults: false,
             settings,
+            switches_mode: false,
             id: None,
             guid: None,
             description: None,
@@ -486,6 +544,7 @@ impl Proxy {
             use_server: Vec::new(),
             captures: Vec::new(),
             monitor_fail: Vec::new(),
+            ssl_f_use: Vec::new(),
             unpublished: None,
             force_switch: Vec::new(),
             force_persist: Vec::new(),
@@ -504,7 +563,7 @@ pub enum Mode {
     Tcp,
     /// Forwards HTTP messages.
     Http,
-    /// Log lines: of backends, and of `log-forward` sections, which are frontends.
+    /// Forwards log lines, in backends and in `log-forward` sections, which are frontends.
     Log,
 }
 
@@ -526,6 +585,8 @@ impl Mode {
 pub struct Settings {
     /// Keywords whose lines were refused, so their settings are unknown. Checks draw no conclusion from them.
     pub refused: Vec<&'static str>,
+    /// True if the `defaults` section that they begin with does not exist: then each is unknown.
+    pub unsure: bool,
     pub backlog: Option<Set<u32>>,
     pub balance: Option<Set<Balance>>,
     /// `option httpchk`, `option tcp-check` and the like: kind of health check.
@@ -558,6 +619,7 @@ pub struct Settings {
     pub hash_preserve_affinity: Option<Set<&'static str>>,
     pub hash_type: Option<Set<HashType>>,
     /// `http-error` lines.
+    pub email_alert: EmailAlert,
     pub http_errors: Vec<Statement>,
     pub http_reuse: Option<Set<&'static str>>,
     pub http_send_name_header: Option<Set<Word>>,
@@ -579,6 +641,8 @@ pub struct Settings {
     /// Indexed by [`OptionSwitch`]; see [`Settings::option`].
     pub options: [Option<Set<bool>>; OptionSwitch::COUNT],
     pub originalto: Option<Set<AddressHeader>>,
+    /// `persist rdp-cookie`: the cookie's name.
+    pub persist_rdp: Option<Set<Word>>,
     pub rate_limit: Option<Set<u32>>,
     /// `option redispatch`: retries between two changes of the server; -1 for the last retry only.
     pub redispatch: Option<Set<i32>>,
@@ -600,6 +664,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             refused: Vec::new(),
+            unsure: false,
             backlog: None,
             balance: None,
             check_kind: None,
@@ -624,6 +689,7 @@ impl Default for Settings {
             hash_balance_factor: None,
             hash_preserve_affinity: None,
             hash_type: None,
+            email_alert: EmailAlert::default(),
             http_errors: Vec::new(),
             http_reuse: None,
             http_send_name_header: None,
@@ -643,6 +709,7 @@ impl Default for Settings {
             monitor_uri: None,
             options: [None; OptionSwitch::COUNT],
             originalto: None,
+            persist_rdp: None,
             rate_limit: None,
             redispatch: None,
             restrict_header_names: None,
@@ -680,6 +747,7 @@ impl Settings {
         self.error_files.len()
             + self.errorfiles.len()
             + self.http_errors.len()
+            + self.refused.len()
             + self.log.len()
             + self.stats.len()
             + self.default_server.proxy_tlvs.len()
@@ -687,12 +755,22 @@ impl Settings {
             + self.originalto.as_ref().map_or(0, |set| set.value.except.len())
     }
 
+    /// True if the setting is unknown, since its line was refused. What seems to be missing may be there.
+    pub fn is_refused(&self, keyword: &str) -> bool {
+        self.unsure || self.refused.contains(&keyword)
+    }
+
+    /// True if lines that declare servers were refused.
+    pub fn has_refused_servers(&self) -> bool {
+        ["server", "server-template"].iter().any(|keyword| self.is_refused(keyword))
+    }
+
     /// The mode, TCP by default.
     pub fn mode(&self) -> Mode {
         match self.mode {
             // Assume HTTP if the 'mode' line was refused: more keywords are valid there, so fewer follow-up
             // errors.
-            _ if self.refused.contains(&"mode") => Mode::Http,
+            _ if self.is_refused("mode") => Mode::Http,
             mode => mode.map_or(Mode::Tcp, |set| set.value),
         }
     }
@@ -763,7 +841,7 @@ pub struct Rule {
 
 /// A `use_backend` or `use-server` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct SwitchingRule {
     /// Name of the backend or server; a log format if it contains `%`.
     pub target: Word,
     /// `None` means always.
@@ -772,7 +850,7 @@ pub struct Choice {
     pub pos: Pos,
 }
 
-impl Choice {
+impl SwitchingRule {
     /// True if the name is a log format, evaluated at run time.
     pub fn is_dynamic(&self) -> bool {
         self.target.bytes().contains(&b'%')
@@ -944,33 +1022,48 @@ pub struct Balance {
     pub words: Vec<Word>,
 }
 
-/// An algorithm of `balance`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // named like the words
-pub enum Algorithm {
-    Roundrobin,
-    StaticRr,
-    Leastconn,
-    First,
+/// An algorithm of `balance`: a row of the list in `build/parse/proxy.rs`. The crate `balance` finds the
+/// behaviour by the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Algorithm {
+    /// The word of `balance` that chooses it, without arguments.
+    pub name: &'static str,
+    /// What its words say about the key.
+    pub key: AlgorithmKey,
+    /// Number of servers to draw: the argument of `random`, or its default.
+    pub draws: u32,
+}
+
+impl Algorithm {
+    /// The algorithm of a section without `balance`.
+    pub const ROUNDROBIN: Self = Self::new("roundrobin", AlgorithmKey::None);
+
+    pub(crate) const fn new(name: &'static str, key: AlgorithmKey) -> Self {
+        Self { name, key, draws: 2 }
+    }
+}
+
+/// Key of an algorithm of `balance`, and the meaning of its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlgorithmKey {
+    /// No key.
+    None,
+    /// The client's address.
     Source,
+    /// The target; the words are options.
     Uri,
-    UrlParam,
-    /// `hdr(name)`: the first word is the name.
-    Hdr,
-    /// `hash`, with an expression as the words.
-    Hash,
-    /// `rdp-cookie(name)`: the first word is the name, given or default.
+    /// The parameter of the query that the first word names.
+    Parameter,
+    /// The header field that the first word names.
+    Header,
+    /// The expression in the words.
+    Expression,
+    /// The expression in the words, or the client's address if there are none.
+    SourceOrExpression,
+    /// The RDP cookie that the first word names, given or default.
     RdpCookie,
-    /// `random(draws)`
-    Random(u32),
-    /// Not in HAProxy: weighted moving average of response times.
-    Ewma,
-    /// Not in HAProxy: Maglev hashing.
-    Maglev,
-    /// One server as long as it is up.
-    Sticky,
-    /// `log-hash` and a list of converters: of log lines.
-    LogHash,
+    /// A log line, with the converters in the first word.
+    LogLine,
 }
 
 /// `cookie`
@@ -1042,7 +1135,7 @@ pub enum ProxyHeader {
     V2,
     /// Version 2 with TLS information.
     V2Tls,
-    /// The same with the common name of the client certificate.
+    /// Version 2 with TLS information and the common name of the client certificate.
     V2TlsName,
 }
 
@@ -1172,15 +1265,20 @@ impl LogSteps {
     /// All steps of [`LogStep::COURSE`].
     pub const ALL: Self = Self(0b1_1111);
 
-    /// The set with `step` added, which must be one of [`LogStep::COURSE`].
+    /// The bit of a step; none for steps that are not of [`LogStep::COURSE`].
+    const fn bit(step: LogStep) -> u8 {
+        if (step as usize) < LogStep::COURSE.len() { 1 << step as u8 } else { 0 }
+    }
+
+    /// The set with `step` added if it is one of [`LogStep::COURSE`].
     #[must_use]
     pub const fn with(self, step: LogStep) -> Self {
-        Self(self.0 | 1 << (step as u8 & 7))
+        Self(self.0 | Self::bit(step))
     }
 
     /// True if the set has `step`.
     pub const fn has(self, step: LogStep) -> bool {
-        (step as u8) < 5 && self.0 & 1 << step as u8 != 0
+        self.0 & Self::bit(step) != 0
     }
 }
 
@@ -1295,8 +1393,43 @@ pub struct CrtLoad {
     pub issuer: Option<Word>,
     /// `ocsp-update`: whether the OCSP response is renewed.
     pub ocsp_update: Option<bool>,
+    /// `acme`: the section of the authority that renews it.
+    pub acme: Option<Word>,
+    /// `watch`: the files replace the certificate when they change.
+    pub is_watched: bool,
+    /// `domains`: the names that the authority certifies.
+    pub domains: Vec<Word>,
     /// Position of the line.
     pub pos: Pos,
+}
+
+/// An `acme` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acme {
+    /// Its name.
+    pub name: Word,
+    /// `directory`
+    pub directory: Option<Set<Word>>,
+    /// `contact`
+    pub contact: Option<Set<Word>>,
+    /// `account-key`
+    pub account_key: Option<Set<Word>>,
+    /// `bits`
+    pub bits: Option<Set<&'static str>>,
+    /// `curves`
+    pub curves: Option<Set<&'static str>>,
+    /// `keytype`
+    pub keytype: Option<Set<&'static str>>,
+    /// `challenge`
+    pub challenge: Option<Set<&'static str>>,
+    /// `eab-key-id`
+    pub eab_key_id: Option<Set<Word>>,
+    /// `eab-mac-key`
+    pub eab_mac_key: Option<Set<Word>>,
+    /// `eab-mac-alg`
+    pub eab_mac_alg: Option<Set<&'static str>>,
+    /// `map`
+    pub map: Option<Set<Word>>,
 }
 
 /// A `resolvers` section.
@@ -1329,8 +1462,14 @@ pub struct Peers {
     pub disabled: Option<Set<bool>>,
     /// `bind`
     pub binds: Vec<Bind>,
+    /// `default-bind`: options of the listener.
+    pub default_bind: BindOptions,
     /// `peer` and `server`
     pub peers: Vec<Peer>,
+    /// `default-server`: options of the peers below.
+    pub default_server: ServerOptions,
+    /// `shards`: parts that the keys are divided into.
+    pub shards: Option<Set<u32>>,
     /// `table` lines, each with the name of the table.
     pub tables: Vec<(Word, StickTable)>,
 }
@@ -1342,6 +1481,46 @@ pub struct Peer {
     pub name: Word,
     /// Its address. The local peer may have a `bind` line instead.
     pub address: Option<Set<Address>>,
+    /// Options of the line and of `default-server`.
+    pub options: ServerOptions,
+}
+
+/// A `mailers` section.
+#[derive(Clone, Debug)]
+pub struct Mailers {
+    /// Its name.
+    pub name: Word,
+    /// `mailer`
+    pub mailers: Vec<Mailer>,
+    /// `timeout mail`
+    pub timeout: Option<Set<Duration>>,
+}
+
+/// A mail server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mailer {
+    /// Its name.
+    pub name: Word,
+    /// Its address.
+    pub address: Set<Address>,
+}
+
+/// Levels of log lines and of alerts, the most severe one first.
+pub const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+
+/// `email-alert`
+#[derive(Clone, Debug, Default)]
+pub struct EmailAlert {
+    /// `email-alert from`
+    pub from: Option<Set<Word>>,
+    /// `email-alert level`
+    pub level: Option<Set<&'static str>>,
+    /// `email-alert mailers`
+    pub mailers: Option<Set<Word>>,
+    /// `email-alert myhostname`
+    pub host: Option<Set<Word>>,
+    /// `email-alert to`
+    pub to: Option<Set<Word>>,
 }
 
 /// A name server.

@@ -8,7 +8,7 @@ use manylane_config::lex::Environment;
 use manylane_config::limits;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_config::table::{SectionKind, Shape, Status, Table};
+use manylane_config::table::{KeywordContext, Shape, Status, Table};
 use proptest::prelude::*;
 
 fn environment() -> Environment {
@@ -45,23 +45,25 @@ fn every_keyword_takes_nothing_too_much_and_nonsense_without_a_panic() {
         " if",
         " \"\" \\xff\\xfe , ( :",
     ];
-    let header = |place: SectionKind| match place {
-        SectionKind::Global | SectionKind::Traces => place.name().to_owned(),
-        _ => format!("{} name", place.name()),
+    let header = |context: KeywordContext| match context {
+        KeywordContext::Global | KeywordContext::Traces => context.name().to_owned(),
+        _ => format!("{} name", context.name()),
     };
     for row in Table::get().rows() {
-        for place in row.places.iter().take(2) {
+        for section in row.contexts.iter().take(2) {
             for argument in arguments {
                 let prefixes: &[&str] = if argument.len() < 3 { &["", "no ", "default "] } else { &[""] };
                 for prefix in prefixes {
-                    let line = match place {
-                        SectionKind::Top => format!("{prefix}{}{argument}\n", row.name),
-                        SectionKind::BindOption => format!("frontend f\n bind :80 {}{argument}\n", row.name),
-                        SectionKind::ServerOption => format!(
+                    let line = match section {
+                        KeywordContext::Top => format!("{prefix}{}{argument}\n", row.name),
+                        KeywordContext::BindOption => {
+                            format!("frontend f\n bind :80 {}{argument}\n", row.name)
+                        }
+                        KeywordContext::ServerOption => format!(
                             "backend b\n server s 1.1.1.1 {}{argument}\n default-server {0}{argument}\n",
                             row.name
                         ),
-                        _ => format!("{}\n {prefix}{}{argument}\n", header(place), row.name),
+                        _ => format!("{}\n {prefix}{}{argument}\n", header(section), row.name),
                     };
                     read(line.as_bytes());
                 }
@@ -77,15 +79,16 @@ fn flags_and_typed_keywords_refuse_an_argument_too_many() {
         if matches!(row.shape, Shape::Own(..)) || matches!(row.status, Status::Refused(_)) {
             continue;
         }
-        let Some(place) = row
-            .places
+        let Some(context) = row
+            .contexts
             .iter()
-            .find(|place| *place < SectionKind::BindOption && *place != SectionKind::Defaults)
+            .find(|section| *section < KeywordContext::BindOption && *section != KeywordContext::Defaults)
         else {
             continue;
         };
         let words = " 1".repeat(8);
-        let text = format!("{} name\n {}{words}\n", place.name(), row.name).replace("global name", "global");
+        let text =
+            format!("{} name\n {}{words}\n", context.name(), row.name).replace("global name", "global");
         let (found, shown) = read(text.as_bytes());
         assert!(found.errors() > 0, "{}: {shown}", row.name);
     }
@@ -99,13 +102,18 @@ fn refused_keywords_are_named_with_their_reason() {
         if matches!((&row.status, &row.shape), (Status::Idle(_), Shape::Flag | Shape::Args(_))) {
             continue;
         }
-        let Some(place) =
-            row.places.iter().find(|place| *place < SectionKind::Peers && *place != SectionKind::Defaults)
+        let Some(context) = row
+            .contexts
+            .iter()
+            .find(|section| *section < KeywordContext::Peers && *section != KeywordContext::Defaults)
         else {
             continue;
         };
-        let header =
-            if place == SectionKind::Global { "global".to_owned() } else { format!("{} name", place.name()) };
+        let header = if context == KeywordContext::Global {
+            "global".to_owned()
+        } else {
+            format!("{} name", context.name())
+        };
         let (_, shown) = read(format!("{header}\n {} x y z\n", row.name).as_bytes());
         assert!(
             shown.contains(&format!("'{}'", row.name)) && shown.contains(reason),
@@ -145,7 +153,7 @@ fn sections_and_what_they_take_over_are_bounded() {
     assert_eq!(found.errors(), limits::MAX_SECTIONS);
     let lines = " http-error status 503\n".repeat(2000);
     let (_, shown) = read(format!("defaults\n{lines}{}", "backend b\n".repeat(600)).as_bytes());
-    assert!(shown.contains("taken over from 'defaults'"), "{shown}");
+    assert!(shown.contains("lines come from 'defaults' sections, found more"), "{shown}");
 }
 
 /// Words of configurations, so that random lines get past the keyword.

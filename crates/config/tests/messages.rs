@@ -53,6 +53,28 @@ fn a_mistake_is_told_by_what_was_expected_and_what_was_found() {
         (" bind :80 proto h3", "17 A 'proto' expects h1|h2|none, found 'h3'; did you mean 'h1' or 'h2'?"),
         (" bind :80 nmae x", "11 A unknown keyword 'nmae' of a 'bind' line; did you mean 'name'?"),
         (" bind :80 name", "11 A 'name' expects <name>, found none"),
+        (
+            " bind localhost 8080",
+            "17 A 'bind' expects address and port as one word, found two; did you mean 'localhost:8080'?",
+        ),
+        (
+            " bind https://0.0.0.0:443",
+            "7 A 'bind' : 'https://0.0.0.0' is a URL, not an address in 'https://0.0.0.0:443'; write an \
+                address such as '192.0.2.1:80'",
+        ),
+        (
+            " errorfile 418 /dev/null",
+            "12 A 'errorfile' expects one of 21 values such as 200, 400 or 401, found '418'; did you mean \
+                '408', '410' or '413'?",
+        ),
+        (
+            " stick-table type ip size 10 store http_req_rate",
+            "36 A 'stick-table' : 'http_req_rate' expects (<period>), found none",
+        ),
+        (
+            " stats auth admin",
+            "13 A 'stats auth' expects a user and a password with a colon between them, found no colon",
+        ),
         (" bind $NOTHING", "7 A 'bind' expects an address, and '$NOTHING' is empty: is the variable set?"),
         (
             " bind quic+127.0.0.1:80",
@@ -188,4 +210,167 @@ fn what_has_no_effect_is_a_notice_so_that_zero_warning_takes_it() {
         assert!(notices == said.len() && notices >= 2, "{said:?}");
     }
     assert!(said("fcgi-app php\n docrot /x\n")[0].contains("unknown keyword 'docrot'"));
+}
+
+/// A thousand alike do not hide those behind them, nor part into groups.
+#[test]
+fn many_alike_leave_the_others_their_words() {
+    let alike = " servr s :80\n".repeat(1500);
+    let config = format!(
+        "backend back\n{alike} option foo\n chekc\n timeout srver 5s\n server s :80 chekc\n\
+         frontend f\n bind :80\n default_backend bakc\n"
+    );
+    let said = said(&config);
+    let those = |word: &str| said.iter().filter(|text| text.contains(word)).count();
+    assert_eq!(those("unknown keyword 'servr' in 'backend' section; did you mean 'server'?"), 4, "{said:#?}");
+    for other in [
+        "unknown option 'foo' in 'backend' section; 'manylane --help option' lists those that there are",
+        "unknown keyword 'chekc' in 'backend' section",
+        "unknown timeout 'srver' in 'backend' section; did you mean 'server'?",
+        "unknown keyword 'chekc' of a 'server' line; did you mean 'check'?",
+        "'default_backend' of frontend 'f' expects the name of a backend, found 'bakc'; did you mean 'back'?",
+    ] {
+        assert_eq!(those(other), 1, "{other}: {said:#?}");
+    }
+}
+
+/// One mistake, and nothing that follows from it.
+#[test]
+fn what_follows_from_a_mistake_is_not_told() {
+    const DEFAULTS: &str =
+        "defaults\n mode http\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n";
+    const SERVER: &str = " server s 127.0.0.1:80\n";
+    let front = |rest: &str| format!("{DEFAULTS}frontend f\n bind :81\n default_backend b\n{rest}");
+    let after = |rest: &str| front(&format!("backend b\n{SERVER}{rest}"));
+    for (config, expected) in [
+        (
+            after(&format!("bakend z\n{SERVER} option httpchk\n")),
+            "11:1 A unknown keyword 'bakend' in 'backend' section; did you mean 'backend'?",
+        ),
+        (
+            after("userlst u\n user a insecure-password b groups g\n group g\n"),
+            "11:1 A unknown keyword 'userlst' in 'backend' section; did you mean 'userlist'?",
+        ),
+        (
+            after("resolver r\n nameserver a 127.0.0.1:53\n resolve_retries 3\n hold valid 5s\n"),
+            "11:1 A unknown keyword 'resolver' in 'backend' section; did you mean 'resolvers'?",
+        ),
+        (
+            front(&format!("bakend b\n{SERVER}")),
+            "9:1 A unknown keyword 'bakend' in 'frontend' section; did you mean 'backend'?",
+        ),
+        (
+            after(&format!("  bakend z\n{SERVER}")).replace("server s", "server z"),
+            "11:3 A unknown keyword 'bakend' in 'backend' section; did you mean 'backend'?\n\
+             12:9 A backend 'b' has a server named 'z' already at t.cfg:10",
+        ),
+        (
+            after("").replace("defaults", "defalts"),
+            "1:1 A unknown keyword 'defalts' out of section; did you mean 'defaults'?",
+        ),
+        (
+            front(&format!("backend b from e\n{SERVER}")),
+            "9:16 A backend 'b' expects the name of a 'defaults' section above it, found 'e'",
+        ),
+        (
+            front(&format!("backend b from e\n option httplog\n cookie x\n{SERVER}")),
+            "9:16 A backend 'b' expects the name of a 'defaults' section above it, found 'e'",
+        ),
+        (
+            after("").replace("timeout server", "timeout srver"),
+            "5:10 A unknown timeout 'srver' in 'defaults' section; did you mean 'server'?",
+        ),
+        (
+            after("").replace("bind :81", "bnid :81"),
+            "7:2 A unknown keyword 'bnid' in 'frontend' section; did you mean 'bind'?",
+        ),
+        (
+            after("").replace("bind :81", "bind 81"),
+            "7:7 A 'bind' : '81' is an address without a port; did you mean ':81'?",
+        ),
+        (
+            after(" use-server t if TRUE\n server t 127.0.0.1:80 chekc\n"),
+            "12:24 A unknown keyword 'chekc' of a 'server' line; did you mean 'check'?",
+        ),
+    ] {
+        assert_eq!(said(&config).join("\n"), expected, "{config}");
+    }
+}
+
+#[test]
+fn a_frontend_and_a_backend_of_one_name_are_warned_of() {
+    let with = |sections: &str| {
+        format!(
+            "defaults\n mode http\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n{sections}"
+        )
+    };
+    let (front, back) = ("frontend x\n bind :81\n", "backend x\n");
+    let rename = "rename one of them: newer versions of HAProxy refuse this";
+    assert_eq!(
+        said(&with(&format!("{front}{back}"))),
+        [format!("8:9 W backend 'x' has the same name as frontend 'x' declared at t.cfg:6; {rename}")]
+    );
+    assert_eq!(
+        said(&with(&format!("{back}{front}"))),
+        [format!("7:10 W frontend 'x' has the same name as backend 'x' declared at t.cfg:6; {rename}")]
+    );
+}
+
+/// A message lists few words; of more it says how many there are.
+#[test]
+fn no_message_lists_many_words() {
+    for (line, expected) in [
+        (
+            " stick-table type ip size 10 store foo",
+            "36 A 'stick-table store' expects one of 27 values such as server_id, gpt0 or gpc0, found 'foo'",
+        ),
+        (
+            " errorfile 599 /dev/null",
+            "12 A 'errorfile' expects one of 21 values such as 200, 400 or 401, found '599'",
+        ),
+    ] {
+        assert_eq!(said(&file(line)), [format!("7:{expected}")], "{line}");
+    }
+    for (line, expected) in [
+        (
+            " balance roundrobbin",
+            "10 A 'balance' expects one of 15 values such as ewma, first or hash, found \
+                'roundrobbin'; did you mean 'roundrobin'?",
+        ),
+        (
+            " cookie SRV foo",
+            "13 A 'cookie' expects one of 14 values such as attr, domain or dynamic, found 'foo'",
+        ),
+        (
+            " http-check sned",
+            "13 A 'http-check' expects comment, connect, disable-on-404, expect, send, send-state, set-var, \
+                set-var-fmt or unset-var, found 'sned'; did you mean 'send'?",
+        ),
+        (
+            " log 127.0.0.1:514 local0 foo",
+            "27 A 'log' expects a level (emerg, alert, crit, err, warning, notice, info or debug), found \
+                'foo'",
+        ),
+        (
+            " log 127.0.0.1:514 foo",
+            "20 A 'log' expects a facility (one of 24 values such as kern, user or mail), found 'foo'",
+        ),
+    ] {
+        assert_eq!(said(&(file(" description x") + line + "\n")), [format!("11:{expected}")], "{line}");
+    }
+}
+
+#[test]
+fn of_an_unknown_word_what_is_behind_its_equals_sign_is_not_told() {
+    for text in [
+        "global\n cluster-secret=hidden\n",
+        "backend b\n dynamic-cookie-key=hidden\n",
+        "backend b\n stats auth=hidden\n",
+        "backend b\n server s 192.0.2.1:1 tcp-md5sig=hidden\n",
+        "userlist l\n user u password=hidden\n",
+        "cluster-secret=hidden\n",
+    ] {
+        let said = said(text);
+        assert!(!said.is_empty() && !said.iter().any(|one| one.contains("hidden")), "{said:?}");
+    }
 }

@@ -100,14 +100,14 @@ fn later_lines_see_what_earlier_ones_set() {
         \"${.FILE}:${.LINE}:${.SECTION}\"\n";
     let (statements, findings) = read(&[text]);
     assert_eq!(statements, ["setenv X 5", "x 5", "y", "frontend www", "at 0.cfg:8:www", "--"]);
-    assert_eq!(findings, ["Diag 1:1 the first word is empty, so the line is no statement"]);
+    assert_eq!(findings, ["Diag 1:1 a line expects a keyword, found an empty word: the line is ignored"]);
 }
 
 #[test]
 fn a_section_and_its_blocks_end_with_the_file() {
     let (statements, findings) = read(&["frontend www\n.if 1\na\n", "at <\"${.SECTION}\">\n"]);
     assert_eq!(statements, ["frontend www", "a", "--", "at <>", "--"]);
-    assert_eq!(findings, ["Alert 2:1 non-terminated '.if' block, '.endif' is missing"]);
+    assert_eq!(findings, ["Alert 2:1 '.if' expects an '.endif' below it in the same file, found none"]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn messages_have_their_level_and_one_argument() {
             "Notice 2:1 '$x'",
             "Warning 3:1 'w'",
             "Alert 4:1 ''",
-            "Alert 5:11 unexpected argument 'b' for '.notice', put the message in quotes",
+            "Alert 5:11 '.notice' expects one message, found 'b' behind it: put it into quotes",
         ]
     );
     let mut quiet = Diagnostics::new(false);
@@ -131,14 +131,24 @@ fn messages_have_their_level_and_one_argument() {
 #[test]
 fn misplaced_directives_are_errors() {
     for (text, expected) in [
-        (".endif\n", "Alert 1:1 lone '.endif' with no matching '.if'"),
-        ("  .else\n", "Alert 1:3 lone '.else' with no matching '.if'"),
-        (".elif 1\n", "Alert 1:1 lone '.elif' with no matching '.if'"),
-        (".if 1\n.else\n.else\n.endif\n", "Alert 3:1 '.else' after '.else' is not permitted"),
-        (".if 1\n.else\n.elif 1\n.endif\n", "Alert 3:1 '.elif' after '.else' is not permitted"),
-        (".if 1\n.endif foo\n", "Alert 2:8 unexpected argument 'foo' for '.endif'"),
+        (".endif\n", "Alert 1:1 '.endif' expects an '.if' above it, found none"),
+        ("  .else\n", "Alert 1:3 '.else' expects an '.if' above it, found none"),
+        (".elif 1\n", "Alert 1:1 '.elif' expects an '.if' above it, found none"),
+        (
+            ".if 1\n.else\n.else\n.endif\n",
+            "Alert 3:1 '.else' expects no '.else' above it, found one in the same '.if'",
+        ),
+        (
+            ".if 1\n.else\n.elif 1\n.endif\n",
+            "Alert 3:1 '.elif' expects no '.else' above it, found one in the same '.if'",
+        ),
+        (".if 1\n.endif foo\n", "Alert 2:8 '.endif' expects no argument, found 'foo'"),
         (".fi\n", "Alert 1:1 unknown directive '.fi'; did you mean '.if'?"),
-        (".if 1 &&  foo\n.endif\n", "Alert 1:11 unparsable conditional expression 'foo' in '.if'"),
+        (
+            ".if 1 &&  foo\n.endif\n",
+            "Alert 1:11 a condition expects a number or a predicate such as defined(NAME), found 'foo' in \
+                '.if'",
+        ),
     ] {
         assert_eq!(findings(text), [expected], "{text}");
     }
@@ -155,17 +165,21 @@ fn all_lines_with_errors_are_reported_in_one_run() {
 
 #[test]
 fn quotes_must_match_where_nothing_counts_too() {
-    assert_eq!(findings(".if 0\n a \"\n.endif\n"), ["Alert 2:4 unmatched quote"]);
+    let unmatched = "Alert 2:4 unmatched quote: expected another one in the same line, found none";
+    assert_eq!(findings(".if 0\n a \"\n.endif\n"), [unmatched]);
 }
 
 #[test]
 fn a_truncated_file_and_a_byte_order_mark_are_errors() {
     let (statements, found) = read(&["a\nb"]);
     assert_eq!(statements, ["a", "b", "--"]);
-    assert_eq!(found, ["Alert 2:2 missing line feed on last line, the file might have been truncated"]);
+    assert_eq!(
+        found,
+        ["Alert 2:2 the last line expects a line feed at its end, found none: was the file cut?"]
+    );
     let (statements, found) = read(&["\u{feff}global\n"]);
     assert_eq!(statements, ["global", "--"]);
-    assert_eq!(found, ["Alert 1:1 byte order mark at the beginning of the file, save it without"]);
+    assert_eq!(found, ["Alert 1:1 the file expects no byte order mark, found one: save it without"]);
     assert_eq!(read(&["", "x\n"]), (vec!["--".into(), "x".into(), "--".into()], vec![]));
 }
 

@@ -6,7 +6,7 @@ use manylane_config::cond::Build;
 use manylane_config::diag::Severity;
 use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
-use manylane_config::table::{Arg, Kind, SectionKind, Shape, Status, Table};
+use manylane_config::table::{Arg, KeywordContext, Kind, Shape, Status, Table};
 use manylane_config::{load, reference};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ fn every_keyword_is_there_once_per_place_with_a_help_of_its_own() {
     for row in Table::get().rows() {
         assert!(!row.help.is_empty() && !row.help.ends_with('.'), "{}", row.name);
         assert!(row.name.split(' ').all(|word| !word.is_empty()), "{:?}", row.name);
-        assert!(row.places.iter().count() > 0, "{}", row.name);
+        assert!(row.contexts.iter().count() > 0, "{}", row.name);
         if let Some(reason) = row.status.reason() {
             assert!(reason.len() > 5, "{}", row.name);
         }
-        for place in row.places.iter() {
-            assert!(seen.insert((row.name, place)), "{} is there twice in {}", row.name, place.name());
+        for context in row.contexts.iter() {
+            assert!(seen.insert((row.name, context)), "{} is there twice in {}", row.name, context.name());
         }
         if let Shape::Args(args) = &row.shape {
             args.iter().for_each(|arg| check_arg(row.name, arg));
@@ -43,8 +43,8 @@ fn check_arg(name: &str, arg: &Arg) {
 #[test]
 fn options_of_lines_take_a_fixed_number_of_words() {
     for row in Table::get().rows() {
-        let option =
-            row.places.contains(SectionKind::BindOption) || row.places.contains(SectionKind::ServerOption);
+        let option = row.contexts.contains(KeywordContext::BindOption)
+            || row.contexts.contains(KeywordContext::ServerOption);
         if let (true, Shape::Args(args)) = (option, &row.shape) {
             assert!(args.iter().all(|arg| arg.count == manylane_config::table::Count::One), "{}", row.name);
         }
@@ -89,18 +89,19 @@ fn manual() -> Option<String> {
 }
 
 /// True if the table has `name` in a place, as a whole or as the beginning of a longer name.
-fn known(name: &str, place: SectionKind) -> bool {
+fn known(name: &str, context: KeywordContext) -> bool {
     let begins = format!("{name} ");
     Table::get()
         .rows()
         .iter()
-        .any(|row| row.places.contains(place) && (row.name == name || row.name.starts_with(&begins)))
+        .any(|row| row.contexts.contains(context) && (row.name == name || row.name.starts_with(&begins)))
 }
 
 #[test]
 fn every_keyword_of_the_manuals_matrix_is_known_where_the_matrix_says() {
     let Some(manual) = manual() else { return };
-    let columns = [SectionKind::Defaults, SectionKind::Frontend, SectionKind::Listen, SectionKind::Backend];
+    let columns =
+        [KeywordContext::Defaults, KeywordContext::Frontend, KeywordContext::Listen, KeywordContext::Backend];
     let mut rows = 0;
     let mut missing = Vec::new();
     let start = manual.rfind("4.1. Proxy keywords matrix").unwrap();
@@ -119,9 +120,9 @@ fn every_keyword_of_the_manuals_matrix_is_known_where_the_matrix_says() {
         }
         rows += 1;
         let name = words[..words.len() - 4].join(" ");
-        for (mark, place) in words[words.len() - 4..].iter().zip(columns) {
-            if *mark == "X" && !known(&name, place) {
-                missing.push(format!("{name} in {}", place.name()));
+        for (mark, context) in words[words.len() - 4..].iter().zip(columns) {
+            if *mark == "X" && !known(&name, context) {
+                missing.push(format!("{name} in {}", context.name()));
             }
         }
     }
@@ -139,7 +140,7 @@ fn every_keyword_of_the_manuals_list_of_global_is_known() {
         if let Some(name) = line.strip_prefix("   - ") {
             count += 1;
             let name = name.split_whitespace().next().unwrap();
-            if !known(name, SectionKind::Global) {
+            if !known(name, KeywordContext::Global) {
                 missing.push(name);
             }
         }
@@ -169,17 +170,17 @@ fn every_keyword_that_the_installed_haproxy_registers_is_known() {
         let words: Vec<&str> = entry.split_whitespace().collect();
         count += 1;
         match (section, &words[..]) {
-            ("global", [name, ..]) if !known(name, SectionKind::Global) => {
+            ("global", [name, ..]) if !known(name, KeywordContext::Global) => {
                 missing.insert(format!("global: {name}"));
             }
             ("listen", ["bind", "<addr>", rest @ ..]) => {
                 let name = rest.iter().find(|word| **word != "ssl" || rest.len() == 1).unwrap();
-                if !known(name, SectionKind::BindOption) {
+                if !known(name, KeywordContext::BindOption) {
                     missing.insert(format!("bind: {name}"));
                 }
             }
             ("listen", ["server", "<name>", "<addr>", name, ..])
-                if !known(name, SectionKind::ServerOption) =>
+                if !known(name, KeywordContext::ServerOption) =>
             {
                 missing.insert(format!("server: {name}"));
             }
@@ -190,7 +191,7 @@ fn every_keyword_that_the_installed_haproxy_registers_is_known() {
             ("listen", [list @ ("tcp-request" | "tcp-response"), kind, action, ..]) => {
                 check_action(&format!("{list} {kind}"), action, &mut missing);
             }
-            ("listen", [name, ..]) if !known(name, SectionKind::Listen) => {
+            ("listen", [name, ..]) if !known(name, KeywordContext::Listen) => {
                 missing.insert(format!("listen: {name}"));
             }
             _ => {}
@@ -231,7 +232,7 @@ fn nothing_is_without_a_decision() {
         }
     }
     for name in ["frontend", "backend", "global"] {
-        assert!(table.find(name, SectionKind::Top).is_some());
+        assert!(table.find(name, KeywordContext::Top).is_some());
     }
 }
 
@@ -253,7 +254,7 @@ fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_looked_a
         ("tune.lua.maxmem 100", "Lua is not built yet"),
         ("tune.comp.maxlevel 1", "compression is not built yet"),
         ("tune.zlib.memlevel 8", "compression is not built yet"),
-        ("tune.peers.max-updates-at-once 200", "as the driver sends"),
+        ("tune.peers.max-updates-at-once 200", "as the driver takes"),
         ("tune.pt.zero-copy-forwarding off", "without being copied"),
         ("tune.epoll.mask-events hup", "no event is masked here"),
     ] {
@@ -281,7 +282,7 @@ fn what_haproxy_has_removed_or_renamed_is_told_what_stands_in_its_place() {
         ("reqidel ^X-", "use 'http-request del-header'"),
         ("redisp", "use 'option redispatch'"),
         ("balance log-hash", "a list of converters, found none"),
-        ("persist rdp-cookie(x)", "'balance rdp-cookie' brings"),
+        ("persist cookie", "'persist' expects 'rdp-cookie' or 'rdp-cookie(<name>)'"),
     ] {
         let (said, wrong) = of(line);
         assert!(wrong && said.contains(instead), "{line}: {said}");
@@ -295,13 +296,13 @@ fn what_haproxy_has_removed_or_renamed_is_told_what_stands_in_its_place() {
 
 #[test]
 fn balance_tells_its_algorithms_and_which_are_not_haproxys() {
-    let help = Table::get().find("balance", SectionKind::Backend).unwrap().help;
+    let help = Table::get().find("balance", KeywordContext::Backend).unwrap().help;
     let (theirs, ours) = help.split_once("that HAProxy does not have").unwrap();
-    let all: Vec<&str> = manylane_config::algorithms().map(|(name, _)| name).collect();
+    let all: Vec<&str> = manylane_config::algorithms().collect();
     let (unknown, _) = said("backend b\n balance zzzzzzzzzz\n".into());
     let (_, told) = unknown.split_once("'balance' expects ").unwrap();
-    let told = told.split_once(", found").unwrap().0.replace(" or ", ", ");
-    assert_eq!(told, all.join(", "), "{unknown}");
+    let told = told.split_once(", found").unwrap().0;
+    assert_eq!(told, manylane_config::choice(&all), "{unknown}");
     for name in all {
         match name {
             "ewma" | "maglev" => assert!(ours.contains(name) && !theirs.contains(name), "{name}"),

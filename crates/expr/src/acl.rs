@@ -6,7 +6,7 @@
 
 use crate::cast::{cast, is_castable, parse_whole};
 use crate::env::Env;
-use crate::error::{Error, none_of, unknown};
+use crate::error::{Error, FETCHES, none_of, unknown};
 use crate::eval_points::EvalPoints;
 use crate::fetch;
 use crate::names::Compiler;
@@ -186,7 +186,10 @@ impl Test {
                         fetch::table().iter().filter(|row| row.refused().is_none()).map(|row| row.name);
                     let all: Vec<String> = criteria().map(|(name, ..)| name).collect();
                     let known = known.chain(all.iter().map(String::as_str));
-                    return Err(Error::new(0, unknown("ACL criterion or fetch method", name, known)));
+                    return Err(Error::new(
+                        0,
+                        unknown("ACL criterion or fetch method", name, known, FETCHES),
+                    ));
                 }
                 let parsed = Expression::parse(criterion, 0, compiler)?;
                 if parsed.end < criterion.len() {
@@ -438,7 +441,10 @@ impl Acl {
         self.tests.iter().map(|test| test.expression.needs(variables)).collect()
     }
 
-    /// Whether it holds; or what one would have to know of what is not at hand.
+    /// Returns whether the ACL passes, evaluated without the inputs in `absent`.
+    ///
+    /// # Errors
+    /// The absent inputs on which the result depends.
     fn judge(
         &self,
         env: &Env<'_>,
@@ -463,8 +469,8 @@ impl Acl {
         self.tests.iter().map(|test| test.expression.acl_depth()).max().unwrap_or(0)
     }
 
-    fn places(&self) -> EvalPoints {
-        self.tests.iter().fold(EvalPoints::NONE, |places, test| places | test.expression.places())
+    fn points(&self) -> EvalPoints {
+        self.tests.iter().fold(EvalPoints::NONE, |points, test| points | test.expression.points())
     }
 }
 
@@ -526,6 +532,11 @@ impl Compiler<'_> {
         Ok(())
     }
 
+    /// Declares an ACL whose line was refused, so that its uses do not cause further errors.
+    pub fn declare_acl(&mut self, name: &[u8]) {
+        self.acls.open.entry(name.to_vec()).or_default();
+    }
+
     /// The ACL with this name. No line can be added to it afterwards.
     pub(crate) fn acl(&mut self, name: &[u8]) -> Result<Arc<Acl>, Error> {
         if let Some(acl) = self.acls.done.get(name) {
@@ -539,7 +550,15 @@ impl Compiler<'_> {
                     let names = acls.open.keys().chain(acls.done.keys());
                     let known = names.filter_map(|name| std::str::from_utf8(name).ok());
                     let known = known.chain(PREDEFINED.iter().map(|(name, _)| *name));
-                    return Err(Error::new(0, unknown("ACL", name, known)));
+                    if let [b'{', rest @ ..] = name {
+                        let message =
+                            format!("'{{' expects blanks around it, found '{}' behind it", Shown(rest));
+                        return Err(Error::new(0, message));
+                    }
+                    return Err(Error::new(
+                        0,
+                        unknown("ACL", name, known, "TRUE, or that of an 'acl' line above,"),
+                    ));
                 };
                 let test = Test::compile(words, self).map_err(|error| Error::new(0, error.message))?;
                 vec![test]
@@ -607,10 +626,11 @@ impl Condition {
                 }
                 continue;
             }
-            let mut criterion = name;
+            let (mut criterion, mut mark) = (name, Error::new(bangs, "").in_word(at));
             let mut acl = if name == b"{" {
                 let open = at;
                 criterion = words.get(at + 1).copied().unwrap_or(name);
+                mark = Error::new(0, "").in_word(at + 1);
                 let close = words[at..].iter().position(|word| *word == b"}");
                 let Some(close) = close.map(|offset| at + offset) else {
                     return Err(
@@ -630,19 +650,14 @@ impl Condition {
                 let acl = compiler.acl(name);
                 acl.map_err(|error| error.shifted(bangs).in_word(at))?
             };
-            if !acl.tests.is_empty() && !acl.places().meets(place) {
-                compiler.warnings.push(
-                    Error::new(
-                        bangs,
-                        format!(
-                            "'{}' never matches in {}: it has a value in {}",
-                            Shown(criterion),
-                            place.names(),
-                            acl.places().names()
-                        ),
-                    )
-                    .in_word(at),
+            if !acl.tests.is_empty() && !acl.points().meets(place) {
+                let message = format!(
+                    "'{}' never matches in {}: it has a value in {}",
+                    Shown(criterion),
+                    place.some_names(),
+                    acl.points().some_names()
                 );
+                compiler.warnings.push(Error { message, ..mark });
                 // The warning was reported. Drop the ACL: it can never pass here.
                 acl = Arc::new(Acl { tests: Vec::new() });
             }
@@ -678,15 +693,15 @@ impl Condition {
         if self.unless { best.negated() } else { best }
     }
 
-    /// What it looks at.
+    /// The inputs of the condition.
     pub fn needs(&self, variables: OfVariable<'_>) -> Needs {
         self.any_of.iter().flatten().map(|term| term.acl.needs(variables)).collect()
     }
 
-    /// Whether the rule applies, evaluated without the things that are `absent`.
+    /// Returns whether the rule applies, evaluated without the inputs in `absent`.
     ///
     /// # Errors
-    /// That depends on what is absent: these of it.
+    /// The absent inputs on which the result depends.
     pub fn judge(
         &self,
         env: &Env<'_>,

@@ -74,6 +74,19 @@ impl ArgKind {
 struct Arg {
     bytes: Vec<u8>,
     at: usize,
+    /// Offset of each of `bytes`, which quotes and escapes move.
+    offsets: Vec<usize>,
+}
+
+impl Arg {
+    fn new(at: usize) -> Self {
+        Self { bytes: Vec::new(), at, offsets: Vec::new() }
+    }
+
+    fn push(&mut self, byte: u8, at: usize) {
+        self.bytes.push(byte);
+        self.offsets.push(at);
+    }
 }
 
 /// The arguments of a keyword during compilation.
@@ -90,7 +103,7 @@ pub(crate) struct Args<'c, 'n> {
 /// after the closing one.
 fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
     let mut args = Vec::new();
-    let mut arg = Arg { bytes: Vec::new(), at: open };
+    let mut arg = Arg::new(open);
     let mut quote = None;
     let mut i = open;
     loop {
@@ -106,22 +119,23 @@ fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
             (_, Some((open, _))) if byte == open => quote = None,
             (b'\\', None | Some((b'"', _))) => match text.get(i + 1) {
                 Some(&next @ (b'\\' | b'"' | b'\'')) => {
-                    arg.bytes.push(next);
+                    arg.push(next, i);
                     i += 1;
                 }
                 Some(&next @ (b'r' | b'n' | b't')) => {
-                    arg.bytes.push(match next {
+                    let byte = match next {
                         b'r' => b'\r',
                         b'n' => b'\n',
                         _ => b'\t',
-                    });
+                    };
+                    arg.push(byte, i);
                     i += 1;
                 }
                 Some(&next @ b' ') if quote.is_none() => {
-                    arg.bytes.push(next);
+                    arg.push(next, i);
                     i += 1;
                 }
-                _ => arg.bytes.push(byte),
+                _ => arg.push(byte, i),
             },
             (b',' | b')', None) => {
                 args.push(arg);
@@ -129,12 +143,12 @@ fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
                     let message = format!("a keyword expects {MAX_ARGS} arguments at most, found more");
                     return Err(Error::new(args[MAX_ARGS].at, message));
                 }
-                arg = Arg { bytes: Vec::new(), at: i + 1 };
+                arg = Arg::new(i + 1);
                 if byte == b')' {
                     return Ok((args, i + 1));
                 }
             }
-            _ => arg.bytes.push(byte),
+            _ => arg.push(byte, i),
         }
         i += 1;
     }
@@ -207,6 +221,12 @@ impl<'c, 'n> Args<'c, 'n> {
     /// Offset of an argument; the end of the arguments if it is missing.
     pub(crate) fn at(&self, index: usize) -> usize {
         self.arg(index).map_or(self.end, |arg| arg.at)
+    }
+
+    /// An error at a byte of an argument.
+    pub(crate) fn error_in(&self, index: usize, byte: usize, message: impl Into<String>) -> Error {
+        let at = self.arg(index).and_then(|arg| arg.offsets.get(byte)).copied();
+        Error::new(at.unwrap_or(self.at(index)), message)
     }
 
     /// An error at an argument.
@@ -338,10 +358,9 @@ impl<'c, 'n> Args<'c, 'n> {
     }
 
     pub(crate) fn table(&self, index: usize) -> Result<NamedTable, Error> {
-        self.compiler
-            .names
-            .table(self.bytes(index).unwrap_or_default())
-            .ok_or_else(|| self.expected(index, "the name of a proxy with a 'stick-table'"))
+        let names = self.compiler.names;
+        let table = self.given(index).map_or_else(|| names.own_table(), |name| names.table(name));
+        table.ok_or_else(|| self.expected(index, "the name of a proxy with a 'stick-table'"))
     }
 
     pub(crate) fn variable(&mut self, index: usize) -> Result<VariableId, Error> {

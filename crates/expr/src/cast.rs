@@ -6,7 +6,7 @@
 //! | int | not 0 | = | low 32 bits | low 32 bits | mapped | digits | 8 bytes, big endian | |
 //! | ipv4 | | its 32 bits | = | = | mapped | dotted | 4 bytes | |
 //! | ipv6 | | | = | when mapped | = | shortest form | 16 bytes | |
-//! | str | as int | leading digits | parsed | parsed | parsed | = | = | = |
+//! | str | as int | leading digits, if not empty | parsed | parsed | parsed | = | = | = |
 //! | bin | | | | | | up to a NUL | = | |
 //! | meth | | | | | | = | = | = |
 
@@ -23,7 +23,8 @@ pub fn is_castable(from: Type, to: Type) -> bool {
             | (Any | Same | Str, _)
             | (Bool, Bool | Int | Str | Bin)
             | (Int, Bool | Int | Addr | Ipv4 | Ipv6 | Str | Bin)
-            | (Addr | Ipv4, Int | Addr | Ipv4 | Ipv6 | Str | Bin)
+            | (Ipv4, Int)
+            | (Addr | Ipv4, Addr | Ipv4 | Ipv6 | Str | Bin)
             | (Ipv6, Addr | Ipv4 | Ipv6 | Str | Bin)
             | (Bin, Str | Bin)
             | (Method, Str | Bin | Method)
@@ -41,6 +42,7 @@ pub fn cast<'x>(value: Value<'x>, to: Type, scratch: &mut Scratch<'x>) -> Option
         (Type::Addr, Ipv4(_) | Ipv6(_)) | (Type::Ipv4, Ipv4(_)) | (Type::Ipv6, Ipv6(_)) => value,
         (Type::Method, Method(_)) => value,
         (Type::Bool, Int(n)) => Bool(n != 0),
+        (Type::Bool | Type::Int, Str(b"")) => return None,
         (Type::Bool, Str(text)) => Bool(parse_int(text) != 0),
         (Type::Int, Bool(b)) => Int(i64::from(b)),
         (Type::Int, Ipv4(addr)) => Int(i64::from(addr.to_bits())),

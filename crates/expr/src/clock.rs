@@ -162,26 +162,38 @@ impl Civil {
         }
     }
 
-    /// Writes the date in the format of `strftime(3)`, in the C locale. Unknown conversions are copied.
-    /// `None` if it does not fit.
+    /// Writes the date in the format of `strftime(3)`, in the C locale and with the flags and widths of GNU.
+    /// Unknown conversions are copied. `None` if it does not fit.
     pub fn format(&self, format: &[u8], out: &mut Writer<'_>) -> Option<()> {
         let mut rest = format;
         while let [first, tail @ ..] = rest {
+            let directive = rest;
             rest = tail;
             if *first != b'%' {
                 out.push(*first)?;
                 continue;
             }
+            let shape = Shape::taken_from(&mut rest);
             // `%E` and `%O` select alternative forms, which the C locale does not have.
             if let [b'E' | b'O', tail @ ..] = rest {
                 rest = tail;
             }
             let [letter, tail @ ..] = rest else {
-                out.push(b'%')?;
+                out.put(directive)?;
                 break;
             };
             rest = tail;
-            self.field(*letter, out)?;
+            if shape == Shape::default() {
+                self.field(*letter, out)?;
+            } else if LETTERS.contains(letter) {
+                let mut text = [0; MAX_FIELD];
+                let mut field = Writer::new(&mut text);
+                self.field(*letter, &mut field)?;
+                let len = field.len();
+                shape.put(*letter, &mut text[..len], out)?;
+            } else {
+                out.put(&directive[..directive.len() - rest.len()])?;
+            }
         }
         Some(())
     }
@@ -238,6 +250,79 @@ impl Civil {
     }
 }
 
+/// Letters of [`Civil::field`].
+const LETTERS: &[u8] = b"%ABCDFGHIMPRSTUVWXYZabcdeghjklmnprstuwxyz";
+/// Letters of numbers, which are padded by zeros, or by spaces.
+const NUMBERS: &[u8] = b"CGHIMSUVWYdgjmsuwy";
+const SPACED: &[u8] = b"ekl";
+
+/// Room for a field. The longest is that of `%c` with a year of nine digits.
+const MAX_FIELD: usize = 64;
+
+/// Flags and width of a directive, as in `%-d` and `%^5b`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shape {
+    /// `_`, `0` or `-`
+    padding: Option<u8>,
+    /// `^`
+    upper: bool,
+    /// `#`
+    other_case: bool,
+    width: usize,
+}
+
+impl Shape {
+    /// Takes the flags and the width from the front of `rest`.
+    fn taken_from(rest: &mut &[u8]) -> Self {
+        let mut shape = Self::default();
+        while let [flag @ (b'_' | b'-' | b'0' | b'^' | b'#'), tail @ ..] = *rest {
+            match flag {
+                b'^' => shape.upper = true,
+                b'#' => shape.other_case = true,
+                padding => shape.padding = Some(*padding),
+            }
+            *rest = tail;
+        }
+        while let [digit @ b'0'..=b'9', tail @ ..] = *rest {
+            shape.width = shape.width.saturating_mul(10).saturating_add(usize::from(digit - b'0'));
+            *rest = tail;
+        }
+        shape
+    }
+
+    /// Writes the text of a field in this shape.
+    fn put(self, letter: u8, text: &mut [u8], out: &mut Writer<'_>) -> Option<()> {
+        if self.upper || self.other_case && b"AaBbh".contains(&letter) {
+            text.make_ascii_uppercase();
+        } else if self.other_case && b"pZ".contains(&letter) {
+            text.make_ascii_lowercase();
+        }
+        let (is_number, is_spaced) = (NUMBERS.contains(&letter), SPACED.contains(&letter));
+        let mut text = &text[..];
+        if is_number || is_spaced {
+            // The last digit stays, also if it is zero.
+            let blanks = text.len() - 1;
+            let padded = text[..blanks].iter().take_while(|byte| matches!(byte, b'0' | b' ')).count();
+            if self.padding.is_some() {
+                text = &text[padded..];
+            }
+            let least = if self.padding == Some(b'-') { 0 } else { text.len() + padded };
+            return match self.padding {
+                Some(b'0') => pad(b'0', least.max(self.width), text, out),
+                Some(_) => pad(b' ', least.max(self.width), text, out),
+                None => pad(if is_spaced { b' ' } else { b'0' }, self.width, text, out),
+            };
+        }
+        pad(if self.padding == Some(b'0') { b'0' } else { b' ' }, self.width, text, out)
+    }
+}
+
+/// Writes `text`, after as many bytes as it is shorter than `width`.
+fn pad(byte: u8, width: usize, text: &[u8], out: &mut Writer<'_>) -> Option<()> {
+    (text.len()..width).try_for_each(|_| out.push(byte))?;
+    out.put(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,6 +362,19 @@ mod tests {
             }
             before = now;
         }
+    }
+
+    #[test]
+    fn flags_and_widths_are_those_of_gnu() {
+        let at = |format| text(1_699_395_755, 0, format); // Tue Nov  7 22:22:35 2023
+        assert_eq!(at("%-d|%_d|%0e|%5d|%_5d|%-5d|%05e|%3e"), "7| 7|07|00007|    7|    7|00007|  7");
+        assert_eq!(
+            at("%^a|%#B|%#p|%^5b|%#Z|%10Y|%-y|%-j|%05a"),
+            "TUE|NOVEMBER|pm|  NOV|gmt|0000002023|23|311|00Tue"
+        );
+        assert_eq!(at("%-i|%5q|%-|%3"), "%-i|%5q|%-|%3");
+        assert_eq!(text(0, 0, "%-H|%_M|%-u"), "0| 0|4");
+        assert_eq!(text(0, 0, "%999999999999999999999d"), "0".repeat(256));
     }
 
     #[test]

@@ -5,11 +5,13 @@ use crate::eval_points::Direction;
 use crate::format::LogFacts;
 use crate::names::{ProxyId, ServerId, UserlistId};
 use crate::sample::Value;
+use crate::scratch::Scratch;
 use crate::table::StickTables;
 use crate::variable::Scopes;
 use manylane_buf::Chain;
 use manylane_http::Head;
 use manylane_sync::Reader;
+use std::fmt;
 use std::net::SocketAddr;
 
 /// A point in wall clock time.
@@ -74,8 +76,14 @@ pub struct TlsFacts<'a> {
     pub name: Option<&'a [u8]>,
     /// True if the session was resumed.
     pub resumed: bool,
+    /// True if early data was received and the handshake is not complete.
+    pub early: bool,
+    /// True if early data was received.
+    pub early_received: bool,
     /// The peer's certificate in DER.
     pub certificate: Option<&'a [u8]>,
+    /// The certificates that the peer sent behind it, in DER, one after the other.
+    pub issuers: &'a [u8],
     /// The certificate that this side sent, in DER.
     pub shown: Option<&'a [u8]>,
     /// OpenSSL's error code of a failed handshake; 0 if it succeeded.
@@ -92,6 +100,12 @@ pub struct TlsFacts<'a> {
     pub authority_depth: u32,
     /// Secrets of the session, if they are kept, with their labels in the NSS key log format.
     pub secrets: &'a [(&'static str, Box<[u8]>)],
+    /// Lists of the client's hello, if they are kept, with the labels of `manylane_tls::ClientHello`.
+    pub hello: &'a [(&'static str, Box<[u8]>)],
+    /// Random value of the server's hello.
+    pub server_random: Option<&'a [u8; 32]>,
+    /// The identifier of the session, with TLS 1.2; empty if it has none.
+    pub session_id: &'a [u8],
 }
 
 /// The client side. It is constant during the connection, except for changes by rules.
@@ -214,12 +228,42 @@ pub struct LinkError {
     pub sentence: &'static str,
 }
 
+/// What the kernel knows about a TCP connection. Times are in microseconds, the rest are segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // named after `manylane_io::TcpInfo`
+pub struct TcpFacts {
+    pub rtt: u32,
+    pub rtt_variance: u32,
+    pub unacknowledged: u32,
+    pub selective: u32,
+    pub lost: u32,
+    pub retransmitted: u32,
+    pub forward: u32,
+    pub reordering: u32,
+}
+
 /// The connections of a stream.
 pub trait Links {
     /// The connection to the client.
     fn front(&self) -> LinkFacts;
     /// The connection to the server; `None` if there is none.
     fn back(&self) -> Option<LinkFacts>;
+    /// The kernel's numbers of the connection to the client, if it is an open TCP connection. Costs two
+    /// system calls.
+    fn front_tcp(&self) -> Option<TcpFacts>;
+    /// The kernel's numbers of the connection to the server.
+    fn back_tcp(&self) -> Option<TcpFacts>;
+}
+
+/// Captures of a stream by slot: those of `capture request header`, `http-request capture`, `capture-req` and
+/// so on. Called only by expressions that use them.
+pub trait Captures: fmt::Debug {
+    /// Number of slots for a direction.
+    fn slots(&self, direction: Direction) -> usize;
+    /// Calls `work` with the text of a slot. `work` must not store a capture.
+    fn read(&self, direction: Direction, slot: usize, work: &mut dyn FnMut(Option<&[u8]>));
+    /// Stores as much of a text as the slot takes. False if there is no such slot.
+    fn store(&self, direction: Direction, slot: usize, text: &[u8]) -> bool;
 }
 
 /// Data about the messages of a stream, kept after they are gone.
@@ -227,20 +271,39 @@ pub trait Links {
 pub struct StreamFacts<'a> {
     /// Result of `unique-id-format`.
     pub unique_id: Option<&'a [u8]>,
-    /// Captures of requests by slot: `capture request header` and `http-request capture`.
-    pub request_captures: &'a [Option<&'a [u8]>],
-    /// Captures of responses by slot.
-    pub response_captures: &'a [Option<&'a [u8]>],
+    /// Captures; `None` if nothing can be captured.
+    pub captures: Option<&'a dyn Captures>,
     /// The request line as received.
     pub request_line: Option<RequestLine<'a>>,
     /// Version and status of the response; `1.1` for HTTP/1.1.
     pub response_line: Option<(&'a [u8], u16)>,
+    /// Status of the server's response before rules changed it; 0 without one.
+    pub server_status: u16,
     /// `set-priority-class`
     pub priority_class: i64,
     /// `set-priority-offset` in milliseconds
     pub priority_offset: i64,
     /// File and line of the last rule that ended a ruleset.
     pub last_rule: Option<(&'a [u8], i64)>,
+}
+
+impl StreamFacts<'_> {
+    /// Number of slots for captures of a direction.
+    pub(crate) fn slots(&self, direction: Direction) -> usize {
+        self.captures.map_or(0, |captures| captures.slots(direction))
+    }
+
+    /// The capture in a slot. It is copied into the scratch, since a later converter may replace it.
+    pub(crate) fn capture<'x>(
+        &self,
+        direction: Direction,
+        slot: usize,
+        scratch: &mut Scratch<'x>,
+    ) -> Option<&'x [u8]> {
+        let mut copied = None;
+        self.captures?.read(direction, slot, &mut |text| copied = text.and_then(|text| scratch.copy(text)));
+        copied
+    }
 }
 
 /// A request line.
@@ -303,6 +366,8 @@ pub enum Number {
     ProcessConn,
     /// 1 while the process stops, 0 before.
     Stopping,
+    /// Seconds since the process began.
+    Uptime,
     /// Number of this lane, from 0.
     Thread,
 }
@@ -323,6 +388,8 @@ pub trait Host {
     fn is_local(&self, addr: std::net::IpAddr) -> bool;
     /// Name of this machine.
     fn hostname(&self) -> &[u8];
+    /// OpenSSL's name of an error of verification, without `X509_V_ERR_`.
+    fn verify_error(&self, code: i64) -> Option<&'static str>;
     /// Output of the converter `debug`.
     fn debug(&self, prefix: &[u8], sink: &[u8], value: Option<Value<'_>>);
 }

@@ -50,17 +50,39 @@ pub(crate) fn found_at(text: &[u8], at: usize) -> String {
     }
 }
 
-/// `'what' expects a, b or c, found 'word'`. For short lists of known words.
-pub fn none_of<'a>(what: &str, known: impl IntoIterator<Item = &'a str>, word: &[u8]) -> String {
-    let known: Vec<&str> = known.into_iter().collect();
-    let choice = match &known[..] {
+/// Most words that a message lists: those of `-m`.
+pub const LISTED: usize = 13;
+
+/// `a, b or c`; of more than [`LISTED`] words their number and the first three.
+pub fn choice(known: &[&str]) -> String {
+    if known.len() > LISTED {
+        return format!("one of {} values such as {}", known.len(), choice(&known[..3]));
+    }
+    match known {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
         _ => known.concat(),
-    };
-    format!("'{what}' expects {choice}, found '{}'{}", Shown(word), guess(word, known))
+    }
 }
 
-/// `unknown KIND 'word'`, with a suggestion.
-pub(crate) fn unknown<'a>(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'a str>) -> String {
-    format!("unknown {kind} '{}'{}", Shown(word), guess(word, known))
+/// `'what' expects a, b or c, found 'word'`, with a suggestion.
+pub fn none_of<'a>(what: &str, known: impl IntoIterator<Item = &'a str>, word: &[u8]) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    format!("'{what}' expects {}, found '{}'{}", choice(&known), Shown(word), guess(word, known))
+}
+
+/// Examples of [`unknown`] for fetches.
+pub(crate) const FETCHES: &str = "'src' or 'req.hdr(host)'";
+
+/// `unknown KIND 'word'`, with a suggestion; if nothing is near, with the examples `such`.
+pub(crate) fn unknown<'a>(
+    kind: &str,
+    word: &[u8],
+    known: impl IntoIterator<Item = &'a str>,
+    such: &str,
+) -> String {
+    let rest = match guess(word, known) {
+        none if none.is_empty() => format!("; one such as {such} is expected"),
+        guess => guess,
+    };
+    format!("unknown {kind} '{}'{rest}", Shown(word))
 }

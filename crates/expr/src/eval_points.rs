@@ -2,6 +2,9 @@
 
 use std::ops::BitOr;
 
+/// Most points that a message names.
+const MAX_NAMED: usize = 3;
+
 /// A set of points of a connection or a message at which expressions are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EvalPoints(u32);
@@ -14,7 +17,7 @@ impl BitOr for EvalPoints {
     }
 }
 
-macro_rules! places {
+macro_rules! points {
     ($($(#[$doc:meta])* $name:ident = $bit:expr, $text:expr;)*) => {
         impl EvalPoints {
             $($(#[$doc])* pub const $name: Self = Self(1 << $bit);)*
@@ -25,7 +28,7 @@ macro_rules! places {
     };
 }
 
-places! {
+points! {
     /// `tcp-request connection`
     CONNECTION = 0, "tcp-request connection";
     /// `tcp-request session`
@@ -122,11 +125,25 @@ impl EvalPoints {
         self.0 & other.0 != 0
     }
 
-    /// Names of the points for a sentence.
+    /// Names of the points for a sentence, the first [`MAX_NAMED`] only.
+    pub fn some_names(self) -> String {
+        let names = self.list();
+        let others = names.len().saturating_sub(MAX_NAMED);
+        let some = names[..names.len() - others].join(", ");
+        match others {
+            0 => some,
+            1 => format!("{some} and 1 more point"),
+            others => format!("{some} and {others} more points"),
+        }
+    }
+
+    /// Names of all points, with commas.
     pub fn names(self) -> String {
-        let names: Vec<&str> =
-            Self::ALL.iter().filter(|(place, _)| self.meets(*place)).map(|(_, name)| *name).collect();
-        names.join(", ")
+        self.list().join(", ")
+    }
+
+    fn list(self) -> Vec<&'static str> {
+        Self::ALL.iter().filter(|(points, _)| self.meets(*points)).map(|(_, name)| *name).collect()
     }
 }
 

@@ -72,7 +72,7 @@ pub fn avalanche(n: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Results of the converters of HAProxy 2.6.
+    /// Results of the converters of HAProxy 3.2.26.
     #[test]
     fn hashes_are_those_of_haproxy() {
         for (key, plain, mixed) in [

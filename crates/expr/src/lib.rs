@@ -27,34 +27,34 @@ pub use acl::{Acls, Condition, Truth, criteria};
 pub use args::ArgKind;
 pub use cast::{cast, is_castable, parse_int};
 pub use clock::{Civil, Zone};
-pub use convert::{When, is_forwarded, is_host, put_node_name, put_node_port};
+pub use convert::{SetConditions, is_forwarded, is_host, put_node_name, put_node_port};
 pub use env::{
-    ClientFacts, Data, Env, Host, LinkError, LinkFacts, LinkStream, Links, Number, ProxyFacts, RequestLine,
-    ServerFacts, Settings, StreamFacts, StreamSetting, Timestamp, TlsFacts,
+    Captures, ClientFacts, Data, Env, Host, LinkError, LinkFacts, LinkStream, Links, Number, ProxyFacts,
+    RequestLine, ServerFacts, Settings, StreamFacts, StreamSetting, TcpFacts, Timestamp, TlsFacts,
 };
-pub use error::{Error, none_of};
+pub use error::{Error, LISTED, choice, none_of};
 pub use eval_points::{Direction, EvalPoints};
 pub use fetch::{CertificateText, RevokedText, basic, common_name};
 pub use format::{
     CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
 };
 pub use names::{
-    Compiler, Described, Missing, Names, ProxyId, ProxySide, SampleSource, ServerId, UserlistId, converters,
+    Compiler, KeywordDoc, Missing, Names, ProxyId, ProxySide, SampleSource, ServerId, UserlistId, converters,
     fetches,
 };
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, guess, nearest};
 pub use needs::{Needs, OfVariable};
 pub use pattern::{
-    Comparison, Entries, Entry, LONG_STEPS, MAX_BACKTRACK_BYTES, MAX_ENTRIES, MAX_LOOKAROUNDS,
+    Comparison, Entries, Entry, EntrySelector, LONG_STEPS, MAX_BACKTRACK_BYTES, MAX_ENTRIES, MAX_LOOKAROUNDS,
     MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MOST_REPLACED, MatchKind, NoVersion, NotAdded,
-    Pair, Reference, References, Regex, SHORT_STEPS, SHORT_TEXT, Snapshot, Summary, View, Which, given_up,
+    Pair, Reference, References, Regex, SHORT_STEPS, SHORT_TEXT, Snapshot, Summary, View, given_up,
     regex_fault, split,
 };
 pub use program::{Expression, MAX_CONVERTERS};
-pub use sample::{Absent, Fetched, Sample, Type, Value};
+pub use sample::{Absent, FetchResult, Sample, Type, Value};
 pub use scratch::{Lane, MAX_MACHINES, SCRATCH_BYTES, Scratch, Writer};
 pub use show::{MAX_SHOWN_BYTES, Shown, is_harmful};
-pub use table::{Ask, DataType, Datum, NamedTable, Outcome, StickTables, TableId};
+pub use table::{DataType, Datum, EntryOperation, NamedTable, Outcome, StickTables, TableId};
 pub use variable::{
     MAX_NAME_BYTES, MAX_SCOPE_BYTES, MAX_VARIABLES, ProcessVariables, Scope, Scopes, VARIABLE_BYTES,
     VariableId, VariableLimits, VariableNames, Variables,

@@ -47,6 +47,10 @@ pub trait Names {
     fn table(&self, _name: &[u8]) -> Option<NamedTable> {
         None
     }
+    /// The stick table of the proxy of the current line.
+    fn own_table(&self) -> Option<NamedTable> {
+        None
+    }
     /// An environment variable of the configuration.
     fn environment(&self, name: &[u8]) -> Option<Vec<u8>>;
     /// Reads a map or a pattern file. `name` is as written.
@@ -92,15 +96,16 @@ pub struct Compiler<'a> {
     pub missing: Missing,
     /// True if an expression uses bytes of a body or a TCP stream. Compilation sets it; the caller resets it.
     pub reads_data: bool,
-    /// The same for addresses of connections to servers.
+    /// True if an expression uses addresses of connections to servers; set and reset like `reads_data`.
     pub reads_connections: bool,
-    /// The same for data of a stream's log line: times, bytes, retries, termination state.
+    /// True if an expression uses data of a stream's log line (times, bytes, retries, termination state); set
+    /// and reset like `reads_data`.
     pub reads_stream_record: bool,
     /// True in a `defaults` section. A server must then be named with its backend, since several backends may
     /// inherit the line.
     pub in_defaults: bool,
     /// The current file and line for reports.
-    pub place: Option<(&'a [u8], u32)>,
+    pub position: Option<(&'a [u8], u32)>,
 }
 
 impl<'a> Compiler<'a> {
@@ -122,13 +127,13 @@ impl<'a> Compiler<'a> {
             reads_connections: false,
             reads_stream_record: false,
             in_defaults: false,
-            place: None,
+            position: None,
         }
     }
 
     /// The current position for reports.
     pub(crate) fn at(&self) -> String {
-        self.place.map_or("an unknown place".to_owned(), |(file, line)| {
+        self.position.map_or("an unknown line".to_owned(), |(file, line)| {
             format!("file '{}' line {line}", Shown(file))
         })
     }
@@ -141,7 +146,7 @@ impl<'a> Compiler<'a> {
 
 /// Documentation of a fetch or a converter.
 #[derive(Clone, Copy, Debug)]
-pub struct Described {
+pub struct KeywordDoc {
     /// Its name.
     pub name: &'static str,
     /// What it does: one sentence without the full stop.
@@ -149,25 +154,25 @@ pub struct Described {
     /// Why it is refused; `None` if it is built.
     pub refused: Option<&'static str>,
     /// Points at which a fetch has a value; `None` for converters.
-    pub places: Option<EvalPoints>,
+    pub points: Option<EvalPoints>,
 }
 
 /// All fetches, sorted by name, including those that are not built.
-pub fn fetches() -> impl Iterator<Item = Described> {
-    fetch::table().iter().map(|row| Described {
+pub fn fetches() -> impl Iterator<Item = KeywordDoc> {
+    fetch::table().iter().map(|row| KeywordDoc {
         name: row.name,
         help: row.help,
         refused: row.refused(),
-        places: Some(row.places),
+        points: Some(row.points),
     })
 }
 
 /// All converters, sorted by name, including those that are not built.
-pub fn converters() -> impl Iterator<Item = Described> {
-    convert::table().iter().map(|row| Described {
+pub fn converters() -> impl Iterator<Item = KeywordDoc> {
+    convert::table().iter().map(|row| KeywordDoc {
         name: row.name,
         help: row.help,
         refused: row.refused(),
-        places: None,
+        points: None,
     })
 }

@@ -1,10 +1,10 @@
-//! What expressions look at beside their own arguments: for reports, and for those who evaluate rules
-//! without having all of it.
+//! The inputs of expressions apart from their arguments: for reports, and for dry runs, which lack some
+//! inputs.
 
 use std::fmt::{Display, Formatter, Result};
 use std::ops::{BitOr, BitOrAssign};
 
-/// A set of things that an expression looks at.
+/// A set of inputs of an expression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs(u32);
 
@@ -13,7 +13,7 @@ macro_rules! needs {
         impl Needs {
             $($(#[$doc])* pub const $name: Self = Self(1 << $bit);)*
 
-            /// The single things, each with a word for programs and words for people, in order.
+            /// All single inputs in order, each with a word for programs and a description for people.
             pub const ALL: &'static [(Self, &'static str, &'static str)] =
                 &[$((Self::$name, $word, $sentence)),*];
         }
@@ -21,7 +21,7 @@ macro_rules! needs {
 }
 
 needs! {
-    /// The message whose rules are run: [`Needs::of`] says which.
+    /// The message whose rules run; [`Needs::of`] replaces it by the message of a direction.
     MESSAGE = 0, "message", "the message's head";
     /// The head of the request.
     HEAD = 1, "request-head", "the request's head";
@@ -37,7 +37,7 @@ needs! {
     PROXY_HEADER = 6, "proxy-header", "the header of the PROXY protocol";
     /// Whether the client's connection has TLS, and the name that it asks for.
     TLS = 7, "tls", "TLS of the client's connection";
-    /// What the client's TLS handshake has agreed on, and certificates.
+    /// The result of the client's TLS handshake, and certificates.
     HANDSHAKE = 8, "tls-handshake", "what the TLS handshake agrees on, or a certificate";
     /// The server, or the connection to it.
     SERVER = 9, "server", "the server, or the connection to it";
@@ -55,32 +55,32 @@ needs! {
     VARIABLE = 15, "variable", "a variable";
     /// The clock.
     CLOCK = 16, "clock", "the clock";
-    /// Something that is made anew each time.
-    RANDOM = 17, "random", "something that is made anew each time";
+    /// A value that differs each time, such as a random number.
+    RANDOM = 17, "random", "a random or unique value";
 }
 
 impl Needs {
-    /// Nothing.
+    /// No input.
     pub const NONE: Self = Self(0);
 
-    /// Whether it is empty.
+    /// True if the set is empty.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// What both have.
+    /// The inputs that are in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What `other` does not have.
+    /// The inputs that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// With the message being that of a direction.
+    /// The set with [`Needs::MESSAGE`] replaced by the message of `direction`.
     #[must_use]
     pub const fn of(self, direction: crate::Direction) -> Self {
         if self.and(Self::MESSAGE).is_none() {
@@ -93,7 +93,7 @@ impl Needs {
         Self(self.without(Self::MESSAGE).0 | message.0)
     }
 
-    /// Their words, for programs.
+    /// The words for programs, in order.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         Self::ALL.iter().filter(move |(one, ..)| !self.and(*one).is_none()).map(|(_, word, _)| *word)
     }
@@ -120,7 +120,7 @@ impl FromIterator<Self> for Needs {
 }
 
 impl Display for Needs {
-    /// Their words for people, with commas.
+    /// Writes a description of each need, separated by commas.
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let mut all = Self::ALL.iter().filter(|(one, ..)| !self.and(*one).is_none());
         if let Some((_, _, first)) = all.next() {
@@ -130,5 +130,5 @@ impl Display for Needs {
     }
 }
 
-/// What is needed for the value of a variable: [`Needs::VARIABLE`], or what whoever asks knows of it.
+/// Returns the needs of a variable: [`Needs::VARIABLE`], or what the caller knows about its value.
 pub type OfVariable<'a> = &'a dyn Fn(crate::VariableId) -> Needs;

@@ -4,12 +4,12 @@ use crate::args::{self, Args};
 use crate::cast::{cast, is_castable};
 use crate::convert::{self, Convert};
 use crate::env::Env;
-use crate::error::{Error, found_at, unknown};
+use crate::error::{Error, FETCHES, found_at, unknown};
 use crate::eval_points::EvalPoints;
 use crate::fetch::{self, Fetch};
 use crate::names::{Compiler, SampleSource};
 use crate::needs::{Needs, OfVariable};
-use crate::sample::{Absent, Fetched, Sample, Type, Value};
+use crate::sample::{Absent, FetchResult, Sample, Type, Value};
 use crate::scratch::Scratch;
 use crate::show::Shown;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ pub struct Expression {
     fetch: Fetch,
     steps: Vec<Step>,
     gives: Type,
-    places: EvalPoints,
+    points: EvalPoints,
 }
 
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(crate) struct Parsed {
 }
 
 impl Expression {
-    /// Compiles a word that is an expression as a whole. The fetch must have a value at `place`.
-    pub fn compile(text: &[u8], place: EvalPoints, compiler: &mut Compiler<'_>) -> Result<Self, Error> {
+    /// Compiles a word that is an expression as a whole. The fetch must have a value at `points`.
+    pub fn compile(text: &[u8], points: EvalPoints, compiler: &mut Compiler<'_>) -> Result<Self, Error> {
         let parsed = Self::parse(text, 0, compiler)?;
         if parsed.end < text.len() {
             return Err(Error::new(
@@ -48,7 +48,7 @@ impl Expression {
                 format!("an expression expects ',' and a converter, found '{}'", Shown(&text[parsed.end..])),
             ));
         }
-        parsed.expression.check_place(0, place)?;
+        parsed.expression.check_place(0, points)?;
         Ok(parsed.expression)
     }
 
@@ -63,7 +63,7 @@ impl Expression {
         }
         let Some(row) = fetch::find(name) else {
             let known = fetch::table().iter().filter(|row| row.refused().is_none()).map(|row| row.name);
-            return Err(Error::new(start, unknown("fetch method", name, known)));
+            return Err(Error::new(start, unknown("fetch method", name, known, FETCHES)));
         };
         let make = match row.make {
             fetch::Make::Built(make) => make,
@@ -79,13 +79,13 @@ impl Expression {
         compiler.reads_data |= fetch.reads_data();
         compiler.reads_connections |= fetch.looks_at_link();
         compiler.reads_stream_record |= fetch.reads_stream_record();
-        let mut expression = Self { fetch, steps: Vec::new(), gives: row.out, places: row.places };
+        let mut expression = Self { fetch, steps: Vec::new(), gives: row.out, points: row.points };
         while text.get(end) == Some(&b',') {
             let start = end + 1;
             let (name, at) = keyword(text, start);
             let Some(row) = convert::find(name) else {
                 let known = convert::table().iter().filter(|row| row.refused().is_none()).map(|row| row.name);
-                return Err(Error::new(start, unknown("converter", name, known)));
+                return Err(Error::new(start, unknown("converter", name, known, "'lower' or 'field(1,:)'")));
             };
             let make = match row.make {
                 convert::Make::Built(make) => make,
@@ -121,14 +121,18 @@ impl Expression {
         Ok(Parsed { expression, end })
     }
 
-    /// An error if the fetch has no value at `place`.
-    pub(crate) fn check_place(&self, at: usize, place: EvalPoints) -> Result<(), Error> {
-        if self.places.meets(place) {
+    /// An error if the fetch has no value at `points`.
+    pub(crate) fn check_place(&self, at: usize, points: EvalPoints) -> Result<(), Error> {
+        if self.points.meets(points) {
             return Ok(());
         }
         Err(Error::new(
             at,
-            format!("this sample has no value in {}; it has one in {}", place.names(), self.places.names()),
+            format!(
+                "this sample has no value in {}; it has one in {}",
+                points.some_names(),
+                self.points.some_names()
+            ),
         ))
     }
 
@@ -138,8 +142,8 @@ impl Expression {
     }
 
     /// Points at which the fetch has a value.
-    pub fn places(&self) -> EvalPoints {
-        self.places
+    pub fn points(&self) -> EvalPoints {
+        self.points
     }
 
     /// True if the expression has a converter.
@@ -147,9 +151,10 @@ impl Expression {
         !self.steps.is_empty()
     }
 
-    /// True if the configuration determines the value.
-    pub fn is_constant(&self) -> bool {
-        self.fetch.is_constant() && self.steps.is_empty()
+    /// True if the value is the client's address ([`ClientFacts::source`](crate::ClientFacts::source)), so
+    /// that callers who have it need no environment.
+    pub fn is_client_address(&self) -> bool {
+        self.fetch.is_client_address() && self.steps.is_empty()
     }
 
     /// Evaluates the sample. If a field or parameter has several values, the fetch selects one, mostly the
@@ -157,7 +162,7 @@ impl Expression {
     ///
     /// Cost: no allocation. Converters write to the scratch; a chain that needs more than
     /// [`crate::SCRATCH_BYTES`] has no result.
-    pub fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    pub fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         let sample = self.fetch.eval(env, scratch)?;
         self.convert(sample, env, scratch).ok_or(Absent::Never)
     }
@@ -195,15 +200,16 @@ impl Expression {
         }
     }
 
-    /// What it looks at.
+    /// The inputs of the fetch and of its converters.
     pub fn needs(&self, variables: OfVariable<'_>) -> Needs {
         let steps = self.steps.iter().map(|step| step.convert.needs(variables));
         self.fetch.needs(variables) | steps.collect()
     }
 
-    /// Nesting depth of ACLs, by the fetch `acl`.
+    /// Nesting depth of ACLs, by the fetch `acl` and the converter `when`.
     pub(crate) fn acl_depth(&self) -> usize {
-        self.fetch.acl_depth()
+        let steps = self.steps.iter().map(|step| step.convert.acl_depth());
+        steps.max().unwrap_or(0).max(self.fetch.acl_depth())
     }
 
     /// The user list whose groups the fetch returns.

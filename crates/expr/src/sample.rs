@@ -137,9 +137,9 @@ pub enum Absent {
 }
 
 /// A sample, or the reason why there is none.
-pub type Fetched<'a> = Result<Sample<'a>, Absent>;
+pub type FetchResult<'a> = Result<Sample<'a>, Absent>;
 
 /// A final value as a result.
-pub(crate) fn found(value: Value<'_>) -> Fetched<'_> {
+pub(crate) fn found(value: Value<'_>) -> FetchResult<'_> {
     Ok(value.into())
 }

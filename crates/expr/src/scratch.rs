@@ -1,9 +1,9 @@
 //! Memory of a lane for evaluations: one fixed buffer, and the caches of regular expressions.
 //!
-//! A [`Lane`] lives as long as the scheduler's lane that owns it. A [`Scratch`] borrows it for one
-//! evaluation. Results take bytes from its free rest and stay valid while the borrow lasts; then all bytes
-//! are free again. Nothing is allocated, except for the cache of a regular expression at its first use on a
-//! lane.
+//! A [`Lane`] lives as long as the generation of the configuration that it evaluates, so the caches end with
+//! the expressions. A [`Scratch`] borrows it for one evaluation. Results take bytes from its free rest and
+//! stay valid while the borrow lasts; then all bytes are free again. Nothing is allocated, except for the
+//! cache of a regular expression at its first use on a lane.
 
 use crate::clock::Second;
 use crate::pattern::backtrack::{self, BacktrackRegex};
@@ -49,13 +49,6 @@ impl Lane {
     pub fn scratch(&mut self) -> Scratch<'_> {
         Scratch { free: &mut self.buffer, tools: &mut self.tools }
     }
-
-    /// Drops the caches of regular expressions. Call it when a new generation of the configuration becomes
-    /// active.
-    pub fn forget(&mut self) {
-        self.tools.machines = Machines::default();
-        self.tools.second = Second::default(); // the time zone may have changed
-    }
 }
 
 /// The free rest of a lane's buffer.
@@ -69,11 +62,6 @@ impl<'a> Scratch<'a> {
     /// Reborrows the memory. Bytes that are written through it are free again when it ends.
     pub fn reborrow(&mut self) -> Scratch<'_> {
         Scratch { free: self.free, tools: self.tools }
-    }
-
-    /// Number of free bytes.
-    pub fn room(&self) -> usize {
-        self.free.len()
     }
 
     /// Lets `write` fill the free bytes from the start, and takes as many as it returns. `None` takes
@@ -213,11 +201,11 @@ impl<'a> Writer<'a> {
     /// Appends a byte.
     #[inline]
     pub fn push(&mut self, byte: u8) -> Option<()> {
-        let Some(place) = self.buffer.get_mut(self.len) else {
+        let Some(slot) = self.buffer.get_mut(self.len) else {
             self.full = true;
             return None;
         };
-        *place = byte;
+        *slot = byte;
         self.len += 1;
         Some(())
     }
@@ -373,11 +361,11 @@ mod tests {
     #[test]
     fn each_byte_of_eight_is_looked_at() {
         for byte in 0..=255u8 {
-            for place in 0..8 {
+            for index in 0..8 {
                 let mut eight = *b"aZ09/.-_";
-                eight[place] = byte;
+                eight[index] = byte;
                 let expected = matches!(byte, b'$'..=b'z') && !matches!(byte, b'\\' | b']');
-                assert_eq!(usual(u64::from_le_bytes(eight)), expected, "{byte} at {place}");
+                assert_eq!(usual(u64::from_le_bytes(eight)), expected, "{byte} at {index}");
             }
         }
     }

@@ -160,16 +160,16 @@ impl From<DataType> for Datum {
 
 /// An operation on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ask {
+pub enum EntryOperation {
     /// Returns the current number; for a rate, events per period.
     Read(Datum),
     /// Increments general counter 0 or 1 and its rate. Returns the new number.
     Increment(u32),
-    /// The same for an element of the arrays.
+    /// Increments an element of the array `gpc` and its rate. Returns the new number.
     IncrementElement(u32),
     /// Clears general counter 0 or 1. Returns the old number.
     Clear(u32),
-    /// The same for an element of the array.
+    /// Clears an element of the array `gpc`. Returns the old number.
     ClearElement(u32),
     /// Increments `conn_cnt` and `conn_rate`. Returns the new number.
     CountConnection,
@@ -183,10 +183,10 @@ pub enum Ask {
     Exists,
 }
 
-impl Ask {
+impl EntryOperation {
     /// True if the operation changes the entry.
     pub fn changes(self) -> bool {
-        use Ask::*;
+        use EntryOperation::*;
         matches!(self, Increment(_) | IncrementElement(_) | Clear(_) | ClearElement(_) | CountConnection)
     }
 }
@@ -209,10 +209,10 @@ pub enum Outcome {
 pub trait StickTables {
     /// Runs an operation on the entry that counter `counter` tracks. If `table` is given, uses the entry of
     /// that table with the same key.
-    fn tracked(&self, counter: u32, table: Option<TableId>, ask: Ask) -> Outcome;
+    fn tracked(&self, counter: u32, table: Option<TableId>, ask: EntryOperation) -> Outcome;
     /// Runs an operation on the entry of a key, which has the type of the table. If `makes` is true, an
-    /// operation that [changes](Ask::changes) the entry creates it first.
-    fn keyed(&self, table: TableId, key: Value<'_>, ask: Ask, makes: bool) -> Outcome;
+    /// operation that [changes](EntryOperation::changes) the entry creates it first.
+    fn keyed(&self, table: TableId, key: Value<'_>, ask: EntryOperation, makes: bool) -> Outcome;
     /// The key that counter `counter` tracks, with the type of its table. Text is written to `bytes`.
     fn key_of<'b>(&self, counter: u32, bytes: &'b mut [u8]) -> Option<Value<'b>>;
     /// Number of entries in the table, and its maximum.

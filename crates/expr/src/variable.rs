@@ -277,6 +277,11 @@ impl Variables {
         self.live + self.count * VARIABLE_BYTES
     }
 
+    /// Memory that the texts may take without a new allocation, in bytes.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Current size of a variable.
     fn used_by(&self, id: VariableId) -> usize {
         match self.slots.get(usize::from(id.index)) {
@@ -324,7 +329,7 @@ impl Variables {
         }
     }
 
-    /// Sets a variable. If the text does not fit, unsets it and returns false.
+    /// Sets a variable. If the text does not fit, or memory is short, unsets it and returns false.
     pub fn set(&mut self, id: VariableId, value: Value<'_>) -> bool {
         let before = self.used();
         let fits = self.put(id, value);
@@ -370,6 +375,9 @@ impl Variables {
         if self.bytes.len() + text.len() > self.limit {
             self.compact();
         }
+        if self.bytes.capacity() - self.bytes.len() < text.len() && manylane_pool::check_memory().is_err() {
+            return false;
+        }
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(text);
         self.live += text.len();
@@ -397,8 +405,8 @@ impl Variables {
                 .min();
             let Some((start, len, index)) = next else { break };
             self.bytes.copy_within(start as usize..(start + len) as usize, end);
-            if let Slot::Text { start: place, .. } = &mut self.slots[index] {
-                *place = end as u32;
+            if let Slot::Text { start: target, .. } = &mut self.slots[index] {
+                *target = end as u32;
             }
             end += len as usize;
             from = start + len;
@@ -502,9 +510,12 @@ impl ProcessVariables {
     }
 
     /// Sets a variable if the sum of all sizes is at most `most` afterwards; otherwise unsets it and returns
-    /// false.
+    /// false. If memory is short, the old value stays.
     fn set_within(&self, id: VariableId, value: Option<Value<'_>>, most: usize) -> bool {
         let Some(slot) = self.values.get(usize::from(id.index)) else { return false };
+        if manylane_pool::check_memory().is_err() {
+            return false;
+        }
         let size = value.map_or(0, size);
         let owned = value.map(|value| match value {
             Value::Str(bytes) => Owned::Text(TextKind::Str, bytes.into()),
@@ -612,10 +623,8 @@ impl<'a> Scopes<'a> {
             Scope::Check => within(used(self.check), self.limits.check),
             Scope::Session | Scope::Process => true,
         };
-        inner
-            // The session of a check has no other variables.
-            && within(session + used(self.check), self.limits.session)
-            && within(LANE.get(), share)
+        // The session of a check has no other variables.
+        inner && within(session + used(self.check), self.limits.session) && within(LANE.get(), share)
     }
 
     /// Sets a variable; `None` unsets it. False if the scope does not exist or the value does not fit.

@@ -115,14 +115,14 @@ fn conditions_hold_as_the_manual_says() {
     let mut world = world();
     let mut wrong = Vec::new();
     for (condition, expected) in CONDITIONS {
-        if world.verdict(condition) != (if *expected { Truth::Pass } else { Truth::Fail }) {
+        if world.truth(condition) != (if *expected { Truth::Pass } else { Truth::Fail }) {
             wrong.push(*condition);
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Whatever is absent: an answer is the one that all of it would give.
+/// An answer that `judge` gives without some inputs is the one that all inputs would give.
 #[test]
 fn what_is_known_without_everything_is_true() {
     let mut world = world();
@@ -293,7 +293,7 @@ fn what_has_not_been_received_makes_a_content_rule_wait() {
     world.is_final = false;
     world.complete = false;
     let check = |world: &mut World, condition: &str, expected| {
-        assert_eq!(world.verdict(condition), expected, "{condition}");
+        assert_eq!(world.truth(condition), expected, "{condition}");
     };
     check(&mut world, "{ req.len gt 3 }", Truth::Wait);
     check(&mut world, "!{ req.len gt 3 }", Truth::Wait);
@@ -320,9 +320,9 @@ fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
     let list = b"# comment\n\n  /a/b  x\r\n/c\n \t# kept\n".to_vec();
     world.names.files.insert(b"paths.lst".to_vec(), list);
     world.names.files.insert(b"m.map".to_vec(), b"/a/b  first value \n/a  second\n/a/b third\n".to_vec());
-    assert_eq!(world.verdict("{ str(/c) -f paths.lst }"), Truth::Pass);
-    assert_eq!(world.verdict("{ str(/C) -f paths.lst }"), Truth::Fail);
-    assert_eq!(world.verdict("{ str(/C) -i -f paths.lst }"), Truth::Pass);
+    assert_eq!(world.truth("{ str(/c) -f paths.lst }"), Truth::Pass);
+    assert_eq!(world.truth("{ str(/C) -f paths.lst }"), Truth::Fail);
+    assert_eq!(world.truth("{ str(/C) -i -f paths.lst }"), Truth::Pass);
     assert_eq!(world.text("str('/a/b  x'),length").as_deref(), Some("7"));
     assert_eq!(world.text("path,map(m.map)").as_deref(), Some("first value"));
     assert_eq!(world.text("path,map_beg(m.map)").as_deref(), Some("first value"));
@@ -342,11 +342,11 @@ fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
     assert_eq!(world.text("path,map(m.map)").as_deref(), Some("new"));
     map.set(b"/n", b"added").unwrap();
     assert_eq!(world.text("str(/n),map(m.map)").as_deref(), Some("added"));
-    assert_eq!(map.remove(Which::Pattern(b"/a/b")), 2);
+    assert_eq!(map.remove(EntrySelector::Pattern(b"/a/b")), 2);
     assert_eq!(world.text("path,map(m.map)"), None);
     let list = world.references.get(b"paths.lst", false).unwrap();
     list.add_new(b"/a/b", b"").unwrap();
-    assert_eq!(world.verdict("{ path -f paths.lst }"), Truth::Pass);
+    assert_eq!(world.truth("{ path -f paths.lst }"), Truth::Pass);
 }
 
 #[test]
@@ -373,10 +373,10 @@ fn a_version_that_is_prepared_takes_the_place_of_all_entries_at_once() {
     assert_eq!(world.text("str(a),map_str_int(m.map)"), None);
     assert_eq!((map.summary().version, map.summary().entries), (2, 2));
     let second = map.entries(None).iter().nth(1).unwrap().id();
-    assert_eq!(map.replace(Which::Id(second), b"44"), Ok(1));
-    assert!(map.replace(Which::Id(second), b"x").is_err());
+    assert_eq!(map.replace(EntrySelector::Id(second), b"44"), Ok(1));
+    assert!(map.replace(EntrySelector::Id(second), b"x").is_err());
     assert_eq!(world.text("str(d),map_str_int(m.map)").as_deref(), Some("44"));
-    assert_eq!((map.remove(Which::Id(second)), map.remove(Which::Id(second))), (1, 0));
+    assert_eq!((map.remove(EntrySelector::Id(second)), map.remove(EntrySelector::Id(second))), (1, 0));
     map.clear(None);
     assert_eq!(world.text("str(c),map_str_int(m.map)"), None);
 }
@@ -385,13 +385,13 @@ fn a_version_that_is_prepared_takes_the_place_of_all_entries_at_once() {
 fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
     let mut world = world();
     world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());
-    assert_eq!(world.verdict("{ int(7) gt 7 }"), Truth::Fail);
-    assert_eq!(world.verdict("{ path -u 1 /none } or { src -f nets }"), Truth::Fail);
+    assert_eq!(world.truth("{ int(7) gt 7 }"), Truth::Fail);
+    assert_eq!(world.truth("{ path -u 1 /none } or { src -f nets }"), Truth::Fail);
     let all: Vec<_> =
         world.references.numbered().into_iter().map(|(number, list)| (number, list.clone())).collect();
     assert_eq!(all.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(all[0].1.entries(None).iter().next().unwrap().pattern(), b"8:");
-    assert_eq!(all[1].1.summary().users, ["acl 'path' an unknown place"]);
+    assert_eq!(all[1].1.summary().users, ["acl 'path' an unknown line"]);
     assert_eq!(all[2].1.name(), Some(&b"nets"[..]));
     let words: Vec<&[u8]> = vec![b"{", b"path", b"-u", b"1", b"/other", b"}"];
     let error = world.compiling(|compiler| {
@@ -404,7 +404,7 @@ fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
 fn a_change_that_a_view_refuses_changes_nothing() {
     let mut world = world();
     world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());
-    assert_eq!(world.verdict("{ src -f nets }"), Truth::Fail);
+    assert_eq!(world.truth("{ src -f nets }"), Truth::Fail);
     let nets = world.references.get(b"nets", false).unwrap();
     assert!(
         nets.add_new(b"not an address", b"")
@@ -412,7 +412,7 @@ fn a_change_that_a_view_refuses_changes_nothing() {
             .contains("expected an address or a network, found 'not an address'")
     );
     nets.add_new(b"127.0.0.0/8", b"").unwrap();
-    assert_eq!(world.verdict("{ src -f nets }"), Truth::Pass);
+    assert_eq!(world.truth("{ src -f nets }"), Truth::Pass);
     world.names.files.insert(b"bad".to_vec(), b"10.0.0.0/8\n10.0.0.0/99\n".to_vec());
     let words: Vec<&[u8]> = vec![b"{", b"src", b"-f", b"bad", b"}"];
     let error = world.compiling(|compiler| {
@@ -472,7 +472,7 @@ fn conditions_on_responses_look_at_the_response() {
         ("{ res.hdr(x) 1 }", Truth::Pass),
         ("{ shdr_beg(x) 1 }", Truth::Pass),
     ] {
-        assert_eq!(world.verdict(condition), expected, "{condition}");
+        assert_eq!(world.truth(condition), expected, "{condition}");
     }
 }
 
@@ -501,7 +501,7 @@ fn a_list_has_a_file_or_may_have_one_or_is_only_a_name() {
         let (_, message) = world.refusal(&format!("path,map({name})"));
         assert!(message.contains("cannot read"), "{name}: {message}");
     }
-    assert_eq!(world.verdict("{ path -f virt@paths }"), Truth::Fail);
+    assert_eq!(world.truth("{ path -f virt@paths }"), Truth::Fail);
     world.references.get(b"virt@paths", false).unwrap().add_new(b"/a/b", b"").unwrap();
-    assert_eq!(world.verdict("{ path -f virt@paths }"), Truth::Pass);
+    assert_eq!(world.truth("{ path -f virt@paths }"), Truth::Pass);
 }

@@ -61,16 +61,14 @@ fn the_lines_of_options_are_those_of_the_manual() {
 #[test]
 fn captures_stand_between_braces_and_their_marks_are_encoded() {
     let mut world = logging();
-    static CAPTURES: [Option<&[u8]>; 3] = [Some(b"a|b\""), None, Some(b"c\n")];
-    world.stream.request_captures = &CAPTURES;
+    world.captures.set(Direction::Request, &[Some("a|b\""), None, Some("c\n")]);
     assert_eq!(world.format("x %hr %hs y", Use::Log), "x {a#7Cb#22||c#0A} y");
     assert_eq!(world.format("%{+Q}hr%{+Q}hs.", Use::Log), "\"{a#7Cb#22||c#0A}\".");
-    static MARKED: [Option<&[u8]>; 1] = [Some(b"a]\\\"")];
-    world.stream.response_captures = &MARKED;
+    world.captures.set(Direction::Response, &[Some("a]\\\"")]);
     let expected = r#"{a]\#22} {a\]\\#22} "{a\]\\#22}" a\]\\#22"#;
     let written = world.format("%hs %{+E}hs %{+E,+Q}hs %{+E}hsl", Use::Log); // the helper doubles backslashes
     assert_eq!(written.replace(r"\\", r"\"), expected);
-    world.stream.response_captures = &[];
+    world.captures.set(Direction::Response, &[]);
     assert_eq!(world.format("%hrl", Use::Log), "a#7Cb#22 - c#0A");
     assert_eq!(world.format("%{+Q}hrl", Use::Log), "\"a#7Cb#22\" \"\" \"c#0A\"");
     assert_eq!(world.format("%[capture.req.hdr(0)]", Use::Log), "a|b\"");
@@ -78,6 +76,31 @@ fn captures_stand_between_braces_and_their_marks_are_encoded() {
     assert_eq!(world.format("%[capture.req.hdr(2)]", Use::Header), "c%0A");
     assert_eq!(world.format("%[capture.req.hdr(1)]", Use::Log), "-");
     assert_eq!(world.format("%[capture.req.hdr(1)]", Use::Header), "");
+}
+
+#[test]
+fn a_captured_text_goes_on_whole_and_shows_at_once() {
+    let mut world = World::new();
+    world.captures.set(Direction::Request, &[None, Some("old")]);
+    world.captures.set(Direction::Response, &[None]);
+    let cases = [
+        ("str(0123456789ab),capture-req(0),upper", Some("0123456789AB")),
+        ("capture.req.hdr(0)", Some("012345678")),
+        // The expression keeps the old text of the slot that its converter overwrites.
+        ("capture.req.hdr(1),concat(er),capture-req(1)", Some("older")),
+        ("capture.req.hdr(1),capture-res(0)", Some("older")),
+        ("capture.res.hdr(0)", Some("older")),
+        ("str(x),capture-req(2)", None),
+        ("str(x),capture-res(1)", None),
+        ("str(x),capture-req(-1)", None),
+    ];
+    for (expression, expected) in cases {
+        assert_eq!(world.text(expression).as_deref(), expected, "{expression}");
+    }
+    assert_eq!(
+        world.format("%[str(a),capture-req(0)]%[capture.req.hdr(0)]%[str(b),capture-req(0)]%hr", Use::Text),
+        "aab{b|older}"
+    );
 }
 
 #[test]

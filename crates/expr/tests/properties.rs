@@ -65,8 +65,8 @@ proptest! {
             EvalPoints::EVERYWHERE, compiler));
         match compiled {
             Ok(condition) => {
-                let verdict = world.with(|env, scratch| condition.eval(env, &mut scratch.reborrow()));
-                prop_assert_ne!(verdict, Truth::Wait);
+                let truth = world.with(|env, scratch| condition.eval(env, &mut scratch.reborrow()));
+                prop_assert_ne!(truth, Truth::Wait);
             }
             Err(error) => {
                 prop_assert!(error.word <= words.len().saturating_sub(1));
@@ -124,7 +124,7 @@ proptest! {
             }
             let flag = if fold { "-i " } else { "" };
             let condition = format!("{{ str('{text}') -m {name} {flag}-- {} }}", patterns.join(" "));
-            prop_assert_eq!(world.verdict(&condition) == Truth::Pass, expected, "{}", condition);
+            prop_assert_eq!(world.truth(&condition) == Truth::Pass, expected, "{}", condition);
         }
     }
 

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 mod common;
-use manylane_expr::{Described, EvalPoints, MatchKind, converters, criteria, fetches};
+use manylane_expr::{EvalPoints, KeywordDoc, MatchKind, converters, criteria, fetches};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 
-fn check(kind: &str, rows: impl Iterator<Item = Described>) -> (usize, usize) {
+fn check(kind: &str, rows: impl Iterator<Item = KeywordDoc>) -> (usize, usize) {
     let mut names = BTreeSet::new();
     let mut built = 0;
     for row in rows {
@@ -59,7 +59,7 @@ fn name(signature: &str) -> &str {
 #[test]
 fn every_fetch_of_the_installed_haproxy_is_known_and_legal_at_the_same_places() {
     let Some(dump) = dump("smp") else { return };
-    let ours: BTreeMap<&str, Described> = fetches().map(|row| (row.name, row)).collect();
+    let ours: BTreeMap<&str, KeywordDoc> = fetches().map(|row| (row.name, row)).collect();
     let mut wrong = Vec::new();
     let mut count = 0;
     for line in dump.lines().filter(|line| line.starts_with("[ ")) {
@@ -74,7 +74,7 @@ fn every_fetch_of_the_installed_haproxy_is_known_and_legal_at_the_same_places() 
             continue;
         }
         for (mark, (place, where_)) in marks.split_whitespace().zip(EvalPoints::ALL) {
-            if row.places.unwrap().meets(*place) != (mark == "Y") {
+            if row.points.unwrap().meets(*place) != (mark == "Y") {
                 wrong.push(format!("{name} in {where_}: theirs {mark}"));
             }
         }

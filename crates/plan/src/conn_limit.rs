@@ -49,7 +49,7 @@ struct Waiters {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Enter<'a> {
-    places: &'a ConnLimit,
+    conn_limit: &'a ConnLimit,
     /// Number of this waiter while it is in the queue, or was woken from there.
     number: Option<u64>,
 }
@@ -118,6 +118,12 @@ impl ConnLimit {
         self.most() > 0 && self.taken() >= self.most()
     }
 
+    /// Returns true if a task waits for a permit.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// Takes a permit if one is free. The caller has to return it with [`leave`](Self::leave).
     #[must_use]
     #[inline]
@@ -138,7 +144,7 @@ impl ConnLimit {
     /// Waits for a permit and takes it. The caller has to return it with [`leave`](Self::leave).
     #[inline]
     pub fn enter(&self) -> Enter<'_> {
-        Enter { places: self, number: None }
+        Enter { conn_limit: self, number: None }
     }
 
     /// Takes a permit even if none is free, for a connection that another limit has admitted.
@@ -177,9 +183,9 @@ impl Enter<'_> {
     /// Removes the waiter from the queue. Returns false if it was woken before.
     fn forget(&mut self, waiters: &mut Waiters) -> bool {
         let Some(number) = self.number.take() else { return true };
-        let place = waiters.queue.iter().position(|(other, _)| *other == number);
-        let waker = place.and_then(|place| waiters.queue.remove(place));
-        self.places.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
+        let index = waiters.queue.iter().position(|(other, _)| *other == number);
+        let waker = index.and_then(|position| waiters.queue.remove(position));
+        self.conn_limit.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
         waker.is_some()
     }
 }
@@ -188,23 +194,23 @@ impl Future for Enter<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let places = self.places;
-        if self.number.is_none() && places.try_enter() {
+        let conn_limit = self.conn_limit;
+        if self.number.is_none() && conn_limit.try_enter() {
             return Poll::Ready(());
         }
-        let mut waiters = places.waiters.lock();
-        places.waiting.store(waiters.queue.len() as u64 + 1, Ordering::SeqCst); // rule 2
+        let mut waiters = conn_limit.waiters.lock();
+        conn_limit.waiting.store(waiters.queue.len() as u64 + 1, Ordering::SeqCst); // rule 2
         fence(Ordering::SeqCst); // rule 3
-        if places.try_enter() {
+        if conn_limit.try_enter() {
             self.forget(&mut waiters); // sets `waiting` to the right number
-            places.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
+            conn_limit.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
             return Poll::Ready(());
         }
         let waker = context.waker().clone();
         let queued =
             self.number.and_then(|number| waiters.queue.iter_mut().find(|(other, _)| *other == number));
         let before = match queued {
-            Some((_, place)) => Some(std::mem::replace(place, waker)),
+            Some((_, slot)) => Some(std::mem::replace(slot, waker)),
             None => {
                 waiters.next += 1;
                 self.number = Some(waiters.next);
@@ -213,7 +219,7 @@ impl Future for Enter<'_> {
                 None
             }
         };
-        places.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
+        conn_limit.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
         drop(waiters);
         drop(before); // outside of the lock
         Poll::Pending
@@ -225,10 +231,10 @@ impl Drop for Enter<'_> {
         if self.number.is_none() {
             return; // never waited, or has its permit
         }
-        let places = self.places;
-        let there = self.forget(&mut places.waiters.lock());
+        let conn_limit = self.conn_limit;
+        let there = self.forget(&mut conn_limit.waiters.lock());
         if !there {
-            places.wake_one(); // rule 5
+            conn_limit.wake_one(); // rule 5
         }
     }
 }
@@ -239,28 +245,28 @@ mod tests {
 
     #[test]
     fn no_more_places_are_taken_than_there_are() {
-        let places = ConnLimit::new(2);
-        assert!(places.try_enter() && places.try_enter() && !places.try_enter());
-        assert_eq!(places.filled(), 1);
-        places.leave();
-        assert!(places.try_enter() && !places.try_enter());
+        let conn_limit = ConnLimit::new(2);
+        assert!(conn_limit.try_enter() && conn_limit.try_enter() && !conn_limit.try_enter());
+        assert_eq!(conn_limit.filled(), 1);
+        conn_limit.leave();
+        assert!(conn_limit.try_enter() && !conn_limit.try_enter());
         assert!(ConnLimit::new(0).try_enter());
     }
 
     #[test]
     fn a_bound_that_grows_lets_waiters_in_and_one_that_shrinks_throws_nobody_out() {
-        let (places, waker) = (ConnLimit::new(1), std::task::Waker::noop());
-        assert!(places.try_enter());
-        let mut waiting = std::pin::pin!(places.enter());
+        let (conn_limit, waker) = (ConnLimit::new(1), std::task::Waker::noop());
+        assert!(conn_limit.try_enter());
+        let mut waiting = std::pin::pin!(conn_limit.enter());
         assert!(waiting.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
-        places.set_most(2);
+        conn_limit.set_most(2);
         assert!(waiting.as_mut().poll(&mut Context::from_waker(waker)).is_ready());
-        places.set_most(1);
-        places.leave();
-        assert!(!places.try_enter(), "one is still in");
-        places.leave();
-        assert!(places.try_enter());
-        places.enter_anyway();
-        assert_eq!(places.taken(), 2);
+        conn_limit.set_most(1);
+        conn_limit.leave();
+        assert!(!conn_limit.try_enter(), "one is still in");
+        conn_limit.leave();
+        assert!(conn_limit.try_enter());
+        conn_limit.enter_anyway();
+        assert_eq!(conn_limit.taken(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! What it took to reach a server, or to try in vain.
+//! Times and counts of the attempts to reach a server.
 
 use crate::termination::Termination;
 use manylane_balance::Index;
@@ -25,7 +25,7 @@ pub struct ConnectTimings {
 }
 
 impl ConnectTimings {
-    /// Returns the state at the begin of an attempt.
+    /// Returns the state at the start of an attempt.
     pub fn new(since: Time) -> Self {
         let (queued, connected) = (Duration::ZERO, Duration::ZERO);
         Self { since, queued, connected, retries: 0, redispatched: false, server_queue: 0, backend_queue: 0 }

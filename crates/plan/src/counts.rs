@@ -6,7 +6,7 @@
 //! own: their sum is an upper bound of the number at any one time.
 
 use crate::connect_timings::ConnectTimings;
-use crate::meter::{Counted, Metered};
+use crate::meter::{Meter, MeteredCounters};
 use manylane_stats::{Tally, counters};
 use std::time::Duration;
 
@@ -61,23 +61,23 @@ counters! {
         pub spliced_in,
         /// Bytes to HTTP clients that were spliced from a server.
         pub spliced_out,
-        /// Handshakes of TLS that succeeded.
+        /// TLS handshakes that succeeded.
         pub tls_sessions,
         /// Of these, those that resumed a session.
         pub tls_resumed,
-        /// Handshakes of TLS that failed.
+        /// TLS handshakes that failed.
         pub tls_failed,
-        /// Requests of HTTP/2, whose streams are counted among all and here.
+        /// HTTP/2 requests; `requests` and `streams` include them.
         pub h2_requests,
         /// Connections whose clients may speak only HTTP/2.
         pub h2_only,
-        /// Connections of HTTP/2.
+        /// HTTP/2 connections.
         pub h2_connections,
-        /// Connections of HTTP/2 that ended.
+        /// HTTP/2 connections that ended.
         pub h2_connections_ended,
-        /// Streams of HTTP/2.
+        /// HTTP/2 streams.
         pub h2_streams,
-        /// Streams of HTTP/2 that ended.
+        /// HTTP/2 streams that ended.
         pub h2_streams_ended,
         /// HEADERS frames received over HTTP/2.
         pub h2_headers,
@@ -186,11 +186,11 @@ macro_rules! stream_counts {
                 pub connects,
                 /// Requests on existing connections.
                 pub reuses,
-                /// Handshakes of TLS with servers that succeeded.
+                /// TLS handshakes with servers that succeeded.
                 pub tls_sessions,
                 /// Of these, those that resumed a session.
                 pub tls_resumed,
-                /// Handshakes of TLS with servers that failed.
+                /// TLS handshakes with servers that failed.
                 pub tls_failed,
                 $($(#[$own_meta])* pub $own,)+
             }
@@ -261,13 +261,13 @@ stream_counts! {
     spliced_in,
     /// Bytes to HTTP servers that were spliced from a client.
     spliced_out,
-    /// Connections of HTTP/2.
+    /// HTTP/2 connections.
     h2_connections,
-    /// Connections of HTTP/2 that ended.
+    /// HTTP/2 connections that ended.
     h2_connections_ended,
-    /// Streams of HTTP/2.
+    /// HTTP/2 streams.
     h2_streams,
-    /// Streams of HTTP/2 that ended.
+    /// HTTP/2 streams that ended.
     h2_streams_ended,
     /// HEADERS frames received over HTTP/2.
     h2_headers,
@@ -333,11 +333,11 @@ counters! {
         pub bytes_in,
         /// Bytes to clients.
         pub bytes_out,
-        /// Handshakes of TLS that succeeded.
+        /// TLS handshakes that succeeded.
         pub tls_sessions,
         /// Of these, those that resumed a session.
         pub tls_resumed,
-        /// Handshakes of TLS that failed.
+        /// TLS handshakes that failed.
         pub tls_failed,
     }
 }
@@ -380,7 +380,7 @@ macro_rules! session_counts {
 
 session_counts!(FrontendCounts ListenerCounts);
 
-impl Metered for FrontendCounts {
+impl MeteredCounters for FrontendCounts {
     const RATES: [&'static str; 2] = ["connections", "requests"];
     const LEVEL: (&'static str, &'static str) = ("sessions", "sessions_ended");
     const MEANS: &'static [(&'static str, &'static str)] = &[];
@@ -398,7 +398,7 @@ const TIMES: &[(&str, &str)] = &[
     ("total_ms", "streams_ended"),
 ];
 
-impl Metered for ListenerCounts {
+impl MeteredCounters for ListenerCounts {
     const RATES: [&'static str; 2] = ["connections", "connections"];
     const LEVEL: (&'static str, &'static str) = ("connections", "connections_ended");
     const MEANS: &'static [(&'static str, &'static str)] = &[];
@@ -408,7 +408,7 @@ impl Metered for ListenerCounts {
     }
 }
 
-impl Metered for TlsCounts {
+impl MeteredCounters for TlsCounts {
     const RATES: [&'static str; 2] = ["connections", "keys"];
     const LEVEL: (&'static str, &'static str) = ("connections", "connections_ended");
     const MEANS: &'static [(&'static str, &'static str)] = &[];
@@ -418,7 +418,7 @@ impl Metered for TlsCounts {
     }
 }
 
-impl Metered for BackendCounts {
+impl MeteredCounters for BackendCounts {
     const RATES: [&'static str; 2] = ["streams", "requests"];
     const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
     const MEANS: &'static [(&'static str, &'static str)] = TIMES;
@@ -428,7 +428,7 @@ impl Metered for BackendCounts {
     }
 }
 
-impl Metered for ServerCounts {
+impl MeteredCounters for ServerCounts {
     const RATES: [&'static str; 2] = ["sessions", "sessions"];
     const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
     const MEANS: &'static [(&'static str, &'static str)] = TIMES;
@@ -439,12 +439,12 @@ impl Metered for ServerCounts {
 }
 
 /// Counters of a frontend, with rates.
-pub type FrontendStats = Counted<FrontendCounts>;
+pub type FrontendStats = Meter<FrontendCounts>;
 /// Counters of a backend, with rates.
-pub type BackendStats = Counted<BackendCounts>;
+pub type BackendStats = Meter<BackendCounts>;
 /// Counters of a server, with rates.
-pub type ServerStats = Counted<ServerCounts>;
+pub type ServerStats = Meter<ServerCounts>;
 /// Counters of TLS connections, with rates.
-pub type TlsStats = Counted<TlsCounts>;
+pub type TlsStats = Meter<TlsCounts>;
 /// Counters of a listener, with rates.
-pub type ListenerStats = Counted<ListenerCounts>;
+pub type ListenerStats = Meter<ListenerCounts>;

@@ -22,7 +22,7 @@ pub struct Invalid {
     pub date: Timestamp,
     /// How many messages of this proxy were kept before.
     pub number: u64,
-    /// Received bytes: from the begin of the message, or, if the body is invalid, from the part that could
+    /// Received bytes: from the start of the message, or, if the body is invalid, from the part that could
     /// not be parsed.
     pub bytes: Box<[u8]>,
     /// Number of received bytes; all of them are kept up to [`MOST_KEPT`].
@@ -165,8 +165,8 @@ impl InvalidMessages {
     /// Returns how many messages were accepted that strict parsing would have refused, by their first
     /// violation. Leaves out violations that did not occur.
     pub fn accepted(&self) -> impl Iterator<Item = (Problem, u64)> {
-        Problem::all().iter().enumerate().filter_map(|(place, problem)| {
-            let sum: u64 = self.accepted.iter().map(|(_, tallies)| tallies[place].get()).sum();
+        Problem::all().iter().enumerate().filter_map(|(index, problem)| {
+            let sum: u64 = self.accepted.iter().map(|(_, tallies)| tallies[index].get()).sum();
             (sum > 0).then_some((*problem, sum))
         })
     }

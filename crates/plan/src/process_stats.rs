@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Statistics of the process.
 #[derive(Debug)]
 pub struct ProcessStats {
-    looks: Mutex<Looks>,
+    last_update: Mutex<LastUpdate>,
     stopping: AtomicBool,
     /// Failed resolutions: the name does not exist, or no name server gave a valid response.
     pub failed_resolutions: Counter,
@@ -27,7 +27,7 @@ pub struct ProcessStats {
 
 /// Result of the last update.
 #[derive(Debug, Default)]
-struct Looks {
+struct LastUpdate {
     at: Option<Time>,
     /// Total time that the lanes have slept.
     slept: Duration,
@@ -44,7 +44,7 @@ impl Default for ProcessStats {
     fn default() -> Self {
         let (stopping, failed_resolutions) = (AtomicBool::new(false), Counter::new("failed_resolutions"));
         Self {
-            looks: Mutex::new(&PROCESS_STATS, Looks::default()),
+            last_update: Mutex::new(&PROCESS_STATS, LastUpdate::default()),
             stopping,
             failed_resolutions,
             tls_clients: TlsStats::default(),
@@ -67,24 +67,25 @@ impl ProcessStats {
 
     /// Updates the statistics. `connections` arrived in the last second; `bytes` were sent and the lanes
     /// `slept` since the start.
-    pub fn look(&self, now: Time, connections: u64, bytes: u64, lanes: u32, slept: Duration) {
-        let mut looks = self.looks.lock();
-        looks.most_connections = looks.most_connections.max(connections);
-        let passed = looks.at.map(|then| now.since(then));
+    pub fn update(&self, now: Time, connections: u64, bytes: u64, lanes: u32, slept: Duration) {
+        let mut last_update = self.last_update.lock();
+        last_update.most_connections = last_update.most_connections.max(connections);
+        let passed = last_update.at.map(|then| now.since(then));
         if passed.is_some_and(|passed| passed < SECOND / 2) {
             return; // a second generation updates, too
         }
-        looks.idle = passed.map(|passed| percent(slept.saturating_sub(looks.slept), passed * lanes));
+        last_update.idle =
+            passed.map(|passed| percent(slept.saturating_sub(last_update.slept), passed * lanes));
         let seconds = passed.map_or(1.0, |passed| passed.as_secs_f64().max(1.0));
         // May be fewer: a frontend was removed.
-        looks.grown = (bytes.saturating_sub(looks.bytes) as f64 / seconds) as u64;
-        (looks.at, looks.slept, looks.bytes) = (Some(now), slept, bytes);
+        last_update.grown = (bytes.saturating_sub(last_update.bytes) as f64 / seconds) as u64;
+        (last_update.at, last_update.slept, last_update.bytes) = (Some(now), slept, bytes);
     }
 
     /// Returns the average idle share of the lanes in the last second, in percent; 100 before the first
     /// updates.
     pub fn idle_percent(&self) -> u64 {
-        self.looks.lock().idle.unwrap_or(100)
+        self.last_update.lock().idle.unwrap_or(100)
     }
 
     /// Returns the bytes sent to clients in the last second, computed as in [`meter`](crate::meter).
@@ -94,25 +95,25 @@ impl ProcessStats {
         frontends: impl Iterator<Item = impl std::ops::Deref<Target = FrontendStats>>,
     ) -> u64 {
         let sum: u64 = frontends.map(|counts| counts.read_cheap_one(|counts| &counts.bytes_out)).sum();
-        let looks = self.looks.lock();
-        let Some(at) = looks.at else { return sum };
-        let (current, passed) = (sum.saturating_sub(looks.bytes), now.since(at));
+        let last_update = self.last_update.lock();
+        let Some(at) = last_update.at else { return sum };
+        let (current, passed) = (sum.saturating_sub(last_update.bytes), now.since(at));
         if passed > SECOND {
             return (current as f64 / passed.as_secs_f64()) as u64; // the update is late
         }
-        current + (looks.grown as f64 * (SECOND - passed).as_secs_f64()) as u64
+        current + (last_update.grown as f64 * (SECOND - passed).as_secs_f64()) as u64
     }
 
     /// Resets the maxima.
     pub fn forget_most(&self) {
-        self.looks.lock().most_connections = 0;
+        self.last_update.lock().most_connections = 0;
         self.tls_clients.forget_most();
         self.tls_servers.forget_most();
     }
 
     /// Returns the maximum of connections in a second; `current` is the number of the last second.
     pub fn most_connections(&self, current: u64) -> u64 {
-        self.looks.lock().most_connections.max(current)
+        self.last_update.lock().most_connections.max(current)
     }
 }
 
@@ -133,9 +134,9 @@ mod tests {
         let rate = |millis| {
             process_stats.bytes_rate(Time::ZERO + Duration::from_millis(millis), std::iter::once(&counts))
         };
-        let look = |millis, connections, slept| {
+        let update = |millis, connections, slept| {
             let bytes = counts.read_cheap_one(|counts| &counts.bytes_out);
-            process_stats.look(
+            process_stats.update(
                 Time::ZERO + Duration::from_millis(millis),
                 connections,
                 bytes,
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!((process_stats.idle_percent(), rate(500), process_stats.most_connections(3)), (100, 0, 3));
         counts.own().bytes_out.add(1000);
         assert_eq!(rate(500), 1000, "before the first look");
-        look(10_000, 7, 5_000);
+        update(10_000, 7, 5_000);
         assert_eq!([rate(10_000), rate(10_250)], [1000, 750]);
         assert_eq!(
             (process_stats.idle_percent(), process_stats.most_connections(3)),
@@ -154,15 +155,15 @@ mod tests {
             "there is nothing yet to compare with"
         );
         counts.own().bytes_out.add(400);
-        look(10_100, 8, 5_001); // another generation's
+        update(10_100, 8, 5_001); // another generation's
         assert_eq!([rate(10_500), rate(11_000), rate(12_000)], [900, 400, 200], "the last one late");
-        look(11_000, 2, 5_500);
+        update(11_000, 2, 5_500);
         assert_eq!(
             (process_stats.idle_percent(), process_stats.most_connections(3)),
             (25, 8),
             "half a second of two"
         );
-        look(12_000, 0, 9_000);
+        update(12_000, 0, 9_000);
         assert_eq!((process_stats.idle_percent(), rate(13_000)), (100, 0), "never more");
         assert!(!process_stats.is_stopping());
         process_stats.stop();

@@ -28,7 +28,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Global", "default_path", Is("the reader makes paths of it")),
     ("Global", "disable_fast_forward", Documented("Process", "tune.disable-fast-forward")),
     ("Global", "disable_zero_copy", Documented("Process", "tune.disable-zero-copy-forwarding")),
-    ("Global", "dns_accept_family", Documented("Process", "dns-accept-family")),
     ("Global", "expose_deprecated", Is("no keyword is deprecated here")),
     ("Global", "expose_experimental", Is("no keyword is experimental here")),
     ("Global", "localpeer", Is("the reader has put it into the environment")),
@@ -36,13 +35,13 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Global", "profiling_memory", Documented("Process", "profiling.memory")),
     ("Proxy", "explicit_defaults", Is("the reader has copied what they say")),
     ("Proxy", "pos", POSITION),
-    ("Self", "connect", Is("of `RetryEvents::replays`, which asks for all but this one")),
+    ("Peers", "default_server", Is("the reader has put it into the peers")),
     ("Server", "template", Is("the reader has made a server of each number")),
-    ("ServerOptions", "shard", Documented("Server options", "shard")),
     ("Settings", "default_server", Is("the reader has put it into the servers")),
     ("Settings", "timeouts", Is("asked for one by one: `Settings::timeout`")),
     ("Statement", "pos", POSITION),
     ("Settings", "refused", Is("keywords whose values were refused: such a file is not used")),
+    ("Settings", "unsure", Is("the 'defaults' section is missing: such a file is not used")),
     ("Tune", "bufsize_large", Documented("Tuning", "tune.bufsize.large")),
     ("Tune", "bufsize_small", Documented("Tuning", "tune.bufsize.small")),
     ("Tune", "events_max_at_once", Documented("Tuning", "tune.events.max-events-at-once")),
@@ -137,8 +136,8 @@ fn is_read(all: &[(String, String)], name: &str, field: &str) -> bool {
         let by_name = holders.iter().any(|holder| {
             let access = format!("{holder}.{field}");
             let ends = |at: usize| code.as_bytes().get(at).is_none_or(|next| !is_word(*next));
+            // rustfmt puts each call of a long chain on its own line.
             code.match_indices(&access).any(|(at, _)| ends(at + access.len()))
-                // rustfmt puts each call of a long chain on its own line.
                 || code.contains(&format!("{holder}\n            .{field}\n"))
         });
         let apart = || {

@@ -27,14 +27,14 @@ fn notify() -> (std::sync::Arc<Notify>, Waker) {
 #[test]
 fn who_waits_while_a_place_is_given_back_is_woken() {
     model(|| {
-        let places = Arc::new(ConnLimit::new(1));
-        assert!(places.try_enter());
+        let conn_limit = Arc::new(ConnLimit::new(1));
+        assert!(conn_limit.try_enter());
         let leaving = {
-            let places = places.clone();
-            thread::spawn(move || places.leave())
+            let conn_limit = conn_limit.clone();
+            thread::spawn(move || conn_limit.leave())
         };
         let (rung, waker) = notify();
-        let mut entering = pin!(places.enter());
+        let mut entering = pin!(conn_limit.enter());
         let mut context = Context::from_waker(&waker);
         let mut outcome = entering.as_mut().poll(&mut context);
         if outcome.is_pending() {
@@ -46,9 +46,9 @@ fn who_waits_while_a_place_is_given_back_is_woken() {
             outcome = entering.as_mut().poll(&mut context);
         }
         assert_eq!(outcome, Poll::Ready(()));
-        assert!(!places.try_enter(), "there is one place");
-        places.leave();
-        assert!(places.try_enter(), "nothing was lost");
+        assert!(!conn_limit.try_enter(), "there is one place");
+        conn_limit.leave();
+        assert!(conn_limit.try_enter(), "nothing was lost");
     });
 }
 
@@ -56,17 +56,17 @@ fn who_waits_while_a_place_is_given_back_is_woken() {
 #[test]
 fn a_place_is_not_lost_with_one_who_gives_up() {
     model(|| {
-        let places = Arc::new(ConnLimit::new(1));
-        assert!(places.try_enter());
+        let conn_limit = Arc::new(ConnLimit::new(1));
+        assert!(conn_limit.try_enter());
         let (_, impatient) = notify();
         let (rung, waker) = notify();
-        let mut stays = pin!(places.enter());
+        let mut stays = pin!(conn_limit.enter());
         let leaving = {
-            let mut gives_up = pin!(places.enter());
+            let mut gives_up = pin!(conn_limit.enter());
             assert!(gives_up.as_mut().poll(&mut Context::from_waker(&impatient)).is_pending());
             assert!(stays.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            let places = places.clone();
-            thread::spawn(move || places.leave())
+            let conn_limit = conn_limit.clone();
+            thread::spawn(move || conn_limit.leave())
             // Dropped here, at any moment of the release.
         };
         leaving.join().expect("no assertion failed");
@@ -79,25 +79,25 @@ fn a_place_is_not_lost_with_one_who_gives_up() {
 #[test]
 fn two_who_want_the_same_place_both_have_it() {
     model(|| {
-        let places = Arc::new(ConnLimit::new(1));
-        assert!(places.try_enter());
+        let conn_limit = Arc::new(ConnLimit::new(1));
+        assert!(conn_limit.try_enter());
         let inside = Arc::new(AtomicUsize::new(1));
         let other = {
-            let (places, inside) = (places.clone(), inside.clone());
+            let (conn_limit, inside) = (conn_limit.clone(), inside.clone());
             thread::spawn(move || {
-                if places.try_enter() {
+                if conn_limit.try_enter() {
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in one place");
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    places.leave();
+                    conn_limit.leave();
                 }
             })
         };
         let (rung, waker) = notify();
         let mut context = Context::from_waker(&waker);
-        let mut entering = pin!(places.enter());
+        let mut entering = pin!(conn_limit.enter());
         assert!(entering.as_mut().poll(&mut context).is_pending(), "it is taken");
         inside.fetch_sub(1, Ordering::SeqCst);
-        places.leave();
+        conn_limit.leave();
         let mut outcome = entering.as_mut().poll(&mut context);
         other.join().expect("no assertion failed");
         if outcome.is_pending() {

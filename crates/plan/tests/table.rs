@@ -7,7 +7,7 @@ use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_config::table::{Arg, Keyword, Kind, SectionKind, Shape, Status, Table};
+use manylane_config::table::{Arg, Keyword, KeywordContext, Kind, Shape, Status, Table};
 use manylane_plan::Generation;
 use manylane_plan::generation::StartOptions;
 
@@ -49,13 +49,13 @@ fn lines(row: &Keyword) -> Vec<String> {
 /// A file with this line, if some section accepts it.
 fn config(row: &Keyword, line: &str) -> Option<String> {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
-    Some(if row.places.contains(SectionKind::Global) {
+    Some(if row.contexts.contains(KeywordContext::Global) {
         format!("global\n {line}\n")
-    } else if row.places.contains(SectionKind::BindOption) {
+    } else if row.contexts.contains(KeywordContext::BindOption) {
         format!("listen l\n{times} bind 127.0.0.1:1 {line}\n")
-    } else if row.places.contains(SectionKind::ServerOption) {
+    } else if row.contexts.contains(KeywordContext::ServerOption) {
         format!("listen l\n{times} server s 127.0.0.1:1 {line}\n")
-    } else if row.places.contains(SectionKind::Listen) {
+    } else if row.contexts.contains(KeywordContext::Listen) {
         format!("listen l\n mode http\n{times} {line}\n")
     } else {
         return None;
@@ -65,16 +65,16 @@ fn config(row: &Keyword, line: &str) -> Option<String> {
 /// Texts of messages that refuse or ignore a keyword.
 const REFUSALS: [&str; 3] = ["that this program refuses", "has no effect here", "not built"];
 
-/// Options of health checks that depend on each other; tested with the checks.
-const ELSEWHERE: [&str; 6] =
-    ["error-limit", "observe", "on-error", "on-marked-down", "on-marked-up", "track"];
+/// Options that depend on others, on the mode or on the section; tested with checks, TLS and peers.
+const ELSEWHERE: [&str; 8] =
+    ["error-limit", "observe", "on-error", "on-marked-down", "on-marked-up", "track", "shard", "sni-auto"];
 
 #[test]
 fn what_the_table_says_is_read_is_not_refused_later() {
     let (mut tried, mut wrong) = (0, String::new());
     for row in Table::get().rows() {
-        let plain = matches!(row.status, Status::Built(_) | Status::Words(_)) && row.but.is_empty();
-        let option = row.places.contains(SectionKind::ServerOption);
+        let plain = matches!(row.status, Status::Built(_) | Status::Words(_)) && row.limitation.is_empty();
+        let option = row.contexts.contains(KeywordContext::ServerOption);
         if !plain || row.family == "Health checks" || option && ELSEWHERE.contains(&row.name) {
             continue;
         }
@@ -118,7 +118,7 @@ fn formats_and_error_files_that_nobody_needs_are_looked_at() {
     }
 }
 
-/// As in HAProxy, also if the line is in 'defaults'.
+/// As in HAProxy, an unused log format is reported even if its line is in 'defaults'.
 #[test]
 fn formats_that_no_line_is_made_by_are_told() {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";

@@ -1,15 +1,15 @@
 //! Checks that need all files: duplicate names, references to missing sections, settings that do not fit
 //! together.
 
-use super::Builder;
+use super::{Builder, proposal};
 use crate::Shown;
 use crate::diag::Severity;
 use crate::lex::Word;
 use crate::source::Pos;
 use crate::table::{Ruleset, Timeout};
 use crate::tree::{
-    Choice, Config, LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Resolvers, Rule, Set,
-    Settings, Userlist,
+    Config, LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Resolvers, Rule, Set, Settings,
+    SwitchingRule, Userlist,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -20,16 +20,29 @@ const LONGEST_GUID: usize = 127;
 pub(super) fn check(b: &mut Builder<'_>) {
     let mut config = std::mem::take(&mut b.config);
     config.resolvers.extend(system_resolvers(&config));
+    config.proxies.iter_mut().for_each(|proxy| sni_auto(b, proxy));
     let names = Names::new(b, &config.proxies);
     names.twins(b, &config.proxies);
+    let switch: Vec<bool> =
+        config.proxies.iter().map(|proxy| names.switches_mode(&config.proxies, proxy)).collect();
+    config.proxies.iter_mut().zip(switch).for_each(|(proxy, switches)| proxy.switches_mode = switches);
     let http_errors = Sections::new("http-errors", config.http_errors.iter().map(|section| &section.name));
+    let mailers = Sections::new("mailers", config.mailers.iter().map(|section| &section.name));
     let resolvers = Sections::new("resolvers", config.resolvers.iter().map(|section| &section.name));
     let profiles = Sections::new("log-profile", config.log_profiles.iter().map(|section| &section.name));
     let healthchecks = Sections::new("healthcheck", config.healthchecks.iter().map(|section| &section.name));
     let peers = Sections::new("peers", config.peers.iter().map(|section| &section.name));
+    let acmes = Sections::new("acme", config.acmes.iter().map(|section| &section.name));
     let rings = Sections::new("ring", config.rings.iter().map(|section| &section.name));
     // Report an inherited setting once, at its line in `defaults`, and not for each proxy.
     let mut reported = HashSet::new();
+    if let Some(set) = &config.global.tls.client_resolvers {
+        resolvers.require(b, &mut reported, &set.value);
+    }
+    for name in config.crt_stores.iter().flat_map(|store| &store.loads).filter_map(|load| load.acme.as_ref())
+    {
+        acmes.require(b, &mut reported, name);
+    }
     for (index, proxy) in config.proxies.iter().enumerate() {
         super::log_backends::require(b, &proxy.settings.log, |name| names.backend(&config.proxies, name));
         for name in rings_of(&proxy.settings.log) {
@@ -48,19 +61,22 @@ pub(super) fn check(b: &mut Builder<'_>) {
         super::log_backends::fit(b, proxy);
         if let Settings { dispatch: Some(set), balance: Some(_), .. } = &proxy.settings {
             let message = format!(
-                "dispatch address of {} '{}' will be ignored in balance mode.",
+                "'dispatch' has no effect in {} '{}', which has 'balance' too: remove one of the two",
                 proxy.kind.name(),
                 proxy.name.shown()
             );
             b.found.warning(set.pos, message);
         }
-        servers(b, &names, index, proxy);
+        servers(b, &names, index, &config.proxies);
         fit(b, proxy);
         timeouts(b, proxy);
         never_run(b, &proxy.rules);
         misplaced(b, proxy);
         for name in proxy.settings.errorfiles.iter().filter_map(|statement| statement.words.first()) {
             http_errors.require(b, &mut reported, name);
+        }
+        if let Some(set) = &proxy.settings.email_alert.mailers {
+            mailers.require(b, &mut reported, &set.value);
         }
         for set in proxy.servers.iter().filter_map(|server| server.options.resolvers.as_ref()) {
             resolvers.require(b, &mut reported, &set.value);
@@ -77,6 +93,9 @@ pub(super) fn check(b: &mut Builder<'_>) {
         profiles.require(b, &mut reported, name);
     }
     for section in config.healthchecks.iter().filter(|section| section.settings.check_kind.is_none()) {
+        if section.settings.is_refused("type") {
+            continue;
+        }
         let message = format!("'healthcheck {}' expects a 'type' line, found none", section.name.shown());
         b.found.alert(section.pos, message);
     }
@@ -87,21 +106,33 @@ pub(super) fn check(b: &mut Builder<'_>) {
         let proxy = &mut config.proxies[index];
         proxy.settings.disabled = Some(Set { value: true, pos: proxy.name.pos() });
     }
-    config.userlists.iter().for_each(|list| userlist(b, list));
+    config.userlists.iter().for_each(|list| userlist(b, &config, list));
     b.config = config;
+}
+
+/// `sni-auto` without `sni`: the servers of a proxy in HTTP mode get the expression that it stands for.
+fn sni_auto(b: &mut Builder<'_>, proxy: &mut Proxy) {
+    if proxy.kind == ProxyKind::Defaults {
+        return;
+    }
+    let http = proxy.settings.mode() == Mode::Http;
+    for tls in proxy.servers.iter_mut().map(|server| &mut server.options.tls) {
+        match &tls.sni_auto {
+            Some(set) if tls.sni.is_none() && !set.value.bytes().is_empty() => {
+                if http {
+                    tls.sni = tls.sni_auto.clone();
+                } else {
+                    let message = "'sni-auto' has no effect here: only requests of HTTP have a Host field";
+                    b.found.push(Severity::Notice, Some(set.pos), message);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Maximum number of names to compare for a suggestion. It bounds the cost of many mistakes among many names.
 const MAX_PROPOSED: usize = 1000;
-
-/// `; did you mean 'x'?` with the nearest name in `known`. Empty once findings are only counted.
-fn proposal<'a, N: IntoIterator<Item = &'a str>>(
-    b: &Builder<'_>,
-    name: &Word,
-    known: impl FnOnce() -> N,
-) -> String {
-    if b.found.is_full() { String::new() } else { super::proposal(name, known()) }
-}
 
 /// The `resolvers` section `default`, which uses the name servers of the system. It exists without being
 /// written if a setting refers to it.
@@ -166,39 +197,32 @@ impl<'c> Sections<'c> {
     /// Reports a name that no section has, once per position.
     fn require(&self, b: &mut Builder<'_>, reported: &mut HashSet<Pos>, name: &Word) {
         if !self.bytes.contains(name.bytes()) && reported.insert(name.pos()) {
-            let proposal =
-                proposal(b, name, || self.names.iter().filter_map(|name| name.text()).take(MAX_PROPOSED));
-            let message = format!("unknown {} section '{}'{proposal}", self.kind, name.shown());
-            b.found.alert(name.pos(), message);
+            let message = format!("unknown {} section '{}'", self.kind, name.shown());
+            let known = self.names.iter().filter_map(|name| name.text()).take(MAX_PROPOSED);
+            b.found.alert_with(name.pos(), message, || proposal(name, known));
         }
     }
 }
 
 /// Checks that the groups of users and the users of groups exist.
-fn userlist(b: &mut Builder<'_>, list: &Userlist) {
-    let groups: HashSet<&[u8]> = list.groups.iter().map(|group| group.name.bytes()).collect();
-    let users: HashSet<&[u8]> = list.users.iter().map(|user| user.name.bytes()).collect();
-    let title = list.name.shown();
-    for user in &list.users {
-        for group in user.groups.iter().filter(|group| !groups.contains(group.bytes())) {
-            let message = format!(
-                "userlist '{title}' : no such group '{}' specified in user '{}'",
-                group.shown(),
-                user.name.shown()
-            );
-            b.found.alert(group.pos(), message);
-        }
-    }
-    for group in &list.groups {
-        for user in group.users.iter().filter(|user| !users.contains(user.bytes())) {
-            let message = format!(
-                "userlist '{title}' : no such user '{}' specified in group '{}'",
-                user.shown(),
-                group.name.shown()
-            );
-            b.found.alert(user.pos(), message);
-        }
-    }
+fn userlist(b: &mut Builder<'_>, config: &Config, list: &Userlist) {
+    let groups: HashSet<&[u8]> = config.groups(list).collect();
+    let users = list.users.iter().map(|user| user.name.bytes());
+    let users: HashSet<&[u8]> = users.chain(config.refused(&list.name, "user")).collect();
+    let mut expect =
+        |[of, wanted]: [&'static str; 2], owner: &Word, names: &[Word], known: &HashSet<&[u8]>| {
+            for name in names.iter().filter(|name| !known.contains(name.bytes())) {
+                let message = format!(
+                    "{of} '{}' expects {wanted}s of userlist '{}', found '{found}': add '{wanted} {found}'",
+                    owner.shown(),
+                    list.name.shown(),
+                    found = name.shown()
+                );
+                b.found.alert(name.pos(), message);
+            }
+        };
+    list.users.iter().for_each(|user| expect(["user", "group"], &user.name, &user.groups, &groups));
+    list.groups.iter().for_each(|group| expect(["group", "user"], &group.name, &group.users, &users));
 }
 
 /// Names of proxies and servers. A name belongs to the first proxy that has it.
@@ -241,10 +265,28 @@ impl Names {
                     proxy.name.shown(),
                     first.kind.name(),
                     first.name.shown(),
-                    place(b, first.pos)
+                    file_and_line(b, first.pos)
                 );
                 b.found.alert(proxy.name.pos(), message);
                 names.repeated.push(index);
+            }
+            // Both sides of a proxy are in only one of the maps.
+            let other = match proxy.kind {
+                ProxyKind::Frontend => names.backends.get(name),
+                ProxyKind::Backend => names.frontends.get(name),
+                ProxyKind::Listen | ProxyKind::Defaults => None,
+            };
+            if let Some(other) = other.map(|index| &proxies[*index]).filter(|_| twin.is_none()) {
+                let message = format!(
+                    "{} '{}' has the same name as {} '{}' declared at {}; rename one of them: newer versions \
+                     of HAProxy refuse this",
+                    proxy.kind.name(),
+                    proxy.name.shown(),
+                    other.kind.name(),
+                    other.name.shown(),
+                    file_and_line(b, other.pos)
+                );
+                b.found.warning(proxy.name.pos(), message);
             }
         }
         names
@@ -258,7 +300,11 @@ impl Names {
             if let Some(id) = proxy.id
                 && let Some(first) = ids.insert(id.value, id.pos)
             {
-                let message = format!("the number {} is taken already at {}", id.value, place(b, first));
+                let message = format!(
+                    "'id' expects a number of its own, found {}, which {} has",
+                    id.value,
+                    file_and_line(b, first)
+                );
                 b.found.alert(id.pos, message);
             }
             let servers = proxy.servers.iter().filter_map(|server| server.options.guid.as_ref());
@@ -269,14 +315,17 @@ impl Names {
                 if bad || !(1..=LONGEST_GUID).contains(&bytes.len()) {
                     let (most, found) = (LONGEST_GUID, guid.value.shown());
                     let message =
-                        format!("a GUID has 1 to {most} letters, digits and . : _ -, found '{found}'");
+                        format!("a GUID expects 1 to {most} letters, digits and . : _ -, found '{found}'");
                     b.found.alert(guid.pos, message);
                 }
             }
             for guid in proxy.guid.iter().chain(servers) {
                 if let Some(first) = guids.insert(guid.value.bytes(), guid.pos) {
-                    let message =
-                        format!("the GUID '{}' is taken already at {}", guid.value.shown(), place(b, first));
+                    let message = format!(
+                        "a GUID expects a text of its own, found '{}', which {} has",
+                        guid.value.shown(),
+                        file_and_line(b, first)
+                    );
                     b.found.alert(guid.pos, message);
                 }
             }
@@ -285,6 +334,20 @@ impl Names {
 
     fn backend<'p>(&self, proxies: &'p [Proxy], name: &[u8]) -> Option<&'p Proxy> {
         self.backends.get(name).map(|index| &proxies[*index])
+    }
+
+    /// Returns true if connections of a frontend in TCP mode may change to HTTP. A name that is made at run
+    /// time may be that of a backend in HTTP mode.
+    fn switches_mode(&self, proxies: &[Proxy], proxy: &Proxy) -> bool {
+        let inherited = proxy.defaults.map_or(&[][..], |index| &proxies[index].rules);
+        let speaks_http = |name: &Word| {
+            self.backend(proxies, name.bytes()).is_some_and(|backend| backend.settings.mode() == Mode::Http)
+        };
+        proxy.kind.is_frontend()
+            && proxy.settings.mode() == Mode::Tcp
+            && (inherited.iter().chain(&proxy.rules).any(|rule| rule.action == "switch-mode")
+                || proxy.use_backend.iter().any(|choice| choice.is_dynamic() || speaks_http(&choice.target))
+                || proxy.settings.default_backend.as_ref().is_some_and(|set| speaks_http(&set.value)))
     }
 
     /// Checks the backends that a frontend refers to.
@@ -302,22 +365,22 @@ impl Names {
         for (keyword, name) in fixed.chain(default) {
             match self.backend(proxies, name.bytes()) {
                 None => {
-                    let proposal = proposal(b, name, || {
-                        let known = self.backends.keys().filter_map(|name| std::str::from_utf8(name).ok());
-                        let mut known: Vec<&str> = known.take(MAX_PROPOSED).collect();
-                        known.sort_unstable();
-                        known
-                    });
                     let message = format!(
-                        "proxy '{}' : unable to find required {keyword} '{}'{proposal}",
+                        "'{keyword}' of {} '{}' expects the name of a backend, found '{}'",
+                        proxy.kind.name(),
                         proxy.name.shown(),
                         name.shown(),
                     );
-                    b.found.alert(name.pos(), message);
+                    b.found.alert_with(name.pos(), message, || {
+                        let known = self.backends.keys().filter_map(|name| std::str::from_utf8(name).ok());
+                        let mut known: Vec<&str> = known.take(MAX_PROPOSED).collect();
+                        known.sort_unstable();
+                        proposal(name, known)
+                    });
                 }
                 Some(backend)
                     if backend.settings.mode() != proxy.settings.mode()
-                        && ![proxy, backend].iter().any(|side| side.settings.refused.contains(&"mode"))
+                        && ![proxy, backend].iter().any(|side| side.settings.is_refused("mode"))
                         && backend.settings.mode() != Mode::Http =>
                 {
                     self.mode_mismatch(b, proxy, backend, keyword, name);
@@ -329,26 +392,28 @@ impl Names {
     }
 
     fn mode_mismatch(&self, b: &mut Builder<'_>, proxy: &Proxy, backend: &Proxy, keyword: &str, name: &Word) {
+        let modes = match proxy.settings.mode() {
+            Mode::Http => "'mode http'",
+            Mode::Tcp | Mode::Log => "'mode tcp' or 'mode http'",
+        };
         let message = format!(
-            "{} {} '{}' ({}) tries to use incompatible {} {} '{}' ({}) in '{keyword}' (see 'mode')",
-            proxy.settings.mode().name(),
+            "'{keyword}' of {} '{}' expects a backend in {modes}, found '{}' ({}) in 'mode {}'",
             proxy.kind.name(),
             proxy.name.shown(),
-            place(b, proxy.pos),
-            backend.settings.mode().name(),
-            backend.kind.name(),
             backend.name.shown(),
-            place(b, backend.pos),
+            file_and_line(b, backend.pos),
+            backend.settings.mode().name(),
         );
         b.found.alert(name.pos(), message);
     }
 }
 
-fn place(b: &Builder<'_>, pos: Pos) -> String {
+fn file_and_line(b: &Builder<'_>, pos: Pos) -> String {
     format!("{}:{}", Shown(b.sources.name(pos.file)), pos.line)
 }
 
-fn servers(b: &mut Builder<'_>, names: &Names, index: usize, proxy: &Proxy) {
+fn servers(b: &mut Builder<'_>, names: &Names, index: usize, proxies: &[Proxy]) {
+    let proxy = &proxies[index];
     let mut known: HashMap<&[u8], Pos> = HashMap::new();
     let mut ids: HashMap<u32, Pos> = HashMap::new();
     for server in &proxy.servers {
@@ -358,52 +423,64 @@ fn servers(b: &mut Builder<'_>, names: &Names, index: usize, proxy: &Proxy) {
                 proxy.kind.name(),
                 proxy.name.shown(),
                 server.name.shown(),
-                place(b, first)
+                file_and_line(b, first)
             );
             b.found.alert(server.name.pos(), message);
         }
         if let Some(id) = server.options.id
             && let Some(first) = ids.insert(id.value, id.pos)
         {
-            let message = format!("the number {} is taken already at {}", id.value, place(b, first));
+            let message = format!(
+                "'id' expects a number of its own, found {}, which {} has",
+                id.value,
+                file_and_line(b, first)
+            );
             b.found.alert(id.pos, message);
         }
         if let (Some(min), Some(max)) = (server.options.minconn, server.options.maxconn)
             && max.value > 0
             && min.value > max.value
         {
-            b.found
-                .warning(min.pos, format!("server '{}' : 'minconn' is above 'maxconn'", server.name.shown()));
+            b.found.warning(
+                min.pos,
+                format!("'minconn' expects at most 'maxconn', {}, found {}", max.value, min.value),
+            );
         }
         if let Some(track) = &server.options.track {
-            tracked(b, names, index, &track.value);
+            tracked(b, names, index, proxies, &track.value);
         }
     }
     for choice in proxy.use_server.iter().filter(|choice| !choice.is_dynamic()) {
-        if !known.contains_key(choice.target.bytes()) {
-            let proposal = proposal(b, &choice.target, || {
-                proxy.servers.iter().filter_map(|server| server.name.text()).take(MAX_PROPOSED)
-            });
+        if !known.contains_key(choice.target.bytes()) && !proxy.settings.has_refused_servers() {
             let message = format!(
-                "{} '{}' : unable to find server '{}' referenced in a 'use-server' rule{proposal}",
+                "'use-server' expects the name of a server of {} '{}', found '{}'",
                 proxy.kind.name(),
                 proxy.name.shown(),
                 choice.target.shown(),
             );
-            b.found.alert(choice.target.pos(), message);
+            let known = proxy.servers.iter().filter_map(|server| server.name.text()).take(MAX_PROPOSED);
+            b.found.alert_with(choice.target.pos(), message, || proposal(&choice.target, known));
         }
     }
 }
 
-fn tracked(b: &mut Builder<'_>, names: &Names, index: usize, track: &Word) {
+fn tracked(b: &mut Builder<'_>, names: &Names, index: usize, proxies: &[Proxy], track: &Word) {
     let bytes = track.bytes();
     let (backend, server) = match bytes.iter().position(|byte| *byte == b'/') {
         Some(slash) => (names.backends.get(&bytes[..slash]).copied(), &bytes[slash + 1..]),
         None => (Some(index), bytes),
     };
-    if !backend.is_some_and(|backend| names.servers.contains(&(backend, server.to_vec()))) {
-        b.found
-            .alert(track.pos(), format!("unable to find server '{}' required for tracking", track.shown()));
+    let is_known = |backend| {
+        names.servers.contains(&(backend, server.to_vec())) || proxies[backend].settings.has_refused_servers()
+    };
+    if !backend.is_some_and(is_known) {
+        b.found.alert(
+            track.pos(),
+            format!(
+                "'track' expects <backend>/<server>, or a server of the same backend, found '{}'",
+                track.shown()
+            ),
+        );
     }
 }
 
@@ -414,9 +491,13 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     let name = proxy.name.shown();
     let listens =
         !proxy.binds.is_empty() || proxy.forward.as_ref().is_some_and(|own| !own.dgram_binds.is_empty());
-    if proxy.kind.is_frontend() && !listens && settings.disabled.is_none_or(|set| !set.value) {
+    if proxy.kind.is_frontend()
+        && !listens
+        && settings.disabled.is_none_or(|set| !set.value)
+        && !settings.is_refused("bind")
+    {
         let message = format!(
-            "{kind} '{name}' has no 'bind' directive. Please declare it as a backend if this was intended"
+            "{kind} '{name}' has no 'bind' line, so no client reaches it; make it a backend if that is meant"
         );
         b.found.warning(proxy.pos, message);
     }
@@ -444,17 +525,30 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
             ("option forwarded", forwarded),
             ("monitor-uri", uri),
         ] {
-            if let Some(pos) = pos.filter(|pos| own(*pos)) {
+            if let Some(pos) = pos.filter(|pos| own(*pos) && !proxy.switches_mode) {
                 b.found.warning(
                     pos,
                     format!("'{keyword}' will be ignored for {kind} '{name}' (needs 'mode http')"),
                 );
             }
         }
-        for rule in proxy.rules.iter().filter(|rule| rule.list.name().starts_with("http")) {
+        let http_rules = proxy.rules.iter().filter(|rule| rule.list.name().starts_with("http"));
+        for rule in http_rules.filter(|_| !proxy.switches_mode) {
             let message = format!(
                 "'{}' rules will be ignored for {kind} '{name}' (needs 'mode http')",
                 rule.list.name()
+            );
+            b.found.warning(rule.pos, message);
+        }
+        let switches = proxy.rules.iter().find(|rule| rule.action == "switch-mode");
+        if let Some(rule) = switches.filter(|_| {
+            proxy.kind == ProxyKind::Listen
+                && proxy.use_backend.is_empty()
+                && settings.default_backend.is_none()
+        }) {
+            let message = format!(
+                "'switch-mode http' ends connections of {kind} '{name}': HTTP does not go to servers in \
+                    'mode tcp'; choose a backend in 'mode http' with 'default_backend' or 'use_backend'"
             );
             b.found.warning(rule.pos, message);
         }
@@ -503,7 +597,7 @@ fn misplaced(b: &mut Builder<'_>, proxy: &Proxy) {
     ];
     let stage = |name: &str| STAGES.iter().position(|known| *known == name);
     let rules = proxy.rules.iter().map(|rule| (rule.pos, stage(rule.list.name())));
-    let of = |name: &'static str, choices: &[Choice]| -> Vec<(Pos, Option<usize>)> {
+    let of = |name: &'static str, choices: &[SwitchingRule]| -> Vec<(Pos, Option<usize>)> {
         choices.iter().map(|choice| (choice.pos, stage(name))).collect()
     };
     let monitors = proxy.monitor_fail.iter().map(|condition| (condition.pos, stage("monitor fail")));
@@ -529,13 +623,13 @@ fn misplaced(b: &mut Builder<'_>, proxy: &Proxy) {
 fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
     let unset = |timeout: Timeout| {
         proxy.settings.timeout(timeout).is_none_or(|time| time == Duration::ZERO)
-            && !proxy.settings.refused.contains(&timeout.name())
+            && !proxy.settings.is_refused(timeout.name())
     };
     let front = proxy.kind.is_frontend() && unset(Timeout::Client);
     let back = proxy.kind.is_backend()
         && !proxy.servers.is_empty()
         && (unset(Timeout::Connect) || unset(Timeout::Server));
-    // Of log lines nobody waits for an answer.
+    // The timeouts limit waits for answers, and log lines have none.
     let disabled = proxy.settings.disabled.is_some_and(|set| set.value) || proxy.settings.mode() == Mode::Log;
     if disabled || !(front || back) {
         return;

@@ -69,13 +69,13 @@ fn out_of_place(defaults: &Proxy, back: bool) -> Option<(&Rule, &'static str, &'
     let find = |has: &dyn Fn(&&Rule) -> bool| defaults.rules.iter().find(has);
     if !back {
         let rule = find(&|rule| rule.list == Ruleset::TcpResponseContent)?;
-        return Some((rule, "a frontend has no bytes of servers", "let backends only begin with it"));
+        return Some((rule, "a frontend receives no bytes from servers", "let backends only begin with it"));
     }
     let accepting = find(&|rule| front_only(rule.list))
         .map(|rule| (rule, "a backend accepts no connections", "let frontends only begin with it"));
     accepting.or_else(|| {
         find(&makes_slot)
-            .map(|rule| (rule, "slots of captures are of frontends", "let frontends only begin with it"))
+            .map(|rule| (rule, "only frontends have capture slots", "let frontends only begin with it"))
     })
 }
 

@@ -1,10 +1,12 @@
-//! One line: finds its keyword, checks its place and arguments, and runs its handler.
+//! One line: finds its keyword, checks its context and arguments, and runs its handler.
 
+use super::section::Current;
 use super::{Builder, proposal};
+use crate::LISTED;
 use crate::diag::Severity;
 use crate::lex::Word;
 use crate::source::Pos;
-use crate::table::{Arg, Count, Keyword, Kind, Repeat, SectionKind, Shape, Status, Table, unbuilt};
+use crate::table::{Arg, Count, Keyword, KeywordContext, Kind, Repeat, Shape, Status, Table, unbuilt};
 use crate::tree::{Set, Statement};
 use crate::value::{self, Unit, Value, ValueError};
 use std::time::Duration;
@@ -33,9 +35,6 @@ pub(crate) enum Prefix {
 /// Keywords other than `timeout` for which HAProxy warns of a time below 100 ms without a unit.
 const SHORT_TIMES: [&str; 5] = ["agent-inter", "downinter", "fastinter", "hold", "inter"];
 
-/// Maximum number of second words of a keyword that a message lists. `--help` shows all.
-const LISTED: usize = 12;
-
 /// Keywords that HAProxy refuses if misplaced. It ignores others with a warning.
 const REFUSED_IN_FRONTENDS: [&str; 7] = [
     "server",
@@ -54,14 +53,24 @@ impl Builder<'_> {
         if self.skips() {
             return;
         }
-        let place = self.place();
-        if place == SectionKind::Top {
-            let message = format!(
-                "unknown keyword '{}' out of section{}",
-                words[0].shown(),
-                proposal(&words[0], SectionKind::section_names())
-            );
-            return self.found.alert(words[0].pos(), message);
+        let context = self.context();
+        if context == KeywordContext::Top {
+            let head = &words[0];
+            let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
+            let known = Table::get().longest(&bytes, context).is_some();
+            let rest = if known {
+                "; a line with the section that it belongs to, such as 'global', is expected before it".into()
+            } else {
+                proposal(head, KeywordContext::section_names())
+            };
+            let message = format!("unknown keyword '{}' out of section{rest}", head.shown_name());
+            let meant = if known { None } else { self.misspelt_section(words) };
+            self.found.alert(head.pos(), message);
+            // Its lines are read as those of the section that was meant.
+            if let Some(meant) = meant {
+                self.begin_section(meant, words);
+            }
+            return;
         }
         let (prefix, words) = match words {
             [no, rest @ ..] if *no == "no" && !rest.is_empty() => (Prefix::No, rest),
@@ -69,136 +78,144 @@ impl Builder<'_> {
             _ => (Prefix::None, words),
         };
         let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
-        let Some((keyword, count)) = Table::get().longest(&bytes, place) else {
-            return self.unknown(words, &bytes, place);
+        let Some((keyword, count)) = Table::get().longest(&bytes, context) else {
+            let meant = if prefix == Prefix::None { self.misspelt_section(words) } else { None };
+            self.unknown(words, &bytes, context);
+            if let Some(meant) = meant {
+                self.begin_section(meant, words);
+            }
+            return;
         };
         let head = &words[0];
-        if !keyword.places.contains(place) && !self.misplaced(keyword, head, &bytes, place) {
-            return;
+        if !keyword.contexts.contains(context) {
+            return self.misplaced(keyword, head, &bytes, context);
         }
-        if place == SectionKind::Defaults
+        if context == KeywordContext::Defaults
             && keyword.named_defaults_only
             && self.proxy().name.bytes().is_empty()
         {
-            let message = format!("'{}' not allowed in anonymous 'defaults' section", keyword.name);
+            let message = format!(
+                "'{}' expects a 'defaults' section with a name, found one without: write 'defaults <name>'",
+                keyword.name
+            );
             return self.found.alert(head.pos(), message);
         }
         if prefix != Prefix::None
             && !(keyword.negatable && (prefix == Prefix::No || keyword.name.starts_with("option ")))
         {
             let word = if prefix == Prefix::No { "no" } else { "default" };
-            let message = format!("'{word}' cannot stand before '{}'", keyword.name);
+            let message = format!("'{}' expects no '{word}' before it: remove that word", keyword.name);
             return self.found.alert(head.pos(), message);
         }
         if keyword.repeat == Repeat::Refused && !self.used.insert(keyword.name) {
-            return self
-                .found
-                .alert(head.pos(), format!("'{}' can be given only once in a section", keyword.name));
+            return self.found.alert(
+                head.pos(),
+                format!(
+                    "'{}' expects one line in a section, found another: remove one of them",
+                    keyword.name
+                ),
+            );
         }
         self.obey(keyword, prefix, head, &words[count..]);
     }
 
-    fn unknown(&mut self, words: &[Word], bytes: &[&[u8]], place: SectionKind) {
+    fn unknown(&mut self, words: &[Word], bytes: &[&[u8]], context: KeywordContext) {
         let head = &words[0];
-        if self.found.is_full() {
-            return self.found.alert(head.pos(), "unknown keyword");
-        }
         // For `timeout clent`: the first word is known, so the second one is wrong.
-        let begins = |keyword: &&Keyword| {
-            keyword.places.contains(place)
-                && keyword.name.split_once(' ').is_some_and(|(first, _)| first.as_bytes() == head.bytes())
-        };
-        let mut following: Vec<&str> = Table::get()
-            .rows()
-            .iter()
-            .filter(begins)
-            .filter_map(|keyword| keyword.name.split_once(' '))
-            .map(|(_, rest)| rest)
-            .collect();
+        let following = Table::get().following(head.bytes(), context);
         if !following.is_empty() {
-            following.sort_unstable();
-            let rest = |guess: String| match guess {
-                none if none.is_empty() && following.len() > LISTED => {
-                    format!("; 'manylane --help {}' lists those that there are", head.shown())
-                }
-                none if none.is_empty() => format!(", there are '{}'", following.join("', '")),
-                guess => guess,
-            };
-            let place_name = place.name();
+            let section = context.name();
             let Some(word) = words.get(1) else {
-                let message =
-                    format!("'{}' expects a further word, found none{}", head.shown(), rest(String::new()));
-                return self.found.alert(head.pos(), message);
+                let message = format!("'{}' expects a further word, found none", head.shown());
+                return self.found.alert_with(head.pos(), message, || listed(head, following));
             };
-            let guess = crate::guess(word.bytes(), following.iter().copied());
-            let message = format!(
-                "unknown {} '{}' in '{place_name}' section{}",
-                head.shown(),
-                word.shown(),
-                rest(guess)
-            );
-            return self.found.alert(word.pos(), message);
+            let message = format!("unknown {} '{}' in '{section}' section", head.shown(), word.shown_name());
+            let mut meant = None;
+            self.found.alert_with(word.pos(), message, || {
+                meant = crate::nearest(word.bytes(), following.iter().copied());
+                match crate::guess(word.bytes(), following.iter().copied()) {
+                    none if none.is_empty() => listed(head, following),
+                    guess => guess,
+                }
+            });
+            return self.refused_near(meant.map(|rest| format!("{} {rest}", head.shown())), words);
         }
-        let guess = Table::get().guess(bytes, place);
-        let message = format!("unknown keyword '{}' in '{}' section{guess}", head.shown(), place.name());
-        self.found.alert(head.pos(), message);
+        let message = format!("unknown keyword '{}' in '{}' section", head.shown_name(), context.name());
+        let mut meant = None;
+        self.found.alert_with(head.pos(), message, || {
+            meant = crate::nearest(head.bytes(), Table::get().valid_in(context)).map(str::to_owned);
+            Table::get().guess(bytes, context)
+        });
+        self.refused_near(meant, words);
     }
 
-    /// Reports a keyword that is not valid here. Always returns false: the line is not checked further.
+    /// Reports a keyword that is not valid here.
     fn misplaced(
         &mut self,
         keyword: &'static Keyword,
         head: &Word,
         bytes: &[&[u8]],
-        place: SectionKind,
-    ) -> bool {
+        context: KeywordContext,
+    ) {
         let name = keyword.name;
-        let warns = match place {
-            SectionKind::Frontend => {
-                keyword.places.contains(SectionKind::Backend) && !REFUSED_IN_FRONTENDS.contains(&name)
+        let warns = match context {
+            KeywordContext::Frontend => {
+                keyword.contexts.contains(KeywordContext::Backend) && !REFUSED_IN_FRONTENDS.contains(&name)
             }
-            SectionKind::Backend => {
-                keyword.places.contains(SectionKind::Frontend) && !REFUSED_IN_BACKENDS.contains(&name)
+            KeywordContext::Backend => {
+                keyword.contexts.contains(KeywordContext::Frontend) && !REFUSED_IN_BACKENDS.contains(&name)
             }
             _ => false,
         };
         if warns {
-            let (own, missing, hint) = match (place, name) {
-                (SectionKind::Frontend, "fullconn") => {
+            let (own, missing, hint) = match (context, name) {
+                (KeywordContext::Frontend, "fullconn") => {
                     ("frontend", "backend", ". Maybe you want 'maxconn' instead ?")
                 }
-                (SectionKind::Frontend, _) => ("frontend", "backend", ""),
+                (KeywordContext::Frontend, _) => ("frontend", "backend", ""),
                 (_, "maxconn") => ("backend", "frontend", ". Maybe you want 'fullconn' instead ?"),
                 _ => ("backend", "frontend", ""),
             };
             let proxy = self.proxy().name.shown().to_string();
             let message =
                 format!("'{name}' ignored because {own} '{proxy}' has no {missing} capability{hint}");
-            self.found.warning(head.pos(), message);
-            return false;
+            return self.found.warning(head.pos(), message);
         }
         let legal: Vec<&str> = keyword
-            .places
+            .contexts
             .iter()
-            .filter(|place| *place < SectionKind::BindOption)
-            .map(SectionKind::name)
+            .filter(|context| *context < KeywordContext::BindOption)
+            .map(KeywordContext::name)
             .collect();
         if legal.is_empty() {
             let words: Vec<Word> = bytes.iter().map(|bytes| Word::plain(*bytes, head.pos())).collect();
-            self.unknown(&words, bytes, place);
-            return false;
+            return self.unknown(&words, bytes, context);
         }
         let message = format!(
-            "'{name}' not allowed in '{}' section; it belongs into {}",
-            place.name(),
+            "'{name}' not allowed in '{}' section; it belongs to {}",
+            context.name(),
             legal.join(", ")
         );
         self.found.alert(head.pos(), message);
-        false
+    }
+
+    /// Notes that an unknown keyword at the beginning of `words` was probably meant to be `name`.
+    fn refused_near(&mut self, name: Option<String>, words: &[Word]) {
+        if let Some(row) = name.and_then(|name| Table::get().find(&name, self.context())) {
+            self.refused(row.name, words.get(row.name.split(' ').count()..).unwrap_or_default());
+        }
     }
 
     /// Checks the arguments of a keyword and runs its handler.
     pub(super) fn obey(&mut self, keyword: &'static Keyword, prefix: Prefix, head: &Word, words: &[Word]) {
+        let errors = self.found.errors();
+        self.run(keyword, prefix, head, words);
+        if self.found.errors() > errors {
+            self.refused(keyword.name, words);
+        }
+    }
+
+    fn run(&mut self, keyword: &'static Keyword, prefix: Prefix, head: &Word, words: &[Word]) {
         let handler = match keyword.status {
             Status::Built(handler) | Status::Words(handler) => Ok(handler),
             Status::Idle(reason) => Err(reason),
@@ -250,12 +267,18 @@ impl Builder<'_> {
             }
         };
         self.found.alert(word.pos_at(error.at), message);
-        self.refused(keyword.name);
     }
 
-    /// Notes that a line with this keyword was refused, so that checks do not treat the setting as missing.
-    pub(crate) fn refused(&mut self, name: &'static str) {
-        if self.place().is_proxy() && !self.settings().refused.contains(&name) {
+    /// Notes that a line with this keyword was refused, so that checks do not treat the setting, or the name
+    /// that the line declares, as missing.
+    fn refused(&mut self, name: &'static str, words: &[Word]) {
+        let section = self.section_word().map(Word::pos);
+        if let (Some(section), Some(word)) = (section, words.first()) {
+            self.config.refused.entry(section).or_default().insert((name, word.bytes().to_vec()));
+        }
+        if matches!(self.current, Current::Proxy(_) | Current::Healthcheck(_))
+            && !self.settings().refused.contains(&name)
+        {
             self.settings().refused.push(name);
         }
     }
@@ -275,7 +298,7 @@ impl Builder<'_> {
         if unit == Unit::Ms
             && number
             && word.bytes().len() <= 2
-            && self.place() != SectionKind::Ring
+            && self.context() != KeywordContext::Ring
             && (name.starts_with("timeout ") || SHORT_TIMES.contains(&name))
         {
             let message = format!(
@@ -313,6 +336,15 @@ impl Builder<'_> {
         line.no_more(self, args.len());
         complete.then_some(values)
     }
+}
+
+/// The words that can follow `head`, or where to find them if they are many.
+fn listed(head: &Word, mut following: Vec<&str>) -> String {
+    if following.len() > LISTED {
+        return format!("; 'manylane --help {}' lists those that there are", head.shown());
+    }
+    following.sort_unstable();
+    format!(", there are '{}'", following.join("', '"))
 }
 
 /// Puts a colon before the message, to follow the word that it is about.
@@ -365,6 +397,11 @@ impl Line<'_> {
 
     pub(crate) fn set<T>(&self, value: T) -> Set<T> {
         Set { value, pos: self.pos() }
+    }
+
+    /// A setting whose findings mark its value, the first argument.
+    pub(crate) fn argument<T>(&self, value: T) -> Set<T> {
+        Set { value, pos: self.words.first().unwrap_or(self.head).pos() }
     }
 
     /// Always true: the flag is present.

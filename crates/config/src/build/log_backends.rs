@@ -2,10 +2,10 @@
 
 use super::Builder;
 use crate::source::Pos;
-use crate::tree::{Algorithm, LogSink, LogTarget, Mode, Proxy, ProxyKind};
+use crate::tree::{AlgorithmKey, LogSink, LogTarget, Mode, Proxy, ProxyKind};
 use manylane_net::address::{Location, Transport};
 
-/// What a proxy says that does not fit its mode.
+/// Reports settings of a proxy that do not fit its mode.
 pub(super) fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     if proxy.kind == ProxyKind::Defaults || proxy.forward.is_some() {
         return;
@@ -16,9 +16,8 @@ pub(super) fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
         let mode = settings.mode().name();
         for server in &proxy.servers {
             if server.address.value.transport == Some(Transport::Datagram) {
-                let message = format!(
-                    "'server' : datagrams are sent in 'mode log' only; this is a backend in mode {mode}"
-                );
+                let message =
+                    format!("'server' expects datagrams (udp@) in 'mode log' only, found 'mode {mode}'");
                 b.found.alert(server.address.pos, message);
             }
         }
@@ -33,25 +32,23 @@ pub(super) fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
         return b.found.alert(mode, message);
     }
     if let Some(set) = &settings.balance {
-        let fits = matches!(
-            set.value.algorithm,
-            Algorithm::Roundrobin | Algorithm::Random(_) | Algorithm::Sticky | Algorithm::LogHash
-        );
+        let fits = matches!(set.value.algorithm.name, "roundrobin" | "random" | "sticky" | "log-hash");
         if !fits {
             let message = format!(
-                "in backend '{name}': 'balance' in 'mode log' expects roundrobin, random, sticky or log-hash"
+                "'balance' in 'mode log' expects roundrobin, random, sticky or log-hash, found '{}'",
+                set.value.algorithm.name
             );
             b.found.alert(set.pos, message);
         }
     }
-    if algorithm == Some(Algorithm::LogHash)
+    if algorithm.is_some_and(|algorithm| algorithm.key == AlgorithmKey::LogLine)
         && let Some(set) = settings.hash_type.filter(|set| set.value.consistent)
     {
-        let message = format!("in backend '{name}': 'balance log-hash' expects 'hash-type map-based'");
+        let message = "'balance log-hash' expects 'hash-type map-based', found 'hash-type consistent'";
         b.found.alert(set.pos, message);
     }
     for server in &proxy.servers {
-        if !matches!(server.address.value.place, Location::Ip { .. }) {
+        if !matches!(server.address.value.location, Location::Ip { .. }) {
             let message = "'server' expects an IP address and a port in 'mode log', with udp@ for datagrams";
             b.found.alert(server.address.pos, message.to_owned());
         }
@@ -69,7 +66,7 @@ pub(super) fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     }
 }
 
-/// Each backend that lines are logged to has to be there, in `mode log`.
+/// Reports targets of `log` lines that name a missing backend, or one that is not in `mode log`.
 pub(super) fn require<'p>(
     b: &mut Builder<'_>,
     log: &[LogTarget],
@@ -80,7 +77,7 @@ pub(super) fn require<'p>(
         let LogSink::Backend(name) = &line.sink else { continue };
         let shown = name.shown();
         let message = match backend(name.bytes()) {
-            None => format!("unable to find backend '{shown}' that 'log' names"),
+            None => format!("'log' expects the name of a backend behind 'backend@', found '{shown}'"),
             Some(backend) if backend.settings.mode() != Mode::Log => {
                 format!("'log' expects a backend in 'mode log', which backend '{shown}' is not")
             }

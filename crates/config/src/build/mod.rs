@@ -21,9 +21,10 @@ use crate::lex::{Environment, Word};
 use crate::limits::{MAX_BINDS, MAX_SECTIONS, MAX_SERVERS};
 use crate::read::{Item, Reader};
 use crate::source::{Pos, Sources};
-use crate::table::{BindOptions, SectionKind, ServerOptions};
+use crate::table::{BindOptions, KeywordContext, ServerOptions};
 use crate::tree::{
-    Config, CrtStore, HttpErrors, LogForward, LogProfile, Peers, Proxy, Resolvers, Ring, Settings, Userlist,
+    Acme, Config, CrtStore, HttpErrors, LogForward, LogProfile, Mailers, Peers, Proxy, Resolvers, Ring,
+    Settings, Userlist,
 };
 use section::Current;
 use std::collections::{HashMap, HashSet};
@@ -50,6 +51,7 @@ pub fn load(sources: &Sources, build: &Build, environment: Environment, diag_mod
         bind: BindOptions::default(),
         server: ServerOptions::default(),
         current: Current::Top,
+        indent: 1,
         used: HashSet::new(),
         names: HashSet::new(),
         last_defaults: None,
@@ -99,6 +101,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) server: ServerOptions,
     /// The current section.
     current: Current,
+    /// Column of its header.
+    indent: u32,
     /// Keywords of the current section that may not be repeated.
     used: HashSet<&'static str>,
     /// Unique names in the current section, each after a letter for its kind.
@@ -119,8 +123,8 @@ const PLACED: &str = "a keyword runs only in the sections of its row";
 
 impl Builder<'_> {
     /// The kind of the current section.
-    pub(crate) fn place(&self) -> SectionKind {
-        self.current.place(&self.config)
+    pub(crate) fn context(&self) -> KeywordContext {
+        self.current.context(&self.config)
     }
 
     pub(crate) fn proxy(&mut self) -> &mut Proxy {
@@ -161,6 +165,13 @@ impl Builder<'_> {
         }
     }
 
+    pub(crate) fn mailers(&mut self) -> &mut Mailers {
+        match self.current {
+            Current::Mailers(index) => &mut self.config.mailers[index],
+            _ => panic!("{PLACED}"),
+        }
+    }
+
     pub(crate) fn peers(&mut self) -> &mut Peers {
         match self.current {
             Current::Peers(index) => &mut self.config.peers[index],
@@ -189,9 +200,29 @@ impl Builder<'_> {
         }
     }
 
+    pub(crate) fn acme(&mut self) -> &mut Acme {
+        match self.current {
+            Current::Acme(index) => &mut self.config.acmes[index],
+            _ => panic!("{PLACED}"),
+        }
+    }
+
     /// Takes a name in the current section. False if it is taken.
     pub(crate) fn takes_name(&mut self, kind: u8, name: &Word) -> bool {
         self.names.insert([&[kind], name.bytes()].concat())
+    }
+
+    /// Takes a name as [`takes_name`](Self::takes_name), and reports one that is taken.
+    pub(crate) fn declares(&mut self, kind: u8, what: &str, name: &Word) -> bool {
+        let is_new = self.takes_name(kind, name);
+        if !is_new {
+            let message = format!(
+                "a section expects each {what} once, found '{}' again: give it another name",
+                name.shown()
+            );
+            self.found.alert(name.pos(), message);
+        }
+        is_new
     }
 
     /// Counts `count` more servers. False, with an error, beyond the limit.
@@ -215,8 +246,8 @@ impl Builder<'_> {
     }
 
     fn statement(&mut self, words: &[Word]) {
-        if let Some(place) = SectionKind::section(words[0].bytes()) {
-            self.begin_section(place, words);
+        if let Some(context) = KeywordContext::section(words[0].bytes()) {
+            self.begin_section(context, words);
         } else {
             self.keyword(words);
         }

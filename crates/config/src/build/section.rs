@@ -1,14 +1,17 @@
 //! Section headers, and the state of the current section.
 
 use super::{Builder, proposal};
-use crate::Shown;
 use crate::lex::Word;
-use crate::limits::{MAX_INHERITED, MAX_SECTIONS};
-use crate::table::{SectionKind, Status, Table};
+use crate::limits::{MAX_DIAGNOSTICS, MAX_INHERITED, MAX_SECTIONS};
+use crate::table::{KeywordContext, Status, Table};
 use crate::tree::{
-    Config, CrtStore, HttpErrors, LogForward, LogProfile, Peers, Proxy, ProxyKind, Resolvers, Ring, Settings,
-    Userlist,
+    Acme, BindOptions, Config, CrtStore, HttpErrors, LogForward, LogProfile, Mailers, Peers, Proxy,
+    ProxyKind, Resolvers, Ring, ServerOptions, Settings, Userlist,
 };
+use crate::{Shown, nearest};
+
+/// Words of the longest header: `backend b from d`.
+const LONGEST_HEADER: usize = 4;
 
 /// The current section, with its index in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +23,13 @@ pub(super) enum Current {
     Userlist(usize),
     HttpErrors(usize),
     Resolvers(usize),
+    Mailers(usize),
     Peers(usize),
     Ring(usize),
     LogProfile(usize),
     Healthcheck(usize),
     CrtStore(usize),
+    Acme(usize),
     /// A section whose lines are checked but have no effect.
     FcgiApp,
     /// A refused section: its lines are skipped without further errors.
@@ -32,26 +37,28 @@ pub(super) enum Current {
 }
 
 impl Current {
-    pub(super) fn place(self, config: &Config) -> SectionKind {
+    pub(super) fn context(self, config: &Config) -> KeywordContext {
         match self {
-            Self::Top | Self::Skipped => SectionKind::Top,
-            Self::Global => SectionKind::Global,
-            Self::Proxy(index) if config.proxies[index].forward.is_some() => SectionKind::LogForward,
+            Self::Top | Self::Skipped => KeywordContext::Top,
+            Self::Global => KeywordContext::Global,
+            Self::Proxy(index) if config.proxies[index].forward.is_some() => KeywordContext::LogForward,
             Self::Proxy(index) => match config.proxies[index].kind {
-                ProxyKind::Defaults => SectionKind::Defaults,
-                ProxyKind::Frontend => SectionKind::Frontend,
-                ProxyKind::Backend => SectionKind::Backend,
-                ProxyKind::Listen => SectionKind::Listen,
+                ProxyKind::Defaults => KeywordContext::Defaults,
+                ProxyKind::Frontend => KeywordContext::Frontend,
+                ProxyKind::Backend => KeywordContext::Backend,
+                ProxyKind::Listen => KeywordContext::Listen,
             },
-            Self::Userlist(_) => SectionKind::Userlist,
-            Self::HttpErrors(_) => SectionKind::HttpErrors,
-            Self::Resolvers(_) => SectionKind::Resolvers,
-            Self::Peers(_) => SectionKind::Peers,
-            Self::Ring(_) => SectionKind::Ring,
-            Self::LogProfile(_) => SectionKind::LogProfile,
-            Self::Healthcheck(_) => SectionKind::Healthcheck,
-            Self::CrtStore(_) => SectionKind::CrtStore,
-            Self::FcgiApp => SectionKind::FcgiApp,
+            Self::Userlist(_) => KeywordContext::Userlist,
+            Self::HttpErrors(_) => KeywordContext::HttpErrors,
+            Self::Resolvers(_) => KeywordContext::Resolvers,
+            Self::Mailers(_) => KeywordContext::Mailers,
+            Self::Peers(_) => KeywordContext::Peers,
+            Self::Ring(_) => KeywordContext::Ring,
+            Self::LogProfile(_) => KeywordContext::LogProfile,
+            Self::Healthcheck(_) => KeywordContext::Healthcheck,
+            Self::CrtStore(_) => KeywordContext::CrtStore,
+            Self::Acme(_) => KeywordContext::Acme,
+            Self::FcgiApp => KeywordContext::FcgiApp,
         }
     }
 }
@@ -59,33 +66,42 @@ impl Current {
 impl Builder<'_> {
     /// Value of `.SECTION` for the next line.
     pub(super) fn section_name(&self) -> Vec<u8> {
-        let name = match self.current {
-            Current::Top | Current::Skipped => return Vec::new(),
-            Current::FcgiApp => return b"fcgi-app".to_vec(),
-            Current::Global => return b"global".to_vec(),
+        match (self.section_word(), self.current) {
+            (Some(name), _) if !name.bytes().is_empty() => name.bytes().to_vec(),
+            (_, Current::Top | Current::Skipped) => Vec::new(),
+            _ => self.context().name().as_bytes().to_vec(),
+        }
+    }
+
+    /// The name of the current section; `None` for sections that have none.
+    pub(super) fn section_word(&self) -> Option<&Word> {
+        Some(match self.current {
+            Current::Top | Current::Skipped | Current::FcgiApp | Current::Global => return None,
             Current::Proxy(index) => &self.config.proxies[index].name,
             Current::Userlist(index) => &self.config.userlists[index].name,
             Current::HttpErrors(index) => &self.config.http_errors[index].name,
             Current::Resolvers(index) => &self.config.resolvers[index].name,
+            Current::Mailers(index) => &self.config.mailers[index].name,
             Current::Peers(index) => &self.config.peers[index].name,
             Current::Ring(index) => &self.config.rings[index].name,
             Current::LogProfile(index) => &self.config.log_profiles[index].name,
             Current::Healthcheck(index) => &self.config.healthchecks[index].name,
             Current::CrtStore(index) => &self.config.crt_stores[index].name,
-        };
-        if name.bytes().is_empty() { self.place().name().as_bytes().to_vec() } else { name.bytes().to_vec() }
+            Current::Acme(index) => &self.config.acmes[index].name,
+        })
     }
 
-    pub(super) fn begin_section(&mut self, place: SectionKind, words: &[Word]) {
+    pub(super) fn begin_section(&mut self, context: KeywordContext, words: &[Word]) {
         self.used.clear();
         self.names.clear();
+        self.indent = words[0].pos().column;
         self.sections += 1;
         if self.sections > MAX_SECTIONS {
             self.found.alert(words[0].pos(), format!("there are more than {MAX_SECTIONS} sections"));
             self.current = Current::Skipped;
             return;
         }
-        if let Some(row) = Table::get().find(place.name(), SectionKind::Top)
+        if let Some(row) = Table::get().find(context.name(), KeywordContext::Top)
             && let Status::Refused(reason) = row.status
         {
             let message =
@@ -94,8 +110,8 @@ impl Builder<'_> {
             self.current = Current::Skipped;
             return;
         }
-        let kind = match place {
-            SectionKind::Global => {
+        let kind = match context {
+            KeywordContext::Global => {
                 if let Some(extra) = words.get(1) {
                     self.found.alert(
                         extra.pos(),
@@ -105,18 +121,18 @@ impl Builder<'_> {
                 self.current = Current::Global;
                 return;
             }
-            SectionKind::FcgiApp => {
+            KeywordContext::FcgiApp => {
                 self.name(words);
                 self.current = Current::FcgiApp;
                 return;
             }
-            SectionKind::CrtStore => return self.begin_crt_store(words),
-            SectionKind::LogForward => return self.begin_log_forward(words),
-            SectionKind::Defaults => ProxyKind::Defaults,
-            SectionKind::Frontend => ProxyKind::Frontend,
-            SectionKind::Backend => ProxyKind::Backend,
-            SectionKind::Listen => ProxyKind::Listen,
-            _ => return self.begin_named(place, words),
+            KeywordContext::CrtStore => return self.begin_crt_store(words),
+            KeywordContext::LogForward => return self.begin_log_forward(words),
+            KeywordContext::Defaults => ProxyKind::Defaults,
+            KeywordContext::Frontend => ProxyKind::Frontend,
+            KeywordContext::Backend => ProxyKind::Backend,
+            KeywordContext::Listen => ProxyKind::Listen,
+            _ => return self.begin_named(context, words),
         };
         self.begin_proxy(kind, words);
     }
@@ -167,10 +183,12 @@ impl Builder<'_> {
             [from] if *from == "from" => {
                 self.found.alert(from.pos(), "'from' expects the name of a 'defaults' section, found none");
             }
-            [extra, ..] if kind != ProxyKind::Defaults => {
+            [extra, ..] if kind.is_frontend() => {
                 let message = format!(
-                    "unexpected '{}', please use the 'bind' keyword for listening addresses",
-                    extra.shown()
+                    "'{}' expects nothing behind its name, found '{extra}': write 'bind {extra}' in a line \
+                     of its own",
+                    header.shown(),
+                    extra = extra.shown()
                 );
                 self.found.alert(extra.pos(), message);
             }
@@ -185,13 +203,14 @@ impl Builder<'_> {
         self.inherited += defaults.map_or(0, |index| self.config.proxies[index].settings.lines());
         let settings = match defaults {
             Some(_) if self.inherited > MAX_INHERITED => {
-                let message =
-                    format!("more than {MAX_INHERITED} lines are taken over from 'defaults' sections");
+                let message = format!(
+                    "at most {MAX_INHERITED} lines come from 'defaults' sections, found more: shorten those"
+                );
                 self.found.alert(header.pos(), message);
                 Settings::default()
             }
             Some(index) => self.config.proxies[index].settings.clone(),
-            None => Settings::default(),
+            None => Settings { unsure: explicit.is_some(), ..Settings::default() },
         };
         self.config.proxies.push(Proxy {
             defaults,
@@ -199,6 +218,9 @@ impl Builder<'_> {
             ..Proxy::bare(kind, name, header.pos(), settings)
         });
         let index = self.config.proxies.len() - 1;
+        if kind.is_frontend() && rest.first().is_some_and(|word| *word != "from") {
+            self.config.proxies[index].settings.refused.push("bind"); // the address behind the name
+        }
         if kind == ProxyKind::Defaults {
             self.last_defaults = Some(index);
             let name = self.config.proxies[index].name.bytes().to_vec();
@@ -232,10 +254,11 @@ impl Builder<'_> {
                     format!("{}:{}", Shown(self.sources.name(pos.file)), pos.line)
                 };
                 let message = format!(
-                    "ambiguous defaults section name '{}' referenced by {} '{}' exists at least at {} and {}",
-                    base.shown(),
+                    "{} '{}' expects one 'defaults' section of the name '{}', found several, at {} and {}: \
+                     rename one",
                     kind.name(),
                     name.shown(),
+                    base.shown(),
                     at(first),
                     at(second)
                 );
@@ -249,10 +272,10 @@ impl Builder<'_> {
                     .filter_map(|p| p.name.text().map(str::to_owned))
                     .collect();
                 let message = format!(
-                    "defaults section '{}' not found for {} '{}'{}",
-                    base.shown(),
+                    "{} '{}' expects the name of a 'defaults' section above it, found '{}'{}",
                     kind.name(),
                     name.shown(),
+                    base.shown(),
                     proposal(base, known.iter().map(String::as_str))
                 );
                 self.found.alert(base.pos(), message);
@@ -293,37 +316,42 @@ impl Builder<'_> {
     }
 
     /// Begins a section whose header has a name and nothing else.
-    fn begin_named(&mut self, place: SectionKind, words: &[Word]) {
+    fn begin_named(&mut self, context: KeywordContext, words: &[Word]) {
         let name = self.name(words);
         if let Some(extra) = words.get(2) {
             self.unexpected(&words[0], extra);
         }
         let config = &mut self.config;
         let same = |known: &Word| known.bytes() == name.bytes() && !name.bytes().is_empty();
-        let twin = match place {
-            SectionKind::Userlist => config.userlists.iter().any(|section| same(&section.name)),
-            SectionKind::HttpErrors => config.http_errors.iter().any(|section| same(&section.name)),
-            SectionKind::Resolvers => config.resolvers.iter().any(|section| same(&section.name)),
-            SectionKind::LogProfile => config.log_profiles.iter().any(|section| same(&section.name)),
-            SectionKind::Healthcheck => config.healthchecks.iter().any(|section| same(&section.name)),
-            SectionKind::Peers => config.peers.iter().any(|section| same(&section.name)),
+        let twin = match context {
+            KeywordContext::Userlist => config.userlists.iter().any(|section| same(&section.name)),
+            KeywordContext::HttpErrors => config.http_errors.iter().any(|section| same(&section.name)),
+            KeywordContext::Resolvers => config.resolvers.iter().any(|section| same(&section.name)),
+            KeywordContext::Mailers => config.mailers.iter().any(|section| same(&section.name)),
+            KeywordContext::LogProfile => config.log_profiles.iter().any(|section| same(&section.name)),
+            KeywordContext::Healthcheck => config.healthchecks.iter().any(|section| same(&section.name)),
+            KeywordContext::Peers => config.peers.iter().any(|section| same(&section.name)),
+            KeywordContext::Acme => config.acmes.iter().any(|section| same(&section.name)),
             _ => config.rings.iter().any(|section| same(&section.name)),
         };
         if twin {
-            let message =
-                format!("there is a '{}' section named '{}' already", words[0].shown(), name.shown());
+            let message = format!(
+                "'{}' expects a name of its own, found '{}', which a section above has",
+                words[0].shown(),
+                name.shown()
+            );
             self.found.alert(name.pos(), message);
         }
-        self.current = match place {
-            SectionKind::Userlist => {
+        self.current = match context {
+            KeywordContext::Userlist => {
                 config.userlists.push(Userlist { name, groups: Vec::new(), users: Vec::new() });
                 Current::Userlist(config.userlists.len() - 1)
             }
-            SectionKind::HttpErrors => {
+            KeywordContext::HttpErrors => {
                 config.http_errors.push(HttpErrors { name, files: Vec::new() });
                 Current::HttpErrors(config.http_errors.len() - 1)
             }
-            SectionKind::Resolvers => {
+            KeywordContext::Resolvers => {
                 config.resolvers.push(Resolvers {
                     name,
                     nameservers: Vec::new(),
@@ -336,19 +364,51 @@ impl Builder<'_> {
                 });
                 Current::Resolvers(config.resolvers.len() - 1)
             }
-            SectionKind::LogProfile => {
+            KeywordContext::Mailers => {
+                config.mailers.push(Mailers { name, mailers: Vec::new(), timeout: None });
+                Current::Mailers(config.mailers.len() - 1)
+            }
+            KeywordContext::LogProfile => {
                 config.log_profiles.push(LogProfile { name, tag: None, steps: Vec::new() });
                 Current::LogProfile(config.log_profiles.len() - 1)
             }
-            SectionKind::Healthcheck => {
+            KeywordContext::Healthcheck => {
                 let section = Proxy::bare(ProxyKind::Defaults, name, words[0].pos(), Settings::default());
                 config.healthchecks.push(section);
                 Current::Healthcheck(config.healthchecks.len() - 1)
             }
-            SectionKind::Peers => {
-                let (binds, peers, tables) = Default::default();
-                config.peers.push(Peers { name, disabled: None, binds, peers, tables });
+            KeywordContext::Peers => {
+                config.peers.push(Peers {
+                    name,
+                    disabled: None,
+                    binds: Vec::new(),
+                    default_bind: BindOptions::default(),
+                    peers: Vec::new(),
+                    default_server: ServerOptions::default(),
+                    shards: None,
+                    tables: Vec::new(),
+                });
                 Current::Peers(config.peers.len() - 1)
+            }
+            KeywordContext::Acme => {
+                let (directory, contact, account_key, map) = (None, None, None, None);
+                let (eab_key_id, eab_mac_key, eab_mac_alg) = (None, None, None);
+                let (bits, curves, keytype, challenge) = (None, None, None, None);
+                config.acmes.push(Acme {
+                    name,
+                    directory,
+                    contact,
+                    account_key,
+                    bits,
+                    curves,
+                    keytype,
+                    challenge,
+                    eab_key_id,
+                    eab_mac_key,
+                    eab_mac_alg,
+                    map,
+                });
+                Current::Acme(config.acmes.len() - 1)
             }
             _ => {
                 config.rings.push(Ring {
@@ -365,6 +425,23 @@ impl Builder<'_> {
                 Current::Ring(config.rings.len() - 1)
             }
         };
+    }
+
+    /// The section that an unknown keyword begins if it is a misspelt header: it is as far to the left as
+    /// the last header, and nothing that this section has is nearer. Beyond [`MAX_DIAGNOSTICS`] errors none
+    /// is looked for.
+    pub(super) fn misspelt_section(&self, words: &[Word]) -> Option<KeywordContext> {
+        let context = self.context();
+        let head = &words[0];
+        let is_header = context == KeywordContext::Top || head.pos().column == self.indent;
+        if !is_header || words.len() > LONGEST_HEADER || self.found.errors() >= MAX_DIAGNOSTICS {
+            return None;
+        }
+        let section = nearest(head.bytes(), KeywordContext::section_names())?;
+        let rows = Table::get().rows().iter().filter(|row| row.contexts.contains(context));
+        let known = std::iter::once(section).chain(rows.filter_map(|row| row.name.split(' ').next()));
+        let is_nearest = nearest(head.bytes(), known) == Some(section);
+        KeywordContext::section(section.as_bytes()).filter(|_| is_nearest)
     }
 
     /// True in a refused section.

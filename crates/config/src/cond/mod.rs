@@ -19,7 +19,7 @@ pub use expression::{ConditionError, evaluate, evaluate_option};
 pub use predicate::Predicate;
 pub use version::{LibraryVersion, Version};
 
-/// Facts about the program that conditions test. The program supplies them, so `feature()` and `-vv` always
+/// Properties of the program that conditions test. The program supplies them, so `feature()` and `-vv` always
 /// agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {

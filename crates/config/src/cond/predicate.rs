@@ -121,26 +121,28 @@ impl Predicate {
         let listed = |list: &[&str]| list.iter().any(|name| name.as_bytes() == text(0));
         match self {
             AwslcApiAtLeast => {
-                build.awslc_api.zip(number(text(0))).is_some_and(|(ours, asked)| ours >= asked)
+                build.awslc_api.zip(number(text(0))).is_some_and(|(ours, wanted)| ours >= wanted)
             }
-            AwslcApiBefore => build.awslc_api.zip(number(text(0))).is_some_and(|(ours, asked)| ours < asked),
+            AwslcApiBefore => {
+                build.awslc_api.zip(number(text(0))).is_some_and(|(ours, wanted)| ours < wanted)
+            }
             Defined => environment.get(text(0)).is_some(),
             Enabled => build.enabled().any(|name| name.as_bytes() == text(0)),
             Feature => listed(build.features),
             FipsMode => false, // no library with this mode is built
             OpensslVersionAtLeast => {
-                openssl.zip(LibraryVersion::parse(text(0))).is_some_and(|(ours, asked)| ours >= asked)
+                openssl.zip(LibraryVersion::parse(text(0))).is_some_and(|(ours, wanted)| ours >= wanted)
             }
             OpensslVersionBefore => {
-                openssl.zip(LibraryVersion::parse(text(0))).is_some_and(|(ours, asked)| ours < asked)
+                openssl.zip(LibraryVersion::parse(text(0))).is_some_and(|(ours, wanted)| ours < wanted)
             }
             SsllibNameStartsWith => build.tls.is_some_and(|(name, _)| name.as_bytes().starts_with(text(0))),
             StrEq => text(0) == text(1),
             StrNeq => text(0) != text(1),
             StrStr => contains(text(0), text(1)),
             // As in HAProxy, a text that is not a version is older than every version.
-            VersionAtLeast => Version::parse(text(0)).is_none_or(|asked| build.version >= asked),
-            VersionBefore => Version::parse(text(0)).is_some_and(|asked| build.version < asked),
+            VersionAtLeast => Version::parse(text(0)).is_none_or(|wanted| build.version >= wanted),
+            VersionBefore => Version::parse(text(0)).is_some_and(|wanted| build.version < wanted),
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct Diagnostic {
     /// The error and advice. The first line has no full stop if the finding has a position. Further lines are
     /// shown below the source line.
     pub message: String,
+    /// Length of the message without its suggestion. Findings that agree up to here are alike.
+    stem: usize,
 }
 
 /// The findings of one run, bounded in number.
@@ -70,6 +72,22 @@ impl Diagnostics {
     /// Adds a finding. It is only counted beyond [`MAX_DIAGNOSTICS`] findings, or [`MAX_ALIKE`] with the same
     /// text. The first alert is always kept.
     pub fn push(&mut self, severity: Severity, pos: Option<Pos>, message: impl Into<String>) {
+        self.push_with(severity, pos, message.into(), String::new);
+    }
+
+    /// Adds an error at a position, with a suggestion behind its message. Suggestions are expensive, so
+    /// `guess` is called for a kept finding only.
+    pub fn alert_with(&mut self, pos: Pos, message: impl Into<String>, guess: impl FnOnce() -> String) {
+        self.push_with(Severity::Alert, Some(pos), message.into(), guess);
+    }
+
+    fn push_with(
+        &mut self,
+        severity: Severity,
+        pos: Option<Pos>,
+        message: String,
+        guess: impl FnOnce() -> String,
+    ) {
         if severity == Severity::Diag && !self.diag_mode {
             return;
         }
@@ -78,13 +96,14 @@ impl Diagnostics {
         if severity == Severity::Alert {
             self.files.extend(pos.map(|pos| pos.file));
         }
-        let key = (severity, message.into());
+        let key = (severity, message);
         let full = self.found.len() >= MAX_DIAGNOSTICS && !first_alert;
         match self.alike.get_mut(&key) {
             Some(count) if full || *count >= MAX_ALIKE => *count += 1,
             _ if full => self.dropped += 1,
             _ => {
-                self.found.push(Diagnostic { severity, pos, message: key.1.clone() });
+                let message = key.1.clone() + &guess();
+                self.found.push(Diagnostic { severity, pos, message, stem: key.1.len() });
                 *self.alike.entry(key).or_default() += 1;
             }
         }
@@ -129,11 +148,6 @@ impl Diagnostics {
         self.count(Severity::Alert)
     }
 
-    /// True if there are [`MAX_DIAGNOSTICS`] findings. Callers then omit suggestions, which are expensive.
-    pub fn is_full(&self) -> bool {
-        self.counts.iter().sum::<usize>() >= MAX_DIAGNOSTICS
-    }
-
     /// Number of findings that were not kept and have a text that no kept one has.
     pub fn dropped(&self) -> usize {
         self.dropped
@@ -141,7 +155,7 @@ impl Diagnostics {
 
     /// Number of findings with the same severity and text, itself included.
     fn alike(&self, finding: &Diagnostic) -> usize {
-        self.alike.get(&(finding.severity, finding.message.clone())).copied().unwrap_or(1)
+        self.alike.get(&(finding.severity, finding.stem().to_owned())).copied().unwrap_or(1)
     }
 
     /// `2 errors, 1 warning`; `None` without errors and warnings.
@@ -155,6 +169,13 @@ impl Diagnostics {
         });
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+impl Diagnostic {
+    /// The message without its suggestion.
+    fn stem(&self) -> &str {
+        &self.message[..self.stem]
     }
 }
 
@@ -197,6 +218,24 @@ mod tests {
         all.push(Severity::Alert, None, "another");
         assert_eq!((all.errors(), all.found().len(), all.dropped()), (MAX_DIAGNOSTICS + 8, MAX_ALIKE + 1, 0));
         assert_eq!(all.tally().unwrap(), format!("{} errors", MAX_DIAGNOSTICS + 8));
+    }
+
+    #[test]
+    fn a_suggestion_is_made_for_kept_findings_only_and_does_not_part_those_alike() {
+        let mut all = Diagnostics::new(false);
+        let mut sources = crate::source::Sources::new();
+        let pos = Pos { file: sources.add("t.cfg", "x\n").unwrap(), line: 1, column: 1 };
+        let guesses = std::cell::Cell::new(0);
+        for _ in 0..MAX_DIAGNOSTICS + 7 {
+            all.alert_with(pos, "alike", || {
+                guesses.set(guesses.get() + 1);
+                format!("; guess {}", guesses.get())
+            });
+        }
+        assert_eq!((guesses.get(), all.found().len()), (MAX_ALIKE, MAX_ALIKE));
+        let text = all.render(&sources, 7);
+        assert!(text.contains("] : alike; guess 1\n") && text.contains("1006 more of the same"), "{text}");
+        assert!(!text.contains("guess 2"), "{text}");
     }
 
     #[test]

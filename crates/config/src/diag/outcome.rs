@@ -5,7 +5,7 @@ use super::{Diagnostics, Severity};
 use crate::Shown;
 use crate::source::Sources;
 
-/// Facts for the verdict besides the findings.
+/// Input of the outcome besides the findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
     /// `-dW` or `zero-warning`: warnings refuse the configuration.
@@ -39,7 +39,7 @@ pub struct Outcome {
 
 impl Diagnostics {
     /// The result of the run. `pid` is the process number for the heads of lines.
-    pub fn verdict(&self, sources: &Sources, pid: u32, check: Check) -> Outcome {
+    pub fn outcome(&self, sources: &Sources, pid: u32, check: Check) -> Outcome {
         let mut errors = String::new();
         let alert = |out: &mut String, message: &str| line(out, Severity::Alert, pid, message);
         if self.errors() > 0 {
@@ -83,25 +83,25 @@ mod tests {
     fn exit_codes_are_haproxys() {
         let sources = Sources::new();
         let mut all = Diagnostics::new(false);
-        assert_eq!(all.verdict(&sources, 1, LISTENS).code, ExitCode::Ok);
+        assert_eq!(all.outcome(&sources, 1, LISTENS).code, ExitCode::Ok);
         let silent = Check { has_listener: false, ..LISTENS };
-        assert_eq!(all.verdict(&sources, 1, silent).code, ExitCode::Unusable);
+        assert_eq!(all.outcome(&sources, 1, silent).code, ExitCode::Unusable);
         all.push(Severity::Notice, None, "n");
         let strict = Check { warnings_are_errors: true, ..LISTENS };
-        assert_eq!(all.verdict(&sources, 1, strict).code, ExitCode::Ok);
+        assert_eq!(all.outcome(&sources, 1, strict).code, ExitCode::Ok);
         all.push(Severity::Warning, None, "w");
-        let verdict = all.verdict(&sources, 1, LISTENS);
+        let outcome = all.outcome(&sources, 1, LISTENS);
         assert_eq!(
-            (verdict.code, &*verdict.summary),
+            (outcome.code, &*outcome.summary),
             (ExitCode::Ok, "Warnings were found.\nConfiguration file is valid\n")
         );
-        assert_eq!(verdict.errors, "[WARNING]  (1) : config : 1 warning\n");
-        assert_eq!(all.verdict(&sources, 1, silent).code, ExitCode::Unusable);
-        let verdict = all.verdict(&sources, 1, strict);
-        assert_eq!(verdict.code, ExitCode::Error);
-        assert!(verdict.errors.contains("'zero-warning' is set"));
+        assert_eq!(outcome.errors, "[WARNING]  (1) : config : 1 warning\n");
+        assert_eq!(all.outcome(&sources, 1, silent).code, ExitCode::Unusable);
+        let outcome = all.outcome(&sources, 1, strict);
+        assert_eq!(outcome.code, ExitCode::Error);
+        assert!(outcome.errors.contains("'zero-warning' is set"));
         all.push(Severity::Alert, None, "a");
-        assert_eq!(all.verdict(&sources, 1, LISTENS).code, ExitCode::Error);
+        assert_eq!(all.outcome(&sources, 1, LISTENS).code, ExitCode::Error);
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
             all.alert(Pos { file, line: 1, column: 1 }, "bad");
         }
         assert_eq!(
-            all.verdict(&sources, 9, LISTENS).errors,
+            all.outcome(&sources, 9, LISTENS).errors,
             "[ALERT]    (9) : config : Error(s) found in configuration file : a.cfg\n\
              [ALERT]    (9) : config : Error(s) found in configuration file : b.cfg\n\
              [ALERT]    (9) : config : Fatal errors found in configuration.\n\

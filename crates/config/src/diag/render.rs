@@ -4,7 +4,8 @@ use super::{Diagnostic, Diagnostics, Severity};
 use crate::Shown;
 use crate::limits::{MAX_ALIKE, MAX_CONTEXT_COLUMNS};
 use crate::source::{Pos, Sources};
-use manylane_expr::is_harmful;
+use crate::table::Table;
+use manylane_expr::{MAX_EDITS, is_harmful, nearest};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::Range;
@@ -17,7 +18,7 @@ impl Diagnostics {
         sorted.sort_by_key(|finding| (finding.pos.is_none(), finding.pos));
         let mut groups: HashMap<(Severity, &str), Vec<Pos>> = HashMap::new();
         for finding in &sorted {
-            let places = groups.entry((finding.severity, &finding.message)).or_default();
+            let places = groups.entry((finding.severity, finding.stem())).or_default();
             places.extend(finding.pos);
         }
         let mut out = String::new();
@@ -25,7 +26,7 @@ impl Diagnostics {
             let count = self.alike(finding);
             if count < MAX_ALIKE {
                 finding.render(sources, pid, &mut out);
-            } else if let Some(places) = groups.remove(&(finding.severity, &*finding.message)) {
+            } else if let Some(places) = groups.remove(&(finding.severity, finding.stem())) {
                 finding.render(sources, pid, &mut out);
                 out.push_str(&also(sources, count - 1, places.get(1..).unwrap_or_default()));
             }
@@ -77,10 +78,72 @@ pub(super) fn line(out: &mut String, severity: Severity, pid: u32, message: &str
     out.push_str(&format!("({pid}) : config : {message}\n"));
 }
 
+/// Keywords and fields whose values are secret, and converters with keys.
+const SECRET: [&str; 15] = [
+    "eab-mac-key",
+    "password",
+    "insecure-password",
+    "dynamic-cookie-key",
+    "cluster-secret",
+    "anonkey",
+    "tcp-md5sig",
+    "authorization",
+    "jwt_verify",
+    "jwt_decrypt_secret",
+    "hmac",
+    "aes_gcm_enc",
+    "aes_gcm_dec",
+    "aes_cbc_enc",
+    "aes_cbc_dec",
+];
+
+/// Payloads of `tcp-check`, which often log in.
+const SENDS: [&str; 4] = ["send", "send-lf", "send-binary", "send-binary-lf"];
+
+/// The words of a line in lower case, without quotes, also split at `(`, `)`, `,` and `=`.
+fn parts(line: &[u8]) -> Vec<Vec<u8>> {
+    let splits = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'(' | b')' | b',' | b'=');
+    let words = line.split(splits).map(|word| {
+        let bytes = word.iter().filter(|byte| !matches!(byte, b'"' | b'\'' | b'\\'));
+        bytes.map(u8::to_ascii_lowercase).collect::<Vec<_>>()
+    });
+    words.filter(|word| !word.is_empty()).collect()
+}
+
+/// Returns whether a line may have a secret: a word has a name of [`SECRET`] in it or is one misspelt, `auth`
+/// is behind `stats`, or the line is a payload of `tcp-check` or adds a user. Findings are logged, so such a
+/// line is not shown.
+fn may_have_secret(line: &[u8]) -> bool {
+    let words = parts(line);
+    let has = |word: &[u8], name: &str| word.windows(name.len()).any(|part| part == name.as_bytes());
+    let is = |word: &[u8], name: &str| nearest(word, [name]).is_some();
+    // `peer` is near, too, and a keyword.
+    let is_keyword =
+        |word: &[u8]| std::str::from_utf8(word).is_ok_and(|word| Table::get().named(word).next().is_some());
+    let is_user =
+        words.len() > 2 && (has(&words[0], "user") || is(&words[0], "user") && !is_keyword(&words[0]));
+    let stats = words.iter().position(|word| is(word, "stats")).unwrap_or(words.len());
+    // Only a keyword at the start may be cut short: `mode tcp` is none.
+    let is_near = |n: usize, word: &[u8]| {
+        nearest(word, SECRET).is_some_and(|of| n == 0 || of.len().abs_diff(word.len()) <= MAX_EDITS)
+    };
+    is_user
+        || words.iter().any(|word| SECRET.iter().any(|name| has(word, name)))
+        || words.iter().enumerate().any(|(n, word)| is_near(n, word))
+        || words.iter().skip(stats + 1).any(|word| is(word, "auth"))
+        || words.array_windows().any(|[check, step]| {
+            is(check, "tcp-check") && (step.starts_with(b"send") || nearest(step, SENDS).is_some())
+        })
+}
+
 /// Writes the source line around `pos` without its indentation, then underlines the word at `pos`, with a
-/// caret at `pos`. Control characters are escaped; the caret accounts for that.
+/// caret at `pos`. Control characters are escaped; the caret accounts for that. Writes nothing for a line
+/// that may have a secret.
 fn context(sources: &Sources, pos: Pos, out: &mut String) {
     let Some((bytes, _)) = sources.line(pos.file, pos.line) else { return };
+    if may_have_secret(bytes) {
+        return;
+    }
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     let caret = (pos.column as usize - 1).min(bytes.len());
     let indent = bytes.iter().take_while(|b| b.is_ascii_whitespace()).count().min(caret);
@@ -179,6 +242,62 @@ mod tests {
             "[ALERT]    (7) : config : parsing [t.cfg:1] : bad\n  --> t.cfg:1:3\n  maxcon 3\n  ^~~~~~\n"
         );
         assert!(shown(b"\tmode\thttp\n", 7).ends_with("\n  mode http\n       ^~~~\n"));
+    }
+
+    #[test]
+    fn a_line_with_a_secret_is_not_shown() {
+        let head = "[ALERT]    (7) : config : parsing [t.cfg:1] : bad\n  --> t.cfg:1:";
+        for (line, column) in [
+            ("  eab-mac-key c2VjcmV0", 15),
+            ("no eab-mac-key c2VjcmV0", 1),
+            ("eab-mac-kye c2VjcmV0", 1),
+            ("eab-mac c2VjcmV0", 1),
+            ("EAB_MAC_KEY\tc2VjcmV0", 1),
+            ("\"eab-mac-kay\" c2VjcmV0", 1),
+            ("user bob pasword c2VjcmV0", 10),
+            ("user bob c2VjcmV0", 10),
+            ("usr bob insecure-password c2VjcmV0", 1),
+            ("stats auth bob:c2VjcmV0 more", 25),
+            ("stats atuh bob:c2VjcmV0", 7),
+            ("stat auth bob:c2VjcmV0", 1),
+            ("dynamic-cookie-kay c2VjcmV0", 1),
+            ("server s 192.0.2.1:1 tcp-md5sgi c2VjcmV0", 22),
+            ("http-request set-haeder Authorization c2VjcmV0", 14),
+            ("http-request set-header Proxy-Authorization c2VjcmV0 iff x", 52),
+            ("http-request deny if { req.hdr(authorization) c2VjcmV0 } fobar", 57),
+            ("http-request deny if { req.hdr(\"Authorization\") c2VjcmV0 } fobar", 59),
+            ("tcp-check send-lff AUTH\\ c2VjcmV0", 11),
+            ("tcp-check send AUTH\\ c2VjcmV0 x", 31),
+            ("tcp-chekc snd AUTH\\ c2VjcmV0", 1),
+            ("http-request deny unless { var(txn.t),jwt_verify(HS256,\"c2VjcmV0\") 1 } iff", 71),
+            ("http-request set-var(txn.a) src,hmac(sha256,c2VjcmV0) iff", 55),
+            ("http-request set-var(txn.a) src,aes_gcm_dce(128,a,c2VjcmV0,b) iff", 63),
+            ("stats admin auth bob:c2VjcmV0", 7),
+            ("cluster-secret=c2VjcmV0", 1),
+            ("dynamic-cookie-key=c2VjcmV0", 1),
+        ] {
+            assert_eq!(shown(line.as_bytes(), column), format!("{head}{column}\n"), "{line}");
+        }
+        for line in
+            ["mode tcp x", "user haproxy", "stats uri /x y", "http-request auth x", "cookie c dynamic"]
+        {
+            assert!(shown(line.as_bytes(), 1).contains(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_user_of_a_list_is_not_shown() {
+        let text = "userlst l\n\n usr f a\n users f pass b\npeers p\n peer n c x\n\
+            userlist l\n # d\n group g users h\n username f pass e\n";
+        let mut sources = Sources::new();
+        let file = sources.add("t.cfg", text).unwrap();
+        let shows = |line| {
+            let mut all = Diagnostics::new(false);
+            all.alert(Pos { file, line, column: 1 }, "bad");
+            all.render(&sources, 7).lines().count() > 2
+        };
+        let shown: Vec<u32> = (1..=10).filter(|line| shows(*line)).collect();
+        assert_eq!(shown, [1, 2, 5, 6, 7, 8, 9]);
     }
 
     #[test]

@@ -45,8 +45,8 @@ impl ArgumentError {
 impl std::fmt::Display for ArgumentError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Unclosed(_) => "expected ')' after the arguments that begin here",
-            Self::Quote(_) => "unmatched quote in arguments",
+            Self::Unclosed(_) => "expected ')' behind the arguments that begin here, found none",
+            Self::Quote(_) => "expected another quote to end this one, found none",
         })
     }
 }

@@ -7,6 +7,8 @@ use crate::guess;
 use crate::limits::{MAX_EXPANDED_BYTES, MAX_EXPANSION_TOTAL, MAX_LINE_BYTES, MAX_WORDS};
 use crate::source::Pos;
 
+const UNMATCHED: &str = "unmatched quote: expected another one in the same line, found none";
+
 /// Remaining bytes that variables can add in this run.
 #[derive(Clone, Debug)]
 pub struct Budget {
@@ -118,7 +120,7 @@ impl Splitter<'_> {
         self.at += 1;
         loop {
             match self.line.get(self.at) {
-                None => return Err(error(self.column_of(open), "unmatched quote")),
+                None => return Err(error(self.column_of(open), UNMATCHED)),
                 Some(b'\'') => break,
                 Some(&byte) => self.literal(byte)?,
             }
@@ -134,7 +136,7 @@ impl Splitter<'_> {
         let mut only_lists = false;
         loop {
             match self.line.get(self.at) {
-                None => return Err(error(self.column_of(open), "unmatched quote")),
+                None => return Err(error(self.column_of(open), UNMATCHED)),
                 Some(b'"') => break,
                 Some(b'\\') => {
                     self.word(open);
@@ -223,7 +225,11 @@ impl Splitter<'_> {
                 default = Some(from..end);
             }
             if self.line.get(end) != Some(&b'}') {
-                let message = "unmatched brace around the name of a variable";
+                let found = match self.line.get(end) {
+                    Some(byte) => format!("'{}'", Shown(&[*byte])),
+                    None => "the end of the line".into(),
+                };
+                let message = format!("'${{' expects '}}' behind the name of a variable, found {found}");
                 return Err(error(self.column_of(dollar + 1), message));
             }
             end += 1;

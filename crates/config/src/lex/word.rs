@@ -41,6 +41,12 @@ impl Word {
         Shown(&self.bytes)
     }
 
+    /// The word up to `=`, for reports of unknown words: what follows may be a secret.
+    pub fn shown_name(&self) -> Shown<'_> {
+        let end = self.bytes.iter().position(|byte| *byte == b'=').unwrap_or(self.bytes.len());
+        Shown(&self.bytes[..end])
+    }
+
     /// Position of its first byte, opening quote included.
     pub fn pos(&self) -> Pos {
         self.pos

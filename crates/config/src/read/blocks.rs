@@ -102,7 +102,7 @@ impl Blocks {
             b".endif" => {
                 no_more(name, rest, found);
                 if self.open.pop().is_none() {
-                    found.alert(name.pos(), "lone '.endif' with no matching '.if'");
+                    found.alert(name.pos(), "'.endif' expects an '.if' above it, found none");
                 }
             }
             _ if !self.hold() => {}
@@ -120,11 +120,14 @@ impl Blocks {
     /// The innermost block, if it can have another branch; otherwise reports an error.
     fn another_branch(&mut self, name: &Word, found: &mut Diagnostics) -> Option<&mut Block> {
         let Some(block) = self.open.last_mut() else {
-            found.alert(name.pos(), format!("lone '{}' with no matching '.if'", name.shown()));
+            found.alert(name.pos(), format!("'{}' expects an '.if' above it, found none", name.shown()));
             return None;
         };
         if block.last {
-            found.alert(name.pos(), format!("'{}' after '.else' is not permitted", name.shown()));
+            found.alert(
+                name.pos(),
+                format!("'{}' expects no '.else' above it, found one in the same '.if'", name.shown()),
+            );
             return None;
         }
         Some(block)
@@ -133,7 +136,7 @@ impl Blocks {
     /// Reports open blocks. Blocks cannot span files.
     pub(super) fn end_of_file(&mut self, found: &mut Diagnostics) {
         for block in self.open.drain(..) {
-            found.alert(block.pos, "non-terminated '.if' block, '.endif' is missing");
+            found.alert(block.pos, "'.if' expects an '.endif' below it in the same file, found none");
         }
         self.refused = 0;
     }
@@ -141,14 +144,16 @@ impl Blocks {
 
 fn no_more(name: &Word, rest: &[Word], found: &mut Diagnostics) {
     if let Some(extra) = rest.first() {
-        found.alert(extra.pos(), format!("unexpected argument '{}' for '{}'", extra.shown(), name.shown()));
+        found
+            .alert(extra.pos(), format!("'{}' expects no argument, found '{}'", name.shown(), extra.shown()));
     }
 }
 
 fn message(severity: Severity, name: &Word, rest: &[Word], found: &mut Diagnostics) {
     if let Some(extra) = rest.get(1) {
         let shown = extra.shown();
-        let text = format!("unexpected argument '{shown}' for '{}', put the message in quotes", name.shown());
+        let text =
+            format!("'{}' expects one message, found '{shown}' behind it: put it into quotes", name.shown());
         found.alert(extra.pos(), text);
         return;
     }

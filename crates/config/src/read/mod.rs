@@ -24,7 +24,7 @@ pub enum Item {
 #[derive(Debug)]
 pub struct Reader<'a> {
     sources: &'a Sources,
-    /// Facts for the conditions of the next line.
+    /// Values for the conditions of the next line.
     pub build: Build,
     files: std::vec::IntoIter<FileId>,
     /// The current file and the number of its last line that was read.
@@ -87,12 +87,12 @@ impl<'a> Reader<'a> {
     ) -> Option<Vec<Word>> {
         let start = Pos { file, line: number, column: 1 };
         if !ended {
-            let message = "missing line feed on last line, the file might have been truncated";
+            let message = "the last line expects a line feed at its end, found none: was the file cut?";
             found.alert(start.at_column(line.len() as u32 + 1), message);
         }
         let (line, start) = match line.strip_prefix(BYTE_ORDER_MARK) {
             Some(rest) if number == 1 => {
-                found.alert(start, "byte order mark at the beginning of the file, save it without");
+                found.alert(start, "the file expects no byte order mark, found one: save it without");
                 (rest, start.at_column(BYTE_ORDER_MARK.len() as u32 + 1))
             }
             _ => (line, start),
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         if first.bytes().is_empty() {
-            found.diag(first.pos(), "the first word is empty, so the line is no statement");
+            found.diag(first.pos(), "a line expects a keyword, found an empty word: the line is ignored");
             return None;
         }
         Some(words)

@@ -6,7 +6,7 @@ mod load;
 pub use load::LoadError;
 
 use crate::limits::{MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES};
-use crate::table::SectionKind;
+use crate::table::KeywordContext;
 use std::path::Path;
 
 /// A file of one [`Sources`], ordered by the order of reading.
@@ -122,12 +122,6 @@ impl Sources {
         &self.file(file).name
     }
 
-    /// Number of lines in the file. A line feed at the end starts no further line.
-    pub fn lines(&self, file: FileId) -> u32 {
-        let file = self.file(file);
-        if file.text.is_empty() { 0 } else { file.starts.len() as u32 }
-    }
-
     /// Line `number` (from 1) without its line feed, and whether it had one. `None` past the last line.
     pub fn line(&self, file: FileId, number: u32) -> Option<(&[u8], bool)> {
         let file = self.file(file);
@@ -152,7 +146,7 @@ impl Sources {
 /// True if a line is the header of a proxy or `defaults`.
 fn begins_proxy(line: &[u8]) -> bool {
     let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
-    word.and_then(SectionKind::section).is_some_and(SectionKind::is_proxy)
+    word.and_then(KeywordContext::section).is_some_and(KeywordContext::is_proxy)
 }
 
 impl Pos {
@@ -172,14 +166,13 @@ mod tests {
         let with = sources.add("a", "one\n\nthree\n").unwrap();
         let without = sources.add("b", "one\ntwo").unwrap();
         let empty = sources.add("c", "").unwrap();
-        assert_eq!(sources.lines(with), 3);
         assert_eq!(sources.line(with, 1), Some((&b"one"[..], true)));
         assert_eq!(sources.line(with, 2), Some((&b""[..], true)));
         assert_eq!(sources.line(with, 3), Some((&b"three"[..], true)));
         assert_eq!(sources.line(with, 4), None);
         assert_eq!(sources.line(with, 0), None);
         assert_eq!(sources.line(without, 2), Some((&b"two"[..], false)));
-        assert_eq!((sources.lines(empty), sources.line(empty, 1)), (0, None));
+        assert_eq!(sources.line(empty, 1), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Options of `bind` and `stats socket` lines.
 
-use super::section::BIND;
+use super::context::BIND;
 use super::tls::TlsOptions;
 use super::{Keyword, choice, flag, int, own, text, time};
 use crate::build::{Builder, Line, parse};
@@ -32,7 +32,7 @@ macro_rules! options {
 
         fn built() -> Vec<Keyword> {
             let mut rows = vec![$(super::args($name, BIND, [$arg], $help).built(|b, line| {
-                b.bind.$field = Some(line.set(line.$get(0) as $type));
+                b.bind.$field = Some(line.argument(line.$get(0) as $type));
             })),*];
             rows.extend([$(flag($on, BIND, $flag_help).built(|b, line| b.bind.$flag =
                 Some(line.set(true)))),*]);
@@ -43,13 +43,15 @@ macro_rules! options {
 
 options! {
     values {
+    accept_netscaler_cip: u32 = int("number", 0, u32::MAX as i64), int, "accept-netscaler-cip", "connections \
+        begin with NetScaler's copy of the client's headers, behind this number";
     backlog: u32 = int("number", 0, MANY), int, "backlog", "connections that the system keeps until they are \
         accepted";
     id: u32 = int("number", 1, MANY), int, "id", "the listener's number";
     idle_ping: Duration = time("delay"), time, "idle-ping", "a connection of HTTP/2 that had no request for \
         so long is asked whether it lives, and closed if it has not answered after as long again";
     guid_prefix: Word = text("prefix"), word, "guid-prefix", "the listeners of the line \
-        have the GUIDs <prefix>-0, <prefix>-1 and so on";
+        have the GUIDs PREFIX-0, PREFIX-1 and so on";
     interface: Word = text("name"), word, "interface", "listens on this network interface only";
     label: Word = text("name"), word, "label", "a name that statistics group listeners by";
     expose_fd: &'static str = choice("what", &["listeners"]), choice, "expose-fd", "clients of a run-time \
@@ -101,9 +103,8 @@ pub(super) fn rows() -> Vec<Keyword> {
             .adds()
             .built(|b, line| b.bind.thread.push(line.word(0))),
         own("process", BIND, "all|odd|even|1[/<lanes>]", 1, "older form of thread").adds().built(process),
-        own("accept-netscaler-cip", BIND, "<number>", 1, "connections begin with NetScaler's client address")
-            .refused("it is not built"),
-        own("tcp-ss", BIND, "<number>", 1, "the first packet is kept").refused("it is not built yet"),
+        own("tcp-ss", BIND, "<number>", 1, "the first packet is kept")
+            .refused("HAProxy 3.2 does not have it either"),
         own("quic-cc-algo", BIND, "<name>", 1, "congestion control of QUIC").refused(quic),
         own("quic-force-retry", BIND, "", 0, "clients must prove their address").refused(quic),
         own("quic-socket", BIND, "<kind>", 1, "whether each connection has a socket").refused(quic),
@@ -158,7 +159,9 @@ pub(super) fn unix_bind(b: &mut Builder<'_>, line: &Line<'_>) {
             return b.found.alert(word.pos(), message);
         }
         let Some(value) = line.words.get(at + 1).cloned() else {
-            return b.found.alert(word.pos(), format!("'unix-bind' : '{}' expects a value", word.shown()));
+            return b
+                .found
+                .alert(word.pos(), format!("'unix-bind' : '{}' expects a value, found none", word.shown()));
         };
         let number =
             |b: &mut Builder<'_>| line.own_int(b, at + 1, 0, i64::from(u32::MAX)).map(|number| number as u32);

@@ -1,15 +1,15 @@
 //! Health checks: the steps in proxies.
 
-use super::section::{DLB, SectionKind, SectionKinds};
-use super::{Keyword, flag, own};
+use super::context::{DLB, KeywordContext, KeywordContexts};
+use super::{Keyword, Table, flag, own};
 use crate::build::{Builder, Line};
 
 /// Where steps stand.
-const STEPS: SectionKinds = SectionKinds::of(&[
-    SectionKind::Defaults,
-    SectionKind::Listen,
-    SectionKind::Backend,
-    SectionKind::Healthcheck,
+const STEPS: KeywordContexts = KeywordContexts::of(&[
+    KeywordContext::Defaults,
+    KeywordContext::Listen,
+    KeywordContext::Backend,
+    KeywordContext::Healthcheck,
 ]);
 
 const EXPECT_OPTIONS: &str = "[comment <text>] [min-recv <bytes>] [ok-status|error-status|tout-status \
@@ -99,7 +99,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     rows.push(
         own(
             "type",
-            SectionKinds::of(&[SectionKind::Healthcheck]),
+            KeywordContexts::of(&[KeywordContext::Healthcheck]),
             "httpchk|tcp-check|smtpchk|... [<argument>...]",
             1,
             "the kind of the check, with the arguments of the option of that name",
@@ -117,6 +117,7 @@ const KINDS: &[(&str, &str, usize)] = &[
     ("pgsql-check", "option pgsql-check", 2),
     ("redis-check", "option redis-check", 0),
     ("smtpchk", "option smtpchk", 2),
+    ("spop-check", "option spop-check", 0),
     ("ssl-hello-chk", "option ssl-hello-chk", 0),
     ("tcp-check", "option tcp-check", 0),
 ];
@@ -144,8 +145,10 @@ fn setter(b: &mut Builder<'_>, line: &Line<'_>) {
         keyword.starts_with(family) && first.bytes().starts_with(opens.as_bytes())
     });
     let Some((keyword, ..)) = known else {
-        let message = format!("'{family} {}' is no step of a health check", first.shown());
-        return b.found.alert(first.pos(), message);
+        let mut known = Table::get().following(family.as_bytes(), b.context());
+        known.sort_unstable();
+        let name = first.bytes().split(|byte| *byte == b'(').next().unwrap_or_default();
+        return b.found.alert(first.pos(), manylane_expr::none_of(family, known, name));
     };
     let mut statement = line.statement();
     statement.keyword = keyword;
@@ -169,7 +172,7 @@ fn step(b: &mut Builder<'_>, line: &Line<'_>) {
         && kind.pos < begins
         && kind.keyword == "option httpchk"
     {
-        kind.words.clear(); // what is sent takes the place of the request of the `defaults`, too
+        kind.words.clear(); // the step also replaces the request inherited from `defaults`
     }
     b.settings().check_steps.push(statement);
 }

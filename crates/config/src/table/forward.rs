@@ -1,11 +1,11 @@
-//! `log-forward` sections. What they have in common with frontends is kept as frontends keep it.
+//! `log-forward` sections. Settings that frontends also have are stored in the same fields.
 
-use super::section::{SectionKind, SectionKinds};
+use super::context::{KeywordContext, KeywordContexts};
 use super::{Keyword, args, choice, flag, int, own, time};
 use crate::build::{Builder, Prefix, parse};
 use crate::table::Timeout;
 
-const FORWARD: SectionKinds = SectionKinds::of(&[SectionKind::LogForward]);
+const FORWARD: KeywordContexts = KeywordContexts::of(&[KeywordContext::LogForward]);
 const MANY: i64 = i32::MAX as i64;
 
 /// Connections of a section at once, unless it says otherwise.
@@ -60,7 +60,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     ]
 }
 
-/// What a section begins with.
+/// Gives a new section its mode and default settings.
 pub(crate) fn begin(b: &mut Builder<'_>, line: crate::source::Pos) {
     let settings = b.settings();
     settings.mode = Some(crate::tree::Set { value: crate::tree::Mode::Log, pos: line });

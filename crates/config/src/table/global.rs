@@ -1,11 +1,11 @@
 //! Settings of the process in `global`. `setenv` and related keywords change the environment of the next
 //! line.
 
-use super::section::GLOBAL;
+use super::context::GLOBAL;
 use super::{Arg, Keyword, Kind, args, choice, flag, int, own, switch, text, time};
 use crate::build::{Builder, Line};
 use crate::lex::InvalidVariable;
-use crate::tree::{HardStop, OnWorkerFailure, StatusSet};
+use crate::tree::{DnsFamilies, HardStop, OnWorkerFailure, StatusSet};
 use crate::value;
 
 const MANY: i64 = i32::MAX as i64;
@@ -13,7 +13,7 @@ const MANY: i64 = i32::MAX as i64;
 /// Makes a handler that stores the value in a field of `Global`.
 macro_rules! store {
     ($field:ident, $get:ident $(as $type:ty)?) => {
-        |b, line| b.config.global.$field = Some(line.set(line.$get(0) $(as $type)?))
+        |b, line| b.config.global.$field = Some(line.argument(line.$get(0) $(as $type)?))
     };
 }
 
@@ -238,7 +238,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             [int("number", 1, 1024)],
             "lanes of a group, beyond which there are more groups",
         )
-        .refused("groups are not made by their size: say how many there are with 'thread-groups'"),
+        .refused("HAProxy 3.2 does not have it either: use 'thread-groups'"),
         own("thread-group", GLOBAL, "<group> [<first>[-<last>]...]", 1, "which lanes belong to a group")
             .adds()
             .built(|b, line| b.config.global.thread_group.push(line.statement())),
@@ -356,14 +356,14 @@ pub(super) fn rows() -> Vec<Keyword> {
         args("debug.counters", GLOBAL, [switch("state")], "counters of events in HAProxy's code")
             .idle("there are no such counters here"),
         args("shm-stats-file", GLOBAL, [text("file")], "counters that survive a reload")
-            .refused("it is not built yet"),
+            .refused("HAProxy 3.2 does not have it either"),
         args(
             "shm-stats-file-max-objects",
             GLOBAL,
             [int("number", 1, MANY)],
             "objects in the file of counters",
         )
-        .refused("it is not built yet"),
+        .refused("HAProxy 3.2 does not have it either"),
         args(
             "spread-checks",
             GLOBAL,
@@ -471,11 +471,16 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("cpu-set", GLOBAL, "<rule>...", 1, "which processors may be used")
             .adds()
             .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
-        own("dns-accept-family", GLOBAL, "<family>", 1, "families of addresses that names are resolved to")
-            .built(|b, line| {
-                b.config.global.dns_accept_family = Some(line.set(line.word(0)));
-                line.no_more(b, 1);
-            }),
+        own(
+            "dns-accept-family",
+            GLOBAL,
+            "<family>[,...]",
+            1,
+            "families of addresses that name servers are asked for: ipv4, ipv6; auto is IPv4, and IPv6 while \
+             the system has a default route for it",
+        )
+        .default("ipv4,ipv6")
+        .built(dns_families),
         args("profiling.memory", GLOBAL, [switch("state")], "memory is counted by call site")
             .built(store!(profiling_memory, switch)),
         args("profiling.tasks", GLOBAL, [choice("state", &["on", "off", "auto"])], "tasks are profiled")
@@ -525,15 +530,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("cluster-secret", GLOBAL, "<secret>", 1, "the secret of addresses' tokens")
             .refused("QUIC is not built yet"),
     ];
-    for (name, help) in [
-        ("httpclient.resolvers.disabled", "the internal client resolves no names"),
-        ("httpclient.resolvers.id", "resolvers of the internal client"),
-        ("httpclient.resolvers.prefer", "family that the internal client prefers"),
-        ("httpclient.retries", "tries of the internal client"),
-        ("httpclient.timeout.connect", "time that the internal client waits for a connection"),
-    ] {
-        rows.push(own(name, GLOBAL, "<value>", 0, help).refused("the internal HTTP client is not built"));
-    }
     for (name, default, help) in [
         ("http-err-codes", "400-499", "statuses of servers that count as errors of clients in stick tables"),
         ("http-fail-codes", "500-599 -501,505", "statuses of servers that count as their failures there"),
@@ -594,6 +590,25 @@ fn default_path(b: &mut Builder<'_>, line: &Line<'_>) {
         }
     }
     b.config.global.default_path.push(line.statement());
+}
+
+/// `dns-accept-family`
+fn dns_families(b: &mut Builder<'_>, line: &Line<'_>) {
+    let word = line.word(0);
+    let mut families = DnsFamilies::default();
+    for name in word.bytes().split(|byte| *byte == b',') {
+        match name {
+            b"ipv4" => families.ipv4 = true,
+            b"ipv6" => families.ipv6 = true,
+            b"auto" => families = DnsFamilies { ipv4: true, auto: true, ..families },
+            _ => {
+                let message = manylane_expr::none_of(line.keyword.name, ["auto", "ipv4", "ipv6"], name);
+                return b.found.alert(word.pos(), message);
+            }
+        }
+    }
+    line.no_more(b, 1);
+    b.config.global.dns_families = Some(line.set(families));
 }
 
 /// `http-err-codes`, `http-fail-codes`: `400-499 -404,410 +500`. If the first word has no sign, it replaces

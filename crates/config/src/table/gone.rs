@@ -1,6 +1,6 @@
 //! Keywords that HAProxy has removed from proxies. The error for each names its replacement.
 
-use super::section::DFLB;
+use super::context::DFLB;
 use super::{Keyword, own};
 
 /// Name, former meaning, replacement.

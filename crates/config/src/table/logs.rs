@@ -1,13 +1,13 @@
 //! Log targets and log formats.
 
-use super::section::{DFL, DFLB, GLOBAL, SectionKind, SectionKinds};
+use super::context::{DFL, DFLB, GLOBAL, KeywordContext, KeywordContexts};
 use super::{Keyword, own, text};
 use crate::build::{Builder, Line, parse};
 use crate::tree::{LogStep, LogSteps, ProfileStep};
 
 pub(super) fn rows() -> Vec<Keyword> {
-    let ring = SectionKinds::of(&[SectionKind::Ring]);
-    let profile = SectionKinds::of(&[SectionKind::LogProfile]);
+    let ring = KeywordContexts::of(&[KeywordContext::Ring]);
+    let profile = KeywordContexts::of(&[KeywordContext::LogProfile]);
     vec![
         own(
             "log",
@@ -87,7 +87,7 @@ pub(super) fn rows() -> Vec<Keyword> {
 fn format(b: &mut Builder<'_>, line: &Line<'_>) {
     let format = line.set(line.word(0));
     line.no_more(b, 1);
-    if b.place() == SectionKind::Backend {
+    if b.context() == KeywordContext::Backend {
         let message = format!(
             "backend '{}' : '{}' directive is ignored in backends",
             b.proxy().name.shown(),
@@ -148,7 +148,7 @@ fn profile_step(b: &mut Builder<'_>, line: &Line<'_>) {
         *value = words.next().cloned();
         made.drop = false;
         if value.is_none() {
-            let message = format!("'on' : '{}' expects a format", word.shown());
+            let message = format!("'on' : '{}' expects a format, found none", word.shown());
             return b.found.alert(word.pos(), message);
         }
     }

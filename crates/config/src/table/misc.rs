@@ -1,23 +1,153 @@
 //! Sections other than proxies: users, error files, resolvers, certificates, and those that are not built.
 
-use super::section::{SectionKind, SectionKinds};
-use super::{Keyword, Timeout, int, own};
+use super::context::{KeywordContext, KeywordContexts};
+use super::{Keyword, Timeout, choice, int, own};
 use crate::build::{Builder, Line, parse};
 use crate::tree::{CrtLoad, Group, Password, ResolverHold, User};
 
+/// Keywords of a section that is not built: the section, the reason, and name, usage and description of each.
+type OfSection = (KeywordContext, &'static str, &'static [(&'static str, &'static str, &'static str)]);
+
+const OF_UNBUILT_SECTIONS: &[OfSection] = &[
+    (
+        KeywordContext::Cache,
+        "the cache is not built yet",
+        &[
+            ("max-age", "<seconds>", "how long a response is kept at most"),
+            ("max-object-size", "<bytes>", "size of the largest response that is kept"),
+            ("max-secondary-entries", "<number>", "responses of one address that differ by 'Vary'"),
+            ("process-vary", "on|off", "responses with 'Vary' are kept, too"),
+            ("total-max-size", "<megabytes>", "memory of the cache"),
+        ],
+    ),
+    (
+        KeywordContext::Program,
+        "HAProxy has removed it in 3.3; have the service manager start programs",
+        &[
+            ("command", "<command> [<argument>...]", "the program that the master starts"),
+            ("group", "<name>", "the group that the program runs as"),
+            ("option start-on-reload", "", "a reload starts the program again"),
+            ("user", "<name>", "the user that the program runs as"),
+        ],
+    ),
+    (
+        KeywordContext::FcgiApp,
+        "FastCGI is not built: what uses it is refused",
+        &[
+            ("acl", "<name> <criterion> [<value>...]", "a condition for rules of this section"),
+            ("docroot", "<folder>", "the folder of the application's scripts, on its server"),
+            ("index", "<name>", "the script for addresses that end with a slash"),
+            ("log-stderr", "global|<address>...", "where error messages of the application are logged"),
+            ("option get-values", "", "the application is asked how many connections it takes"),
+            ("option keep-conn", "", "the application keeps connections open"),
+            ("option max-reqs", "<number>", "requests on a connection at once"),
+            ("option mpxs-conns", "", "requests share a connection"),
+            ("pass-header", "<name> [<condition>]", "a header field that the application gets, too"),
+            ("path-info", "<expression>", "how a path is split into script and rest"),
+            ("set-param", "<name> <format> [<condition>]", "a parameter that the application gets"),
+        ],
+    ),
+    (KeywordContext::Traces, "traces are not built", &[("trace", "<source> <option>...", "what is traced")]),
+    (
+        KeywordContext::Acme,
+        "no program is run; the log says what record to set",
+        &[
+            ("acme-vars", "<text>", "variables for the program that sets records of names"),
+            ("provider-name", "<name>", "the program that sets records of names"),
+        ],
+    ),
+    (
+        KeywordContext::Acme,
+        "each certificate has a key of its own",
+        &[("reuse-key", "on|off", "a new certificate keeps the key of the one before")],
+    ),
+    (
+        KeywordContext::Acme,
+        "HAProxy 3.2 does not have it either",
+        &[
+            ("challenge-ready", "<condition>[,...]", "what has to be true before the authority is asked"),
+            ("dns-delay", "<delay>", "time before a record is looked for"),
+            ("profile", "<name>", "the profile that certificates are ordered with"),
+        ],
+    ),
+];
+
+/// Rows of an `acme` section.
+fn acme() -> Vec<Keyword> {
+    let acme = KeywordContexts::of(&[KeywordContext::Acme]);
+    vec![
+        super::args("directory", acme, [super::text("url")], "the address of the authority, of https://")
+            .built(|b, line| b.acme().directory = Some(line.argument(line.word(0)))),
+        super::args("contact", acme, [super::text("address")], "the address that the authority writes to")
+            .built(|b, line| b.acme().contact = Some(line.argument(line.word(0)))),
+        super::args("account-key", acme, [super::text("file")], "the key of the account at the authority")
+            .default("the name of the section and .account.key")
+            .built(|b, line| b.acme().account_key = Some(line.argument(line.word(0)))),
+        super::args("bits", acme, [choice("number", &["2048", "3072", "4096"])], "length of RSA keys")
+            .default("4096")
+            .built(|b, line| b.acme().bits = Some(line.argument(line.choice(0)))),
+        super::args("curves", acme, [choice("name", &["P-256", "P-384"])], "curve of ECDSA keys")
+            .default("P-384")
+            .built(|b, line| b.acme().curves = Some(line.argument(line.choice(0)))),
+        super::args("keytype", acme, [choice("kind", &["RSA", "ECDSA"])], "kind of keys")
+            .default("ECDSA")
+            .built(|b, line| b.acme().keytype = Some(line.argument(line.choice(0)))),
+        super::args(
+            "challenge",
+            acme,
+            [choice("kind", &["http-01", "dns-01", "tls-alpn-01"])],
+            "how the authority verifies that a name is ours",
+        )
+        .default("http-01")
+        .built(|b, line| b.acme().challenge = Some(line.argument(line.choice(0)))),
+        super::args(
+            "eab-key-id",
+            acme,
+            [super::text("id")],
+            "the name of the account that the authority knows outside ACME",
+        )
+        .built(|b, line| b.acme().eab_key_id = Some(line.argument(line.word(0)))),
+        super::args(
+            "eab-mac-key",
+            acme,
+            [super::text("file|key")],
+            "the key of the account that the authority knows outside ACME: a file, by a name with '/' or \
+             '.', else the key itself in base64url",
+        )
+        .built(|b, line| b.acme().eab_mac_key = Some(line.argument(line.word(0)))),
+        super::args(
+            "eab-mac-alg",
+            acme,
+            [choice("name", &["HS256", "HS384", "HS512"])],
+            "the algorithm that eab-mac-key signs with",
+        )
+        .default("HS256")
+        .built(|b, line| b.acme().eab_mac_alg = Some(line.argument(line.choice(0)))),
+        super::args("map", acme, [super::text("map")], "the map with the answers to challenges")
+            .built(|b, line| b.acme().map = Some(line.argument(line.word(0)))),
+    ]
+}
+
 pub(super) fn rows() -> Vec<Keyword> {
-    let userlist = SectionKinds::of(&[SectionKind::Userlist]);
-    let errors = SectionKinds::of(&[SectionKind::HttpErrors]);
-    let resolvers = SectionKinds::of(&[SectionKind::Resolvers]);
-    let store = SectionKinds::of(&[SectionKind::CrtStore]);
+    let userlist = KeywordContexts::of(&[KeywordContext::Userlist]);
+    let errors = KeywordContexts::of(&[KeywordContext::HttpErrors]);
+    let resolvers = KeywordContexts::of(&[KeywordContext::Resolvers]);
+    let mailers = KeywordContexts::of(&[KeywordContext::Mailers]);
+    let store = KeywordContexts::of(&[KeywordContext::CrtStore]);
     let mut rows = vec![
         super::args("crt-base", store, [super::text("folder")], "where relative names of certificates begin")
             .built(|b, line| b.crt_store().crt_base = Some(line.set(line.word(0)))),
         super::args("key-base", store, [super::text("folder")], "where relative names of keys begin")
             .built(|b, line| b.crt_store().key_base = Some(line.set(line.word(0)))),
-        own("load", store, "crt <file> [key <file>] [alias <name>]", 2, "a certificate, and its name")
-            .adds()
-            .built(load),
+        own(
+            "load",
+            store,
+            "crt <file> [key <file>] [alias <name>] [watch] [acme <section> domains <name>[,...]]",
+            2,
+            "a certificate, and its name",
+        )
+        .adds()
+        .built(load),
         own("group", userlist, "<name> [users <user>,...]", 1, "a group of users").adds().built(group),
         own("user", userlist, "<name> [password|insecure-password <text>] [groups <group>,...]", 1, "a user")
             .adds()
@@ -25,6 +155,10 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("errorfile", errors, "<code> <file>", 2, "a file that is the answer to an error")
             .adds()
             .built(super::proxy::section_error_file),
+        own("mailer", mailers, "<name> <address>:<port>", 2, "a mail server").adds().built(parse::mailer),
+        super::args("timeout mail", mailers, [super::time("delay")], "how long a mail may take")
+            .default("10s")
+            .built(|b, line| b.mailers().timeout = Some(line.set(line.time(0)))),
         own("nameserver", resolvers, "<name> <address>:<port> [<option>...]", 2, "a name server")
             .adds()
             .built(parse::nameserver),
@@ -56,60 +190,15 @@ pub(super) fn rows() -> Vec<Keyword> {
             b.resolvers().retries = Some(line.set(line.int(0) as u32));
         }),
     ];
-    for (place, reason, names) in [
-        (
-            SectionKind::Cache,
-            "the cache is not built yet",
-            &["max-age", "max-object-size", "max-secondary-entries", "process-vary", "total-max-size"][..],
-        ),
-        (
-            SectionKind::Program,
-            "HAProxy has removed it in 3.3; have the service manager start programs",
-            &["command", "group", "option start-on-reload", "user"],
-        ),
-        (
-            SectionKind::FcgiApp,
-            "FastCGI is not built: what uses it is refused",
-            &[
-                "acl",
-                "docroot",
-                "index",
-                "log-stderr",
-                "option get-values",
-                "option keep-conn",
-                "option max-reqs",
-                "option mpxs-conns",
-                "pass-header",
-                "path-info",
-                "set-param",
-            ],
-        ),
-        (SectionKind::Traces, "traces are not built", &["trace"]),
-        (
-            SectionKind::Acme,
-            super::ssl::TLS,
-            &[
-                "account-key",
-                "acme-vars",
-                "bits",
-                "challenge",
-                "challenge-ready",
-                "contact",
-                "curves",
-                "directory",
-                "dns-delay",
-                "keytype",
-                "map",
-                "profile",
-                "provider-name",
-                "reuse-key",
-            ],
-        ),
-    ] {
-        for name in names {
-            let row =
-                own(name, SectionKinds::of(&[place]), "<value>...", 0, "a setting of this section").adds();
-            rows.push(if place == SectionKind::FcgiApp { row.idle(reason) } else { row.refused(reason) });
+    rows.extend(acme());
+    for (section, reason, keywords) in OF_UNBUILT_SECTIONS {
+        for (name, usage, help) in *keywords {
+            let row = own(name, KeywordContexts::of(&[*section]), usage, 0, help).adds();
+            rows.push(if *section == KeywordContext::FcgiApp {
+                row.idle(reason)
+            } else {
+                row.refused(reason)
+            });
         }
     }
     rows
@@ -161,11 +250,17 @@ fn user(b: &mut Builder<'_>, line: &Line<'_>) {
     while let Some(word) = line.words.get(at) {
         let known = ["password", "insecure-password", "groups"];
         if !known.iter().any(|name| *word == **name) {
-            let message = manylane_expr::none_of("user", known, word.bytes());
+            // A word that looks like none of them may be the password.
+            let message = match manylane_expr::nearest(word.bytes(), known) {
+                Some(_) => manylane_expr::none_of("user", known, word.bytes()),
+                None => "'user' expects password, insecure-password or groups, found another word".to_owned(),
+            };
             return b.found.alert(word.pos(), message);
         }
         let Some(value) = line.words.get(at + 1) else {
-            return b.found.alert(word.pos(), format!("'user' : '{}' expects a value", word.shown()));
+            return b
+                .found
+                .alert(word.pos(), format!("'user' : '{}' expects a value, found none", word.shown()));
         };
         match word.bytes() {
             b"groups" => user.groups = names(b, line, at + 1),
@@ -185,19 +280,27 @@ fn user(b: &mut Builder<'_>, line: &Line<'_>) {
 /// `load` of a `crt-store` section.
 fn load(b: &mut Builder<'_>, line: &Line<'_>) {
     let (mut crt, mut key, mut alias, mut ocsp, mut issuer) = (None, None, None, None, None);
-    let (mut at, mut ocsp_update) = (0, None);
+    let (mut acme, mut domains) = (None, Vec::new());
+    let (mut at, mut ocsp_update, mut watch) = (0, None, None);
     while let Some(word) = line.words.get(at) {
         let slot = match word.bytes() {
             b"ocsp-update" => {
-                match line.words.get(at + 1).map(|word| word.bytes()) {
+                let value = line.words.get(at + 1);
+                match value.map(|word| word.bytes()) {
                     Some(b"on") => ocsp_update = Some(true),
                     Some(b"off") => ocsp_update = Some(false),
                     _ => {
-                        let message = "'load' : 'ocsp-update' expects 'on' or 'off'".to_owned();
+                        let found = value.map_or("none".to_owned(), |word| format!("'{}'", word.shown()));
+                        let message = format!("'load' : 'ocsp-update' expects 'on' or 'off', found {found}");
                         return b.found.alert(word.pos(), message);
                     }
                 }
                 at += 2;
+                continue;
+            }
+            b"watch" => {
+                watch = Some(word.pos());
+                at += 1;
                 continue;
             }
             b"crt" => &mut crt,
@@ -205,7 +308,16 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
             b"alias" => &mut alias,
             b"ocsp" => &mut ocsp,
             b"issuer" => &mut issuer,
-            b"acme" | b"domains" | b"sctl" => {
+            b"acme" => &mut acme,
+            b"domains" => {
+                if at + 1 == line.words.len() {
+                    return b.found.alert(word.pos(), "'load' : 'domains' expects a value, found none");
+                }
+                domains = names(b, line, at + 1);
+                at += 2;
+                continue;
+            }
+            b"sctl" => {
                 let message = format!(
                     "'load' : '{}' is an option of HAProxy that this program refuses: it is not built yet",
                     word.shown()
@@ -215,22 +327,46 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
             other => {
                 let message = manylane_expr::none_of(
                     "load",
-                    ["crt", "key", "alias", "ocsp", "issuer", "ocsp-update"],
+                    ["crt", "key", "alias", "ocsp", "issuer", "ocsp-update", "watch", "acme", "domains"],
                     other,
                 );
                 return b.found.alert(word.pos(), message);
             }
         };
         let Some(value) = line.words.get(at + 1) else {
-            return b.found.alert(word.pos(), format!("'load' : '{}' expects a value", word.shown()));
+            return b
+                .found
+                .alert(word.pos(), format!("'load' : '{}' expects a value, found none", word.shown()));
         };
         *slot = Some(value.clone());
         at += 2;
     }
+    if acme.is_some() && domains.is_empty() {
+        return b.found.alert(line.pos(), "'load' : 'acme' expects 'domains <name>[,...]' in the same line");
+    }
+    if let (Some(pos), Some(_)) = (watch, &acme) {
+        let message =
+            "'load' : 'watch' and 'acme' exclude each other: ACME replaces the certificate by itself";
+        return b.found.alert(pos, message);
+    }
+    if let (None, Some(domain)) = (&acme, domains.first()) {
+        b.found.warning(domain.pos(), "'load' : 'domains' has no effect without 'acme'");
+    }
     match crt {
         Some(crt) => {
             let pos = line.pos();
-            b.crt_store().loads.push(CrtLoad { crt, key, alias, ocsp, issuer, ocsp_update, pos });
+            b.crt_store().loads.push(CrtLoad {
+                crt,
+                key,
+                alias,
+                ocsp,
+                issuer,
+                ocsp_update,
+                acme,
+                is_watched: watch.is_some(),
+                domains,
+                pos,
+            });
         }
         None => b.found.alert(line.pos(), "'load' expects 'crt <file>', found none"),
     }

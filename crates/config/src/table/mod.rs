@@ -7,6 +7,7 @@
 
 mod bind;
 mod checks;
+mod context;
 pub(crate) mod forward;
 mod global;
 mod gone;
@@ -15,7 +16,6 @@ mod misc;
 mod options;
 mod proxy;
 mod rules;
-mod section;
 mod server;
 mod ssl;
 mod stats;
@@ -26,9 +26,9 @@ mod tune;
 pub(crate) mod unbuilt;
 
 pub use bind::BindOptions;
+pub use context::{KeywordContext, KeywordContexts};
 pub use options::OptionSwitch;
 pub use rules::{Action, Ruleset};
-pub use section::{SectionKind, SectionKinds};
 pub use server::ServerOptions;
 pub use ssl::TlsProcess;
 pub use timeouts::Timeout;
@@ -53,7 +53,7 @@ pub struct Keyword {
     /// Its family: a chapter of the reference.
     pub family: &'static str,
     /// Sections in which it is valid.
-    pub places: SectionKinds,
+    pub contexts: KeywordContexts,
     /// In `defaults`, valid only if the section has a name.
     pub named_defaults_only: bool,
     /// Its arguments.
@@ -67,7 +67,7 @@ pub struct Keyword {
     /// Whether it is built.
     pub status: Status,
     /// The part of a built keyword that is refused or has no effect; empty if there is none.
-    pub but: &'static str,
+    pub limitation: &'static str,
     /// What it does: one sentence without the full stop.
     pub help: &'static str,
 }
@@ -167,44 +167,44 @@ impl Status {
 }
 
 /// Makes a row. This function and the methods of [`Keyword`] keep most rows on one line.
-fn row(name: &'static str, places: SectionKinds, shape: Shape, help: &'static str) -> Keyword {
+fn row(name: &'static str, contexts: KeywordContexts, shape: Shape, help: &'static str) -> Keyword {
     Keyword {
         name,
         family: "",
-        places,
+        contexts,
         named_defaults_only: false,
         shape,
         default: "",
         repeat: Repeat::Replaces,
         negatable: false,
         status: Status::Refused("it is not built yet"),
-        but: "",
+        limitation: "",
         help,
     }
 }
 
-fn flag(name: &'static str, places: SectionKinds, help: &'static str) -> Keyword {
-    row(name, places, Shape::Flag, help)
+fn flag(name: &'static str, contexts: KeywordContexts, help: &'static str) -> Keyword {
+    row(name, contexts, Shape::Flag, help)
 }
 
 fn args<const N: usize>(
     name: &'static str,
-    places: SectionKinds,
+    contexts: KeywordContexts,
     args: [Arg; N],
     help: &'static str,
 ) -> Keyword {
-    row(name, places, Shape::Args(args.into()), help)
+    row(name, contexts, Shape::Args(args.into()), help)
 }
 
 /// A row whose handler checks the arguments; `min` is the minimum number of words.
 fn own(
     name: &'static str,
-    places: SectionKinds,
+    contexts: KeywordContexts,
     usage: &'static str,
     min: usize,
     help: &'static str,
 ) -> Keyword {
-    row(name, places, Shape::Own(usage, min), help)
+    row(name, contexts, Shape::Own(usage, min), help)
 }
 
 fn int(name: &'static str, min: i64, max: i64) -> Arg {
@@ -311,7 +311,7 @@ impl Keyword {
 
     /// True if sections inherit it from `defaults`.
     pub fn inherited(&self) -> bool {
-        self.places.contains(SectionKind::Defaults)
+        self.contexts.contains(KeywordContext::Defaults)
     }
 }
 
@@ -337,6 +337,8 @@ pub struct Table {
     rows: Vec<Keyword>,
     /// Indexes of the rows with a name.
     names: HashMap<&'static str, Vec<usize>>,
+    /// Indexes of the rows of several words with a first word.
+    heads: HashMap<&'static str, Vec<usize>>,
     /// Words in the longest name.
     longest: usize,
 }
@@ -358,13 +360,16 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         ("Bind options", bind::rows()),
         ("Server options", server::rows()),
         ("Removed from HAProxy", gone::rows()),
-        ("Sections", section::rows()),
+        ("Sections", context::rows()),
     ];
-    let mut table = Table { rows: Vec::new(), names: HashMap::new(), longest: 0 };
+    let mut table = Table { rows: Vec::new(), names: HashMap::new(), heads: HashMap::new(), longest: 0 };
     for (family, rows) in families {
         for row in rows {
             table.longest = table.longest.max(row.name.split(' ').count());
             table.names.entry(row.name).or_default().push(table.rows.len());
+            if let Some((head, _)) = row.name.split_once(' ') {
+                table.heads.entry(head).or_default().push(table.rows.len());
+            }
             table.rows.push(unbuilt::settled(Keyword { family, ..row }));
         }
     }
@@ -387,14 +392,21 @@ impl Table {
         self.names.get(name).into_iter().flatten().map(|&index| &self.rows[index])
     }
 
+    /// What follows the word `head` in names that are valid in a context.
+    pub(crate) fn following(&self, head: &[u8], context: KeywordContext) -> Vec<&'static str> {
+        let rows = std::str::from_utf8(head).ok().and_then(|head| self.heads.get(head)).into_iter().flatten();
+        let rows = rows.map(|&index| &self.rows[index]).filter(|row| row.contexts.contains(context));
+        rows.filter_map(|row| row.name.split_once(' ')).map(|(_, rest)| rest).collect()
+    }
+
     /// The row with a name that is valid in a place.
-    pub fn find(&self, name: &str, place: SectionKind) -> Option<&Keyword> {
-        self.named(name).find(|row| row.places.contains(place))
+    pub fn find(&self, name: &str, context: KeywordContext) -> Option<&Keyword> {
+        self.named(name).find(|row| row.contexts.contains(context))
     }
 
     /// The row with the longest name at the beginning of `words`, and the number of its words. Prefers a row
-    /// that is valid in `place`, even to a longer one that is not.
-    pub(crate) fn longest(&self, words: &[&[u8]], place: SectionKind) -> Option<(&Keyword, usize)> {
+    /// that is valid in `context`, even to a longer one that is not.
+    pub(crate) fn longest(&self, words: &[&[u8]], context: KeywordContext) -> Option<(&Keyword, usize)> {
         let mut elsewhere = None;
         let mut name = Vec::new();
         let mut candidates = Vec::new();
@@ -407,14 +419,14 @@ impl Table {
         }
         for (index, name) in candidates.iter().enumerate().rev() {
             let Ok(name) = std::str::from_utf8(name) else { continue };
-            if let Some(row) = self.find(name, place) {
+            if let Some(row) = self.find(name, context) {
                 return Some((row, index + 1));
             }
             if elsewhere.is_none() {
                 // In a proxy, prefer the row of another kind of proxy to one of `global`.
                 let related = |row: &&Keyword| {
-                    place.is_proxy()
-                        && SectionKind::PROXIES.iter().any(|related| row.places.contains(*related))
+                    context.is_proxy()
+                        && KeywordContext::PROXIES.iter().any(|related| row.contexts.contains(*related))
                 };
                 let row = self.named(name).find(related).or_else(|| self.named(name).next());
                 elsewhere = row.map(|row| (row, index + 1));
@@ -423,9 +435,15 @@ impl Table {
         elsewhere
     }
 
-    /// `; did you mean 'x'?` with the nearest name that is valid in `place`, or an empty string.
-    pub(crate) fn guess(&self, words: &[&[u8]], place: SectionKind) -> String {
-        let legal = || self.rows.iter().filter(|row| row.places.contains(place)).map(|row| row.name);
+    /// All names that are valid in a place.
+    pub(crate) fn valid_in(&self, context: KeywordContext) -> impl Iterator<Item = &'static str> {
+        self.rows.iter().filter(move |row| row.contexts.contains(context)).map(|row| row.name)
+    }
+
+    /// `; did you mean 'x'?` with the nearest name that is valid in `context`, or an empty string.
+    pub(crate) fn guess(&self, words: &[&[u8]], context: KeywordContext) -> String {
+        // A header may follow anywhere.
+        let legal = || self.valid_in(context).chain(KeywordContext::section_names());
         // Compare as many words as the name has: `option httplg` as a whole.
         for count in (1..=words.len().min(self.longest)).rev() {
             let typed = words[..count].join(&b' ');

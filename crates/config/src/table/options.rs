@@ -1,6 +1,6 @@
 //! `option` lines: switches of proxies. `no` turns an option off, `default` restores its default.
 
-use super::section::{DFL, DFLB, DLB, SectionKinds};
+use super::context::{DFL, DFLB, DLB, KeywordContexts};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line, Prefix};
 use crate::tree::{AddressHeader, ExceptNetwork, FieldSource, Forwarded, LogFormatOption, Set};
@@ -11,8 +11,8 @@ pub struct OptionSwitch(u8);
 
 /// Each line makes a [`OptionSwitch`] and its row.
 macro_rules! toggles {
-    ($($constant:ident $name:literal $places:ident $help:literal;)*) => {
-        const TABLE: &[(&str, SectionKinds, &str)] = &[$((concat!("option ", $name), $places, $help)),*];
+    ($($constant:ident $name:literal $contexts:ident $help:literal;)*) => {
+        const TABLE: &[(&str, KeywordContexts, &str)] = &[$((concat!("option ", $name), $contexts, $help)),*];
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)] // the variants number the constants below
         enum Number { $($constant),* }
         impl OptionSwitch {
@@ -117,18 +117,17 @@ fn toggle(b: &mut Builder<'_>, line: &Line<'_>) {
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows: Vec<Keyword> = TABLE
         .iter()
-        .map(|&(name, places, help)| {
+        .map(|&(name, contexts, help)| {
             let usual = if name == OptionSwitch::TCP_SMART_ACCEPT.name() {
                 "on in HTTP mode, else off"
             } else {
                 "off"
             };
-            let row = flag(name, places, help).default(usual).built(toggle);
+            let row = flag(name, contexts, help).default(usual).built(toggle);
             // HAProxy has no `no option tcpka`; `clitcpka` and `srvtcpka` turn the halves off.
             if name == OptionSwitch::TCPKA.name() { row } else { row.negatable() }
         })
         .collect();
-    let checks = "health checks of this kind are not built yet";
     rows.extend([
         own(
             "option forwardfor",
@@ -228,7 +227,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         flag("option redis-check", DLB, "health checks are Redis requests").words(check_kind),
         own("option smtpchk", DLB, "[HELO|EHLO <domain>]", 0, "health checks are SMTP greetings")
             .words(check_kind),
-        flag("option spop-check", DLB, "health checks are SPOP handshakes").refused(checks),
+        flag("option spop-check", DLB, "health checks are SPOP handshakes").words(check_kind),
         flag("option ssl-hello-chk", DLB, "health checks are TLS greetings").words(check_kind),
         flag("option tcp-check", DLB, "health checks are steps over TCP").words(check_kind),
         flag("option external-check", DLB, "health checks are programs").words(check_kind),
@@ -364,7 +363,7 @@ fn address_header(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Set<AddressHea
                 let Some(value) = words.next().filter(|value| !value.bytes().is_empty()) else {
                     b.found.alert(
                         word.pos(),
-                        format!("'{}' : '{}' expects a value", line.keyword.name, word.shown()),
+                        format!("'{}' : '{}' expects a value, found none", line.keyword.name, word.shown()),
                     );
                     return None;
                 };

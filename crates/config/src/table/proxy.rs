@@ -1,19 +1,16 @@
 //! Keywords of proxies that belong to no other family: modes, listeners, servers, balancing.
 
-use super::section::{DFL, DFLB, DLB, FL, FLB, LB};
+use super::context::{DFL, DFLB, DLB, FL, FLB, LB};
 use super::{Keyword, OptionSwitch, args, choice, flag, int, own, text, time};
 use crate::build::{Builder, Line, parse};
-use crate::tree::{ErrorFile, HashType, Mode, Redirection};
+use crate::lex::Word;
+use crate::tree::{ErrorFile, HashType, LEVELS, Mode, Redirection};
 
 const MANY: i64 = i32::MAX as i64;
 
-/// Why `persist rdp-cookie` is refused. `balance rdp-cookie` works, since it only hashes the cookie.
-const RDP: &str = "the address in the cookie is not looked for yet; 'balance rdp-cookie' brings the same \
-    user to the same server";
-
 const BALANCE: &str = "how a server is chosen: \
     roundrobin (in turns, by weight), static-rr (the same with fixed weights), leastconn (fewest \
-    connections), first (the first with a free place), random[(draws)] (the least loaded of some drawn), \
+    connections), first (the first with a free slot), random[(draws)] (the least loaded of some drawn), \
     sticky (one as long as it is up), or by a hash: source (of the client's address), uri, url_param name, \
     hdr(name) and rdp-cookie[(name)] (of that part of the request), hash expression (of its value), log-hash \
     converters (of a log line); and two that HAProxy does not have: ewma (the better of two drawn by recent \
@@ -92,7 +89,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         .built(|b, line| {
             let (percent, pos) = (line.int(0), line.words[0].pos());
             if percent != 0 && percent <= 100 {
-                return b.found.alert(pos, "'hash-balance-factor' expects 0 or a value above 100");
+                let message =
+                    format!("'hash-balance-factor' expects 0 or a value above 100, found {percent}");
+                return b.found.alert(pos, message);
             }
             let value = line.set(percent as u32);
             b.settings().hash_balance_factor = Some(value);
@@ -201,7 +200,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("capture response header", FL, "<name> len <length>", 3, "a field of responses is logged")
             .adds()
             .built(parse::capture),
-        own("declare capture", FL, "request|response len <length>", 3, "a place for a captured text")
+        own("declare capture", FL, "request|response len <length>", 3, "a slot for a captured text")
             .adds()
             .built(parse::capture),
         own("errorfile", DFLB, "<code> <file>", 2, "a file that is the answer to an error")
@@ -259,6 +258,18 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("force-persist", LB, "if|unless <condition>", 2, "when a server is kept though it is down")
             .adds()
             .words(persist),
+        own(
+            "ssl-f-use",
+            FL,
+            "crt <file> [<option>...]",
+            2,
+            "a certificate for all TLS listeners of the frontend",
+        )
+        .adds()
+        .built(|b, line| {
+            let line = line.statement();
+            b.proxy().ssl_f_use.push(line);
+        }),
         flag("be-unpublished", LB, "frontends pass the backend over until 'publish backend' is said")
             .built(|b, line| b.proxy().unpublished = Some(line.set(true))),
         own(
@@ -339,10 +350,13 @@ pub(super) fn rows() -> Vec<Keyword> {
         ),
         args("unique-id-header", DFL, [text("name")], "the request's name is sent in this header field")
             .built(setting!(unique_id_header, word)),
-        own("persist rdp-cookie", DLB, "[(<name>)]", 0, "keeps a client at its server by a cookie of RDP")
-            .refused(RDP),
-        own("persist", DLB, "rdp-cookie[(<name>)]", 1, "keeps a client at its server by a cookie of RDP")
-            .refused(RDP),
+        flag("persist rdp-cookie", DLB, "a client goes to the server whose address its cookie of RDP has")
+            .built(|b, line| {
+                let value = line.set(Word::plain(parse::RDP_TOKEN, line.pos()));
+                b.settings().persist_rdp = Some(value);
+            }),
+        own("persist", DLB, "rdp-cookie(<name>)", 1, "the same, by a cookie of another name")
+            .words(parse::persist_rdp),
         flag("transparent", DLB, "older form of option transparent").built(|b, line| {
             let value = line.set(true);
             b.settings().options[OptionSwitch::TRANSPARENT.index()] = Some(value);
@@ -367,12 +381,12 @@ pub(super) fn rows() -> Vec<Keyword> {
                 bwlim-in|bwlim-out <name> limit <size> key <pattern> [table <name>] [min-size <size>] | \
                 trace [name <name>] [random-forwarding] [hexdump] [quiet]",
             1,
-            "what streams forward is limited to so many bytes in a time, or told on standard error",
+            "what streams forward is limited to so many bytes in a time, or reported on standard error",
         )
         .adds()
         .words(parse::filter),
         own("filter-sequence", FLB, "request|response <list>", 2, "the order of filters")
-            .refused("filters are asked in the order of their lines"),
+            .refused("filters are asked in the order of their lines; HAProxy 3.2 does not have it either"),
         own(
             "quic-initial",
             DFL,
@@ -391,15 +405,14 @@ pub(super) fn rows() -> Vec<Keyword> {
             it",
         )
         .refused(super::ssl::TLS),
-        own("ssl-f-use", FL, "<option>...", 1, "a certificate of the frontend").refused(super::ssl::TLS),
         own("use-fcgi-app", LB, "<name>", 1, "servers speak FastCGI").refused("FastCGI is not built"),
     ];
     for name in ["clitcpka-cnt", "srvtcpka-cnt"] {
-        let places = if name.starts_with("cli") { DFL } else { DLB };
+        let contexts = if name.starts_with("cli") { DFL } else { DLB };
         rows.push(
             args(
                 name,
-                places,
+                contexts,
                 [int("number", 1, 127)],
                 "unanswered TCP keep-alive packets that end a connection",
             )
@@ -408,23 +421,35 @@ pub(super) fn rows() -> Vec<Keyword> {
         );
     }
     for name in ["clitcpka-idle", "clitcpka-intvl", "srvtcpka-idle", "srvtcpka-intvl"] {
-        let places = if name.starts_with("cli") { DFL } else { DLB };
+        let contexts = if name.starts_with("cli") { DFL } else { DLB };
         let help = if name.ends_with("idle") {
             "silence before the first TCP keep-alive packet"
         } else {
             "time between TCP keep-alive packets"
         };
-        rows.push(args(name, places, [super::seconds("delay")], help).default("system's").built(keep_alive));
+        rows.push(
+            args(name, contexts, [super::seconds("delay")], help).default("system's").built(keep_alive),
+        );
     }
-    for (name, help) in [
-        ("email-alert from", "sender of alerts"),
-        ("email-alert level", "lowest level of alerts"),
-        ("email-alert mailers", "mail servers of alerts"),
-        ("email-alert myhostname", "our name in greetings"),
-        ("email-alert to", "receiver of alerts"),
-    ] {
-        rows.push(own(name, DFLB, "<value>", 1, help).refused("alerts by mail are not built"));
-    }
+    rows.extend([
+        args("email-alert from", DFLB, [text("address")], "sender of alerts by mail")
+            .built(|b, line| b.settings().email_alert.from = Some(line.set(line.word(0)))),
+        args(
+            "email-alert level",
+            DFLB,
+            [choice("level", LEVELS)],
+            "the least severe level of which alerts are sent",
+        )
+        .default("alert")
+        .built(|b, line| b.settings().email_alert.level = Some(line.set(line.choice(0)))),
+        args("email-alert mailers", DFLB, [text("section")], "the 'mailers' section with their mail servers")
+            .built(|b, line| b.settings().email_alert.mailers = Some(line.set(line.word(0)))),
+        args("email-alert myhostname", DFLB, [text("name")], "this side's name in greetings")
+            .default("the machine's")
+            .built(|b, line| b.settings().email_alert.host = Some(line.set(line.word(0)))),
+        args("email-alert to", DFLB, [text("address")], "receiver of alerts by mail")
+            .built(|b, line| b.settings().email_alert.to = Some(line.set(line.word(0)))),
+    ]);
     rows.push(
         args("grace", DFL, [time("delay")], "time between the request to stop and the end of listening")
             .refused("it is a setting of global"),
@@ -472,13 +497,16 @@ fn hash_type(b: &mut Builder<'_>, line: &Line<'_>) {
 
 fn error_answer(b: &mut Builder<'_>, line: &Line<'_>, redirect: Option<u16>) {
     /// Status codes of errors that the proxy itself can send.
-    const CODES: [u16; 18] =
-        [200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 414, 422, 425, 429, 431, 500, 501, 502];
-    const MORE: [u16; 3] = [503, 504, 421];
+    const CODES: [u16; 21] = [
+        200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 414, 421, 422, 425, 429, 431, 500, 501, 502, 503,
+        504,
+    ];
     let Some(code) = line.own_int(b, 0, 100, 599) else { return };
     let code = code as u16;
-    if !CODES.contains(&code) && !MORE.contains(&code) {
-        let message = format!("'{}' : no answer of the proxy has status {code}", line.keyword.name);
+    if !CODES.contains(&code) {
+        let known: Vec<String> = CODES.iter().map(u16::to_string).collect();
+        let known = known.iter().map(String::as_str);
+        let message = manylane_expr::none_of(line.keyword.name, known, line.words[0].bytes());
         return b.found.alert(line.words[0].pos(), message);
     }
     line.no_more(b, 2);

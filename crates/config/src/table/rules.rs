@@ -1,7 +1,7 @@
 //! Rules: actions on a connection, request or response, with conditions. The names of actions are checked
 //! here. Their arguments and conditions stay words with positions, which `expr` parses.
 
-use super::section::{DFL, DFLB, DLB, FLB, SectionKinds};
+use super::context::{DFL, DFLB, DLB, FLB, KeywordContexts};
 use super::{Keyword, own, time};
 use crate::build::{Builder, Line, parse, proposal};
 use crate::lex::Word;
@@ -128,12 +128,7 @@ static ACTIONS: &[Action] = &[
         "looks a name up, and keeps its address in a variable",
     ),
     act("early-hint", "q", "<name> <format>", "sends 103 with a header field before the response"),
-    none(
-        "expect-netscaler-cip",
-        "c",
-        "expects the header of NetScaler before the first bytes",
-        "the header of NetScaler is not read: such a balancer sends the PROXY protocol, too",
-    ),
+    act("expect-netscaler-cip", "c", "layer4", "expects the header of NetScaler before the first bytes"),
     act("expect-proxy", "c", "layer4", "expects a header of the PROXY protocol before the first bytes"),
     none("lua.", "cstrqpa", "calls a function in Lua", "Lua is not built yet"),
     act(
@@ -148,7 +143,7 @@ static ACTIONS: &[Action] = &[
         "redirect",
         "qp",
         "location|prefix|scheme <target> [code <code>] [<option>...]",
-        "answers with another place to ask",
+        "sends the client to another address",
     ),
     act("reject", "cstrq", "", "closes the connection without an answer"),
     act(
@@ -264,13 +259,7 @@ static ACTIONS: &[Action] = &[
     ),
     act("silent-drop", "cstrqp", "[rst-ttl <hops>]", "forgets the connection without a word to the client"),
     act("strict-mode", "qpa", "on|off", "says whether a rule that cannot be carried out ends the stream"),
-    none(
-        "switch-mode",
-        "t",
-        "turns a TCP connection into one of HTTP",
-        "connections do not change their mode: choose a frontend in mode http by its address, or by another \
-            hop through local@",
-    ),
+    act("switch-mode", "t", "http [proto h1|h2]", "turns a TCP connection into one of HTTP"),
     act(
         "tarpit",
         "q",
@@ -366,7 +355,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             b.settings().inspect_response = Some(value);
         }),
     ];
-    let lists: [(Ruleset, SectionKinds, &str); 7] = [
+    let lists: [(Ruleset, KeywordContexts, &str); 7] = [
         (TcpRequestConnection, DFL, "a rule for a connection that was accepted"),
         (TcpRequestSession, DFL, "a rule for a session, after the handshakes"),
         (TcpRequestContent, DFLB, "a rule for the client's bytes"),
@@ -375,9 +364,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         (HttpResponse, DFLB, "a rule for a response"),
         (HttpAfterResponse, DFLB, "a rule for every response, also the proxy's own"),
     ];
-    for (list, places, help) in lists {
+    for (list, contexts, help) in lists {
         rows.push(
-            own(list.name(), places, "<action> [<argument>...] [if|unless <condition>]", 1, help)
+            own(list.name(), contexts, "<action> [<argument>...] [if|unless <condition>]", 1, help)
                 .named_only()
                 .adds()
                 .words(rule),
@@ -407,7 +396,7 @@ fn acl(b: &mut Builder<'_>, line: &Line<'_>) {
     if matches!(name.bytes(), b"or" | b"OR" | b"||" | b"if" | b"unless") {
         return b.found.alert(
             name.pos(),
-            format!("'{}' means something in conditions and cannot name an ACL", name.shown()),
+            format!("'{}' is a reserved word of conditions and cannot name an ACL", name.shown()),
         );
     }
     let acl = Acl { name: name.clone(), words: line.words[1..].to_vec(), pos: line.pos() };

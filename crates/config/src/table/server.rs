@@ -1,6 +1,6 @@
 //! Options of `server`, `server-template` and `default-server` lines.
 
-use super::section::SERVER;
+use super::context::SERVER;
 use super::tls::TlsOptions;
 use super::{Keyword, choice, flag, int, interval, own, text, time};
 use crate::build::parse;
@@ -33,13 +33,15 @@ macro_rules! options {
             pub socks4: Option<Set<Address>>,
             /// `check-via-socks4`: health checks go through that proxy, too.
             pub check_via_socks4: Option<Set<bool>>,
+            /// `strict-maxconn`: idle connections count for `maxconn`.
+            pub strict_maxconn: Option<Set<bool>>,
             /// `ssl` and other TLS options.
             pub tls: TlsOptions,
         }
 
         fn built() -> Vec<Keyword> {
             let mut rows = vec![$(super::args($name, SERVER, [$arg], $help).built(|b, line| {
-                b.server.$field = Some(line.set(line.$get(0) as $type));
+                b.server.$field = Some(line.argument(line.$get(0) as $type));
             })),*];
             $(rows.push(flag($on, SERVER, $flag_help).built(|b, line| b.server.$flag = Some(line.set(true))));
             rows.push(flag($off, SERVER, concat!("undoes ", $on)).built(|b, line| b.server.$flag =
@@ -148,8 +150,6 @@ options! {
     }
 }
 
-const CHECKS: &[(&str, usize)] = &[("check-pool-conn-name", 1)];
-
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = built();
     rows.extend([
@@ -194,10 +194,18 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(parse::server_socks4),
         own("check-via-socks4", SERVER, "", 0, "checks go through the SOCKS4 proxy")
             .built(|b, line| b.server.check_via_socks4 = Some(line.set(true))),
+        own("check-pool-conn-name", SERVER, "<name>", 1, "name of the idle connections that checks may use")
+            .refused("checks use no idle connections of servers with 'pool-conn-name' yet"),
         own("quic-cc-algo", SERVER, "<name>", 1, "congestion control of QUIC")
             .refused("QUIC is not built yet"),
-        own("strict-maxconn", SERVER, "", 0, "idle connections count for maxconn")
-            .refused("it is not built yet"),
+        own(
+            "strict-maxconn",
+            SERVER,
+            "",
+            0,
+            "maxconn counts idle connections, too, which are closed for new ones",
+        )
+        .built(|b, line| b.server.strict_maxconn = Some(line.set(true))),
     ]);
     rows.extend(super::tls::server_rows());
     for (name, header) in [
@@ -206,8 +214,12 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("no-send-proxy-v2-ssl", ProxyHeader::None),
         ("no-send-proxy-v2-ssl-cn", ProxyHeader::None),
     ] {
-        let row =
-            flag(name, SERVER, "connections begin with the PROXY protocol, version 2, that tells about TLS");
+        let help = match name.strip_prefix("no-") {
+            None => "connections begin with the PROXY protocol, version 2, that tells about TLS",
+            Some("send-proxy-v2-ssl") => "undoes send-proxy-v2-ssl",
+            Some(_) => "undoes send-proxy-v2-ssl-cn",
+        };
+        let row = flag(name, SERVER, help);
         rows.push(match header {
             ProxyHeader::V2Tls => {
                 row.built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::V2Tls)))
@@ -217,12 +229,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             }
             _ => row.built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::None))),
         });
-    }
-    for (name, words) in CHECKS {
-        rows.push(
-            own(name, SERVER, if *words > 0 { "<value>" } else { "" }, *words, "an option of health checks")
-                .refused("checks of this kind are not built yet"),
-        );
     }
     rows
 }

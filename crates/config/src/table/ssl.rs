@@ -1,8 +1,8 @@
 //! TLS settings of the process.
 
-use super::section::GLOBAL;
+use super::context::GLOBAL;
 use super::tls::{TlsOptions, VERSIONS};
-use super::{Keyword, args, choice, int, own, seconds, switch, text};
+use super::{Keyword, args, choice, int, own, seconds, switch, text, time};
 use crate::build::{Builder, Line};
 use crate::lex::Word;
 use crate::tree::Set;
@@ -18,6 +18,8 @@ pub(super) const TLS: &str = "it is not built yet";
 
 const FINITE: &str = "keys are exchanged over elliptic curves only";
 const LIBRARY: &str = "the arithmetic is that of aws-lc-rs, which is a part of the program";
+/// Help of `tune.ssl.capture-buffer-size`.
+const CAPTURE: &str = "bytes of the lists in clients' hellos that are kept for samples";
 const NOT_YET: &str = "it is not built yet";
 
 /// TLS settings of the process. `None` means not given.
@@ -37,10 +39,14 @@ pub struct TlsProcess {
     pub server_verify: Option<Set<&'static str>>,
     /// `tune.ssl.cachesize`
     pub sessions: Option<Set<u32>>,
+    /// `tune.ssl.ssl-ctx-cache-size`
+    pub generated: Option<Set<u32>>,
     /// `tune.ssl.lifetime`
     pub lifetime: Option<Set<Duration>>,
     /// `tune.ssl.keylog`
     pub keylog: Option<Set<bool>>,
+    /// `tune.ssl.capture-buffer-size`
+    pub hello_bytes: Option<Set<u32>>,
     /// `ocsp-update.disable`
     pub ocsp_disabled: Option<Set<bool>>,
     /// `ocsp-update.mode`
@@ -51,6 +57,22 @@ pub struct TlsProcess {
     pub ocsp_maxdelay: Option<Set<u32>>,
     /// `ocsp-update.httpproxy`: an address.
     pub ocsp_proxy: Option<Set<Word>>,
+    /// `acme.scheduler`: false if certificates are ordered by commands alone.
+    pub acme_scheduler: Option<Set<bool>>,
+    /// `httpclient.ssl.ca-file`
+    pub client_authorities: Option<Set<Word>>,
+    /// `httpclient.timeout.connect`
+    pub client_connect: Option<Set<Duration>>,
+    /// `httpclient.retries`
+    pub client_retries: Option<Set<u32>>,
+    /// `httpclient.resolvers.id`
+    pub client_resolvers: Option<Set<Word>>,
+    /// `httpclient.resolvers.prefer`
+    pub client_family: Option<Set<&'static str>>,
+    /// `httpclient.resolvers.disabled`
+    pub client_no_names: Option<Set<bool>>,
+    /// `httpclient.ssl.verify`: false with `none`.
+    pub client_verify: Option<Set<bool>>,
     /// `maxsslconn`
     pub connections: Option<Set<u32>>,
     /// `maxsslrate`
@@ -124,6 +146,14 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .default("20000")
         .built(|b, line| b.config.global.tls.sessions = Some(line.set(line.int(0) as u32))),
+        args(
+            "tune.ssl.ssl-ctx-cache-size",
+            GLOBAL,
+            [int("number", 0, 1 << 20)],
+            "generated certificates that a listener keeps",
+        )
+        .default("1000")
+        .built(|b, line| b.config.global.tls.generated = Some(line.set(line.int(0) as u32))),
         args("tune.ssl.lifetime", GLOBAL, [seconds("time")], "how long a session can be resumed")
             .default("300s")
             .built(|b, line| b.config.global.tls.lifetime = Some(line.set(line.time(0)))),
@@ -135,6 +165,12 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .default("off")
         .built(|b, line| b.config.global.tls.keylog = Some(line.set(line.switch(0)))),
+        args("tune.ssl.capture-buffer-size", GLOBAL, [int("bytes", 0, MANY)], CAPTURE)
+            .default("0")
+            .built(|b, line| b.config.global.tls.hello_bytes = Some(line.set(line.int(0) as u32))),
+        args("tune.ssl.capture-cipherlist-size", GLOBAL, [int("bytes", 0, MANY)], CAPTURE)
+            .default("0")
+            .built(|b, line| b.config.global.tls.hello_bytes = Some(line.set(line.int(0) as u32))),
         args("ocsp-update.disable", GLOBAL, [switch("state")], "no OCSP response is renewed")
             .default("off")
             .built(|b, line| b.config.global.tls.ocsp_disabled = Some(line.set(line.switch(0)))),
@@ -153,6 +189,70 @@ pub(super) fn rows() -> Vec<Keyword> {
             "the HTTP proxy that responders of OCSP are asked through",
         )
         .built(|b, line| b.config.global.tls.ocsp_proxy = Some(line.set(line.word(0)))),
+        args(
+            "acme.scheduler",
+            GLOBAL,
+            [choice("state", &["auto", "off"])],
+            "whether certificates of 'acme' sections are renewed without a command",
+        )
+        .default("auto")
+        .built(|b, line| b.config.global.tls.acme_scheduler = Some(line.set(line.choice(0) == "auto"))),
+        args(
+            "httpclient.resolvers.disabled",
+            GLOBAL,
+            [switch("state")],
+            "names of hosts that the process itself asks are not resolved",
+        )
+        .default("off")
+        .built(|b, line| b.config.global.tls.client_no_names = Some(line.set(line.switch(0)))),
+        args(
+            "httpclient.resolvers.id",
+            GLOBAL,
+            [text("section")],
+            "the 'resolvers' section that these names are asked of",
+        )
+        .default("the system's resolver")
+        .built(|b, line| b.config.global.tls.client_resolvers = Some(line.set(line.word(0)))),
+        args(
+            "httpclient.resolvers.prefer",
+            GLOBAL,
+            [choice("family", &["ipv4", "ipv6"])],
+            "the family of addresses that these hosts are asked at first",
+        )
+        .default("ipv6, or the order of the system's resolver")
+        .built(|b, line| b.config.global.tls.client_family = Some(line.set(line.choice(0)))),
+        args(
+            "httpclient.retries",
+            GLOBAL,
+            [int("number", 0, MANY)],
+            "how often these hosts are connected to again, a second later",
+        )
+        .default("3")
+        .built(|b, line| b.config.global.tls.client_retries = Some(line.set(line.int(0) as u32))),
+        args(
+            "httpclient.timeout.connect",
+            GLOBAL,
+            [time("delay")],
+            "how long one of their addresses may take to accept",
+        )
+        .default("5s")
+        .built(|b, line| b.config.global.tls.client_connect = Some(line.set(line.time(0)))),
+        args(
+            "httpclient.ssl.ca-file",
+            GLOBAL,
+            [text("file")],
+            "authorities that the directories of 'acme' sections are verified against",
+        )
+        .default("@system-ca")
+        .built(|b, line| b.config.global.tls.client_authorities = Some(line.set(line.word(0)))),
+        args(
+            "httpclient.ssl.verify",
+            GLOBAL,
+            [choice("state", &["none", "required"])],
+            "whether the directories of 'acme' sections are verified",
+        )
+        .default("required")
+        .built(|b, line| b.config.global.tls.client_verify = Some(line.set(line.choice(0) == "required"))),
         delay!(
             "ocsp-update.mindelay",
             ocsp_mindelay,
@@ -198,14 +298,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         "ssl-default-server-client-sigalgs"
     ));
     let settings = [
-        ("acme.scheduler", "on|off", "renews certificates by itself", "ACME is not built yet"),
-        ("httpclient.ssl.ca-file", "<file>", "authorities that the internal client trusts", NOT_YET),
-        (
-            "httpclient.ssl.verify",
-            "none|required",
-            "whether the internal client checks certificates",
-            NOT_YET,
-        ),
         ("issuers-chain-path", "<folder>", "issuers' certificates that complete chains", NOT_YET),
         ("ssl-dh-param-file", "<file>", "Diffie-Hellman parameters", FINITE),
         ("ssl-engine", "<name>", "engine that does the arithmetic", LIBRARY),
@@ -226,8 +318,6 @@ pub(super) fn rows() -> Vec<Keyword> {
     ]
     .map(|(name, usage, help, why)| own(name, GLOBAL, usage, 0, help).idle(why));
     let tuned = [
-        ("tune.ssl.capture-buffer-size", "<bytes>", "bytes of a hello that are kept", NOT_YET),
-        ("tune.ssl.capture-cipherlist-size", "<bytes>", "bytes of a list of ciphers that are kept", NOT_YET),
         ("tune.ssl.certificate-compression", "auto|off", "certificates are sent compressed", NOT_YET),
         ("tune.ssl.default-dh-param", "<bits>", "size of Diffie-Hellman parameters", FINITE),
         (
@@ -243,7 +333,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             "largest record at the beginning of a connection",
             "records have up to 16 KiB",
         ),
-        ("tune.ssl.ssl-ctx-cache-size", "<number>", "generated certificates in the cache", NOT_YET),
     ]
     .map(|(name, usage, help, why)| own(name, GLOBAL, usage, usize::from(!usage.is_empty()), help).idle(why));
     rows.into_iter().chain(settings).chain(tuned).collect()

@@ -1,6 +1,6 @@
 //! The statistics page of proxies.
 
-use super::section::{DFLB, FLB};
+use super::context::{DFLB, FLB};
 use super::{Keyword, own};
 use crate::build::{Builder, Line, parse};
 use crate::lex::Word;
@@ -66,8 +66,11 @@ fn word(b: &mut Builder<'_>, line: &Line<'_>) {
     if line.keyword.name == "stats auth"
         && !line.words.first().is_some_and(|word| word.bytes().contains(&b':'))
     {
-        let pos = line.words.first().map_or(line.pos(), Word::pos);
-        return b.found.alert(pos, "'stats auth' expects a user and a password with a colon between them");
+        let word = line.words.first();
+        let found = if word.is_some() { "no colon" } else { "none" }; // the word may be the password
+        let message =
+            format!("'stats auth' expects a user and a password with a colon between them, found {found}");
+        return b.found.alert(word.map_or(line.pos(), Word::pos), message);
     }
     if line.keyword.name == "stats admin" {
         let (words, condition) = parse::split_condition(b, line);

@@ -1,11 +1,11 @@
 //! Stick tables, the rules that use them, and peers. Parts that are not built are refused by name.
 
-use super::section::{FLB, LB, SectionKind, SectionKinds};
-use super::{Keyword, flag, own};
+use super::context::{FLB, KeywordContext, KeywordContexts, LB};
+use super::{Keyword, args, flag, int, own};
 use crate::build::parse;
 
 pub(super) fn rows() -> Vec<Keyword> {
-    let peers = SectionKinds::of(&[SectionKind::Peers]);
+    let peers = KeywordContexts::of(&[KeywordContext::Peers]);
     let mut rows: Vec<Keyword> = [
         ("stick match", "finds the server of a request's pattern"),
         ("stick on", "finds the server of a request's pattern, and stores it there"),
@@ -25,26 +25,42 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(parse::peers_bind),
         own("default-bind", peers, "<option>...", 0, "options of bind lines")
             .adds()
-            .refused("write them on the 'bind' line"),
+            .built(parse::peers_default_bind),
         own("default-server", peers, "<option>...", 0, "options of the peers below")
             .adds()
-            .refused("peers are connected to over plain TCP, without options"),
+            .built(parse::peers_default_server),
         flag("disabled", peers, "the section is not used")
             .built(|b, line| b.peers().disabled = Some(line.set(true))),
         flag("enabled", peers, "the section is used")
             .built(|b, line| b.peers().disabled = Some(line.set(false))),
         own("log", peers, "<target> [<option>...]", 0, "where log lines go")
             .adds()
-            .idle("connections of peers are told of by 'show peers' only"),
-        own("peer", peers, "<name> <address>", 1, "a peer, or the process itself if it has that name")
-            .adds()
-            .built(parse::peer),
-        own("server", peers, "<name> [<address>]", 1, "a peer, or the process itself if it has that name")
-            .adds()
-            .built(parse::peer),
-        own("shards", peers, "<number>", 0, "parts that tables are divided into")
-            .adds()
-            .refused("each peer is told of all entries"),
+            .idle("only 'show peers' reports connections of peers"),
+        own(
+            "peer",
+            peers,
+            "<name> <address> [<option>...]",
+            1,
+            "a peer, or the process itself if it has that name",
+        )
+        .adds()
+        .built(parse::peer),
+        own(
+            "server",
+            peers,
+            "<name> [<address>] [<option>...]",
+            1,
+            "a peer, or the process itself if it has that name",
+        )
+        .adds()
+        .built(parse::peer),
+        args(
+            "shards",
+            peers,
+            [int("number", 1, i32::MAX as i64)],
+            "parts that the keys of tables are divided into",
+        )
+        .built(|b, line| b.peers().shards = Some(line.argument(line.int(0) as u32))),
         own(
             "table",
             peers,
@@ -66,11 +82,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .once()
         .built(parse::stick_table),
-    );
-    rows.push(
-        own("mailer", SectionKinds::of(&[SectionKind::Mailers]), "<name> <address>", 2, "a mail server")
-            .adds()
-            .refused("alerts by mail are not built"),
     );
     rows
 }

@@ -1,6 +1,6 @@
 //! `timeout` lines of proxies.
 
-use super::section::{DFL, DFLB, DLB, SectionKind, SectionKinds};
+use super::context::{DFL, DFLB, DLB, KeywordContext, KeywordContexts};
 use super::{Keyword, time};
 use crate::build::{Builder, Line};
 
@@ -36,7 +36,7 @@ pub enum Timeout {
 
 use Timeout::*;
 
-const TABLE: [(Timeout, &str, SectionKinds, &str, &str); 12] = [
+const TABLE: [(Timeout, &str, KeywordContexts, &str, &str); 12] = [
     (
         Check,
         "timeout check",
@@ -62,7 +62,7 @@ const TABLE: [(Timeout, &str, SectionKinds, &str, &str); 12] = [
         "how long a client's connection may wait for its next request",
     ),
     (HttpRequest, "timeout http-request", DFLB, "timeout client", "how long the head of a request may take"),
-    (Queue, "timeout queue", DLB, "timeout connect", "how long a request waits for a place at a server"),
+    (Queue, "timeout queue", DLB, "timeout connect", "how long a request waits for a slot at a server"),
     (Server, "timeout server", DLB, "none", "how long a server may be silent when it should send or receive"),
     (
         ServerFin,
@@ -78,11 +78,6 @@ const TABLE: [(Timeout, &str, SectionKinds, &str, &str); 12] = [
 impl Timeout {
     /// Number of timeouts.
     pub const COUNT: usize = TABLE.len();
-
-    /// All timeouts, in the order of their discriminants.
-    pub fn all() -> impl Iterator<Item = Self> {
-        TABLE.iter().map(|row| row.0)
-    }
 
     /// The keyword.
     pub fn name(self) -> &'static str {
@@ -100,11 +95,11 @@ fn store(b: &mut Builder<'_>, line: &Line<'_>) {
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows: Vec<Keyword> = TABLE
         .iter()
-        .map(|&(_, name, places, default, help)| {
-            super::args(name, places, [time("delay")], help).default(default).built(store)
+        .map(|&(_, name, contexts, default, help)| {
+            super::args(name, contexts, [time("delay")], help).default(default).built(store)
         })
         .collect();
-    let resolvers = SectionKinds::of(&[SectionKind::Resolvers]);
+    let resolvers = KeywordContexts::of(&[KeywordContext::Resolvers]);
     for name in ["timeout resolve", "timeout retry"] {
         rows.push(
             super::args(name, resolvers, [time("delay")], "how long until a name is asked for again")
@@ -112,7 +107,7 @@ pub(super) fn rows() -> Vec<Keyword> {
                 .built(super::misc::resolver_timeout),
         );
     }
-    let ring = SectionKinds::of(&[SectionKind::Ring]);
+    let ring = KeywordContexts::of(&[KeywordContext::Ring]);
     for name in ["timeout connect", "timeout server"] {
         rows.push(
             super::args(name, ring, [time("delay")], "how long a server of the ring is waited for")
@@ -120,14 +115,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         );
     }
     let renamed = "older name; HAProxy itself has removed it, use the keyword that begins with timeout";
-    for (name, places) in [("clitimeout", DFL), ("contimeout", DLB), ("srvtimeout", DLB)] {
-        rows.push(super::args(name, places, [time("delay")], "older name of a timeout").refused(renamed));
+    for (name, contexts) in [("clitimeout", DFL), ("contimeout", DLB), ("srvtimeout", DLB)] {
+        rows.push(super::args(name, contexts, [time("delay")], "older name of a timeout").refused(renamed));
     }
-    let mailers = SectionKinds::of(&[SectionKind::Mailers]);
-    rows.push(
-        super::args("timeout mail", mailers, [time("delay")], "how long a mail may take")
-            .refused("alerts by mail are not built"),
-    );
     rows
 }
 
@@ -137,8 +127,8 @@ mod tests {
 
     #[test]
     fn the_number_of_a_timeout_is_its_row() {
-        for (index, timeout) in Timeout::all().enumerate() {
-            assert_eq!(timeout as usize, index);
+        for (index, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.0 as usize, index);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `tune.*`: sizes and counts of the process. One line defines a setting: field, type, argument, name,
 //! default and help.
 
-use super::section::GLOBAL;
+use super::context::GLOBAL;
 use super::{Keyword, args, choice, flag, int, own, size, switch, time};
 use crate::tree::Set;
 use std::time::Duration;
@@ -234,7 +234,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     );
     rows.push(
         own("tune.peers.max-updates-at-once", GLOBAL, "<number>", 1, "updates sent to a peer in one go")
-            .idle("peers are told as much at once as the driver sends; the line may stay"),
+            .idle("peers are sent as much at once as the driver takes; the line may stay"),
     );
     rows.push(
         flag("tune.defaults.purge", GLOBAL, "defaults are forgotten once the file is read")

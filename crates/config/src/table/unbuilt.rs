@@ -6,37 +6,31 @@ use super::{Keyword, Status};
 /// Family, name, reason.
 type Row = (&'static str, &'static str, &'static str);
 
-const DRIVER: &str = "the driver's own constant holds";
-const GLITCHES: &str = "glitches are not counted: a message that is no good HTTP/1 is refused at once";
+const DRIVER: &str = "the IO driver uses a fixed value";
+const GLITCHES: &str = "glitches are not counted: an invalid HTTP/1 message is refused at once";
 pub(super) const COPIES: &str = "bytes go from one side to the other without being copied, whatever it says";
 
 /// Refused keywords.
 const REFUSED: &[Row] = &[
     ("Logs", "backing-file", "a ring is in memory only; log to a server or a file to keep lines"),
-    ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
-    ("Process", "dns-accept-family", "'resolve-prefer' says which family a server's name is resolved to"),
+    (
+        "Process",
+        "cpu-affinity",
+        "use 'cpu-policy' or 'cpu-map' to bind lanes to processors; HAProxy 3.2 does not have it either",
+    ),
 ];
 
 /// Keywords without effect.
 const IDLE: &[Row] = &[
     ("Process", "tune.disable-zero-copy-forwarding", COPIES),
     ("Process", "tune.disable-fast-forward", "bytes are forwarded in one way only"),
-    ("Server options", "shard", "only peers use it, and each of them is told of all entries"),
-    (
-        "Statistics",
-        "stats show-modules",
-        "there are no counters of modules: all there are stand in the tables",
-    ),
+    ("Statistics", "stats show-modules", "there are no counters of modules; the tables show all counters"),
     ("Process", "numa-cpu-mapping", "'cpu-policy first-usable-node' keeps lanes to one node"),
     ("Process", "profiling.memory", "the use of memory is always counted: see 'show pools'"),
     ("Tuning", "tune.bufsize.large", DRIVER),
     ("Tuning", "tune.bufsize.small", DRIVER),
     ("Tuning", "tune.events.max-events-at-once", DRIVER),
-    (
-        "Tuning",
-        "tune.fail-alloc",
-        "no allocation is made to fail: the tests of this program do that to itself",
-    ),
+    ("Tuning", "tune.fail-alloc", "allocations fail on purpose only in the program's own tests"),
     ("Tuning", "tune.h1.be.glitches-threshold", GLITCHES),
     ("Tuning", "tune.h1.fe.glitches-threshold", GLITCHES),
     ("Tuning", "tune.h1.zero-copy-fwd-recv", COPIES),
@@ -44,7 +38,7 @@ const IDLE: &[Row] = &[
     ("Tuning", "tune.h2.zero-copy-fwd-send", COPIES),
     ("Tuning", "tune.idletimer", "streams are not slowed down when they are idle"),
     ("Tuning", "tune.pattern.cache-size", "patterns are found by tables and trees that need no cache"),
-    ("Tuning", "tune.rcvbuf.backend", "no datagrams are received of servers"),
+    ("Tuning", "tune.rcvbuf.backend", "no datagrams are received from servers"),
     ("Tuning", "tune.recv_enough", DRIVER),
     (
         "Tuning",
@@ -119,7 +113,7 @@ pub(super) fn settled(mut row: Keyword) -> Keyword {
     } else if let Some(why) = idle {
         row.status = Status::Idle(why);
     } else if let Some(what) = partly {
-        row.but = what;
+        row.limitation = what;
     }
     row
 }
@@ -136,7 +130,7 @@ mod tests {
             assert!(seen.insert((family, name)), "{name}");
             let mut rows = Table::get().named(name).filter(|row| row.family == *family);
             let row = rows.next().unwrap_or_else(|| panic!("there is no {name} among {family}"));
-            assert!(row.status.reason().unwrap_or(row.but) == *why, "{name}");
+            assert!(row.status.reason().unwrap_or(row.limitation) == *why, "{name}");
         }
     }
 }

@@ -10,12 +10,21 @@ use crate::scratch::{Scratch, Writer};
 
 #[derive(Debug)]
 pub(crate) enum Encode {
+    /// Eight binary digits for each byte.
+    Binary,
     Base64(Alphabet),
     Decode64(Alphabet),
     Hex,
     HexToInt,
-    Chunked { decimal: Option<Endian>, separator: Box<[u8]>, size: usize, truncate: bool },
-    FromPercent { form: bool },
+    Chunked {
+        decimal: Option<Endian>,
+        separator: Box<[u8]>,
+        size: usize,
+        truncate: bool,
+    },
+    FromPercent {
+        form: bool,
+    },
     ToPercent,
     Json(JsonInput),
     HostOnly,
@@ -46,7 +55,7 @@ pub(crate) struct Alphabet {
 /// RFC 4648, section 4.
 pub(crate) const STANDARD: Alphabet = Alphabet { last: *b"+/", padded: true };
 /// RFC 4648, section 5, without padding.
-const URL: Alphabet = Alphabet { last: *b"-_", padded: false };
+pub(crate) const URL: Alphabet = Alphabet { last: *b"-_", padded: false };
 
 fn made(encode: Encode) -> Result<Convert, Error> {
     Ok(Convert::Encode(encode))
@@ -72,6 +81,7 @@ macro_rules! rows {
 pub(super) const ROWS: &[Row] = rows! {
     "b64dec", &[], 0, Str, Bin, "the bytes that the base64 text stands \
         for", |_| made(Encode::Decode64(STANDARD));
+    "base2", &[], 0, Bin, Str, "eight binary digits for each byte", |_| made(Encode::Binary);
     "base64", &[], 0, Bin, Str, "base64 of the bytes", |_| made(Encode::Base64(STANDARD));
     "be2dec", &[Str, Int, Int], 2, Bin, Str, "numbers of so many bytes each, the highest byte first, \
         separated",
@@ -116,6 +126,10 @@ pub(super) const ROWS: &[Row] = rows! {
 impl Encode {
     pub(super) fn apply<'x>(&self, bytes: &'x [u8], scratch: &mut Scratch<'x>) -> Option<Value<'x>> {
         Some(match self {
+            Self::Binary => Value::Str(
+                scratch
+                    .build(|out| bytes.iter().try_for_each(|byte| out.print(format_args!("{byte:08b}"))))?,
+            ),
             Self::Base64(alphabet) => Value::Str(scratch.build(|out| encode64(bytes, *alphabet, out))?),
             Self::Decode64(alphabet) => Value::Bin(scratch.fill(|out| decode64(bytes, *alphabet, out))?),
             Self::Hex => Value::Str(scratch.build(|out| put_hex(bytes, out))?),
@@ -187,7 +201,7 @@ fn hex_to_int(text: &[u8]) -> Option<i64> {
     Some(n as i64)
 }
 
-fn encode64(bytes: &[u8], alphabet: Alphabet, out: &mut Writer<'_>) -> Option<()> {
+pub(crate) fn encode64(bytes: &[u8], alphabet: Alphabet, out: &mut Writer<'_>) -> Option<()> {
     let letter = |six: u32| match six as u8 & 63 {
         n @ 0..26 => b'A' + n,
         n @ 26..52 => b'a' + n - 26,
@@ -207,17 +221,20 @@ fn encode64(bytes: &[u8], alphabet: Alphabet, out: &mut Writer<'_>) -> Option<()
 }
 
 /// Decodes base64 into `out` and returns the length. `None` if the text is invalid or does not fit. Padding
-/// is required if the alphabet uses it.
+/// is required if the alphabet uses it; each group of four characters may have some, as in HAProxy, so texts
+/// may be joined.
 pub(crate) fn decode64(text: &[u8], alphabet: Alphabet, out: &mut [u8]) -> Option<usize> {
-    let bare = match text {
-        [bare @ .., b'=', b'='] | [bare @ .., b'='] if alphabet.padded => bare,
-        bare => bare,
-    };
-    if alphabet.padded && !text.len().is_multiple_of(4) || bare.len() % 4 == 1 {
+    let rest = text.len() % 4;
+    if rest == 1 || alphabet.padded && rest > 0 {
         return None;
     }
     let mut len = 0;
-    for chunk in bare.chunks(4) {
+    for chunk in text.chunks(4) {
+        let chunk = match chunk {
+            [bare, b'=', b'=', b'='] if alphabet.padded => std::slice::from_ref(bare),
+            [bare @ .., b'=', b'='] | [bare @ .., b'='] if alphabet.padded => bare,
+            bare => bare,
+        };
         let mut bits: u32 = 0;
         for byte in chunk {
             let six = match *byte {
@@ -248,7 +265,11 @@ fn url_decode(text: &[u8], form: bool, out: &mut Writer<'_>) -> Option<()> {
             b'%' => {
                 let [high, low, tail @ ..] = tail else { return None };
                 rest = tail;
-                out.push(digit(*high)? << 4 | digit(*low)?)?;
+                match digit(*high)? << 4 | digit(*low)? {
+                    // As in HAProxy, a NUL byte is refused: it would end the text early.
+                    0 => return None,
+                    byte => out.push(byte)?,
+                }
             }
             byte => {
                 in_form |= byte == b'?';
@@ -268,8 +289,8 @@ fn json(text: &[u8], input: JsonInput, out: &mut Writer<'_>) -> Option<()> {
         };
         rest = &rest[len.min(rest.len())..];
         match code {
-            // A JSON escape has only four digits.
-            Some(code) if code <= 0xffff => put_json(code, out)?,
+            // A JSON escape has only four digits; 0xfffe and 0xffff are not characters.
+            Some(code) if code < 0xfffe => put_json(code, out)?,
             _ if matches!(input, JsonInput::Utf8 { silent: true, .. }) => {}
             _ => return None,
         }

@@ -81,32 +81,60 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// `Some(true)` for a valid message; `Some(false)` or `None` otherwise.
+/// Length of the shortest message: `BeginString`, `BodyLength`, `MsgType` and `CheckSum`.
+const MIN_MESSAGE: usize = 26;
+
+/// True if the bytes begin with a valid message. `None` if they may be the beginning of one.
 fn is_valid(bytes: &[u8]) -> Option<bool> {
+    if bytes.len() < MIN_MESSAGE {
+        return None;
+    }
+    match checked(bytes) {
+        Ok(valid) => Some(valid),
+        Err(Missing::ToCome) => None,
+        Err(Missing::Malformed) => Some(false),
+    }
+}
+
+/// Why there is no next field.
+enum Missing {
+    /// Its end may not have arrived.
+    ToCome,
+    Malformed,
+}
+
+fn checked(bytes: &[u8]) -> Result<bool, Missing> {
     let mut fields = Fields { bytes, at: 0 };
-    let (tag, version, _) = fields.next()?;
+    let mut next = || {
+        let is_whole = memchr::memchr(0x01, &bytes[fields.at..]).is_some();
+        fields.next().ok_or(if is_whole { Missing::Malformed } else { Missing::ToCome })
+    };
+    let (tag, version, _) = next()?;
     if tag != BEGIN || !VERSIONS.contains(&version) {
-        return Some(false);
+        return Ok(false);
     }
-    let (tag, length, begin) = fields.next()?;
-    let length = usize::try_from(number(length)?).ok()?;
-    if tag != LENGTH || fields.next()?.0 != KIND {
-        return Some(false);
+    let (tag, length, begin) = next()?;
+    let Some(length) = number(length).filter(|_| tag == LENGTH) else { return Ok(false) };
+    let until = begin as u64 + u64::from(length);
+    let (tag, _, mut end) = next()?;
+    if tag != KIND {
+        return Ok(false);
     }
-    let end = begin.checked_add(length)?;
-    let body = bytes.get(..end)?;
-    if fields.at < end {
-        fields.by_ref().find(|(_, _, at)| *at >= end)?;
-    }
-    let (tag, sum, _) = fields.next()?;
-    let added = body.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
-    Some(fields.at == end + 7 && tag == SUM && sum.len() == 3 && number(sum)? == u32::from(added))
+    let sum = loop {
+        match next()? {
+            (SUM, sum, _) => break sum,
+            (.., at) if (end as u64) < until && at as u64 > until => return Ok(false),
+            (.., at) => end = at,
+        }
+    };
+    let added = bytes[..end].iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
+    Ok(end as u64 == until && sum.len() == 3 && number(sum) == Some(added.into()))
 }
 
 impl Fix {
     pub(super) fn apply<'x>(&self, bytes: &'x [u8]) -> Option<Value<'x>> {
         match self {
-            Self::IsValid => Some(Value::Bool(is_valid(bytes).unwrap_or(false))),
+            Self::IsValid => is_valid(bytes).map(Value::Bool),
             Self::TagValue(wanted) => {
                 let mut fields = Fields { bytes, at: 0 };
                 fields.find(|(tag, ..)| tag == wanted).map(|(_, value, _)| Value::Bin(value))

@@ -273,7 +273,7 @@ impl<'a> Node<'a> {
 struct Parameters<'a> {
     rest: &'a [u8],
     /// One bit for each parameter that occurred.
-    seen: u8,
+    occurred: u8,
     is_over: bool,
 }
 
@@ -281,7 +281,7 @@ impl<'a> Iterator for Parameters<'a> {
     type Item = Result<(Parameter, &'a [u8]), ()>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over || self.rest.is_empty() && self.seen > 0 {
+        if self.is_over || self.rest.is_empty() && self.occurred > 0 {
             return None;
         }
         let read = self.read();
@@ -292,11 +292,11 @@ impl<'a> Iterator for Parameters<'a> {
 
 impl<'a> Parameters<'a> {
     fn new(text: &'a [u8]) -> Self {
-        Self { rest: text, seen: 0, is_over: false }
+        Self { rest: text, occurred: 0, is_over: false }
     }
 
     fn read(&mut self) -> Option<(Parameter, &'a [u8])> {
-        if self.seen > 0 {
+        if self.occurred > 0 {
             self.rest = self.rest.strip_prefix(b";")?;
         }
         let equals = memchr::memchr(b'=', self.rest)?;
@@ -309,10 +309,10 @@ impl<'a> Parameters<'a> {
             _ => return None,
         };
         // No parameter may repeat.
-        if self.seen & bit > 0 {
+        if self.occurred & bit > 0 {
             return None;
         }
-        self.seen |= bit;
+        self.occurred |= bit;
         let (value, rest, is_quoted) = match value {
             [b'"', inside @ ..] => {
                 let end = memchr::memchr(b'"', inside)?;

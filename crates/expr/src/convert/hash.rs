@@ -5,17 +5,18 @@ use crate::args::{ArgKind::*, Args};
 use crate::convert::encode;
 use crate::env::Env;
 use crate::error::Error;
-use crate::hash::{avalanche, crc32, crc32c, djb2, mix, sdbm, wt6};
+use crate::hash::{avalanche, crc32, crc32c, djb2, sdbm, wt6};
 use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
 use crate::variable::VariableId;
+use aws_lc_rs::digest::{self, Algorithm, Context};
 
 #[derive(Debug)]
 pub(crate) enum Hash {
-    /// A 32-bit hash function and its finalizer.
+    /// A 32-bit hash function, and whether [`avalanche`] follows it.
     Short {
         function: fn(&[u8]) -> u32,
-        finish: Option<fn(u32) -> u32>,
+        avalanche: bool,
     },
     Xxh32(u32),
     Xxh64(u64),
@@ -38,37 +39,61 @@ pub(crate) enum Key {
 /// A cryptographic hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Digest {
+    Md5,
+    /// MD5, then SHA-1, as TLS 1.0 signed them.
+    Md5Sha1,
     Sha1,
     Sha224,
     Sha256,
     Sha384,
     Sha512,
+    /// SHA-512 with other initial values, cut to 224 bits.
+    Sha512To224,
+    Sha512To256,
+    Sha3To256,
+    Sha3To384,
+    Sha3To512,
 }
+
+/// OpenSSL's names in lower case. Messages use the first of each row.
+const NAMES: &[(&[&str], Digest)] = &[
+    (&["md5", "ssl3-md5", "rsa-md5"], Digest::Md5),
+    (&["md5-sha1"], Digest::Md5Sha1),
+    (&["sha1", "sha-1", "ssl3-sha1", "rsa-sha1", "rsa-sha1-2"], Digest::Sha1),
+    (&["sha224", "sha-224", "sha2-224", "rsa-sha224"], Digest::Sha224),
+    (&["sha256", "sha-256", "sha2-256", "rsa-sha256"], Digest::Sha256),
+    (&["sha384", "sha-384", "sha2-384", "rsa-sha384"], Digest::Sha384),
+    (&["sha512", "sha-512", "sha2-512", "rsa-sha512"], Digest::Sha512),
+    (&["sha512-224", "sha-512/224", "sha2-512/224", "rsa-sha512/224"], Digest::Sha512To224),
+    (&["sha512-256", "sha-512/256", "sha2-512/256", "rsa-sha512/256"], Digest::Sha512To256),
+    (&["sha3-256", "rsa-sha3-256"], Digest::Sha3To256),
+    (&["sha3-384", "rsa-sha3-384"], Digest::Sha3To384),
+    (&["sha3-512", "rsa-sha3-512"], Digest::Sha3To512),
+];
 
 /// Size of the longest digest in bytes.
 const MAX_DIGEST: usize = 64;
 /// Size of the longest block in bytes.
-const MAX_BLOCK: usize = 128;
+const MAX_BLOCK: usize = 136;
 
 impl Digest {
     fn named(args: &Args<'_, '_>, index: usize) -> Result<Self, Error> {
         let name = args.boxed(index).to_ascii_lowercase();
-        Ok(match &name[..] {
-            b"sha1" => Self::Sha1,
-            b"sha224" => Self::Sha224,
-            b"sha256" => Self::Sha256,
-            b"sha384" => Self::Sha384,
-            b"sha512" => Self::Sha512,
-            _ => {
-                return Err(args.expected(index, "sha1, sha224, sha256, sha384 or sha512"));
-            }
+        let named = NAMES.iter().find(|(names, _)| names.iter().any(|known| known.as_bytes() == &*name));
+        named.map(|(_, digest)| *digest).ok_or_else(|| {
+            let mut known: Vec<&str> = NAMES.iter().filter_map(|(names, _)| names.first().copied()).collect();
+            let last = known.pop().unwrap_or_default();
+            args.expected(index, &format!("{} or {last}", known.join(", ")))
         })
     }
 
     fn block(self) -> usize {
         match self {
-            Self::Sha1 | Self::Sha224 | Self::Sha256 => 64,
-            Self::Sha384 | Self::Sha512 => 128,
+            Self::Md5 | Self::Md5Sha1 | Self::Sha1 | Self::Sha224 | Self::Sha256 => 64,
+            Self::Sha384 | Self::Sha512 | Self::Sha512To224 | Self::Sha512To256 => 128,
+            Self::Sha3To256 => 136,
+            Self::Sha3To384 => 104,
+            Self::Sha3To512 => 72,
         }
     }
 
@@ -82,17 +107,37 @@ impl Digest {
             out[..digest.len()].copy_from_slice(&digest);
             (out, digest.len())
         }
+        fn sha3(algorithm: &'static Algorithm, parts: [&[u8]; 2]) -> ([u8; MAX_DIGEST], usize) {
+            let mut state = Context::new(algorithm);
+            parts.iter().for_each(|part| state.update(part));
+            let digest = state.finish();
+            let mut out = [0; MAX_DIGEST];
+            out[..digest.as_ref().len()].copy_from_slice(digest.as_ref());
+            (out, digest.as_ref().len())
+        }
         match self {
+            Self::Md5 => run::<md5::Md5>(parts),
+            Self::Md5Sha1 => {
+                let (mut out, first) = run::<md5::Md5>(parts);
+                let (second, len) = run::<sha1::Sha1>(parts);
+                out[first..first + len].copy_from_slice(&second[..len]);
+                (out, first + len)
+            }
             Self::Sha1 => run::<sha1::Sha1>(parts),
             Self::Sha224 => run::<sha2::Sha224>(parts),
             Self::Sha256 => run::<sha2::Sha256>(parts),
             Self::Sha384 => run::<sha2::Sha384>(parts),
             Self::Sha512 => run::<sha2::Sha512>(parts),
+            Self::Sha512To224 => run::<sha2::Sha512_224>(parts),
+            Self::Sha512To256 => run::<sha2::Sha512_256>(parts),
+            Self::Sha3To256 => sha3(&digest::SHA3_256, parts),
+            Self::Sha3To384 => sha3(&digest::SHA3_384, parts),
+            Self::Sha3To512 => sha3(&digest::SHA3_512, parts),
         }
     }
 
     /// HMAC (RFC 2104).
-    fn hmac(self, key: &[u8], message: &[u8]) -> ([u8; MAX_DIGEST], usize) {
+    pub(super) fn hmac(self, key: &[u8], message: &[u8]) -> ([u8; MAX_DIGEST], usize) {
         let mut block = [0; MAX_BLOCK];
         if key.len() > self.block() {
             let (digest, len) = self.of([key, b""]);
@@ -106,9 +151,9 @@ impl Digest {
     }
 }
 
-fn short(args: &Args<'_, '_>, function: fn(&[u8]) -> u32, finish: fn(u32) -> u32) -> Result<Convert, Error> {
-    let finish = (args.int_in(0, 0..=1, 0)? == 1).then_some(finish);
-    Ok(Convert::Hash(Hash::Short { function, finish }))
+fn short(args: &Args<'_, '_>, function: fn(&[u8]) -> u32) -> Result<Convert, Error> {
+    let avalanche = args.int_in(0, 0..=1, 0)? == 1;
+    Ok(Convert::Hash(Hash::Short { function, avalanche }))
 }
 
 macro_rules! rows {
@@ -119,12 +164,12 @@ macro_rules! rows {
 
 pub(super) const ROWS: &[Row] = rows! {
     "crc32", &[Int], 0, Int, "the CRC of Ethernet, gzip and PNG; 1 adds an \
-        avalanche", |a| short(a, crc32, mix);
-    "crc32c", &[Int], 0, Int, "the CRC of iSCSI (Castagnoli); 1 adds an avalanche", |a| short(a, crc32c, mix);
+        avalanche", |a| short(a, crc32);
+    "crc32c", &[Int], 0, Int, "the CRC of iSCSI (Castagnoli); 1 adds an avalanche", |a| short(a, crc32c);
     "digest", &[Str], 1, Bin, "the cryptographic hash of that name", |a| {
         Ok(Convert::Hash(Hash::Digest(Digest::named(a, 0)?)))
     };
-    "djb2", &[Int], 0, Int, "Bernstein's hash; 1 adds an avalanche", |a| short(a, djb2, avalanche);
+    "djb2", &[Int], 0, Int, "Bernstein's hash; 1 adds an avalanche", |a| short(a, djb2);
     "hmac", &[Str, Str], 2, Bin, "the message authentication code with a key in base64 or in a \
         variable", |a| {
         let digest = Digest::named(a, 0)?;
@@ -140,7 +185,7 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         Ok(Convert::Hash(Hash::Hmac { digest, key }))
     };
-    "sdbm", &[Int], 0, Int, "the hash of sdbm; 1 adds an avalanche", |a| short(a, sdbm, avalanche);
+    "sdbm", &[Int], 0, Int, "the hash of sdbm; 1 adds an avalanche", |a| short(a, sdbm);
     "sha1", &[], 0, Bin, "SHA-1", |_| Ok(Convert::Hash(Hash::Digest(Digest::Sha1)));
     "sha2", &[Int], 0, Bin, "SHA-2 of 224, 256, 384 or 512 bits", |a| {
         let digest = match a.int(0)?.unwrap_or(256) {
@@ -152,7 +197,7 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         Ok(Convert::Hash(Hash::Digest(digest)))
     };
-    "wt6", &[Int], 0, Int, "the hash WT6; 1 adds an avalanche", |a| short(a, wt6, avalanche);
+    "wt6", &[Int], 0, Int, "the hash WT6; 1 adds an avalanche", |a| short(a, wt6);
     "xxh3", &[Int], 0, Int, "XXH3 of 64 bits, with a seed", |a| {
         Ok(Convert::Hash(Hash::Xxh3(a.int(0)?.unwrap_or(0) as u64)))
     };
@@ -173,8 +218,8 @@ impl Hash {
     ) -> Option<Value<'x>> {
         let int = |n: u64| Some(Value::Int(n as i64));
         match self {
-            Self::Short { function, finish: None } => int(u64::from(function(bytes))),
-            Self::Short { function, finish: Some(finish) } => int(u64::from(finish(function(bytes)))),
+            Self::Short { function, avalanche: false } => int(u64::from(function(bytes))),
+            Self::Short { function, avalanche: true } => int(u64::from(avalanche(function(bytes)))),
             Self::Xxh32(seed) => int(u64::from(xxhash_rust::xxh32::xxh32(bytes, *seed))),
             Self::Xxh64(seed) => int(xxhash_rust::xxh64::xxh64(bytes, *seed)),
             Self::Xxh3(seed) => int(xxhash_rust::xxh3::xxh3_64_with_seed(bytes, *seed)),

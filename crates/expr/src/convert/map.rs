@@ -52,6 +52,26 @@ macro_rules! rows {
     };
 }
 
+/// Rows of converters that give the pattern.
+macro_rules! keys {
+    ($($name:literal $takes:ident $kind:ident;)*) => {
+        &[$(row($name, &[File], 1, Type::$takes, Type::Str, "the pattern of the map that matches it",
+            |a| map(a, MatchKind::$kind, MapValue::Pattern, false))),*]
+    };
+}
+
+pub(super) const KEYS: &[Row] = keys! {
+    "map_beg_key" Str Beg;
+    "map_dir_key" Str Dir;
+    "map_dom_key" Str Dom;
+    "map_end_key" Str End;
+    "map_int_key" Int Int;
+    "map_ip_key" Addr Ip;
+    "map_reg_key" Str Reg;
+    "map_str_key" Str Str;
+    "map_sub_key" Str Sub;
+};
+
 pub(super) const ROWS: &[Row] = rows! {
     "map" Str Str Str Str false;
     "map_beg" Str Str Beg Str false;
@@ -99,6 +119,6 @@ impl Map {
             let regex = snapshot.regex(self.view, entry)?;
             return Some(Value::Str(regex.expand(value.bytes()?, entry.value(), scratch)?));
         }
-        self.gives.read(entry.value())
+        self.gives.read(if self.gives == MapValue::Pattern { entry.pattern() } else { entry.value() })
     }
 }

@@ -2,25 +2,30 @@
 
 use super::{Convert, Row, row};
 use crate::args::ArgKind::*;
+use crate::args::Args;
 use crate::env::{Env, Number};
-use crate::error::none_of;
+use crate::error::{Error, none_of};
+use crate::eval_points::Direction;
 use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
 use crate::variable::{Scope, VariableId};
 
 #[derive(Debug)]
 pub(crate) enum Misc {
+    Capture(Direction, Option<usize>),
     If { yes: Box<[u8]>, no: Box<[u8]> },
-    SetVar { id: VariableId, when: When },
+    SetVar { id: VariableId, when: SetConditions },
     UnsetVar(VariableId),
     NbSrv,
     SrvQueue,
+    SrvIsUp,
+    VerifyError,
     Debug { prefix: Box<[u8]>, sink: Box<[u8]> },
 }
 
 /// Conditions for setting a variable, one bit each. All must be true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct When(u8);
+pub struct SetConditions(u8);
 
 const CONDITIONS: [(&str, u8); 8] = [
     ("ifexists", 1),
@@ -33,7 +38,7 @@ const CONDITIONS: [(&str, u8); 8] = [
     ("iflt", 128),
 ];
 
-impl When {
+impl SetConditions {
     /// No condition.
     pub const ALWAYS: Self = Self(0);
 
@@ -67,14 +72,37 @@ impl When {
     }
 }
 
+/// The number of a slot. A negative one is accepted, and is that of no slot, as in HAProxy.
+fn capture(direction: Direction, args: &mut Args<'_, '_>) -> Result<Convert, Error> {
+    Ok(Convert::Misc(Misc::Capture(direction, usize::try_from(args.int(0)?.unwrap_or(-1)).ok())))
+}
+
 pub(super) const ROWS: &[Row] = &[
+    row(
+        "capture-req",
+        &[Int],
+        1,
+        Type::Str,
+        Type::Str,
+        "the input, whose beginning this capture slot for requests keeps; nothing if there is no such slot",
+        |a| capture(Direction::Request, a),
+    ),
+    row(
+        "capture-res",
+        &[Int],
+        1,
+        Type::Str,
+        Type::Str,
+        "the input, whose beginning this capture slot for responses keeps; nothing if there is no such slot",
+        |a| capture(Direction::Response, a),
+    ),
     row(
         "debug",
         &[Str, Str],
         0,
         Type::Any,
         Type::Same,
-        "what goes in, which is also shown to who looks at events",
+        "the input, which is also written to a sink of events",
         |a| Ok(Convert::Misc(Misc::Debug { prefix: a.boxed(0), sink: a.boxed(1) })),
     ),
     row(
@@ -95,10 +123,10 @@ pub(super) const ROWS: &[Row] = &[
         1,
         Type::Any,
         Type::Same,
-        "what goes in, which is also kept in a variable, under conditions if they are given",
+        "the input, which a variable keeps too; nothing if there are conditions that do not hold",
         |a| {
             let id = a.variable(0)?;
-            let mut when = When::ALWAYS;
+            let mut when = SetConditions::ALWAYS;
             for index in 1..5 {
                 if let Some(name) = a.given(index) {
                     when = when.with(name).map_err(|why| a.error(index, why))?;
@@ -106,6 +134,15 @@ pub(super) const ROWS: &[Row] = &[
             }
             Ok(Convert::Misc(Misc::SetVar { id, when }))
         },
+    ),
+    row(
+        "srv_is_up",
+        &[],
+        0,
+        Type::Str,
+        Type::Bool,
+        "whether the server of that name is up, as backend/server, or a server of the backend here",
+        |_| Ok(Convert::Misc(Misc::SrvIsUp)),
     ),
     row(
         "srv_queue",
@@ -116,9 +153,18 @@ pub(super) const ROWS: &[Row] = &[
         "connections that wait for the server of that name, as backend/server",
         |_| Ok(Convert::Misc(Misc::SrvQueue)),
     ),
-    row("unset-var", &[Variable], 1, Type::Any, Type::Same, "what goes in; the variable is forgotten", |a| {
+    row("unset-var", &[Variable], 1, Type::Any, Type::Same, "the input; removes the variable", |a| {
         Ok(Convert::Misc(Misc::UnsetVar(a.variable(0)?)))
     }),
+    row(
+        "x509_v_err_str",
+        &[],
+        0,
+        Type::Int,
+        Type::Str,
+        "OpenSSL's name of that result of verification, or the number if there is none",
+        |_| Ok(Convert::Misc(Misc::VerifyError)),
+    ),
 ];
 
 impl Misc {
@@ -129,12 +175,15 @@ impl Misc {
         scratch: &mut Scratch<'x>,
     ) -> Option<Value<'x>> {
         match self {
+            Self::Capture(direction, slot) => {
+                env.stream.captures?.store(*direction, (*slot)?, value.bytes()?).then_some(value)
+            }
             Self::If { yes, no } => Some(Value::Str(if value == Value::Bool(true) { yes } else { no })),
             Self::SetVar { id, when } => {
-                if *when != When::ALWAYS {
+                if *when != SetConditions::ALWAYS {
                     let mut scratch = scratch.reborrow();
                     if !when.holds(*id, env.variables.get(*id, env.reader, &mut scratch), value) {
-                        return Some(value);
+                        return None; // as in HAProxy
                     }
                 }
                 env.variables.set(*id, Some(value));
@@ -154,6 +203,24 @@ impl Misc {
                 let backend = env.host.backend(&text[..slash])?;
                 let server = env.host.server(backend, &text[slash + 1..])?;
                 env.host.number(Number::SrvQueue(server)).map(Value::Int)
+            }
+            Self::SrvIsUp => {
+                let text = value.bytes()?;
+                let (backend, server) = match memchr::memchr(b'/', text) {
+                    Some(slash) => (&text[..slash], &text[slash + 1..]),
+                    None => (env.server.backend.unwrap_or(env.client.frontend).name, text),
+                };
+                let server = env.host.server(env.host.backend(backend)?, server)?;
+                env.host.number(Number::SrvIsUp(server)).map(|up| Value::Bool(up != 0))
+            }
+            Self::VerifyError => {
+                let Value::Int(code) = value else { return None };
+                let text = match (code, env.host.verify_error(code)) {
+                    (0, _) => return Some(Value::Str(b"X509_V_OK")),
+                    (_, Some(name)) => scratch.print(format_args!("X509_V_ERR_{name}")),
+                    (code, None) => scratch.print(format_args!("{code}")),
+                };
+                text.map(Value::Str)
             }
             Self::Debug { prefix, sink } => {
                 env.host.debug(prefix, sink, Some(value));

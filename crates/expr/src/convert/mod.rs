@@ -2,14 +2,17 @@
 //! to an enum.
 
 mod address;
+mod cipher;
 pub(crate) mod encode;
 mod fix;
 mod forwarded;
 pub use forwarded::{is_forwarded, is_host, put_node_name, put_node_port};
 pub(crate) mod hash;
+mod jwt;
+mod language;
 mod map;
 mod misc;
-pub use misc::When;
+pub use misc::SetConditions;
 mod mqtt;
 mod needs;
 mod number;
@@ -20,6 +23,7 @@ mod stick;
 mod text;
 mod time;
 mod unbuilt;
+mod when;
 
 use crate::args::{ArgKind, Args};
 use crate::env::Env;
@@ -79,6 +83,11 @@ pub(crate) fn table() -> &'static [Row] {
             encode::ROWS,
             time::ROWS,
             map::ROWS,
+            map::KEYS,
+            cipher::ROWS,
+            jwt::ROWS,
+            language::ROWS,
+            when::ROWS,
             address::ROWS,
             misc::ROWS,
             mqtt::ROWS,
@@ -122,9 +131,22 @@ pub(crate) enum Convert {
     Order(order::Order),
     Query(query::Query),
     Stick(stick::InTable),
+    Cipher(Box<cipher::Cipher>),
+    TokenPart(jwt::Part),
+    Verify(Box<jwt::Verify>),
+    Language(language::Language),
+    When(when::Conditional),
 }
 
 impl Convert {
+    /// Nesting depth of ACLs.
+    pub(crate) fn acl_depth(&self) -> usize {
+        match self {
+            Self::When(when) => when.depth(),
+            _ => 0,
+        }
+    }
+
     /// Converts a value; `None` if it has no result. `value` has the type that the row accepts.
     pub(crate) fn apply<'x>(
         &'x self,
@@ -148,6 +170,11 @@ impl Convert {
             Self::Order(order) => order.apply(value.bytes()?, scratch),
             Self::Query(query) => query.apply(value.bytes()?, scratch),
             Self::Stick(table) => table.apply(value, env, scratch),
+            Self::Cipher(cipher) => cipher.apply(value.bytes()?, env, scratch),
+            Self::TokenPart(part) => part.apply(value.bytes()?, scratch),
+            Self::Verify(verify) => verify.apply(value.bytes()?, env, scratch).map(Value::Int),
+            Self::Language(language) => language.apply(value.bytes()?),
+            Self::When(when) => when.holds(env, scratch).then_some(value),
         }
     }
 }

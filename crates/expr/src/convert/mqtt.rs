@@ -303,14 +303,29 @@ fn connect<'a>(rest: &mut Bytes<'a>) -> Option<Connect<'a>> {
     Some(Connect { name, version, flags, keep_alive, properties, client, will, username, password })
 }
 
+/// True for the first byte of a packet: its type, and the flags that this type has.
+fn is_fixed_header(first: u8) -> bool {
+    match (first >> 4, first & 0x0f) {
+        (3, _) => true,
+        (6 | 8 | 10, flags) => flags == 2,
+        (1..=15, flags) => flags == 0,
+        _ => false,
+    }
+}
+
 /// True if the property has a numeric value.
 fn is_number(id: u8) -> bool {
     let kind = PROPERTIES.iter().find(|(known, ..)| *known == id).map(|(_, kind, _)| *kind);
     matches!(kind, Some(Kind::Byte | Kind::Two | Kind::Four))
 }
 
-/// True if the packet is complete.
-fn is_whole(bytes: &[u8]) -> bool {
+/// True if it is known whether the packet is valid: it is complete, or begins wrongly.
+fn is_decided(bytes: &[u8]) -> bool {
+    if let [first, _, ..] = bytes
+        && !is_fixed_header(*first)
+    {
+        return true;
+    }
     let mut rest = Bytes(bytes.get(1..).unwrap_or_default());
     match rest.variable() {
         Some(length) => rest.0.len() >= length,
@@ -321,7 +336,7 @@ fn is_whole(bytes: &[u8]) -> bool {
 impl Mqtt {
     pub(super) fn apply<'x>(self, bytes: &'x [u8], scratch: &mut Scratch<'x>) -> Option<Value<'x>> {
         let value = match (self, read(bytes)) {
-            (Self::IsValid, read) => return is_whole(bytes).then_some(Value::Bool(read.is_some())),
+            (Self::IsValid, read) => return is_decided(bytes).then_some(Value::Bool(read.is_some())),
             (Self::Field(Packet::Connect, field), Some(Read::Connect(connect))) => match field {
                 Field::Flags => MqttValue::Number(connect.flags.into()),
                 Field::ProtocolName => MqttValue::Text(connect.name),

@@ -1,4 +1,4 @@
-//! What converters look at beside what goes in.
+//! Inputs of converters besides the sample that they convert.
 
 use super::misc::Misc;
 use super::number::{Arithmetic, Operand};
@@ -7,7 +7,7 @@ use super::{Convert, hash};
 use crate::needs::{Needs, OfVariable};
 
 impl Convert {
-    /// What it looks at.
+    /// The inputs of the converter.
     pub(crate) fn needs(&self, variables: OfVariable<'_>) -> Needs {
         let of = |operand: &Operand| match operand {
             Operand::Int(_) => Needs::NONE,
@@ -16,11 +16,14 @@ impl Convert {
         match self {
             Self::Stick(_) => Needs::TABLE,
             Self::Map(_) => Needs::MAP,
-            Self::Misc(Misc::NbSrv | Misc::SrvQueue) => Needs::STATE,
+            Self::Misc(Misc::NbSrv | Misc::SrvQueue | Misc::SrvIsUp) => Needs::STATE,
             Self::Number(Arithmetic::Two(_, operand)) => of(operand),
             Self::Text(Text::Bytes { offset, len }) => of(offset) | len.as_ref().map_or(Needs::NONE, of),
             Self::Text(Text::Concat { variable: Some(id), .. } | Text::Compare { variable: id, .. })
             | Self::Hash(hash::Hash::Hmac { key: hash::Key::Variable(id), .. }) => variables(*id),
+            Self::Cipher(cipher) => cipher.needs(variables),
+            Self::Verify(verify) => verify.needs(variables),
+            Self::When(when) => when.needs(variables),
             Self::Number(_)
             | Self::Text(_)
             | Self::Hash(_)
@@ -33,7 +36,9 @@ impl Convert {
             | Self::Forwarded(_)
             | Self::Message(_)
             | Self::Order(_)
-            | Self::Query(_) => Needs::NONE,
+            | Self::Query(_)
+            | Self::TokenPart(_)
+            | Self::Language(_) => Needs::NONE,
         }
     }
 }

@@ -72,15 +72,18 @@ fn path(text: &[u8]) -> Option<Box<[Segment]>> {
     Some(path.into())
 }
 
-fn query(args: &mut Args<'_, '_>) -> Result<Convert, Error> {
-    let path = args.given(0).and_then(path);
-    let path = path.ok_or_else(|| args.expected(0, "a path such as $.name or $.list[0].name"))?;
-    let int = match args.given(1) {
-        None => false,
-        Some(b"int") => true,
-        Some(_) => return Err(args.expected(1, "int")),
-    };
-    Ok(Convert::Query(Query { path, int }))
+impl Query {
+    /// Parses a path, and the word `int` behind it.
+    pub(super) fn of(args: &Args<'_, '_>) -> Result<Self, Error> {
+        let path = args.given(0).and_then(path);
+        let path = path.ok_or_else(|| args.expected(0, "a path such as $.name or $.list[0].name"))?;
+        let int = match args.given(1) {
+            None => false,
+            Some(b"int") => true,
+            Some(_) => return Err(args.expected(1, "int")),
+        };
+        Ok(Self { path, int })
+    }
 }
 
 pub(super) const ROWS: &[Row] = &[row(
@@ -91,7 +94,7 @@ pub(super) const ROWS: &[Row] = &[row(
     Type::Any,
     "what stands at a path of the JSON text: a text, a number, a boolean, or an array as text; int has \
         numbers as whole ones",
-    query,
+    |args| Ok(Convert::Query(Query::of(args)?)),
 )];
 
 impl Query {

@@ -8,12 +8,12 @@ use crate::error::Error;
 use crate::fetch::{Query, element, index, kilo, makes, plain, read};
 use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
-use crate::table::{Ask, DataType as D, NamedTable, Outcome};
+use crate::table::{DataType as D, EntryOperation, NamedTable, Outcome};
 
 #[derive(Debug)]
 pub(crate) struct InTable {
     table: NamedTable,
-    asked: Query,
+    query: Query,
     shows: Shows,
 }
 
@@ -28,14 +28,14 @@ enum Shows {
     Or(Option<i64>),
 }
 
-fn made(args: &Args<'_, '_>, at: usize, asked: Query, shows: Shows) -> Result<Convert, Error> {
-    Ok(Convert::Stick(InTable { table: args.table(at)?, asked, shows }))
+fn made(args: &Args<'_, '_>, at: usize, query: Query, shows: Shows) -> Result<Convert, Error> {
+    Ok(Convert::Stick(InTable { table: args.table(at)?, query, shows }))
 }
 
 macro_rules! numbers {
     ($($name:literal, $asked:expr, $help:literal;)*) => {
         &[$(
-            row($name, &[Table], 1, Type::Any, Type::Int, concat!($help, " of the entry with the key"),
+            row($name, &[Table], 0, Type::Any, Type::Int, concat!($help, " of the entry with the key"),
                 |args| made(args, 0, $asked, Shows::Number)),
         )*]
     };
@@ -44,8 +44,8 @@ macro_rules! numbers {
 pub(super) const NUMBERS: &[Row] = numbers! {
     "table_bytes_in_rate", read(D::BytesInRate), "bytes from clients a period";
     "table_bytes_out_rate", read(D::BytesOutRate), "bytes to clients a period";
-    "table_clr_gpc0", makes(Ask::Clear(0)), "makes general counter 0 zero, and gives what it was,";
-    "table_clr_gpc1", makes(Ask::Clear(1)), "makes general counter 1 zero, and gives what it was,";
+    "table_clr_gpc0", makes(EntryOperation::Clear(0)), "makes general counter 0 zero, and gives what it was,";
+    "table_clr_gpc1", makes(EntryOperation::Clear(1)), "makes general counter 1 zero, and gives what it was,";
     "table_conn_cnt", read(D::ConnCnt), "connections so far";
     "table_conn_cur", read(D::ConnCur), "connections now";
     "table_conn_rate", read(D::ConnRate), "connections a period";
@@ -62,34 +62,36 @@ pub(super) const NUMBERS: &[Row] = numbers! {
     "table_http_fail_rate", read(D::HttpFailRate), "failures of servers a period";
     "table_http_req_cnt", read(D::HttpReqCnt), "requests so far";
     "table_http_req_rate", read(D::HttpReqRate), "requests a period";
-    "table_inc_gpc0", makes(Ask::Increment(0)), "counts in general counter 0, and gives what it is then,";
-    "table_inc_gpc1", makes(Ask::Increment(1)), "counts in general counter 1, and gives what it is then,";
+    "table_inc_gpc0", makes(EntryOperation::Increment(0)),
+        "counts in general counter 0, and gives what it is then,";
+    "table_inc_gpc1", makes(EntryOperation::Increment(1)),
+        "counts in general counter 1, and gives what it is then,";
     "table_kbytes_in", kilo(D::BytesInCnt), "KiB from clients";
     "table_kbytes_out", kilo(D::BytesOutCnt), "KiB to clients";
     "table_server_id", read(D::ServerId), "the id of the server";
     "table_sess_cnt", read(D::SessCnt), "sessions so far";
     "table_sess_rate", read(D::SessRate), "sessions a period";
-    "table_trackers", plain(Ask::Trackers), "connections and requests that are counted in it,";
+    "table_trackers", plain(EntryOperation::Trackers), "connections and requests that are counted in it,";
 };
 
 pub(super) const ROWS: &[Row] = &[
     row(
         "in_table",
         &[Table],
-        1,
+        0,
         Type::Any,
         Type::Bool,
         "whether the table has an entry with the key",
-        |args| made(args, 0, plain(Ask::Exists), Shows::Exists),
+        |args| made(args, 0, plain(EntryOperation::Exists), Shows::Exists),
     ),
     row(
         "table_clr_gpc",
         &[Int, Table],
-        2,
+        1,
         Type::Any,
         Type::Int,
         "makes a general counter of the entry with the key zero, and gives what it was",
-        |args| made(args, 1, makes(Ask::ClearElement(index(args)?)), Shows::Number),
+        |args| made(args, 1, makes(EntryOperation::ClearElement(index(args)?)), Shows::Number),
     ),
     row(
         "table_expire",
@@ -98,21 +100,21 @@ pub(super) const ROWS: &[Row] = &[
         Type::Any,
         Type::Int,
         "milliseconds until the entry with the key expires",
-        |args| made(args, 0, plain(Ask::Expire), Shows::Or(args.int(1)?)),
+        |args| made(args, 0, plain(EntryOperation::Expire), Shows::Or(args.int(1)?)),
     ),
-    row("table_gpc", &[Int, Table], 2, Type::Any, Type::Int, "a general counter of the entry", |args| {
+    row("table_gpc", &[Int, Table], 1, Type::Any, Type::Int, "a general counter of the entry", |args| {
         made(args, 1, element(D::Gpc)(index(args)?), Shows::Number)
     }),
     row(
         "table_gpc_rate",
         &[Int, Table],
-        2,
+        1,
         Type::Any,
         Type::Int,
         "counts of a general counter of the entry with the key a period",
         |args| made(args, 1, element(D::GpcRate)(index(args)?), Shows::Number),
     ),
-    row("table_gpt", &[Int, Table], 2, Type::Any, Type::Int, "a general tag of the entry", |args| {
+    row("table_gpt", &[Int, Table], 1, Type::Any, Type::Int, "a general tag of the entry", |args| {
         made(args, 1, element(D::Gpt)(index(args)?), Shows::Number)
     }),
     row(
@@ -122,16 +124,16 @@ pub(super) const ROWS: &[Row] = &[
         Type::Any,
         Type::Int,
         "milliseconds since the entry with the key was used",
-        |args| made(args, 0, plain(Ask::Idle), Shows::Or(args.int(1)?)),
+        |args| made(args, 0, plain(EntryOperation::Idle), Shows::Or(args.int(1)?)),
     ),
     row(
         "table_inc_gpc",
         &[Int, Table],
-        2,
+        1,
         Type::Any,
         Type::Int,
         "counts in a general counter of the entry with the key, and gives what it is then",
-        |args| made(args, 1, makes(Ask::IncrementElement(index(args)?)), Shows::Number),
+        |args| made(args, 1, makes(EntryOperation::IncrementElement(index(args)?)), Shows::Number),
     ),
 ];
 
@@ -144,11 +146,11 @@ impl InTable {
     ) -> Option<Value<'x>> {
         let tables = env.tables?;
         let key = cast(value, self.table.key, scratch)?;
-        let told = tables.keyed(self.table.id, key, self.asked.ask, self.asked.makes);
-        match (self.shows, told) {
-            (Shows::Exists, told) => Some(Value::Bool(matches!(told, Outcome::Number(_)))),
+        let outcome = tables.keyed(self.table.id, key, self.query.ask, self.query.makes);
+        match (self.shows, outcome) {
+            (Shows::Exists, found) => Some(Value::Bool(matches!(found, Outcome::Number(_)))),
             (Shows::Or(default), Outcome::NoEntry) => default.map(Value::Int),
-            (_, told) => self.asked.shown(told).map(Value::Int),
+            (_, found) => self.query.shown(found).map(Value::Int),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::args::{ArgKind::*, Args};
 use crate::cast;
 use crate::env::Env;
 use crate::error::Error;
-use crate::pattern::Regex as Machine;
+use crate::pattern::{Regex as Machine, regex_fault};
 use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
 use crate::variable::VariableId;
@@ -35,6 +35,9 @@ fn part(args: &Args<'_, '_>, words: bool) -> Result<Convert, Error> {
     let index = args.int(0)?.unwrap_or(0);
     if index == 0 {
         return Err(args.expected(0, "a number from 1 on, or from -1 backwards,"));
+    }
+    if args.given(1).is_none() {
+        return Err(args.expected(1, "one or more delimiters"));
     }
     let count = args.int_in(2, 0..=i64::from(u32::MAX), 1)? as usize;
     made(Text::Part { words, index, delimiters: args.boxed(1), count })
@@ -101,12 +104,17 @@ pub(super) const ROWS: &[Row] = rows! {
             error.at += at;
             return Err(error);
         }
-        let regex = Machine::new(&a.boxed(0), flags.contains(&b'i')).map_err(|why| a.error(0, why))?;
+        if a.given(0).is_none() {
+            return Err(a.expected(0, "a regular expression"));
+        }
+        let text = a.boxed(0);
+        let regex = Machine::new(&text, flags.contains(&b'i'))
+            .map_err(|why| a.error_in(0, regex_fault(&text), why))?;
         made(Text::RegSub { regex, template: a.boxed(1), all: flags.contains(&b'g') })
     };
     "rtrim", &[Str], 1, Str, Str, "the text without these characters at its end",
         |a| made(Text::TrimEnd(a.boxed(0)));
-    "secure_memcmp", &[Variable], 1, Str, Bool, "whether a variable has the same bytes, in the same time \
+    "secure_memcmp", &[Variable], 1, Bin, Bool, "whether a variable has the same bytes, in the same time \
         either way", |a| {
         made(Text::Compare { variable: a.variable(0)?, equal: true })
     };
@@ -181,11 +189,12 @@ impl Text {
             Self::CutLine => Value::Str(&text[..memchr::memchr2(b'\r', b'\n', text).unwrap_or(text.len())]),
             Self::Compare { variable, equal } => {
                 let value = env.variables.get(*variable, env.reader, scratch)?;
-                let other = cast::text(value, scratch)?;
                 if *equal {
+                    let other = cast::cast(value, Type::Bin, scratch)?.bytes()?;
                     let differ = text.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b));
                     return Some(Value::Bool(text.len() == other.len() && differ == 0));
                 }
+                let other = cast::text(value, scratch)?;
                 // Like memcmp: the difference of the first different bytes, or the sign of the difference in
                 // length.
                 let difference = text.iter().zip(other).find(|(a, b)| a != b).map_or_else(
@@ -194,7 +203,10 @@ impl Text {
                 );
                 Value::Int(difference)
             }
+            Self::Param { .. } if text.is_empty() => return None,
             Self::Param { name, delimiter } => {
+                // There is no pair behind the last delimiter.
+                let text = text.strip_suffix(&[*delimiter]).unwrap_or(text);
                 let mut pairs = text.split(|byte| byte == delimiter);
                 Value::Str(pairs.find_map(|pair| match memchr::memchr(b'=', pair) {
                     Some(equals) if pair[..equals] == **name => Some(&pair[equals + 1..]),

@@ -16,7 +16,7 @@ use manylane_sync::Arc;
 pub(crate) struct AllOf(Box<[(Arc<Acl>, bool)]>);
 
 /// Maximum nesting depth of ACLs. Each level is a recursive call.
-const MAX_DEPTH: usize = 16;
+pub(crate) const MAX_DEPTH: usize = 16;
 
 fn all_of(args: &mut Args<'_, '_>) -> Result<Fetch, Error> {
     let mut acls = Vec::new();
@@ -28,9 +28,7 @@ fn all_of(args: &mut Args<'_, '_>) -> Result<Fetch, Error> {
     }
     let all = AllOf(acls.into());
     if all.depth() > MAX_DEPTH {
-        return Err(
-            args.error(0, format!("ACLs lie within each other {MAX_DEPTH} times at most, found more"))
-        );
+        return Err(args.error(0, format!("ACLs can be nested at most {MAX_DEPTH} deep, found more")));
     }
     Ok(Fetch::Acl(all))
 }

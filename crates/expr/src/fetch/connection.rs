@@ -2,10 +2,11 @@
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
-use crate::env::{Env, LinkFacts, Number, StreamSetting};
+use crate::env::{Env, LinkFacts, Number, StreamSetting, TcpFacts};
 use crate::error::Error;
-use crate::eval_points::EvalPoints;
-use crate::sample::{Absent, Fetched, Type, Value, found};
+use crate::eval_points::{Direction, EvalPoints};
+use crate::sample::{Absent, FetchResult, Type, Value, found};
+use crate::scratch::Scratch;
 use std::net::{IpAddr, SocketAddr};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,7 @@ pub(crate) enum Connection {
     ServerId,
     ServerName,
     UniqueId,
-    RequestCapture(usize),
-    ResponseCapture(usize),
+    Capture(Direction, usize),
     CapturedMethod,
     CapturedUri,
     CapturedVersion,
@@ -46,6 +46,8 @@ pub(crate) enum Connection {
     OfStream(StreamSetting),
     FrontLink(LinkFact),
     BackLink(LinkFact),
+    FrontTcp(TcpFact),
+    BackTcp(TcpFact),
 }
 
 /// A property of one connection.
@@ -63,7 +65,7 @@ pub(crate) enum LinkFact {
 }
 
 impl LinkFact {
-    fn of(self, facts: LinkFacts) -> Fetched<'static> {
+    fn of(self, facts: LinkFacts) -> FetchResult<'static> {
         match self {
             Self::Error => found(Value::Int(facts.error.map_or(0, |error| error.code.into()))),
             Self::ErrorName => some(Some(facts.error.map_or("", |error| error.name).as_bytes())),
@@ -78,6 +80,59 @@ impl LinkFact {
             Self::StreamReset => int(facts.stream.reset.map(i64::from)),
         }
     }
+}
+
+/// A number that the kernel has of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TcpFact {
+    /// Times, in milliseconds unless `micros` is set.
+    RoundTrip {
+        micros: bool,
+    },
+    Variance {
+        micros: bool,
+    },
+    Unacknowledged,
+    Selective,
+    Lost,
+    Retransmitted,
+    Forward,
+    Reordering,
+}
+
+impl TcpFact {
+    fn of(self, facts: Option<TcpFacts>) -> FetchResult<'static> {
+        let Some(facts) = facts else { return Err(Absent::Never) };
+        let number = match self {
+            Self::RoundTrip { micros } => facts.rtt / if micros { 1 } else { 1000 },
+            Self::Variance { micros } => facts.rtt_variance / if micros { 1 } else { 1000 },
+            Self::Unacknowledged => facts.unacknowledged,
+            Self::Selective => facts.selective,
+            Self::Lost => facts.lost,
+            Self::Retransmitted => facts.retransmitted,
+            Self::Forward => facts.forward,
+            Self::Reordering => facts.reordering,
+        };
+        found(Value::Int(number.into()))
+    }
+}
+
+/// Whether a time is wanted in microseconds.
+fn in_micros(args: &Args<'_, '_>) -> Result<bool, Error> {
+    match args.given(0) {
+        None | Some(b"ms") => Ok(false),
+        Some(b"us") => Ok(true),
+        Some(_) => Err(args.expected(0, "us or ms")),
+    }
+}
+
+/// A row of a time that the kernel knows.
+macro_rules! time {
+    ($name:literal, $points:ident, $help:literal, $link:ident, $fact:ident) => {
+        row($name, &[Str], 0, Type::Int, EvalPoints::$points, $help, |args| {
+            made(C::$link(TcpFact::$fact { micros: in_micros(args)? }))
+        })
+    };
 }
 
 /// One end of a connection.
@@ -114,14 +169,14 @@ fn made(connection: Connection) -> Result<Fetch, Error> {
 
 /// A row of a fetch without arguments.
 macro_rules! plain {
-    ($name:literal, $out:ident, $places:ident, $help:expr, $what:expr) => {
-        row($name, &[], 0, Type::$out, EvalPoints::$places, $help, |_| made($what))
+    ($name:literal, $out:ident, $points:ident, $help:expr, $what:expr) => {
+        row($name, &[], 0, Type::$out, EvalPoints::$points, $help, |_| made($what))
     };
 }
 
 /// Rows for the connection to `$peer`.
 macro_rules! links {
-    ($link:ident, $peer:literal, $places:ident, $agreed:ident, $stream:ident,
+    ($link:ident, $peer:literal, $points:ident, $agreed:ident, $stream:ident,
      [$error:literal, $name:literal, $sentence:literal,
       $glitches:literal, $streams:literal, $limit:literal,
       $id:literal, $aborted:literal, $reset:literal]) => {
@@ -129,29 +184,29 @@ macro_rules! links {
             plain!(
                 $error,
                 Int,
-                $places,
+                $points,
                 concat!("the number of what is wrong with the ", $peer, "'s connection, or 0"),
                 C::$link(LinkFact::Error)
             ),
             plain!(
                 $name,
                 Str,
-                $places,
+                $points,
                 "the name of that, empty if nothing is",
                 C::$link(LinkFact::ErrorName)
             ),
-            plain!($sentence, Str, $places, "the same for people", C::$link(LinkFact::ErrorSentence)),
+            plain!($sentence, Str, $points, "the same for people", C::$link(LinkFact::ErrorSentence)),
             plain!(
                 $glitches,
                 Int,
-                $places,
+                $points,
                 concat!("oddities of the ", $peer, " on its HTTP/2 connection"),
                 C::$link(LinkFact::Glitches)
             ),
             plain!(
                 $streams,
                 Int,
-                $places,
+                $points,
                 concat!("streams that the ", $peer, "'s connection has now"),
                 C::$link(LinkFact::Streams)
             ),
@@ -200,6 +255,50 @@ fn capture(args: &Args<'_, '_>) -> Result<usize, Error> {
 
 use Connection as C;
 
+/// Numbers of the kernel.
+pub(super) const TCP: [Row; 10] = [
+    time!("bc_rtt", LINK, "round trip time to the server in ms, or in us", BackTcp, RoundTrip),
+    time!("bc_rttvar", LINK, "mean deviation of that time in ms, or in us", BackTcp, Variance),
+    plain!(
+        "fc_fackets",
+        Int,
+        LINK,
+        "segments to the client up to the last that was acknowledged out of order",
+        C::FrontTcp(TcpFact::Forward)
+    ),
+    plain!("fc_lost", Int, LINK, "segments to the client that seem lost", C::FrontTcp(TcpFact::Lost)),
+    plain!(
+        "fc_reordering",
+        Int,
+        LINK,
+        "segments to the client that may overtake each other",
+        C::FrontTcp(TcpFact::Reordering)
+    ),
+    plain!(
+        "fc_retrans",
+        Int,
+        LINK,
+        "segments that were sent again to the client and are not acknowledged",
+        C::FrontTcp(TcpFact::Retransmitted)
+    ),
+    time!("fc_rtt", LINK, "round trip time to the client in ms, or in us", FrontTcp, RoundTrip),
+    time!("fc_rttvar", LINK, "mean deviation of that time in ms, or in us", FrontTcp, Variance),
+    plain!(
+        "fc_sacked",
+        Int,
+        LINK,
+        "segments that the client has acknowledged out of order",
+        C::FrontTcp(TcpFact::Selective)
+    ),
+    plain!(
+        "fc_unacked",
+        Int,
+        LINK,
+        "segments to the client that are not acknowledged",
+        C::FrontTcp(TcpFact::Unacknowledged)
+    ),
+];
+
 pub(super) const LINKS: [[Row; 9]; 2] = [
     links!(
         BackLink,
@@ -241,8 +340,8 @@ pub(super) const LINKS: [[Row; 9]; 2] = [
 
 /// A row of a setting of the proxy or the stream.
 macro_rules! setting {
-    ($name:literal, $places:ident, $help:literal, $of:ident, $which:ident) => {
-        plain!($name, Int, $places, $help, C::$of(StreamSetting::$which))
+    ($name:literal, $points:ident, $help:literal, $of:ident, $which:ident) => {
+        plain!($name, Int, $points, $help, C::$of(StreamSetting::$which))
     };
 }
 
@@ -309,7 +408,7 @@ pub(super) const ROWS: &[Row] = &[
         Type::Str,
         EvalPoints::STREAM,
         "a captured request header field by its number, from 0",
-        |args| made(C::RequestCapture(capture(args)?)),
+        |args| made(C::Capture(Direction::Request, capture(args)?)),
     ),
     plain!("capture.req.method", Str, STREAM, "the request's method as it was received", C::CapturedMethod),
     plain!("capture.req.uri", Str, STREAM, "the received target from its path on", C::CapturedUri),
@@ -321,7 +420,7 @@ pub(super) const ROWS: &[Row] = &[
         Type::Str,
         EvalPoints::ANSWERED,
         "a captured response header field by its number, from 0",
-        |args| made(C::ResponseCapture(capture(args)?)),
+        |args| made(C::Capture(Direction::Response, capture(args)?)),
     ),
     plain!("capture.res.ver", Str, STREAM, "HTTP/1.0 or, from that on, HTTP/1.1", C::CapturedResponseVersion),
     plain!("dst", Addr, LINK, "the address that the client connected to", C::Addr(End::Destination)),
@@ -461,11 +560,11 @@ fn find_tlv(mut rest: &[u8], wanted: u8, within: bool) -> Option<&[u8]> {
 }
 
 /// The text, if it exists.
-fn some(text: Option<&[u8]>) -> Fetched<'_> {
+fn some(text: Option<&[u8]>) -> FetchResult<'_> {
     text.map_or(Err(Absent::Never), |text| found(Value::Str(text)))
 }
 
-fn int(n: Option<i64>) -> Fetched<'static> {
+fn int(n: Option<i64>) -> FetchResult<'static> {
     n.map_or(Err(Absent::Never), |n| found(Value::Int(n)))
 }
 
@@ -476,11 +575,13 @@ fn nonempty(text: &[u8]) -> Option<&[u8]> {
 impl Connection {
     /// True for data that must be requested in advance: that of the connection to the server, and stream IDs.
     pub(super) fn looks_at_link(self) -> bool {
-        matches!(self, Self::BackLink(_) | Self::FrontLink(LinkFact::StreamId))
-            || matches!(self, Self::Addr(end) | Self::Port(end) | Self::IsLocal(end) if end.is_back())
+        matches!(
+            self,
+            Self::BackLink(_) | Self::FrontLink(LinkFact::StreamId) | Self::FrontTcp(_) | Self::BackTcp(_)
+        ) || matches!(self, Self::Addr(end) | Self::Port(end) | Self::IsLocal(end) if end.is_back())
     }
 
-    pub(super) fn eval<'x>(&'x self, env: &Env<'x>) -> Fetched<'x> {
+    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         let (client, server, stream) = (env.client, env.server, env.stream);
         let bool = |b| found(Value::Bool(b));
         match *self {
@@ -496,6 +597,8 @@ impl Connection {
             Self::BackLink(fact) => {
                 env.links.and_then(crate::env::Links::back).map_or(Err(Absent::Never), |facts| fact.of(facts))
             }
+            Self::FrontTcp(fact) => fact.of(env.links.and_then(crate::env::Links::front_tcp)),
+            Self::BackTcp(fact) => fact.of(env.links.and_then(crate::env::Links::back_tcp)),
             Self::BackHttpMajor => int((server.http_major > 0).then_some(server.http_major)),
             Self::FrontHttpMajor => int((client.http_major > 0).then_some(client.http_major)),
             // The frontend acts as the backend until one is selected.
@@ -523,8 +626,7 @@ impl Connection {
             Self::ServerId => int(server.server.map(|(id, _)| id)),
             Self::ServerName => some(server.server.map(|(_, name)| name)),
             Self::UniqueId => some(stream.unique_id),
-            Self::RequestCapture(slot) => some(stream.request_captures.get(slot).copied().flatten()),
-            Self::ResponseCapture(slot) => some(stream.response_captures.get(slot).copied().flatten()),
+            Self::Capture(direction, slot) => some(stream.capture(direction, slot, scratch)),
             Self::CapturedMethod => some(stream.request_line.map(|line| line.method)),
             Self::CapturedUri => some(stream.request_line.and_then(|line| from_path(line.kept_target()))),
             Self::CapturedVersion => version(stream.request_line.map(|line| line.version)),
@@ -535,7 +637,7 @@ impl Connection {
 
 /// The version of a message. `HTTP/1.1` also stands for later versions, as in HAProxy, so that old conditions
 /// keep matching.
-fn version(number: Option<&[u8]>) -> Fetched<'static> {
+fn version(number: Option<&[u8]>) -> FetchResult<'static> {
     some(number.map(|number| if number < b"1.1" { &b"HTTP/1.0"[..] } else { b"HTTP/1.1" }))
 }
 

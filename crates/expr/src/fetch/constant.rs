@@ -5,7 +5,7 @@ use crate::args::{ArgKind::*, Args};
 use crate::env::{Env, Timestamp};
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
-use crate::sample::{Absent, Fetched, Type, Value, found};
+use crate::sample::{Absent, FetchResult, Type, Value, found};
 use crate::scratch::Scratch;
 use crate::variable::VariableId;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -101,6 +101,9 @@ fn made(constant: Constant) -> Result<Fetch, Error> {
 pub(super) const ROWS: &[Row] =
     &[
         row("always_false", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "false", |_| {
+            fixed(Fixed::Bool(false))
+        }),
+        row("quic_enabled", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "false: QUIC is not built", |_| {
             fixed(Fixed::Bool(false))
         }),
         row("always_true", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "true", |_| fixed(Fixed::Bool(true))),
@@ -227,7 +230,7 @@ pub(crate) fn digit(byte: u8) -> Option<u8> {
 }
 
 impl Constant {
-    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         match self {
             Self::Value(fixed) => found(fixed.value()),
             Self::Nothing => Err(Absent::Never),

@@ -5,7 +5,7 @@ use crate::args::ArgKind::*;
 use crate::env::{Env, Number};
 use crate::eval_points::EvalPoints;
 use crate::fetch::constant::Unit;
-use crate::sample::{Absent, Fetched, Type, Value, found};
+use crate::sample::{Absent, FetchResult, Type, Value, found};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Course {
@@ -36,8 +36,8 @@ pub(crate) enum Course {
 
 /// A row of a fetch without arguments.
 macro_rules! plain {
-    ($name:literal, $out:ident, $places:ident, $help:expr, $what:ident) => {
-        row($name, &[], 0, Type::$out, EvalPoints::$places, $help, |_| Ok(Fetch::Course(Course::$what)))
+    ($name:literal, $out:ident, $points:ident, $help:expr, $what:ident) => {
+        row($name, &[], 0, Type::$out, EvalPoints::$points, $help, |_| Ok(Fetch::Course(Course::$what)))
     };
 }
 
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 impl Course {
-    pub(super) fn eval<'x>(self, env: &Env<'x>) -> Fetched<'x> {
+    pub(super) fn eval<'x>(self, env: &Env<'x>) -> FetchResult<'x> {
         let int = |n: i64| found(Value::Int(n));
         match self {
             Self::ProcessConnections => {

@@ -1,11 +1,11 @@
 //! Samples from bytes: bodies, and the first bytes of a TCP client.
 
-use super::{Fetch, Row, rdp, row, tls_hello};
+use super::{Fetch, Row, distcc, rdp, row, tls_hello};
 use crate::args::{ArgKind::*, Args};
 use crate::env::{Data, Env};
 use crate::error::Error;
 use crate::eval_points::{Direction, EvalPoints};
-use crate::sample::{Absent, Fetched, Sample, Type, Value, found};
+use crate::sample::{Absent, FetchResult, Sample, Type, Value, found};
 use crate::scratch::Scratch;
 use manylane_buf::Chain;
 use manylane_http::Head;
@@ -34,7 +34,8 @@ pub(crate) enum DataFetch {
     },
     WaitEnd,
     IsHttp,
-    Hello(tls_hello::Part),
+    Hello(Direction, tls_hello::Part),
+    Distcc(distcc::Part),
     /// The cookie with this name; any cookie if it is empty.
     RdpCookie(Box<[u8]>),
     RdpCookieCount(Box<[u8]>),
@@ -77,21 +78,37 @@ fn payload_lv(args: &Args<'_, '_>, side: Side) -> Result<Fetch, Error> {
     if let Skip::Relative(n) = skip
         && offset as i64 + width as i64 + n < 0
     {
-        return Err(args.expected(2, "an offset that leads to the first byte or behind it"));
+        let least = -(offset as i64) - width as i64;
+        return Err(args.expected(2, &format!("a relative offset of {least} or more")));
     }
     made(DataFetch::PayloadLv { side, offset, width, skip })
 }
 
+fn distcc(args: &Args<'_, '_>, body: bool) -> Result<Fetch, Error> {
+    let given = args.given(0).unwrap_or_default();
+    let Ok(token) = given.try_into() else {
+        return Err(args.expected(0, "a token of four characters, such as ARGV"));
+    };
+    let occurrence = args.int_in(1, i64::from(i32::MIN)..=i64::from(i32::MAX), 0)?;
+    made(DataFetch::Distcc(distcc::Part { token, occurrence, body }))
+}
+
 macro_rules! rows {
-    ($($name:literal, $args:expr, $required:literal, $out:ident, $places:ident, $help:literal,
+    ($($name:literal, $args:expr, $required:literal, $out:ident, $points:ident, $help:literal,
         $make:expr;)*) => {
-        &[$(row($name, $args, $required, Type::$out, EvalPoints::$places, $help, $make)),*]
+        &[$(row($name, $args, $required, Type::$out, EvalPoints::$points, $help, $make)),*]
     };
 }
 
 use DataFetch as D;
 
 pub(super) const ROWS: &[Row] = rows! {
+    "distcc_body", &[Str, Int], 1, Bin, MESSAGE, "what follows an occurrence of that token, or the first, in \
+        a message of distcc",
+        |a| distcc(a, true);
+    "distcc_param", &[Str, Int], 1, Int, MESSAGE, "the number of an occurrence of that token, or of the \
+        first, in a message of distcc",
+        |a| distcc(a, false);
     "payload", &[Int, Int], 2, Bin, MESSAGE, "bytes from an offset on, of that length or all \
         (0)", |a| payload(a, None);
     "payload_lv", &[Int, Int, Str], 2, Bin, MESSAGE, "bytes whose length stands before them",
@@ -123,34 +140,42 @@ pub(super) const ROWS: &[Row] = rows! {
         name, or of any; else 0",
         |a| rdp_cookie(a, D::RdpCookieCount);
     "req.ssl_alpn", &[], 0, Str, REQUEST, "the protocols that a TLS ClientHello in the bytes offers",
-        |_| made(D::Hello(tls_hello::Part::Alpn));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::Alpn));
     "req.ssl_cipherlist", &[], 0, Bin, LINK, "the ciphers that a TLS ClientHello in the bytes offers",
-        |_| made(D::Hello(tls_hello::Part::Ciphers));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::Ciphers));
+    "rep_ssl_hello_type", &[], 0, Int, RESPONSE, "1 when the server's bytes are a TLS ClientHello, 2 for a \
+        ServerHello",
+        |_| made(D::Hello(Direction::Response, tls_hello::Part::Kind));
+    "req.ssl_ec_ext", &[], 0, Bool, REQUEST, "whether a TLS ClientHello in the bytes offers groups",
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::HasGroups));
     "req.ssl_hello_type", &[], 0, Int, REQUEST, "1 when the bytes are a TLS ClientHello, 2 for a ServerHello",
-        |_| made(D::Hello(tls_hello::Part::Kind));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::Kind));
     "req.ssl_keyshare_groups", &[], 0, Bin, LINK, "the groups that a TLS ClientHello in the bytes has \
         key shares of",
-        |_| made(D::Hello(tls_hello::Part::KeyShareGroups));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::KeyShareGroups));
     "req.ssl_sigalgs", &[], 0, Bin, LINK, "the signature algorithms that a TLS ClientHello in the bytes \
         offers",
-        |_| made(D::Hello(tls_hello::Part::SignatureAlgorithms));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::SignatureAlgorithms));
     "req.ssl_sni", &[], 0, Str, REQUEST, "the server name in a TLS ClientHello in the bytes",
-        |_| made(D::Hello(tls_hello::Part::ServerName));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::ServerName));
+    "req.ssl_st_ext", &[], 0, Int, REQUEST, "1 when a TLS ClientHello in the bytes asks for a session \
+        ticket, 2 when it has one, else 0",
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::SessionTicket));
     "req.ssl_supported_groups", &[], 0, Bin, LINK, "the groups that a TLS ClientHello in the bytes offers",
-        |_| made(D::Hello(tls_hello::Part::SupportedGroups));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::SupportedGroups));
     "req.ssl_ver", &[], 0, Int, REQUEST, "the version of a TLS ClientHello in the bytes, major times 65536 \
         plus minor",
-        |_| made(D::Hello(tls_hello::Part::Version));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::Version));
     "req_len", &[], 0, Int, REQUEST, "bytes of the client that are here, in HTTP mode of the \
         request", |_| made(D::Len(REQ));
     "req_proto_http", &[], 0, Bool, STREAM, "whether the client speaks HTTP", |_| made(D::IsHttp);
     "req_ssl_hello_type", &[], 0, Int, REQUEST, "1 when the bytes are a TLS ClientHello, 2 for a ServerHello",
-        |_| made(D::Hello(tls_hello::Part::Kind));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::Kind));
     "req_ssl_sni", &[], 0, Str, REQUEST, "the server name in a TLS ClientHello in the bytes",
-        |_| made(D::Hello(tls_hello::Part::ServerName));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::ServerName));
     "req_ssl_ver", &[], 0, Int, REQUEST, "the version of a TLS ClientHello in the bytes, major times 65536 \
         plus minor",
-        |_| made(D::Hello(tls_hello::Part::Version));
+        |_| made(D::Hello(Direction::Request, tls_hello::Part::Version));
     "res.body", &[], 0, Bin, RESPONSE, "the response's body as far as it is here",
         |_| made(D::Body(Direction::Response));
     "res.body_len", &[], 0, Int, RESPONSE, "bytes of the response's body that are here",
@@ -165,6 +190,9 @@ pub(super) const ROWS: &[Row] = rows! {
     "res.payload_lv", &[Int, Int, Str], 2, Bin, RESPONSE, "the server's bytes whose length stands before \
         them",
         |a| payload_lv(a, RES);
+    "res.ssl_hello_type", &[], 0, Int, RESPONSE, "1 when the server's bytes are a TLS ClientHello, 2 for a \
+        ServerHello",
+        |_| made(D::Hello(Direction::Response, tls_hello::Part::Kind));
     "wait_end", &[], 0, Bool, RUNNING, "true once nothing more is waited for", |_| made(D::WaitEnd);
 };
 
@@ -232,7 +260,7 @@ fn absent(env: &Env<'_>, data: Data<'_>) -> Absent {
 }
 
 impl DataFetch {
-    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         let of = |side: Side| env.data(side.unwrap_or(env.direction));
         match *self {
             Self::Body(side) => {
@@ -328,14 +356,24 @@ impl DataFetch {
                 }
             }
             // A connection with a request has no ClientHello.
-            Self::Hello(_) if env.request_data.is_body => Err(Absent::Never),
-            Self::Hello(part) => {
-                let data = env.request_data;
+            Self::Hello(side, _) if env.data(side).is_body => Err(Absent::Never),
+            Self::Hello(side, part) => {
+                let data = env.data(side);
                 let bytes = contiguous(data, 0, usize::MAX, scratch).unwrap_or_default();
                 match tls_hello::read(bytes, part, scratch) {
                     tls_hello::Read::Value(value) => found(value),
                     tls_hello::Read::None => Err(Absent::Never),
                     tls_hello::Read::Short => Err(absent(env, data)),
+                }
+            }
+            Self::Distcc(_) if env.data(env.direction).is_body => Err(Absent::Never),
+            Self::Distcc(ref part) => {
+                let data = env.data(env.direction);
+                let bytes = contiguous(data, 0, usize::MAX, scratch).unwrap_or_default();
+                match part.find(bytes) {
+                    distcc::Read::Value(value) => found(value),
+                    distcc::Read::None => Err(Absent::Never),
+                    distcc::Read::Short => Err(absent(env, data)),
                 }
             }
         }

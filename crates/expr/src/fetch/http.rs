@@ -2,17 +2,17 @@
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
-use crate::cast::{parse_addr, parse_int};
+use crate::cast::parse_int;
 use crate::convert::encode;
 use crate::env::Env;
 use crate::error::Error;
 use crate::eval_points::{Direction, EvalPoints};
 use crate::hash;
 use crate::names::UserlistId;
-use crate::sample::{Absent, Fetched, Sample, Type, Value, found};
+use crate::sample::{Absent, FetchResult, Sample, Type, Value, found};
 use crate::scratch::Scratch;
-use manylane_http::{Head, Known, Name};
-use std::net::{IpAddr, SocketAddr};
+use manylane_http::{Head, Known, List, Name};
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 
 /// Side of a fetch. `None` means the message whose rules run.
@@ -39,6 +39,7 @@ pub(crate) enum Http {
     },
     Version(Direction),
     Status,
+    ServerStatus,
     Field {
         side: Side,
         name: Option<Name>,
@@ -108,7 +109,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    fn of(self, text: &[u8]) -> Fetched<'_> {
+    fn of(self, text: &[u8]) -> FetchResult<'_> {
         match self {
             Self::Text => found(Value::Str(text)),
             Self::Number => found(Value::Int(parse_int(text))),
@@ -117,15 +118,33 @@ impl Form {
     }
 }
 
-/// An address in a header field: optionally in brackets, optionally with a port.
+/// An address in a header field: IPv4 optionally with a port, or IPv6 optionally in brackets.
 fn field_ip(text: &[u8]) -> Option<IpAddr> {
-    parse_addr(text).or_else(|| {
-        let text = std::str::from_utf8(text).ok()?;
-        if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            return inner.parse().ok().map(IpAddr::V6);
+    let text = std::str::from_utf8(text).ok()?;
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if let Ok(ip) = inner.unwrap_or(text).parse() {
+        return Some(IpAddr::V6(ip));
+    }
+    let host = match text.split_once(':') {
+        Some((host, port)) => {
+            let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| port.parse::<u16>().ok()).flatten()?;
+            host
         }
-        text.parse::<SocketAddr>().ok().map(|addr| addr.ip())
-    })
+        None => text,
+    };
+    decimal_ipv4(host).map(IpAddr::V4)
+}
+
+/// Parses an IPv4 address whose numbers may begin with zeros. They are decimal nevertheless, as in HAProxy.
+fn decimal_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next().filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))?;
+        *octet = part.parse().ok()?;
+    }
+    parts.next().is_none().then(|| octets.into())
 }
 
 fn made(http: Http) -> Result<Fetch, Error> {
@@ -185,8 +204,8 @@ fn param(args: &Args<'_, '_>, form: Form) -> Result<Fetch, Error> {
 
 /// Rows of fetches for fields or cookies.
 macro_rules! rows {
-    ($($name:literal, $args:expr, $out:ident, $places:ident, $help:literal, $make:expr;)*) => {
-        &[$(row($name, $args, 0, Type::$out, EvalPoints::$places, $help, $make)),*]
+    ($($name:literal, $args:expr, $out:ident, $points:ident, $help:literal, $make:expr;)*) => {
+        &[$(row($name, $args, 0, Type::$out, EvalPoints::$points, $help, $make)),*]
     };
 }
 
@@ -293,6 +312,8 @@ pub(super) const ROWS: &[Row] = rows! {
     "scook_cnt", NAME, Int, RESPONSE, "how often the response sets the cookie", |a| cookie_count(a, RES);
     "scook_val", NAME, Int, RESPONSE, "a cookie that the response sets, as a number",
         |a| cookie(a, RES, Form::Number);
+    "server_status", &[], Int, ANSWERED, "the status that the server sent, before rules changed it; 0 if it \
+        sent none", |_| made(Http::ServerStatus);
     "shdr", NAME_AT, Str, RESPONSE, "a member of a response header \
         field", |a| field(a, RES, false, Form::Text);
     "shdr_cnt", NAME, Int, RESPONSE, "how many members the response's header field has",
@@ -311,16 +332,17 @@ pub(super) const ROWS: &[Row] = rows! {
         |_| made(Http::Hash { url: true, source: true });
     "url_ip", &[], Ipv4, REQUEST, "the address in a target of absolute form", |_| made(Http::UrlIp);
     "url_param", PARAM, Str, REQUEST, "a parameter of the query", |a| param(a, Form::Text);
-    "url_port", &[], Int, REQUEST, "the port in a target of absolute form", |_| made(Http::UrlPort);
+    "url_port", &[], Int, REQUEST, "the port in a target of absolute form whose host is an IPv4 address",
+        |_| made(Http::UrlPort);
     "urlp", PARAM, Str, REQUEST, "a parameter of the query", |a| param(a, Form::Text);
     "urlp_val", PARAM, Int, REQUEST, "a parameter of the query as a number", |a| param(a, Form::Number);
 };
 
-fn some(text: Option<&[u8]>) -> Fetched<'_> {
+fn some(text: Option<&[u8]>) -> FetchResult<'_> {
     text.map_or(Err(Absent::Never), |text| found(Value::Str(text)))
 }
 
-fn count(n: usize) -> Fetched<'static> {
+fn count(n: usize) -> FetchResult<'static> {
     found(Value::Int(n as i64))
 }
 
@@ -387,12 +409,21 @@ fn path_query(head: &Head) -> Option<&[u8]> {
     target.get(start..)
 }
 
-/// The scheme of an `Authorization` value, and the text after it.
+/// The path for fetches that put the host before it, with the query if `query`. Empty if there is none: the
+/// target `*` has no path, and without a path a query does not count.
+fn hashed_path(head: &Head, query: bool) -> &[u8] {
+    let path = if query { path_query(head) } else { head.path() };
+    path.filter(|path| path.starts_with(b"/")).unwrap_or_default()
+}
+
+/// The scheme of an `Authorization` value, and the text after it. Of several, between commas, the first
+/// counts.
 fn credentials<'x>(head: &'x Head, name: Option<&Name>) -> Option<(&'x [u8], &'x [u8])> {
     let value = match name {
         Some(name) => head.value(name)?,
         None => head.value(Known::AUTHORIZATION)?,
     };
+    let value = List::new(value).next()?;
     let space = memchr::memchr(b' ', value)?;
     Some((&value[..space], value[space..].trim_ascii_start()))
 }
@@ -491,7 +522,7 @@ impl Http {
         Some(&target[at + 1..])
     }
 
-    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         match self {
             Self::Method => match (env.request, env.stream.request_line) {
                 (Some(head), _) => found(Value::Method(head.method())),
@@ -503,6 +534,7 @@ impl Http {
                 (None, Some((_, status))) => found(Value::Int(i64::from(status))),
                 (None, None) => Err(Absent::Never),
             },
+            Self::ServerStatus => found(Value::Int(i64::from(env.stream.server_status))),
             Self::Field { side, name, whole, at, form } => {
                 let head = env.head(side.unwrap_or(env.direction)).ok_or(Absent::Never)?;
                 nth(*at, |visit| fields(head, name.as_ref(), *whole, visit))
@@ -560,11 +592,13 @@ impl Http {
                     let cookies = head
                         .values(field)
                         .flat_map(|value| manylane_http::Cookies::new(value).filter(named).take(each));
-                    for (index, cookie) in cookies.enumerate() {
-                        if index > 0 {
+                    let mut is_begun = false; // as in HAProxy, an empty name does not begin the list
+                    for cookie in cookies {
+                        if is_begun {
                             out.put(delimiter)?;
                         }
                         out.put(cookie.name)?;
+                        is_begun |= !cookie.name.is_empty();
                     }
                     Some(())
                 });
@@ -600,7 +634,7 @@ impl Http {
     }
 
     /// Evaluates fetches of the request only.
-    fn eval_request<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    fn eval_request<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         let head = env.request.ok_or(Absent::Never)?;
         let host = head.value(Known::HOST).unwrap_or_default();
         match self {
@@ -615,6 +649,8 @@ impl Http {
             Self::UrlPort => {
                 let target = head.target_parts();
                 let authority = target.authority.ok_or(Absent::Never)?;
+                // As in HAProxy, only targets with an IPv4 address have a port; names are not resolved.
+                let Some(IpAddr::V4(_)) = field_ip(authority) else { return Err(Absent::Never) };
                 let secure = target.scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
                 let port = match encode::split_port(authority).1 {
                     b"" if secure => 443,
@@ -624,15 +660,14 @@ impl Http {
                 found(Value::Int(port))
             }
             Self::Base { query } => {
-                // The target `*` has no path.
-                let path = if *query { path_query(head) } else { head.path() }.unwrap_or_default();
+                let path = hashed_path(head, *query);
                 some(scratch.build(|out| {
                     out.put(host)?;
                     out.put(path)
                 }))
             }
             Self::Hash { url, source } => {
-                let path = if *url { path_query(head) } else { head.path() }.unwrap_or_default();
+                let path = hashed_path(head, *url);
                 let sum = hash::sdbm_onto(hash::sdbm(host), path);
                 let value = hash::avalanche(sum);
                 if !source {
@@ -648,9 +683,17 @@ impl Http {
                 });
                 bytes.map_or(Err(Absent::Never), |bytes| found(Value::Bin(bytes)))
             }
-            Self::AuthType => some(credentials(head, None).and_then(|(scheme, _)| {
-                SCHEMES.iter().copied().find(|known| known.eq_ignore_ascii_case(scheme))
-            })),
+            Self::AuthType => {
+                let scheme = credentials(head, None).and_then(|(scheme, _)| {
+                    SCHEMES.iter().copied().find(|known| known.eq_ignore_ascii_case(scheme))
+                });
+                // As in HAProxy, credentials that cannot be decoded have no type.
+                some(
+                    scheme.filter(|scheme| {
+                        *scheme != b"Basic" || basic(head, &mut scratch.reborrow()).is_some()
+                    }),
+                )
+            }
             Self::AuthUser => some(basic(head, scratch).map(|(user, _)| user)),
             Self::AuthPassword => some(basic(head, scratch).map(|(_, password)| password)),
             Self::AuthBearer(name) => match credentials(head, name.as_ref()) {
@@ -659,7 +702,7 @@ impl Http {
             },
             Self::Auth { list } => match basic(head, scratch) {
                 Some((user, password)) => found(Value::Bool(env.host.authenticate(*list, user, password))),
-                None => found(Value::Bool(false)),
+                None => Err(Absent::Never),
             },
             Self::AuthUserOf { list } => some(known(head, *list, env, scratch)),
             Self::AuthGroups { list } => {

@@ -1,10 +1,12 @@
 //! Fetches: sources of samples. One table holds their names and signatures; they are compiled to an enum.
 
 mod acl;
+mod cipher_names;
 mod connection;
 mod constant;
 mod course;
 mod data;
+mod distcc;
 mod http;
 mod needs;
 mod number;
@@ -23,7 +25,7 @@ use crate::env::Env;
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
 use crate::names::SampleSource;
-use crate::sample::{Absent, Fetched, Sample, Type, found};
+use crate::sample::{Absent, FetchResult, Sample, Type, found};
 use crate::scratch::Scratch;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
@@ -35,7 +37,7 @@ pub(crate) struct Row {
     pub(crate) args: &'static [ArgKind],
     pub(crate) required: usize,
     pub(crate) out: Type,
-    pub(crate) places: EvalPoints,
+    pub(crate) points: EvalPoints,
     pub(crate) help: &'static str,
     pub(crate) make: Make,
 }
@@ -62,11 +64,11 @@ const fn row(
     args: &'static [ArgKind],
     required: usize,
     out: Type,
-    places: EvalPoints,
+    points: EvalPoints,
     help: &'static str,
     make: fn(&mut Args<'_, '_>) -> Result<Fetch, Error>,
 ) -> Row {
-    Row { name, args, required, out, places, help, make: Make::Built(make) }
+    Row { name, args, required, out, points, help, make: Make::Built(make) }
 }
 
 /// All rows, sorted by name.
@@ -81,6 +83,7 @@ pub(crate) fn table() -> &'static [Row] {
             http::ROWS,
             data::ROWS,
             tls::ROWS,
+            tls::HELLO,
             tls::CLIENT_SECRETS,
             tls::SERVER_SECRETS,
             stick::NUMBERS,
@@ -90,6 +93,7 @@ pub(crate) fn table() -> &'static [Row] {
         ]
         .concat();
         rows.extend(connection::LINKS.as_flattened());
+        rows.extend(connection::TCP);
         rows.extend(connection::SETTINGS);
         rows.extend(unbuilt::rows());
         rows.sort_by_key(|row| row.name);
@@ -128,11 +132,11 @@ pub(crate) enum Fetch {
 
 impl Fetch {
     /// Evaluates the fetch; if it has several samples, the last.
-    pub(crate) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    pub(crate) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         match self {
             Self::Acl(all) => Ok(all.eval(env, scratch)),
             Self::Constant(constant) => constant.eval(env, scratch),
-            Self::Connection(connection) => connection.eval(env),
+            Self::Connection(connection) => connection.eval(env, scratch),
             Self::Course(course) => course.eval(env),
             Self::Number(asked) => {
                 env.host.number(asked.0).map(|n| asked.value(n)).map_or(Err(Absent::Never), found)
@@ -210,10 +214,11 @@ impl Fetch {
         matches!(self, Self::Course(course) if course.reads_stream_record())
     }
 
-    /// True if the configuration determines the value.
-    pub(crate) fn is_constant(&self) -> bool {
-        matches!(self, Self::Constant(constant::Constant::Value(_)))
+    /// True if it is `src`.
+    pub(crate) fn is_client_address(&self) -> bool {
+        matches!(self, Self::Connection(connection::Connection::Addr(connection::End::Source)))
     }
 }
 
+pub(crate) use acl::MAX_DEPTH;
 pub(crate) use constant::{Fixed, Unit, digit, unhex};

@@ -1,4 +1,4 @@
-//! What fetches look at.
+//! Inputs of fetches.
 
 use super::connection::{Connection, End, LinkFact};
 use super::constant::Constant;
@@ -12,7 +12,7 @@ fn message(side: Option<Direction>) -> Needs {
     side.map_or(Needs::MESSAGE, |side| Needs::MESSAGE.of(side))
 }
 
-/// Of bytes of a body or of a connection.
+/// The inputs of a fetch that reads bytes of a body or of a connection.
 fn bytes(side: Option<Direction>) -> Needs {
     match side {
         Some(Direction::Request) => Needs::BODY,
@@ -22,7 +22,7 @@ fn bytes(side: Option<Direction>) -> Needs {
 }
 
 impl Fetch {
-    /// What it looks at.
+    /// The inputs of the fetch.
     pub(crate) fn needs(&self, variables: OfVariable<'_>) -> Needs {
         match self {
             Self::Acl(all) => all.needs(variables),
@@ -44,7 +44,9 @@ impl Fetch {
                 | DataFetch::PayloadLv { side, .. } => bytes(*side),
                 DataFetch::WaitEnd => Needs::NONE,
                 DataFetch::IsHttp => Needs::HEAD,
-                DataFetch::Hello(_) | DataFetch::RdpCookie(_) | DataFetch::RdpCookieCount(_) => Needs::BODY,
+                DataFetch::Distcc(_) => bytes(None),
+                DataFetch::Hello(side, _) => bytes(Some(*side)),
+                DataFetch::RdpCookie(_) | DataFetch::RdpCookieCount(_) => Needs::BODY,
             },
             Self::Tls(tls) => of_tls(tls),
             Self::Stick(_) => Needs::TABLE,
@@ -68,15 +70,17 @@ fn of_connection(connection: &Connection) -> Needs {
             End::Destination | End::LinkDestination => Needs::DESTINATION,
             End::BackSource | End::BackDestination => Needs::SERVER,
         },
-        C::BackHttpMajor | C::ServerId | C::ServerName | C::BackLink(_) => Needs::SERVER,
+        C::BackHttpMajor | C::ServerId | C::ServerName | C::BackLink(_) | C::BackTcp(_) => Needs::SERVER,
         C::ReceivedProxy | C::ProxyAuthority | C::ProxyUniqueId | C::ProxyTlv(_) => Needs::PROXY_HEADER,
         C::ListenerConnections => Needs::STATE,
-        // Of a connection that was just accepted these are known.
+        // A connection that was just accepted has no error.
         C::FrontLink(LinkFact::Error | LinkFact::ErrorName | LinkFact::ErrorSentence) => Needs::NONE,
-        C::FrontLink(_) => Needs::STATE,
+        C::FrontLink(_) | C::FrontTcp(_) => Needs::STATE,
         C::UniqueId => Needs::RANDOM,
-        C::ResponseCapture(_) | C::CapturedResponseVersion => Needs::RESPONSE,
-        C::RequestCapture(_) | C::CapturedMethod | C::CapturedUri | C::CapturedVersion => Needs::HEAD,
+        C::Capture(Direction::Response, _) | C::CapturedResponseVersion => Needs::RESPONSE,
+        C::Capture(Direction::Request, _) | C::CapturedMethod | C::CapturedUri | C::CapturedVersion => {
+            Needs::HEAD
+        }
         C::AcceptDate => Needs::CLOCK,
         C::FrontHttpMajor
         | C::BackendId
@@ -98,7 +102,7 @@ fn of_connection(connection: &Connection) -> Needs {
 
 fn of_http(http: &Http) -> Needs {
     match http {
-        Http::Status => Needs::RESPONSE,
+        Http::Status | Http::ServerStatus => Needs::RESPONSE,
         Http::Version(side) | Http::CookieNames { side, .. } => message(Some(*side)),
         Http::Field { side, .. }
         | Http::FieldCount { side, .. }

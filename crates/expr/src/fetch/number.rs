@@ -21,7 +21,7 @@ impl ReadNumber {
     }
 }
 
-fn asked(number: Number) -> Result<Fetch, Error> {
+fn number(number: Number) -> Result<Fetch, Error> {
     Ok(Fetch::Number(ReadNumber(number)))
 }
 
@@ -51,59 +51,64 @@ const fn server(
 
 pub(super) const ROWS: &[Row] = &[
     back("avg_queue", "waiting connections of the backend for each of its usable servers", |args| {
-        asked(Number::AvgQueue(args.proxy(0, BackSide)?))
+        number(Number::AvgQueue(args.proxy(0, BackSide)?))
     }),
     back("be_conn", "connections that the backend has now", |args| {
-        asked(Number::BackConn(args.proxy(0, BackSide)?))
+        number(Number::BackConn(args.proxy(0, BackSide)?))
     }),
     back("be_conn_free", "connections that the backend's servers would still take", |args| {
-        asked(Number::BackConnFree(args.proxy(0, BackSide)?))
+        number(Number::BackConnFree(args.proxy(0, BackSide)?))
     }),
     back("be_sess_rate", "sessions that reached the backend in the last second", |args| {
-        asked(Number::BackSessRate(args.proxy(0, BackSide)?))
+        number(Number::BackSessRate(args.proxy(0, BackSide)?))
     }),
-    back("connslots", "connections and places in queues that the backend's servers still have", |args| {
-        asked(Number::ConnSlots(args.proxy(0, BackSide)?))
+    back("connslots", "free connections and free queue slots of the backend's servers", |args| {
+        number(Number::ConnSlots(args.proxy(0, BackSide)?))
     }),
     front("fe_conn", "connections that the frontend has now", |args| {
-        asked(Number::FrontConn(args.proxy(0, FrontSide)?))
+        number(Number::FrontConn(args.proxy(0, FrontSide)?))
     }),
     front("fe_req_rate", "requests that the frontend received in the last second", |args| {
-        asked(Number::FrontReqRate(args.proxy(0, FrontSide)?))
+        number(Number::FrontReqRate(args.proxy(0, FrontSide)?))
     }),
     front("fe_sess_rate", "sessions that the frontend accepted in the last second", |args| {
-        asked(Number::FrontSessRate(args.proxy(0, FrontSide)?))
+        number(Number::FrontSessRate(args.proxy(0, FrontSide)?))
     }),
-    back("nbsrv", "usable servers of the backend", |args| asked(Number::NbSrv(args.proxy(0, BackSide)?))),
+    back("nbsrv", "usable servers of the backend", |args| number(Number::NbSrv(args.proxy(0, BackSide)?))),
     back("queue", "connections that wait in the backend and its servers", |args| {
-        asked(Number::Queue(args.proxy(0, BackSide)?))
+        number(Number::Queue(args.proxy(0, BackSide)?))
     }),
-    server("srv_conn", "connections that the server has now", |args| asked(Number::SrvConn(args.server(0)?))),
+    server("srv_conn", "connections that the server has now", |args| {
+        number(Number::SrvConn(args.server(0)?))
+    }),
     server("srv_conn_free", "connections that the server would still take", |args| {
-        asked(Number::SrvConnFree(args.server(0)?))
+        number(Number::SrvConnFree(args.server(0)?))
     }),
     row("srv_is_up", &[Server], 1, Type::Bool, EvalPoints::RUNNING, "whether the server is up", |args| {
-        asked(Number::SrvIsUp(args.server(0)?))
+        number(Number::SrvIsUp(args.server(0)?))
     }),
     server("srv_iweight", "the server's weight in the file", |args| {
-        asked(Number::SrvIweight(args.server(0)?))
+        number(Number::SrvIweight(args.server(0)?))
     }),
     server("srv_queue", "connections that wait for the server", |args| {
-        asked(Number::SrvQueue(args.server(0)?))
+        number(Number::SrvQueue(args.server(0)?))
     }),
     server("srv_sess_rate", "sessions that reached the server in the last second", |args| {
-        asked(Number::SrvSessRate(args.server(0)?))
+        number(Number::SrvSessRate(args.server(0)?))
     }),
     server("srv_uweight", "the server's weight as it was set", |args| {
-        asked(Number::SrvUweight(args.server(0)?))
+        number(Number::SrvUweight(args.server(0)?))
     }),
     server("srv_weight", "the server's weight as it works now", |args| {
-        asked(Number::SrvWeight(args.server(0)?))
+        number(Number::SrvWeight(args.server(0)?))
     }),
     row("stopping", &[], 0, Type::Bool, EvalPoints::RUNNING, "whether the process ends", |_| {
-        asked(Number::Stopping)
+        number(Number::Stopping)
+    }),
+    row("uptime", &[], 0, Type::Int, EvalPoints::EVERYWHERE, "seconds since the process began", |_| {
+        number(Number::Uptime)
     }),
     row("thread", &[], 0, Type::Int, EvalPoints::EVERYWHERE, "the lane's number, from 0", |_| {
-        asked(Number::Thread)
+        number(Number::Thread)
     }),
 ];

@@ -6,14 +6,14 @@ use crate::cast::cast;
 use crate::env::Env;
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
-use crate::sample::{Absent, Fetched, Type, Value, found};
+use crate::sample::{Absent, FetchResult, Type, Value, found};
 use crate::scratch::Scratch;
-use crate::table::{Ask, DataType, Datum, NamedTable, Outcome, TableId};
+use crate::table::{DataType, Datum, EntryOperation, NamedTable, Outcome, TableId};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stick {
-    Tracked { counter: u32, table: Option<TableId>, asked: Query },
-    Source { table: NamedTable, asked: Query },
+    Tracked { counter: u32, table: Option<TableId>, query: Query },
+    Source { table: NamedTable, query: Query },
     IsTracked { counter: u32, table: Option<TableId> },
     Key(u32),
     Used(TableId),
@@ -23,7 +23,7 @@ pub(crate) enum Stick {
 /// An operation on an entry, and the form of its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Query {
-    pub(crate) ask: Ask,
+    pub(crate) ask: EntryOperation,
     /// True to convert bytes to KiB.
     pub(crate) kilo: bool,
     /// True to create a missing entry.
@@ -31,10 +31,10 @@ pub(crate) struct Query {
 }
 
 pub(crate) const fn read(data: DataType) -> Query {
-    plain(Ask::Read(Datum { data, index: 0 }))
+    plain(EntryOperation::Read(Datum { data, index: 0 }))
 }
 
-pub(crate) const fn plain(ask: Ask) -> Query {
+pub(crate) const fn plain(ask: EntryOperation) -> Query {
     Query { ask, kilo: false, makes: false }
 }
 
@@ -42,7 +42,7 @@ pub(crate) const fn kilo(data: DataType) -> Query {
     Query { kilo: true, ..read(data) }
 }
 
-pub(crate) const fn makes(ask: Ask) -> Query {
+pub(crate) const fn makes(ask: EntryOperation) -> Query {
     Query { makes: true, ..plain(ask) }
 }
 
@@ -73,30 +73,30 @@ fn table(args: &Args<'_, '_>, at: usize) -> Result<Option<TableId>, Error> {
     }
 }
 
-fn tracked(counter: u32, table: Option<TableId>, asked: Query) -> Result<Fetch, Error> {
-    Ok(Fetch::Stick(Stick::Tracked { counter, table, asked }))
+fn tracked(counter: u32, table: Option<TableId>, query: Query) -> Result<Fetch, Error> {
+    Ok(Fetch::Stick(Stick::Tracked { counter, table, query }))
 }
 
 /// Rows for one number of an entry: by counter number, for the first three counters, and by client address.
 macro_rules! numbers {
-    ($place:ident; $($asked:expr, $help:literal,
+    ($place:ident; $($query:expr, $help:literal,
         [$any:literal, $zero:literal, $one:literal, $two:literal, $src:literal];)*) => {
         &[$(
             row($any, &[Int, Table], 1, Type::Int, EvalPoints::$place,
                 concat!($help, " of the entry that a counter tracks"),
-                |args| tracked(counter(args, 0)?, table(args, 1)?, $asked)),
+                |args| tracked(counter(args, 0)?, table(args, 1)?, $query)),
             row($zero, &[Table], 0, Type::Int, EvalPoints::$place,
                 concat!($help, " of the entry that counter 0 tracks"),
-                |args| tracked(0, table(args, 0)?, $asked)),
+                |args| tracked(0, table(args, 0)?, $query)),
             row($one, &[Table], 0, Type::Int, EvalPoints::$place,
                 concat!($help, " of the entry that counter 1 tracks"),
-                |args| tracked(1, table(args, 0)?, $asked)),
+                |args| tracked(1, table(args, 0)?, $query)),
             row($two, &[Table], 0, Type::Int, EvalPoints::$place,
                 concat!($help, " of the entry that counter 2 tracks"),
-                |args| tracked(2, table(args, 0)?, $asked)),
-            row($src, &[Table], 1, Type::Int, EvalPoints::LINK,
+                |args| tracked(2, table(args, 0)?, $query)),
+            row($src, &[Table], 0, Type::Int, EvalPoints::LINK,
                 concat!($help, " of the entry of the client's address"),
-                |args| Ok(Fetch::Stick(Stick::Source { table: args.table(0)?, asked: $asked }))),
+                |args| Ok(Fetch::Stick(Stick::Source { table: args.table(0)?, query: $query }))),
         )*]
     };
 }
@@ -110,9 +110,9 @@ pub(super) const NUMBERS: &[Row] = numbers! { RUNNING;
     read(D::BytesOutRate), "bytes to the client a period",
         ["sc_bytes_out_rate", "sc0_bytes_out_rate", "sc1_bytes_out_rate", "sc2_bytes_out_rate",
          "src_bytes_out_rate"];
-    makes(Ask::Clear(0)), "makes general counter 0 zero, and gives what it was,",
+    makes(EntryOperation::Clear(0)), "makes general counter 0 zero, and gives what it was,",
         ["sc_clr_gpc0", "sc0_clr_gpc0", "sc1_clr_gpc0", "sc2_clr_gpc0", "src_clr_gpc0"];
-    makes(Ask::Clear(1)), "makes general counter 1 zero, and gives what it was,",
+    makes(EntryOperation::Clear(1)), "makes general counter 1 zero, and gives what it was,",
         ["sc_clr_gpc1", "sc0_clr_gpc1", "sc1_clr_gpc1", "sc2_clr_gpc1", "src_clr_gpc1"];
     read(D::ConnCnt), "connections so far",
         ["sc_conn_cnt", "sc0_conn_cnt", "sc1_conn_cnt", "sc2_conn_cnt", "src_conn_cnt"];
@@ -150,9 +150,9 @@ pub(super) const NUMBERS: &[Row] = numbers! { RUNNING;
     read(D::HttpReqRate), "requests a period",
         ["sc_http_req_rate", "sc0_http_req_rate", "sc1_http_req_rate", "sc2_http_req_rate",
          "src_http_req_rate"];
-    makes(Ask::Increment(0)), "counts in general counter 0, and gives what it is then,",
+    makes(EntryOperation::Increment(0)), "counts in general counter 0, and gives what it is then,",
         ["sc_inc_gpc0", "sc0_inc_gpc0", "sc1_inc_gpc0", "sc2_inc_gpc0", "src_inc_gpc0"];
-    makes(Ask::Increment(1)), "counts in general counter 1, and gives what it is then,",
+    makes(EntryOperation::Increment(1)), "counts in general counter 1, and gives what it is then,",
         ["sc_inc_gpc1", "sc0_inc_gpc1", "sc1_inc_gpc1", "sc2_inc_gpc1", "src_inc_gpc1"];
     read(D::SessCnt), "sessions so far",
         ["sc_sess_cnt", "sc0_sess_cnt", "sc1_sess_cnt", "sc2_sess_cnt", "src_sess_cnt"];
@@ -170,16 +170,16 @@ pub(super) const KILOBYTES: &[Row] = numbers! { LINK;
 
 /// Rows for an array element: `(<index>,<counter>[,<table>])`, `(<index>,<table>)`.
 macro_rules! elements {
-    ($($asked:expr, $help:literal, [$any:literal, $src:literal];)*) => {
+    ($($query:expr, $help:literal, [$any:literal, $src:literal];)*) => {
         &[$(
             row($any, &[Int, Int, Table], 2, Type::Int, EvalPoints::RUNNING,
                 concat!($help, " of the entry that a counter tracks"),
-                |args| tracked(counter(args, 1)?, table(args, 2)?, $asked(index(args)?))),
-            row($src, &[Int, Table], 2, Type::Int, EvalPoints::LINK,
+                |args| tracked(counter(args, 1)?, table(args, 2)?, $query(index(args)?))),
+            row($src, &[Int, Table], 1, Type::Int, EvalPoints::LINK,
                 concat!($help, " of the entry of the client's address"),
                 |args| {
-                    let (table, asked) = (args.table(1)?, $asked(index(args)?));
-                    Ok(Fetch::Stick(Stick::Source { table, asked }))
+                    let (table, query) = (args.table(1)?, $query(index(args)?));
+                    Ok(Fetch::Stick(Stick::Source { table, query }))
                 }),
         )*]
     };
@@ -191,16 +191,18 @@ pub(crate) fn index(args: &Args<'_, '_>) -> Result<u32, Error> {
 
 /// Reads an element of an array.
 pub(crate) fn element(data: DataType) -> impl Fn(u32) -> Query {
-    move |index| plain(Ask::Read(Datum { data, index }))
+    move |index| plain(EntryOperation::Read(Datum { data, index }))
 }
 
 pub(super) const ELEMENTS: &[Row] = elements! {
-    (|index| makes(Ask::ClearElement(index))), "makes a general counter zero, and gives what it was,",
+    (|index| makes(EntryOperation::ClearElement(index))),
+        "makes a general counter zero, and gives what it was,",
         ["sc_clr_gpc", "src_clr_gpc"];
     element(D::Gpc), "a general counter", ["sc_get_gpc", "src_get_gpc"];
     element(D::Gpt), "a general tag", ["sc_get_gpt", "src_get_gpt"];
     element(D::GpcRate), "counts of a general counter a period", ["sc_gpc_rate", "src_gpc_rate"];
-    (|index| makes(Ask::IncrementElement(index))), "counts in a general counter, and gives what it is then,",
+    (|index| makes(EntryOperation::IncrementElement(index))),
+        "counts in a general counter, and gives what it is then,",
         ["sc_inc_gpc", "src_inc_gpc"];
 };
 
@@ -212,7 +214,7 @@ pub(super) const ROWS: &[Row] = &[
         Type::Int,
         EvalPoints::RUNNING,
         "makes a general counter of the entry that counter 1 tracks zero, and gives what it was",
-        |args| tracked(1, table(args, 1)?, makes(Ask::ClearElement(index(args)?))),
+        |args| tracked(1, table(args, 1)?, makes(EntryOperation::ClearElement(index(args)?))),
     ),
     row(
         "sc_key",
@@ -275,7 +277,7 @@ pub(super) const ROWS: &[Row] = &[
         Type::Int,
         EvalPoints::RUNNING,
         "connections and requests that are counted in the entry that a counter tracks",
-        |args| tracked(counter(args, 0)?, table(args, 1)?, plain(Ask::Trackers)),
+        |args| tracked(counter(args, 0)?, table(args, 1)?, plain(EntryOperation::Trackers)),
     ),
     row(
         "sc0_trackers",
@@ -284,7 +286,7 @@ pub(super) const ROWS: &[Row] = &[
         Type::Int,
         EvalPoints::RUNNING,
         "connections and requests that are counted in the entry that counter 0 tracks",
-        |args| tracked(0, table(args, 0)?, plain(Ask::Trackers)),
+        |args| tracked(0, table(args, 0)?, plain(EntryOperation::Trackers)),
     ),
     row(
         "sc1_trackers",
@@ -293,7 +295,7 @@ pub(super) const ROWS: &[Row] = &[
         Type::Int,
         EvalPoints::RUNNING,
         "connections and requests that are counted in the entry that counter 1 tracks",
-        |args| tracked(1, table(args, 0)?, plain(Ask::Trackers)),
+        |args| tracked(1, table(args, 0)?, plain(EntryOperation::Trackers)),
     ),
     row(
         "sc2_trackers",
@@ -302,24 +304,24 @@ pub(super) const ROWS: &[Row] = &[
         Type::Int,
         EvalPoints::RUNNING,
         "connections and requests that are counted in the entry that counter 2 tracks",
-        |args| tracked(2, table(args, 0)?, plain(Ask::Trackers)),
+        |args| tracked(2, table(args, 0)?, plain(EntryOperation::Trackers)),
     ),
     row(
         "src_updt_conn_cnt",
         &[Table],
-        1,
+        0,
         Type::Int,
         EvalPoints::LINK,
         "counts a connection in the entry of the client's address, and gives their number",
         |args| {
-            let asked = makes(Ask::CountConnection);
-            Ok(Fetch::Stick(Stick::Source { table: args.table(0)?, asked }))
+            let query = makes(EntryOperation::CountConnection);
+            Ok(Fetch::Stick(Stick::Source { table: args.table(0)?, query }))
         },
     ),
-    row("table_avl", &[Table], 1, Type::Int, EvalPoints::RUNNING, "entries that fit into a table", |args| {
+    row("table_avl", &[Table], 0, Type::Int, EvalPoints::RUNNING, "entries that fit into a table", |args| {
         Ok(Fetch::Stick(Stick::Free(args.table(0)?.id)))
     }),
-    row("table_cnt", &[Table], 1, Type::Int, EvalPoints::RUNNING, "entries of a table", |args| {
+    row("table_cnt", &[Table], 0, Type::Int, EvalPoints::RUNNING, "entries of a table", |args| {
         Ok(Fetch::Stick(Stick::Used(args.table(0)?.id)))
     }),
 ];
@@ -328,23 +330,23 @@ pub(super) const ROWS: &[Row] = &[
 const LONGEST_KEY: usize = 1024;
 
 impl Stick {
-    pub(super) fn eval<'x>(&self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    pub(super) fn eval<'x>(&self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         let tables = env.tables.ok_or(Absent::Never)?;
-        let shown = |asked: Query, told| match asked.shown(told) {
+        let shown = |query: Query, told| match query.shown(told) {
             Some(n) => found(Value::Int(n)),
             None => Err(Absent::Never),
         };
         match *self {
-            Self::Tracked { counter, table, asked } => {
-                shown(asked, tables.tracked(counter, table, asked.ask))
+            Self::Tracked { counter, table, query } => {
+                shown(query, tables.tracked(counter, table, query.ask))
             }
-            Self::Source { table, asked } => {
+            Self::Source { table, query } => {
                 let source = env.client.source.ok_or(Absent::Never)?.ip();
                 let key = cast(source.into(), table.key, scratch).ok_or(Absent::Never)?;
-                shown(asked, tables.keyed(table.id, key, asked.ask, asked.makes))
+                shown(query, tables.keyed(table.id, key, query.ask, query.makes))
             }
             Self::IsTracked { counter, table } => {
-                let told = tables.tracked(counter, table, Ask::Exists);
+                let told = tables.tracked(counter, table, EntryOperation::Exists);
                 found(Value::Bool(matches!(told, Outcome::Number(_))))
             }
             Self::Key(counter) => {

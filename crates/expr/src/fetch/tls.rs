@@ -1,11 +1,12 @@
 //! TLS of both connections: parameters and certificates.
 
+use super::cipher_names::cipher_name;
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
 use crate::env::{Env, TlsFacts};
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
-use crate::sample::{Absent, Fetched, Type, Value, found};
+use crate::sample::{Absent, FetchResult, Type, Value, found};
 use crate::scratch::{Scratch, Writer};
 use sha1::{Digest, Sha1};
 use std::fmt::Write as _;
@@ -36,6 +37,8 @@ pub(crate) enum Part {
     Name,
     HasName,
     IsResumed,
+    HasEarly,
+    EarlyReceived,
     HasCertificate,
     /// Result of the verification of the certificate.
     Verified,
@@ -60,8 +63,22 @@ pub(crate) enum Part {
     KeyAlgorithm,
     /// The secret with this label, binary.
     Secret(&'static str),
-    /// The same as hexadecimal digits.
+    /// The secret with this label, as hexadecimal digits.
     SecretText(&'static str),
+    /// The list of the client's hello with this label; with `true`, without GREASE (RFC 8701).
+    List(&'static str, bool),
+    /// The list of cipher suites as hexadecimal digits.
+    CipherText(bool),
+    /// Their names.
+    CipherNames,
+    CiphersHash,
+    HelloVersion,
+    ServerRandom,
+    SessionId,
+    /// The certificates that the peer has sent.
+    Chain,
+    /// The names in the certificate.
+    AlternativeNames,
 }
 
 /// Form of a distinguished name.
@@ -80,8 +97,8 @@ pub(crate) struct Tls(Side, Part);
 
 /// A row of a fetch without arguments.
 macro_rules! plain {
-    ($name:literal, $out:ident, $places:ident, $help:literal, $side:ident, $part:ident) => {
-        row($name, &[], 0, Type::$out, EvalPoints::$places, $help, |_| {
+    ($name:literal, $out:ident, $points:ident, $help:literal, $side:ident, $part:ident) => {
+        row($name, &[], 0, Type::$out, EvalPoints::$points, $help, |_| {
             Ok(Fetch::Tls(Tls(Side::$side, Part::$part)))
         })
     };
@@ -94,12 +111,12 @@ const SECRET: &str = "a secret of TLS 1.3, with 'tune.ssl.keylog'";
 /// Rows for the secrets of a side. Both sides allow TLS 1.3 secrets at the same points, as in HAProxy;
 /// without a server connection they have no value.
 macro_rules! secrets {
-    ($side:ident, $places:ident, $session:literal, $random:literal, [$($name:literal $label:literal),*]) => {
+    ($side:ident, $points:ident, $session:literal, $random:literal, [$($name:literal $label:literal),*]) => {
         &[
-            row($session, &[], 0, Type::Bin, EvalPoints::$places, KEY, |_| {
+            row($session, &[], 0, Type::Bin, EvalPoints::$points, KEY, |_| {
                 Ok(Fetch::Tls(Tls(Side::$side, Part::Secret("CLIENT_RANDOM"))))
             }),
-            row($random, &[], 0, Type::Bin, EvalPoints::$places, RANDOM, |_| {
+            row($random, &[], 0, Type::Bin, EvalPoints::$points, RANDOM, |_| {
                 Ok(Fetch::Tls(Tls(Side::$side, Part::Secret("client random"))))
             }),
             $(row($name, &[], 0, Type::Str, EvalPoints::HANDSHAKEN, SECRET, |_| {
@@ -115,6 +132,7 @@ pub(super) const CLIENT_SECRETS: &[Row] = secrets!(
     "ssl_fc_session_key",
     "ssl_fc_client_random",
     [
+        "ssl_fc_client_early_traffic_secret" "CLIENT_EARLY_TRAFFIC_SECRET",
         "ssl_fc_client_handshake_traffic_secret" "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
         "ssl_fc_client_traffic_secret_0" "CLIENT_TRAFFIC_SECRET_0",
         "ssl_fc_exporter_secret" "EXPORTER_SECRET",
@@ -129,6 +147,7 @@ pub(super) const SERVER_SECRETS: &[Row] = secrets!(
     "ssl_bc_session_key",
     "ssl_bc_client_random",
     [
+        "ssl_bc_client_early_traffic_secret" "CLIENT_EARLY_TRAFFIC_SECRET",
         "ssl_bc_client_handshake_traffic_secret" "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
         "ssl_bc_client_traffic_secret_0" "CLIENT_TRAFFIC_SECRET_0",
         "ssl_bc_exporter_secret" "EXPORTER_SECRET",
@@ -139,14 +158,14 @@ pub(super) const SERVER_SECRETS: &[Row] = secrets!(
 
 /// Rows for the subject and the issuer.
 macro_rules! names {
-    ($subject:literal, $issuer:literal, $places:ident, $side:ident) => {
+    ($subject:literal, $issuer:literal, $points:ident, $side:ident) => {
         [
             row(
                 $subject,
                 &[Str, Int, Str],
                 0,
                 Type::Str,
-                EvalPoints::$places,
+                EvalPoints::$points,
                 "the subject of the peer's certificate: an attribute, or all",
                 |args| Ok(Fetch::Tls(Tls(Side::$side, Part::Subject(dn(args)?)))),
             ),
@@ -155,7 +174,7 @@ macro_rules! names {
                 &[Str, Int, Str],
                 0,
                 Type::Str,
-                EvalPoints::$places,
+                EvalPoints::$points,
                 "the issuer of the peer's certificate: an attribute, or all",
                 |args| Ok(Fetch::Tls(Tls(Side::$side, Part::Issuer(dn(args)?)))),
             ),
@@ -176,6 +195,53 @@ fn dn(args: &Args<'_, '_>) -> Result<Dn, Error> {
     let occurrence = args.int_in(1, i64::from(i32::MIN)..=i64::from(i32::MAX), 0)?;
     Ok(Dn { entry: text(0).map(Box::from), occurrence, rfc2253 })
 }
+
+fn without_grease(args: &Args<'_, '_>) -> Result<bool, Error> {
+    Ok(args.int_in(0, 0..=1, 0)? == 1)
+}
+
+macro_rules! captured {
+    () => {
+        ", with 'tune.ssl.capture-buffer-size'"
+    };
+}
+
+/// A row of a list of the client's hello; with 1 it leaves GREASE out.
+macro_rules! list {
+    ($name:literal, $args:expr, $out:ident, $help:literal, $part:expr) => {
+        row($name, $args, 0, Type::$out, EvalPoints::HANDSHAKEN, concat!($help, captured!()), |args| {
+            let part: fn(bool) -> Part = $part;
+            Ok(Fetch::Tls(Tls(Side::Client, part(without_grease(args)?))))
+        })
+    };
+}
+
+/// Rows of what the client's hello offers. The labels are those of `manylane_tls::ClientHello`.
+pub(super) const HELLO: &[Row] = &[
+    list!("ssl_fc_cipherlist_bin", &[Int], Bin, "the cipher suites that the client offered", |bare| {
+        Part::List("cipher suites", bare)
+    }),
+    list!("ssl_fc_cipherlist_hex", &[Int], Bin, "these as hexadecimal digits", Part::CipherText),
+    list!("ssl_fc_cipherlist_str", &[Int], Str, "their names, by OpenSSL", |_| Part::CipherNames),
+    list!("ssl_fc_cipherlist_xxh", &[], Int, "their XXH64", |_| Part::CiphersHash),
+    list!("ssl_fc_ecformats_bin", &[], Bin, "the formats of points that the client offered", |_| Part::List(
+        "point formats",
+        false
+    )),
+    list!("ssl_fc_eclist_bin", &[Int], Bin, "the groups that the client offered", |bare| Part::List(
+        "groups", bare
+    )),
+    list!("ssl_fc_extlist_bin", &[Int], Bin, "the types of the extensions that the client sent", |bare| {
+        Part::List("extensions", bare)
+    }),
+    list!("ssl_fc_protocol_hello_id", &[], Int, "the version in the client's hello", |_| Part::HelloVersion),
+    list!("ssl_fc_sigalgs_bin", &[Int], Bin, "the signature algorithms that the client offered", |bare| {
+        Part::List("signature algorithms", bare)
+    }),
+    list!("ssl_fc_supported_versions_bin", &[Int], Bin, "the versions that the client offered", |bare| {
+        Part::List("versions", bare)
+    }),
+];
 
 const NAMES: [Row; 6] = {
     let [a, b] = names!("ssl_c_s_dn", "ssl_c_i_dn", HANDSHAKEN, Client);
@@ -201,6 +267,8 @@ pub(super) const ROWS: &[Row] = &[
     ),
     plain!("ssl_bc_is_resumed", Bool, ANSWERED, "whether it resumed a session", Server, IsResumed),
     plain!("ssl_bc_protocol", Str, ANSWERED, "its version, such as TLSv1.3", Server, Version),
+    plain!("ssl_bc_server_random", Bin, ANSWERED, "what the server chose at random", Server, ServerRandom),
+    plain!("ssl_bc_session_id", Bin, ANSWERED, "which session it has, with TLS 1.2", Server, SessionId),
     plain!("ssl_bc_sni", Str, ANSWERED, "the name that the server was asked for", Server, Name),
     plain!("ssl_bc_use_keysize", Int, ANSWERED, "bits of the key that are used", Server, KeyBits),
     plain!(
@@ -219,11 +287,13 @@ pub(super) const ROWS: &[Row] = &[
         Client,
         AuthorityDepth
     ),
+    plain!("ssl_c_chain_der", Bin, HANDSHAKEN, "what the client sent behind its certificate", Client, Chain),
     plain!("ssl_c_der", Bin, HANDSHAKEN, "the client's certificate", Client, Der),
     plain!("ssl_c_err", Int, HANDSHAKEN, "OpenSSL's number of its first error", Client, CertificateError),
     plain!("ssl_c_key_alg", Str, HANDSHAKEN, "the kind of the client's key", Client, KeyAlgorithm),
     plain!("ssl_c_notafter", Str, HANDSHAKEN, "until when its certificate is valid", Client, NotAfter),
     plain!("ssl_c_notbefore", Str, HANDSHAKEN, "from when its certificate is valid", Client, NotBefore),
+    plain!("ssl_c_san", Str, HANDSHAKEN, "the names in its certificate", Client, AlternativeNames),
     plain!("ssl_c_serial", Bin, HANDSHAKEN, "the number of its certificate", Client, Serial),
     plain!("ssl_c_sha1", Bin, HANDSHAKEN, "the SHA-1 of its certificate", Client, Sha1),
     plain!("ssl_c_sig_alg", Str, HANDSHAKEN, "how its certificate is signed", Client, SignatureAlgorithm),
@@ -251,6 +321,7 @@ pub(super) const ROWS: &[Row] = &[
     plain!("ssl_fc_cipher", Str, HANDSHAKEN, "its cipher, by OpenSSL's name", Client, Cipher),
     plain!("ssl_fc_curve", Str, HANDSHAKEN, "its group for the exchange of keys", Client, Curve),
     plain!("ssl_fc_err", Int, HANDSHAKEN, "OpenSSL's number of why its handshake failed", Client, Error),
+    plain!("ssl_fc_early_rcvd", Bool, HANDSHAKEN, "whether early data has come", Client, EarlyReceived),
     plain!(
         "ssl_fc_err_str",
         Str,
@@ -267,11 +338,22 @@ pub(super) const ROWS: &[Row] = &[
         Client,
         HasCertificate
     ),
+    plain!(
+        "ssl_fc_has_early",
+        Bool,
+        HANDSHAKEN,
+        "whether early data has come and the handshake is not complete",
+        Client,
+        HasEarly
+    ),
     plain!("ssl_fc_has_sni", Bool, HANDSHAKEN, "whether the client asked for a name", Client, HasName),
     plain!("ssl_fc_is_resumed", Bool, HANDSHAKEN, "whether it resumed a session", Client, IsResumed),
     plain!("ssl_fc_protocol", Str, HANDSHAKEN, "its version, such as TLSv1.3", Client, Version),
+    plain!("ssl_fc_server_random", Bin, HANDSHAKEN, "what this side chose at random", Client, ServerRandom),
+    plain!("ssl_fc_session_id", Bin, HANDSHAKEN, "which session it has, with TLS 1.2", Client, SessionId),
     plain!("ssl_fc_sni", Str, HANDSHAKEN, "the name that the client asked for", Client, Name),
     plain!("ssl_fc_use_keysize", Int, HANDSHAKEN, "bits of the key that are used", Client, KeyBits),
+    plain!("ssl_s_chain_der", Bin, HANDSHAKEN, "the certificates that the server sent", Server, Chain),
     plain!("ssl_s_der", Bin, HANDSHAKEN, "the server's certificate", Server, Der),
     plain!("ssl_s_key_alg", Str, HANDSHAKEN, "the kind of the server's key", Server, KeyAlgorithm),
     plain!("ssl_s_notafter", Str, HANDSHAKEN, "until when its certificate is valid", Server, NotAfter),
@@ -288,7 +370,7 @@ pub(super) const ROWS: &[Row] = &[
     NAMES[5],
 ];
 
-fn some<T>(value: Option<T>, make: impl FnOnce(T) -> Value<'static>) -> Fetched<'static> {
+fn some<T>(value: Option<T>, make: impl FnOnce(T) -> Value<'static>) -> FetchResult<'static> {
     value.map_or(Err(Absent::Never), |value| found(make(value)))
 }
 
@@ -298,12 +380,12 @@ impl Tls {
         self.0 == Side::Server
     }
 
-    /// Whether it is known when the client has begun its handshake.
+    /// True if the value is known from the ClientHello, before the handshake ends.
     pub(super) fn is_of_hello(&self) -> bool {
         self.0 == Side::Client && matches!(self.1, Part::Used | Part::Name | Part::HasName)
     }
 
-    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         let tls = match self.0 {
             Side::Client => env.client.tls,
             Side::Own => env.client.tls.map(|tls| TlsFacts { certificate: tls.shown, ..tls }),
@@ -311,7 +393,10 @@ impl Tls {
         };
         let text = |text: Option<&'x [u8]>| text.map_or(Err(Absent::Never), |text| found(Value::Str(text)));
         let Some(tls) = tls else {
-            let never = matches!(self.1, Part::Used | Part::HasName | Part::IsResumed | Part::HasCertificate);
+            let never = matches!(
+                self.1,
+                Part::Used | Part::HasName | Part::IsResumed | Part::HasCertificate | Part::EarlyReceived
+            );
             return if never { found(Value::Bool(false)) } else { Err(Absent::Never) };
         };
         let bool = |value| found(Value::Bool(value));
@@ -325,8 +410,10 @@ impl Tls {
             Part::Name => text(tls.name),
             Part::HasName => bool(tls.name.is_some()),
             Part::IsResumed => bool(tls.resumed),
+            Part::HasEarly => bool(tls.early),
+            Part::EarlyReceived => bool(tls.early_received),
             Part::HasCertificate => bool(tls.certificate.is_some()),
-            // There is no result of a handshake that failed.
+            // A failed handshake has no result of the verification.
             Part::Verified if tls.error != 0 => Err(Absent::Never),
             Part::Verified => found(Value::Int(tls.verify.into())),
             Part::CertificateError => found(Value::Int(tls.certificate_error.into())),
@@ -337,28 +424,121 @@ impl Tls {
             Part::ErrorText => text(scratch.build(|out| {
                 out.print(format_args!("error:{:08X}:SSL routines::{}", tls.error, tls.error_text))
             })),
-            Part::Secret(label) => {
-                secret(&tls, label).map_or(Err(Absent::Never), |key| found(Value::Bin(key)))
-            }
-            Part::SecretText(label) => match secret(&tls, label) {
+            Part::Secret(label) => binary(kept(tls.secrets, label)),
+            Part::SecretText(label) => match kept(tls.secrets, label) {
                 None => Err(Absent::Never),
                 Some(key) => text(
                     scratch
                         .build(|out| key.iter().try_for_each(|byte| out.print(format_args!("{byte:02x}")))),
                 ),
             },
+            Part::List(label, bare) => binary(list(&tls, label, *bare, scratch)),
+            Part::CipherText(bare) => binary(list(&tls, "cipher suites", *bare, scratch).and_then(|list| {
+                scratch.build(|out| list.iter().try_for_each(|byte| out.print(format_args!("{byte:02X}"))))
+            })),
+            Part::CipherNames => text(
+                kept(tls.hello, "cipher suites").and_then(|list| scratch.build(|out| put_ciphers(list, out))),
+            ),
+            Part::CiphersHash => number(kept(tls.hello, "hash of cipher suites")),
+            Part::HelloVersion => number(kept(tls.hello, "version")),
+            Part::ServerRandom => binary(tls.server_random.map(|random| &random[..])),
+            Part::SessionId => binary(Some(tls.session_id).filter(|id| !id.is_empty())),
+            // OpenSSL counts the peer's own certificate as part of its chain on a client only.
+            Part::Chain if self.0 == Side::Client => binary(Some(tls.issuers).filter(|der| !der.is_empty())),
+            Part::Chain => binary(tls.certificate.and_then(|own| {
+                scratch.build(|out| {
+                    out.put(own)?;
+                    out.put(tls.issuers)
+                })
+            })),
             Part::Der => tls.certificate.map_or(Err(Absent::Never), |der| found(Value::Bin(der))),
             part => of_certificate(part, &tls, scratch),
         }
     }
 }
 
-fn secret<'x>(tls: &TlsFacts<'x>, label: &str) -> Option<&'x [u8]> {
-    tls.secrets.iter().find(|(own, _)| *own == label).map(|(_, secret)| &**secret)
+/// The bytes with this label.
+fn kept<'x>(all: &'x [(&'static str, Box<[u8]>)], label: &str) -> Option<&'x [u8]> {
+    all.iter().find(|(own, _)| *own == label).map(|(_, bytes)| &**bytes)
+}
+
+fn binary(bytes: Option<&[u8]>) -> FetchResult<'_> {
+    bytes.map_or(Err(Absent::Never), |bytes| found(Value::Bin(bytes)))
+}
+
+/// A number from its bytes, the highest first.
+fn number(bytes: Option<&[u8]>) -> FetchResult<'static> {
+    some(bytes.map(|bytes| bytes.iter().fold(0, |n, byte| n << 8 | i64::from(*byte))), Value::Int)
+}
+
+/// A list of the client's hello, which has two bytes for each value; without GREASE if it is to be `bare`.
+fn list<'x>(tls: &TlsFacts<'x>, label: &str, bare: bool, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
+    let list = kept(tls.hello, label)?;
+    if !bare {
+        return Some(list);
+    }
+    let is_grease = |value: &[u8]| matches!(value, [a, b] if a == b && a & 0xf == 0xa);
+    scratch
+        .build(|out| list.chunks(2).filter(|value| !is_grease(value)).try_for_each(|value| out.put(value)))
+        .filter(|list| !list.is_empty())
+}
+
+/// Writes OpenSSL's names of cipher suites, separated by commas.
+fn put_ciphers(list: &[u8], out: &mut Writer<'_>) -> Option<()> {
+    for (at, id) in list.as_chunks::<2>().0.iter().enumerate() {
+        if at > 0 {
+            out.put(b",")?;
+        }
+        match u16::from_be_bytes(*id) {
+            id if let Some(name) = cipher_name(id) => out.put(name.as_bytes())?,
+            id => out.print(format_args!("UNKNOWN({id:04x})"))?,
+        }
+    }
+    Some(())
+}
+
+/// Writes the names of a certificate in OpenSSL's form, separated by commas.
+fn put_alternative_names(certificate: &X509Certificate<'_>, out: &mut Writer<'_>) -> Option<()> {
+    let names = certificate.subject_alternative_name().ok()??;
+    for (at, name) in names.value.general_names.iter().enumerate() {
+        if at > 0 {
+            out.put(b", ")?;
+        }
+        match name {
+            GeneralName::DNSName(name) => out.print(format_args!("DNS:{name}"))?,
+            GeneralName::RFC822Name(name) => out.print(format_args!("email:{name}"))?,
+            GeneralName::URI(name) => out.print(format_args!("URI:{name}"))?,
+            GeneralName::RegisteredID(oid) => out.print(format_args!("Registered ID:{oid}"))?,
+            GeneralName::IPAddress([a, b, c, d]) => out.print(format_args!("IP Address:{a}.{b}.{c}.{d}"))?,
+            GeneralName::IPAddress(bytes) if bytes.len() == 16 => {
+                out.put(b"IP Address")?;
+                for pair in bytes.as_chunks::<2>().0 {
+                    out.print(format_args!(":{:X}", u16::from_be_bytes(*pair)))?;
+                }
+            }
+            GeneralName::IPAddress(_) => out.put(b"IP Address:<invalid>")?,
+            GeneralName::DirectoryName(name) => {
+                out.put(b"DirName:")?;
+                for (at, (key, value)) in parts_of(name).into_iter().enumerate() {
+                    out.print(format_args!(
+                        "{}{} = ",
+                        if at > 0 { ", " } else { "" },
+                        named(&key, ATTRIBUTES)
+                    ))?;
+                    out.put(&value)?;
+                }
+            }
+            GeneralName::OtherName(..) => out.put(b"othername:<unsupported>")?,
+            GeneralName::X400Address(_) => out.put(b"X400Name:<unsupported>")?,
+            GeneralName::EDIPartyName(_) => out.put(b"EdiPartyName:<unsupported>")?,
+            GeneralName::Invalid(..) => return None,
+        }
+    }
+    Some(())
 }
 
 /// A property of the certificate.
-fn of_certificate<'x>(part: &Part, tls: &TlsFacts<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+fn of_certificate<'x>(part: &Part, tls: &TlsFacts<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
     let Some(der) = tls.certificate else { return Err(Absent::Never) };
     if *part == Part::Sha1 {
         let digest = scratch.copy(&Sha1::digest(der));
@@ -377,6 +557,7 @@ fn of_certificate<'x>(part: &Part, tls: &TlsFacts<'x>, scratch: &mut Scratch<'x>
         Part::Issuer(how) => text(&|out| put_name(certificate.issuer(), how, out)),
         Part::NotBefore => text(&|out| put_time(certificate.validity().not_before, out)),
         Part::NotAfter => text(&|out| put_time(certificate.validity().not_after, out)),
+        Part::AlternativeNames => text(&|out| put_alternative_names(&certificate, out)),
         Part::CertificateVersion => some(Some(i64::from(certificate.version().0) + 1), Value::Int),
         Part::SignatureAlgorithm => {
             let oid = certificate.signature_algorithm.algorithm.to_id_string();

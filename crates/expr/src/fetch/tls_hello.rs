@@ -1,5 +1,6 @@
 //! Parses an unencrypted TLS ClientHello (RFC 8446, 4.1.2; RFC 6066, 3; RFC 7301, 3.1), for routing by name
-//! in TCP mode. A hello that spans several records counts as incomplete.
+//! in TCP mode, and tells the kind of a server's hello. A hello that spans several records counts as
+//! incomplete.
 
 use crate::sample::Value;
 use crate::scratch::Scratch;
@@ -15,6 +16,10 @@ pub(crate) enum Part {
     KeyShareGroups,
     SignatureAlgorithms,
     SupportedGroups,
+    /// Whether there is an extension of supported groups.
+    HasGroups,
+    /// The extension of RFC 5077: 0 if it is missing, 1 if it asks for a ticket, 2 if it has one.
+    SessionTicket,
 }
 
 impl Part {
@@ -22,9 +27,10 @@ impl Part {
     fn extension(self) -> usize {
         match self {
             Self::ServerName => 0,
-            Self::SupportedGroups => 10,
+            Self::SupportedGroups | Self::HasGroups => 10,
             Self::SignatureAlgorithms => 13,
             Self::Alpn => 16,
+            Self::SessionTicket => 35,
             Self::KeyShareGroups => 51,
             Self::Kind | Self::Version | Self::Ciphers => usize::MAX, // in no extension
         }
@@ -78,7 +84,7 @@ pub(crate) fn read<'x>(bytes: &'x [u8], part: Part, scratch: &mut Scratch<'x>) -
     let mut hello = Fields(body);
     let Some(kind) = hello.number(1) else { return Read::None };
     if part == Part::Kind {
-        return Read::Value(Value::Int(kind as i64));
+        return hello.vector(3).map_or(Read::None, |_| Read::Value(Value::Int(kind as i64)));
     }
     if kind != usize::from(CLIENT_HELLO) {
         return Read::None;
@@ -100,11 +106,25 @@ fn inside<'a>(mut hello: Fields<'a>, part: Part, scratch: &mut Scratch<'a>) -> O
     }
     hello.vector(1)?; // compression methods
     let mut extensions = Fields(hello.vector(2)?);
+    let mut empty = true;
     loop {
+        if extensions.0.is_empty() && !empty {
+            return match part {
+                Part::HasGroups => Some(Value::Bool(false)),
+                Part::SessionTicket => Some(Value::Int(0)),
+                _ => None,
+            };
+        }
+        empty = false;
         let kind = extensions.number(2)?;
         let body = extensions.vector(2)?;
         if kind != part.extension() {
             continue;
+        }
+        match part {
+            Part::HasGroups => return Some(Value::Bool(true)),
+            Part::SessionTicket => return Some(Value::Int(if body.is_empty() { 1 } else { 2 })),
+            _ => {}
         }
         let mut list = Fields(Fields(body).vector(2)?);
         return match part {
@@ -187,6 +207,19 @@ mod tests {
     }
 
     #[test]
+    fn a_hello_tells_whether_it_has_groups_and_a_ticket() {
+        let bytes = hello(b"a.example");
+        found(&bytes, Part::HasGroups, &Read::Value(Value::Bool(true)));
+        found(&bytes, Part::SessionTicket, &Read::Value(Value::Int(0)));
+        // The first extension, that of groups, becomes one of tickets.
+        let mut bent = bytes;
+        let at = bent.windows(4).position(|four| four == [0, 10, 0, 6]).unwrap();
+        bent[at + 1] = 35;
+        found(&bent, Part::HasGroups, &Read::Value(Value::Bool(false)));
+        found(&bent, Part::SessionTicket, &Read::Value(Value::Int(2)));
+    }
+
+    #[test]
     fn a_hello_cut_anywhere_is_short_and_never_misread() {
         let bytes = hello(b"a.example");
         for cut in 0..bytes.len() {
@@ -202,7 +235,9 @@ mod tests {
             for value in [0, 0x7f, 0xff] {
                 let mut bent = bytes.clone();
                 bent[at] = value;
-                for part in [Part::ServerName, Part::Alpn, Part::Ciphers, Part::KeyShareGroups] {
+                for part in
+                    [Part::ServerName, Part::Alpn, Part::Ciphers, Part::KeyShareGroups, Part::SessionTicket]
+                {
                     let _ = read(&bent, part, &mut lane.scratch());
                 }
             }

@@ -6,40 +6,13 @@ use super::{Make, Row};
 use crate::eval_points::EvalPoints;
 use crate::sample::Type;
 
-const TLS: &[&str] = &[
-    "rep_ssl_hello_type",
-    "req.ssl_ec_ext",
-    "req.ssl_st_ext",
-    "res.ssl_hello_type",
-    "ssl_bc_client_early_traffic_secret",
-    "ssl_bc_early_exporter_secret",
-    "ssl_bc_npn",
-    "ssl_bc_server_random",
-    "ssl_bc_session_id",
-    "ssl_bc_unique_id",
-    "ssl_c_chain_der",
-    "ssl_c_r_dn",
-    "ssl_c_san",
-    "ssl_fc_cipherlist_bin",
-    "ssl_fc_cipherlist_hex",
-    "ssl_fc_cipherlist_str",
-    "ssl_fc_cipherlist_xxh",
-    "ssl_fc_client_early_traffic_secret",
-    "ssl_fc_early_exporter_secret",
-    "ssl_fc_ecformats_bin",
-    "ssl_fc_eclist_bin",
-    "ssl_fc_extlist_bin",
-    "ssl_fc_has_early",
-    "ssl_fc_npn",
-    "ssl_fc_protocol_hello_id",
-    "ssl_fc_server_random",
-    "ssl_fc_session_id",
-    "ssl_fc_sigalgs_bin",
-    "ssl_fc_supported_versions_bin",
-    "ssl_fc_unique_id",
-    "ssl_s_chain_der",
-    "ssl_fc_early_rcvd",
-];
+const NPN: &[&str] = &["ssl_bc_npn", "ssl_fc_npn"];
+
+const FINISHED: &[&str] = &["ssl_bc_unique_id", "ssl_fc_unique_id"];
+
+const EARLY_EXPORTER: &[&str] = &["ssl_bc_early_exporter_secret", "ssl_fc_early_exporter_secret"];
+
+const VERIFIED_ROOT: &[&str] = &["ssl_c_r_dn"];
 
 const INTERNAL: &[&str] = &[
     "bc.debug_str",
@@ -68,45 +41,30 @@ const INTERNAL: &[&str] = &[
     "lat_ns_tot",
     "term_events",
     "waiting_entity",
-    "uptime",
 ];
 
-const TCP_INFO: &[&str] = &[
-    "bc_rtt",
-    "bc_rttvar",
-    "fc_fackets",
-    "fc_lost",
-    "fc_reordering",
-    "fc_retrans",
-    "fc_rtt",
-    "fc_rttvar",
-    "fc_sacked",
-    "fc_unacked",
-];
+const CACHE: &[&str] = &["res.cache_hit", "res.cache_name"];
 
-const TIMERS: &[&str] = &["req.bytes_in", "res.bytes_in"];
+const COMPRESSION: &[&str] = &["res.comp", "res.comp_algo"];
 
-const OTHER: &[&str] = &[
-    "distcc_body",
-    "distcc_param",
-    "fcgi.docroot",
-    "fcgi.index",
-    "quic_enabled",
-    "res.cache_hit",
-    "res.cache_name",
-    "res.comp",
-    "res.comp_algo",
-    "server_status",
-    "spoe.engine-id",
-];
+const FASTCGI: &[&str] = &["fcgi.docroot", "fcgi.index"];
+
+const LATER: &[&str] = &["req.bytes_in", "res.bytes_in"];
+
+const SPOE: &[&str] = &["spoe.engine-id"];
 
 /// Names, and the reason for refusing them.
 const GROUPS: &[(&[&str], &str)] = &[
-    (TLS, "it is not built yet"),
+    (NPN, "NPN has given way to ALPN: use 'ssl_fc_alpn' and 'ssl_bc_alpn'"),
+    (FINISHED, "the TLS library does not tell Finished messages, and TLS 1.3 has given up binding to them"),
+    (EARLY_EXPORTER, "the TLS library makes no secret for exports from early data"),
+    (VERIFIED_ROOT, "the TLS library does not tell by which authority a chain was verified"),
     (INTERNAL, "it shows the inside of HAProxy"),
-    (TCP_INFO, "the kernel's numbers of a connection are not read yet"),
-    (TIMERS, "it is not built yet; log formats have %T... for times and %B, %U for bytes"),
-    (OTHER, "it is not built yet"),
+    (CACHE, "the cache is not built yet"),
+    (COMPRESSION, "compression is not built yet"),
+    (FASTCGI, "FastCGI is not built"),
+    (LATER, "HAProxy 3.2 does not have it either; 'bytes_in' and 'bytes_out' are there"),
+    (SPOE, "SPOE is not built yet"),
 ];
 
 pub(super) fn rows() -> impl Iterator<Item = Row> {
@@ -116,7 +74,7 @@ pub(super) fn rows() -> impl Iterator<Item = Row> {
             args: &[],
             required: 0,
             out: Type::Any,
-            places: EvalPoints::EVERYWHERE,
+            points: EvalPoints::EVERYWHERE,
             help: "not built yet",
             make: Make::Refused(reason),
         })

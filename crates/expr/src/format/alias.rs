@@ -3,7 +3,8 @@
 use super::encode::{Encoding, Item};
 use super::{Flags, Use, put_code, put_int, put_text};
 use crate::clock::Civil;
-use crate::env::{Env, Number, Timestamp};
+use crate::env::{Env, Number, StreamFacts, Timestamp};
+use crate::eval_points::Direction;
 use crate::scratch::{Scratch, Writer};
 use std::net::{IpAddr, SocketAddr};
 
@@ -69,6 +70,24 @@ pub struct LogFacts<'a> {
     pub origin: &'static str,
     /// Replacement for the server name if there is none: `<NOSRV>`, `<STATS>`...
     pub no_server: &'a [u8],
+}
+
+impl LogFacts<'_> {
+    /// True if the stream counts as an error for `option dontlog-normal`: it did not end normally, had
+    /// retries, or has a status of 500 or above. A response by a rule is normal.
+    pub fn is_failure(&self) -> bool {
+        !matches!(self.termination[0], b'-' | b'L') || self.retries > 0 || self.status >= 500
+    }
+
+    /// True if a server was reached.
+    pub(crate) fn is_forwarded(&self) -> bool {
+        self.connect >= 0
+    }
+
+    /// True if a service of the program responds, such as the page of statistics.
+    pub(crate) fn is_of_service(&self) -> bool {
+        self.no_server.starts_with(b"<") && self.no_server != b"<NOSRV>"
+    }
 }
 
 impl LogFacts<'static> {
@@ -287,24 +306,25 @@ impl Alias {
         scratch: &mut Scratch<'_>,
         out: &mut Writer<'_>,
     ) -> Option<()> {
-        let captures = match self {
-            A::RequestFieldList => env.stream.request_captures,
-            _ => env.stream.response_captures,
+        let direction = match self {
+            A::RequestFieldList => Direction::Request,
+            _ => Direction::Response,
         };
-        if captures.is_empty() || env.client.http_major > 0 && env.stream.request_line.is_none() {
+        let slots = env.stream.slots(direction);
+        if slots == 0 || env.client.http_major > 0 && env.stream.request_line.is_none() {
             return encoding.put(Item::Null, out);
         }
         encoding.open_list(out)?;
-        for (index, capture) in captures.iter().enumerate() {
-            if index > 0 {
+        for slot in 0..slots {
+            if slot > 0 {
                 encoding.next_of_list(out)?;
             }
             let mut scratch = scratch.reborrow();
             let mut text = Writer::new(scratch.take_half());
-            match capture {
-                Some(value) => put_field(value, Flags::default(), &mut text)?,
-                None => text.push(b'-')?,
-            }
+            with_capture(env.stream, direction, slot, &mut |capture| match capture {
+                Some(value) => put_field(value, Flags::default(), &mut text),
+                None => text.push(b'-'),
+            })?;
             encoding.put(Item::Text(text.written()), out)?;
         }
         encoding.close_list(out)
@@ -425,23 +445,23 @@ impl Alias {
             A::Hostname => text(Some(env.host.hostname()), out),
             A::Method => match line {
                 Some(line) => put_encoded(&line.kept()[..1], flags, out),
-                None => text(bad_request(env), out),
+                None => text(Some(BAD_REQUEST), out),
             },
             A::Path => match line {
                 Some(line) => put_encoded(&[split_query(line.kept_target()).0], flags, out),
-                None => text(bad_request(env), out),
+                None => text(Some(BAD_REQUEST), out),
             },
             A::PathOnly => match line {
                 Some(line) => put_encoded(&[path_only(line.kept_target())], flags, out),
-                None => text(bad_request(env), out),
+                None => text(Some(BAD_REQUEST), out),
             },
             A::QueryString => match line {
                 Some(line) => put_encoded(&[split_query(line.kept_target()).1], flags, out),
-                None => text(bad_request(env), out),
+                None => text(Some(BAD_REQUEST), out),
             },
             A::Uri => match line {
                 Some(line) => put_encoded(&[line.kept_target()], flags, out),
-                None => text(bad_request(env), out),
+                None => text(Some(BAD_REQUEST), out),
             },
             A::Version => match line {
                 Some(line) => match line.kept() {
@@ -450,11 +470,11 @@ impl Alias {
                     }
                     _ => text(Some(b"HTTP/0.9"), out), // the kept part ends before it
                 },
-                None => text(bad_request(env), out),
+                None => text(Some(BAD_REQUEST), out),
             },
             A::RequestLine => match line {
                 Some(line) => put_encoded(&line.kept(), flags, out),
-                None => text(bad_request(env), out),
+                None => text(Some(BAD_REQUEST), out),
             },
             A::UniqueId => text(env.stream.unique_id, out),
             A::Status => int(log.status, out),
@@ -473,7 +493,7 @@ impl Alias {
             A::Data => int(log.data, out),
             A::Handshake => int(log.handshake, out),
             A::Idle => int(log.idle, out),
-            A::AllRequest if log.request < 0 => int(-1, out),
+            A::AllRequest | A::Request if log.request < 0 || env.client.http_major == 0 => int(-1, out),
             A::AllRequest => int(log.handshake + log.idle + log.request, out),
             A::Request => int(log.request, out),
             A::Response => int(log.response, out),
@@ -526,20 +546,18 @@ impl Alias {
             {
                 Some(())
             }
-            A::RequestFields => put_captures(env.stream.request_captures, flags, out),
-            A::ResponseFields => put_captures(env.stream.response_captures, flags, out),
-            A::RequestFieldList => put_capture_list(env.stream.request_captures, flags, out),
-            A::ResponseFieldList => put_capture_list(env.stream.response_captures, flags, out),
+            A::RequestFields => put_captures(env.stream, Direction::Request, flags, out),
+            A::ResponseFields => put_captures(env.stream, Direction::Response, flags, out),
+            A::RequestFieldList => put_capture_list(env.stream, Direction::Request, flags, out),
+            A::ResponseFieldList => put_capture_list(env.stream, Direction::Response, flags, out),
             A::Termination => out.put(&log.termination[..2]),
             A::TerminationCookies => out.put(&log.termination),
         }
     }
 }
 
-/// Replacement for an invalid request line. A stream without requests has none.
-fn bad_request(env: &Env<'_>) -> Option<&'static [u8]> {
-    (env.client.http_major > 0).then_some(b"<BADREQ>")
-}
+/// Stands for the line of an invalid request, and of none: a connection may stay in TCP mode.
+const BAD_REQUEST: &[u8] = b"<BADREQ>";
 
 fn date(moment: Timestamp, offset: i64, format: &[u8], out: &mut Writer<'_>) -> Option<()> {
     Civil::new(moment.seconds, offset).format(format, out)
@@ -629,33 +647,58 @@ fn put_field(value: &[u8], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
     )
 }
 
+/// Calls `work` with the capture in a slot.
+fn with_capture(
+    stream: &StreamFacts<'_>,
+    direction: Direction,
+    slot: usize,
+    work: &mut dyn FnMut(Option<&[u8]>) -> Option<()>,
+) -> Option<()> {
+    let mut done = None;
+    stream.captures?.read(direction, slot, &mut |capture| done = work(capture));
+    done
+}
+
 /// Writes `{one|two}`, or nothing if no captures are configured.
-fn put_captures(captures: &[Option<&[u8]>], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
-    if captures.is_empty() {
+fn put_captures(
+    stream: &StreamFacts<'_>,
+    direction: Direction,
+    flags: Flags,
+    out: &mut Writer<'_>,
+) -> Option<()> {
+    let slots = stream.slots(direction);
+    if slots == 0 {
         return Some(());
     }
     let (open, close): (&[u8], &[u8]) = if flags.quote { (b"\"{", b"}\"") } else { (b"{", b"}") };
-    for (index, capture) in captures.iter().enumerate() {
-        out.put(if index == 0 { open } else { b"|" })?;
-        put_field(capture.unwrap_or_default(), flags, out)?;
+    for slot in 0..slots {
+        out.put(if slot == 0 { open } else { b"|" })?;
+        with_capture(stream, direction, slot, &mut |capture| {
+            put_field(capture.unwrap_or_default(), flags, out)
+        })?;
     }
     out.put(close)
 }
 
 /// Writes captures separated by spaces, with `-` for missing ones.
-fn put_capture_list(captures: &[Option<&[u8]>], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
-    for (index, capture) in captures.iter().enumerate() {
-        if index > 0 {
+fn put_capture_list(
+    stream: &StreamFacts<'_>,
+    direction: Direction,
+    flags: Flags,
+    out: &mut Writer<'_>,
+) -> Option<()> {
+    for slot in 0..stream.slots(direction) {
+        if slot > 0 {
             out.push(b' ')?;
         }
         if flags.quote {
             out.push(b'"')?;
         }
-        match capture {
-            Some(value) => put_field(value, flags, out)?,
-            None if flags.quote => {}
-            None => out.push(b'-')?,
-        }
+        with_capture(stream, direction, slot, &mut |capture| match capture {
+            Some(value) => put_field(value, flags, out),
+            None if flags.quote => Some(()),
+            None => out.push(b'-'),
+        })?;
         if flags.quote {
             out.push(b'"')?;
         }

@@ -20,16 +20,19 @@ pub(super) enum ItemType {
     Text,
     Number,
     Bool,
+    /// Written as it is: the text is encoded already.
+    Raw,
 }
 
 impl ItemType {
-    pub(super) const NAMES: [&str; 3] = ["sint", "str", "bool"];
+    pub(super) const NAMES: [&str; 4] = ["sint", "str", "bool", "raw"];
 
     pub(super) fn by_name(name: &[u8]) -> Option<Self> {
         match name {
             b"str" => Some(Self::Text),
             b"sint" => Some(Self::Number),
             b"bool" => Some(Self::Bool),
+            b"raw" => Some(Self::Raw),
             _ => None,
         }
     }
@@ -46,6 +49,8 @@ pub(super) enum Item<'a> {
     Number(i64),
     Text(&'a [u8]),
     Bytes(&'a [u8]),
+    /// An encoded value.
+    Raw(&'a [u8]),
 }
 
 impl<'x> Item<'x> {
@@ -74,6 +79,8 @@ impl<'x> Item<'x> {
             (Some(ItemType::Number), Self::Text(text) | Self::Bytes(text)) => Self::Number(parse_int(text)),
             (Some(ItemType::Bool), Self::Number(number)) => Self::Bool(number != 0),
             (Some(ItemType::Bool), Self::Text(text) | Self::Bytes(text)) => Self::Bool(parse_int(text) != 0),
+            (Some(ItemType::Raw), Self::Text(text) | Self::Bytes(text)) => Self::Raw(text),
+            (Some(ItemType::Raw), Self::Missing) => Self::Null,
             (_, item) => item,
         }
     }
@@ -122,6 +129,10 @@ impl Encoding {
                     put_json(text, utf8, out)?;
                     out.push(b'"')
                 }
+                // No byte of it may end the line.
+                Item::Raw(text) => {
+                    out.put_mapped(text, |byte| !byte.is_ascii_control(), |_, out| out.push(b' '))
+                }
             },
             Self::Cbor { raw } => match item {
                 Item::Null | Item::Missing => put_cbor(raw, &[0xf6], out),
@@ -132,6 +143,7 @@ impl Encoding {
                     put_head(raw, 3, text.len() as u64, out)?;
                     put_cbor(raw, text, out)
                 }
+                Item::Raw(text) => out.put(text),
                 // A byte string of indefinite length with one chunk, as in HAProxy.
                 Item::Bytes(bytes) => {
                     put_cbor(raw, &[0x5f], out)?;

@@ -131,7 +131,7 @@ impl Format {
     pub fn compile(
         text: &[u8],
         usage: Use,
-        place: EvalPoints,
+        points: EvalPoints,
         compiler: &mut Compiler<'_>,
     ) -> Result<Self, Error> {
         let mut parts: Vec<Part> = Vec::new();
@@ -167,7 +167,7 @@ impl Format {
                             ),
                         ));
                     }
-                    parsed.expression.check_place(head.at + 1, place)?;
+                    parsed.expression.check_place(head.at + 1, points)?;
                     named.push(Named {
                         part: parts.len(),
                         name: head.name,
@@ -222,7 +222,7 @@ impl Format {
                             None => {
                                 return Err(Error::new(
                                     head.at,
-                                    unknown("log format alias", name, Alias::names()),
+                                    unknown("log format alias", name, Alias::names(), "'ci' or 'ST'"),
                                 ));
                             }
                         }
@@ -314,7 +314,7 @@ impl Format {
         }
     }
 
-    /// What it looks at.
+    /// The inputs of all parts.
     pub fn needs(&self, variables: OfVariable<'_>) -> Needs {
         self.parts.iter().map(|part| part.needs(variables)).collect()
     }

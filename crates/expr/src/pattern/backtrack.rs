@@ -168,7 +168,7 @@ pub(crate) struct Machine {
 
 /// A search exceeded its limit of steps.
 #[derive(Debug)]
-pub(super) struct GaveUp;
+pub(super) struct StepLimitExceeded;
 
 /// Consecutive searches in a text, which are bounded together.
 #[derive(Debug)]
@@ -287,7 +287,7 @@ impl Machine {
         text: &'t [u8],
         from: usize,
         searches: &mut Searches,
-    ) -> Result<Option<Captures<'t, [u8]>>, GaveUp> {
+    ) -> Result<Option<Captures<'t, [u8]>>, StepLimitExceeded> {
         let search =
             |machine: &fancy_regex::Regex| machine.captures_input(RegexInput::new(text).from_pos(from));
         if std::mem::replace(&mut searches.begun, true) {
@@ -297,13 +297,13 @@ impl Machine {
                 Err(_) if searches.left > 0 => searches.left -= 1,
                 Err(_) => {
                     give_up();
-                    return Err(GaveUp);
+                    return Err(StepLimitExceeded);
                 }
             }
         }
         search(self.of(text)).map_err(|_| {
             give_up();
-            GaveUp
+            StepLimitExceeded
         })
     }
 }

@@ -58,7 +58,7 @@ impl<K> Branch<K> {
     }
 
     /// The bit of a hash, and the index of its slot.
-    fn place(&self, hash: u64, shift: u32) -> (u32, usize) {
+    fn slot_of(&self, hash: u64, shift: u32) -> (u32, usize) {
         let bit = 1 << ((hash >> shift) & ((1 << BITS) - 1));
         (bit, (self.bitmap & (bit - 1)).count_ones() as usize)
     }
@@ -79,7 +79,7 @@ impl<K: Clone> Branch<K> {
         let groups = leaves.chunk_by(|a, b| digit(a) == digit(b));
         branch.slots.reserve_exact(groups.clone().count());
         for group in groups {
-            branch.bitmap |= branch.place(group[0].hash, shift).0;
+            branch.bitmap |= branch.slot_of(group[0].hash, shift).0;
             branch.slots.push(match group {
                 [only] => Slot::One(only.clone()),
                 [first, .., last] if first.hash == last.hash => {
@@ -130,7 +130,7 @@ impl<K: Clone> Hashed<K> {
         let mut shift = 0;
         loop {
             super::work::step();
-            let (bit, at) = branch.place(hash, shift);
+            let (bit, at) = branch.slot_of(hash, shift);
             let slot = (branch.bitmap & bit != 0).then(|| &branch.slots[at]);
             match slot {
                 Some(Slot::Branch(inner)) => branch = inner,
@@ -163,7 +163,7 @@ impl<K: Clone> Hashed<K> {
 fn insert<K: Clone>(branch: &mut Arc<Branch<K>>, shift: u32, leaf: Leaf<K>) {
     let branch = Arc::make_mut(branch);
     super::work::steps(branch.slots.len());
-    let (bit, at) = branch.place(leaf.hash, shift);
+    let (bit, at) = branch.slot_of(leaf.hash, shift);
     if branch.bitmap & bit == 0 {
         branch.bitmap |= bit;
         branch.slots.insert(at, Slot::One(leaf));
@@ -189,7 +189,7 @@ fn insert<K: Clone>(branch: &mut Arc<Branch<K>>, shift: u32, leaf: Leaf<K>) {
     // Different hashes differ in some digit, so the recursion ends.
     let Some(hash) = slot.hash() else { return };
     let mut inner = Branch::new();
-    inner.bitmap = inner.place(hash, shift + BITS).0;
+    inner.bitmap = inner.slot_of(hash, shift + BITS).0;
     inner.slots.push(slot.clone());
     let mut inner = Arc::new(inner);
     insert(&mut inner, shift + BITS, leaf);
@@ -200,7 +200,7 @@ fn insert<K: Clone>(branch: &mut Arc<Branch<K>>, shift: u32, leaf: Leaf<K>) {
 fn remove<K: Clone>(branch: &mut Arc<Branch<K>>, shift: u32, hash: u64, id: u64) {
     let branch = Arc::make_mut(branch);
     super::work::steps(branch.slots.len());
-    let (bit, at) = branch.place(hash, shift);
+    let (bit, at) = branch.slot_of(hash, shift);
     let is_empty = match &mut branch.slots[at] {
         Slot::One(_) => true,
         Slot::Many(_, all) => {

@@ -98,7 +98,7 @@ impl Index {
             Table::Parts(prefixes, set) => *prefixes = keyed(&|text| trimmed(text, set, ignore_case)),
             Table::Bytes(_) | Table::Numbers { .. } | Table::Ip(_) | Table::Reg { .. } => {
                 for (number, entry) in entries.iter().enumerate() {
-                    index.place(entry).map_err(|why| (number, why))?;
+                    index.insert(entry).map_err(|why| (number, why))?;
                 }
             }
         }
@@ -130,7 +130,7 @@ impl Index {
 
     /// Adds the last entry of `entries`. An error is a sentence; the index is unusable then.
     pub(super) fn add(&mut self, entry: &Arc<Entry>, entries: &Entries) -> Result<(), String> {
-        self.place(entry)?;
+        self.insert(entry)?;
         match &mut self.table {
             Table::Sub(parts) => parts.add(entry.id, entries, &substrings(self.ignore_case)),
             Table::Reg { each, all } => all.add(entry.id, entries, &any_of(self.ignore_case, each)),
@@ -144,12 +144,12 @@ impl Index {
         match &mut self.table {
             // These store the numbers of entries, which stay.
             Table::Sub(_) | Table::Reg { .. } => Ok(()),
-            _ => self.place(entry),
+            _ => self.insert(entry),
         }
     }
 
     /// Inserts an entry into the tables, but not into machines.
-    fn place(&mut self, entry: &Arc<Entry>) -> Result<(), String> {
+    fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), String> {
         let fold = self.ignore_case;
         let text = &*entry.pattern;
         match &mut self.table {

@@ -104,8 +104,8 @@ fn insert<T: Copy + Ord + Hash, O: Ord>(
     entry: &Arc<Entry>,
     order: impl Fn(T) -> O,
 ) {
-    let place = tables.binary_search_by(|(known, _)| order(mask).cmp(&order(*known)));
-    let at = place.unwrap_or_else(|at| {
+    let index = tables.binary_search_by(|(known, _)| order(mask).cmp(&order(*known)));
+    let at = index.unwrap_or_else(|at| {
         tables.insert(at, (mask, Hashed::default()));
         at
     });

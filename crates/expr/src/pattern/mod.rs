@@ -8,7 +8,7 @@
 //! | `sub` | Aho-Corasick per run of entries ([`parts`]) | one pass per run | logarithmic, amortized |
 //! | `int`, `len` | hash table of numbers, list of ranges | one hash, one step per range | logarithmic |
 //! | `ip` | hash table per mask | one hash per mask in use | logarithmic |
-//! | `reg` | machine per run; look-around apart ([`looking`]) | one pass per run | logarithmic, amortized |
+//! | `reg` | machine per run; look-around apart ([`backtrack`]) | one pass per run | logarithmic, amortized |
 //!
 //! A change never modifies what a lane may read. Tables are persistent: a changed copy shares all unchanged
 //! nodes ([`tree`]).
@@ -34,8 +34,8 @@ pub use backtrack::{
 };
 pub use entry::{Entries, Entry};
 pub use reference::{
-    Comparison, MAX_ENTRIES, MAX_REFERENCE_BYTES, NoVersion, NotAdded, Pair, Reference, Snapshot, Summary,
-    View, Which, split,
+    Comparison, EntrySelector, MAX_ENTRIES, MAX_REFERENCE_BYTES, NoVersion, NotAdded, Pair, Reference,
+    Snapshot, Summary, View, split,
 };
 pub use references::References;
 pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES, Regex, fault as regex_fault};

@@ -37,6 +37,9 @@ pub const MAX_REFERENCE_BYTES: usize = 256 << 20;
 /// Maximum number of entries of a reference, those of prepared versions included. Entry numbers have 32 bits.
 pub const MAX_ENTRIES: usize = 16 << 20;
 
+/// Number of bytes that an entry takes beside its text: itself, and its places in lists and indexes.
+const ENTRY: usize = 256;
+
 /// Number of entries that are added per acquisition of the state's lock.
 const AT_ONCE: usize = 64;
 
@@ -50,7 +53,7 @@ pub type Pair = (Box<[u8]>, Box<[u8]>);
 
 /// Selects the entries of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which<'a> {
+pub enum EntrySelector<'a> {
     /// All entries with this pattern as written.
     Pattern(&'a [u8]),
     /// The entry with this [`Entry::id`].
@@ -162,6 +165,9 @@ impl State {
 
     /// Checks that this number of entries of this size can be added to any version. An error is a sentence.
     fn has_room(&self, entries: usize, bytes: usize) -> Result<(), String> {
+        if manylane_pool::check_growth(entries * ENTRY + bytes).is_err() {
+            return Err("there is too little memory for more entries".to_owned());
+        }
         if self.count() + self.coming.0 + entries > MAX_ENTRIES {
             return Err(format!("at most {MAX_ENTRIES} entries fit, found more"));
         }
@@ -192,10 +198,10 @@ impl State {
         self.by_pattern.get_or_insert_with(|| ByPattern::new(&self.entries))
     }
 
-    fn which(&mut self, which: Which<'_>) -> Vec<Arc<Entry>> {
+    fn which(&mut self, which: EntrySelector<'_>) -> Vec<Arc<Entry>> {
         match which {
-            Which::Pattern(pattern) => self.by_pattern().all(pattern).cloned().collect(),
-            Which::Id(id) => self.entries.get(id).cloned().into_iter().collect(),
+            EntrySelector::Pattern(pattern) => self.by_pattern().all(pattern).cloned().collect(),
+            EntrySelector::Id(id) => self.entries.get(id).cloned().into_iter().collect(),
         }
     }
 }
@@ -404,7 +410,7 @@ impl Reference {
     }
 
     /// Looks up a text in each view.
-    pub fn look(&self, sample: &[u8], scratch: &mut Scratch<'_>) -> Vec<Comparison> {
+    pub fn look_up(&self, sample: &[u8], scratch: &mut Scratch<'_>) -> Vec<Comparison> {
         let (entries, views) = {
             let state = self.lock();
             (state.entries.clone(), state.views.clone())
@@ -516,7 +522,7 @@ impl Reference {
     }
 
     /// `del-acl`, `del-map`: removes entries of the active version and returns their number.
-    pub fn remove(&self, which: Which<'_>) -> usize {
+    pub fn remove(&self, which: EntrySelector<'_>) -> usize {
         let mut state = self.lock();
         let removed = state.which(which);
         if removed.is_empty() {
@@ -537,16 +543,18 @@ impl Reference {
 
     /// Changes the value of entries of the active version and returns their number. On an error, which is a
     /// sentence, nothing changes.
-    pub fn replace(&self, which: Which<'_>, value: &[u8]) -> Result<usize, String> {
+    pub fn replace(&self, which: EntrySelector<'_>, value: &[u8]) -> Result<usize, String> {
         self.give(&mut self.lock(), which, value)
     }
 
-    fn give(&self, state: &mut State, which: Which<'_>, value: &[u8]) -> Result<usize, String> {
+    fn give(&self, state: &mut State, which: EntrySelector<'_>, value: &[u8]) -> Result<usize, String> {
         check_values(&state.values, [value])?;
         let changed = state.which(which);
         if changed.is_empty() {
             return Ok(0);
         }
+        let longer = |entry: &Arc<Entry>| value.len().saturating_sub(entry.value.len());
+        state.has_room(0, changed.iter().map(longer).sum())?;
         let anew = |entry: &Arc<Entry>| {
             let (id, line, pattern) = (entry.id, entry.line, entry.pattern.clone());
             Arc::new(Entry { id, line, pattern, value: value.into() })
@@ -571,7 +579,7 @@ impl Reference {
     /// sentence, nothing changes.
     pub fn set(&self, pattern: &[u8], value: &[u8]) -> Result<(), String> {
         let mut state = self.lock();
-        match self.give(&mut state, Which::Pattern(pattern), value)? {
+        match self.give(&mut state, EntrySelector::Pattern(pattern), value)? {
             0 => self.append(&mut state, pattern, value),
             _ => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! Regular expressions over bytes, in Perl's syntax. Matching takes linear time, except for expressions that
-//! need backtracking ([`looking`](super::looking)).
+//! need backtracking ([`backtrack`](super::backtrack)).
 
-use super::backtrack::{self, BacktrackRegex, GaveUp, MOST_REPLACED, Searches};
+use super::backtrack::{self, BacktrackRegex, MOST_REPLACED, Searches, StepLimitExceeded};
 use crate::scratch::{Scratch, Writer};
 use crate::show::Shown;
 use manylane_sync::Arc;
@@ -56,7 +56,9 @@ impl Regex {
         // The backtracking engine would take this as literal text.
         if let Some(range) = backwards(text) {
             let shown = Shown(&text[range]);
-            return Err(format!("this regular expression is refused: the repetition {shown} runs backwards"));
+            return Err(format!(
+                "this regular expression is refused: the repetition {shown} has a minimum above its maximum"
+            ));
         }
         let linear = match Self::any_of(&[text], ignore_case) {
             Ok(regex) => return Ok(regex),
@@ -142,7 +144,7 @@ impl Regex {
         scratch: &mut Scratch<'_>,
         slots: &mut Slots,
         searches: &mut Searches,
-    ) -> Result<Option<(usize, usize)>, GaveUp> {
+    ) -> Result<Option<(usize, usize)>, StepLimitExceeded> {
         let first = self.search(text, from, scratch, slots, searches)?;
         if let Some(shorter) = self.shorter(text).filter(|shorter| from <= shorter.len()) {
             let mut others = [None; 2 * GROUPS];
@@ -163,7 +165,7 @@ impl Regex {
         scratch: &mut Scratch<'_>,
         slots: &mut Slots,
         searches: &mut Searches,
-    ) -> Result<Option<(usize, usize)>, GaveUp> {
+    ) -> Result<Option<(usize, usize)>, StepLimitExceeded> {
         slots.fill(None);
         match &self.engine {
             Engine::Linear(regex) => {
@@ -214,23 +216,25 @@ impl Regex {
                 expand(text, template, &slots, out)
             })?;
             copied = end;
-            if !all || end >= text.len() {
+            if !all {
                 break;
             }
-            // Advance after an empty match, so that it is not found again.
+            // Advance after an empty match, so that it is not found again. As in Perl and HAProxy, an empty
+            // match may follow one that is not empty, also at the end.
             let mut from = end;
             if start == end {
-                len = append(scratch, len, |out| out.push(text[end]))?;
+                let Some(next) = text.get(end) else { break };
+                len = append(scratch, len, |out| out.push(*next))?;
                 copied = end + 1;
                 from = end + 1;
             }
             match self.groups(text, from, scratch, &mut slots, &mut searches) {
                 Ok(Some(next)) => at = next,
                 Ok(None) => break,
-                Err(GaveUp) => return None, // no partial results
+                Err(StepLimitExceeded) => return None, // no partial results
             }
         }
-        len = append(scratch, len, |out| out.put(&text[copied.min(text.len())..]))?;
+        len = append(scratch, len, |out| out.put(&text[copied..]))?;
         scratch.fill(|_| Some(len))
     }
 

@@ -68,11 +68,11 @@ proptest! {
             let (pattern, value) = (patterns[which].as_bytes(), format!("s{number}"));
             match step {
                 0 => list.add_all(None, vec![(pattern.into(), value.as_bytes().into())]).unwrap(),
-                1 => drop(list.remove(Which::Pattern(pattern))),
+                1 => drop(list.remove(EntrySelector::Pattern(pattern))),
                 2 => list.set(pattern, value.as_bytes()).unwrap(),
                 _ => {
                     let third = list.entries(None).iter().nth(2).map(|entry| entry.id());
-                    prop_assert_eq!(list.remove(Which::Id(third.unwrap_or(u64::MAX))),
+                    prop_assert_eq!(list.remove(EntrySelector::Id(third.unwrap_or(u64::MAX))),
                         usize::from(third.is_some()));
                 }
             }
@@ -87,7 +87,7 @@ proptest! {
             list.add_new(pattern, b"new").unwrap();
             prop_assert_eq!(list.entries(None).len(), before.len() + usize::from(!is_there));
             for entry in list.entries(None).iter().filter(|entry| !before.contains(&entry.id())) {
-                list.remove(Which::Id(entry.id()));
+                list.remove(EntrySelector::Id(entry.id()));
             }
         }
     }
@@ -121,7 +121,7 @@ fn steps(kind: MatchKind, count: usize) -> (usize, usize) {
             counted(|| match number % 4 {
                 0 | 1 => list.set(new.as_bytes(), b"new").unwrap(),
                 2 => list.set(old.as_bytes(), b"changed").unwrap(),
-                _ => drop(list.remove(Which::Pattern(old.as_bytes()))),
+                _ => drop(list.remove(EntrySelector::Pattern(old.as_bytes()))),
             })
         })
         .collect();

@@ -94,14 +94,14 @@ impl<K: Ord + Clone, V: Clone> Tree<K, V> {
     }
 
     pub(crate) fn iter(&self) -> Iter<'_, K, V> {
-        let mut iter = Iter { way: [None; MOST_DEPTH], depth: 0 };
+        let mut iter = Iter { path: [None; MOST_DEPTH], depth: 0 };
         iter.descend(&self.root);
         iter
     }
 
     /// Iterates from `key` on.
     pub(crate) fn iter_from(&self, key: &K) -> Iter<'_, K, V> {
-        let mut iter = Iter { way: [None; MOST_DEPTH], depth: 0 };
+        let mut iter = Iter { path: [None; MOST_DEPTH], depth: 0 };
         let mut link = &self.root;
         while let Some(node) = link {
             super::work::step();
@@ -120,13 +120,13 @@ impl<K: Ord + Clone, V: Clone> Tree<K, V> {
 #[derive(Debug)]
 pub(crate) struct Iter<'t, K, V> {
     /// Nodes to visit, the next one last, each before its right subtree.
-    way: [Option<&'t Node<K, V>>; MOST_DEPTH],
+    path: [Option<&'t Node<K, V>>; MOST_DEPTH],
     depth: usize,
 }
 
 impl<'t, K, V> Iter<'t, K, V> {
     fn push(&mut self, node: &'t Node<K, V>) {
-        self.way[self.depth] = Some(node);
+        self.path[self.depth] = Some(node);
         self.depth += 1;
     }
 
@@ -144,7 +144,7 @@ impl<'t, K, V> Iterator for Iter<'t, K, V> {
     fn next(&mut self) -> Option<Self::Item> {
         super::work::step();
         self.depth = self.depth.checked_sub(1)?;
-        let node = self.way[self.depth].take()?;
+        let node = self.path[self.depth].take()?;
         self.descend(&node.right);
         Some((&node.key, &node.value))
     }

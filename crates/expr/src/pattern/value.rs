@@ -9,12 +9,14 @@ pub(crate) enum MapValue {
     Str,
     Int,
     Ip,
+    /// The values do not matter: the result is the pattern.
+    Pattern,
 }
 
 impl MapValue {
     pub(crate) fn read(self, text: &[u8]) -> Option<Value<'_>> {
         match self {
-            Self::Str => Some(Value::Str(text)),
+            Self::Str | Self::Pattern => Some(Value::Str(text)),
             Self::Int => parse_whole(text).map(Value::Int),
             Self::Ip => parse_addr(text).map(Into::into),
         }
@@ -22,7 +24,7 @@ impl MapValue {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Str => "a text",
+            Self::Str | Self::Pattern => "a text",
             Self::Int => "a whole number",
             Self::Ip => "an address",
         }

@@ -65,6 +65,23 @@ impl Links for TestLinks {
         let stream = LinkStream { id: 5, reset: Some(8) };
         Some(LinkFacts { streams: 2, streams_limit: 100, glitches: Some(3), error: Some(error), stream })
     }
+
+    fn front_tcp(&self) -> Option<TcpFacts> {
+        Some(TcpFacts {
+            rtt: 1500,
+            rtt_variance: 750,
+            unacknowledged: 1,
+            selective: 2,
+            lost: 3,
+            retransmitted: 4,
+            forward: 5,
+            reordering: 6,
+        })
+    }
+
+    fn back_tcp(&self) -> Option<TcpFacts> {
+        None
+    }
 }
 
 /// A frontend with a timeout, and no backend.
@@ -116,7 +133,44 @@ impl Host for TestHost {
         b"here"
     }
 
+    fn verify_error(&self, code: i64) -> Option<&'static str> {
+        (code == 10).then_some("CERT_HAS_EXPIRED")
+    }
+
     fn debug(&self, _: &[u8], _: &[u8], _: Option<Value<'_>>) {}
+}
+
+/// Captures of up to 9 bytes, first those of requests.
+#[derive(Debug, Default)]
+pub struct TestCaptures([RefCell<Vec<Option<Vec<u8>>>>; 2]);
+
+impl TestCaptures {
+    /// Makes the slots of a direction.
+    pub fn set(&self, direction: Direction, texts: &[Option<&str>]) {
+        *self.of(direction).borrow_mut() = texts.iter().map(|text| text.map(|text| text.into())).collect();
+    }
+
+    fn of(&self, direction: Direction) -> &RefCell<Vec<Option<Vec<u8>>>> {
+        &self.0[usize::from(direction == Direction::Response)]
+    }
+}
+
+impl Captures for TestCaptures {
+    fn slots(&self, direction: Direction) -> usize {
+        self.of(direction).borrow().len()
+    }
+
+    fn read(&self, direction: Direction, slot: usize, work: &mut dyn FnMut(Option<&[u8]>)) {
+        work(self.of(direction).borrow().get(slot).and_then(Option::as_deref));
+    }
+
+    fn store(&self, direction: Direction, slot: usize, text: &[u8]) -> bool {
+        match self.of(direction).borrow_mut().get_mut(slot) {
+            Some(place) => *place = Some(text[..text.len().min(9)].to_vec()),
+            None => return false,
+        }
+        true
+    }
 }
 
 /// Owns all parts of an [`Env`].
@@ -137,6 +191,7 @@ pub struct World {
     pub client: ClientFacts<'static>,
     pub server: ServerFacts<'static>,
     pub stream: StreamFacts<'static>,
+    pub captures: TestCaptures,
     pub log: Option<LogFacts<'static>>,
     pub session: RefCell<Variables>,
     pub transaction: RefCell<Variables>,
@@ -202,6 +257,7 @@ impl World {
                 }),
                 ..StreamFacts::default()
             },
+            captures: TestCaptures::default(),
             log: None,
             session: RefCell::default(),
             transaction: RefCell::default(),
@@ -223,6 +279,7 @@ impl World {
         if self.process.is_none() {
             self.process = Some(ProcessVariables::new(&self.variable_names));
         }
+        let stream = StreamFacts { captures: Some(&self.captures), ..self.stream };
         let env = Env {
             now: || Timestamp { seconds: 1_500_000_000, micros: 123_456 },
             zone: &self.zone,
@@ -237,7 +294,7 @@ impl World {
             server: &self.server,
             links: Some(&TestLinks),
             settings: Some(&TestSettings),
-            stream: &self.stream,
+            stream: &stream,
             log: self.log.as_ref(),
             variables: Scopes {
                 process: self.process.as_ref(),
@@ -278,7 +335,7 @@ impl World {
     }
 
     /// The result of a condition; its words are separated by spaces.
-    pub fn verdict(&mut self, condition: &str) -> Truth {
+    pub fn truth(&mut self, condition: &str) -> Truth {
         let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
         let compiled = self
             .compiling(|compiler| Condition::compile(false, &words, EvalPoints::EVERYWHERE, compiler))

@@ -1,13 +1,13 @@
 //! `agent-check`: programs beside servers that report the servers' state. Also settings of checks that
 //! operators make at run time.
 
-use super::checks::{CheckTimeouts, Follows, ServerCheck};
+use super::checks::{CheckTimeouts, InheritedTarget, ServerCheck};
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
-use manylane_check::{Board, Health, Init, Intervals, agent};
+use manylane_check::{Health, Init, Intervals, ReportCell, agent};
 use manylane_config::table::{OptionSwitch, ServerOptions, Timeout};
 use manylane_config::tree::Proxy;
-use manylane_net::{Endpoint, Present};
+use manylane_net::{Endpoint, UseSource};
 use manylane_sync::{Arc, LockClass, Mutex};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -52,17 +52,17 @@ impl CheckTarget {
 
 impl ServerCheck {
     /// Returns the target of the connections, without the settings of commands.
-    pub fn place(&self) -> ServerPlace {
+    pub fn server_place(&self) -> ServerPlace {
         match &self.follows {
-            Some(follows) => follows.place(&self.place),
-            None => self.place.clone(),
+            Some(follows) => follows.server_place(&self.server_place),
+            None => self.server_place.clone(),
         }
     }
 
     /// Returns the current target of the connections.
     pub fn endpoint(&self) -> Option<Endpoint> {
         let TargetOverride { ip, port, .. } = self.target.read();
-        match &self.place() {
+        match &self.server_place() {
             ServerPlace::At(Endpoint::Ip(address)) => {
                 Some(Endpoint::Ip((ip.unwrap_or(address.ip()), port.unwrap_or(address.port())).into()))
             }
@@ -97,9 +97,9 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             ip
         });
         let known = server.addr.read();
-        let own = match &known.place {
+        let own = match &known.server_place {
             ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
-            // Without an address the agent is not queried; the server gets one before that.
+            // Once the server gets an address, its agent gets it too (`follows`); nothing queries it before.
             ServerPlace::Nowhere => Some(std::net::Ipv4Addr::UNSPECIFIED.into()),
             _ => None,
         };
@@ -120,7 +120,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let mut connect = server.connect.clone();
         connect.fast_open = false; // as for checks
         if let Some(source) = &mut connect.source {
-            source.present = source.present.take().filter(|present| matches!(present, Present::Address(_)));
+            source.present = source.present.take().filter(|present| matches!(present, UseSource::Address(_)));
         }
         let health = Health::new(1, 1, Init::FullyUp);
         let send = agent_send.as_ref().map_or(&b""[..], |set| set.value.bytes());
@@ -131,9 +131,11 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             http2: false,
             reuses: false,
             usual_header: SendHeader::default(),
-            place: ServerPlace::At(Endpoint::Ip((ip, port.value).into())),
+            server_place: ServerPlace::At(Endpoint::Ip((ip, port.value).into())),
             has_address: given.is_some(),
-            follows: given.is_none().then(|| Follows { addr: server.addr.clone(), port: Some(port.value) }),
+            follows: given
+                .is_none()
+                .then(|| InheritedTarget { addr: server.addr.clone(), port: Some(port.value) }),
             connect,
             socks4: None,
             via_socks4: false,
@@ -151,7 +153,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             },
             log: settings.option(OptionSwitch::LOG_HEALTH_CHECKS),
             observed: None,
-            board: Arc::new(Board::new(health.clone())),
+            board: Arc::new(ReportCell::new(health.clone())),
             health,
             target: Arc::default(),
             notify: Arc::default(),

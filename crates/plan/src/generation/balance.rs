@@ -10,7 +10,7 @@ use manylane_balance::{
 use manylane_buf::{Chain, MAX_CLUSTER};
 use manylane_config::lex::Word;
 use manylane_config::table::OptionSwitch;
-use manylane_config::tree::{self, Mode, Settings};
+use manylane_config::tree::{self, AlgorithmKey, Mode, Settings};
 use manylane_http::Head;
 use manylane_net::Endpoint;
 use std::net::SocketAddr;
@@ -30,23 +30,11 @@ pub enum BalanceKey {
     Header(Box<[u8]>, bool),
     /// The value of the expression [`Rules::balance`](super::Rules::balance).
     Expression,
-    /// The cookie at the begin of an RDP connection, also by an expression.
+    /// The cookie at the start of an RDP connection, which [`Rules::balance`](super::Rules::balance) reads.
     RdpCookie,
 }
 
 impl BalanceKey {
-    /// Returns the name of the algorithm in `balance`, for reports.
-    pub fn algorithm_name(&self, algorithm: Algorithm) -> &'static str {
-        match (algorithm, self) {
-            (Algorithm::Hash(_), Self::RdpCookie) => "rdp-cookie",
-            (Algorithm::Hash(_), Self::Source) => "source",
-            (Algorithm::Hash(_), Self::Uri(_)) => "uri",
-            (Algorithm::Hash(_), Self::Parameter(..)) => "url_param",
-            (Algorithm::Hash(_), Self::Header(..)) => "hdr",
-            (algorithm, _) => algorithm.name(),
-        }
-    }
-
     /// Returns true if an expression computes the key.
     #[inline]
     pub fn is_expression(&self) -> bool {
@@ -101,7 +89,7 @@ pub(super) fn balancer(
     servers: &[Server],
     lanes: usize,
     refuse: &mut Refuse<'_>,
-) -> (Balancer, BalanceKey) {
+) -> (Balancer, BalanceKey, tree::Algorithm) {
     let kind = settings.hash_type.map_or(HashType::MAP, |set| {
         let tree::HashType { consistent, function, avalanche } = set.value;
         HashType {
@@ -111,7 +99,8 @@ pub(super) fn balancer(
             avalanche,
         }
     });
-    let (algorithm, key) = algorithm(settings, mode, kind, refuse);
+    let (named, words) = named_algorithm(settings, mode, refuse);
+    let (algorithm, key) = algorithm(named, words, mode, kind, refuse);
     let options = Options {
         all_backups: settings.option(OptionSwitch::ALLBACKUPS),
         balance_factor: settings.hash_balance_factor.map_or(0, |set| set.value),
@@ -135,56 +124,57 @@ pub(super) fn balancer(
         }
         Servers::new([]).expect("no servers are no error")
     });
-    (Balancer::new(servers, algorithm, options), key)
+    (Balancer::new(servers, algorithm, options), key, named)
+}
+
+/// Returns the algorithm of the section's `balance` and its words, or `roundrobin` with a warning if the mode
+/// has no such algorithm.
+fn named_algorithm<'s>(
+    settings: &'s Settings,
+    mode: Mode,
+    refuse: &mut Refuse<'_>,
+) -> (tree::Algorithm, &'s [Word]) {
+    let Some(set) = &settings.balance else { return (tree::Algorithm::ROUNDROBIN, &[]) };
+    let needs = match set.value.algorithm.key {
+        AlgorithmKey::Uri | AlgorithmKey::Parameter | AlgorithmKey::Header if mode != Mode::Http => "http",
+        AlgorithmKey::LogLine if mode != Mode::Log => "log",
+        _ => return (set.value.algorithm, &set.value.words),
+    };
+    let message = format!("this 'balance' needs 'mode {needs}'; 'balance roundrobin' is used");
+    refuse.found.warning(set.pos, message);
+    (tree::Algorithm::ROUNDROBIN, &[])
 }
 
 fn algorithm(
-    settings: &Settings,
+    named: tree::Algorithm,
+    words: &[Word],
     mode: Mode,
     kind: HashType,
     refuse: &mut Refuse<'_>,
 ) -> (Algorithm, BalanceKey) {
-    let Some(set) = &settings.balance else { return (Algorithm::RoundRobin, BalanceKey::None) };
-    let tree::Balance { algorithm, words } = &set.value;
-    if mode != Mode::Http
-        && matches!(algorithm, tree::Algorithm::Uri | tree::Algorithm::UrlParam | tree::Algorithm::Hdr)
-    {
-        let message = "this 'balance' needs 'mode http'; 'balance roundrobin' is used";
-        refuse.found.warning(set.pos, message);
-        return (Algorithm::RoundRobin, BalanceKey::None);
-    }
-    match algorithm {
-        tree::Algorithm::Roundrobin => (Algorithm::RoundRobin, BalanceKey::None),
-        tree::Algorithm::StaticRr => (Algorithm::StaticRr, BalanceKey::None),
-        tree::Algorithm::Leastconn => (Algorithm::LeastConn, BalanceKey::None),
-        tree::Algorithm::First => (Algorithm::First, BalanceKey::None),
-        // Log lines are no load that servers could be compared by.
-        tree::Algorithm::Random(_) if mode == Mode::Log => (Algorithm::Random { draws: 1 }, BalanceKey::None),
-        tree::Algorithm::Random(draws) => (Algorithm::Random { draws: *draws }, BalanceKey::None),
-        tree::Algorithm::Ewma => (Algorithm::Ewma { draws: 2 }, BalanceKey::None),
-        tree::Algorithm::Source => (Algorithm::Hash(kind), BalanceKey::Source),
-        tree::Algorithm::Maglev if words.is_empty() => (Algorithm::Maglev(kind), BalanceKey::Source),
-        tree::Algorithm::Maglev => (Algorithm::Maglev(kind), BalanceKey::Expression),
-        tree::Algorithm::Uri => (Algorithm::Hash(kind), BalanceKey::Uri(uri(words, refuse))),
-        tree::Algorithm::UrlParam => {
-            let [name, more @ ..] = &words[..] else { return (Algorithm::RoundRobin, BalanceKey::None) };
+    let key = match named.key {
+        AlgorithmKey::None => BalanceKey::None,
+        AlgorithmKey::Source => BalanceKey::Source,
+        AlgorithmKey::SourceOrExpression if words.is_empty() => BalanceKey::Source,
+        AlgorithmKey::Expression | AlgorithmKey::SourceOrExpression | AlgorithmKey::LogLine => {
+            BalanceKey::Expression
+        }
+        AlgorithmKey::Uri => BalanceKey::Uri(uri(words, refuse)),
+        AlgorithmKey::Parameter => {
+            let [name, more @ ..] = words else { return (Algorithm::RoundRobin, BalanceKey::None) };
             // The table of keywords allows only `check_post` here. Its number has no effect any more.
-            (Algorithm::Hash(kind), BalanceKey::Parameter(name.bytes().into(), !more.is_empty()))
+            BalanceKey::Parameter(name.bytes().into(), !more.is_empty())
         }
-        tree::Algorithm::Hdr => {
-            let [name, more @ ..] = &words[..] else { return (Algorithm::RoundRobin, BalanceKey::None) };
+        AlgorithmKey::Header => {
+            let [name, more @ ..] = words else { return (Algorithm::RoundRobin, BalanceKey::None) };
             let main = more.iter().any(|word| *word == *"use_domain_only");
-            (Algorithm::Hash(kind), BalanceKey::Header(name.bytes().to_ascii_lowercase().into(), main))
+            BalanceKey::Header(name.bytes().to_ascii_lowercase().into(), main)
         }
-        tree::Algorithm::Hash => (Algorithm::Hash(kind), BalanceKey::Expression),
-        tree::Algorithm::RdpCookie => (Algorithm::Hash(kind), BalanceKey::RdpCookie),
-        tree::Algorithm::Sticky => (Algorithm::Sticky, BalanceKey::None),
-        tree::Algorithm::LogHash if mode == Mode::Log => (Algorithm::Hash(kind), BalanceKey::Expression),
-        tree::Algorithm::LogHash => {
-            refuse.found.warning(set.pos, "this 'balance' needs 'mode log'; 'balance roundrobin' is used");
-            (Algorithm::RoundRobin, BalanceKey::None)
-        }
-    }
+        AlgorithmKey::RdpCookie => BalanceKey::RdpCookie,
+    };
+    // Log lines are no load that servers could be compared by.
+    let draws = if mode == Mode::Log { 1 } else { named.draws };
+    (Algorithm::by_name(named.name, draws, kind), key)
 }
 
 /// Reads `len n`, `depth n`, `whole` and `path-only`.
@@ -218,8 +208,8 @@ fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
 }
 
 pub(super) fn spec(server: &Server) -> ServerSpec {
-    let place = server.addr.read().place;
-    let address = || match &place {
+    let endpoint = server.addr.read().server_place;
+    let address = || match &endpoint {
         ServerPlace::At(Endpoint::Ip(address)) => Some(*address),
         _ => None,
     };
@@ -238,7 +228,7 @@ pub(super) fn spec(server: &Server) -> ServerSpec {
         maxqueue: server.maxqueue,
         slowstart: server.slowstart,
         disabled: server.disabled,
-        unresolved: place == ServerPlace::Nowhere,
+        unresolved: endpoint == ServerPlace::Nowhere,
         hash_key: hash_key.map(|text| HashFunction::Crc32.hash(text.as_bytes())),
         ..ServerSpec::new(server.name.clone(), server.id)
     }

@@ -1,8 +1,9 @@
-//! How many bytes a filter lets through in a time.
+//! Bandwidth limits of filters, and the sizes of their grants.
 
 use std::time::Duration;
 
-/// A grant has at least the bytes of this time, which costs 20 wake-ups a second.
+/// A grant has at least the bytes that the limit allows in this time, so a stream wakes up about 20 times a
+/// second at most.
 const GRANT: Duration = Duration::from_millis(50);
 
 /// A grant has at least this many bytes, if the limit allows: HAProxy grants what a buffer holds, so that

@@ -4,6 +4,7 @@ use super::groups::Groups;
 use super::process::{Owner, Process};
 use super::proxies::Ids;
 use super::refuse::Refuse;
+use super::tls::Used;
 use crate::conn_limit::ConnLimit;
 use crate::counts::ListenerStats;
 use manylane_config::lex::Word;
@@ -13,6 +14,7 @@ use manylane_config::table::BindOptions;
 use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
 use manylane_io::options::LONGEST_KEY;
+use manylane_net::address::Transport;
 use manylane_net::{CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6};
 use manylane_sync::Arc;
 use manylane_tls::ServerContext;
@@ -46,6 +48,8 @@ pub struct Listener {
     pub group: Option<Owner>,
     /// Set by `accept-proxy`.
     pub accept_proxy: bool,
+    /// Value of `accept-netscaler-cip`.
+    pub netscaler: Option<u32>,
     /// Set by `proto h2`: the clients speak only HTTP/2.
     pub http2: bool,
     /// Value of `idle-ping`.
@@ -59,10 +63,12 @@ pub struct Listener {
     pub groups: Box<[Vec<usize>]>,
     /// Value of `thread`: accepting lanes, counted from 0; `None` for all.
     pub lanes: Option<Box<[usize]>>,
+    /// The line, as `<file>:<number>`.
+    pub line: Box<str>,
     /// Position of `thread` in the line, or of the line.
     pub pos: Pos,
     /// Limit of `maxconn`.
-    pub places: Arc<ConnLimit>,
+    pub conn_limit: Arc<ConnLimit>,
     /// Value of `nice`.
     pub nice: i16,
     /// Counters.
@@ -141,7 +147,7 @@ pub(super) fn listeners(
     first: usize,
     settings: &Settings,
     ids: &mut Ids,
-    (global, groups, default_shards): (&Global, &Groups, Shards),
+    (global, groups, default_shards, used): (&Global, &Groups, Shards, Option<&Used>),
     refuse: &mut Refuse<'_>,
 ) -> Vec<Listener> {
     let Bind { addresses, options, pos } = bind;
@@ -169,6 +175,7 @@ pub(super) fn listeners(
         gid,
         proto,
         cc,
+        accept_netscaler_cip,
         accept_proxy,
         defer_accept,
         tfo,
@@ -188,8 +195,7 @@ pub(super) fn listeners(
     refuse.idle(
         &relative,
         "mss",
-        "Linux does not change the segments of connections that exist, so it \
-        cannot make them smaller by so much",
+        "Linux cannot reduce the segment size of a connection that exists by this amount",
     );
     let shards = shards.as_ref().map_or(default_shards, |set| shards_of(set, refuse));
     let lanes = lanes_of(thread, groups, refuse);
@@ -252,17 +258,25 @@ pub(super) fn listeners(
             ..CommonOptions::default()
         },
     };
-    let tls = super::tls::of_bind(tls, &global.tls, settings.mode() == Mode::Http, *pos, refuse);
+    let is_http = settings.mode() == Mode::Http;
+    let tls = super::tls::of_bind(tls, &global.tls, is_http, used, *pos, refuse);
     let nice = nice.map_or(0, |set| set.value.clamp(-1024, 1024) as i16);
     let mut all: Vec<Listener> = Vec::new();
     for address in addresses {
-        let mut place = address.value.clone();
+        let mut prefixed = address.value.clone();
         if let (manylane_net::address::Location::Unix(path), Some(prefix)) =
-            (&mut place.place, common.and_then(|unix| unix.prefix.as_ref()))
+            (&mut prefixed.location, common.and_then(|unix| unix.prefix.as_ref()))
         {
             *path = format!("{}{path}", text(prefix)).into();
         }
-        let endpoints = place.resolve().and_then(|address| address.endpoints());
+        let options = &ListenOptions {
+            common: CommonOptions {
+                multipath: prefixed.transport == Some(Transport::Multipath),
+                ..options.common.clone()
+            },
+            ..options.clone()
+        };
+        let endpoints = prefixed.resolve().and_then(|address| address.endpoints());
         let endpoints = match endpoints {
             Ok(endpoints) => endpoints,
             Err(error) => {
@@ -298,14 +312,16 @@ pub(super) fn listeners(
                 user: user.clone(),
                 group: group.clone(),
                 accept_proxy: on(accept_proxy),
+                netscaler: accept_netscaler_cip.as_ref().map(|set| set.value),
                 http2,
                 idle_ping: idle_ping.map(|set| set.value).filter(|time| !time.is_zero()),
                 tls: tls.clone(),
                 shards,
                 groups: groups.clone(),
                 lanes: lanes.clone(),
+                line: refuse.config.line(*pos).into(),
                 pos: thread.first().map_or(*pos, Word::pos),
-                places: Arc::new(ConnLimit::new(maxconn.map_or(0, |set| set.value))),
+                conn_limit: Arc::new(ConnLimit::new(maxconn.map_or(0, |set| set.value))),
                 nice,
                 counts: Arc::default(),
             });

@@ -3,22 +3,23 @@
 use super::Process;
 use super::agent::CheckTarget;
 use super::notify::Notify;
-use super::observe::Observed;
+use super::observe::TrafficObserver;
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
 use super::server_addr::ServerAddr;
 use super::tls::{Purpose, ServerTls};
-use manylane_check::{Board, Connect, Health, Init, Intervals, Script, Step};
+use manylane_check::{Connect, Health, Init, Intervals, ReportCell, Script, SendSource, Step, TextSource};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::{OptionSwitch, ServerOptions, Timeout};
 use manylane_config::tree::{Proxy, Set, TlsOptions};
 use manylane_net::address::{Host, Location, Port};
-use manylane_net::{Address, ConnectOptions, Endpoint, Present, Rules};
+use manylane_net::{Address, ConnectOptions, Endpoint, Rules, UseSource};
 use manylane_sync::Arc;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// A server's check: its settings and its results.
@@ -35,9 +36,9 @@ pub struct ServerCheck {
     /// `check-reuse-pool`: the check uses idle connections of requests, and leaves its own for requests.
     pub reuses: bool,
     /// Target of the connections, unless the check follows the server.
-    pub place: ServerPlace,
+    pub server_place: ServerPlace,
     /// Set if the connections go to the server's current address.
-    pub follows: Option<Follows>,
+    pub follows: Option<InheritedTarget>,
     /// The line names an address for the check: `addr`, `agent-addr`.
     pub has_address: bool,
     /// Options of the connections.
@@ -64,11 +65,11 @@ pub struct ServerCheck {
     /// `option log-health-checks`
     pub log: bool,
     /// `observe`
-    pub observed: Option<Observed>,
+    pub observed: Option<TrafficObserver>,
     /// Health before the first check, and the numbers of checks that change it.
     pub health: Health,
     /// Latest results.
-    pub board: Arc<Board>,
+    pub board: Arc<ReportCell>,
     /// Settings made at run time.
     pub target: Arc<CheckTarget>,
     /// Wakes the task of the check when it has to do something. Generations with the same check of a server
@@ -91,6 +92,52 @@ fn tls_of(
         return None;
     }
     super::tls::of_server(options, &process.tls, Purpose::Check, pos, refuse).map(Arc::new)
+}
+
+/// `check-sni-auto`: without `check-sni`, the name is that of the Host field of the first request.
+fn named_by_host<'o>(
+    options: &'o TlsOptions,
+    script: &Script,
+    refuse: &mut Refuse<'_>,
+) -> Cow<'o, TlsOptions> {
+    let Some(set) = options.check_sni_auto.filter(|set| set.value && options.check_sni.is_none()) else {
+        return Cow::Borrowed(options);
+    };
+    let request = script.steps().iter().find_map(|step| match step {
+        Step::Send(send) => match &send.what {
+            SendSource::Request(request) => Some(request),
+            _ => None,
+        },
+        _ => None,
+    });
+    let mut fields = request.iter().flat_map(|request| &request.fields);
+    let host = fields.find(|(name, _)| name.eq_ignore_ascii_case(b"host")).map(|(_, value)| value);
+    let name = match host {
+        Some(TextSource::Fixed(host)) => std::str::from_utf8(host).ok().map(host_only).filter(is_name),
+        _ => None,
+    };
+    let Some(name) = name else {
+        let message = "'check-sni-auto' has no effect here: it expects HTTP checks whose Host field is a \
+            name without expressions";
+        refuse.note(set.pos, message.to_owned());
+        return Cow::Borrowed(options);
+    };
+    let check_sni = Some(Set { value: Word::plain(name, set.pos), pos: set.pos });
+    Cow::Owned(TlsOptions { check_sni, ..options.clone() })
+}
+
+/// The host of a Host field.
+fn host_only(field: &str) -> &str {
+    let field = field.trim();
+    field
+        .rsplit_once(':')
+        .filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+        .map_or(field, |(host, _)| host)
+}
+
+/// True if TLS can ask for the host: it is no address.
+fn is_name(host: &&str) -> bool {
+    !host.is_empty() && !host.starts_with('[') && host.parse::<IpAddr>().is_err()
 }
 
 /// Returns the TLS of steps that ask for it, by the steps' numbers.
@@ -129,22 +176,22 @@ pub struct Program {
 
 /// Target of a check that follows its server.
 #[derive(Clone, Debug)]
-pub struct Follows {
+pub struct InheritedTarget {
     /// Address of the server.
     pub addr: Arc<ServerAddr>,
     /// `port`
     pub port: Option<u16>,
 }
 
-impl PartialEq for Follows {
+impl PartialEq for InheritedTarget {
     fn eq(&self, other: &Self) -> bool {
         self.port == other.port
     }
 }
 
-impl Follows {
+impl InheritedTarget {
     /// Returns the current target; `first` is the one of the configuration.
-    pub fn place(&self, first: &ServerPlace) -> ServerPlace {
+    pub fn server_place(&self, first: &ServerPlace) -> ServerPlace {
         if self.addr.word() >> 1 == 0 {
             return first.clone(); // the server has not moved
         }
@@ -180,7 +227,7 @@ pub enum CheckTimeouts {
 
 /// What a check does, and the words that say so.
 pub(super) type CheckScript = (Arc<Script>, Arc<[u8]>);
-/// The same of `healthcheck` sections, by their names.
+/// The scripts of `healthcheck` sections, by their names.
 pub(super) type NamedScripts = HashMap<Vec<u8>, CheckScript>;
 
 /// Builds the checks of a backend's servers. Those of servers that name none of `named` are as `usual`.
@@ -261,14 +308,14 @@ pub(super) fn checks(
         options.late_ack = true;
         if let Some(source) = &mut options.source {
             // No client's address can be shown.
-            source.present = source.present.filter(|present| matches!(present, Present::Address(_)));
+            source.present = source.present.filter(|present| matches!(present, UseSource::Address(_)));
         }
         let reuses = check_reuse_pool.is_some_and(|set| set.value) && script.reuses() && !http2;
         if check_reuse_pool.is_some_and(|set| set.value)
             && (!reuses || elsewhere || check_send_proxy.is_some_and(|set| set.value))
         {
-            let why = "only checks in HTTP/1 that go where requests go, in one connection as the server's \
-                own, can use those of requests";
+            let why = "only HTTP/1 checks of one connection, with the address and options of the server's \
+                requests, can use idle connections of requests";
             refuse.idle(check_reuse_pool, "check-reuse-pool", why);
         }
         let port = port.map(|set| set.value);
@@ -279,14 +326,21 @@ pub(super) fn checks(
             http2,
             reuses: reuses && !elsewhere && !check_send_proxy.is_some_and(|set| set.value),
             has_address: addr.is_some(),
-            place: place(server, addr.as_ref(), port, script, line.pos, refuse),
+            server_place: target_of(server, addr.as_ref(), port, script, line.pos, refuse),
             follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address")))
-                .then(|| Follows { addr: server.addr.clone(), port }),
+                .then(|| InheritedTarget { addr: server.addr.clone(), port }),
             connect: options,
             socks4: server.socks4,
             via_socks4: check_via_socks4.is_some_and(|set| set.value),
             tls_of_steps: tls_of_steps(script, &line.options.tls, process, line.pos, refuse),
-            tls: tls_of(server, &line.options.tls, apart, process, line.pos, refuse),
+            tls: tls_of(
+                server,
+                &named_by_host(&line.options.tls, script, refuse),
+                apart,
+                process,
+                line.pos,
+                refuse,
+            ),
             // A check of another address is not about the service, so it does not use the service's protocol
             // unless the configuration says so.
             header: match check_send_proxy.map(|set| set.value) {
@@ -307,8 +361,8 @@ pub(super) fn checks(
                 None => CheckTimeouts::Whole(inter),
             },
             log: settings.option(OptionSwitch::LOG_HEALTH_CHECKS),
-            observed: Observed::new(&line.options, settings.mode(), refuse),
-            board: Arc::new(Board::new(health.clone())),
+            observed: TrafficObserver::new(&line.options, settings.mode(), refuse),
+            board: Arc::new(ReportCell::new(health.clone())),
             health,
             target: Arc::default(),
             notify: Arc::default(),
@@ -332,7 +386,7 @@ fn program(proxy: &Proxy, process: &Process, refuse: &mut Refuse<'_>) -> Option<
                 refuse.idle(
                     set,
                     name,
-                    "there is no 'option external-check', or another kind of check after it",
+                    "'option external-check' is missing, or a later line sets another kind of check",
                 );
             }
         }
@@ -353,7 +407,7 @@ fn program(proxy: &Proxy, process: &Process, refuse: &mut Refuse<'_>) -> Option<
 }
 
 /// Returns the target of the checks of `server`.
-fn place(
+fn target_of(
     server: &Server,
     addr: Option<&Set<Word>>,
     port: Option<u16>,
@@ -391,8 +445,8 @@ fn place(
         _ => None,
     };
     let ip = match &other {
-        Some(Address { place: Location::Ip { host: Host::V4(ip), .. }, .. }) => Some((*ip).into()),
-        Some(Address { place: Location::Ip { host: Host::V6(ip), .. }, .. }) => Some((*ip).into()),
+        Some(Address { location: Location::Ip { host: Host::V4(ip), .. }, .. }) => Some((*ip).into()),
+        Some(Address { location: Location::Ip { host: Host::V6(ip), .. }, .. }) => Some((*ip).into()),
         Some(other) => {
             return other
                 .endpoints()
@@ -401,8 +455,8 @@ fn place(
         None => own_ip,
     };
     let Some(ip) = ip else {
-        if known.place == ServerPlace::Nowhere {
-            return known.place; // checked once the server has an address
+        if known.server_place == ServerPlace::Nowhere {
+            return known.server_place; // checked once the server has an address
         }
         if port.is_some()
             || script.steps().iter().any(|step| matches!(step, Step::Connect(Connect { port: Some(_), .. })))
@@ -414,10 +468,10 @@ fn place(
             );
             refuse.found.alert(pos, message);
         }
-        return known.place;
+        return known.server_place;
     };
     let written = match &other {
-        Some(Address { place: Location::Ip { port: Port::One(port), .. }, .. }) => Some(*port),
+        Some(Address { location: Location::Ip { port: Port::One(port), .. }, .. }) => Some(*port),
         _ => None,
     };
     let by_script =

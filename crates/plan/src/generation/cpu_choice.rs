@@ -58,7 +58,7 @@ enum Of {
 
 /// Choice of processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(super) struct CpuSelection {
     policy: Policy,
     /// `threads-per-core 1`
     one_of_core: bool,
@@ -68,7 +68,7 @@ pub(super) struct Choice {
 
 type Wrong = Result<(), (Pos, String)>;
 
-impl Choice {
+impl CpuSelection {
     /// Reads the words of `cpu-policy`.
     pub(super) fn policy(&mut self, words: &[Word]) -> Wrong {
         let [name, more @ ..] = words else { return Ok(()) }; // the table counts them
@@ -162,34 +162,32 @@ impl Choice {
     }
 
     /// Returns the processors of each of `lanes` lanes, or of one lane for each remaining processor.
-    pub(super) fn of(&self, mut places: Vec<Cpu>, lanes: Option<usize>) -> CpuMap {
+    pub(super) fn of(&self, mut all: Vec<Cpu>, lanes: Option<usize>) -> CpuMap {
         for (of, drops, numbers) in &self.rules {
-            let number = |place: &Cpu| match of {
-                Of::Processor => place.cpu,
-                Of::Node => place.node,
-                Of::Thread => place.thread,
+            let number = |cpu: &Cpu| match of {
+                Of::Processor => cpu.cpu,
+                Of::Node => cpu.node,
+                Of::Thread => cpu.thread,
             };
-            places.retain(|place| numbers.contains(&number(place)) != *drops);
+            all.retain(|cpu| numbers.contains(&number(cpu)) != *drops);
         }
         if self.one_of_core {
-            places.retain(|place| place.thread == 0);
+            all.retain(|cpu| cpu.thread == 0);
         }
-        let fastest = places.iter().map(|place| place.capacity).max().unwrap_or(0);
+        let fastest = all.iter().map(|cpu| cpu.capacity).max().unwrap_or(0);
         // If the system reports only frequencies, those of equal processors may differ a little.
-        let is_fast = |place: &Cpu| place.capacity * 5 >= fastest * 4;
+        let is_fast = |cpu: &Cpu| cpu.capacity * 5 >= fastest * 4;
         match self.policy {
             Policy::None | Policy::Caches(_) | Policy::Clusters(_) | Policy::Resource => {}
             Policy::FirstNode => {
-                let first = places.iter().map(|place| place.node).min();
-                places.retain(|place| Some(place.node) == first);
+                let first = all.iter().map(|cpu| cpu.node).min();
+                all.retain(|cpu| Some(cpu.node) == first);
             }
-            Policy::Performance => places.retain(is_fast),
-            Policy::Efficiency if places.iter().any(|place| !is_fast(place)) => {
-                places.retain(|place| !is_fast(place))
-            }
+            Policy::Performance => all.retain(is_fast),
+            Policy::Efficiency if all.iter().any(|cpu| !is_fast(cpu)) => all.retain(|cpu| !is_fast(cpu)),
             Policy::Efficiency => {} // all are equally fast
         }
-        if places.is_empty() {
+        if all.is_empty() {
             return CpuMap::default(); // no processor is left: the rules are ignored
         }
         let (each, by_speed) = match self.policy {
@@ -198,9 +196,9 @@ impl Choice {
             Policy::Resource => (1, true),
             _ => (usize::MAX, false),
         };
-        let group = |place: &Cpu| (place.node, place.cache, by_speed && !is_fast(place));
-        places.sort_by_key(|place| (group(place), place.cpu));
-        let mut alike: Vec<&[Cpu]> = places.chunk_by(|a, b| group(a) == group(b)).collect();
+        let group = |cpu: &Cpu| (cpu.node, cpu.cache, by_speed && !is_fast(cpu));
+        all.sort_by_key(|cpu| (group(cpu), cpu.cpu));
+        let mut alike: Vec<&[Cpu]> = all.chunk_by(|a, b| group(a) == group(b)).collect();
         if self.policy == Policy::Resource {
             let cost = |group: &&[Cpu]| (is_fast(&group[0]), group.len());
             alike = alike.into_iter().min_by_key(cost).into_iter().collect();
@@ -208,7 +206,7 @@ impl Choice {
         let groups = alike.chunks(each.min(alike.len()));
         let mut of_groups: Vec<Arc<[usize]>> = Vec::new();
         for group in groups {
-            let cpus: Arc<[usize]> = group.iter().copied().flatten().map(|place| place.cpu).collect();
+            let cpus: Arc<[usize]> = group.iter().copied().flatten().map(|cpu| cpu.cpu).collect();
             of_groups.extend((0..cpus.len()).map(|_| cpus.clone()));
         }
         // With fewer lanes than processors each group gets its share; with more, the assignment starts over.
@@ -229,14 +227,14 @@ mod tests {
 
     /// A machine with two nodes, each with two caches of two cores with two threads; the second node is slow.
     fn machine() -> Vec<Cpu> {
-        let place = |cpu: usize| Cpu {
+        let cpu = |cpu: usize| Cpu {
             cpu,
             node: cpu / 8,
             cache: cpu / 4 * 4,
             thread: cpu % 2,
             capacity: if cpu < 8 { 1024 } else { 500 },
         };
-        (0..16).map(place).collect()
+        (0..16).map(cpu).collect()
     }
 
     fn words(text: &str) -> Vec<Word> {
@@ -245,7 +243,7 @@ mod tests {
     }
 
     fn map(policy: &str, set: &str, lanes: Option<usize>) -> Vec<Vec<usize>> {
-        let mut choice = Choice::default();
+        let mut choice = CpuSelection::default();
         choice.policy(&words(policy)).unwrap();
         if !set.is_empty() {
             choice.rules(&words(set)).unwrap();
@@ -286,8 +284,8 @@ mod tests {
 
     #[test]
     fn a_cache_of_fast_and_slow_ones_has_two_clusters() {
-        let mixed = machine().into_iter().map(|place| Cpu { cache: 0, node: 0, ..place }).collect();
-        let mut choice = Choice::default();
+        let mixed = machine().into_iter().map(|cpu| Cpu { cache: 0, node: 0, ..cpu }).collect();
+        let mut choice = CpuSelection::default();
         choice.policy(&words("group-by-cluster")).unwrap();
         let map = choice.of(mixed, None);
         let lanes: Vec<_> = (0..).map_while(|lane| map.of(lane).map(<[usize]>::to_vec)).collect();
@@ -303,7 +301,7 @@ mod tests {
             ("none threads-per-core 1 x", 1, "expects one word behind 'threads-per-core', found 'x'"),
             ("none cores", 1, "expects 'threads-per-core' behind the policy, found 'cores'"),
         ] {
-            let (pos, message) = Choice::default().policy(&words(text)).unwrap_err();
+            let (pos, message) = CpuSelection::default().policy(&words(text)).unwrap_err();
             assert!(pos.column == column && message.starts_with(said), "{text}: {message}");
         }
     }

@@ -1,6 +1,6 @@
 //! `cpu-map`: binds lanes to processors.
 
-use super::cpu_choice::Choice;
+use super::cpu_choice::CpuSelection;
 use super::groups::Groups;
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
@@ -166,11 +166,11 @@ pub(super) fn cpu_map(
     statements: &[Statement],
     groups: &Groups,
     lanes: Option<usize>,
-    places: impl FnOnce() -> Vec<Cpu>,
+    cpus: impl FnOnce() -> Vec<Cpu>,
     refuse: &mut Refuse<'_>,
 ) -> CpuMap {
     let mut map = CpuMap::default();
-    let mut choice = Choice::default();
+    let mut choice = CpuSelection::default();
     for statement in statements {
         let Statement { keyword, words, pos } = statement;
         let wrong = match *keyword {
@@ -178,7 +178,7 @@ pub(super) fn cpu_map(
             "cpu-policy" => choice.policy(words),
             "cpu-set" => choice.rules(words),
             _ => {
-                refuse.keyword(*pos, keyword, "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say");
+                refuse.keyword(*pos, keyword, "use 'cpu-policy' or 'cpu-map' to bind lanes to processors");
                 Ok(())
             }
         };
@@ -187,8 +187,8 @@ pub(super) fn cpu_map(
         }
     }
     // A manual map wins over a policy, as in HAProxy.
-    if map.lanes.is_empty() && choice != Choice::default() {
-        map = choice.of(places(), lanes);
+    if map.lanes.is_empty() && choice != CpuSelection::default() {
+        map = choice.of(cpus(), lanes);
     }
     map
 }

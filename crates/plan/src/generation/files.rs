@@ -14,7 +14,7 @@ pub(super) const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_TOTAL_BYTES: usize = 64 << 20;
 
 /// Converts the bytes of a file before they are kept.
-pub(super) type Made = fn(Vec<u8>) -> std::result::Result<Vec<u8>, &'static str>;
+pub(super) type FileConverter = fn(Vec<u8>) -> std::result::Result<Vec<u8>, &'static str>;
 
 /// The files that were read.
 #[derive(Debug, Default)]
@@ -36,11 +36,11 @@ impl Files {
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes), and the errors of `make`.
-    pub(super) fn message(&mut self, path: PathBuf, make: Made) -> Result<Arc<[u8]>> {
+    pub(super) fn message(&mut self, path: PathBuf, make: FileConverter) -> Result<Arc<[u8]>> {
         self.kept((path, true), make)
     }
 
-    fn kept(&mut self, key: (PathBuf, bool), make: Made) -> Result<Arc<[u8]>> {
+    fn kept(&mut self, key: (PathBuf, bool), make: FileConverter) -> Result<Arc<[u8]>> {
         if let Some(bytes) = self.kept.get(&key) {
             return Ok(bytes.clone());
         }

@@ -21,7 +21,7 @@ static SOCKETS: LockClass = LockClass::new("datagram sockets", LockClass::LEAF);
 /// What a frontend has that forwards syslog messages.
 #[derive(Debug)]
 pub struct LogForward {
-    /// Places of the targets.
+    /// Indexes of the targets.
     pub targets: Vec<usize>,
     /// `option host`
     pub hosts: HostPolicy,
@@ -50,7 +50,7 @@ impl DatagramListener {
         self.sockets.lock().clone()
     }
 
-    /// They are bound, or closed.
+    /// Stores the bound sockets, or `None` after they are closed.
     pub fn set_sockets(&self, sockets: Option<Arc<[Bound]>>) {
         let before = std::mem::replace(&mut *self.sockets.lock(), sockets);
         drop(before); // outside of the lock
@@ -77,7 +77,7 @@ impl LogForward {
                 datagrams.len(),
                 settings,
                 &mut ids,
-                (global, groups, shards),
+                (global, groups, shards, None),
                 refuse,
             );
             datagrams.extend(listeners.into_iter().map(|mut listener| {
@@ -101,8 +101,8 @@ impl LogForward {
     }
 }
 
-/// Completes a server of a backend in `mode log`: it is the target of the lines that the backend chooses it
-/// for.
+/// Completes a server of a backend in `mode log`: makes the target of the lines for which the backend
+/// chooses the server.
 pub(super) fn log_server(
     server: &mut Server,
     line: &tree::Server,
@@ -111,7 +111,7 @@ pub(super) fn log_server(
     refuse: &mut Refuse<'_>,
 ) {
     let ServerOptions { log_bufsize, log_proto, .. } = &line.options;
-    // What its lines do not need, or how they would be sent otherwise than they are.
+    // Any other option is refused: log lines do not need it, or would not be sent as it says.
     let other = ServerOptions {
         log_bufsize: None,
         log_proto: None,
@@ -147,14 +147,14 @@ pub(super) fn log_server(
             other options are not built yet";
         refuse.keyword(line.pos, "server", why);
     }
-    let ServerPlace::At(Endpoint::Ip(address)) = server.addr.read().place else {
+    let ServerPlace::At(Endpoint::Ip(address)) = server.addr.read().server_place else {
         let message = "'server' expects an address with a port, known at the start, in 'mode log'";
         return refuse.found.alert(line.address.pos, message);
     };
     let counted = log_proto.is_some_and(|set| set.value == "octet-count");
     let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
     let Some(facility) = Facility::new(0) else { return };
-    // The form of lines is their target's; of this one only the way counts.
+    // The backend's target formats the lines; this one only says how to send them.
     let spec = TargetSpec {
         sink: match line.address.value.transport {
             Some(Transport::Datagram) => Sink::Udp(address),

@@ -36,12 +36,12 @@ impl FrontendGate {
     /// Returns the state.
     #[inline]
     pub fn state(&self) -> FrontendGateState {
-        self.seen().state()
+        self.snapshot().state()
     }
 
     /// Returns a snapshot. Snapshots before and after a change differ.
     #[inline]
-    pub fn seen(&self) -> FrontendGateSnapshot {
+    pub fn snapshot(&self) -> FrontendGateSnapshot {
         // Acquire: pairs with the release in `set`. A lane that sees the new state sees all writes before it.
         FrontendGateSnapshot(self.0.load(Ordering::Acquire))
     }
@@ -69,13 +69,13 @@ mod tests {
     #[test]
     fn a_gate_that_was_shut_stays_so_and_each_change_is_seen() {
         let gate = FrontendGate::default();
-        let first = gate.seen();
+        let first = gate.snapshot();
         assert_eq!(
             (gate.set(FrontendGateState::Paused), gate.set(FrontendGateState::Paused)),
             (FrontendGateState::Open, FrontendGateState::Paused)
         );
         assert_eq!(gate.set(FrontendGateState::Open), FrontendGateState::Paused);
-        assert_ne!(gate.seen(), first, "open as before, but not the same");
+        assert_ne!(gate.snapshot(), first, "open as before, but not the same");
         assert_eq!(
             (gate.set(FrontendGateState::Shut), gate.set(FrontendGateState::Open)),
             (FrontendGateState::Open, FrontendGateState::Shut)

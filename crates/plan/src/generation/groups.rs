@@ -101,7 +101,9 @@ fn share_out(mut groups: Vec<Vec<usize>>, lanes: usize) -> Result<Vec<Vec<usize>
     let mut left = free.clone().count();
     let mut empty = groups.iter().filter(|group| group.is_empty()).count();
     if left < empty {
-        return Err(format!("{empty} groups expect a lane each, found {left}"));
+        return Err(format!(
+            "expected a lane for each group without a 'thread-group' line, {empty} in all, found {left}"
+        ));
     }
     for group in groups.iter_mut().filter(|group| group.is_empty()) {
         let share = left.div_ceil(empty);
@@ -131,6 +133,9 @@ mod tests {
             lanes(&[&[0, 1], &[1]], 2),
             Err("lane 2 belongs to the groups 1 and 2: leave it in one".into())
         );
-        assert_eq!(lanes(&[&[], &[], &[]], 2), Err("3 groups expect a lane each, found 2".into()));
+        assert_eq!(
+            lanes(&[&[], &[], &[]], 2),
+            Err("expected a lane for each group without a 'thread-group' line, 3 in all, found 2".into())
+        );
     }
 }

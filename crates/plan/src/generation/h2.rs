@@ -34,7 +34,7 @@ pub struct H2Settings {
 /// Which errors of clients are logged if they belong to no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LoggedErrors {
-    /// No name.
+    /// No errors.
     None,
     /// Errors that end the connection.
     Connection,

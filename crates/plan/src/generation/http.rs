@@ -89,7 +89,7 @@ pub struct Http {
 
 /// Side of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum HttpSide {
     /// The frontend.
     Front,
     /// The backend.
@@ -107,7 +107,7 @@ impl Http {
     #[inline]
     pub fn stats_at(&self, head: &Head) -> Option<&Arc<StatsPage>> {
         let asks = |page: &&Arc<StatsPage>| {
-            page.asked(head).is_some()
+            page.behind_uri(head).is_some()
                 && matches!(head.method_kind(), Method::Get | Method::Head | Method::Post)
         };
         self.stats.as_ref().filter(asks)
@@ -205,6 +205,8 @@ pub struct RetryEvents {
     pub timeout: bool,
     /// The response was not valid HTTP.
     pub junk: bool,
+    /// Requests that change nothing may be sent as early data, also where the client has not sent them so.
+    pub early: bool,
     /// Responses with these statuses.
     pub statuses: Vec<u16>,
 }
@@ -213,8 +215,7 @@ impl RetryEvents {
     /// Returns true if failures after the connection are retried. Then requests are kept for a replay.
     #[inline]
     pub fn replays(&self) -> bool {
-        let Self { connect: _, empty, timeout, junk, statuses } = self;
-        *empty || *timeout || *junk || !statuses.is_empty()
+        self.empty || self.timeout || self.junk || !self.statuses.is_empty()
     }
 }
 
@@ -230,7 +231,7 @@ pub(super) fn leniency(settings: &Settings, relaxed: bool) -> Leniency {
 
 pub(super) fn http<'c>(
     proxy: &'c Proxy,
-    side: Side,
+    side: HttpSide,
     reader: &mut RuleReader<'c>,
     process: &Process,
     config: &Config,
@@ -264,7 +265,7 @@ pub(super) fn http<'c>(
         forwarded: settings
             .forwarded
             .as_ref()
-            .filter(|_| side == Side::Back)
+            .filter(|_| side == HttpSide::Back)
             .map(|set| reader.forwarded(&set.value, proxy, refuse)),
         original_to: settings.originalto.as_ref().map(|set| address_field(&set.value, b"x-original-to")),
         answers: answers(settings, config, refuse),
@@ -272,12 +273,12 @@ pub(super) fn http<'c>(
         unique_id: settings
             .unique_id_format
             .as_ref()
-            .filter(|_| side == Side::Front)
+            .filter(|_| side == HttpSide::Front)
             .and_then(|set| reader.unique_id(&set.value, proxy, refuse)),
         unique_id_header: settings.unique_id_header.as_ref().map(|set| set.value.bytes().into()),
         spells: on(match side {
-            Side::Front => OptionSwitch::H1_ADJUST_CLIENT,
-            Side::Back => OptionSwitch::H1_ADJUST_SERVER,
+            HttpSide::Front => OptionSwitch::H1_ADJUST_CLIENT,
+            HttpSide::Back => OptionSwitch::H1_ADJUST_SERVER,
         }),
         monitor: settings.monitor_uri.as_ref().map(|set| set.value.bytes().into()),
         asks_for_passwords: asks_for_passwords(proxy, config),
@@ -378,12 +379,13 @@ fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {
             RetryOn::Event("empty-response") => events.empty = true,
             RetryOn::Event("response-timeout") => events.timeout = true,
             RetryOn::Event("junk-response") => events.junk = true,
-            RetryOn::Event("0rtt-rejected") => {} // 0-RTT is not built
+            RetryOn::Event("0rtt-rejected") => events.early = true,
             RetryOn::Event("all-retryable-errors") => {
                 events.connect = true;
                 events.empty = true;
                 events.timeout = true;
                 events.junk = true;
+                events.early = true;
                 events.statuses.extend([500, 502, 503, 504]);
             }
             RetryOn::Event(other) => {
@@ -445,12 +447,15 @@ pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Arc<[u
         [] => Ok(bytes), // as `/dev/null`: the connection is closed without a response
         bytes => whole(bytes),
     });
-    let is_known = |refuse: &Refuse<'_>| refuse.found.found().iter().any(|one| one.pos == Some(file.pos));
+    let is_known =
+        |refuse: &Refuse<'_>| refuse.found.found().iter().any(|one| one.pos == Some(file.target.pos()));
     match message {
         Ok(message) => Some(message),
         Err(_) if is_known(refuse) => None, // reported before, by another proxy or the other half
         Err(why) => {
-            refuse.found.alert(file.pos, format!("cannot use error file '{}': {why}", path.display()));
+            refuse
+                .found
+                .alert(file.target.pos(), format!("cannot use error file '{}': {why}", path.display()));
             None
         }
     }

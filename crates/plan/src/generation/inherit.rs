@@ -14,7 +14,7 @@ use super::{
     variables,
 };
 use crate::conn_limit::ConnLimit;
-use manylane_balance::{Admin, Index, Settings, Standing};
+use manylane_balance::{Admin, Availability, Index, Settings};
 use manylane_sched::Time;
 use manylane_sync::Arc;
 
@@ -53,7 +53,7 @@ impl Generation {
                 *section = was.clone();
             }
         }
-        share(&mut parts.places, &before.places, &mut self.bounds);
+        share(&mut parts.conn_limit, &before.conn_limit, &mut self.bounds);
         // Recently admitted connections count, and an operator's limit stays.
         if parts.process.connection_rate == before.process.connection_rate {
             parts.connection_rate = before.connection_rate.clone();
@@ -65,7 +65,7 @@ impl Generation {
         if rate(parts) == rate(&before.parts) {
             parts.tls_rate = before.tls_rate.clone();
         }
-        share(&mut parts.tls_places, &before.tls_places, &mut self.bounds);
+        share(&mut parts.tls_conn_limit, &before.tls_conn_limit, &mut self.bounds);
         variables::inherit(
             &mut parts.expressions,
             &before.expressions,
@@ -79,7 +79,7 @@ impl Generation {
             frontend.counts = was.counts.clone();
             frontend.gate = was.gate.clone();
             frontend.invalid = was.invalid.clone();
-            share(&mut frontend.places, &was.places, &mut self.bounds);
+            share(&mut frontend.conn_limit, &was.conn_limit, &mut self.bounds);
             let mut successors = vec![false; was.listeners.len()];
             for listener in &mut frontend.listeners {
                 let Some(was) = was.listener_like(listener).filter(|was| !successors[was.index]) else {
@@ -87,7 +87,7 @@ impl Generation {
                 };
                 successors[was.index] = true; // of two lines with one address, only one inherits
                 listener.counts = was.counts.clone();
-                share(&mut listener.places, &was.places, &mut self.bounds);
+                share(&mut listener.conn_limit, &was.conn_limit, &mut self.bounds);
             }
         }
         for backend in self.backends.iter_mut().filter_map(Arc::get_mut) {
@@ -125,12 +125,12 @@ impl Generation {
         self.settle_followers(now);
     }
 
-    /// Makes the settings of this generation hold when it serves in place of `before`: limits, sizes of rings
-    /// and timeouts of their servers, and settings of servers that differ from `before`. Other changes that
-    /// an operator made to a server stay.
+    /// Applies the settings of this generation once it serves in place of `before`: limits, sizes of rings
+    /// and timeouts of their servers, and the settings of servers that differ from `before`. Other changes
+    /// that an operator made to a server stay.
     pub fn take_effect(&self, before: &Self, now: Time) {
-        for (places, most) in &self.bounds {
-            places.give(*most);
+        for (conn_limit, most) in &self.bounds {
+            conn_limit.give(*most);
         }
         for backend in &self.backends {
             if let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) {
@@ -202,7 +202,7 @@ impl Backend {
         Some(&self.servers[index.get()]).filter(|own| Arc::ptr_eq(&own.counts, &other.counts))
     }
 
-    /// Makes the settings of servers hold that differ from those of `before`.
+    /// Applies the settings of servers that differ from those of `before`.
     fn take_effect(&self, before: &Self, now: Time) {
         let servers = self.balancer.servers();
         let standing = |server: &Server| Some(servers[servers.index(server.index)?].state().standing());
@@ -238,10 +238,10 @@ impl Server {
     /// Returns true if connections to one server fit requests for the other.
     fn has_connections_of(&self, other: &Self) -> bool {
         let names = (self.pool_name, other.pool_name); // the names that requests ask for may differ
+        // With TLS, the CA that verified a connection may have changed.
         Arc::ptr_eq(&self.addr, &other.addr)
             && (&self.connect, self.header, self.socks4) == (&other.connect, other.header, other.socks4)
             && names == (None, None)
-            // The CA that verified a connection may have changed.
             && self.tls.is_none()
             && other.tls.is_none()
     }
@@ -251,16 +251,18 @@ impl Server {
         let (own, was) = (&self.written, &other.written);
         match (&self.resolution, &other.resolution) {
             (Some(now), Some(then)) => match (&now.service, &then.service) {
-                (None, None) if own.name.is_none() => own.place == was.place && was.name.is_none(),
+                (None, None) if own.name.is_none() => {
+                    own.server_place == was.server_place && was.name.is_none()
+                }
                 (None, None) => own.port == was.port && own.name == was.name,
                 (now, then) => now == then,
             },
-            (None, None) if own.place == was.place => {
-                own.place != ServerPlace::Nowhere || (&own.name, own.port) == (&was.name, was.port)
+            (None, None) if own.server_place == was.server_place => {
+                own.server_place != ServerPlace::Nowhere || (&own.name, own.port) == (&was.name, was.port)
             }
             // Compare the current addresses. They agree if the name servers' last answer is what the system
             // resolves now, or if the configuration has adopted an operator's change.
-            _ => self.addr.read().place == other.addr.read().place,
+            _ => self.addr.read().server_place == other.addr.read().server_place,
         }
     }
 
@@ -299,7 +301,7 @@ impl Server {
     fn goes_where(&self, was: &Self) -> bool {
         match (&self.resolution, &was.resolution) {
             (Some(_), Some(_)) => true,
-            (None, None) => self.stays.is_none() && self.written.place == was.written.place,
+            (None, None) => self.stays.is_none() && self.written.server_place == was.written.server_place,
             _ => false, // only one of the two follows the name servers
         }
     }
@@ -313,11 +315,11 @@ impl Server {
             true => Admin::Maintenance,
             false => Admin::Ready,
         };
-        let standing = Standing {
+        let standing = Availability {
             own,
             inherited: if self.tracks.is_some() { standing.inherited } else { Admin::Ready },
             operation: if looks(self) == looks(was) { standing.operation } else { operation(self.found()) },
-            unresolved: self.addr.read().place == ServerPlace::Nowhere,
+            unresolved: self.addr.read().server_place == ServerPlace::Nowhere,
         };
         // A static algorithm keeps the weights of the configuration.
         let keeps = self.weight == was.weight && !(is_static && weight != 0 && weight != self.weight);
@@ -332,7 +334,7 @@ impl Server {
 impl ServerCheck {
     /// Takes over the results and settings of a check. The same check continues without a new start.
     fn succeed(&mut self, was: &Self) {
-        if self.place == was.place && self.follows == was.follows {
+        if self.server_place == was.server_place && self.follows == was.follows {
             self.target = was.target.clone();
         }
         if self.is_same(was) {
@@ -348,11 +350,12 @@ impl ServerCheck {
     /// `log`, do not matter.
     fn is_same(&self, was: &Self) -> bool {
         let addr = |check: &Self| check.follows.as_ref().map(|follows| Arc::as_ptr(&follows.addr));
+        // The CA of a check with TLS may have changed.
         (&self.wording, &self.program) == (&was.wording, &was.program)
             && (self.reuses, self.http2) == (was.reuses, was.http2)
-            && (&self.place, &self.follows, addr(self)) == (&was.place, &was.follows, addr(was))
+            && (&self.server_place, &self.follows, addr(self)) == (&was.server_place, &was.follows, addr(was))
             && self.tls.is_none()
-            && was.tls.is_none() // their CA may have changed
+            && was.tls.is_none()
             && self.tls_of_steps.is_empty()
             && was.tls_of_steps.is_empty()
             && (&self.connect, self.has_address, self.relays) == (&was.connect, was.has_address, was.relays)

@@ -148,7 +148,7 @@ impl Logs {
             ..Self::default()
         };
         logs.ring_servers = logs.ring_servers(refuse);
-        logs.global = logs.places(&global.log, refuse);
+        logs.global = logs.numbers_of(&global.log, refuse);
         logs
     }
 
@@ -175,11 +175,11 @@ impl Logs {
         }
     }
 
-    fn places(&mut self, log: &[LogTarget], refuse: &mut Refuse<'_>) -> Vec<usize> {
-        let mut places = Vec::new();
+    fn numbers_of(&mut self, log: &[LogTarget], refuse: &mut Refuse<'_>) -> Vec<usize> {
+        let mut targets = Vec::new();
         for target in log {
             match target {
-                LogTarget::Global(_) => places.extend(self.global.iter().copied()),
+                LogTarget::Global(_) => targets.extend(self.global.iter().copied()),
                 LogTarget::Own(line) => {
                     let made = match &line.sink {
                         LogSink::Ring(name) => self.ring(line, name, refuse),
@@ -195,21 +195,21 @@ impl Logs {
                             .iter()
                             .position(|known| Some(known.name.bytes()) == wanted);
                         self.profiled.extend(section.map(|section| (self.targets.len(), section)));
-                        places.push(self.targets.len());
+                        targets.push(self.targets.len());
                         self.targets.push(Arc::new(target));
                     }
                 }
             }
         }
-        places
+        targets
     }
 
     /// Returns the target of a `log` line that names a ring.
     fn ring(&self, line: &LogLine, name: &Word, refuse: &mut Refuse<'_>) -> Option<Target> {
         let config = refuse.config;
-        let place = config.rings.iter().position(|section| section.name.bytes() == name.bytes());
+        let index = config.rings.iter().position(|section| section.name.bytes() == name.bytes());
         // A missing section was reported before.
-        let (section, ring) = place.map(|place| (&config.rings[place], &self.rings[place]))?;
+        let (section, ring) = index.map(|position| (&config.rings[position], &self.rings[position]))?;
         let own = LogLine {
             format: line.format.or(section.format.map(|set| set.value)).or(Some("raw")),
             length: Some(line.length.unwrap_or(LENGTH).min(longest(section))),
@@ -238,7 +238,7 @@ impl Logs {
                 }
                 let as_stream =
                     Address { transport: Some(Transport::Stream), ..server.address.value.clone() };
-                let sink = place(&as_stream).map(|sink| match sink {
+                let sink = sink_of(&as_stream).map(|sink| match sink {
                     Sink::Tcp(address, _) => Sink::Tcp(address, framing),
                     Sink::UnixStream(path, _) => Sink::UnixStream(path, framing),
                     other => other,
@@ -257,7 +257,7 @@ impl Logs {
 
     /// Builds the targets of a proxy; returns their numbers.
     pub(super) fn targets(&mut self, proxy: &Proxy, refuse: &mut Refuse<'_>) -> Vec<usize> {
-        self.places(&proxy.settings.log, refuse)
+        self.numbers_of(&proxy.settings.log, refuse)
     }
 
     /// Returns the log settings for events of a backend's servers.
@@ -279,7 +279,7 @@ impl Logs {
         refuse: &mut Refuse<'_>,
     ) -> Option<Profile> {
         let section = &refuse.config.log_profiles[section];
-        let mode = proxy.settings.mode();
+        let mode = proxy.mode_of_rules();
         let mut steps = Vec::new();
         for ProfileStep { step, drop, format, structured } in &section.steps {
             let mut compiled = |word: &Option<Word>| match word {
@@ -312,13 +312,13 @@ impl Logs {
             (None, false) => PLAIN_TCP_LOG,
         };
         let mut own = |set: &Option<Set<Word>>| match set {
-            Some(set) => reader.log_format(&set.value, settings.mode(), refuse).map(Some),
+            Some(set) => reader.log_format(&set.value, proxy.mode_of_rules(), refuse).map(Some),
             None => Some(None),
         };
         let (format, errors, structured) =
             (own(&settings.log_format), own(&settings.error_log_format), own(&settings.log_format_sd));
         let (format, errors, structured) = (format?, errors?, structured?);
-        // As in HAProxy, also if the format comes from 'defaults'.
+        // As in HAProxy, warn even if the format comes from 'defaults'.
         let given = settings.log_format.as_ref().or(settings.log_format_sd.as_ref()).map(|set| set.pos);
         let given = given.or(settings.log_option.map(|set| set.pos));
         if let Some(pos) = given.filter(|_| settings.log.is_empty()) {
@@ -383,7 +383,7 @@ fn rings(refuse: &mut Refuse<'_>) -> Vec<Arc<Ring>> {
         let description = description.as_ref().map(|set| text(&set.value)).unwrap_or_default();
         if let Some(size) = size.filter(|size| !Ring::fits(size.value as usize)) {
             let message = format!(
-                "'size' expects what memory has room for, found {} bytes; make the ring smaller",
+                "'size' expects a size for which there is memory, found {} bytes; make the ring smaller",
                 size.value
             );
             refuse.found.alert(size.pos, message);
@@ -417,7 +417,7 @@ fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
     let sink = match &line.sink {
         LogSink::Stdout => Sink::stdout().map_err(|error| error.to_string()),
         LogSink::Stderr => Sink::stderr().map_err(|error| error.to_string()),
-        LogSink::Address(address) => place(address),
+        LogSink::Address(address) => sink_of(address),
         LogSink::Ring(_) | LogSink::Backend(_) => return None, // made with their sections
     };
     made(line, sink, refuse)
@@ -428,7 +428,7 @@ fn group(line: &LogLine, name: &Word, refuse: &mut Refuse<'_>) -> Option<Target>
     let started =
         |proxy: &&Proxy| proxy.kind.is_backend() && !proxy.settings.disabled.is_some_and(|set| set.value);
     let mut backends = refuse.config.proxies.iter().filter(started);
-    // That there is none was reported; one that is disabled takes no lines.
+    // A missing backend was reported before; a disabled one takes no lines.
     let number = backends.position(|proxy| proxy.name.bytes() == name.bytes()).unwrap_or(usize::MAX);
     made(line, Ok(Sink::Group(number)), refuse)
 }
@@ -474,10 +474,10 @@ fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> 
 }
 
 /// Returns the sink with this address.
-fn place(address: &Address) -> Result<Sink, String> {
+fn sink_of(address: &Address) -> Result<Sink, String> {
     let stream = address.transport == Some(Transport::Stream);
     let resolved = address.resolve().map_err(|error| error.to_string())?;
-    let sink = match &resolved.place {
+    let sink = match &resolved.location {
         Location::Ip { host, port } => {
             let ip = match host {
                 Host::V4(ip) => (*ip).into(),

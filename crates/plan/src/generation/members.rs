@@ -69,7 +69,7 @@ pub struct Changed {
 
 /// Reason why a server cannot be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stays {
+pub struct NotRemoved {
     /// The reason in HAProxy's words.
     pub why: &'static str,
     /// True if the server has streams, whose end will allow the removal.
@@ -175,8 +175,8 @@ impl Generation {
             return Err("MUX protocol is not usable for server.".into());
         }
         let tracks = track.map(|track| self.tracked(backend, &track, &line.options)).transpose()?;
-        let place = backend.free_place();
-        let (number, servers) = match backend.servers.get(place) {
+        let position = backend.free_place();
+        let (number, servers) = match backend.servers.get(position) {
             Some(before) => (before.number, self.servers),
             None => (self.servers, self.servers + 1),
         };
@@ -186,7 +186,7 @@ impl Generation {
         }
         let ids: std::collections::HashSet<u32> = backend.listed().map(|own| own.id).collect();
         let id = given.or_else(|| (1..).find(|id| !ids.contains(id))).ok_or("There is no number left.")?;
-        let mut made = self.made(backend, line, number, place)?;
+        let mut made = self.made(backend, line, number, position)?;
         let starts = made.1;
         made.0.id = id;
         made.0.tracks = tracks;
@@ -198,18 +198,19 @@ impl Generation {
         }
         let server = Arc::new(made.0);
         let mut all = backend.servers.clone();
-        match all.get_mut(place) {
+        match all.get_mut(position) {
             Some(free) => *free = server.clone(),
             None => all.push(server.clone()),
         }
         let mut order = backend.order.clone();
-        order.push(place);
-        let backend = backend.with(all, order, place)?;
-        if let (false, Some(index)) = (starts, backend.balancer.servers().index(place)) {
+        order.push(position);
+        let backend = backend.with(all, order, position)?;
+        if let (false, Some(index)) = (starts, backend.balancer.servers().index(position)) {
             backend.balancer.set_admin(index, Admin::Maintenance, Time::now());
         }
         let number = backend.number;
-        let follower = tracks.map(|tracked| (tracked, ServerNumber { backend: number, server: place }, true));
+        let follower =
+            tracks.map(|tracked| (tracked, ServerNumber { backend: number, server: position }, true));
         let generation = self.with_backend(backend, servers);
         Ok(Changed {
             generation,
@@ -224,7 +225,7 @@ impl Generation {
         backend: &Backend,
         mut line: tree::Server,
         number: usize,
-        place: usize,
+        index: usize,
     ) -> Result<(Server, bool), String> {
         let saved = &self.saved.0;
         let bare = saved
@@ -238,7 +239,7 @@ impl Generation {
         let mut refuse = Refuse::new(&mut found, saved, true);
         refuse.tls = self.certificates.clone();
         let mut server =
-            server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
+            server::server(&line, &bare.settings, &self.process, number, index, None, &mut refuse);
         server.added = true;
         let proxy = Proxy { servers: vec![Box::new(line)], ..bare.clone() };
         let mut built = [server];
@@ -328,13 +329,13 @@ impl Generation {
     fn without_server(&self, backend: &str, name: &str) -> Result<Changed, String> {
         let (backend, server, index) = self.removable(backend, name).map_err(|stays| stays.why)?;
         let order = backend.order.iter().copied().filter(|&number| number != server.index).collect();
-        let (number, place) = (backend.number, server.index);
-        let backend = backend.with(backend.servers.clone(), order, place)?;
+        let (number, position) = (backend.number, server.index);
+        let backend = backend.with(backend.servers.clone(), order, position)?;
         if let Some(index) = backend.balancer.servers().index(index.get()) {
             backend.balancer.set_admin(index, Admin::Maintenance, Time::now());
         }
         let follower =
-            server.tracks.map(|tracked| (tracked, ServerNumber { backend: number, server: place }, false));
+            server.tracks.map(|tracked| (tracked, ServerNumber { backend: number, server: position }, false));
         let generation = self.with_backend(backend, self.servers);
         Ok(Changed { generation, answer: "Server deleted.", effect: Effect { backend: number, follower } })
     }
@@ -352,8 +353,8 @@ impl Generation {
     ///
     /// # Errors
     /// The reason why it may not, in HAProxy's words.
-    pub fn removable(&self, backend: &str, name: &str) -> Result<(&Backend, &Server, Index), Stays> {
-        let stays = |why| Stays { why, for_now: false };
+    pub fn removable(&self, backend: &str, name: &str) -> Result<(&Backend, &Server, Index), NotRemoved> {
+        let stays = |why| NotRemoved { why, for_now: false };
         let backend = self.backend_named(backend).ok_or(stays("No such backend."))?;
         let servers = backend.balancer.servers();
         let index = servers
@@ -371,7 +372,7 @@ impl Generation {
             return Err(stays("Only servers in maintenance mode can be deleted."));
         }
         if server.streams_now() > 0 || backend.balancer.waiting(index) > 0 {
-            return Err(Stays {
+            return Err(NotRemoved {
                 why: "Server still has connections attached to it, cannot remove it.",
                 for_now: true,
             });
@@ -493,6 +494,7 @@ fn refused(options: &ServerOptions) -> Option<&'static str> {
         (tcp_ut.is_some(), "tcp-ut"),
         (cc.is_some(), "cc"),
         (!proxy_tlvs.is_empty(), "set-proxy-v2-tlv-fmt"),
+        (tls.sni_auto.is_some(), "sni-auto"),
         (tls.sni.as_ref().is_some_and(|set| SniName::constant(set.value.bytes()).is_none()), "sni"),
     ]
     .into_iter()
@@ -602,6 +604,6 @@ mod tests {
             ..server
         };
         let made = server::server(&line, &tree::Settings::default(), &process, 0, 0, None, &mut refuse);
-        assert_eq!(made.addr.read().place, ServerPlace::Nowhere);
+        assert_eq!(made.addr.read().server_place, ServerPlace::Nowhere);
     }
 }

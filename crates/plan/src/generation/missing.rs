@@ -35,7 +35,7 @@ fn in_tcp_rules(name: &str, source: SampleSource) -> Option<&'static str> {
 fn in_tcp(name: &str, source: SampleSource) -> Option<&'static str> {
     match source {
         SampleSource::Message | SampleSource::Data if name != "wait_end" => {
-            Some("in TCP mode the bytes of connections are not looked at yet")
+            Some("log lines in TCP mode cannot use the bytes of the connection")
         }
         // Content rules of TCP mode may capture.
         SampleSource::Connection if name == "capture.req.hdr" || name == "capture.res.hdr" => None,
@@ -49,14 +49,14 @@ fn in_tcp(name: &str, source: SampleSource) -> Option<&'static str> {
 const OF_HTTP: &[&str] =
     &["CC", "CS", "HM", "HP", "HPO", "HQ", "HU", "HV", "Ta", "Ti", "Tq", "TR", "Tr", "r", "tr", "trg", "trl"];
 
-/// What `rules::EvalContext` leaves open.
+/// Decides what the functions above do not: no message is at hand, and `debug` has no output.
 fn anywhere(name: &str, source: SampleSource) -> Option<&'static str> {
     match source {
         SampleSource::Data => match name {
             "wait_end" | "req.proto_http" | "req_proto_http" => None,
             _ => Some("messages are gone when lines are logged"),
         },
-        SampleSource::Converter if name == "debug" => Some("it would go nowhere"),
+        SampleSource::Converter if name == "debug" => Some("its output has no destination in this program"),
         SampleSource::Fixed
         | SampleSource::Connection
         | SampleSource::Number

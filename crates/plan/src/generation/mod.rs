@@ -5,6 +5,7 @@
 //! `Generation::build` destructures the checked tree field by field, so no setting is ignored silently. It
 //! refuses settings that the program does not implement, at their position in the file.
 
+mod acme;
 mod agent;
 mod balance;
 mod bandwidth;
@@ -19,8 +20,10 @@ mod frontend_gate;
 mod groups;
 mod h2;
 mod http;
+mod http_client;
 mod inherit;
 mod log;
+mod mailers;
 mod members;
 mod missing;
 pub mod notify;
@@ -45,12 +48,13 @@ mod track;
 mod users;
 mod variables;
 
+pub use acme::{Acme, AcmeCertificate, AcmeSection, certificate_info, server_name};
 pub use agent::{CheckTarget, TargetOverride};
 pub use balance::BalanceKey;
 pub use bandwidth::{Bandwidth, FilterId};
 pub use bind::has_lanes;
 pub use bind::{Listener, Shards};
-pub use checks::{CheckTimeouts, Follows, Program, ServerCheck};
+pub use checks::{CheckTimeouts, InheritedTarget, Program, ServerCheck};
 pub use cpu_map::CpuMap;
 pub use filters::Filters;
 pub use filters::TraceFilter;
@@ -59,24 +63,26 @@ pub use frontend_gate::{FrontendGate, FrontendGateSnapshot, FrontendGateState};
 pub use groups::Groups;
 pub use h2::{H2Settings, LoggedErrors};
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
+pub use http_client::HttpClientSettings;
 pub use log::{EventLog, FrontendLog, Logs, Profile};
+pub use mailers::{Alerts, MOST_MAILS, Mail, Mailer, Queued};
 pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
-pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, Stays};
-pub use observe::{Observed, OnError};
-pub use peers::{Link as PeerLink, Peer, Peers, Report as PeersReport};
+pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, NotRemoved};
+pub use observe::{OnError, TrafficObserver};
+pub use peers::{Link as PeerLink, Peer, Peers, PeersTls, Report as PeersReport};
 pub use process::{MOST_LANES, Owner, Process, RuntimeSocket};
 pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
 pub use resolvers::{Order, Question};
 pub use rules::{
-    Action, AddressPart, Captures, Change as RuleChange, ConnectionAction, ContentAction, DropMode, End,
-    Expressions, GeneralCounter, ListChange, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch,
-    Normalizer, NumberSource, Packets, PageAction, Persist, Redirect, RedirectKind, Reply, ReplyBody, Rule,
-    Rules, SetBandwidth, Setting, SharedKey, Stick, Target, TargetPart, TimeoutOf, Track, TrackCounts,
+    Action, AddressPart, Captures, ConnectionAction, ContentAction, DropMode, End, Expressions,
+    GeneralCounter, ListChange, Lookup, MOST_POOL_NAMES, NameMatch, Normalizer, NumberSource, Packets,
+    PageAction, Persist, Redirect, RedirectKind, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting,
+    SharedKey, Stick, Target, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
 };
 pub use rules::{Forwarded, NoTarget};
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
-pub use server_addr::{ServerAddr, Whereabouts};
+pub use server_addr::{ServerAddr, ServerAddrState};
 pub use stats_page::{Credentials, StatsPage};
 pub use stick::StickTable;
 pub use tls::{ServerTls, SniName};
@@ -152,8 +158,14 @@ pub struct Parts {
     pub resolvers: Vec<Arc<Resolvers>>,
     /// `peers` sections, in the order of the file.
     pub peers: Vec<Arc<Peers>>,
+    /// TLS of `peers` sections, in the same order.
+    pub peers_tls: Vec<PeersTls>,
     /// The loaded certificates and keys.
     pub certificates: Arc<Store>,
+    /// The certificates that ACME renews.
+    pub acme: Acme,
+    /// `httpclient.*`
+    pub http_client: HttpClientSettings,
     /// Stick tables, by number.
     pub stick_tables: Vec<StickTable>,
     /// `userlist` sections, in the order of the file.
@@ -177,7 +189,7 @@ pub struct Parts {
     /// The local time zone.
     pub zone: Zone,
     /// `maxconn` of `global`.
-    pub places: Arc<ConnLimit>,
+    pub conn_limit: Arc<ConnLimit>,
     /// Descriptors that the process may open; 0 if unknown.
     pub descriptors: u64,
     /// `maxconnrate`
@@ -187,7 +199,7 @@ pub struct Parts {
     /// `maxsslrate`
     pub tls_rate: Arc<Rate>,
     /// `maxsslconn`
-    pub tls_places: Arc<ConnLimit>,
+    pub tls_conn_limit: Arc<ConnLimit>,
     /// `maxconn` at the start.
     pub hard_maxconn: u64,
     /// The environment after the files were read.
@@ -232,12 +244,15 @@ impl Generation {
             http_errors,
             resolvers: _, // by their own reader
             peers: _,     // the same
+            mailers: _,   // the same
             rings: _,     // with the targets of logs
             log_profiles: _,
             healthchecks: _, // with the servers that name them
             crt_stores: _,
+            acmes: _,
             files: _, // for positions in reports
             environment,
+            refused: _, // where names are looked up
         } = config;
         let mut refuse = Refuse::new(found, config, wishes.ignore_unresolved);
         refuse.no_lookups = wishes.no_lookups;
@@ -246,7 +261,7 @@ impl Generation {
         process.no_reuse_port |= wishes.no_reuse_port;
         let resolvers = resolvers::sections(config, &mut refuse);
         let userlists = users::userlists(userlists, &mut refuse);
-        tls::crt_stores(config, &mut refuse);
+        let acme = tls::crt_stores(config, &mut refuse);
         if userlists.iter().any(Userlist::has_hashes) {
             let bytes =
                 |proxy: &&Proxy| proxy.kind != ProxyKind::Defaults && proxy.settings.mode() == Mode::Tcp;
@@ -254,13 +269,12 @@ impl Generation {
                 [&b"http_auth("[..], b"http_auth_group"].iter().any(|name| rules::mentioned_by(proxy, name))
             };
             for proxy in config.proxies.iter().filter(bytes).filter(asks) {
-                let why = "in TCP mode a password that is hashed would keep its lane from all others; use \
-                    'mode http'";
+                let why = "in TCP mode checking a hashed password would block the lane; use 'mode http'";
                 refuse.keyword(proxy.pos, "http_auth", why);
             }
         }
         let stick_tables = stick::tables(config, &mut refuse);
-        let peers = peers::sections(config, &process, wishes.follows, &mut refuse);
+        let (peers, peers_tls) = peers::sections(config, &process, wishes.follows, &mut refuse);
         let spellings = spelling::spellings(global, &mut refuse);
         let mut logs = Logs::new(global, &mut refuse);
         let zone = Zone::system();
@@ -274,15 +288,16 @@ impl Generation {
             let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
             listeners.for_each(|listener| listener.options.reuse_port = false);
         }
-        let places = Arc::new(ConnLimit::new(process.maxconn.unwrap_or(0)));
-        let hard_maxconn = places.most();
+        let conn_limit = Arc::new(ConnLimit::new(process.maxconn.unwrap_or(0)));
+        let hard_maxconn = conn_limit.most();
         let (connection_rate, session_rate) =
             (Arc::new(Rate::new(process.connection_rate)), Arc::new(Rate::new(process.session_rate)));
         let limit = |set: &Option<Set<u32>>| set.map_or(0, |set| set.value);
         let tls_rate = Arc::new(Rate::new(limit(&process.tls.rate)));
-        let tls_places = Arc::new(ConnLimit::new(limit(&process.tls.connections)));
+        let tls_conn_limit = Arc::new(ConnLimit::new(limit(&process.tls.connections)));
         stats_file::load(&proxies.frontends, &proxies.backends, &mut refuse);
         let (expressions, looks) = proxies.expressions.take().expect("the proxies were read");
+        acme.check_maps(&expressions, &mut refuse);
         let named = |namespace: &Option<Box<str>>| namespace.as_deref().map(Arc::from);
         let of_binds = proxies
             .frontends
@@ -301,6 +316,8 @@ impl Generation {
         let parts = Parts {
             process,
             certificates,
+            acme,
+            http_client: http_client::settings(config),
             environment: environment.clone(),
             said: Box::default(),
             saved: members::SavedConfig::of(config),
@@ -315,6 +332,7 @@ impl Generation {
             expressions,
             resolvers,
             peers,
+            peers_tls,
             stick_tables,
             hashes_passwords: userlists.iter().any(Userlist::has_hashes),
             userlists,
@@ -322,12 +340,12 @@ impl Generation {
             makes_ids_early: rules::mentions(config, b"unique-id") || rules::mentions(config, b"%ID"),
             zone,
             logs,
-            places,
+            conn_limit,
             descriptors: 0,
             connection_rate,
             session_rate,
             tls_rate,
-            tls_places,
+            tls_conn_limit,
             hard_maxconn,
         };
         let generation = Self {
@@ -374,11 +392,12 @@ impl Generation {
 
     /// Limits the connections of the process to `most`, for a configuration without `maxconn`.
     pub fn set_maxconn(&mut self, most: u64) {
-        self.places.give(most);
+        self.conn_limit.give(most);
         self.hard_maxconn = most;
         for frontend in &self.parts.frontends {
-            let own = if frontend.places.most() == 0 { most } else { frontend.places.most().min(most) };
-            frontend.places.give(own);
+            let own =
+                if frontend.conn_limit.most() == 0 { most } else { frontend.conn_limit.most().min(most) };
+            frontend.conn_limit.give(own);
         }
         self.set_fullconn();
     }
@@ -397,8 +416,8 @@ impl Generation {
                 frontend.default_backend == Some(backend.number)
                     || frontend.rules.use_backend.iter().any(fixed)
             };
-            let most = |frontend: &Frontend| match frontend.places.most() {
-                0 => parts.places.most(),
+            let most = |frontend: &Frontend| match frontend.conn_limit.most() {
+                0 => parts.conn_limit.most(),
                 own => own,
             };
             let sum = parts.frontends.iter().filter(chooses).map(most).sum::<u64>();
@@ -406,10 +425,5 @@ impl Generation {
             backend.fullconn = fullconn;
             backend.balancer.set_fullconn(fullconn);
         }
-    }
-
-    /// Returns the mode of each frontend, for reports.
-    pub fn modes(&self) -> impl Iterator<Item = Mode> {
-        self.frontends.iter().map(|frontend| frontend.mode)
     }
 }

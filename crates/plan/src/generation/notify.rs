@@ -13,7 +13,7 @@ pub struct Notify(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    rung: bool,
+    notified: bool,
     waiter: Option<Waker>,
 }
 
@@ -25,10 +25,10 @@ impl Default for Notify {
 
 impl Notify {
     /// Wakes the task. If it does not wait yet, its next wait returns immediately.
-    pub fn ring(&self) {
+    pub fn notify_one(&self) {
         let waiter = {
             let mut state = self.0.lock();
-            state.rung = true;
+            state.notified = true;
             state.waiter.take()
         };
         if let Some(waiter) = waiter {
@@ -36,12 +36,12 @@ impl Notify {
         }
     }
 
-    /// Waits for [`ring`](Self::ring), or for `time`. Returns true if it was rung.
+    /// Waits for [`notify_one`](Self::notify_one), or for `time`. Returns true if it was notified.
     pub async fn or(&self, time: impl Future<Output = ()>) -> bool {
         let mut time = pin!(time);
         poll_fn(|context| {
             let mut state = self.0.lock();
-            if std::mem::take(&mut state.rung) {
+            if std::mem::take(&mut state.notified) {
                 return Poll::Ready(true);
             }
             state.waiter = Some(context.waker().clone());

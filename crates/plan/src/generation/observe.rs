@@ -5,7 +5,7 @@
 //! and the first success after an error, write its cache line. So in steady state no line moves.
 
 use super::refuse::Refuse;
-use manylane_check::Counted;
+use manylane_check::ErrorWeight;
 use manylane_config::table::ServerOptions;
 use manylane_config::tree::Mode;
 use manylane_sync::Arc;
@@ -16,7 +16,7 @@ const USUAL_LIMIT: u32 = 10;
 
 /// Observation of a server's live traffic.
 #[derive(Debug)]
-pub struct Observed {
+pub struct TrafficObserver {
     /// True to observe HTTP responses, false for connections.
     pub layer7: bool,
     /// `error-limit`
@@ -33,10 +33,10 @@ pub enum OnError {
     /// No other effect.
     FastInter,
     /// The errors count as this change of the health.
-    Counts(Counted),
+    Counts(ErrorWeight),
 }
 
-impl Observed {
+impl TrafficObserver {
     pub(super) fn new(options: &ServerOptions, mode: Mode, refuse: &mut Refuse<'_>) -> Option<Self> {
         let observe = options.observe?;
         let layer7 = observe.value == "layer7";
@@ -50,9 +50,9 @@ impl Observed {
         }
         let on_error = match options.on_error.map(|set| set.value) {
             Some("fastinter") => OnError::FastInter,
-            Some("sudden-death") => OnError::Counts(Counted::BeforeLast),
-            Some("mark-down") => OnError::Counts(Counted::Last),
-            _ => OnError::Counts(Counted::AsCheck),
+            Some("sudden-death") => OnError::Counts(ErrorWeight::BeforeLast),
+            Some("mark-down") => OnError::Counts(ErrorWeight::Last),
+            _ => OnError::Counts(ErrorWeight::AsCheck),
         };
         let limit = options.error_limit.map_or(USUAL_LIMIT, |set| set.value);
         Some(Self { layer7, limit, on_error, errors: Arc::default() })

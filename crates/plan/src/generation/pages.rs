@@ -3,7 +3,7 @@
 //!
 //! # Protocol
 //! 1. A page is generated part by part. The reporter alternates between pages and works in slices of
-//!    [`SLICE`] with pauses of [`PAUSE`] between them: a scrape of 50,000 servers delays a request by a
+//!    `SLICE` with pauses of `PAUSE` between them: a scrape of 50,000 servers delays a request by a
 //!    slice.
 //! 2. The reporter reads without locks: counters belong to their lanes, and results of checks and settings of
 //!    operators are published (`SeqLatch`, `Published`). So a reporter that loses its processor delays no
@@ -13,7 +13,7 @@
 //!    before the next turn.
 
 use super::{Generation, StatsPage};
-use manylane_io::Beside;
+use manylane_io::BlockingWriter;
 use manylane_net::Connection;
 use manylane_sched::{Blocking, BlockingPool, Refused};
 use manylane_sync::{Arc, Reader};
@@ -42,7 +42,7 @@ pub trait Pages: Send + Sync + fmt::Debug {
         &self,
         generation: &Arc<Generation>,
         page: &Arc<StatsPage>,
-        asked: &[u8],
+        query: &[u8],
         admin: bool,
     ) -> Page;
 }
@@ -115,12 +115,12 @@ pub struct PageWriter<P: Parts + 'static> {
     parts: Owned<P>,
     /// Each part is a chunk.
     chunked: bool,
-    socket: Option<Beside>,
+    socket: Option<BlockingWriter>,
 }
 
 /// Result of a turn.
 #[derive(Debug)]
-pub struct Turn<P: Parts + 'static> {
+pub struct PageProgress<P: Parts + 'static> {
     /// The writer, if more parts follow; otherwise the reporter has freed it.
     pub left: Option<PageWriter<P>>,
     /// Number of bytes that the socket took.
@@ -164,12 +164,12 @@ impl<P: Parts> PageWriter<P> {
     ///
     /// # Errors
     /// There is no thread, or too many jobs wait for it.
-    pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused> {
-        reporter().run(move || self.told())
+    pub fn turn(self) -> Result<Blocking<PageProgress<P>>, Refused> {
+        reporter().run(move || self.run_slices())
     }
 
     /// Runs a turn, in slices.
-    fn told(mut self) -> Turn<P> {
+    fn run_slices(mut self) -> PageProgress<P> {
         let (mut sent, mut room) = (0, Vec::new());
         let mut reader = Reader::new();
         let begun = Instant::now();
@@ -179,7 +179,7 @@ impl<P: Parts> PageWriter<P> {
             (more, begin, room) = self.part(room, &reader);
             if let Some(socket) = &self.socket {
                 let Ok(written) = socket.write(&room[begin..]) else {
-                    return Turn { left: None, sent, rest: Vec::new(), begin: 0, gone: true };
+                    return PageProgress { left: None, sent, rest: Vec::new(), begin: 0, gone: true };
                 };
                 begin += written;
                 sent += written as u64;
@@ -189,7 +189,7 @@ impl<P: Parts> PageWriter<P> {
             }
             let now = Instant::now();
             if !more || begin < room.len() || now - begun >= TURN {
-                return Turn { left: more.then_some(self), sent, rest: room, begin, gone: false };
+                return PageProgress { left: more.then_some(self), sent, rest: room, begin, gone: false };
             }
             if now - slice >= SLICE {
                 reader.offline(|| std::thread::sleep(PAUSE));
@@ -244,10 +244,10 @@ mod tests {
         }
     }
 
-    fn told(parts: &[(u8, usize)], chunked: bool) -> Vec<u8> {
+    fn written(parts: &[(u8, usize)], chunked: bool) -> Vec<u8> {
         let (mut left, mut all) = (Some(PageWriter::new(Letters(parts.to_vec()), chunked)), Vec::new());
         while let Some(page) = left {
-            let turn = page.told();
+            let turn = page.run_slices();
             assert!(turn.sent == 0 && !turn.gone, "there is no socket");
             all.extend_from_slice(&turn.rest[turn.begin..]);
             left = turn.left;
@@ -258,13 +258,13 @@ mod tests {
     #[test]
     fn parts_are_chunks_or_stand_as_they_are() {
         assert_eq!(
-            told(&[(b'a', 3), (b'b', 0), (b'c', 17)], true),
+            written(&[(b'a', 3), (b'b', 0), (b'c', 17)], true),
             b"3\r\naaa\r\n11\r\nccccccccccccccccc\r\n0\r\n\r\n"
         );
-        assert_eq!(told(&[(b'a', 1), (b'b', 0)], true), b"1\r\na\r\n0\r\n\r\n");
-        assert_eq!(told(&[(b'a', 0)], true), b"0\r\n\r\n");
-        assert_eq!(told(&[(b'a', 3), (b'b', 0), (b'c', 2)], false), b"aaacc");
-        let large = told(&[(b'a', 3 * PART)], true);
+        assert_eq!(written(&[(b'a', 1), (b'b', 0)], true), b"1\r\na\r\n0\r\n\r\n");
+        assert_eq!(written(&[(b'a', 0)], true), b"0\r\n\r\n");
+        assert_eq!(written(&[(b'a', 3), (b'b', 0), (b'c', 2)], false), b"aaacc");
+        let large = written(&[(b'a', 3 * PART)], true);
         assert!(large.starts_with(b"c000\r\na") && large.ends_with(b"a\r\n0\r\n\r\n"));
         assert_eq!(large.len(), 6 + 3 * PART + 7);
     }
@@ -285,20 +285,20 @@ mod tests {
     fn a_turn_ends_when_it_has_had_its_time_or_the_socket_is_full() {
         let (mut client, socket) = UnixStream::pair().unwrap();
         let mut page = PageWriter::new(Slow(TURN / 4), false);
-        page.socket = Some(Beside::from(OwnedFd::from(socket)));
-        let turn = page.told();
+        page.socket = Some(BlockingWriter::from(OwnedFd::from(socket)));
+        let turn = page.run_slices();
         let left = turn.left.unwrap();
         assert!((1..=4).contains(&turn.sent) && turn.rest[turn.begin..].is_empty() && !turn.gone);
         let mut letters = vec![0; 5];
         assert_eq!(client.read(&mut letters).unwrap() as u64, turn.sent);
         drop(client);
-        assert!(left.told().gone);
+        assert!(left.run_slices().gone);
         let (_client, socket) = UnixStream::pair().unwrap();
         let mut page = PageWriter::new(Letters(vec![(b'a', PART); 1_000]), false);
-        page.socket = Some(Beside::from(OwnedFd::from(socket)));
+        page.socket = Some(BlockingWriter::from(OwnedFd::from(socket)));
         let mut sent = 0;
         let full = loop {
-            let turn = page.told();
+            let turn = page.run_slices();
             sent += turn.sent;
             page = turn.left.unwrap();
             if turn.begin < turn.rest.len() {
@@ -317,9 +317,9 @@ mod tests {
         };
         let (_client, socket) = UnixStream::pair().unwrap();
         let mut page = PageWriter::new(Slow(SLICE / 10), false);
-        page.socket = Some(Beside::from(OwnedFd::from(socket)));
+        page.socket = Some(BlockingWriter::from(OwnedFd::from(socket)));
         let (before, begun) = (used(), Instant::now());
-        drop(page.told());
+        drop(page.run_slices());
         let (ran, took) = (used() - before, begun.elapsed());
         assert!(ran * 10 <= took * 7, "{ran:?} of {took:?}"); // the system counts in ticks of its own
     }
@@ -348,7 +348,7 @@ mod tests {
         assert_ne!(freed.recv().unwrap(), own);
         drop(PageWriter::new(Heavy(sender.clone()), true));
         assert_ne!(freed.recv().unwrap(), own);
-        drop(PageWriter::new(Heavy(sender.clone()), true).told());
+        drop(PageWriter::new(Heavy(sender.clone()), true).run_slices());
         assert_ne!(freed.recv().unwrap(), own);
         drop(PageWriter::new(Heavy(sender), true).turn().unwrap());
         assert_ne!(freed.recv().unwrap(), own);

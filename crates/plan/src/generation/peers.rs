@@ -5,11 +5,13 @@ use super::process::Process;
 use super::proxies::Ids;
 use super::refuse::Refuse;
 use super::stick::StickTable;
-use manylane_config::table::BindOptions;
+use super::tls::{Purpose, ServerTls, SniName};
+use manylane_config::table::{ServerOptions, TlsOptions};
 use manylane_config::tree::{self, Bind, Config, Settings};
 use manylane_net::{Bound, Endpoint};
-use manylane_peers::{PeerReport, Resync, Section, SharedTable, Status};
+use manylane_peers::{PeerReport, PeerSpec, Resync, Section, Shard, SharedTable, Status};
 use manylane_sync::{Arc, LockClass, Mutex};
+use manylane_tls::ServerContext;
 
 static SECTION_TASKS: LockClass = LockClass::new("peers section between generations", LockClass::LEAF);
 
@@ -32,7 +34,7 @@ pub struct Peers {
     pub listener: Option<Listener>,
     /// True if this process takes over from another one.
     pub follows: bool,
-    desk: Mutex<SectionTask>,
+    shared: Mutex<SectionTask>,
 }
 
 /// A peer.
@@ -44,6 +46,17 @@ pub struct Peer {
     pub endpoint: Option<Endpoint>,
     /// True if the peer is this process.
     pub is_local: bool,
+    /// `shard`: the part of the keys that the peer gets.
+    pub shard: Option<Shard>,
+}
+
+/// TLS of a `peers` section. It belongs to one generation, so that a reload takes new certificates.
+#[derive(Debug, Default)]
+pub struct PeersTls {
+    /// `ssl` of the `bind` line.
+    pub listener: Option<ServerContext>,
+    /// `ssl` of the peers, in their order. This process connects to its successor as this one says.
+    pub peers: Vec<Option<ServerTls>>,
 }
 
 /// State that the lane that serves the section shares with others.
@@ -121,25 +134,26 @@ impl Peers {
 
     /// Returns the sockets, once they are bound.
     pub fn sockets(&self) -> Option<Arc<[Bound]>> {
-        self.desk.lock().sockets.clone()
+        self.shared.lock().sockets.clone()
     }
 
     /// Stores the bound sockets, or `None` after they are closed.
     pub fn set_sockets(&self, sockets: Option<Arc<[Bound]>>) {
-        let before = std::mem::replace(&mut self.desk.lock().sockets, sockets);
+        let before = std::mem::replace(&mut self.shared.lock().sockets, sockets);
         drop(before); // dropped outside the lock
     }
 
     /// Takes the state to serve the section; new state if no lane has served it before. Returns `None` while
     /// another lane serves it.
     pub fn take(&self, tables: &[StickTable], now: u64) -> Option<Section> {
-        let mut desk = self.desk.lock();
-        match std::mem::replace(&mut desk.state, State::Taken) {
+        let mut shared = self.shared.lock();
+        match std::mem::replace(&mut shared.state, State::Taken) {
             State::Taken => None,
             State::Left(section) => Some(*section),
             State::Fresh => {
-                drop(desk);
-                let peers = self.peers.iter().map(|peer| peer.is_local);
+                drop(shared);
+                let spec = |peer: &Peer| PeerSpec { is_local: peer.is_local, shard: peer.shard };
+                let peers = self.peers.iter().map(spec);
                 Some(Section::new(self.tables(tables), peers, self.follows, now))
             }
         }
@@ -147,19 +161,19 @@ impl Peers {
 
     /// Stores the state when a lane stops serving the section.
     pub fn leave(&self, section: Section) {
-        let mut desk = self.desk.lock();
-        desk.state = State::Left(Box::new(section));
-        desk.report = None;
+        let mut shared = self.shared.lock();
+        shared.state = State::Left(Box::new(section));
+        shared.report = None;
     }
 
     /// Stores the status for reports.
     pub fn note(&self, report: Report) {
-        self.desk.lock().report = Some(report);
+        self.shared.lock().report = Some(report);
     }
 
     /// Returns the status, while a lane serves the section.
     pub fn report(&self) -> Option<Report> {
-        self.desk.lock().report.clone()
+        self.shared.lock().report.clone()
     }
 }
 
@@ -169,11 +183,35 @@ pub(super) fn sections(
     process: &Process,
     follows: bool,
     refuse: &mut Refuse<'_>,
-) -> Vec<Arc<Peers>> {
+) -> (Vec<Arc<Peers>>, Vec<PeersTls>) {
     let local = config.environment.get(LOCAL_PEER).unwrap_or_default();
     let local: Box<str> = String::from_utf8_lossy(local).into();
-    let one = |section| Arc::new(one(section, &local, config, process, follows, refuse));
-    config.peers.iter().map(one).collect()
+    let mut one = |section| {
+        let (peers, tls) = one(section, &local, config, process, follows, refuse);
+        (Arc::new(peers), tls)
+    };
+    config.peers.iter().map(&mut one).unzip()
+}
+
+/// Returns the TLS of a peer, and reports options that have no effect for peers.
+fn tls_of(peer: &tree::Peer, process: &Process, refuse: &mut Refuse<'_>) -> Option<ServerTls> {
+    let options = &peer.options;
+    let tls = TlsOptions { check_ssl: None, check_sni: None, check_alpn: None, ..options.tls.clone() };
+    let built = ServerOptions { tls, shard: options.shard, ..ServerOptions::default() };
+    if built != *options {
+        let why = "of the options of a peer only 'shard' and those of TLS are built, without those of checks";
+        refuse.keyword(peer.name.pos(), "peer", why);
+    }
+    options.tls.ssl.filter(|set| set.value)?;
+    let tls = super::tls::of_server(&options.tls, &process.tls, Purpose::Traffic, peer.name.pos(), refuse)?;
+    if let (SniName::None, Some(set)) = (&tls.name, &options.tls.sni) {
+        let message = format!(
+            "'sni' of a peer expects a fixed name such as str(peer.example.org), found '{}'",
+            set.value.shown()
+        );
+        refuse.found.alert(set.pos, message);
+    }
+    Some(tls)
 }
 
 fn one(
@@ -183,16 +221,14 @@ fn one(
     process: &Process,
     follows: bool,
     refuse: &mut Refuse<'_>,
-) -> Peers {
-    let tree::Peers { name, disabled, binds, peers, tables: _ } = section; // built with the other tables
+) -> (Peers, PeersTls) {
+    // Tables are built with those of proxies, and the defaults of servers are in the options of peers.
+    let tree::Peers { name, disabled, binds, default_bind, peers, default_server: _, shards, tables: _ } =
+        section;
+    let shards = shards.map_or(0, |set| set.value);
     let mut all: Vec<Peer> = Vec::new();
-    let mut places: Vec<Bind> = Vec::new();
-    for bind in binds {
-        match bind.options.tls.ssl {
-            Some(set) => refuse.keyword(set.pos, "ssl", "peers speak plain TCP"),
-            None => places.push(bind.clone()),
-        }
-    }
+    let mut all_tls = Vec::new();
+    let mut places: Vec<Bind> = binds.clone();
     for peer in peers {
         let is_local = peer.name.bytes() == local.as_bytes();
         let endpoint = peer.address.as_ref().and_then(|set| {
@@ -207,13 +243,26 @@ fn one(
         });
         if let Some(address) = peer.address.as_ref().filter(|_| is_local && binds.is_empty()) {
             let addresses = vec![address.clone()];
-            places.push(Bind { addresses, options: BindOptions::default(), pos: address.pos });
+            places.push(Bind { addresses, options: default_bind.clone(), pos: address.pos });
         }
         if endpoint.is_none() && !is_local {
             let message = format!("peer '{}' expects an address, found none", peer.name.shown());
             refuse.found.alert(peer.name.pos(), message);
         }
-        all.push(Peer { name: text(&peer.name), endpoint, is_local });
+        let shard = peer.options.shard.filter(|set| set.value > 0);
+        if let Some(set) = shard.filter(|set| set.value > shards) {
+            let message = match shards {
+                0 => "'shard' expects a line 'shards <number>' in the section, found none".to_owned(),
+                _ => {
+                    format!("'shard' expects a number up to that of 'shards', {shards}, found {}", set.value)
+                }
+            };
+            refuse.found.alert(set.pos, message);
+        }
+        // The successor of this process needs all keys.
+        let shard = shard.filter(|_| !is_local).map(|set| Shard { number: set.value, of: shards.max(1) });
+        all.push(Peer { name: text(&peer.name), endpoint, is_local, shard });
+        all_tls.push(tls_of(peer, process, refuse));
     }
     let mut listeners = Vec::new();
     for place in &places {
@@ -223,7 +272,7 @@ fn one(
             0,
             &Settings::default(),
             &mut Ids::new(1, std::iter::empty()),
-            (&config.global, &process.groups, bind::Shards::Number(1)),
+            (&config.global, &process.groups, bind::Shards::Number(1), None),
             refuse,
         ));
     }
@@ -244,6 +293,10 @@ fn one(
             own.endpoint = own.endpoint.take().or(place);
         }
         None if is_disabled => {}
+        // Its line was refused.
+        None if ["peer", "server"]
+            .iter()
+            .any(|keyword| refuse.config.is_refused(name, keyword, local.as_bytes())) => {}
         None => {
             is_off = true;
             let message = format!(
@@ -254,13 +307,20 @@ fn one(
             refuse.found.warning(name.pos(), message);
         }
     }
-    Peers {
+    let mut listener = listeners.into_iter().next().filter(|_| !is_off);
+    if let Some(listener) = listener.as_ref().filter(|own| own.accept_proxy || own.netscaler.is_some()) {
+        let why = "no proxy stands between peers: headers before their messages are not read";
+        refuse.keyword(listener.pos, "accept-proxy", why);
+    }
+    let tls = PeersTls { listener: listener.as_mut().and_then(|own| own.tls.take()), peers: all_tls };
+    let peers = Peers {
         name: text(name),
         local: local.into(),
         is_off,
         peers: all,
-        listener: listeners.into_iter().next().filter(|_| !is_off),
+        listener,
         follows,
-        desk: Mutex::new(&SECTION_TASKS, SectionTask::default()),
-    }
+        shared: Mutex::new(&SECTION_TASKS, SectionTask::default()),
+    };
+    (peers, tls)
 }

@@ -256,7 +256,7 @@ fn stats_sockets(
     let mut all = Vec::new();
     for line in lines {
         if let Some(set) = line.options.tls.ssl {
-            refuse.keyword(set.pos, "ssl", "the run-time interface is spoken to in clear");
+            refuse.keyword(set.pos, "ssl", "the run-time interface does not support TLS");
             continue;
         }
         let listeners = bind::listeners(
@@ -265,7 +265,7 @@ fn stats_sockets(
             0,
             &Settings::default(),
             &mut Ids::new(1, std::iter::empty()),
-            (global, groups, bind::Shards::Number(1)),
+            (global, groups, bind::Shards::Number(1), None),
             refuse,
         );
         all.extend(listeners.into_iter().map(|listener| RuntimeSocket {
@@ -337,7 +337,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         external_check,
         disable_fast_forward: _, // both directions are always forwarded without inspection
         disable_zero_copy: _,    // the table of keywords explains this one and the following
-        dns_accept_family: _,
+        dns_families: _,         // read by `resolvers`
         h2_hides_websocket,
         expose_deprecated: _,   // no keyword is deprecated
         expose_experimental: _, // no keyword is experimental

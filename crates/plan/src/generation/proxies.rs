@@ -7,8 +7,9 @@ use super::checks::{self, CheckScript, ServerCheck};
 use super::filters::Filters;
 use super::forward::{self, LogForward};
 use super::frontend_gate::FrontendGate;
-use super::http::{self, Http, Side};
+use super::http::{self, Http, HttpSide};
 use super::log::{EventLog, FrontendLog, Logs};
+use super::mailers::{self, Alerts, Mailer};
 use super::process::Process;
 use super::refuse::Refuse;
 use super::rules::{Captures, Directory, Expressions, LooksAt, RuleReader, Rules};
@@ -21,9 +22,9 @@ use crate::invalid::InvalidMessages;
 use crate::rate::Rate;
 use manylane_balance::{Balancer, IdleLimits, IdlePools, Index, Operation};
 use manylane_check::states::States;
-use manylane_check::{Past, Running};
+use manylane_check::{HealthState, HistoryCell};
 use manylane_config::table::{OptionSwitch, Timeout};
-use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
+use manylane_config::tree::{self, Config, Mode, Proxy, ProxyKind, Settings};
 use manylane_expr::{Expression, Zone};
 use manylane_net::SplicePolicy;
 use manylane_sched::Time;
@@ -43,7 +44,7 @@ pub struct Frontend {
     /// `id`, or the next free one.
     pub id: u32,
     /// Position among the proxies of the file, from 1.
-    pub place: usize,
+    pub position: usize,
     /// Name of the section.
     pub name: Box<str>,
     /// `guid`
@@ -52,10 +53,14 @@ pub struct Frontend {
     pub description: Option<Box<str>>,
     /// `mode`
     pub mode: Mode,
+    /// In TCP mode: some connections change to HTTP, by a rule `switch-mode` or for a backend in HTTP mode.
+    pub switches_mode: bool,
     /// Listeners of its `bind` lines.
     pub listeners: Vec<Listener>,
     /// Number of `default_backend`, or of the backend half of a `listen`.
     pub default_backend: Option<usize>,
+    /// Number of the backend half of a `listen`.
+    pub own_backend: Option<usize>,
     /// Settings of `mode http`.
     pub http: Http,
     /// Rules of the section.
@@ -66,12 +71,12 @@ pub struct Frontend {
     pub captures: Captures,
     /// Log settings; `None` if nothing is logged.
     pub log: Option<FrontendLog>,
-    /// It is a `log-forward` section: what clients send are log messages.
+    /// Set for a `log-forward` section, whose clients send log messages.
     pub forward: Option<Arc<LogForward>>,
     /// Timeouts.
     pub timeouts: FrontendTimeouts,
     /// `maxconn`
-    pub places: Arc<ConnLimit>,
+    pub conn_limit: Arc<ConnLimit>,
     /// `rate-limit sessions`
     pub rate: Rate,
     /// Settings that frontends and backends share.
@@ -145,12 +150,12 @@ pub struct BackendParts {
     /// `id`, or the next free one.
     pub id: u32,
     /// Position among the proxies of the file, from 1.
-    pub place: usize,
+    pub position: usize,
     /// Name of the section.
     pub name: Box<str>,
-    /// Frontends may choose it. Operators change it (`publish backend`).
+    /// True if frontends may choose the backend. Operators change it (`publish backend`).
     pub published: Arc<AtomicBool>,
-    /// No `be-unpublished`: what it was at the start.
+    /// Initial value of `published`: false with `be-unpublished`.
     pub begins_published: bool,
     /// `guid`
     pub guid: Option<Box<str>>,
@@ -172,6 +177,8 @@ pub struct BackendParts {
     pub filters: Arc<Filters>,
     /// True if `retry-on` has `conn-failure`.
     pub retries_connect: bool,
+    /// Algorithm of the balancer, as the configuration names it.
+    pub algorithm: tree::Algorithm,
     /// Source of the key for the balancer.
     pub key: BalanceKey,
     /// Timeouts.
@@ -184,10 +191,12 @@ pub struct BackendParts {
     pub common: Common,
     /// Log settings for events of servers.
     pub events: EventLog,
+    /// `email-alert`
+    pub alerts: Option<Arc<Alerts>>,
     /// Counters.
     pub counts: Arc<BackendStats>,
     /// Times with and without usable servers.
-    pub past: Arc<Past>,
+    pub past: Arc<HistoryCell>,
     /// Responses that broke the protocol.
     pub invalid: Arc<InvalidMessages>,
 }
@@ -199,8 +208,8 @@ impl Backend {
     }
 
     /// Returns the server at `place` of [`listed`](Self::listed).
-    pub fn listed_at(&self, place: usize) -> Option<&Arc<Server>> {
-        self.order.get(place).map(|&number| &self.servers[number])
+    pub fn listed_at(&self, index: usize) -> Option<&Arc<Server>> {
+        self.order.get(index).map(|&number| &self.servers[number])
     }
 
     /// Returns true if the backend has servers, but no usable one.
@@ -302,10 +311,12 @@ pub(super) struct Proxies {
     /// Number of lanes, or the most there may be.
     lanes: usize,
     /// Number of proxies built so far.
-    places: usize,
+    count: usize,
     /// Saved states of servers, with the numbers of their backends.
     pub(super) states: Vec<(usize, Rc<States>)>,
     files: StateFiles,
+    /// `mailers` sections, with their names.
+    mailers: Vec<(Box<str>, Vec<Arc<Mailer>>)>,
     /// Set after all proxies are built, with the features that they use.
     pub(super) expressions: Option<(Expressions, LooksAt)>,
 }
@@ -318,6 +329,7 @@ pub(super) fn proxies(
     refuse: &mut Refuse<'_>,
 ) -> Proxies {
     let mut all = Proxies { lanes: process.lane_count().unwrap_or(super::MOST_LANES), ..Proxies::default() };
+    all.mailers = mailers::sections(refuse);
     let mut names: HashMap<Vec<u8>, usize> = HashMap::new();
     let started = |proxy: &&Proxy| {
         proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)
@@ -397,6 +409,7 @@ fn one<'c>(
         defaults: _, // rules of a named section were refused where they stand
         explicit_defaults: _,
         settings,
+        switches_mode,
         id,
         guid,
         description,
@@ -408,6 +421,7 @@ fn one<'c>(
         use_server: _,
         captures: _,
         monitor_fail: _,
+        ssl_f_use: _, // by its own reader
         unpublished,
         force_switch: _,
         force_persist: _,
@@ -417,19 +431,22 @@ fn one<'c>(
         stick_rules: _, // with the rules
         forward,
     } = proxy;
-    all.places += 1;
-    let number = all.places as u32; // no file has so many proxies
+    all.count += 1;
+    let number = all.count as u32; // no file has so many proxies
     let filters = Arc::new(Filters::of(proxy, number, config, refuse));
     let (rules, captures) = reader.rules(proxy, &filters, refuse);
     let rules = Arc::new(rules);
     let mode = settings.mode();
-    let common = self::settings(settings, mode, refuse);
-    // Those of HAProxy have no number, and reports do not show them.
+    let common = self::settings(settings, refuse);
+    // In HAProxy `log-forward` sections have no number, and reports do not show them.
     let id = if forward.is_some() { 0 } else { ids.next(id.map(|set| set.value)) };
     let description = description.as_ref().map(|set| text(&set.value));
     let guid = guid.as_ref().map(|set| text(&set.value));
     let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
     let targets = logs.targets(proxy, refuse);
+    if *kind == ProxyKind::Frontend {
+        mailers::alerts(proxy, &all.mailers, &logs.hostname, refuse); // says that they have no effect
+    }
     if kind.is_frontend() {
         let number = all.frontends.len();
         let own = names.get(name.bytes()).copied().filter(|_| kind.is_backend());
@@ -441,6 +458,7 @@ fn one<'c>(
         let shards = bind::default_shards(&config.global, !process.no_reuse_port);
         let mut listener_ids =
             Ids::new(1, binds.iter().filter_map(|bind| bind.options.id).map(|set| set.value));
+        let used = super::tls::used(proxy, &config.global.tls, refuse);
         for bind in binds {
             let more = bind::listeners(
                 bind,
@@ -448,7 +466,7 @@ fn one<'c>(
                 listeners.len(),
                 settings,
                 &mut listener_ids,
-                (&config.global, &process.groups, shards),
+                (&config.global, &process.groups, shards, used.as_ref()),
                 refuse,
             );
             for listener in &more {
@@ -472,14 +490,16 @@ fn one<'c>(
             number,
             id,
             forward: forward.map(Arc::new),
-            place: all.places,
+            position: all.count,
             name: text(name),
             guid: guid.clone(),
             description: description.clone(),
             mode,
+            switches_mode: *switches_mode,
             listeners,
             default_backend,
-            http: http::http(proxy, Side::Front, reader, process, config, refuse),
+            own_backend: own,
+            http: http::http(proxy, HttpSide::Front, reader, process, config, refuse),
             captures,
             rules: rules.clone(),
             filters: filters.clone(),
@@ -492,7 +512,7 @@ fn one<'c>(
                 keep_alive: time(Timeout::HttpKeepAlive),
                 tarpit: time(Timeout::Tarpit).or(time(Timeout::Connect)),
             },
-            places: Arc::new(ConnLimit::new(settings.maxconn.map_or(0, |set| set.value))),
+            conn_limit: Arc::new(ConnLimit::new(settings.maxconn.map_or(0, |set| set.value))),
             rate: Rate::new(settings.rate_limit.map_or(0, |set| set.value)),
             common,
             counts: Arc::default(),
@@ -543,13 +563,14 @@ fn one<'c>(
             built.push(server);
             all.servers += 1;
         }
-        let (balancer, key) = balance::balancer(settings, mode, &built, all.lanes, refuse);
+        let alerts = mailers::alerts(proxy, &all.mailers, &logs.hostname, refuse);
+        let (balancer, key, algorithm) = balance::balancer(settings, mode, &built, all.lanes, refuse);
         let of_client = built
             .last()
             .filter(|server| server.stands_in)
             .and_then(|server| balancer.servers().index(server.index));
         for (index, _) in balancer.servers().iter() {
-            let down = |check: &ServerCheck| check.board.read().health.running() == Running::Down;
+            let down = |check: &ServerCheck| check.board.read().health.running() == HealthState::Down;
             if built[index.get()].check.as_ref().is_some_and(down) {
                 balancer.set_operation(index, Operation::Down, Time::now());
                 built[index.get()].past.change(false, Time::now().since(Time::ZERO));
@@ -558,20 +579,21 @@ fn one<'c>(
         if let Some(states) = states {
             all.states.push((all.backends.len(), states));
         }
-        let mut http = http::http(proxy, Side::Back, reader, process, config, refuse);
+        let mut http = http::http(proxy, HttpSide::Back, reader, process, config, refuse);
         http.buffer_request |= key.wants_body();
         let parts = BackendParts {
             number: all.backends.len(),
             pool_names,
             check_script,
             check_wording,
+            algorithm,
             key,
             retries_connect: http.retry_on.connect,
             http,
             rules,
             filters,
             id,
-            place: all.places,
+            position: all.count,
             name: text(name),
             guid,
             published: Arc::new(AtomicBool::new(unpublished.is_none())),
@@ -592,8 +614,9 @@ fn one<'c>(
             redispatch: Redispatch::new(settings.redispatch.map(|set| set.value)),
             common,
             events: logs.events(proxy, targets),
+            alerts,
             counts: Arc::default(),
-            past: Arc::new(Past::new(Time::now().since(Time::ZERO))),
+            past: Arc::new(HistoryCell::new(Time::now().since(Time::ZERO))),
             invalid: Arc::default(),
         };
         all.backends.push(Backend {
@@ -661,9 +684,10 @@ const DONE: &[OptionSwitch] = &[
     OptionSwitch::LOGASAP, // in log settings
 ];
 
-fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common {
+fn settings(settings: &Settings, refuse: &mut Refuse<'_>) -> Common {
     let Settings {
         refused: _,
+        unsure: _,
         backlog: _,    // in listeners
         check_kind: _, // in checks
         check_steps: _,
@@ -679,6 +703,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         disabled: _,
         dispatch: _,           // in servers
         dynamic_cookie_key: _, // in servers
+        persist_rdp: _,        // in rules
         error_files: _,
         error_log_format: _, // in log settings
         errorfiles: _,
@@ -688,6 +713,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         hash_balance_factor: _,
         hash_preserve_affinity: _,
         hash_type: _,
+        email_alert: _, // in the backend
         http_errors: _,
         http_reuse: _,
         http_send_name_header: _,
@@ -720,7 +746,6 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         unique_id_format: _,
         unique_id_header: _,
     } = settings;
-    let _ = mode;
     for (toggle, set) in OptionSwitch::all().zip(options) {
         if let Some(set) = set
             && set.value

@@ -7,6 +7,7 @@ use manylane_config::source::Pos;
 use manylane_config::tree::{Config, Set};
 use manylane_sync::Arc;
 use manylane_tls::Store;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Collects errors while a generation is built.
@@ -21,6 +22,9 @@ pub(super) struct Refuse<'a> {
     pub(super) files: Files,
     /// Number of listeners so far, over all `bind` lines.
     pub(super) listeners: usize,
+    /// `@<section>/<name>` of `load` lines of which a file was refused, and `@<section>` of sections with a
+    /// `load` line that was refused, so its certificate is missing.
+    pub(super) refused_loads: HashSet<String>,
     /// Certificates and keys read so far.
     pub(super) tls: Arc<Store>,
 }
@@ -34,8 +38,17 @@ impl<'a> Refuse<'a> {
             no_lookups: false,
             files: Files::default(),
             listeners: 0,
+            refused_loads: HashSet::new(),
             tls: Arc::default(),
         }
+    }
+
+    /// Returns true if `word` is `@<section>/<name>` of a certificate that is missing, since its `load` line
+    /// was refused.
+    pub(super) fn is_refused_load(&self, word: &Word) -> bool {
+        let name = word.shown().to_string();
+        let section = name.split('/').next().unwrap_or_default();
+        self.refused_loads.contains(&name) || self.refused_loads.contains(section)
     }
 
     /// Returns the path of the file that `word` names.

@@ -8,7 +8,10 @@ use manylane_config::lex::Word;
 use manylane_config::table::ServerOptions;
 use manylane_config::tree::{self, Set};
 use manylane_net::address::{Host, Location, Port, Transport};
-use manylane_resolve::{Counters, Kind, Memo, Name, Network, Past, Section, Settings, Wish, system_servers};
+use manylane_resolve::{
+    AddressPreference, Counters, Families, Kind, Name, NameResult, NameResults, Network, Section, Settings,
+    system_servers,
+};
 use manylane_sync::{Arc, LockClass, Mutex};
 use std::net::{IpAddr, SocketAddr};
 use std::task::Waker;
@@ -32,8 +35,10 @@ pub struct Resolvers {
     pub servers: Vec<NameServer>,
     /// Timeouts and limits of queries.
     pub settings: Settings,
+    /// IPv6 addresses are asked for only while the system has a default route for them.
+    pub ipv6_by_route: bool,
     /// State shared with other lanes.
-    desk: Mutex<SectionTask>,
+    shared: Mutex<SectionTask>,
 }
 
 /// A name server.
@@ -54,17 +59,17 @@ struct SectionTask {
     orders: Vec<Order>,
     /// Wake-ups of the lanes that began to query, the active one last. Earlier lanes keep their orders, and
     /// query again when later ones end.
-    clerks: Vec<Arc<Notify>>,
+    wake_ups: Vec<Arc<Notify>>,
     /// Results so far, for the next lane that begins to query.
-    past: Past,
+    past: NameResults,
     counters: Vec<Counters>,
     /// Counter values when an operator cleared the counters.
     cleared: Vec<Counters>,
 }
 
 impl SectionTask {
-    fn is_of(&self, clerk: &Arc<Notify>) -> bool {
-        self.clerks.last().is_some_and(|own| Arc::ptr_eq(own, clerk))
+    fn is_of(&self, wake_up: &Arc<Notify>) -> bool {
+        self.wake_ups.last().is_some_and(|own| Arc::ptr_eq(own, wake_up))
     }
 }
 
@@ -129,7 +134,7 @@ impl Question {
     }
 }
 
-/// Somebody waits for the answer; without him nobody is woken.
+/// A wait for the answer. Dropping it removes the waker, so a later answer wakes no task.
 struct Waits<'a>(&'a Question);
 
 impl Drop for Waits<'_> {
@@ -142,92 +147,94 @@ impl Drop for Waits<'_> {
 impl Resolvers {
     /// Returns true if the configurations define both sections alike.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        (&self.name, &self.servers, &self.settings) == (&other.name, &other.servers, &other.settings)
+        let parts = |of: &Self| (of.settings, of.ipv6_by_route);
+        (&self.name, &self.servers, parts(self)) == (&other.name, &other.servers, parts(other))
     }
 
     /// Makes the caller the querying lane. It continues with the results of the lane before.
-    pub fn begin(&self, clerk: &Arc<Notify>) -> Section {
+    pub fn begin(&self, wake_up: &Arc<Notify>) -> Section {
         let (past, counters) = {
-            let mut desk = self.desk.lock();
-            desk.clerks.push(clerk.clone());
-            (desk.past.clone(), desk.counters.clone())
+            let mut shared = self.shared.lock();
+            shared.wake_ups.push(wake_up.clone());
+            (shared.past.clone(), shared.counters.clone())
         };
-        clerk.ring(); // orders for the lane before may be waiting
+        wake_up.notify_one(); // orders for the lane before may be waiting
         Section::resume(self.settings, past, counters)
     }
 
     /// Queues an order of another lane. Returns false if there is no room.
     pub fn order(&self, order: Order) -> bool {
-        let clerk = {
-            let mut desk = self.desk.lock();
-            let Some(clerk) = desk.clerks.last().cloned().filter(|_| desk.orders.len() < MOST_ORDERS) else {
+        let wake_up = {
+            let mut shared = self.shared.lock();
+            let Some(wake_up) = shared.wake_ups.last().cloned().filter(|_| shared.orders.len() < MOST_ORDERS)
+            else {
                 return false;
             };
-            desk.orders.push(order);
-            clerk
+            shared.orders.push(order);
+            wake_up
         };
-        clerk.ring();
+        wake_up.notify_one();
         true
     }
 
-    /// Returns true if `clerk` is the querying lane: no lane that began later is left.
-    pub fn is_asked_by(&self, clerk: &Arc<Notify>) -> bool {
-        self.desk.lock().is_of(clerk)
+    /// Returns true if `wake_up` is the querying lane: no lane that began later is left.
+    pub fn is_asked_by(&self, wake_up: &Arc<Notify>) -> bool {
+        self.shared.lock().is_of(wake_up)
     }
 
-    /// Takes the orders, if `clerk` is the querying lane.
-    pub fn orders(&self, clerk: &Arc<Notify>) -> Vec<Order> {
-        let mut desk = self.desk.lock();
-        if desk.is_of(clerk) { std::mem::take(&mut desk.orders) } else { Vec::new() }
+    /// Takes the orders, if `wake_up` is the querying lane.
+    pub fn orders(&self, wake_up: &Arc<Notify>) -> Vec<Order> {
+        let mut shared = self.shared.lock();
+        if shared.is_of(wake_up) { std::mem::take(&mut shared.orders) } else { Vec::new() }
     }
 
-    /// Ends the querying by `clerk`. Returns the orders for which no other lane is left.
-    pub fn close(&self, clerk: &Arc<Notify>) -> Vec<Order> {
+    /// Ends the querying by `wake_up`. Returns the orders for which no other lane is left.
+    pub fn close(&self, wake_up: &Arc<Notify>) -> Vec<Order> {
         let successor = {
-            let mut desk = self.desk.lock();
-            desk.clerks.retain(|own| !Arc::ptr_eq(own, clerk));
-            match desk.clerks.last() {
+            let mut shared = self.shared.lock();
+            shared.wake_ups.retain(|own| !Arc::ptr_eq(own, wake_up));
+            match shared.wake_ups.last() {
                 Some(successor) => successor.clone(),
-                None => return std::mem::take(&mut desk.orders),
+                None => return std::mem::take(&mut shared.orders),
             }
         };
-        successor.ring();
+        successor.notify_one();
         Vec::new()
     }
 
     /// Stores results for the next querying lane, and counters for reports.
     pub fn note(
         &self,
-        clerk: &Arc<Notify>,
-        found: Vec<((Name, Kind), Memo)>,
+        wake_up: &Arc<Notify>,
+        found: Vec<((Name, Kind), NameResult)>,
         gone: Vec<(Name, Kind)>,
         counters: &[Counters],
     ) {
-        let mut desk = self.desk.lock();
-        if !desk.is_of(clerk) {
+        let mut shared = self.shared.lock();
+        if !shared.is_of(wake_up) {
             return;
         }
-        desk.past.extend(found);
+        shared.past.extend(found);
         for name in gone {
-            desk.past.remove(&name);
+            shared.past.remove(&name);
         }
-        desk.counters.clear();
-        desk.counters.extend_from_slice(counters);
+        shared.counters.clear();
+        shared.counters.extend_from_slice(counters);
     }
 
     /// Returns the counters of each name server since they were cleared.
     pub fn counters(&self) -> Vec<Counters> {
-        let desk = self.desk.lock();
+        let shared = self.shared.lock();
         let of = |all: &[Counters], server: usize| all.get(server).copied().unwrap_or_default();
         (0..self.servers.len())
-            .map(|server| of(&desk.counters, server).since(&of(&desk.cleared, server)))
+            .map(|server| of(&shared.counters, server).since(&of(&shared.cleared, server)))
             .collect()
     }
 
     /// Makes reports count from now on.
     pub fn clear(&self) {
-        let mut desk = self.desk.lock();
-        desk.cleared = desk.counters.clone();
+        let mut shared = self.shared.lock();
+        shared.cleared = shared.counters.clone();
     }
 }
 
@@ -236,10 +243,10 @@ impl Resolvers {
 pub struct Resolution {
     /// Number of the section.
     pub section: usize,
-    /// The service of which the server stands for a member.
+    /// The service (SRV) that this server represents a member of; `None` for a host name.
     pub service: Option<Name>,
     /// Preferences for the address.
-    pub wish: Wish,
+    pub wish: AddressPreference,
     /// Set by `resolve-opts ignore-weight`.
     pub ignores_weight: bool,
 }
@@ -263,7 +270,7 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
     let mut servers: Vec<NameServer> = Vec::new();
     for own in nameservers {
         let address = &own.address.value;
-        let Location::Ip { host, port: Port::One(port) } = &address.place else {
+        let Location::Ip { host, port: Port::One(port) } = &address.location else {
             let message = format!("'nameserver' expects an IP address and a port, found '{address}'");
             refuse.found.alert(own.address.pos, message);
             continue;
@@ -294,7 +301,8 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
             Err(error) => refuse.found.alert(name.pos(), format!("'parse-resolv-conf' : {SYSTEM}: {error}")),
         }
     }
-    if servers.is_empty() {
+    // After an error, its line may be the missing one.
+    if servers.is_empty() && refuse.found.errors() == 0 {
         let message = format!(
             "resolvers '{}' expects 'nameserver' lines, found none: it resolves nothing",
             name.shown()
@@ -304,7 +312,7 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
     let mut settings = Settings { servers: servers.len(), ..Settings::USUAL };
     for hold in holds {
         let of = &mut settings.holds;
-        let place = match hold.kind {
+        let slot = match hold.kind {
             "nx" => &mut of.nx,
             "obsolete" => &mut of.obsolete,
             "refused" => &mut of.refused,
@@ -312,8 +320,14 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
             "valid" => &mut of.valid,
             _ => &mut of.other,
         };
-        *place = hold.time;
+        *slot = hold.time;
     }
+    let accepted = refuse
+        .config
+        .global
+        .dns_families
+        .map_or(Families::BOTH, |set| Families { ipv4: set.value.ipv4, ipv6: set.value.ipv6 });
+    settings.families = accepted;
     settings.payload = payload.map_or(settings.payload, |set| set.value);
     settings.retries = retries.map_or(settings.retries, |set| set.value);
     settings.resolve = timeout_resolve.map_or(settings.resolve, |set| set.value);
@@ -322,7 +336,8 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
         name: text(name),
         servers,
         settings,
-        desk: Mutex::new(&SECTION_TASKS, SectionTask::default()),
+        ipv6_by_route: !accepted.ipv6 && refuse.config.global.dns_families.is_some_and(|set| set.value.auto),
+        shared: Mutex::new(&SECTION_TASKS, SectionTask::default()),
     }
 }
 
@@ -351,10 +366,13 @@ pub(super) fn of_server(
 }
 
 /// Returns a server's preferences for its address, and whether it ignores the weights of records.
-fn wish(options: &ServerOptions, refuse: &mut Refuse<'_>) -> (Wish, bool) {
+fn wish(options: &ServerOptions, refuse: &mut Refuse<'_>) -> (AddressPreference, bool) {
     let prefers_v4 = options.resolve_prefer.is_some_and(|set| set.value == "ipv4");
-    let mut wish =
-        Wish { family: if prefers_v4 { Kind::A } else { Kind::Aaaa }, networks: Vec::new(), shares: false };
+    let mut wish = AddressPreference {
+        family: if prefers_v4 { Kind::A } else { Kind::Aaaa },
+        networks: Vec::new(),
+        shares: false,
+    };
     let mut ignores_weight = false;
     each(
         &options.resolve_opts,
@@ -412,10 +430,16 @@ mod tests {
     /// queries and moves servers.
     #[test]
     fn the_lane_that_began_last_asks_as_long_as_it_is_there() {
-        let desk = Mutex::new(&SECTION_TASKS, SectionTask::default());
-        let section = Resolvers { name: "r".into(), servers: Vec::new(), settings: Settings::USUAL, desk };
+        let shared = Mutex::new(&SECTION_TASKS, SectionTask::default());
+        let section = Resolvers {
+            name: "r".into(),
+            servers: Vec::new(),
+            settings: Settings::USUAL,
+            ipv6_by_route: false,
+            shared,
+        };
         let (before, after): (Arc<Notify>, Arc<Notify>) = Default::default();
-        let asks = |clerk| section.is_asked_by(clerk);
+        let asks = |wake_up| section.is_asked_by(wake_up);
         section.begin(&before);
         assert!(asks(&before) && !asks(&after));
         section.begin(&after);

@@ -5,19 +5,19 @@ use super::checks::ServerCheck;
 use super::process::Process;
 use super::refuse::Refuse;
 use super::resolvers::{self, Resolution};
-use super::server_addr::{ServerAddr, Whereabouts};
+use super::server_addr::{ServerAddr, ServerAddrState};
 use super::tls::{Purpose, ServerTls, SniName};
-use super::track::{Followers, ServerNumber};
+use super::track::{ServerNumber, TrackingServers};
 use crate::counts::ServerStats;
 use manylane_check::states::{State, admin};
-use manylane_check::{Past, Running};
+use manylane_check::{HealthState, HistoryCell};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::{OptionSwitch, ServerOptions};
 use manylane_config::tree::{self, Mode, ProxyHeader, Set, Settings};
 use manylane_expr::Format;
-use manylane_net::address::{Host, Location, Port};
-use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
+use manylane_net::address::{Host, Location, Port, Transport};
+use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Source, UseSource};
 use manylane_sched::Time;
 use manylane_sync::Arc;
 use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +46,7 @@ pub struct Server {
     /// Current address.
     pub addr: Arc<ServerAddr>,
     /// Address in the configuration, wherever the server was moved since.
-    pub written: Box<Whereabouts>,
+    pub written: Box<ServerAddrState>,
     /// Resolution of its name, if its address is kept up to date.
     pub resolution: Option<Resolution>,
     /// Reason why its address cannot change.
@@ -73,6 +73,8 @@ pub struct Server {
     pub rise: u32,
     /// `maxconn`; 0 for no limit.
     pub maxconn: u32,
+    /// `strict-maxconn`: `maxconn` bounds connections, those without a request included.
+    pub strict_maxconn: bool,
     /// `minconn`
     pub minconn: u32,
     /// `maxqueue`; 0 for no limit.
@@ -118,7 +120,7 @@ pub struct Server {
     /// `track`
     pub tracks: Option<ServerNumber>,
     /// Servers that track this one.
-    pub followers: Followers,
+    pub followers: TrackingServers,
     /// True if a command added the server; it is in no file.
     pub added: bool,
     /// True if other parts of the configuration name the server, so that it cannot be removed.
@@ -128,7 +130,7 @@ pub struct Server {
     /// `on-marked-up shutdown-backup-sessions`
     pub ends_backup_streams_when_up: bool,
     /// Times of state changes.
-    pub past: Arc<Past>,
+    pub past: Arc<HistoryCell>,
     /// Its place among the targets of logs, in `mode log`.
     pub log_target: Option<usize>,
     /// Counters.
@@ -194,19 +196,19 @@ impl Server {
 
     /// Returns the health by check and agent. Both have to report that the server works; a disabled one does
     /// not count.
-    pub fn found(&self) -> Running {
+    pub fn found(&self) -> HealthState {
         let by = |check: &Option<ServerCheck>| {
             let report = check.as_ref()?.board.read();
             (!report.disabled).then(|| report.health.running())
         };
         match by(&self.agent) {
-            Some(Running::Down) => Running::Down,
-            _ => by(&self.check).unwrap_or(Running::Up),
+            Some(HealthState::Down) => HealthState::Down,
+            _ => by(&self.check).unwrap_or(HealthState::Up),
         }
     }
 
     /// Sets the health in place of the checks.
-    pub fn is_said_to_be(&self, running: Running) {
+    pub fn is_said_to_be(&self, running: HealthState) {
         if let Some(check) = &self.check {
             check.board.set(running);
         }
@@ -220,7 +222,7 @@ impl Server {
             } else {
                 check.board.come_back();
             }
-            check.notify.ring();
+            check.notify.notify_one();
         }
     }
 }
@@ -332,7 +334,7 @@ pub(super) fn server(
         resolve_opts: _,
         resolve_prefer: _,
         resolvers: _,
-        shard: _, // of peers, which are refused
+        shard,
         slowstart,
         tcp_md5sig,
         tcp_ut,
@@ -350,10 +352,17 @@ pub(super) fn server(
         source,
         socks4,
         check_via_socks4: _, // of the checks
+        strict_maxconn,
         tls,
     } = options;
     let namespace_of_client = namespace.as_ref().is_some_and(|set| set.value == *"*");
     let on = |set: &Option<Set<bool>>| set.is_some_and(|set| set.value);
+    if let Some(set) = strict_maxconn.filter(|_| maxconn.is_none_or(|set| set.value == 0)) {
+        let message =
+            "'strict-maxconn' has no effect without 'maxconn': set that, or remove 'strict-maxconn'";
+        refuse.found.warning(set.pos, message);
+    }
+    refuse.idle(shard, "shard", "it divides keys among the servers of a 'peers' section alone");
     let header = header(send_proxy, proxy_v2_options);
     let http2 = proto.as_ref().is_some_and(|set| set.value == "h2");
     if let Some(set) = proto.as_ref().filter(|_| http2 && settings.mode() != Mode::Http) {
@@ -363,6 +372,7 @@ pub(super) fn server(
     let speaks_tls = tls.ssl.is_some_and(|set| set.value);
     let common = CommonOptions {
         signature: super::bind::signature(tcp_md5sig, refuse),
+        multipath: address.value.transport == Some(Transport::Multipath),
         user_timeout: tcp_ut.map(|set| set.value),
         keep_alive: keep_alive(
             settings.option(OptionSwitch::SRVTCPKA) || settings.option(OptionSwitch::TCPKA),
@@ -386,10 +396,10 @@ pub(super) fn server(
         common,
     };
     let (known, mut resolution) = whereabouts(address, init_addr, options, last, refuse);
-    let place = &known.place;
+    let endpoint = &known.server_place;
     let dynamic = cookie.is_none() && settings.cookie.as_ref().is_some_and(|set| set.value.dynamic);
     let by_address = matches!(hash_key, Some(Set { value: "addr" | "addr-port", .. }));
-    let stays = match place {
+    let stays = match endpoint {
         ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere if by_address => {
             Some("its 'hash-key' is its address")
         }
@@ -399,7 +409,7 @@ pub(super) fn server(
         ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
         ServerPlace::At(_) => Some("it is no IP address"),
     };
-    if stays.is_some() && !matches!(address.value.place, Location::Ip { host: Host::Name { .. }, .. }) {
+    if stays.is_some() && !matches!(address.value.location, Location::Ip { host: Host::Name { .. }, .. }) {
         resolution = None; // it has no name and gets none
     }
     if let (Some(set), Some(why), true) = (&options.resolvers, stays, resolution.is_some()) {
@@ -412,10 +422,10 @@ pub(super) fn server(
         id: id.map_or(0, |set| set.value),
         name: text(name),
         guid: guid.as_ref().map(|set| text(&set.value)),
-        socks4: socks4.as_ref().and_then(|set| proxy(set, &known.place, refuse)),
+        socks4: socks4.as_ref().and_then(|set| proxy(set, &known.server_place, refuse)),
         cookie: match cookie {
             Some(set) => Some(set.value.bytes().into()),
-            None => dynamic_cookie(settings, place),
+            None => dynamic_cookie(settings, endpoint),
         },
         written: Box::new(known.clone()),
         addr: Arc::new(ServerAddr::new(known)),
@@ -433,6 +443,7 @@ pub(super) fn server(
         backup: on(backup),
         disabled: on(disabled),
         maxconn: maxconn.map_or(0, |set| set.value),
+        strict_maxconn: on(strict_maxconn) && maxconn.is_some_and(|set| set.value > 0),
         minconn: minconn.map_or(0, |set| set.value),
         maxqueue: maxqueue.map_or(0, |set| set.value),
         slowstart: slowstart.map_or(Duration::ZERO, |set| set.value),
@@ -459,12 +470,12 @@ pub(super) fn server(
         check: None,  // set when all servers are known
         agent: None,  // set when all servers are known
         tracks: None, // set when all servers are known
-        followers: Followers::default(),
+        followers: TrackingServers::default(),
         added: false,
         named: AtomicBool::new(false),
         ends_streams_when_down: on_marked_down.is_some(),
         ends_backup_streams_when_up: on_marked_up.is_some(),
-        past: Arc::new(Past::new(Time::now().since(Time::ZERO))),
+        past: Arc::new(HistoryCell::new(Time::now().since(Time::ZERO))),
         log_target: None, // set when the server is complete
         counts: Arc::default(),
     }
@@ -491,7 +502,7 @@ pub(super) fn of_client(
         name: Word::plain(NO_SERVER, pos),
         address: match &settings.dispatch {
             Some(set) => set.clone(),
-            None => Set { value: Address { transport: None, place: anywhere }, pos },
+            None => Set { value: Address { transport: None, location: anywhere }, pos },
         },
         options: ServerOptions::default(),
         pos,
@@ -521,7 +532,7 @@ fn header(send_proxy: &Option<Set<ProxyHeader>>, options: &Option<Set<Word>>) ->
             b"authority" => header.authority = true,
             b"cert-cn" => (header.tls, header.name) = (true, true),
             b"ssl-cipher" => (header.tls, header.cipher) = (true, true),
-            _ => header.tls = true, // the proxy sends no more of its own certificate
+            _ => header.tls = true, // the fields of `cert-sig` and `cert-key` are not sent
         }
     }
     Some(header)
@@ -542,8 +553,8 @@ fn source_field(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<(Box<[
         Some(occurrence) => Some((name.to_ascii_lowercase().into_bytes().into(), occurrence)),
         None => {
             let message = format!(
-                "'usesrc' expects hdr_ip(name) or hdr_ip(name,occurrence), where -1 is the last one and \
-                    -{MOST_OCCURRENCES} the first that is looked back to"
+                "'usesrc' expects hdr_ip(name) or hdr_ip(name,occurrence), where -1 is the last value and \
+                    -{MOST_OCCURRENCES} the lowest number"
             );
             refuse.found.alert(word.pos(), message);
             None
@@ -557,7 +568,7 @@ const MOST_OCCURRENCES: i32 = 10;
 /// Resolves the address of `socks4`.
 fn proxy(set: &Set<Address>, server: &ServerPlace, refuse: &mut Refuse<'_>) -> Option<SocketAddr> {
     let mut wrong = |message: String| refuse.found.alert(set.pos, message);
-    if matches!(server, ServerPlace::At(place) if !matches!(place, Endpoint::Ip(SocketAddr::V4(_)))) {
+    if matches!(server, ServerPlace::At(endpoint) if !matches!(endpoint, Endpoint::Ip(SocketAddr::V4(_)))) {
         wrong("'socks4' expects a server with an IPv4 address: SOCKS4 has no other".into());
         return None;
     }
@@ -585,7 +596,7 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
             return None;
         }
     };
-    let Location::Ip { host, port } = resolved.place else {
+    let Location::Ip { host, port } = resolved.location else {
         wrong(format!("'source' expects an IP address, found '{}'", address.value));
         return None;
     };
@@ -606,10 +617,10 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
     let present = match usesrc.as_ref() {
         None => None,
         Some(word) => match word.text() {
-            Some("client") => Some(Present::Client),
-            Some("clientip") => Some(Present::ClientIp),
+            Some("client") => Some(UseSource::Client),
+            Some("clientip") => Some(UseSource::ClientIp),
             // The client that the field names.
-            Some(text) if text.starts_with("hdr_ip(") => Some(Present::ClientIp),
+            Some(text) if text.starts_with("hdr_ip(") => Some(UseSource::ClientIp),
             Some(text) => {
                 let with_port = text.parse().ok();
                 let alone = text.parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0));
@@ -618,7 +629,7 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
                     let message = format!("'usesrc' expects client, clientip or an address, found '{text}'");
                     refuse.found.alert(word.pos(), message);
                 }
-                address.map(Present::Address)
+                address.map(UseSource::Address)
             }
             None => None,
         },
@@ -634,16 +645,16 @@ fn whereabouts(
     options: &ServerOptions,
     last: Option<&State>,
     refuse: &mut Refuse<'_>,
-) -> (Whereabouts, Option<Resolution>) {
-    let (host, port) = match &address.value.place {
+) -> (ServerAddrState, Option<Resolution>) {
+    let (host, port) = match &address.value.location {
         Location::Ip { host: Host::Name { name, .. }, port } => (Some(&**name), *port),
         Location::Ip { port, .. } => (None, *port),
         _ => (None, Port::Unset),
     };
     let resolution = resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse);
     let methods = methods(init_addr, resolution.is_some(), refuse);
-    let mut known = Whereabouts {
-        place: ServerPlace::Nowhere,
+    let mut known = ServerAddrState {
+        server_place: ServerPlace::Nowhere,
         port,
         name: None,
         renamed: false,
@@ -656,7 +667,7 @@ fn whereabouts(
         let given = given.and_then(|last| last.name.clone()).filter(|given| Some(&**given) != host);
         known.renamed = given.is_some();
         known.name = given.or(host.map(Box::from));
-        known.place = place(address, &methods, last.and_then(|last| last.address), refuse);
+        known.server_place = initial_address(address, &methods, last.and_then(|last| last.address), refuse);
         return (known, resolution);
     };
     // The server keeps its member of the service until the service's records change.
@@ -683,12 +694,13 @@ enum Method {
 
 /// Reads `init-addr`; errors are reported even if an address makes it useless. Without it, a server whose
 /// name is `asked` for at run time may start without an address.
-fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) -> Vec<Method> {
+fn methods(init_addr: &Option<Set<Word>>, requested: bool, refuse: &mut Refuse<'_>) -> Vec<Method> {
     let Some(set) = init_addr else {
-        let none = asked.then_some(Method::None);
+        let none = requested.then_some(Method::None);
         return [Method::Last, Method::Libc].into_iter().chain(none).collect();
     };
     let mut methods = Vec::new();
+    let mut at = 0;
     for word in set.value.bytes().split(|byte| *byte == b',') {
         methods.push(match word {
             b"last" => Method::Last,
@@ -699,30 +711,31 @@ fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) 
                 None => {
                     let text = String::from_utf8_lossy(other);
                     refuse.found.alert(
-                        set.pos,
+                        set.value.pos_at(at),
                         format!("'init-addr' expects last, libc, none or an address, found '{text}'"),
                     );
                     Method::None
                 }
             },
         });
+        at += word.len() + 1;
     }
     methods
 }
 
-/// Address of servers whose names are not looked up, of a network for documents (RFC 5737).
+/// Address of servers whose names are not looked up, from a network for documentation (RFC 5737).
 const DOCUMENTATION: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 0));
 
 /// Returns the server's address. The first method of `init-addr` that succeeds resolves its name. `last` is
 /// the address in the server state file.
-fn place(
+fn initial_address(
     address: &Set<Address>,
     methods: &[Method],
     last: Option<IpAddr>,
     refuse: &mut Refuse<'_>,
 ) -> ServerPlace {
     let settled = |address: Address| {
-        let of_client = match &address.place {
+        let of_client = match &address.location {
             Location::Ip { host, port } => {
                 let wild = match host {
                     Host::V4(ip) => ip.is_unspecified(),
@@ -741,7 +754,7 @@ fn place(
             Err(_) => ServerPlace::Nowhere, // neither a name nor a range is left here
         }
     };
-    let Location::Ip { host: Host::Name { .. }, port } = &address.value.place else {
+    let Location::Ip { host: Host::Name { .. }, port } = &address.value.location else {
         return settled(address.value.clone());
     };
     let at = |ip: IpAddr| {
@@ -749,7 +762,7 @@ fn place(
             IpAddr::V4(ip) => Host::V4(ip),
             IpAddr::V6(ip) => Host::V6(ip),
         };
-        Address { transport: address.value.transport, place: Location::Ip { host, port: *port } }
+        Address { transport: address.value.transport, location: Location::Ip { host, port: *port } }
     };
     if refuse.no_lookups {
         return settled(at(DOCUMENTATION));
@@ -789,10 +802,10 @@ fn place(
 /// Returns the cookie of `cookie dynamic` for a server without one of its own. It is the one that HAProxy
 /// makes, so that a client stays with its server whichever of several proxies it uses: XXH64 of the secret,
 /// the address and the port, which has four bytes in network order.
-fn dynamic_cookie(settings: &Settings, place: &ServerPlace) -> Option<Box<[u8]>> {
+fn dynamic_cookie(settings: &Settings, endpoint: &ServerPlace) -> Option<Box<[u8]>> {
     settings.cookie.as_ref().filter(|set| set.value.dynamic)?;
     let secret = &settings.dynamic_cookie_key.as_ref()?.value;
-    let ServerPlace::At(Endpoint::Ip(address)) = place else { return None };
+    let ServerPlace::At(Endpoint::Ip(address)) = endpoint else { return None };
     Some(cookie_of(secret.bytes(), *address).into_bytes().into())
 }
 

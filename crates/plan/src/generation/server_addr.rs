@@ -15,13 +15,13 @@ use manylane_sync::qsbr::{Published, Reader};
 use manylane_sync::{LockClass, Mutex};
 use std::net::IpAddr;
 
-static SERVER_ADDRS: LockClass = LockClass::new("place of a server", LockClass::LEAF);
+static SERVER_ADDRS: LockClass = LockClass::new("address of a server", LockClass::LEAF);
 
 /// Everything that is known about a server's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whereabouts {
+pub struct ServerAddrState {
     /// The address.
-    pub place: ServerPlace,
+    pub server_place: ServerPlace,
     /// The port from the configuration, an operator or an SRV record.
     pub port: Port,
     /// The host name. `None` for an address in the configuration, or a service without a member for the
@@ -35,12 +35,12 @@ pub struct Whereabouts {
     pub answer: Option<u64>,
 }
 
-impl Whereabouts {
+impl ServerAddrState {
     /// Returns the IP address, if there is one.
     pub fn ip(&self) -> Option<IpAddr> {
-        match &self.place {
+        match &self.server_place {
             ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
-            ServerPlace::OfClient(Address { place: Location::Ip { host, .. }, .. }) => match host {
+            ServerPlace::OfClient(Address { location: Location::Ip { host, .. }, .. }) => match host {
                 Host::V4(ip) => Some((*ip).into()),
                 Host::V6(ip) => Some((*ip).into()),
                 Host::Name { .. } => None,
@@ -51,7 +51,7 @@ impl Whereabouts {
 
     /// Returns the endpoint of connections, if it does not depend on the client.
     pub fn endpoint(&self) -> Option<&Endpoint> {
-        match &self.place {
+        match &self.server_place {
             ServerPlace::At(endpoint) => Some(endpoint),
             _ => None,
         }
@@ -71,7 +71,7 @@ impl Whereabouts {
 
     /// Sets the IP address, with the known port; `None` leaves the server without an address.
     pub fn settle(&mut self, ip: Option<IpAddr>) {
-        self.place = match (ip, self.port) {
+        self.server_place = match (ip, self.port) {
             (None, _) => ServerPlace::Nowhere,
             (Some(ip), Port::One(port)) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
             (Some(ip), port) => {
@@ -79,7 +79,7 @@ impl Whereabouts {
                     IpAddr::V4(ip) => Host::V4(ip),
                     IpAddr::V6(ip) => Host::V6(ip),
                 };
-                ServerPlace::OfClient(Address { transport: None, place: Location::Ip { host, port } })
+                ServerPlace::OfClient(Address { transport: None, location: Location::Ip { host, port } })
             }
         };
     }
@@ -93,7 +93,7 @@ pub struct ServerAddr {
     word: AtomicU32,
     /// Cached number of the address in stick tables, below the `word` of that address.
     key: AtomicU64,
-    known: Mutex<Whereabouts>,
+    known: Mutex<ServerAddrState>,
 }
 
 /// Nothing is cached; no address has this number.
@@ -104,10 +104,10 @@ const OF_CLIENT: u32 = 1;
 
 impl ServerAddr {
     /// Returns the address of the configuration.
-    pub fn new(known: Whereabouts) -> Self {
-        let of_client = u32::from(matches!(known.place, ServerPlace::OfClient(_)));
+    pub fn new(known: ServerAddrState) -> Self {
+        let of_client = u32::from(matches!(known.server_place, ServerPlace::OfClient(_)));
         Self {
-            now: Published::new(known.place.clone()),
+            now: Published::new(known.server_place.clone()),
             word: AtomicU32::new(of_client),
             key: AtomicU64::new(NO_KEY),
             known: Mutex::new(&SERVER_ADDRS, known),
@@ -144,7 +144,7 @@ impl ServerAddr {
             return kept as u32;
         }
         // If the address changes after `word` was read, the next call computes the number again.
-        let text = match &self.read().place {
+        let text = match &self.read().server_place {
             // As HAProxy writes addresses: IPv6 without brackets.
             ServerPlace::At(Endpoint::Ip(address)) => Some(format!("{}:{}", address.ip(), address.port())),
             ServerPlace::At(endpoint) => Some(endpoint.to_string()),
@@ -158,19 +158,19 @@ impl ServerAddr {
 
     /// Returns everything that is known about the address, for reports. Takes a lock.
     #[inline]
-    pub fn read(&self) -> Whereabouts {
+    pub fn read(&self) -> ServerAddrState {
         self.known.lock().clone()
     }
 
     /// Changes the address, and returns the former state.
-    pub fn change(&self, to: impl FnOnce(&mut Whereabouts)) -> Whereabouts {
+    pub fn change(&self, to: impl FnOnce(&mut ServerAddrState)) -> ServerAddrState {
         let mut known = self.known.lock();
         let before = known.clone();
         to(&mut known);
-        if known.place != before.place {
-            let of_client = u32::from(matches!(known.place, ServerPlace::OfClient(_)));
+        if known.server_place != before.server_place {
+            let of_client = u32::from(matches!(known.server_place, ServerPlace::OfClient(_)));
             let changes = (self.word.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
-            self.now.replace(known.place.clone()); // rule 2
+            self.now.replace(known.server_place.clone()); // rule 2
             self.word.store(changes.max(1) << 1 | of_client, Ordering::Relaxed);
         }
         before
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_place_is_published_with_its_change_and_has_another_number_then() {
-        let mut known = Whereabouts {
-            place: ServerPlace::Nowhere,
+        let mut known = ServerAddrState {
+            server_place: ServerPlace::Nowhere,
             port: Port::One(80),
             name: None,
             renamed: false,

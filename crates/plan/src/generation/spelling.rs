@@ -41,9 +41,10 @@ pub(super) fn spellings(global: &Global, refuse: &mut Refuse<'_>) -> Option<Case
                         (None, ..) => {}
                         (Some(from), Some(to), None) => add(from, to, set.value.pos(), &place, refuse),
                         _ => {
-                            let message = format!(
-                                "'h1-case-adjust-file' expects two names{place}, found another number"
-                            );
+                            let found =
+                                line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).count();
+                            let message =
+                                format!("'h1-case-adjust-file' expects two names{place}, found {found}");
                             refuse.found.alert(set.value.pos(), message);
                         }
                     }

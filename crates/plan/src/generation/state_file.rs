@@ -9,7 +9,7 @@ use super::files;
 use super::refuse::Refuse;
 use super::{Backend, Server};
 use manylane_balance::Admin;
-use manylane_check::Running;
+use manylane_check::HealthState;
 use manylane_check::states::{MOST_BYTES, State, States, admin};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
@@ -128,9 +128,9 @@ fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
     // A server in maintenance is down whatever its checks would report; they start anew when it comes back. A
     // server that tracks another copies its state.
     let running = match state.operation {
-        0 => Running::Down,
-        3 => Running::Stopping,
-        _ => Running::Up,
+        0 => HealthState::Down,
+        3 => HealthState::Stopping,
+        _ => HealthState::Up,
     };
     let maintained = has(admin::MAINTENANCE | admin::INHERITED_MAINTENANCE | admin::UNRESOLVED);
     if balancer.servers()[index].state().standing().is_in_maintenance() {
@@ -142,7 +142,7 @@ fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
             check.board.restore(running, state.status);
         }
     }
-    let serves = !maintained && running != Running::Down;
+    let serves = !maintained && running != HealthState::Down;
     server.past.restore(serves, now.since(Time::ZERO).saturating_sub(Duration::from_secs(state.since)));
     for (check, disabled, (ip, port)) in [
         (&server.check, state.check_disabled, state.check),
@@ -150,9 +150,9 @@ fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
     ] {
         let Some(check) = check else { continue };
         check.board.disable(disabled);
-        check.target.set(|aim| {
-            aim.ip = ip.or(aim.ip);
-            aim.port = if port == 0 { aim.port } else { Some(port) };
+        check.target.set(|target| {
+            target.ip = ip.or(target.ip);
+            target.port = if port == 0 { target.port } else { Some(port) };
         });
     }
 }

@@ -1,9 +1,9 @@
 //! `stats-file`: counters begin with what another process had counted, as its `dump stats-file` wrote it.
 //!
 //! The file has a section for frontends and listeners (`#fe`), and one for backends and servers (`#be`). A
-//! section begins with the names of its columns, of which the first is `guid`; each row is about what has
-//! that GUID. Other sections, rows of unknown GUIDs, unknown columns, and values that are no numbers are
-//! passed over, so that the file of another version can be read.
+//! section begins with the names of its columns, of which the first is `guid`; each row has the counters of
+//! the object with that GUID. Other sections, rows of unknown GUIDs, unknown columns, and values that are not
+//! numbers are skipped, so that the file of another version can be read.
 
 use super::files;
 use super::refuse::Refuse;
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// What has a GUID.
+/// An object with a GUID.
 #[derive(Clone, Copy)]
 enum Known<'g> {
     Frontend(&'g Frontend),
@@ -23,10 +23,10 @@ enum Known<'g> {
     Server(&'g Server),
 }
 
-/// Objects by their side (true behind the proxy) and GUID: both sides of a `listen` have the same one.
+/// Objects by side (true for backends and servers) and GUID. Both sides of a `listen` have the same GUID.
 type ByGuid<'g> = HashMap<(bool, &'g str), Known<'g>>;
 
-/// Columns, and the counters that they are of. `stot` has a counter of another name for each kind of object.
+/// Columns and their counters. Not `stot`, whose counter has another name for each kind of object.
 const COUNTERS: &[(&str, &str)] = &[
     ("bin", "bytes_in"),
     ("bout", "bytes_out"),
@@ -141,7 +141,7 @@ impl Known<'_> {
             columns.filter_map(|(column, own)| Some((*own, of(column)?))).collect();
         match self {
             Self::Frontend(own) => {
-                // Those of HTTP/1 are what all have more than those of HTTP/2.
+                // The file has the sessions of HTTP/1; `h2_only` counts the others.
                 let h2_only = of("stot").zip(of("h1sess")).map(|(all, h1)| all.saturating_sub(h1));
                 counted.extend(h2_only.map(|n| ("h2_only", n)));
                 own.counts.begin_with(&counted);

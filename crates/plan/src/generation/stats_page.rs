@@ -46,7 +46,7 @@ impl StatsPage {
     /// Returns the part of the request target behind the page's URI; `None` if the request is for something
     /// else.
     #[inline]
-    pub fn asked<'a>(&self, head: &'a Head) -> Option<&'a [u8]> {
+    pub fn behind_uri<'a>(&self, head: &'a Head) -> Option<&'a [u8]> {
         let target = head.target();
         let target = if target.starts_with(b"/") || !self.uri.starts_with(b"/") {
             target
@@ -71,7 +71,7 @@ fn behind_authority<'a>(head: &Head, target: &'a [u8]) -> &'a [u8] {
 /// Returns the page of a proxy; `None` without `stats` lines, or outside of HTTP mode.
 pub(super) fn stats_page(proxy: &Proxy) -> Option<StatsPage> {
     let settings = &proxy.settings;
-    if settings.stats.is_empty() || settings.mode() != Mode::Http {
+    if settings.stats.is_empty() || proxy.mode_of_rules() != Mode::Http {
         return None;
     }
     let mut page = StatsPage {

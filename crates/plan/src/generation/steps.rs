@@ -4,13 +4,15 @@
 use super::bind::text;
 use super::refuse::Refuse;
 use manylane_check::{
-    Connect, ConnectTls, Expect, HttpRequest, MOST_BYTES, Pattern, PortOf, Script, Send, Sent, Setting,
-    Status, StatusRanges, Step, Text, Value, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
+    Connect, ConnectTls, Expect, HttpRequest, MOST_BYTES, Pattern, PortSource, Script, Send, SendSource,
+    Setting, Status, StatusRanges, Step, Text, Value, http, ldap, mysql, pgsql, redis, smtp, spop, tcp, tls,
 };
 use manylane_config::lex::Word;
 use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{Proxy, Settings, Statement};
-use manylane_expr::{Compiler, EvalPoints, Expression, Format, Regex, Scope, Use, When};
+use manylane_expr::{
+    Compiler, EvalPoints, Expression, Format, Regex, Scope, SetConditions, Use, regex_fault,
+};
 use manylane_h1::Leniency;
 use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, Rules};
@@ -33,11 +35,20 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
         Some(unused) => step.keyword.starts_with(unused),
         None => true,
     });
-    for step in idle.filter(|step| step.pos >= proxy.pos) {
+    let idle: Vec<&Statement> = idle.filter(|step| step.pos >= proxy.pos).collect();
+    // They are compiled for their errors.
+    let [http, tcp]: [Vec<&Statement>; 2] = ["http-check", "tcp-check"]
+        .map(|of| idle.iter().filter(|step| step.keyword.starts_with(of)).copied().collect());
+    http_steps(HttpRequest::default(), http.into_iter(), None, compiler, refuse);
+    tcp_script(tcp.into_iter(), compiler, refuse);
+    for step in &idle {
         let option =
             if step.keyword.starts_with("http-check") { "option httpchk" } else { "option tcp-check" };
+        if settings.is_refused(option) || refuse.found.has_error_in_line(step.pos) {
+            continue;
+        }
         let message = format!(
-            "'{}' has no effect here: there is no '{option}', or another kind of check after it",
+            "'{}' has no effect here: '{option}' is missing, or a later line sets another kind of check",
             step.keyword
         );
         refuse.found.warning(step.pos, message);
@@ -49,7 +60,7 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
         refuse.idle(
             &settings.disable_on_404,
             "http-check disable-on-404",
-            "there is no 'option httpchk', or another kind of check after it",
+            "'option httpchk' is missing, or a later line sets another kind of check",
         );
     }
     let Some(kind) = kind else { return Script::connect() };
@@ -59,6 +70,7 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
         "option pgsql-check" => pgsql_script(kind, refuse),
         "option smtpchk" => smtp_script(kind),
         "option ldap-check" => ldap::script(),
+        "option spop-check" => spop::script(),
         "option ssl-hello-chk" => tls::script(),
         "option external-check" => Script::connect(), // the program runs in its place
         "option tcp-check" => tcp_script(of(wanted), compiler, refuse),
@@ -169,14 +181,14 @@ struct OfHttp {
 }
 
 /// Reads the arguments of a step in order.
-struct Words<'w, 'r, 'c, 'f> {
+struct TextSource<'w, 'r, 'c, 'f> {
     step: &'w Statement,
     at: usize,
     compiler: &'r mut Compiler<'c>,
     refuse: &'r mut Refuse<'f>,
 }
 
-impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
+impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
     fn new(step: &'w Statement, compiler: &'r mut Compiler<'c>, refuse: &'r mut Refuse<'f>) -> Self {
         Self { step, at: 0, compiler, refuse }
     }
@@ -199,7 +211,12 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     }
 
     fn wrong(&mut self, word: &Word, why: &str) {
-        self.refuse.found.alert(word.pos(), format!("'{}' : {why}", self.step.keyword));
+        self.wrong_at(word, 0, why);
+    }
+
+    /// Reports an error at a byte of a word.
+    fn wrong_at(&mut self, word: &Word, at: usize, why: &str) {
+        self.refuse.found.alert(word.pos_at(at), format!("'{}' : {why}", self.step.keyword));
     }
 
     /// Reports that option `of` expects `what`.
@@ -233,11 +250,11 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     }
 
     /// Compiles the next word as a format; constant formats become text.
-    fn words(&mut self, of: &str, usage: Use) -> Option<manylane_check::Words> {
+    fn words(&mut self, of: &str, usage: Use) -> Option<manylane_check::TextSource> {
         let format = self.format(of, usage)?;
         Some(match format.constant() {
             Some(text) => text.into(),
-            None => manylane_check::Words::Format(format),
+            None => manylane_check::TextSource::Format(format),
         })
     }
 
@@ -295,17 +312,17 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     }
 
     /// Reads a port: a number, or an expression.
-    fn port(&mut self) -> Option<PortOf> {
+    fn port(&mut self) -> Option<PortSource> {
         let value = self.value("port")?;
         if value.bytes().iter().all(u8::is_ascii_digit) {
             let port = value.text().and_then(|text| text.parse().ok()).filter(|port| *port != 0);
             if port.is_none() {
                 self.expects(value, "port", "a number from 1 to 65535, or an expression");
             }
-            return port.map(PortOf::Fixed);
+            return port.map(PortSource::Fixed);
         }
         self.at -= 1;
-        self.expression("port", false).map(|expression| PortOf::Of(Box::new(expression)))
+        self.expression("port", false).map(|expression| PortSource::Of(Box::new(expression)))
     }
 
     /// Reads an IP address with an optional port.
@@ -316,7 +333,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             .and_then(|text| Address::parse(text, &Rules::SERVER).ok())
             .and_then(|address| address.resolve().ok());
         let found = match address {
-            Some(Address { place: Location::Ip { host, port }, .. }) => {
+            Some(Address { location: Location::Ip { host, port }, .. }) => {
                 let ip: Option<IpAddr> = match host {
                     Host::V4(ip) => Some(ip.into()),
                     Host::V6(ip) => Some(ip.into()),
@@ -343,17 +360,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         };
         let mut parts = inside.split(|byte| *byte == b',');
         let id = match self.compiler.variables.resolve(parts.next().unwrap_or_default()) {
-            Ok(id) if matches!(id.scope, Scope::Check | Scope::Process | Scope::Session) => id,
-            Ok(_) => {
-                self.wrong(
-                    head,
-                    &format!(
-                        "expected a variable of the scope check, sess or proc, found '{}'",
-                        manylane_config::Shown(inside)
-                    ),
-                );
-                return None;
-            }
+            Ok(id) => id,
             Err(error) => {
                 self.refuse
                     .found
@@ -361,7 +368,17 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                 return None;
             }
         };
-        let mut when = When::ALWAYS;
+        if !matches!(id.scope, Scope::Check | Scope::Process | Scope::Session) {
+            // As in HAProxy.
+            let message = format!(
+                "'{}' has no effect here: checks have variables of the scopes check, sess and proc, found \
+                    '{}'",
+                self.step.keyword,
+                manylane_config::Shown(inside)
+            );
+            self.refuse.note(head.pos(), message);
+        }
+        let mut when = SetConditions::ALWAYS;
         for part in parts {
             when = match when.with(part) {
                 Ok(when) => when,
@@ -394,8 +411,8 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     /// Reads `tcp-check send` and its variants.
     fn send(&mut self, number: usize) -> Option<Step> {
         let what = match self.step.keyword {
-            "tcp-check send-lf" => Sent::Format(self.format("a format", Use::Text)?),
-            "tcp-check send-binary-lf" => Sent::Hex(self.format("a format", Use::Text)?),
+            "tcp-check send-lf" => SendSource::Format(self.format("a format", Use::Text)?),
+            "tcp-check send-binary-lf" => SendSource::Hex(self.format("a format", Use::Text)?),
             keyword => {
                 let word = self.value("data")?;
                 let bytes = if keyword == "tcp-check send" {
@@ -404,7 +421,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                     tcp::from_hex(word.bytes())
                 };
                 match bytes {
-                    Ok(bytes) => Sent::Bytes(bytes),
+                    Ok(bytes) => SendSource::Bytes(bytes),
                     Err(why) => {
                         self.wrong(word, &why);
                         return None;
@@ -463,10 +480,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         let http = self.step.keyword.starts_with("http");
         let mut made =
             Expect { comment: named.clone(), ..Expect::new(Pattern::Bytes(Box::default()), number) };
-        let known: &[&[u8]] = if http {
-            &[b"status", b"rstatus", b"string", b"rstring", b"string-lf", b"hdr", b"fhdr"]
+        let known = if http {
+            &["status", "rstatus", "string", "rstring", "string-lf", "hdr", "fhdr"][..]
         } else {
-            &[b"string", b"rstring", b"string-lf", b"binary", b"rbinary", b"binary-lf"]
+            &["string", "rstring", "string-lf", "binary", "rbinary", "binary-lf"]
         };
         let mut pattern = None;
         // Options may stand before or after the pattern.
@@ -500,8 +517,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                         self.wrong(word, &message);
                         return None;
                     }
-                    if !known.contains(&name) {
-                        self.unknown(word);
+                    if !known.iter().any(|known| known.as_bytes() == name) {
+                        let known = known.iter().copied();
+                        let message = manylane_expr::none_of(self.step.keyword, known, name);
+                        self.refuse.found.alert(word.pos(), message);
                         return None;
                     }
                     pattern = Some(match name {
@@ -528,11 +547,12 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             b"binary" => tcp::from_hex(bytes).map(Pattern::Binary),
             b"rbinary" => Regex::new(bytes, false).map(Pattern::HexRegex),
             _ if bytes.is_empty() => {
-                Err("expected a pattern, found an empty one, which is everywhere".into())
+                Err("expected a pattern, found an empty one, which would match everything".into())
             }
             _ => Ok(Pattern::Bytes(bytes.into())),
         };
-        pattern.map_err(|why| self.wrong(value, &why)).ok()
+        let at = if matches!(name, b"rstatus" | b"rstring" | b"rbinary") { regex_fault(bytes) } else { 0 };
+        pattern.map_err(|why| self.wrong_at(value, at, &why)).ok()
     }
 
     /// Reads `min-recv`; -1 means that it is not set.
@@ -596,7 +616,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         }
         if method == b"reg" && !is_format {
             return Regex::new(word.bytes(), is_name)
-                .map_err(|why| self.wrong(word, &why))
+                .map_err(|why| self.wrong_at(word, regex_fault(word.bytes()), &why))
                 .ok()
                 .map(Text::Matches);
         }
@@ -667,7 +687,7 @@ fn tcp_script<'p>(
         if connects_late(step, &made, refuse) {
             continue;
         }
-        let mut words = Words::new(step, compiler, refuse);
+        let mut words = TextSource::new(step, compiler, refuse);
         let step = match step.keyword {
             "tcp-check comment" => {
                 named = words.next().map(text);
@@ -695,8 +715,7 @@ fn http_script<'p>(
     compiler: &mut Compiler<'_>,
     refuse: &mut Refuse<'_>,
 ) -> Script {
-    let new = || HttpRequest { state: with.send_state, ..HttpRequest::default() };
-    let mut first = new();
+    let mut first = HttpRequest { state: with.send_state, ..HttpRequest::default() };
     match &kind.words[..] {
         [] => {}
         [uri] => first.uri = uri.bytes().into(),
@@ -708,10 +727,10 @@ fn http_script<'p>(
                 refuse.found.alert(version.pos(), format!("'option httpchk' : {why}"));
             }
             if let Some(host) = more.get(1) {
-                let mut words = Words::new(kind, compiler, refuse);
+                let mut words = TextSource::new(kind, compiler, refuse);
                 let made = words.format_of(host, Use::Header).map(|format| match format.constant() {
                     Some(text) => first.add(b"host", text),
-                    None => first.add_words(b"host", manylane_check::Words::Format(format)),
+                    None => first.add_words(b"host", manylane_check::TextSource::Format(format)),
                 });
                 if let Some(Err(why)) = made {
                     words.wrong(host, &why);
@@ -720,8 +739,21 @@ fn http_script<'p>(
         }
     }
     check_line(&first, kind, refuse);
+    let made = http_steps(first, steps, Some(with), compiler, refuse);
+    http::script(made, with.disable_on_404, with.lenient)
+}
+
+/// Compiles `http-check` steps behind the request of the option, which `http-check send` may change. Without
+/// the option, steps are only parsed: as in HAProxy, those that are missing are no error.
+fn http_steps<'p>(
+    first: HttpRequest,
+    steps: impl Iterator<Item = &'p Statement>,
+    with: Option<&OfHttp>,
+    compiler: &mut Compiler<'_>,
+    refuse: &mut Refuse<'_>,
+) -> Vec<Step> {
+    let new = || HttpRequest { state: with.is_some_and(|with| with.send_state), ..HttpRequest::default() };
     let (mut made, mut named): (Vec<Step>, Option<Box<str>>) = (Vec::new(), None);
-    // The option gives the first request, which `http-check send` may change.
     let mut implied = Some(first);
     for (number, step) in steps.enumerate() {
         // The last step that is not `set-var`.
@@ -734,7 +766,7 @@ fn http_script<'p>(
             ("http-check expect", Some(Step::Connect(_))) => Some("send"),
             _ => None,
         };
-        if let Some(missing) = sequence {
+        if let Some(missing) = sequence.filter(|_| with.is_some()) {
             let message =
                 format!("'{}' expects an 'http-check {missing}' before it, found none", step.keyword);
             refuse.found.alert(step.pos, message);
@@ -743,7 +775,7 @@ fn http_script<'p>(
         if connects_late(step, &made, refuse) {
             continue;
         }
-        let mut words = Words::new(step, compiler, refuse);
+        let mut words = TextSource::new(step, compiler, refuse);
         let made_of = match step.keyword {
             "http-check comment" => {
                 named = words.next().map(text);
@@ -755,7 +787,9 @@ fn http_script<'p>(
             }
             "http-check send" => {
                 let request = words.request(implied.take().unwrap_or_else(new));
-                check_line(&request, step, words.refuse);
+                if with.is_some() {
+                    check_line(&request, step, words.refuse);
+                }
                 Some(request.step())
             }
             _ => {
@@ -774,7 +808,7 @@ fn http_script<'p>(
         let connects = made.iter().position(|step| matches!(step, Step::Connect(_)));
         made.insert(connects.map_or(made.len(), |at| at + 1), request.step());
     }
-    http::script(made, with.disable_on_404, with.lenient)
+    made
 }
 
 /// Reports an error if method or URI would break the request line.

@@ -5,7 +5,7 @@ use super::refuse::Refuse;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::{self, Config, Proxy, ProxyKind};
-use manylane_expr::{DataType, NamedTable, TableId};
+use manylane_expr::{DataType, NamedTable, TableId, Type};
 use manylane_stick::{Data, Spec, Table};
 use manylane_sync::Arc;
 use std::borrow::Cow;
@@ -41,21 +41,21 @@ impl StickTable {
 }
 
 /// A table in the file.
-struct Declared<'c> {
+struct TableInFile<'c> {
     name: Cow<'c, [u8]>,
     table: &'c tree::StickTable,
     peers: Option<&'c Word>,
 }
 
-fn of_proxy(proxy: &Proxy) -> Option<Declared<'_>> {
+fn of_proxy(proxy: &Proxy) -> Option<TableInFile<'_>> {
     let table = proxy.stick_table.as_ref()?;
-    Some(Declared { name: proxy.name.bytes().into(), table, peers: table.peers.as_ref() })
+    Some(TableInFile { name: proxy.name.bytes().into(), table, peers: table.peers.as_ref() })
 }
 
 /// Returns the tables in the order of their numbers: those of proxies, then those of `peers` sections.
-fn declared(config: &Config) -> impl Iterator<Item = Declared<'_>> {
+fn declared(config: &Config) -> impl Iterator<Item = TableInFile<'_>> {
     let of_peers = config.peers.iter().flat_map(|section| {
-        section.tables.iter().map(|(name, table)| Declared {
+        section.tables.iter().map(|(name, table)| TableInFile {
             name: [section.name.bytes(), b"/", name.bytes()].concat().into(),
             table,
             peers: Some(&section.name),
@@ -66,8 +66,22 @@ fn declared(config: &Config) -> impl Iterator<Item = Declared<'_>> {
 
 /// Returns the table with this name: that of a proxy, or `<section>/<name>`.
 pub(super) fn named(config: &Config, name: &[u8]) -> Option<NamedTable> {
-    let (number, found) = declared(config).enumerate().find(|(_, declared)| *declared.name == *name)?;
-    Some(NamedTable { id: TableId(number as u32), key: found.table.key })
+    match declared(config).enumerate().find(|(_, declared)| *declared.name == *name) {
+        Some((number, found)) => Some(NamedTable { id: TableId(number as u32), key: found.table.key }),
+        // A key of this type can be made of any other.
+        None => is_refused(config, name).then_some(NamedTable { id: TableId(0), key: Type::Str }),
+    }
+}
+
+/// Returns true if the line of the table with this name was refused.
+fn is_refused(config: &Config, name: &[u8]) -> bool {
+    let mut proxies = config.proxies.iter().filter(|proxy| proxy.name.bytes() == name);
+    let slash = name.iter().position(|byte| *byte == b'/');
+    proxies.any(|proxy| proxy.settings.is_refused("stick-table"))
+        || slash.is_some_and(|slash| {
+            let mut sections = config.peers.iter().filter(|section| section.name.bytes() == &name[..slash]);
+            sections.any(|section| config.is_refused(&section.name, "table", &name[slash + 1..]))
+        })
 }
 
 /// Returns the name of the table that a rule or filter of a proxy uses: `table`, or the proxy's own.
@@ -96,8 +110,11 @@ pub(super) fn period(
     let kind = if incoming { DataType::BytesInRate } else { DataType::BytesOutRate };
     let table = declared(config).find(|declared| *declared.name == *target).map(|declared| declared.table);
     let Some(table) = table else {
+        if is_refused(config, target) {
+            return None;
+        }
         let message = format!(
-            "filter '{}' : unable to find stick-table '{}'",
+            "filter '{}' expects the name of a proxy with a 'stick-table', found '{}'",
             name.shown(),
             manylane_config::Shown(target)
         );
@@ -127,7 +144,7 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
         shared.extend(limits(proxy).map(|limit| target(proxy, &limit.table)));
     }
     let mut all = Vec::<StickTable>::new();
-    for Declared { name: own_name, table, peers } in declared(config) {
+    for TableInFile { name: own_name, table, peers } in declared(config) {
         let tree::StickTable {
             key,
             key_bytes,
@@ -155,8 +172,8 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
         // As in HAProxy, data of `stick` rules needs no `store`.
         if stored.contains(&*own_name) {
             for kind in [DataType::ServerId, DataType::ServerKey] {
-                if let Err(place) = data.binary_search_by_key(&kind, |data| data.kind) {
-                    data.insert(place, Data { kind, count: 1, period: 0 });
+                if let Err(index) = data.binary_search_by_key(&kind, |data| data.kind) {
+                    data.insert(index, Data { kind, count: 1, period: 0 });
                 }
             }
         }

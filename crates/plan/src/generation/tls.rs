@@ -1,13 +1,15 @@
 //! `ssl` of `bind` and `server` lines, with the defaults of `global`.
 
+use super::acme::{Acme, acme};
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::tree::{Config, Set, TlsOptions, TlsProcess};
+use manylane_config::tree::{Config, Proxy, Set, Statement, TlsOptions, TlsProcess};
 use manylane_sync::atomic::AtomicBool;
 use manylane_tls::{
-    ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, IgnoredErrors,
-    OcspUpdateSettings, Problem, ServerContext, ServerName, ServerSettings, ServerVerify, Source, Version,
+    Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, GeneratedCertificates,
+    IgnoredErrors, LineOptions, ListLine, OcspUpdateSettings, Problem, ServerContext, ServerName,
+    ServerSettings, ServerVerify, Source, Version,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -16,17 +18,25 @@ use std::time::Duration;
 /// Default of `tune.ssl.cachesize`, in sessions.
 const SESSIONS: u32 = 20_000;
 
+/// Default of `tune.ssl.ssl-ctx-cache-size`, in certificates.
+const GENERATED: u32 = 1000;
+
 /// Default of `tune.ssl.lifetime`.
 const LIFETIME: Duration = Duration::from_secs(300);
 
 /// Limit of a ticket's lifetime, in seconds: clients drop it after seven days (RFC 8446, 4.6.1).
 const MOST_LIFETIME: u64 = 7 * 24 * 60 * 60;
 
-/// Loads the certificates of `crt-store` sections, whether a line uses them or not.
-pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
+/// Loads the certificates of `crt-store` sections, whether a line uses them or not. Returns those that
+/// ACME renews.
+pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) -> Acme {
     let process = &config.global.tls;
     ocsp_updates(process, refuse);
+    let mut with_acme = Vec::new();
     for section in &config.crt_stores {
+        if config.refused(&section.name, "load").next().is_some() {
+            refuse.refused_loads.insert(format!("@{}", section.name.shown()));
+        }
         for load in &section.loads {
             let crt_base = section.crt_base.as_ref().or(process.crt_base.as_ref());
             let key_base = section.key_base.as_ref().or(process.key_base.as_ref());
@@ -36,6 +46,7 @@ pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
                 ocsp: load.ocsp.as_ref().map(|file| based(file, crt_base, refuse)),
                 issuer: load.issuer.as_ref().map(|file| based(file, crt_base, refuse)),
                 ocsp_update: load.ocsp_update,
+                is_watched: load.is_watched,
             };
             let section_name = section.name.shown().to_string();
             let name = match &load.alias {
@@ -49,16 +60,21 @@ pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
                     .alert(load.pos, format!("'load' : there is a certificate named '{name}' already"));
                 continue;
             }
-            let mut told = Vec::new();
-            let loaded = refuse.tls.load(&name, &mut told);
-            for problem in told {
+            let mut problems = Vec::new();
+            let loaded = refuse.tls.load(&name, &mut problems);
+            for problem in problems {
                 refuse.found.warning(load.pos, problem.to_string());
             }
             if let Err(problem) = loaded {
                 refuse.found.alert(load.pos, problem.to_string());
+                refuse.refused_loads.insert(name.clone());
+            }
+            if load.acme.is_some() {
+                with_acme.push((name.into(), load));
             }
         }
     }
+    acme(config, &with_acme, refuse)
 }
 
 /// Sets when OCSP responses are renewed.
@@ -102,6 +118,7 @@ pub(super) fn of_bind(
     own: &TlsOptions,
     process: &TlsProcess,
     http: bool,
+    used: Option<&Used>,
     pos: Pos,
     refuse: &mut Refuse<'_>,
 ) -> Option<ServerContext> {
@@ -114,12 +131,16 @@ pub(super) fn of_bind(
     let base = process.crt_base.as_ref();
     let file = |word: &Word| Source::Path(based(word, base, refuse));
     let default = |word: &Word| Source::Default(based(word, base, refuse));
-    let list = |word: &Word| Source::List {
-        path: refuse.path(word),
-        base: process.crt_base.as_ref().map_or_else(PathBuf::new, |base| refuse.path(&base.value)),
-    };
-    let certificates = own.default_crt.iter().map(default).chain(own.crt.iter().map(file));
-    let certificates = certificates.chain(own.crt_list.iter().map(list)).collect();
+    let list = |word: &Word| Source::List { path: refuse.path(word), bases: bases(process, refuse) };
+    // What is wrong with a certificate of a refused `load` line was reported there.
+    let is_sound = |word: &&Word| !refuse.is_refused_load(word);
+    let certificates = own.default_crt.iter().filter(is_sound).map(default);
+    let certificates = certificates.chain(own.crt.iter().filter(is_sound).map(file));
+    let certificates = certificates.chain(own.crt_list.iter().map(list));
+    let certificates: Vec<_> = certificates.chain(used.map(|used| used.source.clone())).collect();
+    if certificates.is_empty() && !own.default_crt.iter().chain(&own.crt).all(|word| is_sound(&word)) {
+        return None;
+    }
     let ignored = |set: &Option<Set<Word>>, keyword, refuse: &mut Refuse<'_>| match set {
         None => IgnoredErrors::default(),
         Some(set) => {
@@ -131,9 +152,27 @@ pub(super) fn of_bind(
     };
     let of_certificate = ignored(&own.crt_ignored, "crt-ignore-err", refuse);
     let of_authorities = ignored(&own.ca_ignored, "ca-ignore-err", refuse);
+    let generates = match (own.generates, &own.ca_sign_file) {
+        (Some(_), Some(set)) => Some(GeneratedCertificates {
+            authority: based(&set.value, process.ca_base.as_ref(), refuse),
+            kept: process.generated.map_or(GENERATED, |set| set.value) as usize,
+        }),
+        (Some(set), None) => {
+            let message = "'generate-certificates' expects 'ca-sign-file <file>' beside it, found none";
+            refuse.found.alert(set.pos, message);
+            return None;
+        }
+        (None, Some(set)) => {
+            let message = "'ca-sign-file' has no effect without 'generate-certificates'";
+            refuse.note(set.pos, message.to_owned());
+            None
+        }
+        (None, None) => None,
+    };
     let settings = ServerSettings {
         common,
         certificates,
+        generates,
         strict_sni: own.strict_sni.or(defaults.strict_sni).is_some_and(|set| set.value),
         verify: match own.verify.map(|set| set.value) {
             Some("optional") => ClientVerify::Optional,
@@ -148,25 +187,96 @@ pub(super) fn of_bind(
         ignored_of_authorities: of_authorities,
         tell_authorities: !own.no_ca_names.is_some_and(|set| set.value),
         tickets: own.tickets.or(defaults.tickets).is_none_or(|set| set.value),
+        early_data: own.early_data.is_some_and(|set| set.value),
         client_order: own.client_ciphers.or(defaults.client_ciphers).is_some_and(|set| set.value),
         ticket_keys: own.ticket_keys.as_ref().map(|set| refuse.path(&set.value)),
         sessions: process.sessions.map_or(SESSIONS, |set| set.value) as usize,
         lifetime: process.lifetime.map_or(LIFETIME, |set| set.value).as_secs().clamp(1, MOST_LIFETIME) as u32,
     };
-    let mut told = Vec::new();
-    let made = refuse.tls.listener(&settings, &mut told);
-    tell(told, own, defaults, pos, refuse);
+    let mut problems = Vec::new();
+    let made = refuse.tls.listener(&settings, &mut problems);
+    let used_at = |problem: &Problem| used.filter(|_| problem.keyword == USE).map(|used| used.pos);
+    let (of_use, problems): (Vec<_>, Vec<_>) =
+        problems.into_iter().partition(|problem| used_at(problem).is_some());
+    for problem in of_use {
+        refuse.note(used_at(&problem).unwrap_or(pos), problem.to_string());
+    }
+    tell(problems, own, defaults, pos, refuse);
     match made {
         Ok(made) => Some(made),
         Err(problem) => {
+            let at = used_at(&problem).or_else(|| position_of(problem.keyword, own, defaults)).unwrap_or(pos);
             // The cause may be an option of this line that was refused before.
-            if !refuse.found.has_error_in_line(pos) {
-                let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
-                refuse.found.alert(pos, problem.to_string());
+            if ![pos, at].iter().any(|pos| refuse.found.has_error_in_line(*pos)) {
+                refuse.found.alert(at, problem.to_string());
             }
             None
         }
     }
+}
+
+/// The keyword of [`Used`].
+const USE: &str = "ssl-f-use";
+
+/// The certificates of `ssl-f-use` lines.
+pub(super) struct Used {
+    source: Source,
+    /// Position of the first line.
+    pos: Pos,
+}
+
+/// Returns the certificates of a frontend's `ssl-f-use` lines, as a list with the name of the frontend;
+/// `None` without such lines.
+pub(super) fn used(proxy: &Proxy, process: &TlsProcess, refuse: &mut Refuse<'_>) -> Option<Used> {
+    let pos = proxy.ssl_f_use.first()?.pos;
+    let bases = bases(process, refuse);
+    let mut lines = Vec::new();
+    for statement in &proxy.ssl_f_use {
+        match used_line(statement, process, &bases, refuse) {
+            Ok(line) => lines.push(line),
+            Err((pos, why)) => refuse.found.alert(pos, format!("'{USE}' {why}")),
+        }
+    }
+    lines.reverse(); // as in HAProxy: the last certificate is the default of a listener that has no other
+    let name = PathBuf::from(format!("@{}", proxy.name.shown()));
+    Some(Used { source: Source::Lines { name, bases, lines }, pos })
+}
+
+/// Parses an `ssl-f-use` line. The error is the end of a sentence, and its position.
+fn used_line(
+    statement: &Statement,
+    process: &TlsProcess,
+    bases: &Bases,
+    refuse: &Refuse<'_>,
+) -> Result<ListLine, (Pos, String)> {
+    let (mut certificate, mut options) = (None, Vec::new());
+    let mut words = statement.words.iter();
+    while let Some(word) = words.next() {
+        if *word != *"crt" {
+            options.push(word.shown().to_string());
+            continue;
+        }
+        let file =
+            words.next().ok_or_else(|| (word.pos(), "expects a file behind 'crt', found none".to_owned()))?;
+        if certificate.replace(file).is_some() {
+            return Err((word.pos(), "has 'crt' twice, expected one line for each certificate".to_owned()));
+        }
+    }
+    let file = certificate.ok_or_else(|| (statement.pos, "expects 'crt <file>', found none".to_owned()))?;
+    let path = based(file, process.crt_base.as_ref(), refuse);
+    let Some(certificate) = path.to_str().map(Box::from) else {
+        return Err((file.pos(), "names a file whose name is not UTF-8: rename the file".to_owned()));
+    };
+    let options = LineOptions::parse(options.iter().map(String::as_str), &bases.ca)
+        .map_err(|why| (statement.pos, why))?;
+    Ok(ListLine { certificate, options, ..ListLine::default() })
+}
+
+/// The folders that relative files of a list begin at.
+fn bases(process: &TlsProcess, refuse: &Refuse<'_>) -> Bases {
+    let folder =
+        |base: &Option<Set<Word>>| base.as_ref().map_or_else(PathBuf::new, |base| refuse.path(&base.value));
+    Bases { crt: folder(&process.crt_base), ca: folder(&process.ca_base) }
 }
 
 /// TLS settings of a server.
@@ -176,6 +286,8 @@ pub struct ServerTls {
     pub context: ClientContext,
     /// True if ALPN offers HTTP/2.
     pub offers_h2: bool,
+    /// True if requests may be sent as early data.
+    pub sends_early: bool,
     /// Source of the server name (SNI).
     pub name: SniName,
     /// True after the log was told that a handshake failed, until one succeeds.
@@ -203,11 +315,11 @@ impl SniName {
 
 impl ServerTls {
     /// Returns the server name of a new connection. `asked` has the values of the backend's expressions.
-    pub fn name(&self, asked: &[Option<Box<str>>]) -> ServerName<'static> {
+    pub fn name(&self, names: &[Option<Box<str>>]) -> ServerName<'static> {
         let named = match &self.name {
             SniName::None => None,
             SniName::Fixed(name) => Some(name.clone()),
-            SniName::Evaluated(number) => asked
+            SniName::Evaluated(number) => names
                 .get(*number)
                 .and_then(Option::as_ref)
                 .and_then(|text| ServerName::try_from(text.to_string()).ok()),
@@ -259,11 +371,12 @@ pub(super) fn of_server(
         verify,
         sends_name,
         reuse: own.reuse.is_none_or(|set| set.value) && purpose == Purpose::Traffic,
+        early_data: own.early_data.is_some_and(|set| set.value) && purpose == Purpose::Traffic,
     };
     let offers_h2 = settings.common.alpn.iter().any(|name| name == b"h2");
-    let mut told = Vec::new();
-    let made = refuse.tls.server(&settings, &mut told);
-    tell(told, own, defaults, pos, refuse);
+    let mut problems = Vec::new();
+    let made = refuse.tls.server(&settings, &mut problems);
+    tell(problems, own, defaults, pos, refuse);
     match made {
         Ok(context) => {
             let name = match purpose {
@@ -274,12 +387,18 @@ pub(super) fn of_server(
                 },
                 Purpose::Check => fixed(&own.check_sni, "check-sni", refuse),
             };
-            Some(ServerTls { context, offers_h2, name, failing: AtomicBool::new(false) })
+            let sends_early = settings.early_data && !offers_h2;
+            if settings.early_data && offers_h2 {
+                let pos = own.early_data.map_or(pos, |set| set.pos);
+                let why = "the protocol is agreed on first, which may be 'h2'";
+                refuse.note(pos, format!("'allow-0rtt' : no early data is sent: {why}"));
+            }
+            Some(ServerTls { context, offers_h2, sends_early, name, failing: AtomicBool::new(false) })
         }
         Err(problem) => {
             // The cause may be an option of this line that was refused before.
             if !refuse.found.has_error_in_line(pos) {
-                let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+                let pos = position_of(problem.keyword, own, defaults).unwrap_or(pos);
                 refuse.found.alert(pos, problem.to_string());
             }
             None
@@ -294,7 +413,7 @@ fn fixed(name: &Option<Set<Word>>, keyword: &str, refuse: &mut Refuse<'_>) -> Sn
     match ServerName::try_from(text.clone()) {
         Ok(name) => SniName::Fixed(name),
         Err(_) => {
-            refuse.found.alert(set.pos, format!("'{keyword}' : '{text}' is no name of a host"));
+            refuse.found.alert(set.pos, format!("'{keyword}' expects a host name, found '{text}'"));
             SniName::None
         }
     }
@@ -330,7 +449,7 @@ fn common(
         None | Some(("TLSv1.3", _)) => None,
         Some(("TLSv1.2", _)) => Some(Version::V12),
         Some((old, pos)) => {
-            let message = format!("'ssl-max-ver' : {old} is not spoken: the oldest version is TLSv1.2");
+            let message = format!("'ssl-max-ver' : {old} is not supported; the oldest version is TLSv1.2");
             refuse.found.alert(pos, message);
             return None;
         }
@@ -349,12 +468,13 @@ fn common(
             _ => based(&set.value, process.ca_base.as_ref(), refuse),
         }),
         keeps_secrets: process.keylog.is_some_and(|set| set.value),
+        hello_bytes: process.hello_bytes.map_or(0, |set| set.value as usize),
         revoked: own.crl_file.as_ref().map(|set| based(&set.value, process.ca_base.as_ref(), refuse)),
     })
 }
 
 /// Returns the path of the file that a word names, relative to `base` if that is set.
-fn based(word: &Word, base: Option<&Set<Word>>, refuse: &Refuse<'_>) -> PathBuf {
+pub(super) fn based(word: &Word, base: Option<&Set<Word>>, refuse: &Refuse<'_>) -> PathBuf {
     if word.bytes().starts_with(b"@") {
         return PathBuf::from(word.shown().to_string()); // an entry of a 'crt-store' section
     }
@@ -368,9 +488,9 @@ fn based(word: &Word, base: Option<&Set<Word>>, refuse: &Refuse<'_>) -> PathBuf 
 /// Reports settings that are not followed exactly. HAProxy's library says nothing about them, so these are
 /// notes: a warning would refuse the file under `zero-warning`. An unusable certificate or OCSP response is a
 /// warning.
-fn tell(told: Vec<Problem>, own: &TlsOptions, defaults: &TlsOptions, pos: Pos, refuse: &mut Refuse<'_>) {
-    for problem in told {
-        let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+fn tell(problems: Vec<Problem>, own: &TlsOptions, defaults: &TlsOptions, pos: Pos, refuse: &mut Refuse<'_>) {
+    for problem in problems {
+        let pos = position_of(problem.keyword, own, defaults).unwrap_or(pos);
         match problem.keyword {
             "crt" | "ocsp" => refuse.found.warning(pos, problem.to_string()),
             _ => refuse.note(pos, problem.to_string()),
@@ -379,9 +499,11 @@ fn tell(told: Vec<Problem>, own: &TlsOptions, defaults: &TlsOptions, pos: Pos, r
 }
 
 /// Returns the position of the option `keyword`.
-fn place(keyword: &str, own: &TlsOptions, defaults: &TlsOptions) -> Option<Pos> {
+fn position_of(keyword: &str, own: &TlsOptions, defaults: &TlsOptions) -> Option<Pos> {
     let of = |options: &TlsOptions| match keyword {
+        "allow-0rtt" => options.early_data.map(|set| set.pos),
         "ca-file" => options.ca_file.as_ref().map(|set| set.pos),
+        "ca-sign-file" => options.ca_sign_file.as_ref().map(|set| set.pos),
         "ca-verify-file" => options.ca_verify_file.as_ref().map(|set| set.pos),
         "client-sigalgs" => options.client_sigalgs.as_ref().map(|set| set.pos),
         "sigalgs" => options.sigalgs.as_ref().map(|set| set.pos),

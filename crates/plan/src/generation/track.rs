@@ -6,18 +6,18 @@
 //! 2. Code that changes a server copies the state to the servers that track it, reads the state again, and
 //!    repeats this if it has changed. So the last of two concurrent changes wins on all of them, without a
 //!    lock over several servers.
-//! 3. A tracking server takes the operation of the server that it names, and inherits the administrative
-//!    state there; its own administrative state remains beside that. Requests read only the server's own
-//!    word.
+//! 3. A tracking server copies the operational state of the server that it names, and inherits the
+//!    administrative state of that server in addition to its own. Requests read only the server's own word.
 
 use super::refuse::Refuse;
 use super::{Backend, Generation, Server};
-use manylane_balance::{Index, Operation, Standing};
-use manylane_check::Running;
+use manylane_balance::{Availability, Index, Operation};
+use manylane_check::HealthState;
 use manylane_config::lex::Word;
 use manylane_config::tree::{Config, Proxy};
 use manylane_sched::Time;
 use manylane_sync::{Arc, LockClass, Mutex};
+use std::collections::HashMap;
 
 /// A server, by the number of its backend and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,15 +32,15 @@ static FOLLOWERS: LockClass = LockClass::new("those that track a server", LockCl
 
 /// Servers that track a server; an added server may join them. Read when the server changes.
 #[derive(Debug)]
-pub struct Followers(Mutex<Vec<ServerNumber>>);
+pub struct TrackingServers(Mutex<Vec<ServerNumber>>);
 
-impl Default for Followers {
+impl Default for TrackingServers {
     fn default() -> Self {
         Self(Mutex::new(&FOLLOWERS, Vec::new()))
     }
 }
 
-impl Followers {
+impl TrackingServers {
     /// Returns the current tracking servers.
     pub fn all(&self) -> Vec<ServerNumber> {
         self.0.lock().clone()
@@ -65,7 +65,9 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
         numbers.get(proxy.name.text()?).copied().filter(|_| is_backend)
     };
     let mut tracking: Vec<(ServerNumber, &Word)> = Vec::new();
+    let mut sections: HashMap<usize, &Word> = HashMap::new();
     for (proxy, number) in config.proxies.iter().filter_map(|proxy| Some((proxy, number_of(proxy)?))) {
+        sections.insert(number, &proxy.name);
         for (server, line) in proxy.servers.iter().enumerate() {
             let Some(set) = &line.options.track else { continue };
             let follower = ServerNumber { backend: number, server };
@@ -94,7 +96,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
                 // A server that the configuration does not have was reported before.
                 if of_name.is_some_and(written) {
                     wrong(format!(
-                        "'track' of {name} expects a server at work, found '{}', which is not",
+                        "'track' of {name} expects a server of an enabled backend, found '{}'",
                         set.value.shown()
                     ));
                 }
@@ -124,14 +126,16 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
                     word.shown()
                 ),
             );
+        } else if sections
+            .get(&at.backend)
+            .is_some_and(|section| config.is_refused(section, "server", server(at).name.as_bytes()))
+        {
+            // Its options are not known.
         } else if !server(at).is_looked_after() {
             let root = format!("{}/{}", backends[at.backend].name, server(at).name);
             refuse.found.alert(
                 word.pos(),
-                format!(
-                    "'track' of {name} expects a server with checks, found '{root}' without: put \
-                    'check' there"
-                ),
+                format!("'track' of {name} expects a server with checks, found '{root}'; add 'check' to it"),
             );
         } else if let Some(tracked) = server(follower).tracks {
             backends[tracked.backend].servers[tracked.server].followers.add(follower);
@@ -154,7 +158,7 @@ impl Generation {
     }
 
     /// Returns the standing of a server; `None` if the balancer does not have it.
-    pub fn standing(&self, number: ServerNumber) -> Option<Standing> {
+    pub fn standing(&self, number: ServerNumber) -> Option<Availability> {
         let (backend, server) = self.known(number)?;
         let servers = backend.balancer.servers();
         servers.index(server.index).map(|index| servers[index].state().standing())
@@ -189,16 +193,16 @@ impl Generation {
 }
 
 /// Returns the standing of a server that tracks `tracked` (rule 3).
-pub fn follow(own: Standing, tracked: Standing) -> Standing {
-    Standing { operation: tracked.operation, inherited: tracked.admin(), ..own }
+pub fn follow(own: Availability, tracked: Availability) -> Availability {
+    Availability { operation: tracked.operation, inherited: tracked.admin(), ..own }
 }
 
 /// Converts the result of checks into the balancer's type.
-pub fn operation(running: Running) -> Operation {
+pub fn operation(running: HealthState) -> Operation {
     match running {
-        Running::Up => Operation::Up,
-        Running::Stopping => Operation::Stopping,
-        Running::Down => Operation::Down,
+        HealthState::Up => Operation::Up,
+        HealthState::Stopping => Operation::Stopping,
+        HealthState::Down => Operation::Down,
     }
 }
 

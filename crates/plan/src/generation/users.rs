@@ -103,6 +103,19 @@ impl Userlist {
             .is_some_and(|own| own.takes_time(password))
     }
 
+    /// Returns the number of bytes that a check of the user's password allocates, if that is more than some
+    /// hundred.
+    pub fn memory_to_hash(&self, user: &[u8]) -> usize {
+        match self.users.get(user).and_then(|entry| entry.password.as_ref()) {
+            Some(Password::Yescrypt(hash)) => {
+                let params = hash.split('$').nth(2).and_then(|text| text.parse().ok());
+                params.map_or(0, |params| memory_of_yescrypt(&params) as usize)
+            }
+            Some(Password::Scrypt { params, .. }) => (128 * params.r() as usize) << params.log_n(),
+            _ => 0,
+        }
+    }
+
     /// Returns true if both lists have the same hash for a user, so that a result for one list holds for the
     /// other.
     pub fn has_same(&self, other: &Self, user: &[u8]) -> bool {
@@ -116,6 +129,10 @@ impl Userlist {
             .values()
             .any(|entry| entry.password.as_ref().is_some_and(|own| !matches!(own, Password::Plain(_))))
     }
+}
+
+fn memory_of_yescrypt(params: &yescrypt::Params) -> u64 {
+    params.n().saturating_mul(u64::from(params.r())).saturating_mul(128)
 }
 
 impl Password {
@@ -153,8 +170,8 @@ impl Password {
             .map_err(|error| format!("the hash of bcrypt is damaged: {error}"))?;
         if parts.get_cost() > MOST_BCRYPT_COST {
             return Err(format!(
-                "its cost of {} would keep a processor busy for seconds at each guess: at most \
-                    {MOST_BCRYPT_COST} is computed",
+                "its cost of {} would keep a processor busy for seconds at each login; the maximum is \
+                    {MOST_BCRYPT_COST}",
                 parts.get_cost()
             ));
         }
@@ -171,10 +188,10 @@ impl Password {
         if hash.len() != 43 || parts.next().is_some() || !salt.bytes().chain(hash.bytes()).all(digit) {
             return Err(damaged());
         }
-        let memory = params.n().saturating_mul(u64::from(params.r())).saturating_mul(128);
+        let memory = memory_of_yescrypt(&params);
         if memory > MOST_YESCRYPT_MEMORY {
             return Err(format!(
-                "it needs {} MB for each guess, of which at most {} are given",
+                "it needs {} MB at each login; the maximum is {} MB",
                 memory >> 20,
                 MOST_YESCRYPT_MEMORY >> 20
             ));
@@ -202,7 +219,7 @@ impl Password {
         let work = memory.and_then(|memory| memory.checked_mul(p));
         if power >= 64 || work.is_none_or(|work| work > MOST_YESCRYPT_MEMORY) {
             return Err(format!(
-                "it needs more than {} MB for each guess, which is what is given",
+                "it needs more than {} MB at each login, the maximum",
                 MOST_YESCRYPT_MEMORY >> 20
             ));
         }
@@ -233,8 +250,8 @@ impl Password {
             let number = number.ok_or_else(|| "'rounds=' expects a number, found none".to_owned())?;
             if number > u64::from(MOST_ROUNDS) {
                 return Err(format!(
-                    "its {number} rounds would keep a processor busy for long at each guess: at most \
-                        {MOST_ROUNDS} are computed"
+                    "its {number} rounds would keep a processor busy for long at each login; the maximum is \
+                        {MOST_ROUNDS}"
                 ));
             }
             rounds = (number as u32).max(Params::ROUNDS_MIN);
@@ -386,6 +403,16 @@ mod tests {
         assert!(!list(b"bob", one).has_same(&list(b"bob", one), b"ann"), "nobody is no user");
     }
 
+    /// `N` is 2^14 or 2^15, `r` is 32.
+    #[test]
+    fn a_hash_that_needs_more_memory_than_the_bound_is_refused() {
+        let read = |params: &str| {
+            Password::hashed(format!("$y${params}$saltsalt${}", ".".repeat(43)).as_bytes()).map(drop)
+        };
+        assert_eq!(read("jBT"), Ok(()));
+        assert_eq!(read("jCT"), Err("it needs 128 MB at each login; the maximum is 64 MB".into()));
+    }
+
     /// The examples of the specification.
     #[test]
     fn hashes_of_the_specification_are_known() {
@@ -458,6 +485,14 @@ mod tests {
         assert!(!list.knows(b"ann", b"Hello world!", || Some(false)));
         assert!(list.knows(b"ann", b"Hello world!", || None));
         list.users.insert(b"bob"[..].into(), entry(Password::Plain(b"pw"[..].into())));
+        for (hash, megabytes) in [
+            ("$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57", 16),
+            ("$7$CU..../....saltsalt$/v1Z0CYnoyMsG31WXZAOGvOqVi4eCGgrMIkWV4FhZv2", 64),
+        ] {
+            list.users.insert(b"eve"[..].into(), entry(Password::hashed(hash.as_bytes()).unwrap()));
+            assert_eq!(list.memory_to_hash(b"eve"), megabytes << 20, "{hash}");
+        }
+        assert_eq!(list.memory_to_hash(b"ann"), 0);
         assert!(!list.knows(b"bob", b"not his", || Some(true)), "nobody asks");
     }
 
@@ -468,19 +503,16 @@ mod tests {
             ("$2b$12$aaaaaaaaaaaaaaaaaaaaaa", "bcrypt is damaged"),
             ("$2b$15$abcdefghijklmnopqrstuu7nFISH/8YdwlXD3lw69A4iBUf6fvWAW", "cost of 15"),
             ("$y$j9T$salt$hash", "yescrypt is damaged"),
-            (
-                "$y$jFT$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57",
-                "MB for each guess",
-            ),
+            ("$y$jFT$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57", "MB at each login"),
             ("$7$CU..../....salt$hash", "scrypt is damaged"),
             ("$7$CU", "scrypt is damaged"),
             (
                 "$7$GU..../....2Q9obwLhin8qvQl6sisAO/$smuhuhU.UJnq/O1PAZzy18gQBGC5WONoAvgS9W1IQe5",
-                "MB for each guess",
+                "MB at each login",
             ),
             (
                 "$7$CzzzzzU....2Q9obwLhin8qvQl6sisAO/$smuhuhU.UJnq/O1PAZzy18gQBGC5WONoAvgS9W1IQe5",
-                "MB for each guess",
+                "MB at each login",
             ),
             ("$3$$8846f7eaee8fb117ad06bdd830b7586c", "of this kind"),
             ("rl.3StKT.4T8M", "old crypt"),

@@ -1,7 +1,7 @@
 //! `set-var` and `set-var-fmt` of `global`: process variables that are set once, before anything is served.
 
 use super::refuse::Refuse;
-use super::rules::Made;
+use super::rules::ValueSource;
 use super::{Expressions, Generation};
 use manylane_config::lex::Word;
 use manylane_config::tree::Statement;
@@ -20,7 +20,7 @@ pub(super) fn read(
     statements: &[Statement],
     compiler: &mut Compiler<'_>,
     refuse: &mut Refuse<'_>,
-) -> Vec<(VariableId, Made)> {
+) -> Vec<(VariableId, ValueSource)> {
     statements.iter().filter_map(|statement| one(statement, compiler, refuse)).collect()
 }
 
@@ -28,7 +28,7 @@ fn one(
     statement: &Statement,
     compiler: &mut Compiler<'_>,
     refuse: &mut Refuse<'_>,
-) -> Option<(VariableId, Made)> {
+) -> Option<(VariableId, ValueSource)> {
     let Statement { keyword, words, pos: _ } = statement;
     // the table of keywords checked the number of words
     let [name, value @ ..] = &words[..] else { return None };
@@ -50,7 +50,7 @@ fn one(
     };
     let whole = Word::join(value, first.pos());
     let made = if *keyword == "set-var" {
-        Expression::compile(whole.bytes(), EvalPoints::CONFIGURATION, compiler).map(Made::Of)
+        Expression::compile(whole.bytes(), EvalPoints::CONFIGURATION, compiler).map(ValueSource::Of)
     } else if let [_, more, ..] = value {
         refuse.found.alert(
             more.pos(),
@@ -58,7 +58,8 @@ fn one(
         );
         return None;
     } else {
-        Format::compile(whole.bytes(), Use::Text, EvalPoints::CONFIGURATION, compiler).map(Made::Format)
+        Format::compile(whole.bytes(), Use::Text, EvalPoints::CONFIGURATION, compiler)
+            .map(ValueSource::Format)
     };
     match made {
         Ok(made) => Some((id, made)),
@@ -70,14 +71,14 @@ fn one(
 }
 
 /// Sets the variables in order; each may read earlier ones. A variable without a value stays unset.
-pub(super) fn set(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zone) {
+pub(super) fn set(made: &[(VariableId, ValueSource)], variables: &ProcessVariables, zone: &Zone) {
     if made.is_empty() {
         return;
     }
     set_with(made, variables, zone, &Reader::new());
 }
 
-fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zone, reader: &Reader) {
+fn set_with(made: &[(VariableId, ValueSource)], variables: &ProcessVariables, zone: &Zone, reader: &Reader) {
     let (client, server, stream) = (ClientFacts::default(), ServerFacts::default(), StreamFacts::default());
     let now = crate::clock::now();
     let env = Env {
@@ -98,21 +99,23 @@ fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zo
         log: None,
         variables: Scopes { process: Some(variables), ..Scopes::default() },
         reader,
-        host: &Nobody,
+        host: &NoHost,
     };
     let mut lane = Lane::new(now.seconds.cast_unsigned() ^ u64::from(now.micros));
     for (id, made) in made {
         let mut scratch = lane.scratch();
         let value = match made {
-            Made::Of(expression) => expression.eval(&env, &mut scratch).ok().map(|sample| sample.value),
-            Made::Format(format) => format.eval(&env, &mut scratch).map(Value::Str),
+            ValueSource::Of(expression) => {
+                expression.eval(&env, &mut scratch).ok().map(|sample| sample.value)
+            }
+            ValueSource::Format(format) => format.eval(&env, &mut scratch).map(Value::Str),
         };
         variables.set(*id, value);
     }
 }
 
-/// Most process variables that commands may make in addition to those of the configuration, as notes of
-/// scripts.
+/// Most process variables that commands, such as those of scripts, may make in addition to the variables of
+/// the configuration.
 pub(super) const MOST_COMMANDED: usize = 256;
 
 static COMMANDED: LockClass = LockClass::new("names of variables that commands made", LockClass::LEAF);
@@ -120,12 +123,12 @@ static COMMANDED: LockClass = LockClass::new("names of variables that commands m
 /// Names of process variables, including those that commands have made. No rule reads the names, so only
 /// commands wait for the lock.
 #[derive(Debug)]
-pub struct Commanded {
+pub struct ProcessVariableNames {
     names: Mutex<VariableNames>,
     most: usize,
 }
 
-impl Commanded {
+impl ProcessVariableNames {
     /// Returns the names for a generation whose expressions have `names`.
     pub(super) fn new(names: VariableNames) -> Self {
         Self { most: names.count(Scope::Process) + MOST_COMMANDED, names: Mutex::new(&COMMANDED, names) }
@@ -139,7 +142,9 @@ impl Commanded {
     fn get_or_make(&self, name: &[u8]) -> Result<VariableId, String> {
         let mut names = self.names.lock();
         if names.get(name).is_none() && names.count(Scope::Process) == self.most {
-            return Err(format!("commands make at most {MOST_COMMANDED} variables, and have made them"));
+            return Err(format!(
+                "commands have already made {MOST_COMMANDED} variables, the maximum; use one of them"
+            ));
         }
         names.resolve(name).map_err(|error| error.to_string())
     }
@@ -203,11 +208,11 @@ pub fn set_now(
     let own = &generation.expressions;
     // A variable that the expression names but that does not exist has no value.
     let (mut names, mut references) = (own.commanded.names.lock().clone(), References::default());
-    let mut compiler = Compiler::new(&Nobody, &mut names, &mut references);
+    let mut compiler = Compiler::new(&NoHost, &mut names, &mut references);
     let made = if is_format {
-        Format::compile(text, Use::Text, EvalPoints::CONFIGURATION, &mut compiler).map(Made::Format)
+        Format::compile(text, Use::Text, EvalPoints::CONFIGURATION, &mut compiler).map(ValueSource::Format)
     } else {
-        Expression::compile(text, EvalPoints::CONFIGURATION, &mut compiler).map(Made::Of)
+        Expression::compile(text, EvalPoints::CONFIGURATION, &mut compiler).map(ValueSource::Of)
     };
     let made = made.map_err(|error| error.to_string())?;
     let id = own.commanded.get_or_make(name)?;
@@ -216,9 +221,9 @@ pub fn set_now(
 }
 
 /// Host without proxies, servers or user lists.
-struct Nobody;
+struct NoHost;
 
-impl Names for Nobody {
+impl Names for NoHost {
     fn proxy(&self, _: &[u8], _: ProxySide) -> Option<ProxyId> {
         None
     }
@@ -248,7 +253,7 @@ impl Names for Nobody {
     }
 }
 
-impl Host for Nobody {
+impl Host for NoHost {
     fn number(&self, _: Number) -> Option<i64> {
         None
     }
@@ -275,6 +280,10 @@ impl Host for Nobody {
 
     fn hostname(&self) -> &[u8] {
         b""
+    }
+
+    fn verify_error(&self, code: i64) -> Option<&'static str> {
+        manylane_tls::verify_error(code)
     }
 
     fn debug(&self, _: &[u8], _: &[u8], _: Option<Value<'_>>) {}

@@ -53,7 +53,7 @@ fn option<T>(
     match read(word.bytes()) {
         Ok(value) => Some(value),
         Err(error) => {
-            let message = format!("'{what} expects another value than '{}': {}", word.shown(), error.message);
+            let message = format!("'{what} cannot be '{}': {}", word.shown(), error.message);
             b.found.alert(word.pos_at(error.at), message);
             None
         }
@@ -91,7 +91,9 @@ fn bandwidth(b: &mut Builder<'_>, line: &Line<'_>, incoming: bool) -> Option<Ban
             b"default-period" => {
                 let time = option(b, line, index, |bytes| value::time(bytes, Unit::Ms))?;
                 if time < Duration::from_millis(1) {
-                    wrong(b, line.words[index + 1].pos(), ": 'default-period' expects at least 1ms");
+                    let word = &line.words[index + 1];
+                    let what = format!(": 'default-period' expects at least 1ms, found '{}'", word.shown());
+                    wrong(b, word.pos(), &what);
                     return None;
                 }
                 period = Some(time);
@@ -124,7 +126,7 @@ fn bandwidth(b: &mut Builder<'_>, line: &Line<'_>, incoming: bool) -> Option<Ban
     }
     if let [Some(own), Some(shared)] = kinds {
         let what = format!(
-            ": '{}' is of streams that share a limit, and '{}' of those that do not",
+            ": '{}' is for a limit that streams share, '{}' for one of each stream; use one kind",
             shared.shown(),
             own.shown()
         );

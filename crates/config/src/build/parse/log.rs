@@ -2,9 +2,10 @@
 
 use super::{Builder, Line, address, at, got};
 use crate::build::{Prefix, proposal};
+use crate::choice;
 use crate::lex::Word;
-use crate::table::SectionKind;
-use crate::tree::{LogLine, LogSample, LogSink, LogTarget};
+use crate::table::KeywordContext;
+use crate::tree::{LEVELS, LogLine, LogSample, LogSink, LogTarget};
 use crate::value;
 use manylane_net::Rules;
 
@@ -18,8 +19,6 @@ const FACILITIES: [&str; 24] = [
     "local7",
 ];
 
-const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
-
 pub(crate) fn log(b: &mut Builder<'_>, line: &Line<'_>) {
     let target = match (line.prefix, line.words.first()) {
         (Prefix::No | Prefix::Default, _) => {
@@ -27,7 +26,7 @@ pub(crate) fn log(b: &mut Builder<'_>, line: &Line<'_>) {
             targets(b).clear();
             return;
         }
-        (_, Some(word)) if *word == "global" && b.place() != SectionKind::Global => {
+        (_, Some(word)) if *word == "global" && b.context() != KeywordContext::Global => {
             line.no_more(b, 1);
             LogTarget::Global(line.pos())
         }
@@ -40,7 +39,7 @@ pub(crate) fn log(b: &mut Builder<'_>, line: &Line<'_>) {
 }
 
 fn targets<'b>(b: &'b mut Builder<'_>) -> &'b mut Vec<LogTarget> {
-    if b.place() == SectionKind::Global { &mut b.config.global.log } else { &mut b.settings().log }
+    if b.context() == KeywordContext::Global { &mut b.config.global.log } else { &mut b.settings().log }
 }
 
 fn own(b: &mut Builder<'_>, line: &Line<'_>) -> Option<LogLine> {
@@ -70,7 +69,7 @@ fn own(b: &mut Builder<'_>, line: &Line<'_>) -> Option<LogLine> {
             b"format" => match line.words.get(index + 1) {
                 Some(_) => target.format = Some(line.own_choice(b, index + 1, LOG_FORMATS)?),
                 None => {
-                    b.found.alert(line.end(), "'log' : 'format' expects a format");
+                    b.found.alert(line.end(), "'log' : 'format' expects the name of a format, found none");
                     return None;
                 }
             },
@@ -78,7 +77,7 @@ fn own(b: &mut Builder<'_>, line: &Line<'_>) -> Option<LogLine> {
             b"profile" => match line.words.get(index + 1) {
                 Some(name) => target.profile = Some(name.clone()),
                 None => {
-                    b.found.alert(line.end(), "'log' : 'profile' expects the name of a section");
+                    b.found.alert(line.end(), "'log' : 'profile' expects the name of a section, found none");
                     return None;
                 }
             },
@@ -92,17 +91,18 @@ fn own(b: &mut Builder<'_>, line: &Line<'_>) -> Option<LogLine> {
             Some(number) => Some(number as u8),
             None => {
                 let guess = word.map_or(String::new(), |word| proposal(word, names.iter().copied()));
-                b.found.alert(at(word, line), format!("'log' expects a {what}{}{guess}", got(word)));
+                let message = format!("'log' expects a {what} ({}){}{guess}", choice(names), got(word));
+                b.found.alert(at(word, line), message);
                 None
             }
         }
     };
     target.facility = number(b, index, "facility", &FACILITIES)?;
     if line.words.len() > index + 1 {
-        target.level = number(b, index + 1, "level", &LEVELS)?;
+        target.level = number(b, index + 1, "level", LEVELS)?;
     }
     if line.words.len() > index + 2 {
-        target.min_level = number(b, index + 2, "level", &LEVELS)?;
+        target.min_level = number(b, index + 2, "level", LEVELS)?;
     }
     line.no_more(b, index + 3);
     Some(target)

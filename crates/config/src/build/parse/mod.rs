@@ -9,23 +9,27 @@ mod server;
 mod stick;
 
 pub(crate) use filter::filter;
-pub(crate) use listen::{bind, bind_line, dgram_bind, octal};
+pub(crate) use listen::{bind, bind_line, bind_line_with, dgram_bind, octal};
 pub(crate) use log::{LOG_FORMATS, log};
-pub(crate) use peers::{bind as peers_bind, peer, table as peers_table};
+pub(crate) use peers::{
+    bind as peers_bind, default_bind as peers_default_bind, default_server as peers_default_server, peer,
+    table as peers_table,
+};
 pub use proxy::algorithms;
 pub(crate) use proxy::{
-    balance, capture, cookie, retry_on, source, split_condition, use_backend, use_server,
+    RDP_TOKEN, balance, capture, cookie, persist_rdp, retry_on, source, split_condition, use_backend,
+    use_server,
 };
 pub(crate) use server::{
-    default_server, dispatch, nameserver, proxy_tlv, proxy_v2_options, ring_server, server, server_interface,
-    server_socks4, server_source, server_template, server_usesrc,
+    default_server, dispatch, mailer, nameserver, proxy_tlv, proxy_v2_options, ring_server, server,
+    server_interface, server_socks4, server_source, server_template, server_usesrc,
 };
 pub(crate) use stick::{rule as stick_rule, table as stick_table};
 
 use super::{Builder, Line};
 use crate::lex::{Environment, Word};
 use crate::source::Pos;
-use crate::table::{SectionKind, Shape, Table};
+use crate::table::{KeywordContext, Shape, Table};
 use crate::tree::Set;
 use manylane_net::{Address, Rules};
 use std::borrow::Cow;
@@ -85,23 +89,19 @@ fn expanded<'t>(environment: &Environment, text: &'t str) -> Cow<'t, str> {
     out.into()
 }
 
-/// Runs the handlers of the options in `words` that are rows of `place`.
-fn options(b: &mut Builder<'_>, place: SectionKind, words: &[Word]) {
+/// Runs the handlers of the options in `words` that are rows of `context`.
+fn options(b: &mut Builder<'_>, context: KeywordContext, words: &[Word]) {
     let mut rest = words;
     while let [head, after @ ..] = rest {
         let name = head.bytes().split(|byte| *byte == b'(').next().unwrap_or_default();
-        let keyword = std::str::from_utf8(name).ok().and_then(|name| Table::get().find(name, place));
+        let keyword = std::str::from_utf8(name).ok().and_then(|name| Table::get().find(name, context));
         let Some(keyword) =
             keyword.filter(|_| name.len() == head.bytes().len() || name == b"set-proxy-v2-tlv-fmt")
         else {
-            if b.found.is_full() {
-                return b.found.alert(head.pos(), "unknown keyword");
-            }
             let known =
-                Table::get().rows().iter().filter(|row| row.places.contains(place)).map(|row| row.name);
-            let guess = super::proposal(head, known);
-            let message = format!("unknown keyword '{}' of a '{}' line{guess}", head.shown(), place.name());
-            b.found.alert(head.pos(), message);
+                Table::get().rows().iter().filter(|row| row.contexts.contains(context)).map(|row| row.name);
+            let message = format!("unknown keyword '{}' of a '{}' line", head.shown_name(), context.name());
+            b.found.alert_with(head.pos(), message, || super::proposal(head, known));
             // The next word may be the value of the unknown option. Stop, since guessing would add false
             // errors.
             return;

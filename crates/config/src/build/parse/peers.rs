@@ -1,6 +1,7 @@
 //! Lines of `peers` sections.
 
-use super::{Builder, Line, address, bad_name_byte, bind_line, stick};
+use super::{Builder, Line, address, bad_name_byte, bind_line_with, options, stick};
+use crate::table::KeywordContext;
 use crate::tree::Peer;
 use manylane_net::Rules;
 
@@ -8,8 +9,21 @@ pub(crate) fn bind(b: &mut Builder<'_>, line: &Line<'_>) {
     if !b.has_room_for_bind(line.pos()) {
         return;
     }
-    let bind = bind_line(b, line);
+    let base = b.peers().default_bind.clone();
+    let bind = bind_line_with(b, line, base);
     b.peers().binds.push(bind);
+}
+
+pub(crate) fn default_bind(b: &mut Builder<'_>, line: &Line<'_>) {
+    b.bind = std::mem::take(&mut b.peers().default_bind);
+    options(b, KeywordContext::BindOption, line.words);
+    b.peers().default_bind = std::mem::take(&mut b.bind);
+}
+
+pub(crate) fn default_server(b: &mut Builder<'_>, line: &Line<'_>) {
+    b.server = std::mem::take(&mut b.peers().default_server);
+    options(b, KeywordContext::ServerOption, line.words);
+    b.peers().default_server = std::mem::take(&mut b.server);
 }
 
 /// `peer` and `server`
@@ -19,21 +33,15 @@ pub(crate) fn peer(b: &mut Builder<'_>, line: &Line<'_>) {
         return;
     }
     if name.bytes().is_empty() || bad_name_byte(name.bytes()).is_some() {
-        let message = format!("'{}' expects a name of letters, digits and . : _ -", line.keyword.name);
-        return b.found.alert(name.pos(), message);
-    }
-    if !b.takes_name(b'p', &name) {
-        let message = format!("there is a peer '{}' in this section already", name.shown());
-        return b.found.alert(name.pos(), message);
-    }
-    if let Some(option) = line.words.get(2) {
         let message = format!(
-            "'{} {}' is an option of HAProxy that this program refuses: peers are connected to over plain \
-             TCP, without options",
+            "'{}' expects a name of letters, digits and . : _ -, found '{}'",
             line.keyword.name,
-            option.shown()
+            name.shown()
         );
-        return b.found.alert(option.pos(), message);
+        return b.found.alert(name.pos(), message);
+    }
+    if !b.declares(b'p', "peer", &name) {
+        return;
     }
     let rules = Rules { port_needed: true, ..Rules::SERVER };
     let address = match line.words.get(1) {
@@ -43,14 +51,16 @@ pub(crate) fn peer(b: &mut Builder<'_>, line: &Line<'_>) {
             address => address,
         },
     };
-    b.peers().peers.push(Peer { name, address });
+    b.server = b.peers().default_server.clone();
+    options(b, KeywordContext::ServerOption, line.words.get(2..).unwrap_or_default());
+    let options = std::mem::take(&mut b.server);
+    b.peers().peers.push(Peer { name, address, options });
 }
 
 pub(crate) fn table(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = line.word(0);
-    if !b.takes_name(b't', &name) {
-        let message = format!("there is a table '{}' in this section already", name.shown());
-        return b.found.alert(name.pos(), message);
+    if !b.declares(b't', "table", &name) {
+        return;
     }
     if let Some(mut table) = stick::read(b, line, line.words.get(1..).unwrap_or_default()) {
         if let Some(peers) = table.peers.take() {

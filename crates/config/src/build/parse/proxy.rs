@@ -3,7 +3,8 @@
 use super::{Builder, Line, address, at, got};
 use crate::lex::{Word, arguments};
 use crate::tree::{
-    Algorithm, Balance, Capture, CaptureKind, Choice, Condition, Cookie, CookieMode, RetryOn, Source,
+    Algorithm, AlgorithmKey, Balance, Capture, CaptureKind, Condition, Cookie, CookieMode, RetryOn, Source,
+    SwitchingRule,
 };
 use crate::value;
 use manylane_net::Rules;
@@ -18,19 +19,21 @@ pub(crate) fn split_condition(b: &mut Builder<'_>, line: &Line<'_>) -> (Vec<Word
     let word = &line.words[index];
     let words = line.words[index + 1..].to_vec();
     if words.is_empty() {
-        b.found
-            .alert(word.pos(), format!("'{}' : '{}' expects a condition", line.keyword.name, word.shown()));
+        b.found.alert(
+            word.pos(),
+            format!("'{}' : '{}' expects a condition, found none", line.keyword.name, word.shown()),
+        );
         return (line.words[..index].to_vec(), None);
     }
     let condition = Condition { unless: *word == "unless", words, pos: word.pos() };
     (line.words[..index].to_vec(), Some(condition))
 }
 
-fn choose(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Choice> {
+fn choose(b: &mut Builder<'_>, line: &Line<'_>) -> Option<SwitchingRule> {
     let (words, condition) = split_condition(b, line);
     match &words[..] {
         [target] if !target.bytes().is_empty() => {
-            Some(Choice { target: target.clone(), condition, pos: line.pos() })
+            Some(SwitchingRule { target: target.clone(), condition, pos: line.pos() })
         }
         [_, extra, ..] => {
             let message = format!(
@@ -63,7 +66,6 @@ pub(crate) fn use_server(b: &mut Builder<'_>, line: &Line<'_>) {
 
 /// An algorithm of `balance`.
 struct AlgorithmRow {
-    name: &'static str,
     /// The algorithm with default parameters.
     algorithm: Algorithm,
     /// True if it takes an argument in parentheses.
@@ -74,43 +76,63 @@ struct AlgorithmRow {
 
 type Options = fn(&mut Builder<'_>, &Line<'_>) -> bool;
 
-const fn row(name: &'static str, algorithm: Algorithm, options: Options) -> AlgorithmRow {
-    AlgorithmRow { name, algorithm, takes_argument: false, options }
+const fn row(name: &'static str, key: AlgorithmKey, options: Options) -> AlgorithmRow {
+    AlgorithmRow { algorithm: Algorithm::new(name, key), takes_argument: false, options }
 }
 
-const fn with_argument(name: &'static str, algorithm: Algorithm, options: Options) -> AlgorithmRow {
-    AlgorithmRow { takes_argument: true, ..row(name, algorithm, options) }
+const fn with_argument(name: &'static str, key: AlgorithmKey, options: Options) -> AlgorithmRow {
+    AlgorithmRow { takes_argument: true, ..row(name, key, options) }
 }
 
-/// All algorithms, by name. The crate `balance` implements them.
+/// All algorithms by name, with their keys, words and arguments. The crate `balance` has the behaviour of
+/// each.
 const ALGORITHMS: [AlgorithmRow; 15] = [
-    row("ewma", Algorithm::Ewma, no_options),
-    row("first", Algorithm::First, no_options),
-    row("hash", Algorithm::Hash, |b, line| has_word(b, line, "an expression")),
-    with_argument("hdr", Algorithm::Hdr, header_options),
-    row("leastconn", Algorithm::Leastconn, no_options),
-    row("log-hash", Algorithm::LogHash, |b, line| {
+    row("ewma", AlgorithmKey::None, no_options),
+    row("first", AlgorithmKey::None, no_options),
+    row("hash", AlgorithmKey::Expression, |b, line| has_word(b, line, "an expression")),
+    with_argument("hdr", AlgorithmKey::Header, header_options),
+    row("leastconn", AlgorithmKey::None, no_options),
+    row("log-hash", AlgorithmKey::LogLine, |b, line| {
         line.no_more(b, 2);
         has_word(b, line, "a list of converters")
     }),
-    row("maglev", Algorithm::Maglev, |_, _| true),
-    with_argument("random", Algorithm::Random(2), no_options),
-    with_argument("rdp-cookie", Algorithm::RdpCookie, no_options),
-    row("roundrobin", Algorithm::Roundrobin, no_options),
-    row("source", Algorithm::Source, no_options),
-    row("static-rr", Algorithm::StaticRr, no_options),
-    row("sticky", Algorithm::Sticky, no_options),
-    row("uri", Algorithm::Uri, uri_options),
-    row("url_param", Algorithm::UrlParam, url_param_options),
+    row("maglev", AlgorithmKey::SourceOrExpression, |_, _| true),
+    with_argument("random", AlgorithmKey::None, no_options),
+    with_argument("rdp-cookie", AlgorithmKey::RdpCookie, no_options),
+    row("roundrobin", AlgorithmKey::None, no_options),
+    row("source", AlgorithmKey::Source, no_options),
+    row("static-rr", AlgorithmKey::None, no_options),
+    row("sticky", AlgorithmKey::None, no_options),
+    row("uri", AlgorithmKey::Uri, uri_options),
+    row("url_param", AlgorithmKey::Parameter, url_param_options),
 ];
 
-/// Algorithms of `balance` with their names, without arguments.
-pub fn algorithms() -> impl Iterator<Item = (&'static str, Algorithm)> {
-    ALGORITHMS.iter().map(|row| (row.name, row.algorithm))
+/// Names of the algorithms of `balance`.
+pub fn algorithms() -> impl Iterator<Item = &'static str> {
+    ALGORITHMS.iter().map(|row| row.algorithm.name)
 }
 
 /// Default cookie of `balance rdp-cookie`: the name of the user.
 const RDP_COOKIE: &str = "mstshash";
+
+/// Default cookie of `persist rdp-cookie`: the address of the server.
+pub(crate) const RDP_TOKEN: &str = "msts";
+
+/// `persist rdp-cookie(<name>)`
+pub(crate) fn persist_rdp(b: &mut Builder<'_>, line: &Line<'_>) {
+    let word = &line.words[0];
+    let name = word.bytes().strip_prefix(b"rdp-cookie(").and_then(|rest| rest.strip_suffix(b")"));
+    let Some(name) = name.filter(|name| name.iter().all(u8::is_ascii_graphic) && !name.contains(&b'\''))
+    else {
+        let message =
+            format!("'persist' expects 'rdp-cookie' or 'rdp-cookie(<name>)', found '{}'", word.shown());
+        return b.found.alert(word.pos(), message);
+    };
+    line.no_more(b, 1);
+    let name = if name.is_empty() { RDP_TOKEN.as_bytes() } else { name };
+    let value = line.set(Word::plain(name, word.pos()));
+    b.settings().persist_rdp = Some(value);
+}
 
 pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
     let bare = [Word::plain("roundrobin", line.pos())];
@@ -133,7 +155,7 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
             Err(error) => return b.found.alert(word.pos_at(error.at()), format!("'balance' : {error}")),
         },
     };
-    let row = ALGORITHMS.iter().find(|row| row.name.as_bytes() == name);
+    let row = ALGORITHMS.iter().find(|row| row.algorithm.name.as_bytes() == name);
     if open.is_some() && row.is_none_or(|row| !row.takes_argument) {
         let message = format!(
             "'balance {}' expects no argument in parentheses, found '{}'",
@@ -143,14 +165,14 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
         return b.found.alert(word.pos_at(name.len()), message);
     }
     let Some(row) = row else { return unknown_algorithm(b, word, name) };
-    if row.algorithm == Algorithm::Hdr && argument.is_none() {
+    if row.algorithm.key == AlgorithmKey::Header && argument.is_none() {
         return needs(b, line, "the name of a header field in parentheses");
     }
     let (mut algorithm, mut words) = (row.algorithm, line.words[1..].to_vec());
-    match (&mut algorithm, &argument) {
-        (Algorithm::Random(draws), Some(argument)) => {
+    match (&row.algorithm, &argument) {
+        (Algorithm { name: "random", .. }, Some(argument)) => {
             match value::integer(&argument.bytes, 1, i64::from(i32::MAX)) {
-                Ok(number) => *draws = number as u32,
+                Ok(number) => algorithm.draws = number as u32,
                 Err(error) => {
                     let message = format!("'balance random' {}", error.message);
                     return b.found.alert(word.pos_at(name.len() + 1), message);
@@ -160,7 +182,9 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
         (_, Some(argument)) => {
             words.insert(0, Word::plain(argument.bytes.clone(), word.pos_at(argument.at)));
         }
-        (Algorithm::RdpCookie, None) => words.insert(0, Word::plain(RDP_COOKIE, word.pos())),
+        (Algorithm { key: AlgorithmKey::RdpCookie, .. }, None) => {
+            words.insert(0, Word::plain(RDP_COOKIE, word.pos()))
+        }
         (_, None) => {}
     }
     if (row.options)(b, line) {
@@ -170,7 +194,7 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
 }
 
 fn unknown_algorithm(b: &mut Builder<'_>, word: &Word, name: &[u8]) {
-    let message = manylane_expr::none_of("balance", ALGORITHMS.map(|row| row.name), name);
+    let message = manylane_expr::none_of("balance", ALGORITHMS.map(|row| row.algorithm.name), name);
     b.found.alert(word.pos(), message);
 }
 
@@ -233,7 +257,16 @@ fn options_with_numbers(
         if flags.iter().any(|flag| *word == **flag) {
             index += 1;
         } else if numbers.iter().any(|name| *word == **name) {
-            if line.own_int(b, index + 1, 1, i64::from(i32::MAX)).is_none() {
+            let value = line.words.get(index + 1);
+            let number = value.map_or(Err(String::new()), |value| {
+                value::integer(value.bytes(), 1, i64::from(i32::MAX))
+                    .map_err(|error| format!(": {}", error.message))
+            });
+            if let Err(why) = number {
+                let name = line.words[0].shown();
+                let message =
+                    format!("'balance {name}' : '{}' expects a number{}{why}", word.shown(), got(value));
+                b.found.alert(at(value, line), message);
                 return false;
             }
             index += 2;
@@ -275,7 +308,10 @@ pub(crate) fn retry_on(b: &mut Builder<'_>, line: &Line<'_>) {
         }
     }
     if events.contains(&RetryOn::Event("none")) && events.len() > 1 {
-        return b.found.alert(line.pos(), "'retry-on none' expects no other event, found some");
+        return b.found.alert(
+            line.pos(),
+            "'retry-on' expects no other event beside 'none', found some: remove 'none' or the others",
+        );
     }
     let events = line.set(events);
     b.settings().retry_on = Some(events);
@@ -306,7 +342,8 @@ pub(crate) fn cookie(b: &mut Builder<'_>, line: &Line<'_>) {
         index += 1;
         let mut mode = |b: &mut Builder<'_>, mode: CookieMode| {
             if cookie.mode.is_some_and(|known| known != mode) {
-                b.found.alert(word.pos(), "'cookie' takes only one of 'rewrite', 'insert' and 'prefix'");
+                b.found
+                    .alert(word.pos(), "'cookie' expects one of 'rewrite', 'insert' and 'prefix', found two");
             }
             cookie.mode = Some(mode);
         };
@@ -323,14 +360,15 @@ pub(crate) fn cookie(b: &mut Builder<'_>, line: &Line<'_>) {
             b"dynamic" => cookie.dynamic = true,
             b"domain" | b"attr" => {
                 let Some(value) = line.words.get(index).filter(|value| !value.bytes().is_empty()) else {
-                    return b
-                        .found
-                        .alert(word.pos(), format!("'cookie' : '{}' expects a value", word.shown()));
+                    return b.found.alert(
+                        word.pos(),
+                        format!("'cookie' : '{}' expects a value, found none", word.shown()),
+                    );
                 };
                 index += 1;
                 if value.bytes().iter().any(|byte| *byte < 0x20 || *byte == b';' || *byte == 0x7f) {
                     let message = format!(
-                        "'cookie' : '{}' has a character that would end the attribute",
+                        "'cookie' expects an attribute without ';' and control characters, found '{}'",
                         value.shown()
                     );
                     return b.found.alert(value.pos(), message);
@@ -357,12 +395,15 @@ pub(crate) fn cookie(b: &mut Builder<'_>, line: &Line<'_>) {
         }
     }
     if cookie.mode == Some(CookieMode::Rewrite) && (cookie.indirect || cookie.preserve) {
+        let found = if cookie.indirect { "indirect" } else { "preserve" };
+        let message =
+            format!("'cookie' : 'rewrite' expects neither 'indirect' nor 'preserve', found '{found}'");
+        b.found.alert(line.pos(), message);
+    } else if cookie.preserve && !cookie.indirect && cookie.mode != Some(CookieMode::Insert) {
         b.found.alert(
             line.pos(),
-            "'cookie' : 'rewrite' expects neither 'indirect' nor 'preserve', found one of them",
+            "'cookie' : 'preserve' expects 'insert' or 'indirect' beside it, found neither",
         );
-    } else if cookie.preserve && !cookie.indirect && cookie.mode != Some(CookieMode::Insert) {
-        b.found.alert(line.pos(), "'cookie' : 'preserve' needs 'insert' or 'indirect'");
     }
     let cookie = line.set(cookie);
     b.settings().cookie = Some(cookie);
@@ -378,7 +419,9 @@ pub(crate) fn source(b: &mut Builder<'_>, line: &Line<'_>) {
             (b"usesrc", Some(value)) => source.usesrc = Some(value.clone()),
             (b"interface", Some(value)) => source.interface = Some(value.clone()),
             (b"usesrc" | b"interface", None) => {
-                return b.found.alert(word.pos(), format!("'source' : '{}' expects a value", word.shown()));
+                return b
+                    .found
+                    .alert(word.pos(), format!("'source' : '{}' expects a value, found none", word.shown()));
             }
             _ => {
                 let message = manylane_expr::none_of("source", ["usesrc", "interface"], word.bytes());

@@ -4,14 +4,15 @@
 use super::{Builder, Line, address, bad_name_byte, options};
 use crate::Shown;
 use crate::lex::{Word, arguments};
-use crate::table::SectionKind;
-use crate::tree::{Nameserver, Server, Source};
+use crate::table::KeywordContext;
+use crate::tree::{Mailer, Nameserver, Server, Source};
 use crate::value;
 use manylane_net::Rules;
 use manylane_net::address::Transports;
 
-/// Servers of `mode log` may take datagrams. What the mode is may be said below, so it is checked at the end.
-const SERVER: Rules = Rules { transports: Transports::StreamOrDatagram, ..Rules::SERVER };
+/// Servers in `mode log` may take datagrams. A later line may set the mode, so the final checks reject
+/// datagrams in other modes.
+const SERVER: Rules = Rules { transports: Transports::StreamOrDatagram, multipath: true, ..Rules::SERVER };
 
 pub(crate) fn server(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = line.word(0);
@@ -21,7 +22,7 @@ pub(crate) fn server(b: &mut Builder<'_>, line: &Line<'_>) {
     let address = address(b, line.keyword.name, &line.words[1], &SERVER);
     let base = b.settings().default_server.clone();
     b.server = base;
-    options(b, SectionKind::ServerOption, &line.words[2..]);
+    options(b, KeywordContext::ServerOption, &line.words[2..]);
     let options = std::mem::take(&mut b.server);
     let Some(address) = address else { return };
     let server = Server { name, address, options, pos: line.pos(), template: None };
@@ -56,7 +57,7 @@ pub(crate) fn dispatch(b: &mut Builder<'_>, line: &Line<'_>) {
 
 pub(crate) fn default_server(b: &mut Builder<'_>, line: &Line<'_>) {
     b.server = std::mem::take(&mut b.settings().default_server);
-    options(b, SectionKind::ServerOption, line.words);
+    options(b, KeywordContext::ServerOption, line.words);
     b.settings().default_server = std::mem::take(&mut b.server);
     if let Some(id) = b.settings().default_server.id.take() {
         b.found
@@ -65,14 +66,14 @@ pub(crate) fn default_server(b: &mut Builder<'_>, line: &Line<'_>) {
 }
 
 pub(crate) fn server_template(b: &mut Builder<'_>, line: &Line<'_>) {
-    let [prefix, numbers, place, rest @ ..] = line.words else { return };
+    let [prefix, numbers, host, rest @ ..] = line.words else { return };
     if !check_name(b, line, prefix) {
         return;
     }
     let Some((low, high)) = template_range(b, line, numbers) else { return };
-    let address = address(b, line.keyword.name, place, &SERVER);
+    let address = address(b, line.keyword.name, host, &SERVER);
     b.server = b.settings().default_server.clone();
-    options(b, SectionKind::ServerOption, rest);
+    options(b, KeywordContext::ServerOption, rest);
     let options = std::mem::take(&mut b.server);
     let Some(address) = address else { return };
     if !b.has_room_for_servers(numbers.pos(), high - low + 1) {
@@ -103,7 +104,7 @@ fn template_range(b: &mut Builder<'_>, line: &Line<'_>, numbers: &Word) -> Optio
         Some((low, high)) if low <= high => Some((low, high)),
         _ => {
             let message = format!(
-                "'{}' : '{}' is no count and no range such as 1-10",
+                "'{}' expects a number of servers, or a range such as 1-10, found '{}'",
                 line.keyword.name,
                 numbers.shown()
             );
@@ -172,14 +173,14 @@ pub(crate) fn server_source(b: &mut Builder<'_>, line: &Line<'_>) {
 pub(crate) fn server_usesrc(b: &mut Builder<'_>, line: &Line<'_>) {
     match &mut b.server.source {
         Some(source) => source.value.usesrc = Some(line.word(0)),
-        None => b.found.alert(line.pos(), "'usesrc' stands behind 'source' and its address"),
+        None => b.found.alert(line.pos(), "'usesrc' expects 'source <address>' before it, found none"),
     }
 }
 
 pub(crate) fn server_interface(b: &mut Builder<'_>, line: &Line<'_>) {
     match &mut b.server.source {
         Some(source) => source.value.interface = Some(line.word(0)),
-        None => b.found.alert(line.pos(), "'interface' stands behind 'source' and its address"),
+        None => b.found.alert(line.pos(), "'interface' expects 'source <address>' before it, found none"),
     }
 }
 
@@ -199,11 +200,23 @@ pub(crate) fn nameserver(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = line.word(0);
     line.no_more(b, 2);
     let Some(address) = address(b, "nameserver", &line.words[1], &Rules::NAMESERVER) else { return };
-    if !b.takes_name(b'n', &name) {
-        let message = format!("there is a name server '{}' in this section already", name.shown());
-        return b.found.alert(name.pos(), message);
+    if !b.declares(b'n', "name server", &name) {
+        return;
     }
     b.resolvers().nameservers.push(Nameserver { name, address });
+}
+
+pub(crate) fn mailer(b: &mut Builder<'_>, line: &Line<'_>) {
+    let name = line.word(0);
+    line.no_more(b, 2);
+    let rules = Rules { port_needed: true, ..Rules::SERVER };
+    let Some(address) = address(b, "mailer", &line.words[1], &rules) else { return };
+    if !b.declares(b'm', "mailer", &name) {
+        return;
+    }
+    if b.has_room_for_servers(line.pos(), 1) {
+        b.mailers().mailers.push(Mailer { name, address });
+    }
 }
 
 pub(crate) fn ring_server(b: &mut Builder<'_>, line: &Line<'_>) {
@@ -213,7 +226,7 @@ pub(crate) fn ring_server(b: &mut Builder<'_>, line: &Line<'_>) {
     }
     let address = address(b, "server", &line.words[1], &Rules { port_needed: true, ..Rules::SERVER });
     b.server = Default::default();
-    options(b, SectionKind::ServerOption, &line.words[2..]);
+    options(b, KeywordContext::ServerOption, &line.words[2..]);
     let options = std::mem::take(&mut b.server);
     if let Some(address) = address {
         let server = Server { name, address, options, pos: line.pos(), template: None };

@@ -23,10 +23,10 @@ const LONGEST_PERIOD: Duration = Duration::from_millis(1 << 30);
 
 const OPTIONS: [&str; 8] = ["type", "size", "expire", "nopurge", "srvkey", "peers", "recv-only", "store"];
 
-/// Options that need features that are not built: name, whether a value follows, reason.
-const UNBUILT: [(&str, bool, &str); 2] = [
-    ("write-to", true, "tables do not copy what they count to another table"),
-    ("brates-factor", true, "bytes are counted one by one"),
+/// Options that need features that are not built: name and reason.
+const UNBUILT: [(&str, &str); 2] = [
+    ("write-to", "tables do not copy what they count to another table"),
+    ("brates-factor", "bytes are counted one by one"),
 ];
 
 pub(crate) fn table(b: &mut Builder<'_>, line: &Line<'_>) {
@@ -83,8 +83,7 @@ fn option<'l, T>(
     match read(word.bytes()) {
         Ok(value) => Some(value),
         Err(error) => {
-            let message =
-                format!("'{name}' expects another value than '{}': {}", word.shown(), error.message);
+            let message = format!("'{name}' cannot be '{}': {}", word.shown(), error.message);
             wrong(b, word, error.at, &message)
         }
     }
@@ -134,7 +133,9 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
             b"expire" => {
                 let time = option(b, line, words, index, |bytes| value::time(bytes, Unit::Ms))?;
                 if time.is_zero() {
-                    return wrong(b, &words[index + 1], 0, "'expire' expects a time above 0");
+                    let word = &words[index + 1];
+                    let message = format!("'expire' expects a time above 0, found '{}'", word.shown());
+                    return wrong(b, word, 0, &message);
                 }
                 expire = Some(time);
                 index += 2;
@@ -180,7 +181,7 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
                 index += 2;
             }
             name => {
-                if let Some((name, _, why)) = UNBUILT.iter().find(|(known, ..)| known.as_bytes() == name) {
+                if let Some((name, why)) = UNBUILT.iter().find(|(known, _)| known.as_bytes() == name) {
                     let message = format!(
                         "'stick-table {name}' is an option of HAProxy that this program refuses: {why}"
                     );
@@ -246,7 +247,11 @@ fn store(b: &mut Builder<'_>, word: &Word, data: &mut Vec<StickData>) -> Option<
                 (false, true) => "(<period>)",
                 (false, false) => "no argument",
             };
-            let message = format!("'{}' expects {shape}", kind.name());
+            let found = match arguments.len() {
+                0 => "none".to_owned(),
+                number => format!("{number}"),
+            };
+            let message = format!("'{}' expects {shape}, found {found}", kind.name());
             return wrong(b, word, at, &message);
         }
         let mut arguments = arguments.into_iter();

@@ -1,6 +1,6 @@
 //! Actions of `http-request`, `http-response` and `http-after-response`.
 
-use super::{Action, Change, ListChange, NameMatch, Normalizer, Reader, TargetPart};
+use super::{Action, ListChange, NameMatch, Normalizer, Reader, TargetPart, TimeSource};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::{self, Ruleset};
@@ -29,8 +29,8 @@ impl Reader<'_, '_, '_> {
         None
     }
 
-    pub(super) fn action(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Action> {
-        if let Some(setting) = self.setting(rule, place) {
+    pub(super) fn action(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Action> {
+        if let Some(setting) = self.setting(rule, points) {
             return setting.map(Action::Set);
         }
         let tree::Rule { list, action, words, condition: _, pos: _ } = rule;
@@ -40,36 +40,36 @@ impl Reader<'_, '_, '_> {
         Some(match (*action, arguments) {
             ("allow", []) => Action::Allow,
             ("deny", []) => Action::Deny(if request { 403 } else { 502 }),
-            ("deny" | "return" | "tarpit", _) => return self.reply(rule, arguments, place),
-            ("auth", []) => Action::Auth(self.proxy_name.into()),
+            ("deny" | "return" | "tarpit", _) => return self.reply(rule, arguments, points),
+            ("auth", []) => Action::Auth(self.proxy.name.bytes().into()),
             ("auth", [word, realm]) if *word == *"realm" => Action::Auth(header(realm)),
             ("redirect", _) => {
                 // The keyword `redirect` stands alone, without `http-request`.
                 let arguments = if *list == Ruleset::Redirect { &words[..] } else { arguments };
-                return self.redirect(rule, arguments, place);
+                return self.redirect(rule, arguments, points);
             }
             ("reject", []) => Action::Reject,
             ("silent-drop", _) => Action::SilentDrop(self.silence(rule, arguments)?),
             ("set-header", [name, value]) => {
-                Action::SetHeader(header(name), self.format(value, Use::Header, place)?)
+                Action::SetHeader(header(name), self.format(value, Use::Header, points)?)
             }
             ("add-header", [name, value]) => {
-                Action::AddHeader(header(name), self.format(value, Use::Header, place)?)
+                Action::AddHeader(header(name), self.format(value, Use::Header, points)?)
             }
             ("early-hint", [name, value]) => {
-                Action::EarlyHint(header(name), self.format(value, Use::Header, place)?)
+                Action::EarlyHint(header(name), self.format(value, Use::Header, points)?)
             }
             ("del-header", [name]) => Action::DelHeader(header(name)),
             ("del-header", [name, flag, method]) if *flag == *"-m" => self.del_headers(rule, name, method)?,
             ("replace-header", [name, regex, value]) => Action::ReplaceHeader(
                 header(name),
                 self.regex(regex)?,
-                self.format(value, Use::Header, place)?,
+                self.format(value, Use::Header, points)?,
             ),
             ("replace-value", [name, regex, value]) => Action::ReplaceValue(
                 header(name),
                 self.regex(regex)?,
-                self.format(value, Use::Header, place)?,
+                self.format(value, Use::Header, points)?,
             ),
             ("replace-path" | "replace-pathq" | "replace-uri", [regex, value]) => {
                 let part = match *action {
@@ -77,22 +77,24 @@ impl Reader<'_, '_, '_> {
                     "replace-pathq" => TargetPart::Pathq,
                     _ => TargetPart::Uri,
                 };
-                Action::ReplaceTarget(part, self.regex(regex)?, self.format(value, Use::Header, place)?)
+                Action::ReplaceTarget(part, self.regex(regex)?, self.format(value, Use::Header, points)?)
             }
-            ("do-resolve(", [_, ..]) => Action::Resolve(Box::new(self.lookup(rule, name, arguments, place)?)),
+            ("do-resolve(", [_, ..]) => {
+                Action::Resolve(Box::new(self.lookup(rule, name, arguments, points)?))
+            }
             ("normalize-uri", [name, rest @ ..]) => Action::NormalizeUri(self.normalizer(rule, name, rest)?),
-            ("set-method", [value]) => Action::SetMethod(self.format(value, Use::Header, place)?),
-            ("set-path", [value]) => Action::SetPath(self.format(value, Use::Header, place)?),
-            ("set-pathq", [value]) => Action::SetPathq(self.format(value, Use::Header, place)?),
-            ("set-query", [value]) => Action::SetQuery(self.format(value, Use::Header, place)?),
-            ("set-uri", [value]) => Action::SetUri(self.format(value, Use::Header, place)?),
+            ("set-method", [value]) => Action::SetMethod(self.format(value, Use::Header, points)?),
+            ("set-path", [value]) => Action::SetPath(self.format(value, Use::Header, points)?),
+            ("set-pathq", [value]) => Action::SetPathq(self.format(value, Use::Header, points)?),
+            ("set-query", [value]) => Action::SetQuery(self.format(value, Use::Header, points)?),
+            ("set-uri", [value]) => Action::SetUri(self.format(value, Use::Header, points)?),
             ("set-status", [code, rest @ ..]) => self.set_status(rule, code, rest)?,
             ("disable-l7-retry", []) => Action::DisableRepetition,
             ("strict-mode", [word]) if *word == *"on" || *word == *"off" => {
                 Action::StrictMode(*word == *"on")
             }
-            ("wait-for-handshake", []) => return None, // handshakes end before rules run
-            ("pause", [_, ..]) => Action::Pause(self.time(arguments, place)?),
+            ("wait-for-handshake", []) => Action::WaitForHandshake,
+            ("pause", [_, ..]) => Action::Pause(self.time(arguments, points)?),
             ("wait-for-body", _) => self.wait_for_body(rule, arguments)?,
             ("use-service", [name]) if *name == *"prometheus-exporter" => Action::Metrics,
             ("use-service", [name]) => {
@@ -100,9 +102,9 @@ impl Reader<'_, '_, '_> {
             }
             ("do-log", []) => Action::DoLog,
             ("add-acl(" | "del-acl(" | "del-map(", [key]) => {
-                self.change_list(rule, name, key, None, place)?
+                self.change_list(rule, name, key, None, points)?
             }
-            ("set-map(", [key, value]) => self.change_list(rule, name, key, Some(value), place)?,
+            ("set-map(", [key, value]) => self.change_list(rule, name, key, Some(value), points)?,
             (
                 "set-header" | "add-header" | "early-hint" | "del-header" | "replace-header"
                 | "replace-value" | "replace-path" | "replace-pathq" | "replace-uri" | "set-method"
@@ -126,11 +128,11 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Reads a time, or an expression in milliseconds.
-    pub(super) fn time(&mut self, words: &[Word], place: EvalPoints) -> Option<Change> {
+    pub(super) fn time(&mut self, words: &[Word], points: EvalPoints) -> Option<TimeSource> {
         match words {
             [word] if word.bytes().first().is_some_and(u8::is_ascii_digit) => {
                 match value::time(word.bytes(), Unit::Ms) {
-                    Ok(time) => Some(Change::Fixed(time)),
+                    Ok(time) => Some(TimeSource::Fixed(time)),
                     Err(error) => {
                         self.refuse.found.alert(
                             word.pos_at(error.at),
@@ -140,7 +142,7 @@ impl Reader<'_, '_, '_> {
                     }
                 }
             }
-            words => self.expression(words, place).map(Change::Of),
+            words => self.expression(words, points).map(TimeSource::Of),
         }
     }
 
@@ -227,7 +229,7 @@ impl Reader<'_, '_, '_> {
         name: &Word,
         key: &Word,
         value: Option<&Word>,
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Action> {
         let file = name.bytes().get(rule.action.len()..).and_then(|rest| rest.strip_suffix(b")"));
         let Some(file) = file.filter(|file| !file.is_empty()) else {
@@ -239,9 +241,9 @@ impl Reader<'_, '_, '_> {
             "del-map(" => (ListChange::Delete, true),
             _ => (ListChange::Set, true),
         };
-        let key = self.format(key, Use::Text, place)?;
+        let key = self.format(key, Use::Text, points)?;
         let value = match value {
-            Some(value) => Some(self.format(value, Use::Text, place)?),
+            Some(value) => Some(self.format(value, Use::Text, points)?),
             None => None,
         };
         match self.compiler.references.open(file, is_map, self.compiler.names) {

@@ -6,9 +6,6 @@ use manylane_config::table::Ruleset;
 use manylane_config::tree::{Capture, CaptureKind, Proxy};
 use std::collections::HashMap;
 
-/// Limit of slots for requests, and for responses.
-pub const MOST_CAPTURES: usize = 64;
-
 /// Default limit of a captured cookie, in bytes.
 const COOKIE: usize = 63;
 
@@ -78,23 +75,13 @@ impl Slots {
 
     fn add(&mut self, line: &Line<'_>, longest: usize, refuse: &mut Refuse<'_>) {
         let Captures { request, response, request_fields, response_fields, cookie } = &mut self.captures;
-        let mut slot = |list: &mut Vec<usize>, length: usize, pos: Pos| {
-            if list.len() >= MOST_CAPTURES {
-                let message = format!(
-                    "a proxy captures {MOST_CAPTURES} things of a message at most: remove some of the \
-                        captures"
-                );
-                refuse.found.alert(pos, message);
-                return None;
-            }
+        let slot = |list: &mut Vec<usize>, length: usize| {
             list.push(length);
-            Some(list.len() - 1)
+            list.len() - 1
         };
         match line {
             Line::Rule(pos, length) => {
-                if let Some(slot) = slot(request, *length, *pos) {
-                    self.of_rules.insert(*pos, slot);
-                }
+                self.of_rules.insert(*pos, slot(request, *length));
             }
             Line::Capture(Capture { kind, name, length, pos }) => {
                 let length = *length as usize;
@@ -118,16 +105,16 @@ impl Slots {
                         *cookie = Some((name(), length.min(longest)));
                     }
                     CaptureKind::RequestSlot => {
-                        slot(request, length, *pos);
+                        slot(request, length);
                     }
                     CaptureKind::ResponseSlot => {
-                        slot(response, length, *pos);
+                        slot(response, length);
                     }
                     CaptureKind::RequestHeader => {
-                        request_fields.extend(slot(request, length, *pos).map(|slot| (name(), slot)));
+                        request_fields.push((name(), slot(request, length)));
                     }
                     CaptureKind::ResponseHeader => {
-                        response_fields.extend(slot(response, length, *pos).map(|slot| (name(), slot)));
+                        response_fields.push((name(), slot(response, length)));
                     }
                 }
             }

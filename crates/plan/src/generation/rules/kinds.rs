@@ -4,7 +4,10 @@ use super::super::bandwidth::{Bandwidth, FilterId};
 use super::Normalizer;
 use super::lookup::Lookup;
 use crate::side::Side;
-use manylane_expr::{Expression, Format, Reference, Regex, Scratch, TableId, VariableId, When, Which};
+use manylane_expr::{
+    EntrySelector, Expression, Format, Reference, Regex, Scratch, SetConditions, TableId, VariableId,
+};
+use manylane_http::Version;
 use manylane_logs::Level;
 use manylane_sync::Arc;
 use std::time::Duration;
@@ -31,6 +34,8 @@ pub enum ConnectionAction {
     SilentDrop(DropMode),
     /// `expect-proxy layer4`: a PROXY protocol header comes first.
     ExpectProxy,
+    /// `expect-netscaler-cip layer4`: NetScaler's header comes first.
+    ExpectNetScaler,
     /// Log a line.
     DoLog,
     Set(Setting),
@@ -49,6 +54,9 @@ pub enum ContentAction {
     SilentDrop(DropMode),
     /// Close the connection to the server.
     Close,
+    /// Speak HTTP from here on: this version, or the one that the client's first bytes say. A connection that
+    /// speaks it already skips the other rules.
+    SwitchMode(Option<Version>),
     /// Log a line.
     DoLog,
     /// Apply a setting and continue with the next rule.
@@ -59,12 +67,12 @@ pub enum ContentAction {
 #[derive(Debug)]
 #[allow(missing_docs)] // named as in the manual
 pub enum Setting {
-    Var(VariableId, Made, When),
+    Var(VariableId, ValueSource, SetConditions),
     UnsetVar(VariableId),
     Address(AddressPart, Expression),
     /// `None` disables the line.
     LogLevel(Option<Level>),
-    Timeout(TimeoutOf, Change),
+    Timeout(TimeoutOf, TimeSource),
     PriorityClass(Expression),
     PriorityOffset(Expression),
     Retries(Expression),
@@ -132,7 +140,7 @@ pub struct SetBandwidth {
     /// Bytes per period.
     pub limit: Option<NumberSource>,
     /// The period.
-    pub period: Option<Change>,
+    pub period: Option<TimeSource>,
     /// Set if streams with the same key share the limit.
     pub shared: Option<SharedKey>,
 }
@@ -179,9 +187,10 @@ pub enum Action {
     Set(Setting),
     DisableRepetition,
     StrictMode(bool),
-    Pause(Change),
+    Pause(TimeSource),
     /// Timeout, and the number of bytes to wait for; 0 for the whole body.
     WaitForBody(Duration, usize),
+    WaitForHandshake,
     EarlyHint(Box<[u8]>, Format),
     DoLog,
     /// `do-resolve`
@@ -196,7 +205,7 @@ pub enum Action {
 
 /// Source of a variable's value.
 #[derive(Debug)]
-pub enum Made {
+pub enum ValueSource {
     /// `set-var`
     Of(Expression),
     /// `set-var-fmt`
@@ -205,7 +214,7 @@ pub enum Made {
 
 /// Source of a time.
 #[derive(Debug)]
-pub enum Change {
+pub enum TimeSource {
     /// A constant.
     Fixed(Duration),
     /// An expression in milliseconds.
@@ -297,7 +306,7 @@ impl ListChange {
         match self {
             Self::Add => reference.add_new(key, value),
             Self::Delete => {
-                reference.remove(Which::Pattern(key));
+                reference.remove(EntrySelector::Pattern(key));
                 Ok(())
             }
             Self::Set => reference.set(key, value),
@@ -391,7 +400,7 @@ pub enum RedirectKind {
     Scheme,
 }
 
-/// How a request ends to which a rule responds.
+/// How a request ends when a rule responds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Normally.

@@ -16,7 +16,7 @@ impl Reader<'_, '_, '_> {
         redirects: &mut Vec<Rule<Action>>,
     ) {
         self.at.set(Some(rule.pos));
-        self.compiler.place = self.config.place(rule.pos);
+        self.compiler.position = self.config.file_and_line(rule.pos);
         // Rules of a `listen` must be valid on both of its sides.
         let (front, back) = (self.front, self.back);
         let at = |of_front: EvalPoints, of_back: EvalPoints| match (front, back) {
@@ -32,24 +32,24 @@ impl Reader<'_, '_, '_> {
                 rules.session.extend(self.connection(rule, EvalPoints::SESSION));
             }
             Ruleset::TcpRequestContent => {
-                let place = if self.front { EvalPoints::FRONT_CONTENT } else { EvalPoints::BACK_CONTENT };
-                rules.content.extend(self.content(rule, place));
+                let points = if self.front { EvalPoints::FRONT_CONTENT } else { EvalPoints::BACK_CONTENT };
+                rules.content.extend(self.content(rule, points));
             }
             Ruleset::TcpResponseContent if self.back => {
                 rules.response_content.extend(self.content(rule, EvalPoints::BACK_RESPONSE_CONTENT));
             }
             Ruleset::HttpRequest | Ruleset::Redirect if http => {
-                let place = at(EvalPoints::FRONT_REQUEST, EvalPoints::BACK_REQUEST);
+                let points = at(EvalPoints::FRONT_REQUEST, EvalPoints::BACK_REQUEST);
                 let list = if rule.list == Ruleset::Redirect { redirects } else { &mut rules.request };
-                list.extend(self.rule(rule, place));
+                list.extend(self.rule(rule, points));
             }
             Ruleset::HttpResponse if http => {
-                let place = at(EvalPoints::FRONT_RESPONSE, EvalPoints::BACK_RESPONSE);
-                rules.response.extend(self.rule(rule, place));
+                let points = at(EvalPoints::FRONT_RESPONSE, EvalPoints::BACK_RESPONSE);
+                rules.response.extend(self.rule(rule, points));
             }
             Ruleset::HttpAfterResponse if http => {
-                let place = at(EvalPoints::FRONT_RESPONSE, EvalPoints::BACK_RESPONSE);
-                rules.after_response.extend(self.rule(rule, place));
+                let points = at(EvalPoints::FRONT_RESPONSE, EvalPoints::BACK_RESPONSE);
+                rules.after_response.extend(self.rule(rule, points));
             }
             // HTTP rules do nothing in TCP mode; the file's reader warns about them and refuses rules on the
             // wrong side.

@@ -25,7 +25,7 @@ impl Reader<'_, '_, '_> {
         rule: &tree::Rule,
         head: &Word,
         words: &[Word],
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Lookup> {
         let open = rule.action.len();
         let Some(inside) = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")")) else {
@@ -54,6 +54,6 @@ impl Reader<'_, '_, '_> {
             let message = format!("expects the name of a 'resolvers' section, found '{found}'");
             return self.wrong(rule, head.pos(), &message);
         };
-        Some(Lookup { variable, section, kind, name: self.expression(words, place)? })
+        Some(Lookup { variable, section, kind, name: self.expression(words, points)? })
     }
 }

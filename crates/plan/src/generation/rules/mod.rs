@@ -13,14 +13,14 @@ mod setting;
 mod sticking;
 mod tracking;
 
+pub use captures::Captures;
 use captures::Slots;
-pub use captures::{Captures, MOST_CAPTURES};
 pub use forwarded::Forwarded;
 pub(crate) use forwarded::{Node, Source};
 pub use kinds::{
-    Action, AddressPart, Change, ConnectionAction, ContentAction, DropMode, End, GeneralCounter, ListChange,
-    Made, NameMatch, NumberSource, Packets, Redirect, RedirectKind, Reply, ReplyBody, SetBandwidth, Setting,
-    SharedKey, TargetPart, TimeoutOf, Track, TrackCounts,
+    Action, AddressPart, ConnectionAction, ContentAction, DropMode, End, GeneralCounter, ListChange,
+    NameMatch, NumberSource, Packets, Redirect, RedirectKind, Reply, ReplyBody, SetBandwidth, Setting,
+    SharedKey, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
 };
 pub use lookup::Lookup;
 pub use normalize::NoTarget;
@@ -33,11 +33,11 @@ use super::missing;
 use super::refuse::Refuse;
 use super::server::{Server, has_stand_in};
 use super::tls::SniName;
-use super::variables::{self, Commanded, MOST_COMMANDED};
+use super::variables::{self, MOST_COMMANDED, ProcessVariableNames};
 use super::{files, stick};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::tree::{self, Choice, Config, FieldSource, Mode, Proxy};
+use manylane_config::tree::{self, AlgorithmKey, Config, FieldSource, Mode, Proxy, SwitchingRule};
 use manylane_expr::{
     Acls, Compiler, Condition, Error, EvalPoints, Expression, Format, NamedTable, Names, ProcessVariables,
     ProxyId, ProxySide, References, ServerId, Use, UserlistId, VariableNames, Zone,
@@ -59,7 +59,7 @@ pub struct Expressions {
     /// Variables of the process.
     pub process: ProcessVariables,
     /// Names of process variables that commands have made.
-    pub commanded: Commanded,
+    pub commanded: ProcessVariableNames,
     /// Files and lines of rules, by number.
     pub lines: Vec<(Arc<[u8]>, u32)>,
 }
@@ -103,6 +103,8 @@ pub struct Rules {
     pub store_response: Vec<Rule<Stick>>,
     /// `balance hash`, `balance maglev` and `balance rdp-cookie`: expression of the key.
     pub balance: Option<Expression>,
+    /// `persist rdp-cookie`: the cookie, whose value is the address of a server.
+    pub persist_rdp: Option<Expression>,
 }
 
 impl Rules {
@@ -115,6 +117,7 @@ impl Rules {
             && self.store_response.is_empty()
             && self.persist.is_empty())
             || self.balance.is_some()
+            || self.persist_rdp.is_some()
     }
 }
 
@@ -202,7 +205,9 @@ impl Names for Directory<'_> {
 
     fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId> {
         let (_, first, proxy) = self.backends.values().find(|(number, ..)| *number == backend.0)?;
-        let index = proxy.servers.iter().position(|server| server.name.bytes() == name)?;
+        let Some(index) = proxy.servers.iter().position(|server| server.name.bytes() == name) else {
+            return proxy.settings.has_refused_servers().then_some(ServerId(*first));
+        };
         self.named.borrow_mut().insert(first + index as u32);
         Some(ServerId(first + index as u32))
     }
@@ -214,11 +219,15 @@ impl Names for Directory<'_> {
 
     fn has_group(&self, list: UserlistId, name: &[u8]) -> bool {
         let list = self.config.userlists.get(list.0 as usize);
-        list.is_some_and(|list| list.groups.iter().any(|group| group.name.bytes() == name))
+        list.is_some_and(|list| self.config.groups(list).any(|group| group == name))
     }
 
     fn table(&self, name: &[u8]) -> Option<NamedTable> {
         stick::named(self.config, name)
+    }
+
+    fn own_table(&self) -> Option<NamedTable> {
+        stick::named(self.config, self.current?.name.bytes())
     }
 
     fn environment(&self, name: &[u8]) -> Option<Vec<u8>> {
@@ -286,7 +295,7 @@ impl<'c> RuleReader<'c> {
         compiler.missing = missing::in_rules(Mode::Tcp);
         let set = variables::read(&self.directory.config.global.variables, &mut compiler, refuse);
         let process = ProcessVariables::with_room(&self.names, MOST_COMMANDED);
-        let commanded = Commanded::new(self.names.clone());
+        let commanded = ProcessVariableNames::new(self.names.clone());
         variables::set(&set, &process, zone);
         (
             Expressions {
@@ -305,7 +314,7 @@ impl<'c> RuleReader<'c> {
         self.directory.at.set(Some(word.pos()));
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_logs(mode);
-        compiler.place = self.directory.config.place(word.pos());
+        compiler.position = self.directory.config.file_and_line(word.pos());
         let compiled = Format::compile(word.bytes(), Use::Log, EvalPoints::LOG, &mut compiler);
         self.looks_at.links |= compiler.reads_connections;
         match compiled {
@@ -327,8 +336,8 @@ impl<'c> RuleReader<'c> {
         self.directory.current = Some(proxy);
         self.directory.at.set(Some(word.pos()));
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
-        compiler.missing = missing::in_rules(proxy.settings.mode());
-        compiler.place = self.directory.config.place(word.pos());
+        compiler.missing = missing::in_rules(proxy.mode_of_rules());
+        compiler.position = self.directory.config.file_and_line(word.pos());
         let compiled = Format::compile(
             word.bytes(),
             Use::Id,
@@ -354,7 +363,7 @@ impl<'c> RuleReader<'c> {
     ) -> Forwarded {
         self.directory.current = Some(proxy);
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
-        compiler.missing = missing::in_rules(proxy.settings.mode());
+        compiler.missing = missing::in_rules(proxy.mode_of_rules());
         let mut source = |source: &Option<FieldSource>| match source.as_ref()? {
             FieldSource::Usual => Some(Source::Usual),
             FieldSource::Expression(word) => {
@@ -385,7 +394,7 @@ impl<'c> RuleReader<'c> {
     ) -> Vec<Expression> {
         self.directory.current = Some(proxy);
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
-        compiler.missing = missing::in_rules(proxy.settings.mode());
+        compiler.missing = missing::in_rules(proxy.mode_of_rules());
         let (mut names, mut texts) = (Vec::new(), Vec::<&[u8]>::new());
         for (line, server) in proxy.servers.iter().zip(built) {
             for (kind, word) in &line.options.proxy_tlvs {
@@ -465,16 +474,17 @@ impl<'c> RuleReader<'c> {
         let all = || defaults.into_iter().chain([proxy]);
         let slots = Slots::new(all(), longest, refuse);
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
-        compiler.missing = missing::in_rules(proxy.settings.mode());
+        compiler.missing = missing::in_rules(proxy.mode_of_rules());
         // ACLs of a section are visible in this section only.
         let mut read_acls = |section: &Proxy| {
             compiler.acls = Acls::default();
-            // As in HAProxy, ACLs that no rule of the section can use are not checked as those of a
-            // `defaults` section.
+            config.refused(&section.name, "acl").for_each(|name| compiler.declare_acl(name));
+            // As in HAProxy, the stricter checks for `defaults` apply only if the section has rules that can
+            // use its ACLs.
             compiler.in_defaults = section.kind == tree::ProxyKind::Defaults && !section.rules.is_empty();
             for acl in &section.acls {
                 self.directory.at.set(Some(acl.pos));
-                compiler.place = config.place(acl.pos);
+                compiler.position = config.file_and_line(acl.pos);
                 let words: Vec<&[u8]> = acl.words.iter().map(Word::bytes).collect();
                 if let Err(error) = compiler.add_acl(acl.name.bytes(), &words) {
                     report(refuse, &acl.words, acl.pos, &format!("acl '{}'", acl.name.shown()), &error);
@@ -492,7 +502,7 @@ impl<'c> RuleReader<'c> {
             config,
             slots: &slots,
             filters,
-            proxy_name: proxy.name.bytes(),
+            proxy,
             front,
             back,
             lines: &mut self.lines,
@@ -500,7 +510,7 @@ impl<'c> RuleReader<'c> {
         };
         let mut rules = Rules::default();
         let mut redirects = Vec::new();
-        let http = proxy.settings.mode() == Mode::Http;
+        let http = proxy.mode_of_rules() == Mode::Http;
         let inherited = defaults.map_or(&[][..], |defaults| &defaults.rules);
         reader.compiler.in_defaults = true;
         inherited.iter().for_each(|rule| reader.put(rule, http, &mut rules, &mut redirects));
@@ -558,6 +568,8 @@ impl<'c> RuleReader<'c> {
         }
         if back {
             rules.balance = reader.balance(&proxy.settings);
+            rules.persist_rdp =
+                proxy.settings.persist_rdp.as_ref().and_then(|name| reader.rdp_cookie(&name.value));
         }
         rules.reads_data = compiler.reads_data;
         self.looks_at.add(&compiler);
@@ -570,14 +582,14 @@ impl<'c> RuleReader<'c> {
         self.directory.at.set(Some(proxy.pos));
         let config = self.directory.config;
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
-        compiler.missing = missing::in_rules(proxy.settings.mode());
+        compiler.missing = missing::in_rules(proxy.mode_of_rules());
         let mut reader = Reader {
             compiler: &mut compiler,
             refuse,
             config,
             slots: &Slots::default(),
             filters: &Filters::default(),
-            proxy_name: proxy.name.bytes(),
+            proxy,
             front: proxy.kind.is_frontend(),
             back: proxy.kind.is_backend(),
             lines: &mut self.lines,
@@ -645,7 +657,7 @@ struct Reader<'r, 'c, 'f> {
     config: &'c Config,
     slots: &'r Slots,
     filters: &'r Filters,
-    proxy_name: &'r [u8],
+    proxy: &'r Proxy,
     /// The proxy is a frontend.
     front: bool,
     /// The proxy is a backend.
@@ -660,12 +672,12 @@ impl Reader<'_, '_, '_> {
     fn condition(
         &mut self,
         condition: &Option<tree::Condition>,
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Option<Condition>> {
         let Some(tree::Condition { unless, words, pos }) = condition else { return Some(None) };
         let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
-        self.compiler.place = self.config.place(*pos);
-        let compiled = Condition::compile(*unless, &bytes, place, self.compiler);
+        self.compiler.position = self.config.file_and_line(*pos);
+        let compiled = Condition::compile(*unless, &bytes, points, self.compiler);
         warn(self.refuse, self.compiler, words, *pos);
         match compiled {
             Ok(condition) => Some(Some(condition)),
@@ -676,9 +688,9 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    fn format(&mut self, word: &Word, usage: Use, place: EvalPoints) -> Option<Format> {
-        self.compiler.place = self.config.place(word.pos());
-        match Format::compile(word.bytes(), usage, place, self.compiler) {
+    fn format(&mut self, word: &Word, usage: Use, points: EvalPoints) -> Option<Format> {
+        self.compiler.position = self.config.file_and_line(word.pos());
+        match Format::compile(word.bytes(), usage, points, self.compiler) {
             Ok(format) => Some(format),
             Err(error) => {
                 self.refuse.found.alert(word.pos_at(error.at), format!("log format : {error}"));
@@ -687,42 +699,42 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    fn connection(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Rule<ConnectionAction>> {
-        let action = self.connection_action(rule, place)?;
-        let condition = self.condition(&rule.condition, place)?;
+    fn connection(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Rule<ConnectionAction>> {
+        let action = self.connection_action(rule, points)?;
+        let condition = self.condition(&rule.condition, points)?;
         Some(Rule { condition, action, line: self.line(rule.pos) })
     }
 
-    fn content(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Rule<ContentAction>> {
-        let action = self.content_action(rule, place)?;
-        let condition = self.condition(&rule.condition, place)?;
+    fn content(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Rule<ContentAction>> {
+        let action = self.content_action(rule, points)?;
+        let condition = self.condition(&rule.condition, points)?;
         Some(Rule { condition, action, line: self.line(rule.pos) })
     }
 
     fn choice(
         &mut self,
-        choice: &Choice,
-        place: EvalPoints,
+        choice: &SwitchingRule,
+        points: EvalPoints,
         find: impl Fn(&[u8]) -> Option<usize>,
     ) -> Option<Rule<Target>> {
-        let condition = self.condition(&choice.condition, place)?;
+        let condition = self.condition(&choice.condition, points)?;
         let action = if choice.is_dynamic() {
-            Target::Named(self.format(&choice.target, Use::Text, place)?)
+            Target::Named(self.format(&choice.target, Use::Text, points)?)
         } else {
             Target::Fixed(find(choice.target.bytes())?) // an unknown name was reported before
         };
         Some(Rule { condition, action, line: self.line(choice.target.pos()) })
     }
 
-    fn rule(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Rule<Action>> {
-        let condition = self.condition(&rule.condition, place);
-        let action = self.action(rule, place)?;
+    fn rule(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Rule<Action>> {
+        let condition = self.condition(&rule.condition, points);
+        let action = self.action(rule, points)?;
         Some(Rule { condition: condition?, action, line: self.line(rule.pos) })
     }
 
     /// Stores the position of a rule and returns its number.
     fn line(&mut self, pos: Pos) -> Option<u32> {
-        let (file, line) = self.config.place(pos)?;
+        let (file, line) = self.config.file_and_line(pos)?;
         let same = self.lines.last().map(|(last, _)| last).filter(|last| ***last == *file);
         self.lines.push((same.map_or_else(|| file.into(), Arc::clone), line));
         u32::try_from(self.lines.len() - 1).ok()
@@ -731,20 +743,17 @@ impl Reader<'_, '_, '_> {
     /// Compiles the expression of `balance hash`, `balance maglev` or `balance rdp-cookie`.
     fn balance(&mut self, settings: &tree::Settings) -> Option<Expression> {
         let balance = &settings.balance.as_ref()?.value;
-        match (balance.algorithm, &balance.words[..]) {
-            (tree::Algorithm::Hash | tree::Algorithm::Maglev, [expression]) => {
+        match (balance.algorithm.key, &balance.words[..]) {
+            (AlgorithmKey::Expression | AlgorithmKey::SourceOrExpression, [expression]) => {
                 self.expression(std::slice::from_ref(expression), EvalPoints::USE_SERVER)
             }
-            (tree::Algorithm::LogHash, [converters]) if settings.mode() == tree::Mode::Log => {
+            (AlgorithmKey::LogLine, [converters]) if settings.mode() == tree::Mode::Log => {
                 // The line's text stands where the bytes of a connection would.
                 let text = [b"req.payload(0,0),", converters.bytes()].concat();
                 self.expression(&[Word::plain(text, converters.pos())], EvalPoints::USE_SERVER)
             }
-            (tree::Algorithm::RdpCookie, [name, ..]) => {
-                let quoted = [b"req.rdp_cookie('", name.bytes(), b"')"].concat();
-                self.expression(&[Word::plain(quoted, name.pos())], EvalPoints::USE_SERVER)
-            }
-            (tree::Algorithm::Hash | tree::Algorithm::Maglev, [_, more, ..]) => {
+            (AlgorithmKey::RdpCookie, [name, ..]) => self.rdp_cookie(name),
+            (AlgorithmKey::Expression | AlgorithmKey::SourceOrExpression, [_, more, ..]) => {
                 let message = format!(
                     "'balance' expects one expression without blanks, found '{}' behind it",
                     more.shown()
@@ -754,6 +763,11 @@ impl Reader<'_, '_, '_> {
             }
             _ => None,
         }
+    }
+
+    fn rdp_cookie(&mut self, name: &Word) -> Option<Expression> {
+        let quoted = [b"req.rdp_cookie('", name.bytes(), b"')"].concat();
+        self.expression(&[Word::plain(quoted, name.pos())], EvalPoints::USE_SERVER)
     }
 
     fn not_built<T>(&mut self, rule: &tree::Rule) -> Option<T> {

@@ -19,7 +19,7 @@ pub enum PageAction {
 impl Reader<'_, '_, '_> {
     /// Compiles `stats admin` and `stats http-request` of a proxy.
     pub(super) fn page(&mut self, proxy: &Proxy) -> (Vec<Condition>, Vec<Rule<PageAction>>) {
-        let place = if self.front { EvalPoints::FRONT_REQUEST } else { EvalPoints::BACK_REQUEST };
+        let points = if self.front { EvalPoints::FRONT_REQUEST } else { EvalPoints::BACK_REQUEST };
         let (mut admin, mut rules) = (Vec::new(), Vec::new());
         for statement in &proxy.settings.stats {
             let is_rule = statement.keyword == "stats http-request";
@@ -29,7 +29,7 @@ impl Reader<'_, '_, '_> {
             let (words, condition) = parts(statement);
             if is_rule {
                 let action = self.page_action(statement, words);
-                let condition = self.condition(&condition, place);
+                let condition = self.condition(&condition, points);
                 let line = self.line(statement.pos);
                 rules.extend(action.zip(condition).map(|(action, condition)| Rule {
                     condition,
@@ -38,7 +38,7 @@ impl Reader<'_, '_, '_> {
                 }));
             } else {
                 // the table has checked that there is a condition
-                admin.extend(self.condition(&condition, place).flatten());
+                admin.extend(self.condition(&condition, points).flatten());
             }
         }
         let of = |keyword: &str| proxy.settings.stats.iter().find(|statement| statement.keyword == keyword);

@@ -28,7 +28,7 @@ impl Reader<'_, '_, '_> {
         &mut self,
         rule: &tree::Rule,
         arguments: &[Word],
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Action> {
         let (end, status) = match (rule.action, rule.list) {
             ("return", _) => (End::Answered, 200),
@@ -37,7 +37,7 @@ impl Reader<'_, '_, '_> {
             _ => (End::Denied, 403),
         };
         let keyword = format!("{} {}", rule.list.name(), rule.action);
-        let mut reply = self.answer(&keyword, rule.pos, arguments, status, place)?;
+        let mut reply = self.answer(&keyword, rule.pos, arguments, status, points)?;
         let bare = match arguments {
             [] => true,
             [word, _] => *word == *"deny_status",
@@ -54,13 +54,13 @@ impl Reader<'_, '_, '_> {
 
     /// Reads an `http-error` line.
     pub(super) fn http_error(&mut self, statement: &tree::Statement) -> Option<Reply> {
-        let place = EvalPoints::HTTP_REQUEST | EvalPoints::HTTP_RESPONSE;
+        let points = EvalPoints::HTTP_REQUEST | EvalPoints::HTTP_RESPONSE;
         let given = statement.words.iter().any(|word| *word == *"status");
         if !given {
             self.refuse.found.alert(statement.pos, "'http-error' expects status <code>, found none");
             return None;
         }
-        let reply = self.answer("http-error", statement.pos, &statement.words, 0, place)?;
+        let reply = self.answer("http-error", statement.pos, &statement.words, 0, points)?;
         self.has_page("http-error", reply.status, statement.pos).then_some(reply)
     }
 
@@ -69,8 +69,8 @@ impl Reader<'_, '_, '_> {
         let has = manylane_http::has_page(status);
         if !has {
             let message = format!(
-                "'{keyword}' expects a status that has an error page, found {status}; write an answer of its \
-                    own, as by 'string'"
+                "'{keyword}' expects a status that has an error page, found {status}; give the answer in \
+                    this line, for example with 'string'"
             );
             self.refuse.found.alert(pos, message);
         }
@@ -85,7 +85,7 @@ impl Reader<'_, '_, '_> {
         pos: Pos,
         arguments: &[Word],
         status: u16,
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Reply> {
         let mut reply =
             Reply { status, content_type: Box::default(), body: ReplyBody::None, fields: Vec::new() };
@@ -144,7 +144,7 @@ impl Reader<'_, '_, '_> {
                 }
                 b"content-type" => reply.content_type = value.bytes().into(),
                 b"string" => reply.body = ReplyBody::Bytes(value.bytes().into()),
-                b"lf-string" => reply.body = ReplyBody::Format(self.format(value, Use::Text, place)?),
+                b"lf-string" => reply.body = ReplyBody::Format(self.format(value, Use::Text, points)?),
                 b"file" => {
                     let bytes = self.refuse.files.bytes(self.refuse.path(value));
                     reply.body = ReplyBody::Bytes(bytes.map_err(|why| self.alert_of(value, &why)).ok()?);
@@ -153,7 +153,7 @@ impl Reader<'_, '_, '_> {
                     let bytes = self.refuse.files.read(&self.refuse.path(value));
                     let bytes = bytes.map_err(|why| self.alert_of(value, &why)).ok()?;
                     let text = Word::plain(bytes, value.pos());
-                    reply.body = ReplyBody::Format(self.format(&text, Use::Text, place)?);
+                    reply.body = ReplyBody::Format(self.format(&text, Use::Text, points)?);
                 }
                 b"errorfile" | b"errorfiles" => whole = Some((word, value)),
                 b"hdr" => {
@@ -162,11 +162,13 @@ impl Reader<'_, '_, '_> {
                         self.refuse.found.alert(word.pos(), message);
                         return None;
                     };
-                    let format = self.format(format, Use::Header, place)?;
+                    let format = self.format(format, Use::Header, points)?;
                     let own = [&b"content-length"[..], b"content-type", b"transfer-encoding"];
                     if own.iter().any(|own| value.bytes().eq_ignore_ascii_case(own)) {
-                        let message =
-                            format!("'hdr {}' has no effect here: the answer's body decides", value.shown());
+                        let message = format!(
+                            "'hdr {}' has no effect here: the program sets this field from the answer's body",
+                            value.shown()
+                        );
                         self.refuse.found.warning(value.pos(), message);
                     } else {
                         reply.fields.push((value.bytes().into(), format));
@@ -240,7 +242,7 @@ impl Reader<'_, '_, '_> {
         &mut self,
         rule: &tree::Rule,
         arguments: &[Word],
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Action> {
         let mut kind = None;
         let (mut code, mut drop_query, mut keep_query) = (302, false, false);
@@ -264,7 +266,7 @@ impl Reader<'_, '_, '_> {
                         _ => RedirectKind::Scheme,
                     };
                     let target = value(self.refuse)?;
-                    kind = Some((how, self.format(target, Use::Header, place)?));
+                    kind = Some((how, self.format(target, Use::Header, points)?));
                 }
                 b"code" => {
                     let word = value(self.refuse)?;

@@ -2,27 +2,25 @@
 
 use super::captures::makes_slots;
 use super::{
-    AddressPart, Change, ConnectionAction, ContentAction, DropMode, Made, NumberSource, Packets, Reader,
-    SetBandwidth, Setting, SharedKey, TimeoutOf,
+    AddressPart, ConnectionAction, ContentAction, DropMode, NumberSource, Packets, Reader, SetBandwidth,
+    Setting, SharedKey, TimeSource, TimeoutOf, ValueSource,
 };
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
-use manylane_config::tree::{self, SharedLimit};
+use manylane_config::tree::{self, LEVELS, SharedLimit};
 use manylane_config::value;
-use manylane_expr::{EvalPoints, Expression, Use, VariableId, When};
+use manylane_expr::{EvalPoints, Expression, SetConditions, Use, VariableId};
+use manylane_http::Version;
 use manylane_logs::Level;
-
-/// Values of `set-log-level`, by number.
-const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
 impl Reader<'_, '_, '_> {
     /// Compiles an action of `tcp-request connection` or `tcp-request session`.
     pub(super) fn connection_action(
         &mut self,
         rule: &tree::Rule,
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<ConnectionAction> {
-        if let Some(setting) = self.setting(rule, place) {
+        if let Some(setting) = self.setting(rule, points) {
             return setting.map(ConnectionAction::Set);
         }
         Some(match (rule.action, rule.words.get(1..)?) {
@@ -32,25 +30,43 @@ impl Reader<'_, '_, '_> {
             ("do-log", []) => ConnectionAction::DoLog,
             ("accept" | "reject" | "do-log", [word, ..]) => return self.arguments(rule, Some(word)),
             ("expect-proxy", [layer]) if *layer == *"layer4" => ConnectionAction::ExpectProxy,
-            ("expect-proxy", _) => return self.arguments(rule, None),
+            ("expect-netscaler-cip", [layer]) if *layer == *"layer4" => ConnectionAction::ExpectNetScaler,
+            ("expect-proxy" | "expect-netscaler-cip", _) => return self.arguments(rule, None),
             _ => return self.not_built(rule),
         })
     }
 
     /// Compiles an action of `tcp-request content` or `tcp-response content`.
-    pub(super) fn content_action(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<ContentAction> {
-        if let Some(setting) = self.setting(rule, place) {
+    pub(super) fn content_action(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<ContentAction> {
+        if let Some(setting) = self.setting(rule, points) {
             return setting.map(ContentAction::Set);
         }
         Some(match (rule.action, rule.words.get(1..)?) {
             ("do-resolve(", arguments @ [_, ..]) => {
-                ContentAction::Resolve(Box::new(self.lookup(rule, rule.words.first()?, arguments, place)?))
+                ContentAction::Resolve(Box::new(self.lookup(rule, rule.words.first()?, arguments, points)?))
             }
             ("accept", []) => ContentAction::Accept,
             ("reject", []) => ContentAction::Reject,
             ("silent-drop", arguments) => ContentAction::SilentDrop(self.silence(rule, arguments)?),
             ("do-log", []) => ContentAction::DoLog,
             ("close", []) => ContentAction::Close,
+            ("switch-mode", _) if !self.front => {
+                return self.wrong(
+                    rule,
+                    rule.pos,
+                    "expects a frontend, found a backend; move the rule to a frontend",
+                );
+            }
+            ("switch-mode", [mode, ..]) if *mode != *"http" => return self.expected(rule, mode, "'http'"),
+            ("switch-mode", [_]) => ContentAction::SwitchMode(None),
+            ("switch-mode", [_, proto, name]) if *proto == *"proto" => match name.bytes() {
+                b"h1" => ContentAction::SwitchMode(Some(Version::HTTP_11)),
+                b"h2" => ContentAction::SwitchMode(Some(Version::HTTP_2)),
+                _ => return self.expected(rule, name, "h1 or h2 behind 'proto'"),
+            },
+            ("switch-mode", arguments) => {
+                return self.arguments(rule, arguments.get(1).filter(|word| **word != *"proto"));
+            }
             ("accept" | "reject" | "close" | "do-log", [word, ..]) => {
                 return self.arguments(rule, Some(word));
             }
@@ -72,54 +88,54 @@ impl Reader<'_, '_, '_> {
 
     /// Compiles a setting. Returns `None` if the action is no setting, and `Some(None)` after an error was
     /// reported.
-    pub(super) fn setting(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Option<Setting>> {
+    pub(super) fn setting(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Option<Setting>> {
         let (name, arguments) = rule.words.split_first()?;
         let set = match (rule.action, arguments) {
             ("set-var(" | "set-var-fmt(", _) => self
-                .set_var(rule, name, arguments, place)
+                .set_var(rule, name, arguments, points)
                 .map(|(id, made, when)| Setting::Var(id, made, when)),
             ("unset-var(", []) => self.variable(rule, name).map(|(id, _)| Setting::UnsetVar(id)),
             ("set-src" | "set-src-port" | "set-dst" | "set-dst-port", [_, ..]) => {
-                self.expression(arguments, place).map(|made| Setting::Address(addressed(rule.action), made))
+                self.expression(arguments, points).map(|made| Setting::Address(addressed(rule.action), made))
             }
             ("set-log-level", [level]) => self.level(rule, level).map(Setting::LogLevel),
-            ("set-timeout", [of, time @ ..]) if !time.is_empty() => self.set_timeout(rule, of, time, place),
-            ("set-priority-class", [_, ..]) => self.expression(arguments, place).map(Setting::PriorityClass),
+            ("set-timeout", [of, time @ ..]) if !time.is_empty() => self.set_timeout(rule, of, time, points),
+            ("set-priority-class", [_, ..]) => self.expression(arguments, points).map(Setting::PriorityClass),
             ("set-priority-offset", [_, ..]) => {
-                self.expression(arguments, place).map(Setting::PriorityOffset)
+                self.expression(arguments, points).map(Setting::PriorityOffset)
             }
             ("set-retries", [_, ..]) if !self.back => {
-                self.wrong(rule, rule.pos, "expects a backend, found a frontend, which repeats nothing")
+                self.wrong(rule, rule.pos, "expects a backend, found a frontend; move the rule to a backend")
             }
             ("set-retries", [number]) if value::integer(number.bytes(), 0, i64::from(i32::MAX)).is_ok() => {
                 let fixed = Word::plain([b"int(", number.bytes(), b")"].concat(), number.pos());
-                self.expression(&[fixed], place).map(Setting::Retries)
+                self.expression(&[fixed], points).map(Setting::Retries)
             }
-            ("set-retries", [_, ..]) => self.expression(arguments, place).map(Setting::Retries),
+            ("set-retries", [_, ..]) => self.expression(arguments, points).map(Setting::Retries),
             ("set-nice", [number]) => match value::integer(number.bytes(), -1024, 1024) {
                 Ok(nice) => Some(Setting::Nice(nice as i16)),
                 Err(_) => self.expected(rule, number, "a number from -1024 to 1024"),
             },
             // `tcp-response content` runs when the connection to the server exists already.
             ("set-bc-mark" | "set-bc-tos", [_, ..]) if rule.list != Ruleset::TcpResponseContent => {
-                self.packets(rule, arguments, place)
+                self.packets(rule, arguments, points)
             }
             ("set-fc-mark" | "set-mark" | "set-fc-tos" | "set-tos", [_, ..]) => {
-                self.packets(rule, arguments, place)
+                self.packets(rule, arguments, points)
             }
             ("set-bc-mark" | "set-bc-tos", []) => self.arguments(rule, None),
             ("set-bandwidth-limit", [filter, options @ ..]) => {
-                self.bandwidth(rule, filter, options, place).map(Setting::Bandwidth)
+                self.bandwidth(rule, filter, options, points).map(Setting::Bandwidth)
             }
             ("track-sc", [_, ..]) => {
-                self.track(rule, name, arguments, place).map(|made| Setting::Track(Box::new(made)))
+                self.track(rule, name, arguments, points).map(|made| Setting::Track(Box::new(made)))
             }
             ("sc-inc-gpc0(" | "sc-inc-gpc1(" | "sc-inc-gpc(", [])
-            | ("sc-add-gpc(" | "sc-set-gpt0(" | "sc-set-gpt(", [_, ..]) => {
-                self.general(rule, name, arguments, place).map(|made| Setting::GeneralCounter(Box::new(made)))
-            }
+            | ("sc-add-gpc(" | "sc-set-gpt0(" | "sc-set-gpt(", [_, ..]) => self
+                .general(rule, name, arguments, points)
+                .map(|made| Setting::GeneralCounter(Box::new(made))),
             ("capture", [sample @ .., how, number]) if !sample.is_empty() => {
-                self.capture(rule, sample, how, number, place)
+                self.capture(rule, sample, how, number, points)
             }
             (
                 "unset-var("
@@ -154,10 +170,10 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Compiles words as one expression. Blanks may follow commas between converters.
-    pub(super) fn expression(&mut self, words: &[Word], place: EvalPoints) -> Option<Expression> {
+    pub(super) fn expression(&mut self, words: &[Word], points: EvalPoints) -> Option<Expression> {
         let first = words.first()?;
         let whole = Word::join(words, first.pos());
-        match Expression::compile(whole.bytes(), place, self.compiler) {
+        match Expression::compile(whole.bytes(), points, self.compiler) {
             Ok(expression) => Some(expression),
             Err(error) => {
                 self.refuse.found.alert(whole.pos_at(error.at), format!("expression : {error}"));
@@ -167,7 +183,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Reads a mark or TOS: a number, also hexadecimal with `0x`, or an expression.
-    fn packets(&mut self, rule: &tree::Rule, words: &[Word], place: EvalPoints) -> Option<Setting> {
+    fn packets(&mut self, rule: &tree::Rule, words: &[Word], points: EvalPoints) -> Option<Setting> {
         let what = match rule.action {
             "set-bc-mark" => Packets::ServerMark,
             "set-bc-tos" => Packets::ServerTos,
@@ -189,7 +205,7 @@ impl Reader<'_, '_, '_> {
                     }
                 }
             }
-            words => NumberSource::Of(self.expression(words, place)?),
+            words => NumberSource::Of(self.expression(words, points)?),
         };
         Some(Setting::Packets(what, figure))
     }
@@ -200,12 +216,15 @@ impl Reader<'_, '_, '_> {
         rule: &tree::Rule,
         filter: &Word,
         options: &[Word],
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Box<SetBandwidth>> {
         if self.compiler.in_defaults {
             return self.wrong(rule, rule.pos, "expects a proxy of its own, found a 'defaults' section");
         }
         let Some(found) = self.filters.limit(filter.bytes()) else {
+            if self.proxy.settings.is_refused("filter") {
+                return None;
+            }
             let what = "the name of a 'filter bwlim-in' or 'filter bwlim-out' line of the same proxy";
             return self.expected(rule, filter, what);
         };
@@ -220,7 +239,7 @@ impl Reader<'_, '_, '_> {
             }
             Some(SharedLimit { key, table }) => {
                 let what = format!("'{} set-bandwidth-limit' : 'key' of the filter", rule.list.name());
-                let (key, table) = self.table_key(&what, key, table.as_ref(), rule.pos, place)?;
+                let (key, table) = self.table_key(&what, key, table.as_ref(), rule.pos, points)?;
                 Some(SharedKey { table, key })
             }
         };
@@ -253,8 +272,8 @@ impl Reader<'_, '_, '_> {
                         }
                     }
                 }
-                words if is_limit => made.limit = Some(NumberSource::Of(self.expression(words, place)?)),
-                words => made.period = Some(self.time(words, place)?),
+                words if is_limit => made.limit = Some(NumberSource::Of(self.expression(words, points)?)),
+                words => made.period = Some(self.time(words, points)?),
             }
             rest = next;
         }
@@ -277,9 +296,9 @@ impl Reader<'_, '_, '_> {
         sample: &[Word],
         how: &Word,
         number: &Word,
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Setting> {
-        let expression = self.expression(sample, place)?;
+        let expression = self.expression(sample, points)?;
         // `tcp-request content` does not accept 'id'.
         let there = match rule.list {
             Ruleset::HttpRequest => self.slots.captures.request.len(),
@@ -289,11 +308,15 @@ impl Reader<'_, '_, '_> {
             (b"id", Ok(slot))
                 if self.front && rule.list != Ruleset::TcpRequestContent && slot as usize >= there =>
             {
-                return self.wrong(
-                    rule,
-                    number.pos(),
-                    &format!("expects the id of a slot, found {slot}: {there} are declared, from 0 on"),
-                );
+                if self.proxy.settings.is_refused("declare capture") {
+                    return None;
+                }
+                let slots = match there.checked_sub(1) {
+                    None => "no slot is declared; add one with 'declare capture'".to_owned(),
+                    Some(last) => format!("the highest id is {last}"),
+                };
+                let message = format!("expects the id of a slot, found {slot}: {slots}");
+                return self.wrong(rule, number.pos(), &message);
             }
             (b"id", Ok(slot)) if rule.list != Ruleset::TcpRequestContent => slot as usize,
             (b"len", Ok(1..)) if makes_slots(rule.list) => match self.slots.of_rules.get(&rule.pos) {
@@ -329,7 +352,7 @@ impl Reader<'_, '_, '_> {
         rule: &tree::Rule,
         of: &Word,
         time: &[Word],
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Setting> {
         let of = match of.bytes() {
             b"client" => TimeoutOf::Client,
@@ -347,8 +370,8 @@ impl Reader<'_, '_, '_> {
                 "expects a backend, found a frontend, which has no such timeout",
             );
         }
-        match self.time(time, place)? {
-            Change::Fixed(none) if none.is_zero() => {
+        match self.time(time, points)? {
+            TimeSource::Fixed(none) if none.is_zero() => {
                 self.wrong(rule, rule.pos, "expects a time above 0, found 0")
             }
             time => Some(Setting::Timeout(of, time)),
@@ -356,7 +379,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Reads the variable and the conditions of `set-var(name,condition...)`.
-    fn variable(&mut self, rule: &tree::Rule, head: &Word) -> Option<(VariableId, When)> {
+    fn variable(&mut self, rule: &tree::Rule, head: &Word) -> Option<(VariableId, SetConditions)> {
         let open = rule.action.len();
         let Some(inside) = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")")) else {
             return self.expected(rule, head, "a variable in parentheses");
@@ -369,7 +392,7 @@ impl Reader<'_, '_, '_> {
                 return None;
             }
         };
-        let mut when = When::ALWAYS;
+        let mut when = SetConditions::ALWAYS;
         for part in parts {
             when = match when.with(part) {
                 Ok(when) => when,
@@ -388,12 +411,12 @@ impl Reader<'_, '_, '_> {
         rule: &tree::Rule,
         head: &Word,
         arguments: &[Word],
-        place: EvalPoints,
-    ) -> Option<(VariableId, Made, When)> {
+        points: EvalPoints,
+    ) -> Option<(VariableId, ValueSource, SetConditions)> {
         let (id, when) = self.variable(rule, head)?;
         let made = match (rule.action, arguments) {
-            ("set-var-fmt(", [format]) => Made::Format(self.format(format, Use::Text, place)?),
-            ("set-var(", [_, ..]) => Made::Of(self.expression(arguments, place)?),
+            ("set-var-fmt(", [format]) => ValueSource::Format(self.format(format, Use::Text, points)?),
+            ("set-var(", [_, ..]) => ValueSource::Of(self.expression(arguments, points)?),
             _ => return self.arguments(rule, None),
         };
         Some((id, made, when))

@@ -22,12 +22,12 @@ pub struct Stick {
 impl Reader<'_, '_, '_> {
     pub(super) fn stick(&mut self, rule: &tree::StickRule) -> Option<Rule<Stick>> {
         let tree::StickRule { kind, key, table, condition, pos } = rule;
-        let place = match kind {
+        let points = match kind {
             StickKind::StoreResponse => EvalPoints::STORE,
             _ => EvalPoints::USE_SERVER,
         };
-        let condition = self.condition(condition, place);
-        let (key, table) = self.table_key("'stick'", key, table.as_ref(), *pos, place)?;
+        let condition = self.condition(condition, points);
+        let (key, table) = self.table_key("'stick'", key, table.as_ref(), *pos, points)?;
         let action = Stick {
             table,
             key,
@@ -45,10 +45,11 @@ impl Reader<'_, '_, '_> {
         key: &[Word],
         table: Option<&Word>,
         pos: Pos,
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<(Expression, TableId)> {
-        let expression = self.expression(key, place)?;
-        let Some(found) = self.compiler.names.table(table.map_or(self.proxy_name, Word::bytes)) else {
+        let expression = self.expression(key, points)?;
+        let wanted = table.map_or(self.proxy.name.bytes(), Word::bytes);
+        let Some(found) = self.compiler.names.table(wanted) else {
             let (pos, message) = match table {
                 Some(word) => (
                     word.pos(),
@@ -61,9 +62,9 @@ impl Reader<'_, '_, '_> {
         };
         if !is_castable(expression.gives(), found.key) {
             let message = format!(
-                "{what} expects a key of a type that is one of the table's: {} makes no {}",
-                expression.gives(),
-                found.key
+                "{what} expects a key that can be converted to the table's type {}, found one of type {}",
+                found.key,
+                expression.gives()
             );
             self.refuse.found.alert(key.first()?.pos(), message);
             return None;

@@ -34,7 +34,7 @@ impl Reader<'_, '_, '_> {
         rule: &tree::Rule,
         name: &Word,
         arguments: &[Word],
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<Track> {
         let prefix = rule.action.len();
         let counter = self.counter(rule, name, prefix, name.bytes().get(prefix..).unwrap_or_default())?;
@@ -45,7 +45,7 @@ impl Reader<'_, '_, '_> {
             expression => (expression, None),
         };
         let what = format!("'{} {}'", rule.list.name(), rule.action);
-        let (key, table) = self.table_key(&what, expression, table, rule.pos, place)?;
+        let (key, table) = self.table_key(&what, expression, table, rule.pos, points)?;
         let of_session = matches!(rule.list, Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession);
         let counts = match rule.list {
             Ruleset::HttpRequest => TrackCounts::Request,
@@ -62,7 +62,7 @@ impl Reader<'_, '_, '_> {
         rule: &tree::Rule,
         name: &Word,
         arguments: &[Word],
-        place: EvalPoints,
+        points: EvalPoints,
     ) -> Option<GeneralCounter> {
         let open = rule.action.len();
         let inside = name.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")"));
@@ -90,7 +90,7 @@ impl Reader<'_, '_, '_> {
                     Err(_) => return self.expected(rule, number, "a number of 32 bits"),
                 }
             }
-            expression => NumberSource::Of(self.expression(expression, place)?),
+            expression => NumberSource::Of(self.expression(expression, points)?),
         };
         Some(GeneralCounter {
             counter,

@@ -2,7 +2,7 @@
 //! updates take.
 #![cfg(loom)]
 
-use manylane_plan::meter::{Counted, Metered};
+use manylane_plan::meter::{Meter, MeteredCounters};
 use manylane_sched::Time;
 use manylane_stats::Tally;
 use manylane_sync::{Arc, model, thread};
@@ -14,7 +14,7 @@ manylane_stats::counters! {
     struct Few { begun, ended }
 }
 
-impl Metered for Few {
+impl MeteredCounters for Few {
     const RATES: [&'static str; 2] = ["begun", "ended"];
     const LEVEL: (&'static str, &'static str) = ("begun", "ended");
     const MEANS: &'static [(&'static str, &'static str)] = &[];
@@ -27,19 +27,19 @@ impl Metered for Few {
 /// The second update overwrites the snapshot that the reader may be reading. A rate must come from one
 /// snapshot, and never exceed the events of a second.
 #[test]
-fn a_rate_is_of_one_look() {
+fn a_rate_is_of_one_sample() {
     static SEEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
     model(|| {
-        let counted: Arc<Counted<Few>> = Arc::new(Counted::default());
+        let counted: Arc<Meter<Few>> = Arc::new(Meter::default());
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
         counted.own().begun.add(1);
-        counted.look(at(1));
-        let looking = {
+        counted.sample(at(1));
+        let sampling = {
             let counted = counted.clone();
             thread::spawn(move || {
                 for (second, events) in [(2, 10), (3, 100)] {
                     counted.own().begun.add(events);
-                    counted.look(at(second));
+                    counted.sample(at(second));
                 }
             })
         };
@@ -47,7 +47,7 @@ fn a_rate_is_of_one_look() {
             let counted = counted.clone();
             thread::spawn(move || counted.rate(0, at(3)))
         };
-        looking.join().expect("no assertion failed");
+        sampling.join().expect("no assertion failed");
         let rate = reading.join().expect("no assertion failed");
         SEEN.lock().expect("no panic").insert(rate);
     });

@@ -5,7 +5,7 @@ use super::{Keyword, own};
 /// A kind of section, or an option list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum SectionKind {
+pub enum KeywordContext {
     /// `global`
     Global,
     /// `defaults`
@@ -55,33 +55,33 @@ pub enum SectionKind {
 }
 
 /// All places with their names.
-const ALL: [(SectionKind, &str); 23] = [
-    (SectionKind::Global, "global"),
-    (SectionKind::Defaults, "defaults"),
-    (SectionKind::Frontend, "frontend"),
-    (SectionKind::Listen, "listen"),
-    (SectionKind::Backend, "backend"),
-    (SectionKind::Userlist, "userlist"),
-    (SectionKind::Peers, "peers"),
-    (SectionKind::Mailers, "mailers"),
-    (SectionKind::Resolvers, "resolvers"),
-    (SectionKind::Ring, "ring"),
-    (SectionKind::HttpErrors, "http-errors"),
-    (SectionKind::LogForward, "log-forward"),
-    (SectionKind::Cache, "cache"),
-    (SectionKind::Program, "program"),
-    (SectionKind::FcgiApp, "fcgi-app"),
-    (SectionKind::CrtStore, "crt-store"),
-    (SectionKind::Traces, "traces"),
-    (SectionKind::LogProfile, "log-profile"),
-    (SectionKind::Acme, "acme"),
-    (SectionKind::Healthcheck, "healthcheck"),
-    (SectionKind::BindOption, "bind"),
-    (SectionKind::ServerOption, "server"),
-    (SectionKind::Top, "top"),
+const ALL: [(KeywordContext, &str); 23] = [
+    (KeywordContext::Global, "global"),
+    (KeywordContext::Defaults, "defaults"),
+    (KeywordContext::Frontend, "frontend"),
+    (KeywordContext::Listen, "listen"),
+    (KeywordContext::Backend, "backend"),
+    (KeywordContext::Userlist, "userlist"),
+    (KeywordContext::Peers, "peers"),
+    (KeywordContext::Mailers, "mailers"),
+    (KeywordContext::Resolvers, "resolvers"),
+    (KeywordContext::Ring, "ring"),
+    (KeywordContext::HttpErrors, "http-errors"),
+    (KeywordContext::LogForward, "log-forward"),
+    (KeywordContext::Cache, "cache"),
+    (KeywordContext::Program, "program"),
+    (KeywordContext::FcgiApp, "fcgi-app"),
+    (KeywordContext::CrtStore, "crt-store"),
+    (KeywordContext::Traces, "traces"),
+    (KeywordContext::LogProfile, "log-profile"),
+    (KeywordContext::Acme, "acme"),
+    (KeywordContext::Healthcheck, "healthcheck"),
+    (KeywordContext::BindOption, "bind"),
+    (KeywordContext::ServerOption, "server"),
+    (KeywordContext::Top, "top"),
 ];
 
-impl SectionKind {
+impl KeywordContext {
     /// Proxies and their `defaults`.
     pub(super) const PROXIES: [Self; 4] = [Self::Defaults, Self::Frontend, Self::Listen, Self::Backend];
 
@@ -91,63 +91,63 @@ impl SectionKind {
 
     /// The keyword that begins the section.
     pub fn name(self) -> &'static str {
-        ALL.iter().find(|(place, _)| *place == self).map_or("", |(_, name)| name)
+        ALL.iter().find(|(context, _)| *context == self).map_or("", |(_, name)| name)
     }
 
     /// The section that a keyword begins.
     pub(crate) fn section(word: &[u8]) -> Option<Self> {
-        let sections = ALL.iter().filter(|(place, _)| *place < Self::BindOption);
-        sections.clone().find(|(_, name)| name.as_bytes() == word).map(|(place, _)| *place)
+        let sections = ALL.iter().filter(|(context, _)| *context < Self::BindOption);
+        sections.clone().find(|(_, name)| name.as_bytes() == word).map(|(context, _)| *context)
     }
 
     /// Keywords that begin sections.
     pub(crate) fn section_names() -> impl Iterator<Item = &'static str> {
-        ALL.iter().filter(|(place, _)| *place < Self::BindOption).map(|(_, name)| *name)
+        ALL.iter().filter(|(context, _)| *context < Self::BindOption).map(|(_, name)| *name)
     }
 }
 
 /// A set of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SectionKinds(u32);
+pub struct KeywordContexts(u32);
 
-impl SectionKinds {
-    pub(super) const fn of(places: &[SectionKind]) -> Self {
+impl KeywordContexts {
+    pub(super) const fn of(contexts: &[KeywordContext]) -> Self {
         let mut bits = 0;
         let mut index = 0;
-        while index < places.len() {
-            bits |= 1 << places[index] as u8;
+        while index < contexts.len() {
+            bits |= 1 << contexts[index] as u8;
             index += 1;
         }
         Self(bits)
     }
 
-    /// True if the set has `place`.
-    pub fn contains(self, place: SectionKind) -> bool {
-        self.0 & 1 << place as u8 != 0
+    /// True if the set has `context`.
+    pub fn contains(self, context: KeywordContext) -> bool {
+        self.0 & 1 << context as u8 != 0
     }
 
     /// All places of the set.
-    pub fn iter(self) -> impl Iterator<Item = SectionKind> {
-        ALL.iter().map(|(place, _)| *place).filter(move |place| self.contains(*place))
+    pub fn iter(self) -> impl Iterator<Item = KeywordContext> {
+        ALL.iter().map(|(context, _)| *context).filter(move |section| self.contains(*section))
     }
 }
 
-use SectionKind::*;
+use KeywordContext::*;
 
-pub(super) const GLOBAL: SectionKinds = SectionKinds::of(&[Global]);
+pub(super) const GLOBAL: KeywordContexts = KeywordContexts::of(&[Global]);
 /// Named after the manual's columns: `D` defaults, `F` frontend, `L` listen, `B` backend.
-pub(super) const DFLB: SectionKinds = SectionKinds::of(&[Defaults, Frontend, Listen, Backend]);
-pub(super) const DFL: SectionKinds = SectionKinds::of(&[Defaults, Frontend, Listen]);
-pub(super) const DLB: SectionKinds = SectionKinds::of(&[Defaults, Listen, Backend]);
-pub(super) const FLB: SectionKinds = SectionKinds::of(&[Frontend, Listen, Backend]);
-pub(super) const FL: SectionKinds = SectionKinds::of(&[Frontend, Listen]);
-pub(super) const LB: SectionKinds = SectionKinds::of(&[Listen, Backend]);
-pub(super) const BIND: SectionKinds = SectionKinds::of(&[BindOption]);
-pub(super) const SERVER: SectionKinds = SectionKinds::of(&[ServerOption]);
+pub(super) const DFLB: KeywordContexts = KeywordContexts::of(&[Defaults, Frontend, Listen, Backend]);
+pub(super) const DFL: KeywordContexts = KeywordContexts::of(&[Defaults, Frontend, Listen]);
+pub(super) const DLB: KeywordContexts = KeywordContexts::of(&[Defaults, Listen, Backend]);
+pub(super) const FLB: KeywordContexts = KeywordContexts::of(&[Frontend, Listen, Backend]);
+pub(super) const FL: KeywordContexts = KeywordContexts::of(&[Frontend, Listen]);
+pub(super) const LB: KeywordContexts = KeywordContexts::of(&[Listen, Backend]);
+pub(super) const BIND: KeywordContexts = KeywordContexts::of(&[BindOption]);
+pub(super) const SERVER: KeywordContexts = KeywordContexts::of(&[ServerOption]);
 
 /// Rows of the section headers.
 pub(super) fn rows() -> Vec<Keyword> {
-    const TOP: SectionKinds = SectionKinds::of(&[Top]);
+    const TOP: KeywordContexts = KeywordContexts::of(&[Top]);
     let read = |_: &mut crate::build::Builder<'_>, _: &crate::build::Line<'_>| {};
     vec![
         own("global", TOP, "", 0, "settings of the process; may be repeated").adds().built(read),
@@ -163,9 +163,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("listen", TOP, "<name> [from <name>]", 1, "a frontend and its backend in one").adds().built(read),
         own("userlist", TOP, "<name>", 1, "users, their passwords and groups").adds().built(read),
         own("peers", TOP, "<name>", 1, "processes that share stick tables").adds().built(read),
-        own("mailers", TOP, "<name>", 1, "mail servers for alerts")
-            .adds()
-            .refused("alerts by mail are not built"),
+        own("mailers", TOP, "<name>", 1, "mail servers for alerts").adds().built(read),
         own("resolvers", TOP, "<name>", 1, "name servers, and how long their answers hold")
             .adds()
             .built(read),
@@ -185,8 +183,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("traces", TOP, "", 0, "traces for developers").adds().refused("traces are not built"),
         own("healthcheck", TOP, "<name>", 1, "a health check that servers name").adds().built(read),
         own("log-profile", TOP, "<name>", 1, "what lines to a target say, by step").adds().built(read),
-        own("acme", TOP, "<name>", 1, "an authority that issues certificates")
-            .adds()
-            .refused(super::ssl::TLS),
+        own("acme", TOP, "<name>", 1, "an authority that issues certificates").adds().built(read),
     ]
 }
