@@ -1,12 +1,12 @@
-//! Cells of the page of counters, as people read them: durations in two units, digits in groups of three,
-//! what a check came to in one place.
+//! Cells of the statistics page in a form for people: durations in two units, digits in groups of three, the
+//! parts of a check's result in one cell.
 
 use crate::commands::columns::Column;
 use crate::commands::stat::{Kind, Line};
 use crate::commands::values::Value;
 use std::fmt::Write;
 
-/// A cell of the page, as markup.
+/// Formats a cell of the page as HTML.
 pub(crate) fn cell(line: &Line, column: Column) -> String {
     let text = |column: Column| line.value(column).map(Value::text).unwrap_or_default();
     match (column, line.value(column)) {
@@ -29,7 +29,7 @@ pub(crate) fn cell(line: &Line, column: Column) -> String {
     }
 }
 
-/// A status, behind the time since it changed where something looks after it.
+/// Formats a status. The time since its last change comes first, unless the server has no check.
 fn status(line: &Line, word: &str) -> String {
     let seconds = match line.value(Column::Lastchg) {
         Some(Value::Number32(seconds)) if word != "no check" => *seconds,
@@ -38,7 +38,7 @@ fn status(line: &Line, word: &str) -> String {
     format!("{} {}", duration(seconds), escaped(word))
 }
 
-/// What the last check came to: its status and code, its time, and what it says as the cell's title.
+/// Formats the result of the last check: status, code and duration; its description is the cell's title.
 fn check(line: &Line, text: &dyn Fn(Column) -> String) -> String {
     let mut shown = text(Column::CheckStatus);
     if line.value(Column::CheckCode).is_some() {
@@ -52,7 +52,7 @@ fn check(line: &Line, text: &dyn Fn(Column) -> String) -> String {
     format!("<span title=\"{}\">{}</span>", escaped(title), escaped(&shown))
 }
 
-/// A time in its two largest units: `3m6s`, `2h0m`, `5d4h`.
+/// Formats a time in its two largest units: `3m6s`, `2h0m`, `5d4h`.
 pub(crate) fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match () {
@@ -63,7 +63,8 @@ pub(crate) fn duration(seconds: u64) -> String {
     }
 }
 
-/// A number whose groups of three digits stand apart to the eye, and not in what is copied.
+/// Formats a number with its digits in groups of three. Markup separates the groups, so a copy of the text
+/// has no separators.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() + 16);
@@ -76,7 +77,7 @@ fn grouped(number: u64) -> String {
     shown + rest
 }
 
-/// As text stands in a page.
+/// Escapes text for HTML.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -29,13 +29,13 @@ impl Level {
 
 /// `severity-output`: the mark before each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Marks {
+pub(crate) enum SeverityOutput {
     None,
     Number,
     Word,
 }
 
-impl Marks {
+impl SeverityOutput {
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "none" => Self::None,
@@ -55,15 +55,15 @@ pub(crate) enum Severity {
 }
 
 impl Severity {
-    pub(crate) fn mark(self, marks: Marks) -> &'static str {
+    pub(crate) fn mark(self, marks: SeverityOutput) -> &'static str {
         match (marks, self) {
-            (Marks::None, _) => "",
-            (Marks::Number, Self::Error) => "[3]: ",
-            (Marks::Number, Self::Warning) => "[4]: ",
-            (Marks::Number, Self::Info) => "[6]: ",
-            (Marks::Word, Self::Error) => "[err]: ",
-            (Marks::Word, Self::Warning) => "[warning]: ",
-            (Marks::Word, Self::Info) => "[info]: ",
+            (SeverityOutput::None, _) => "",
+            (SeverityOutput::Number, Self::Error) => "[3]: ",
+            (SeverityOutput::Number, Self::Warning) => "[4]: ",
+            (SeverityOutput::Number, Self::Info) => "[6]: ",
+            (SeverityOutput::Word, Self::Error) => "[err]: ",
+            (SeverityOutput::Word, Self::Warning) => "[warning]: ",
+            (SeverityOutput::Word, Self::Info) => "[info]: ",
         }
     }
 }

@@ -7,6 +7,7 @@ mod cells;
 mod commands;
 mod level;
 mod line;
+mod line_buffer;
 mod metrics;
 mod page;
 mod process;

@@ -22,12 +22,12 @@ pub(crate) struct Command {
 
 /// Why a line is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
+pub(crate) enum CommandError {
     NotText,
     TooManyWords,
 }
 
-impl Unusable {
+impl CommandError {
     pub(crate) fn sentence(self) -> String {
         match self {
             Self::NotText => "A command expects text in UTF-8, found other bytes; nothing was done.".into(),
@@ -42,8 +42,8 @@ impl Unusable {
 }
 
 /// Parses a line, given without its line end.
-pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, Unusable> {
-    let text = std::str::from_utf8(line).map_err(|_| Unusable::NotText)?;
+pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, CommandError> {
+    let text = std::str::from_utf8(line).map_err(|_| CommandError::NotText)?;
     let mut all = Vec::new();
     let mut words = Zeroizing::new(Vec::<String>::new());
     let mut word: Option<String> = None;
@@ -58,7 +58,7 @@ pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, Unusable> {
             words.push(done);
             plain = true;
             if words.len() > MOST_WORDS {
-                return Err(Unusable::TooManyWords);
+                return Err(CommandError::TooManyWords);
             }
         }
         match letter {
@@ -128,8 +128,8 @@ mod tests {
 
     #[test]
     fn too_many_words_and_bytes_that_are_no_text_are_told() {
-        assert_eq!(commands("a ".repeat(65).as_bytes()), Err(Unusable::TooManyWords));
-        assert_eq!(commands(b"show \xff"), Err(Unusable::NotText));
+        assert_eq!(commands("a ".repeat(65).as_bytes()), Err(CommandError::TooManyWords));
+        assert_eq!(commands(b"show \xff"), Err(CommandError::NotText));
     }
 
     proptest! {

@@ -183,7 +183,8 @@ static METRICS: &[Metric] = metrics! {
     "h1_spliced_bytes_out" counter H1SplicedBytesOut "fb" Http1;
 };
 
-/// Columns that are written although a server or a backend may lack a value: limits, and counters of checks.
+/// Columns that get a sample without a value, too: limits, and counters of checks. Other columns without a
+/// value get no sample.
 const NOT_THERE: &[Column] = &[
     Column::Chkfail,
     Column::Chkdown,
@@ -268,13 +269,13 @@ const CODES: &[&str] = &["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 /// Makes the page of metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    facts: ProcessInfo,
+    info: ProcessInfo,
 }
 
 impl Metrics {
-    /// Metrics of the process that `facts` describes.
-    pub fn new(facts: ProcessInfo) -> Self {
-        Self { facts }
+    /// Metrics of the process that `info` describes.
+    pub fn new(info: ProcessInfo) -> Self {
+        Self { info }
     }
 }
 
@@ -335,13 +336,13 @@ impl Scope {
 impl Pages for Metrics {
     fn metrics(&self, generation: &Arc<Generation>, query: &[u8]) -> Result<Page, u16> {
         let scope = Scope::read(query).ok_or(400u16)?;
-        let making = Making {
-            facts: self.facts.clone(),
+        let making = MetricsWriter {
+            info: self.info.clone(),
             generation: generation.clone(),
             scope,
             rows: Rows::default(),
             at: (0, 0, 0),
-            told: false,
+            head_written: false,
             begun: false,
             resolved: false,
         };
@@ -352,10 +353,10 @@ impl Pages for Metrics {
         &self,
         generation: &Arc<Generation>,
         page: &Arc<StatsPage>,
-        asked: &[u8],
+        query: &[u8],
         admin: bool,
     ) -> Page {
-        crate::page::page(&self.facts, generation, page, asked, admin)
+        crate::page::page(&self.info, generation, page, query, admin)
     }
 }
 
@@ -393,8 +394,8 @@ struct Rows {
 }
 
 /// The state of writing a page.
-struct Making {
-    facts: ProcessInfo,
+struct MetricsWriter {
+    info: ProcessInfo,
     generation: Arc<Generation>,
     scope: Scope,
     rows: Rows,
@@ -402,7 +403,7 @@ struct Making {
     /// the row.
     at: (usize, usize, usize),
     /// The metric's head was written.
-    told: bool,
+    head_written: bool,
     /// Metrics of the process were written.
     begun: bool,
     /// Metrics of name servers were written.
@@ -448,7 +449,7 @@ impl Row {
                     value => value,
                 })
                 .collect(),
-            codes: std::array::from_fn(|place| match &line.values[first + place] {
+            codes: std::array::from_fn(|index| match &line.values[first + index] {
                 Some(Value::Number32(n) | Value::Number64(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
                 _ => NONE,
             }),
@@ -467,13 +468,13 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-impl Making {
+impl MetricsWriter {
     /// Reads all frontends in the first call, and up to [`ROWS_AT_ONCE`] backends and servers in each call.
     fn read(&mut self, reader: &Reader) {
         let Self { generation, scope, rows, .. } = self;
         if rows.next == (0, None) {
             for frontend in generation.frontends.iter().filter(|own| own.forward.is_none()) {
-                rows.frontends.push(Row::new(&stat::frontend(frontend, generation.places.most()), None));
+                rows.frontends.push(Row::new(&stat::frontend(frontend, generation.conn_limit.most()), None));
                 let reported = |own: &&Listener| own.reported && scope.of & LISTENERS != 0;
                 for listener in frontend.listeners.iter().filter(reported) {
                     rows.listeners.push(Row::new(&stat::listener(frontend, listener), Some("listener")));
@@ -481,21 +482,21 @@ impl Making {
             }
         }
         for _ in 0..ROWS_AT_ONCE {
-            let (place, own) = rows.next;
-            let Some(backend) = generation.backends.get(place) else {
+            let (position, own) = rows.next;
+            let Some(backend) = generation.backends.get(position) else {
                 rows.whole = true;
                 return;
             };
             let Some(own) = own else {
-                rows.next = (place, Some(0));
+                rows.next = (position, Some(0));
                 rows.backends.push(Row::new(&stat::backend(backend, Form::default()), None));
                 continue;
             };
             let Some(server) = backend.listed_at(own) else {
-                rows.next = (place + 1, None);
+                rows.next = (position + 1, None);
                 continue;
             };
-            rows.next = (place, Some(own + 1));
+            rows.next = (position, Some(own + 1));
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
             let row = Row::new(&stat::server(generation, backend, index, server, reader), Some("server"));
             if let Some(of) = rows.backends.last_mut() {
@@ -512,7 +513,7 @@ impl Making {
     fn process(&self, text: &mut String) {
         for (field, name, kind) in PROCESS {
             let help = info::FIELDS.iter().find(|own| own.name == *field).map_or("", |own| own.help);
-            if let Some(value) = info::value(&self.generation, &self.facts, field, false) {
+            if let Some(value) = info::value(&self.generation, &self.info, field, false) {
                 let _ = writeln!(
                     text,
                     "# HELP haproxy_process_{name} {help}\n# TYPE haproxy_process_{name} \
@@ -525,9 +526,9 @@ impl Making {
             text,
             "# HELP haproxy_process_build_info The program\n# TYPE haproxy_process_build_info \
                 gauge\nhaproxy_process_build_info{{version=\"{}\"}} 1",
-            escaped(self.facts.version)
+            escaped(self.info.version)
         );
-        if let Some(node) = info::value(&self.generation, &self.facts, "node", false) {
+        if let Some(node) = info::value(&self.generation, &self.info, "node", false) {
             let _ = writeln!(
                 text,
                 "# HELP haproxy_process_node Name of the node\n# TYPE haproxy_process_node \
@@ -551,7 +552,7 @@ impl Making {
         let sections = &self.generation.resolvers;
         let counted: Vec<_> =
             sections.iter().map(|section| resolvers::counted(section).collect::<Vec<_>>()).collect();
-        for (place, name) in resolvers::names().into_iter().enumerate() {
+        for (index, name) in resolvers::names().into_iter().enumerate() {
             if counted.iter().all(Vec::is_empty) {
                 return;
             }
@@ -560,7 +561,7 @@ impl Making {
                 writeln!(text, "# HELP {name} What 'show resolvers' has by that name\n# TYPE {name} gauge");
             for (section, servers) in sections.iter().zip(&counted) {
                 for (server, counts) in servers {
-                    let (section, server, count) = (escaped(&section.name), escaped(server), counts[place]);
+                    let (section, server, count) = (escaped(&section.name), escaped(server), counts[index]);
                     let _ =
                         writeln!(text, "{name}{{resolver=\"{section}\",nameserver=\"{server}\"}} {count}");
                 }
@@ -588,13 +589,20 @@ fn seconds(text: &mut String, millis: i64) {
 }
 
 /// Writes the samples of a metric for `rows[begin..]` until the part is full, and the metric's head before
-/// them unless `told`. Returns the index of the first row that is left.
-fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, told: &mut bool) -> usize {
-    let metric = &METRICS[place];
+/// them unless `head_written`. Returns the index of the first row that is left.
+fn put(
+    text: &mut String,
+    kind: &str,
+    index: usize,
+    rows: &[Row],
+    begin: usize,
+    head_written: &mut bool,
+) -> usize {
+    let metric = &METRICS[index];
     let name = format!("haproxy_{kind}_{}{{", metric.name);
     // There may be millions of samples, so each costs only a few copies.
     let mut sample = |text: &mut String, row: &Row, more: Option<(&str, &str)>, value: i64, shape: Shape| {
-        if !std::mem::replace(told, true) {
+        if !std::mem::replace(head_written, true) {
             let (name, help) = (name.trim_end_matches('{'), COLUMNS[metric.column as usize].help);
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", metric.kind);
         }
@@ -617,7 +625,7 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
         if text.len() >= PART {
             return number;
         }
-        let value = row.values[place];
+        let value = row.values[index];
         match metric.shape {
             Shape::Plain if value == NONE && NOT_THERE.contains(&metric.column) => {
                 sample(text, row, None, value, metric.shape)
@@ -637,23 +645,23 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
                     "listener" => LISTENER_STATES,
                     _ => &STATES[..2],
                 };
-                for (place, state) in states.iter().enumerate() {
+                for (position, state) in states.iter().enumerate() {
                     sample(
                         text,
                         row,
                         Some(("state", state)),
-                        i64::from(row.state == Some(place)),
+                        i64::from(row.state == Some(position)),
                         metric.shape,
                     );
                 }
             }
             Shape::Check => {
-                for (place, outcome) in CHECKS.iter().enumerate().filter(|_| row.check.is_some()) {
+                for (at, outcome) in CHECKS.iter().enumerate().filter(|_| row.check.is_some()) {
                     sample(
                         text,
                         row,
                         Some(("state", outcome)),
-                        i64::from(row.check == Some(place)),
+                        i64::from(row.check == Some(at)),
                         metric.shape,
                     );
                 }
@@ -675,7 +683,7 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
     rows.len()
 }
 
-impl Parts for Making {
+impl Parts for MetricsWriter {
     fn next(&mut self, text: &mut String, reader: &Reader) -> bool {
         if !std::mem::replace(&mut self.begun, true) && self.scope.process {
             self.process(text);
@@ -710,9 +718,9 @@ impl Parts for Making {
                     self.at.1 += 1;
                 }
                 Some(_) => {
-                    self.at.2 = put(text, kind, self.at.1, rows, self.at.2, &mut self.told);
+                    self.at.2 = put(text, kind, self.at.1, rows, self.at.2, &mut self.head_written);
                     if self.at.2 == rows.len() {
-                        (self.at.1, self.at.2, self.told) = (self.at.1 + 1, 0, false);
+                        (self.at.1, self.at.2, self.head_written) = (self.at.1 + 1, 0, false);
                     }
                 }
             }

@@ -88,23 +88,23 @@ struct PageQuery<'a> {
 
 impl<'a> PageQuery<'a> {
     fn read(text: &'a [u8]) -> Self {
-        let mut asked = Self::default();
+        let mut query = Self::default();
         for word in std::str::from_utf8(text).unwrap_or_default().split([';', '?', '&']) {
             match word {
-                "csv" => asked.csv = true,
-                "json" => asked.json = true,
-                "typed" => asked.typed = true,
-                "json-schema" => asked.schema = true,
-                "up" => asked.up = true,
-                "no-maint" => asked.no_maintenance = true,
-                "norefresh" => asked.no_refresh = true,
+                "csv" => query.csv = true,
+                "json" => query.json = true,
+                "typed" => query.typed = true,
+                "json-schema" => query.schema = true,
+                "up" => query.up = true,
+                "no-maint" => query.no_maintenance = true,
+                "norefresh" => query.no_refresh = true,
                 _ => match word.strip_prefix("st=") {
-                    Some(formed) => asked.formed = Some(formed),
-                    None => asked.scope = word.strip_prefix("scope=").unwrap_or(asked.scope),
+                    Some(formed) => query.formed = Some(formed),
+                    None => query.scope = word.strip_prefix("scope=").unwrap_or(query.scope),
                 },
             }
         }
-        asked
+        query
     }
 }
 
@@ -117,7 +117,7 @@ fn outcome(word: &str) -> (&'static str, &'static str) {
         "ERRP" => ("down", "Not done: there is no such action, backend or server."),
         "EXCD" => ("down", "Not done: the form is larger than a buffer. Choose fewer servers at a time."),
         "DENY" => ("down", "Not done: this page may only be read."),
-        _ => ("going", "Nobody knows what became of it."),
+        _ => ("going", "The result is not known."),
     }
 }
 
@@ -141,43 +141,43 @@ const ACTIONS: &[(&str, &str)] = &[
 
 /// Makes the page for a request. With `admin`, the page has forms that change servers.
 pub(crate) fn page(
-    facts: &ProcessInfo,
+    info: &ProcessInfo,
     generation: &Arc<Generation>,
     page: &Arc<StatsPage>,
-    asked: &[u8],
+    query: &[u8],
     admin: bool,
 ) -> Page {
-    let asked = PageQuery::read(asked);
-    if asked.schema {
+    let wanted = PageQuery::read(query);
+    if wanted.schema {
         return Page::new("application/json", None, Schema);
     }
-    let typed = asked.typed && !asked.json;
+    let typed = wanted.typed && !wanted.json;
     let form = Form {
-        json: asked.json,
+        json: wanted.json,
         typed,
-        up: asked.up,
-        no_maintenance: asked.no_maintenance,
+        up: wanted.up,
+        no_maintenance: wanted.no_maintenance,
         ..Form::default()
     };
-    let as_page = !asked.csv && !asked.json && !typed;
+    let as_page = !wanted.csv && !wanted.json && !typed;
     let refresh = page
         .refresh
-        .filter(|time| !time.is_zero() && !asked.no_refresh)
+        .filter(|time| !time.is_zero() && !wanted.no_refresh)
         .map(|time| time.as_millis().div_ceil(1000) as u64);
-    let making = Making {
-        facts: facts.clone(),
+    let making = StatsPageWriter {
+        info: info.clone(),
         generation: generation.clone(),
         page: page.clone(),
-        wanted: asked.scope.replace("%3A", ":"), // as browsers write it
+        wanted: wanted.scope.replace("%3A", ":"), // as browsers write it
         form,
         as_page,
         admin: admin && as_page,
-        formed: asked.formed.map(outcome),
+        formed: wanted.formed.map(outcome),
         first: true,
         begun: false,
         walk: Walk::new(generation),
     };
-    let content_type = match (asked.json, asked.csv || typed) {
+    let content_type = match (wanted.json, wanted.csv || typed) {
         (true, _) => "application/json",
         (_, true) => "text/plain",
         _ => "text/html",
@@ -196,8 +196,8 @@ impl Parts for Schema {
 }
 
 /// The state of writing a page.
-struct Making {
-    facts: ProcessInfo,
+struct StatsPageWriter {
+    info: ProcessInfo,
     generation: Arc<Generation>,
     page: Arc<StatsPage>,
     /// Only proxies whose names contain this are shown.
@@ -215,7 +215,7 @@ struct Making {
     walk: Walk,
 }
 
-impl Making {
+impl StatsPageWriter {
     fn shows(&self, proxy: &str) -> bool {
         self.page.shows(proxy) && proxy.contains(&*self.wanted)
     }
@@ -232,8 +232,8 @@ impl Making {
             }
             return;
         }
-        let Self { page, generation, facts, .. } = self;
-        let version = if page.shows_version { format!(" version {}", facts.version) } else { String::new() };
+        let Self { page, generation, info, .. } = self;
+        let version = if page.shows_version { format!(" version {}", info.version) } else { String::new() };
         let mut title = format!("Statistics of Manylane{version}");
         if let Some(node) = &page.node {
             let own = generation.process.node.as_deref().unwrap_or(&generation.logs.hostname);
@@ -262,7 +262,7 @@ impl Making {
             ("tasks", "Tasks"),
             ("lost log lines", "DroppedLogs"),
         ] {
-            if let Some(value) = info::value(generation, facts, field, false) {
+            if let Some(value) = info::value(generation, info, field, false) {
                 let shown = match (field, value.text().parse()) {
                     ("Uptime_sec", Ok(seconds)) => duration(seconds),
                     _ => value.text(),
@@ -359,7 +359,7 @@ impl Making {
     }
 }
 
-impl Parts for Making {
+impl Parts for StatsPageWriter {
     fn next(&mut self, text: &mut String, reader: &Reader) -> bool {
         let generation = self.generation.clone();
         if !std::mem::replace(&mut self.begun, true) {
@@ -385,7 +385,7 @@ impl Parts for Making {
                         self.head_of_table(text, sides.name(), chooses);
                     }
                 }
-                Step::Frontend(front) => self.put(text, &stat::frontend(front, generation.places.most())),
+                Step::Frontend(front) => self.put(text, &stat::frontend(front, generation.conn_limit.most())),
                 Step::Listener(front, own) => self.put(text, &stat::listener(front, own)),
                 Step::Server(back, index, own) if self.form.shows(back, index) => {
                     self.put(text, &stat::server(&generation, back, index, own, reader));

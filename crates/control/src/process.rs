@@ -12,7 +12,7 @@ pub type Reload = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<String, Str
 /// Adds or removes a server. Resolves to a message for the client; with `Err`, nothing has changed.
 pub type ChangeServers = Box<dyn Fn(Change) -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
-/// Facts that are known when the process starts.
+/// Values that are known when the process starts.
 #[derive(Clone, Debug)]
 pub struct ProcessInfo {
     /// The program's version.
@@ -31,14 +31,14 @@ pub struct ProcessInfo {
     pub boot: Duration,
     /// When the process started to serve.
     pub started: Instant,
-    /// The same time by the system clock.
+    /// When the process started to serve, by the system clock.
     pub since: SystemTime,
 }
 
 /// What the program provides for commands.
 pub struct Process {
-    /// Facts that are known when the process starts.
-    pub facts: ProcessInfo,
+    /// Values that are known when the process starts.
+    pub info: ProcessInfo,
     /// `reload`
     pub reload: Reload,
     /// `add server`, `del server`
@@ -47,6 +47,6 @@ pub struct Process {
 
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Process({}, {} lanes)", self.facts.version, self.facts.lanes)
+        write!(f, "Process({}, {} lanes)", self.info.version, self.info.lanes)
     }
 }

@@ -2,7 +2,7 @@
 
 use manylane_buf::{Chain, External};
 use manylane_net::Connection;
-use manylane_plan::pages::{PageWriter, Parts, Turn};
+use manylane_plan::pages::{PageProgress, PageWriter, Parts};
 use manylane_sched::{Here, Refused};
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub const SLICE: usize = 16_384;
 
 /// The client is gone or does not read, or there is no memory for its answer.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct ReplyError;
 
 /// Gathers text and sends it in slices (rules 7 and 8).
 #[derive(Debug)]
@@ -50,15 +50,15 @@ impl<'a> Reply<'a> {
     }
 
     /// Called between two records of a long answer: once a slice is full, sends it and yields.
-    pub(crate) async fn breathe(&mut self) -> Result<(), Gone> {
+    pub(crate) async fn breathe(&mut self) -> Result<(), ReplyError> {
         if self.text.len() < SLICE {
             return Ok(());
         }
-        self.give_way().await
+        self.yield_now().await
     }
 
     /// Sends the gathered text and yields.
-    pub(crate) async fn give_way(&mut self) -> Result<(), Gone> {
+    pub(crate) async fn yield_now(&mut self) -> Result<(), ReplyError> {
         self.flush().await?;
         self.here.yield_now().await;
         Ok(())
@@ -67,19 +67,22 @@ impl<'a> Reply<'a> {
     /// Sends the text that `parts` makes on the reporter's thread, which writes to the connection. The
     /// process holds one part for a client that reads slowly. `Ok(Err)`: the reporter refused, and nothing
     /// was sent.
-    pub(crate) async fn make(&mut self, parts: impl Parts + 'static) -> Result<Result<(), Refused>, Gone> {
+    pub(crate) async fn make(
+        &mut self,
+        parts: impl Parts + 'static,
+    ) -> Result<Result<(), Refused>, ReplyError> {
         let (mut page, mut begun) = (PageWriter::new(parts, false), false);
         loop {
             let turn = match page.turn() {
                 Ok(making) => making.await,
                 // Half an answer would look like a whole one.
-                Err(_) if begun => return Err(Gone),
+                Err(_) if begun => return Err(ReplyError),
                 Err(refused) => return Ok(Err(refused)),
             };
             if turn.gone {
-                return Err(Gone);
+                return Err(ReplyError);
             }
-            let Turn { left, rest, begin, .. } = turn;
+            let PageProgress { left, rest, begin, .. } = turn;
             if left.is_none() && !begun && rest.len() < SLICE {
                 self.put(&String::from_utf8_lossy(&rest));
                 self.breathe().await?;
@@ -88,36 +91,45 @@ impl<'a> Reply<'a> {
             self.flush().await?;
             if begin < rest.len() {
                 // The text is sent without a copy.
-                let all = External::from_vec(rest).map_err(|_| Gone)?;
+                let all = External::from_vec(rest).map_err(|_| ReplyError)?;
                 let mut chain = Chain::new();
-                let segment = all.slice(begin..all.len()).map_err(|_| Gone)?;
-                chain.push_back(segment).map_err(|_| Gone)?;
+                let segment = all.slice(begin..all.len()).map_err(|_| ReplyError)?;
+                chain.push_back(segment).map_err(|_| ReplyError)?;
                 self.send(&mut chain).await?;
             }
             let Some(more) = left else { return Ok(Ok(())) };
             (page, begun) = (more, true);
             match self.here.timeout(self.timeout, self.connection.flush()).await {
                 Ok(Ok(())) => page.write_to(self.connection),
-                _ => return Err(Gone),
+                _ => return Err(ReplyError),
             }
         }
     }
 
     /// Sends the gathered text.
-    pub(crate) async fn flush(&mut self) -> Result<(), Gone> {
+    pub(crate) async fn flush(&mut self) -> Result<(), ReplyError> {
         if self.text.is_empty() {
             return Ok(());
         }
         let mut chain = Chain::new();
-        chain.append(self.text.as_bytes()).map_err(|_| Gone)?;
+        chain.append(self.text.as_bytes()).map_err(|_| ReplyError)?;
         self.text.clear();
         self.send(&mut chain).await
     }
 
-    async fn send(&self, chain: &mut Chain) -> Result<(), Gone> {
+    /// Sends a text that has a secret, of which no copy is left uncleared.
+    pub(crate) async fn secret(&mut self, text: &str) -> Result<(), ReplyError> {
+        self.flush().await?;
+        let mut chain = Chain::new();
+        chain.append(text.as_bytes()).map_err(|_| ReplyError)?;
+        chain.zero_on_free().map_err(|_| ReplyError)?;
+        self.send(&mut chain).await
+    }
+
+    async fn send(&self, chain: &mut Chain) -> Result<(), ReplyError> {
         match self.here.timeout(self.timeout, self.connection.send(chain)).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Gone), // the client takes one of few permits (rule 3)
+            _ => Err(ReplyError), // the client takes one of few permits (rule 3)
         }
     }
 }

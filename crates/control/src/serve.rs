@@ -24,7 +24,7 @@ pub const MOST_CLIENTS: u32 = 10;
 /// Capacity of the queue of the thread that [`Control::aside`] gives.
 const CHANGES_WAITING: usize = 256;
 
-/// What commands work on.
+/// The state that commands read and change.
 #[derive(Debug)]
 pub struct Control {
     generation: Rc<RefCell<Arc<Generation>>>,
@@ -125,13 +125,13 @@ async fn accept(
     let here = io.here();
     loop {
         control.clients.enter().await; // further clients wait in the backlog
-        let place = ClientGuard(control.clone());
+        let guard = ClientGuard(control.clone());
         let Ok(incoming) = acceptor.accept().await else { return };
         let connection = incoming.into_connection(&io);
         let client = Client::new(control.of_master);
         let serving = async move {
             let _client = client;
-            let control = &place.0;
+            let control = &guard.0;
             if session::serve(control, &connection, here, &control.sockets[number]).await.is_ok() {
                 let _ = connection.finish().await; // the client may be gone already
             }

@@ -1,10 +1,11 @@
 //! Serves one client: reads lines and writes answers.
 
-use crate::commands::events::watch;
+use crate::commands::events::follow;
 use crate::commands::{Call, run};
-use crate::level::{Level, Marks, Severity};
+use crate::level::{Level, Severity, SeverityOutput};
 use crate::line::{Command, LONGEST_LINE, LONGEST_PAYLOAD, commands};
-use crate::reply::{Gone, Reply};
+use crate::line_buffer::{LineBuffer, Taken};
+use crate::reply::{Reply, ReplyError};
 use crate::serve::Control;
 use manylane_logs::RingReader;
 use manylane_net::hand_over::Offer;
@@ -28,7 +29,7 @@ const SEND_KEYS: [[&str; 3]; 2] = [["set", "ssl", "cert"], ["set", "ssl", "tls-k
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) level: Level,
-    pub(crate) marks: Marks,
+    pub(crate) marks: SeverityOutput,
     /// `prompt`: the connection stays open, and the prompt `> ` asks for the next line.
     pub(crate) interactive: bool,
     /// `set timeout cli`
@@ -38,7 +39,7 @@ pub(crate) struct Settings {
     /// `experimental-mode`
     pub(crate) experimental: bool,
     /// `show events -w`: lines are shown from here on, after the command has released the generation.
-    pub(crate) watch: Option<RingReader>,
+    pub(crate) events: Option<RingReader>,
     /// `quit`
     pub(crate) over: bool,
 }
@@ -47,12 +48,7 @@ pub(crate) struct Settings {
 struct Lines<'a> {
     connection: &'a Connection,
     here: Here,
-    /// A copy of what was received: segments of one byte each would hold a buffer each.
-    received: Zeroizing<Vec<u8>>,
-    /// Start of the next line in `received`.
-    begin: usize,
-    /// There is no line end between `begin` and here.
-    searched: usize,
+    buffer: LineBuffer,
 }
 
 enum Next {
@@ -65,62 +61,26 @@ enum Next {
 
 impl<'a> Lines<'a> {
     fn new(connection: &'a Connection, here: Here) -> Self {
-        Self { connection, here, received: Zeroizing::default(), begin: 0, searched: 0 }
+        Self { connection, here, buffer: LineBuffer::default() }
     }
 
     /// Reads the next line, without its line end.
     async fn next(&mut self, longest: usize, silence: Duration) -> Next {
         loop {
-            let end = self.received[self.searched..].iter().position(|&byte| byte == b'\n');
-            let length = end.map_or(self.received.len(), |end| self.searched + end) - self.begin;
-            if length > longest {
-                return Next::TooLong;
-            }
-            if end.is_some() {
-                let mut line = Zeroizing::new(self.received[self.begin..][..length].to_vec());
-                self.begin += length + 1;
-                self.searched = self.begin;
-                if line.last() == Some(&b'\r') {
-                    line.pop();
-                }
-                return Next::Line(line);
+            match self.buffer.take(longest) {
+                Taken::Line(line) => return Next::Line(line),
+                Taken::TooLong => return Next::TooLong,
+                Taken::Part => {}
             }
             let segment = match self.here.timeout(silence, self.connection.recv()).await {
                 Ok(Ok(Some(segment))) => segment,
                 _ => return Next::End, // rule 2: an unfinished line is not run
             };
-            self.received.drain(..self.begin);
-            self.begin = 0;
-            self.searched = self.received.len();
             // The command and the beginning of its key may arrive in one segment.
             let _ = segment.zero_on_free();
-            let more = segment.as_slice();
-            if self.received.capacity() - self.received.len() < more.len() {
-                let length = self.received.len() + more.len();
-                let mut larger = Zeroizing::new(Vec::with_capacity(length.next_power_of_two()));
-                larger.extend_from_slice(&self.received);
-                self.received = larger;
-            }
-            self.received.extend_from_slice(more);
+            self.buffer.add(segment.as_slice());
             self.here.yield_now().await; // a client that sends an endless line must not hold the lane
         }
-    }
-
-    /// Overwrites the bytes of the lines that were taken.
-    fn wipe(&mut self) {
-        self.received = Zeroizing::new(self.received[self.begin..].to_vec());
-        self.searched -= self.begin;
-        self.begin = 0;
-    }
-
-    /// True if a whole line was received.
-    fn has_line(&self) -> bool {
-        self.received[self.searched..].contains(&b'\n')
-    }
-
-    /// True if the client has sent nothing after the lines that were taken.
-    fn is_empty(&self) -> bool {
-        self.begin == self.received.len()
     }
 
     /// Reads the lines up to an empty one and joins them. `None` if they do not arrive or are too long. With
@@ -136,7 +96,7 @@ impl<'a> Lines<'a> {
         let mut text = Zeroizing::new(String::with_capacity(if secret { LONGEST_PAYLOAD } else { 0 }));
         let whole = self.gather(&mut text, reply, prompted, silence).await;
         if secret {
-            self.wipe();
+            self.buffer.wipe();
         }
         whole.map(|()| text)
     }
@@ -150,7 +110,7 @@ impl<'a> Lines<'a> {
     ) -> Option<()> {
         loop {
             // No prompt for lines that have arrived already.
-            if prompted && !self.has_line() {
+            if prompted && !self.buffer.has_line() {
                 reply.put(MORE);
                 reply.flush().await.ok()?;
             }
@@ -208,16 +168,16 @@ pub(crate) async fn serve(
     connection: &Connection,
     here: Here,
     socket: &RuntimeSocket,
-) -> Result<(), Gone> {
+) -> Result<(), ReplyError> {
     let timeout = control.generation().process.stats_timeout;
     let mut settings = Settings {
         level: Level::named(socket.level).unwrap_or(Level::Operator),
-        marks: Marks::named(socket.severity).unwrap_or(Marks::None),
+        marks: SeverityOutput::named(socket.severity).unwrap_or(SeverityOutput::None),
         interactive: false,
         timeout,
         expert: false,
         experimental: false,
-        watch: None,
+        events: None,
         over: false,
     };
     let mut lines = Lines::new(connection, here);
@@ -283,14 +243,14 @@ pub(crate) async fn serve(
             run(&mut call).await?;
             drop(generation);
             if secret {
-                lines.wipe();
+                lines.buffer.wipe();
             }
-            if let Some(reader) = settings.watch.take() {
+            if let Some(reader) = settings.events.take() {
                 // Anything that the client has sent, including a further command on this line, ends the wait
                 // before it begins.
-                if behind == 0 && lines.is_empty() {
+                if behind == 0 && lines.buffer.is_empty() {
                     let stop = async { drop(connection.recv().await) };
-                    watch(reader, &mut reply, stop).await?;
+                    follow(reader, &mut reply, stop).await?;
                 }
             }
             if settings.over {

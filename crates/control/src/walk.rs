@@ -63,15 +63,15 @@ enum At {
 impl Walk {
     pub(crate) fn new(generation: &Generation) -> Self {
         let mut backends: HashMap<u32, usize> =
-            generation.backends.iter().enumerate().map(|(place, backend)| (backend.id, place)).collect();
+            generation.backends.iter().enumerate().map(|(index, backend)| (backend.id, index)).collect();
         let mut proxies = Vec::new();
         // As HAProxy, which does not list 'log-forward' sections.
         let listed = generation.frontends.iter().enumerate().filter(|(_, own)| own.forward.is_none());
-        for (place, frontend) in listed {
-            proxies.push((frontend.place, (Some(place), backends.remove(&frontend.id))));
+        for (position, frontend) in listed {
+            proxies.push((frontend.position, (Some(position), backends.remove(&frontend.id))));
         }
         let alone = backends.into_values();
-        proxies.extend(alone.map(|place| (generation.backends[place].place, (None, Some(place)))));
+        proxies.extend(alone.map(|number| (generation.backends[number].position, (None, Some(number)))));
         proxies.sort_unstable();
         Self { proxies: proxies.into_iter().map(|(_, sides)| sides).collect(), proxy: 0, at: At::Begin }
     }
@@ -84,17 +84,17 @@ impl Walk {
     /// The next step. `generation` must be the one that the walk was made for.
     pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<Step<'g>> {
         loop {
-            let place = Cursor { proxy: self.proxy, at: self.at };
-            let sides = self.sides(generation, place)?;
+            let cursor = Cursor { proxy: self.proxy, at: self.at };
+            let sides = self.sides(generation, cursor)?;
             self.at = match self.at {
                 At::Begin => At::Frontend,
                 At::Frontend => At::Listener(0),
-                At::Listener(place) if sides.front.is_some_and(|front| place < front.listeners.len()) => {
-                    At::Listener(place + 1)
+                At::Listener(index) if sides.front.is_some_and(|front| index < front.listeners.len()) => {
+                    At::Listener(index + 1)
                 }
                 At::Listener(_) => At::Server(0),
-                At::Server(place) if sides.back.is_some_and(|back| back.listed_at(place).is_some()) => {
-                    At::Server(place + 1)
+                At::Server(position) if sides.back.is_some_and(|back| back.listed_at(position).is_some()) => {
+                    At::Server(position + 1)
                 }
                 At::Server(_) => At::Backend,
                 At::Backend => At::End,
@@ -103,34 +103,34 @@ impl Walk {
                     At::Begin
                 }
             };
-            if let Some(step) = self.at(generation, place) {
+            if let Some(step) = self.at(generation, cursor) {
                 return Some(step);
             }
         }
     }
 
-    fn sides<'g>(&self, generation: &'g Generation, place: Cursor) -> Option<Sides<'g>> {
-        let (front, back) = *self.proxies.get(place.proxy)?;
+    fn sides<'g>(&self, generation: &'g Generation, cursor: Cursor) -> Option<Sides<'g>> {
+        let (front, back) = *self.proxies.get(cursor.proxy)?;
         Some(Sides {
-            front: front.map(|place| &generation.frontends[place]),
-            back: back.map(|place| &*generation.backends[place]),
+            front: front.map(|index| &generation.frontends[index]),
+            back: back.map(|position| &*generation.backends[position]),
         })
     }
 
     /// The step at a position, if there is one.
-    fn at<'g>(&self, generation: &'g Generation, place: Cursor) -> Option<Step<'g>> {
-        let sides = self.sides(generation, place)?;
-        match place.at {
+    fn at<'g>(&self, generation: &'g Generation, cursor: Cursor) -> Option<Step<'g>> {
+        let sides = self.sides(generation, cursor)?;
+        match cursor.at {
             At::Begin => Some(Step::Begin(sides)),
             At::Frontend => sides.front.map(Step::Frontend),
-            At::Listener(place) => {
+            At::Listener(index) => {
                 let front = sides.front?;
-                let own = front.listeners.get(place).filter(|own| own.reported)?;
+                let own = front.listeners.get(index).filter(|own| own.reported)?;
                 Some(Step::Listener(front, own))
             }
-            At::Server(place) => {
+            At::Server(position) => {
                 let back = sides.back?;
-                let own = back.listed_at(place)?;
+                let own = back.listed_at(position)?;
                 Some(Step::Server(back, back.balancer.servers().index(own.index)?, own))
             }
             At::Backend => sides.back.map(Step::Backend),

@@ -128,8 +128,8 @@ const OPTIONS: &[Row] = &[
         "takes the listening sockets of the process whose 'stats socket', with 'expose-fd listeners', this \
             is",
     ),
-    (&["-sf"], " <pid>...", "processes to be told, once this one listens, to finish"),
-    (&["-st"], " <pid>...", "processes to be told, once this one listens, to end at once"),
+    (&["-sf"], " <pid>...", "processes that this one tells to finish, once it listens"),
+    (&["-st"], " <pid>...", "processes that this one ends, once it listens"),
 ];
 
 /// Words behind `-dM`: HAProxy's, about memory pools.
@@ -161,9 +161,12 @@ const OF_POOLS: &[&str] = &[
 /// Returns the usage text.
 pub(crate) fn usage() -> String {
     let mut text = String::from(
-        "Usage : manylane [-f <file or folder>]... [option...]\n        manylane demo\n        manylane \
-            explain <file or folder>...\n        manylane test <file or folder>... <request>\n        \
-            manylane --help <name>\n",
+        "Usage : manylane [-f <file or folder>]... [option...]
+        manylane demo [--https]
+        manylane explain <file or folder>...
+        manylane test <file or folder>... <request>
+        manylane --help <name>
+",
     );
     for (names, value, what) in OPTIONS {
         text += &format!("  {:<16} {what}\n", format!("{}{value}", names.join(", ")));

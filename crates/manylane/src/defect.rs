@@ -1,6 +1,7 @@
 //! Reports panics in one line. A panic ends the task in which it happens. If the task serves one client or
-//! answers one question, the process continues. Other tasks (those that accept, check or keep house) would be
-//! missing unnoticed, so the process aborts, as with a lane that hangs, and its supervisor starts another.
+//! answers one question, the process continues. Nobody would notice that another task is gone (one that
+//! accepts, checks or does housekeeping), so the process then aborts, as it does when a lane hangs, and its
+//! supervisor starts another.
 
 use crate::say;
 use manylane_sched::Here;
@@ -12,13 +13,16 @@ const ALONE: &[&str] =
     &["session", "control", "takeover", "question to a name server", "slice of streams", "demo serve"];
 
 /// Installs the panic hook, which reports panics like all messages. With `RUST_BACKTRACE=1` in the
-/// environment a backtrace follows.
+/// environment a backtrace follows, but not if the process's memory is bounded (`-m`): to look up the names
+/// of functions takes more than the reserve, and the process would abort for lack of it.
 pub(crate) fn tell() {
     std::panic::set_hook(Box::new(|panic| {
         say::alert(sentence(panic));
-        let calls = Backtrace::capture();
-        if calls.status() == BacktraceStatus::Captured {
-            say::alert(calls);
+        if !manylane_pool::reserve::is_kept() {
+            let calls = Backtrace::capture();
+            if calls.status() == BacktraceStatus::Captured {
+                say::alert(calls);
+            }
         }
         if running().is_some_and(|(_, kind)| !ALONE.contains(&kind)) {
             std::process::abort();

@@ -62,7 +62,7 @@ pub(crate) fn tell_sockets(config: &mut Config) {
 
 /// Returns an address with the prefix of its kind.
 fn shown(address: &Address, unix_prefix: &str) -> String {
-    match &address.place {
+    match &address.location {
         Location::Ip { host: Host::V4(ip), port } => format!("ipv4@{ip}{port}"),
         Location::Ip { host: Host::V6(ip), port } => format!("ipv6@[{ip}]{port}"),
         Location::Unix(path) => format!("unix@{unix_prefix}{path}"),

@@ -57,8 +57,8 @@ impl Search<'_> {
         group.iter().for_each(|set| self.owner(true, &set.value));
         namespace.iter().for_each(|set| self.namespace(&set.value));
         for address in addresses {
-            if let Location::Descriptor(number) | Location::SocketPair(number) = address.value.place {
-                self.look(Named::Descriptor(number), address.pos, || {
+            if let Location::Descriptor(number) | Location::SocketPair(number) = address.value.location {
+                self.report_missing(Named::Descriptor(number), address.pos, || {
                     let missing = socket::inherited(number).err()?;
                     Some(format!("cannot use '{}': {missing}", address.value))
                 });
@@ -69,14 +69,14 @@ impl Search<'_> {
     fn owner(&mut self, is_group: bool, word: &Word) {
         let name = word.bytes().to_vec();
         let named = if is_group { Named::Group(name) } else { Named::User(name) };
-        self.look(named, word.pos(), || {
+        self.report_missing(named, word.pos(), || {
             system::owner(is_group, &String::from_utf8_lossy(word.bytes())).err()
         });
     }
 
     fn namespace(&mut self, word: &Word) {
         let name = String::from_utf8_lossy(word.bytes());
-        self.look(Named::Namespace(word.bytes().to_vec()), word.pos(), || {
+        self.report_missing(Named::Namespace(word.bytes().to_vec()), word.pos(), || {
             let missing = Namespace::named(&name).err()?;
             Some(format!(
                 "'namespace' expects a network namespace of this system, found '{name}': {missing}; 'ip \
@@ -86,7 +86,7 @@ impl Search<'_> {
         });
     }
 
-    fn look(&mut self, named: Named, pos: Pos, missing: impl FnOnce() -> Option<String>) {
+    fn report_missing(&mut self, named: Named, pos: Pos, missing: impl FnOnce() -> Option<String>) {
         if let Some(message) = self.known.entry(named).or_insert_with(missing) {
             self.found.alert(pos, message.clone());
         }

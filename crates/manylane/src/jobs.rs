@@ -29,7 +29,7 @@ impl JobThread {
     /// Starts a thread that calls `begin` first. `None` if `begin` returns false or the system has no thread.
     fn start(thread: std::thread::Builder, begin: impl FnOnce() -> bool + Send + 'static) -> Option<Self> {
         let (give, jobs) = channel::<Job>();
-        let (tell, told) = channel();
+        let (tell, receiver) = channel();
         let run = move || {
             let _ = tell.send(begin()); // the starter waits for this
             while let Ok(job) = jobs.recv() {
@@ -37,7 +37,7 @@ impl JobThread {
             }
         };
         thread.spawn(run).ok()?;
-        told.recv().is_ok_and(|begun| begun).then_some(Self(give))
+        receiver.recv().is_ok_and(|begun| begun).then_some(Self(give))
     }
 
     /// Starts a thread that reads files. With `own_root` it keeps the system's root when the process enters a

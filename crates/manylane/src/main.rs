@@ -23,7 +23,8 @@ mod watchdog;
 use manylane_pool::reserve::Reserving;
 use std::process::ExitCode;
 
-/// Heaps by thread suit a program whose lanes share nothing.
+/// Heaps by thread suit a program whose lanes share nothing. A process with bounded memory (`-m`, a limit of
+/// the system) uses the system's allocator.
 #[global_allocator]
 static ALLOCATOR: Reserving<mimalloc::MiMalloc> = Reserving(mimalloc::MiMalloc);
 
@@ -41,12 +42,12 @@ fn main() -> ExitCode {
         }
     }
     match arguments::Arguments::read(words) {
-        Ok(arguments) => match arguments.megabytes.map(|_| system::small_reserves()) {
-            Some(Err(error)) => {
+        Ok(arguments) => match system::choose_allocator(arguments.megabytes.is_some()) {
+            Err(error) => {
                 say::alert(error);
                 ExitCode::from(1)
             }
-            _ => start::start(&arguments),
+            Ok(()) => start::start(&arguments),
         },
         Err(error) => {
             say::introduced();

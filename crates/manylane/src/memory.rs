@@ -1,4 +1,4 @@
-//! Checks whether a configuration that is read again fits under `-m`, beside the serving one.
+//! Checks whether a configuration that is read again fits into bounded memory (`-m`), beside the serving one.
 //!
 //! Building a generation allocates in ways that cannot fail: without memory the process aborts. So a reload
 //! first checks that as much memory is available as the first generation took, which is measured.
@@ -88,8 +88,8 @@ pub(crate) fn has_room_for(size: Size) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "The configuration is not built: beside the one that serves it needs about {} MB, and '-m' leaves {} \
-         MB; raise '-m', or start another process with '-sf {}'.",
+        "The configuration is not built: beside the one that serves it needs about {} MB, and {} MB are \
+         left; raise the limit of memory ('-m'), or start another process with '-sf {}'.",
         need.div_ceil(1 << 20),
         found >> 20,
         std::process::id()

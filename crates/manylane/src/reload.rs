@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 use crate::{start, system};
 use manylane_config::diag::ExitCode as Code;
 use manylane_plan::Generation;
-use manylane_proxy::{Beside, BoundListener};
+use manylane_proxy::{BoundListener, ListenersBeside};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -19,9 +19,9 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 /// A valid new configuration with bound listeners.
-pub(crate) struct Fresh {
+pub(crate) struct NewGeneration {
     pub(crate) generation: Generation,
-    pub(crate) listeners: Beside,
+    pub(crate) listeners: ListenersBeside,
     /// Warnings, one per line.
     pub(crate) said: String,
 }
@@ -34,7 +34,7 @@ pub(crate) fn read(
     arguments: &Arguments,
     lanes: usize,
     before: (&Generation, &[BoundListener]),
-) -> Result<Fresh, String> {
+) -> Result<NewGeneration, String> {
     let process = &before.0.process;
     // A pipe can be read once, at the start; opening it again could block forever.
     let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
@@ -45,33 +45,34 @@ pub(crate) fn read(
         ));
     }
     let read = start::read_files(arguments)?;
-    match read.verdict.code {
+    match read.outcome.code {
         Code::Ok => {}
-        Code::Error => return Err(read.said + &read.verdict.errors),
+        Code::Error => return Err(read.said + &read.outcome.errors),
         Code::Unusable => return Err(read.said + "No enabled listener found (check for 'bind' directives)."),
     }
     let (mut generation, mut said) = (read.generation, read.said);
     for name in generation.process.keep_what_is_fixed(process) {
-        let _ = writeln!(said, "'{name}' is what it was when the process started; a change needs a restart.");
+        let _ = writeln!(said, "'{name}' keeps its value from the start; a change needs a restart.");
     }
     for name in generation.misses(before.0) {
         let _ = writeln!(
             said,
-            "Server '{name}' was added by a command and is in no file: it is gone, and who is with it ends \
-                there."
+            "Server '{name}' was added by a command and is in no file: it gets no more requests, and \
+                is removed when those that it has end."
         );
     }
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
     generation.descriptors = system::descriptors();
+    generation.acme.make_account_keys((None, None))?;
     let listeners = manylane_proxy::bind_beside(&generation, lanes, system::owner, before)
         .map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     for listener in &listeners.as_before {
         let _ = writeln!(
             said,
-            "The socket at '{listener}' is what it was; other options of it, or shards, need a restart."
+            "The socket at '{listener}' keeps its options and shards; a change needs a restart."
         );
     }
-    Ok(Fresh { generation, listeners, said })
+    Ok(NewGeneration { generation, listeners, said })
 }
 
 /// Result of a reload: its messages, or the reason why nothing has changed.
@@ -79,9 +80,9 @@ pub(crate) type Outcome = Result<String, String>;
 
 /// A task that waits for the result of a reload, on one lane.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asker(Rc<RefCell<(Option<Outcome>, Option<Waker>)>>);
+pub(crate) struct ReloadWaiter(Rc<RefCell<(Option<Outcome>, Option<Waker>)>>);
 
-impl Asker {
+impl ReloadWaiter {
     /// Sets the result and wakes the task.
     pub(crate) fn answer(&self, outcome: Outcome) {
         let waker = {

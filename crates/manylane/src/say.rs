@@ -32,7 +32,9 @@ pub(crate) fn introduced() {
 /// Returns the lines that HAProxy writes before the first warning or error of its start: which program this
 /// is.
 fn introduction() -> String {
-    let path = std::env::current_exe().unwrap_or_default();
+    // Without `/proc` the system does not tell the path.
+    let called = || std::env::args_os().next().unwrap_or_default().into();
+    let path = std::env::current_exe().unwrap_or_else(|_| called());
     let version = line("NOTICE", format_args!("manylane version is {}", env!("CARGO_PKG_VERSION")));
     version + &line("NOTICE", format_args!("path to executable is {}", path.display()))
 }

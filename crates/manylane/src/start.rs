@@ -10,7 +10,7 @@ use manylane_config::diag::{Check, ExitCode as Code, Outcome, Severity};
 use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_control::{Control, Metrics, ProcessInfo};
-use manylane_io::{Choice, Io, Kind};
+use manylane_io::{DriverChoice, Io, Kind};
 use manylane_net::hand_over::NotHandedOver;
 use manylane_net::{Address, Bound, Endpoint, HandedOver, Rules};
 use manylane_plan::Generation;
@@ -63,7 +63,12 @@ fn run(arguments: &Arguments) -> ExitCode {
         return ExitCode::from(1);
     }
     if arguments.files.is_empty() {
-        eprint!("{}", usage());
+        if *arguments == Arguments::default() {
+            eprint!("{}", usage());
+        } else {
+            say::introduced();
+            alert(arguments, "expected a configuration, found none: name a file or a folder by '-f <path>'");
+        }
         return ExitCode::from(1);
     }
     let generation = match read_first(arguments) {
@@ -143,7 +148,7 @@ fn condition(text: &[u8], arguments: &Arguments) -> ExitCode {
 /// A configuration that was read.
 pub(crate) struct Read {
     pub(crate) generation: Generation,
-    pub(crate) verdict: Outcome,
+    pub(crate) outcome: Outcome,
     /// Messages about it, one per line.
     pub(crate) said: String,
     alerts: usize,
@@ -180,7 +185,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     let strict = arguments.warnings_are_errors || generation.process.zero_warning;
     let check = Check { warnings_are_errors: strict, has_listener: generation.listens() };
     let pid = std::process::id();
-    let verdict = loaded.found.verdict(&sources, pid, check);
+    let outcome = loaded.found.outcome(&sources, pid, check);
     let (said, alerts) = (loaded.found.render(&sources, pid), loaded.found.count(Severity::Alert));
     generation.said = said.as_str().into();
     // In the background standard error has no reader.
@@ -188,13 +193,13 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     if !background && !is_quiet(arguments, &generation.process) {
         generation.logs.open_console();
     }
-    Ok(Read { generation, verdict, said, alerts })
+    Ok(Read { generation, outcome, said, alerts })
 }
 
 /// Calls [`read`] at the start. If memory is limited, it runs on a thread of its own: the allocator gives a
 /// thread's remaining memory to others, so the next generation but one reuses the memory of this one.
 fn read_first(arguments: &Arguments) -> Result<Generation, ExitCode> {
-    if arguments.megabytes.is_none() {
+    if !manylane_pool::reserve::is_plain() {
         return read(arguments);
     }
     memory::measure();
@@ -208,7 +213,7 @@ fn read_first(arguments: &Arguments) -> Result<Generation, ExitCode> {
 /// Reads and checks the configuration. The error is the exit code, if the arguments ask only for a check or
 /// the configuration is unusable.
 fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
-    let Read { generation, verdict, said, alerts } = read_files(arguments).map_err(|error| {
+    let Read { generation, outcome, said, alerts } = read_files(arguments).map_err(|error| {
         alert(arguments, format_args!("config : {error}"));
         ExitCode::from(1)
     })?;
@@ -216,16 +221,16 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     // With `-q` nothing is written; the exit code tells the result.
     // The process that started a master in the background has written the messages.
     let told = arguments.background.is_some();
-    if !told && (!quiet || !arguments.quiet && (alerts > 0 || verdict.code == Code::Error)) {
-        say::text(&format!("{said}{}", verdict.errors));
+    if !told && (!quiet || !arguments.quiet && (alerts > 0 || outcome.code == Code::Error)) {
+        say::text(&format!("{said}{}", outcome.errors));
     }
     if arguments.check {
         if !quiet {
-            print!("{}", verdict.summary);
+            print!("{}", outcome.summary);
         }
-        return Err(ExitCode::from(verdict.code as u8));
+        return Err(ExitCode::from(outcome.code as u8));
     }
-    match verdict.code {
+    match outcome.code {
         Code::Ok => Ok(generation),
         Code::Error => Err(ExitCode::from(1)),
         Code::Unusable => {
@@ -261,7 +266,9 @@ fn take_over(at: &OsStr) -> Result<HandedOver, String> {
     let Some(endpoint) = endpoints.first() else { return Err(failed(&NotHandedOver::NotUnix)) };
     let handed_over = match HandedOver::ask(endpoint) {
         // A worker that hangs has to be replaceable: the sockets are bound beside its own.
-        Err(error @ NotHandedOver::Silent) if matches!(endpoint, Endpoint::SocketPair(_)) => {
+        Err(error @ (NotHandedOver::Silent(_) | NotHandedOver::Behind))
+            if matches!(endpoint, Endpoint::SocketPair(_)) =>
+        {
             say::warning(format_args!("{} Its addresses are bound anew.", failed(&error)));
             HandedOver::default()
         }
@@ -282,6 +289,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     if let Some(megabytes) = arguments.megabytes {
         system::memory(megabytes, lanes)?;
     }
+    system::keep_memory()?;
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
     generation.descriptors = system::descriptors();
     let mut handed_over = match &arguments.predecessor {
@@ -308,10 +316,11 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     };
     manylane_sched::set_profiling(process.profiling);
     let identity = system::Identity::new(&process)?;
+    generation.acme.make_account_keys(identity.owner())?; // while the process has the rights of its start
     let driver = if arguments.no_epoll {
-        Choice::Only(Kind::IoUring)
+        DriverChoice::Only(Kind::IoUring)
     } else {
-        Choice::from_environment().map_err(|error| error.to_string())?
+        DriverChoice::from_environment().map_err(|error| error.to_string())?
     };
     // A master has these files itself.
     let alone = arguments.worker.is_none();
@@ -351,6 +360,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     }
     let quiet = is_quiet(arguments, &process);
     // Chosen with the rights and under the system-call filters that the lanes will have.
+    let or_epoll = driver == DriverChoice::Auto;
     let (driver, unsuitable) = driver.settle();
     if let Some(unsuitable) = unsuitable.filter(|_| !quiet) {
         say::notice(format_args!("{unsuitable}; the driver is {driver}"));
@@ -393,7 +403,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         }
         nowhere.iter().for_each(system::leave_the_terminal);
     };
-    let facts = ProcessInfo {
+    let info = ProcessInfo {
         version: env!("CARGO_PKG_VERSION"),
         released: crate::version::RELEASED,
         lanes,
@@ -405,11 +415,11 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         since: SystemTime::now(),
     };
     generation.changes = Some(Arc::new(supervise::StartOptions));
-    generation.pages = Some(Arc::new(Metrics::new(facts.clone())));
+    generation.pages = Some(Arc::new(Metrics::new(info.clone())));
     let generation = Arc::new(generation);
     let current = Rc::new(RefCell::new(generation.clone()));
     let process = || manylane_control::Process {
-        facts: facts.clone(),
+        info: info.clone(),
         reload: Box::new(|| Box::pin(supervise::reload())),
         change: Box::new(|change| Box::pin(supervise::change(change))),
     };
@@ -427,7 +437,8 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         generation,
         bound,
         lanes,
-        driver: Choice::Only(driver),
+        driver: DriverChoice::Only(driver),
+        or_epoll,
         quiet,
         says,
         services,

@@ -7,16 +7,16 @@
 use crate::defect;
 use crate::jobs::{JobThread, SMALL_STACK};
 use crate::last_words::{SLOWEST, last_words, lines_sent};
-use crate::reload::{Asker, Fresh, Outcome};
+use crate::reload::{NewGeneration, Outcome, ReloadWaiter};
 use crate::say;
-use manylane_io::{Choice, Driver, Io};
-use manylane_net::{Begun, load};
+use manylane_io::{Driver, DriverChoice, DriverError, Io, IoUringUnavailable, Kind};
+use manylane_net::{PendingChanges, load};
 use manylane_plan::Generation;
 use manylane_plan::generation::{
     Backend, Change, Changed, Changes, Frontend, FrontendGateState, MOST_BEHIND,
 };
-use manylane_proxy::{Beside, BoundListener, Local, accept};
-use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
+use manylane_proxy::{BoundListener, ListenersBeside, Local, accept};
+use manylane_sched::{Class, Config, Here, Lane, Poller, Remote, TaskKind, Unpark};
 use manylane_sync::{Arc, LaneId, LockClass, Mutex};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -25,6 +25,7 @@ use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Once;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -52,7 +53,7 @@ enum Event {
     /// A client or a signal asks for a reload.
     ReloadWanted,
     /// The configuration was read.
-    Read(Result<Box<Fresh>, String>),
+    Read(Result<Box<NewGeneration>, String>),
     /// A client asks to add or remove a server.
     AskedFor,
     /// An agent asks for a change of a server, and does not wait for the result.
@@ -74,14 +75,14 @@ static INBOX: Mutex<Inbox> = Mutex::new(&EVENTS, Inbox { events: VecDeque::new()
 
 thread_local! {
     /// Tasks that wait for a reload, on the supervisor's lane.
-    static ASKERS: RefCell<Vec<Asker>> = RefCell::default();
+    static ASKERS: RefCell<Vec<ReloadWaiter>> = RefCell::default();
     /// Requested changes of servers with the waiting tasks, on the supervisor's lane.
-    static CHANGES: RefCell<VecDeque<(Change, Asker)>> = RefCell::default();
+    static CHANGES: RefCell<VecDeque<(Change, ReloadWaiter)>> = RefCell::default();
 }
 
 /// Asks for a reload, on the supervisor's lane. Returns its result.
 pub(crate) async fn reload() -> Outcome {
-    let asker = Asker::default();
+    let asker = ReloadWaiter::default();
     ASKERS.with_borrow_mut(|askers| askers.push(asker.clone()));
     tell(Event::ReloadWanted);
     asker.outcome().await
@@ -89,7 +90,7 @@ pub(crate) async fn reload() -> Outcome {
 
 /// Asks for a change of servers, on the supervisor's lane. Returns the answer.
 pub(crate) async fn change(change: Change) -> Outcome {
-    let asker = Asker::default();
+    let asker = ReloadWaiter::default();
     CHANGES.with_borrow_mut(|changes| changes.push_back((change, asker.clone())));
     tell(Event::AskedFor);
     asker.outcome().await
@@ -178,7 +179,9 @@ pub(crate) struct Work {
     pub(crate) generation: Arc<Generation>,
     pub(crate) bound: Vec<BoundListener>,
     pub(crate) lanes: usize,
-    pub(crate) driver: Choice,
+    pub(crate) driver: DriverChoice,
+    /// A lane to which the kernel refuses this driver uses epoll.
+    pub(crate) or_epoll: bool,
     /// Write only errors.
     pub(crate) quiet: bool,
     /// Thread that writes to standard error.
@@ -186,13 +189,14 @@ pub(crate) struct Work {
     /// Other services on the first lane.
     pub(crate) services: Option<Services>,
     /// Changes to sockets that other processes see, until all lanes accept.
-    pub(crate) begun: Option<Begun>,
+    pub(crate) begun: Option<PendingChanges>,
     /// How to reload, if that is possible.
     pub(crate) reload: Option<Reloads>,
 }
 
 /// Reads the configuration again, to replace the serving one.
-pub(crate) type Reread = dyn Fn((&Generation, &[BoundListener])) -> Result<Fresh, String> + Send + Sync;
+pub(crate) type Reread =
+    dyn Fn((&Generation, &[BoundListener])) -> Result<NewGeneration, String> + Send + Sync;
 
 /// Inputs of reloads.
 pub(crate) struct Reloads {
@@ -216,13 +220,34 @@ fn config(generation: &Generation) -> Config {
     }
 }
 
+/// A lane's driver, for lanes that read published values: see [`offline`](manylane_proxy::offline).
+struct Quiescent(Driver);
+
+impl Poller for Quiescent {
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.0.unparker()
+    }
+
+    fn poll(&mut self, here: Here, timeout: Option<Duration>) -> std::io::Result<()> {
+        // A lane that has work does not wait.
+        if timeout == Some(Duration::ZERO) {
+            return self.0.poll(here, timeout);
+        }
+        manylane_proxy::offline(|| self.0.poll(here, timeout))
+    }
+
+    fn has_work(&self) -> bool {
+        self.0.has_work()
+    }
+}
+
 /// Runs until the process is told to end. Calls `started` when all lanes accept.
 pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     let mut lane = match Lane::new(config(&work.generation)) {
         Ok(lane) => lane,
         Err(error) => return Ending::Failed(error.to_string()),
     };
-    let mut driver = match Driver::new(lane.here(), work.driver) {
+    let driver = match driver_of(lane.here(), (work.driver, work.or_epoll), work.quiet) {
         Ok(driver) => driver,
         Err(error) => return Ending::Failed(error.to_string()),
     };
@@ -243,8 +268,9 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
             Err(error) => return Ending::Failed(format!("cannot start lane {number}: {error}")),
         }
     }
-    place(&work.generation, 0); // placed after the other lanes have started, which would have inherited it
+    keep_to_cpus(&work.generation, 0); // after the other lanes have started, which would have inherited it
     let here = lane.here();
+    let mut driver = Quiescent(driver);
     let ending = lane.block_on(&mut driver, supervise(here, work, started));
     Local::remove_all();
     drop(lane); // its sessions end with it
@@ -254,23 +280,46 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     ending.unwrap_or_else(|error| Ending::Failed(format!("the first lane cannot go on: {error}")))
 }
 
+/// Creates a lane's driver. With `or_epoll`, a lane uses epoll if the kernel refuses its ring: a trial of one
+/// ring does not show that there is memory for those of all lanes. One message tells of all such lanes.
+fn driver_of(
+    here: Here,
+    (choice, or_epoll): (DriverChoice, bool),
+    quiet: bool,
+) -> Result<Driver, DriverError> {
+    static WARNED: Once = Once::new();
+    match Driver::new(here, choice) {
+        Err(DriverError::Refused { kind: Kind::IoUring, errno }) if or_epoll => {
+            let unavailable = IoUringUnavailable::of_a_lane(errno);
+            if !quiet {
+                WARNED.call_once(|| {
+                    say::warning(format_args!("{unavailable}; lanes without a ring use epoll"))
+                });
+            }
+            Driver::new(here, DriverChoice::Only(Kind::Epoll))
+        }
+        made => made,
+    }
+}
+
 /// Starts one more lane.
 fn start_lane(number: usize, work: &Work) -> std::io::Result<JoinHandle<()>> {
-    let (generation, choice) = (work.generation.clone(), work.driver);
+    let (generation, choice, quiet) = (work.generation.clone(), (work.driver, work.or_epoll), work.quiet);
     std::thread::Builder::new().name(format!("lane {number}")).spawn(move || {
         let failed = |error: String| tell(Event::Failed(format!("lane {number}: {error}")));
-        place(&generation, number); // placed before it allocates memory
+        keep_to_cpus(&generation, number); // placed before it allocates memory
         let mut lane = match Lane::new(config(&generation)) {
             Ok(lane) => lane,
             Err(error) => return failed(error.to_string()),
         };
-        let mut driver = match Driver::new(lane.here(), choice) {
+        let driver = match driver_of(lane.here(), choice, quiet) {
             Ok(driver) => driver,
             Err(error) => return failed(error.to_string()),
         };
         let id = lane.id();
         Local::install(driver.io(), generation, move || tell(Event::Emptied(0, id)));
         tell(Event::Ready(lane.id()));
+        let mut driver = Quiescent(driver);
         if let Err(error) = lane.block_on(&mut driver, the_end()) {
             failed(error.to_string());
         }
@@ -280,7 +329,7 @@ fn start_lane(number: usize, work: &Work) -> std::io::Result<JoinHandle<()>> {
 
 /// Binds the calling thread, which is that lane's, to the processors of `cpu-map`. If that fails, it writes a
 /// warning and the lane runs anywhere.
-fn place(generation: &Generation, lane: usize) {
+fn keep_to_cpus(generation: &Generation, lane: usize) {
     if let Some(cpus) = generation.process.cpu_map.of(lane)
         && let Err(error) = manylane_sched::keep_to(cpus)
     {
@@ -397,8 +446,8 @@ struct Supervisor {
     reloading: Reloading,
     reloads: Option<Reloads>,
     /// Tasks that wait for the running reload, and for the next.
-    askers: Vec<Asker>,
-    next_askers: Vec<Asker>,
+    askers: Vec<ReloadWaiter>,
+    next_askers: Vec<ReloadWaiter>,
     /// Another reload is requested.
     again: bool,
     /// The process ends, so there is no next reload.
@@ -445,7 +494,7 @@ impl Supervisor {
             };
             if !ordered {
                 self.untold.push(lane);
-                let error = "cannot tell a lane to accept: its memory is used up".into();
+                let error = "a lane has no memory for the order to accept connections".into();
                 tell(Event::Refused(number, error));
             }
         }
@@ -461,7 +510,7 @@ impl Supervisor {
     fn want(&self, change: Change) {
         CHANGES.with_borrow_mut(|changes| {
             if changes.iter().all(|(other, _)| *other != change) {
-                changes.push_back((change, Asker::default()));
+                changes.push_back((change, ReloadWaiter::default()));
             }
         });
     }
@@ -556,15 +605,15 @@ impl Supervisor {
     }
 
     /// Handles the configuration that was read.
-    fn was_read(&mut self, outcome: Result<Box<Fresh>, String>) {
-        let Fresh { mut generation, listeners, said } = match outcome {
+    fn was_read(&mut self, outcome: Result<Box<NewGeneration>, String>) {
+        let NewGeneration { mut generation, listeners, said } = match outcome {
             Ok(fresh) => *fresh,
             Err(error) => return self.over(What::Files, Err(error)),
         };
         generation.inherit(&self.serving.generation, self.here.now());
         self.numbers += 1;
         let generation = Arc::new(generation);
-        let Beside { bound, backlogs, begun, .. } = listeners;
+        let ListenersBeside { bound, backlogs, begun, .. } = listeners;
         manylane_proxy::listen_again(&generation, &bound);
         let fresh = Serving { number: self.numbers, generation: generation.clone(), bound: Arc::new(bound) };
         let before = std::mem::replace(&mut self.serving, fresh);
@@ -688,13 +737,13 @@ impl Supervisor {
     /// Handles a lane on which nothing is left of a retired generation at this moment. When that was so on
     /// each lane, the lanes remove the generation: no lane can give them a connection for it any more.
     fn emptied(&mut self, number: u64, lane: LaneId) {
-        let Some(place) = self.retired.iter().position(|retired| retired.number == number) else { return };
-        let retired = &mut self.retired[place];
+        let Some(index) = self.retired.iter().position(|retired| retired.number == number) else { return };
+        let retired = &mut self.retired[index];
         if !retired.emptied.contains(&lane) {
             retired.emptied.push(lane);
         }
         if retired.emptied.len() == self.lanes.len() {
-            let Retired { generation, .. } = self.retired.swap_remove(place);
+            let Retired { generation, .. } = self.retired.swap_remove(index);
             for &lane in &*self.lanes {
                 // Behind the connections that were sent to that lane before.
                 order(lane, Class::Bulk, &generation, |local| local.remove());
@@ -739,6 +788,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         quiet,
         says,
         driver: _,
+        or_epoll: _,
         services: _,
         mut begun,
         reload: reloads,
@@ -764,7 +814,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         if let Some(ending) = early {
             break 'running ending;
         }
-        if let Some(Err(error)) = begun.as_mut().map(Begun::place_files) {
+        if let Some(Err(error)) = begun.as_mut().map(PendingChanges::place_files) {
             break 'running Ending::Failed(error.to_string());
         }
         let mut supervisor = Supervisor {
@@ -800,7 +850,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                     if accepting == count
                         && let Some(started) = started.take()
                     {
-                        if let Some(error) = begun.take().and_then(Begun::complete) {
+                        if let Some(error) = begun.take().and_then(PendingChanges::complete) {
                             say::alert(error);
                         }
                         started();
@@ -856,7 +906,7 @@ fn refuse_changes() {
     CHANGES.take().into_iter().for_each(|(_, asker)| asker.answer(Err("The process ends.".into())));
 }
 
-fn refuse(asker: Asker) {
+fn refuse(asker: ReloadWaiter) {
     asker.answer(Err("Not reloaded: the process ends.".into()));
 }
 
@@ -876,7 +926,7 @@ async fn stop(
     }
     let stops = |lane| {
         order(lane, Class::Urgent, generation, |local| {
-            // The processors belong to the successor.
+            // Busy polling would take processors from the successor.
             if let Some(here) = Here::current() {
                 here.set_busy_poll(Duration::ZERO);
             }
@@ -981,7 +1031,7 @@ async fn emptied(
     (lanes, number): (&[LaneId], u64),
     (mut untold, stops): (Vec<LaneId>, impl Fn(LaneId) -> bool),
 ) -> Ending {
-    let (mut told, mut silent) = (Vec::new(), 0);
+    let (mut notified, mut silent) = (Vec::new(), 0);
     loop {
         let wait = if untold.is_empty() { Duration::MAX } else { AGAIN };
         let Ok(event) = here.timeout(wait, next_event()).await else {
@@ -999,11 +1049,11 @@ async fn emptied(
             Event::Emptied(of, lane) => {
                 // Before that, the lane may hold an accepted connection that is not counted yet, because it
                 // still accepts.
-                if of == number && !told.contains(&lane) {
-                    told.push(lane);
+                if of == number && !notified.contains(&lane) {
+                    notified.push(lane);
                 }
                 // Connections on their way between lanes are counted, so this is the end.
-                if told.len() == lanes.len() && lanes.iter().all(|lane| load(*lane) == 0) {
+                if notified.len() == lanes.len() && lanes.iter().all(|lane| load(*lane) == 0) {
                     return Ending::Done;
                 }
             }
@@ -1036,8 +1086,8 @@ mod tests {
         while INBOX.lock().events.len() < 2 {
             lane.round(Time::ZERO);
         }
-        let told = std::mem::take(&mut INBOX.lock().events);
-        assert!(matches!(told[0], Event::Emptied(7, own) if own == lane.id()));
-        assert!(matches!(told[1], Event::Retired(7)));
+        let events = std::mem::take(&mut INBOX.lock().events);
+        assert!(matches!(events[0], Event::Emptied(7, own) if own == lane.id()));
+        assert!(matches!(events[1], Event::Retired(7)));
     }
 }

@@ -1,12 +1,13 @@
 //! Requests to the system at the start of the process: limits, users, the background, the pid file.
 
 use manylane_plan::generation::{Generation, Owner, Process};
+use manylane_pool::reserve::{ONE_ARENA, PLAIN};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User};
+use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::os::unix::process::CommandExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::process::Command;
 
 /// Descriptors besides those of connections and listeners: drivers, logs, files that are open for a moment.
 const OTHERS: u64 = 64;
@@ -97,7 +98,8 @@ pub(crate) fn renice(which: &str, nice: Option<i32>) {
 pub(crate) fn no_new_rights() {
     if let Err(error) = nix::sys::prctl::set_no_new_privs() {
         crate::say::warning(format_args!(
-            "[manylane.main()] the process could get new rights by programs that have them: {error}."
+            "[manylane.main()] cannot set PR_SET_NO_NEW_PRIVS; set-user-ID programs may add \
+                privileges: {error}."
         ));
     }
 }
@@ -117,26 +119,61 @@ pub(crate) fn dumpable() {
     }
 }
 
-/// The allocator's variable for what it reserves at once, in KiB, with a small value.
-const RESERVE: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "8192");
+/// File that says which allocations the system refuses: with 2, those beyond its memory.
+const OVERCOMMIT: &str = "/proc/sys/vm/overcommit_memory";
 
-/// `-m`: the allocator reserves 1 GiB before `main`, all of which a limit would count. So the program starts
-/// itself again with a small reserve.
-///
-/// # Errors
-/// A sentence, if it cannot start again.
-pub(crate) fn small_reserves() -> Result<(), String> {
-    if std::env::var_os(RESERVE.0).is_some() {
-        return Ok(());
-    }
-    let mut words = std::env::args_os();
-    let name = words.next().unwrap_or_default();
-    let error = Command::new("/proc/self/exe").arg0(name).args(words).env(RESERVE.0, RESERVE.1).exec();
-    Err(format!("[manylane.main()] Cannot begin once more for -m: {error}."))
+/// Returns whether the system refuses memory beyond some limit, which is not by `-m`. A group of processes
+/// (cgroup) has no such limit: the system ends one of them instead.
+fn may_be_refused() -> bool {
+    let is_limited = |which| getrlimit(which).is_ok_and(|(soft, _)| soft != RLIM_INFINITY);
+    is_limited(Resource::RLIMIT_DATA)
+        || is_limited(Resource::RLIMIT_AS)
+        || std::fs::read(OVERCOMMIT).is_ok_and(|text| text.trim_ascii() == b"2")
 }
 
-/// Megabytes that `-m` reserves for allocations that must not fail: tables of lanes double with their
-/// connections.
+/// Starts the program again with the system's allocator, which is chosen before `main`, if `bounded` says
+/// that memory is bounded by `-m`, or if the system bounds it. Where it cannot start again, a process without
+/// `-m` goes on as it is.
+///
+/// # Errors
+/// A sentence, if it cannot start again although it must.
+pub(crate) fn choose_allocator(bounded: bool) -> Result<(), String> {
+    if manylane_pool::reserve::is_plain() {
+        let _ = nix::sys::prctl::set_name(c"manylane"); // the system calls it "exe", by its file
+        return Ok(());
+    }
+    if !bounded && !may_be_refused() {
+        return Ok(());
+    }
+    let message =
+        format!("[manylane.main()] Cannot execute the program again for bounded memory: {}.", again());
+    if bounded {
+        return Err(message);
+    }
+    crate::say::warning(format_args!("{message} Clients may end the process when memory is short."));
+    Ok(())
+}
+
+/// Executes the program again, with the system's allocator. Returns why it cannot. `exec` of the library may
+/// then leave the process with other signals than before.
+fn again() -> nix::Error {
+    let line = |name: &OsStr, value: &OsStr| {
+        CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok() // none has a zero
+    };
+    let words: Vec<_> = std::env::args_os().filter_map(|word| CString::new(word.into_vec()).ok()).collect();
+    let mut variables: Vec<_> = std::env::vars_os().filter_map(|(name, value)| line(&name, &value)).collect();
+    variables.extend(line(OsStr::from_bytes(PLAIN.to_bytes()), OsStr::new("1")));
+    if std::env::var_os(ONE_ARENA.0).is_none() {
+        variables.extend(line(OsStr::new(ONE_ARENA.0), OsStr::new(ONE_ARENA.1)));
+    }
+    match nix::unistd::execve(c"/proc/self/exe", &words, &variables) {
+        Err(error) => error,
+        Ok(never) => match never {},
+    }
+}
+
+/// Megabytes that a process with bounded memory reserves for allocations that must not fail: tables of lanes
+/// double with their connections.
 const KEPT: usize = 8;
 
 /// Megabytes that the program needs to begin: for itself and the reserve, and for each lane with its stack
@@ -151,20 +188,27 @@ pub(crate) fn memory(megabytes: u64, lanes: usize) -> Result<(), String> {
     let least = TAKEN.0 + TAKEN.1 * lanes as u64;
     if megabytes < least {
         return Err(format!(
-            "-m {megabytes} is too little: with {lanes} lanes it is at least {least}; 'nbthread' makes less \
-                of them"
+            "-m expects at least {least} megabytes for {lanes} lanes, found {megabytes}; a lower 'nbthread' \
+                needs less"
         ));
     }
     let bytes = megabytes << 20;
     setrlimit(Resource::RLIMIT_DATA, bytes, bytes)
-        .map_err(|error| format!("cannot bound the memory to {megabytes} MB: {error}"))?;
-    match manylane_pool::reserve::keep(KEPT << 20) {
-        true => Ok(()),
-        false => Err(format!(
-            "-m {megabytes} is too little: {KEPT} MB of it, which are kept for what must not fail, are not \
-                there"
-        )),
+        .map_err(|error| format!("cannot bound the memory to {megabytes} MB: {error}"))
+}
+
+/// Keeps memory for what must not fail, if memory is bounded.
+///
+/// # Errors
+/// A sentence, if it is not there.
+pub(crate) fn keep_memory() -> Result<(), String> {
+    if !manylane_pool::reserve::is_plain() || manylane_pool::reserve::keep(KEPT << 20) {
+        return Ok(());
     }
+    Err(format!(
+        "the limit of memory (-m, RLIMIT_DATA, RLIMIT_AS) is too low: {KEPT} MB, which are kept for what \
+            must not fail, are not there"
+    ))
 }
 
 /// Returns the number of a user or of a group.
@@ -201,6 +245,11 @@ impl Identity {
     /// Looks up the user and the group of the configuration.
     pub(crate) fn new(process: &Process) -> Result<Self, String> {
         Ok(Self { user: number(false, &process.user)?, group: number(true, &process.group)? })
+    }
+
+    /// Returns the user and the group, where the configuration names them.
+    pub(crate) fn owner(self) -> (Option<u32>, Option<u32>) {
+        (self.user, self.group)
     }
 
     /// Returns true if [`assume`](Self::assume) leaves the process with fewer rights, or without its files.

@@ -3,7 +3,7 @@
 use crate::arguments::Arguments;
 use manylane_config::cond::{Build, LibraryVersion};
 use manylane_io::options::has_signatures;
-use manylane_io::{Choice, Kind};
+use manylane_io::{DriverChoice, Kind};
 
 /// Answers to `feature()`, `enabled()` and `version_atleast()`.
 pub(crate) const BUILD: Build = Build {
@@ -18,7 +18,7 @@ pub(crate) const BUILD: Build = Build {
 /// Returns the build without what the command line and the environment switch off.
 pub(crate) fn in_use(arguments: &Arguments) -> Build {
     let no_epoll = arguments.no_epoll
-        || matches!(Choice::from_environment(), Ok(Choice::Only(kind)) if kind != Kind::Epoll);
+        || matches!(DriverChoice::from_environment(), Ok(DriverChoice::Only(kind)) if kind != Kind::Epoll);
     [(no_epoll, "EPOLL"), (arguments.no_reuse_port, "REUSEPORT"), (arguments.no_splice, "SPLICE")]
         .into_iter()
         .filter(|(off, _)| *off)
@@ -26,11 +26,12 @@ pub(crate) fn in_use(arguments: &Arguments) -> Build {
         .having(if has_signatures() { BUILT } else { &BUILT[1..] })
 }
 
-/// Names for which `feature()` is true: what a file may use, whichever library or system call is behind it.
+/// Names for which `feature()` is true. They state what a file may use, not which library implements it.
 /// `CRYPT_H` and `LIBCRYPT` are hashed passwords, `CPU_AFFINITY` is `cpu-map`, `PRCTL` is `set-dumpable`,
 /// `BACKTRACE` and `THREAD_DUMP` are the watchdog's report of a lane that stands still, `SYSTEMD` is the
 /// master's report to the service manager, `TPROXY` is `transparent` and `usesrc`, `PCRE2` is the language of
-/// regular expressions. The first one is for the system to say: `tcp-md5sig`.
+/// regular expressions. The first name is `tcp-md5sig`, which depends on the system; [`in_use`] skips it by
+/// its position.
 const BUILT: &[&str] = &[
     "HAVE_WORKING_TCP_MD5SIG",
     "ACCEPT4",
@@ -131,9 +132,12 @@ pub(crate) fn long(arguments: &Arguments) -> String {
 
 /// Returns the driver that lanes would use.
 fn driver(arguments: &Arguments) -> String {
-    let choice =
-        if arguments.no_epoll { Ok(Choice::Only(Kind::IoUring)) } else { Choice::from_environment() };
-    match choice.map(Choice::settle) {
+    let choice = if arguments.no_epoll {
+        Ok(DriverChoice::Only(Kind::IoUring))
+    } else {
+        DriverChoice::from_environment()
+    };
+    match choice.map(DriverChoice::settle) {
         Ok((kind, None)) => format!("will use {kind}"),
         Ok((kind, Some(unsuitable))) => format!("will use {kind}, since {unsuitable}"),
         Err(error) => error.to_string(),

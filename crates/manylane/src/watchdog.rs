@@ -24,14 +24,14 @@ mod tests {
     #[test]
     fn a_task_that_blocks_its_lane_is_reported_with_lane_kind_and_time() {
         static BLOCKS: TaskKind = TaskKind::new("blocks in the test");
-        let (tell, told) = mpsc::channel();
+        let (tell, receiver) = mpsc::channel();
         let say = move |stuck: &str| {
             let _ = tell.send(stuck.to_string());
         };
         let watchdog = start(Limits::SHORTEST, say).expect("there is a thread");
         let mut lane = Lane::new(Config::new()).expect("a new thread");
         let waits = async move {
-            let said = told.recv().expect("the watchdog lives");
+            let said = receiver.recv().expect("the watchdog lives");
             assert!(said.contains("a task of the kind `blocks in the test` has been running for"), "{said}");
         };
         lane.here().spawn(&BLOCKS, Class::Normal, waits).expect("memory");

@@ -1,12 +1,12 @@
 //! Client side of a session.
 
 use crate::flow::ClientEnd;
+use crate::origin::{Greeting, Peers};
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
 use manylane_http::{Head, List};
-use manylane_io::{Io, SocketAddrAny, socket};
+use manylane_io::{Io, SocketAddrAny, SocketId, socket};
 use manylane_mux::h2;
-use manylane_net::proxy_protocol::{Tlvs, kind};
 use manylane_net::{Connection, Incoming, Packets, TlsStream};
 use manylane_plan::clock::now;
 use manylane_plan::generation::{DropMode, Server};
@@ -26,49 +26,11 @@ use std::time::Duration;
 /// sees an end of stream instead of a reset.
 const SWALLOWED: usize = 1 << 16;
 
-/// Addresses of a client's connection, and when it was accepted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Peers {
-    pub(crate) source: Option<SocketAddr>,
-    pub(crate) destination: Option<SocketAddr>,
-    /// Addresses of the socket, without those of the PROXY protocol.
-    pub(crate) link_source: Option<SocketAddr>,
-    pub(crate) link_destination: Option<SocketAddr>,
-    /// The connection began with a header of the PROXY protocol.
-    pub(crate) proxied: bool,
-    pub(crate) accepted: Timestamp,
-    /// The client speaks HTTP/2, if it speaks HTTP.
-    pub(crate) http2: bool,
-}
-
 /// Source and destination of a client as another proxy or rules report them.
 #[derive(Clone, Copy, Debug)]
 struct ClientAddresses {
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
-}
-
-/// Fields of a PROXY header beside the addresses.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Greeting {
-    /// The header's TLVs, one after another.
-    pub(crate) tlvs: Box<[u8]>,
-    /// The network namespace, if the configuration names it, too.
-    pub(crate) namespace: Option<Arc<str>>,
-    /// Time that the session waited for the header.
-    pub(crate) took: Duration,
-}
-
-impl Greeting {
-    /// The host name that the client asked for.
-    pub(crate) fn authority(&self) -> Option<&[u8]> {
-        Tlvs::kept(&self.tlvs).value_of(kind::AUTHORITY)
-    }
-
-    /// An identifier of the connection.
-    pub(crate) fn unique_id(&self) -> Option<&[u8]> {
-        Tlvs::kept(&self.tlvs).value_of(kind::UNIQUE_ID)
-    }
 }
 
 manylane_sync::lazy_static! {
@@ -85,7 +47,7 @@ manylane_sync::lazy_static! {
 #[derive(Debug)]
 pub(crate) struct QuietClient {
     pub(crate) connection: Connection,
-    told: Option<Pooled<ClientAddresses>>,
+    addresses: Option<Pooled<ClientAddresses>>,
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
     greeting: Option<Pooled<Greeting>>,
@@ -95,9 +57,10 @@ pub(crate) struct QuietClient {
 /// Identity of a client whose connection has many streams.
 #[derive(Debug)]
 pub(crate) struct ClientOrigin {
-    told: Option<ClientAddresses>,
+    addresses: Option<ClientAddresses>,
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
+    socket: Option<SocketId>,
     greeting: Option<Greeting>,
     accepted: Timestamp,
 }
@@ -105,13 +68,15 @@ pub(crate) struct ClientOrigin {
 impl ClientOrigin {
     /// Returns the client's addresses as expressions see them outside of a stream.
     pub(crate) fn peers(&self, connection: &Connection) -> Peers {
-        let told = |which: fn(&ClientAddresses) -> Option<SocketAddr>| self.told.as_ref().and_then(which);
+        let addresses =
+            |which: fn(&ClientAddresses) -> Option<SocketAddr>| self.addresses.as_ref().and_then(which);
         let link_destination = *self.link_destination.get_or_init(|| own_address(connection));
         Peers {
-            source: told(|told| told.source).or(self.link_source),
-            destination: told(|told| told.destination).or(link_destination),
+            source: addresses(|known| known.source).or(self.link_source),
+            destination: addresses(|own| own.destination).or(link_destination),
             link_source: self.link_source,
             link_destination,
+            socket: self.socket,
             proxied: self.greeting.is_some(),
             accepted: self.accepted,
             http2: true,
@@ -137,12 +102,13 @@ pub(crate) struct Client {
     /// Source address of the client; `None` for connections without IP addresses.
     pub(crate) source: Option<SocketAddr>,
     /// Destination address that the proxy in front or a rule reports.
-    told: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
     /// Both addresses without those that rules of the current request set; `None` if they are the socket's.
     own: Option<Pooled<ClientAddresses>>,
     /// Addresses of the socket. The local one is read on its first use.
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
+    socket: Option<SocketId>,
     /// The PROXY header that the connection began with.
     greeting: Option<Pooled<Greeting>>,
     accepted: Timestamp,
@@ -159,14 +125,20 @@ impl Client {
         Self {
             end: ClientEnd::Http1(incoming.into_connection(io)),
             source,
-            told: None,
+            destination: None,
             own: None,
             link_source: source,
             link_destination: OnceCell::new(),
+            socket: None,
             greeting: None,
             accepted: now(),
             received: Chain::new(),
         }
+    }
+
+    /// Notes the identity of the socket, for samples of the kernel's numbers. Costs a system call.
+    pub(crate) fn identify(&mut self) {
+        self.socket = self.end.connection().socket().and_then(|stream| SocketId::of(stream.as_fd()));
     }
 
     /// Starts TLS on the client's connection. `None` if there is no memory.
@@ -202,31 +174,33 @@ impl Client {
         let Self {
             end,
             source: _,
-            told: _,
+            destination: _,
             own,
             link_source,
             link_destination,
+            socket: _, // `identify` asks the kernel again, so an idle client does not keep it
             greeting,
             accepted,
             received: _,
         } = self;
         let ClientEnd::Http1(connection) = end else { return None };
-        Some(QuietClient { connection, told: own, link_source, link_destination, greeting, accepted })
+        Some(QuietClient { connection, addresses: own, link_source, link_destination, greeting, accepted })
     }
 
     /// Returns the client of an idle session, for its next request.
     pub(crate) fn wake(quiet: QuietClient) -> Self {
-        let QuietClient { connection, told, link_source, link_destination, greeting, accepted } = quiet;
+        let QuietClient { connection, addresses, link_source, link_destination, greeting, accepted } = quiet;
         let (source, destination) =
-            told.as_deref().map_or((link_source, None), |told| (told.source, told.destination));
+            addresses.as_deref().map_or((link_source, None), |known| (known.source, known.destination));
         let received = Chain::new();
         Self {
             end: ClientEnd::Http1(connection),
             source,
-            told: destination,
-            own: told,
+            destination,
+            own: addresses,
             link_source,
             link_destination,
+            socket: None,
             greeting,
             accepted,
             received,
@@ -238,17 +212,18 @@ impl Client {
     /// # Errors
     /// There is no memory.
     pub(crate) fn with_stream(of: &ClientOrigin, end: ClientEnd) -> Result<Self, AllocError> {
-        let ClientOrigin { told, link_source, link_destination, greeting, accepted } = of;
-        let own = told.map(|told| CLIENT_ADDRESSES.alloc(told)).transpose()?;
+        let ClientOrigin { addresses, link_source, link_destination, socket, greeting, accepted } = of;
+        let own = addresses.map(|known| CLIENT_ADDRESSES.alloc(known)).transpose()?;
         let greeting = greeting.clone().map(|greeting| GREETINGS.alloc(greeting)).transpose()?;
         let (source, told) = own.as_deref().map_or((*link_source, None), |own| (own.source, own.destination));
         Ok(Self {
             end,
             source,
-            told,
+            destination: told,
             own,
             link_source: *link_source,
             link_destination: link_destination.clone(),
+            socket: *socket,
             greeting,
             accepted: *accepted,
             received: Chain::new(),
@@ -258,17 +233,18 @@ impl Client {
     /// Returns the connection, the received bytes, and the identity that all streams share. `None` for a
     /// stream.
     pub(crate) fn split(self) -> Option<(Connection, Chain, ClientOrigin)> {
-        let Self { end, own, link_source, link_destination, greeting, accepted, received, .. } = self;
+        let Self { end, own, link_source, link_destination, socket, greeting, accepted, received, .. } = self;
         let ClientEnd::Http1(connection) = end else { return None };
-        let told = own.map(Pooled::into_inner);
+        let addresses = own.map(Pooled::into_inner);
         let greeting = greeting.map(Pooled::into_inner);
-        Some((connection, received, ClientOrigin { told, link_source, link_destination, greeting, accepted }))
+        let origin = ClientOrigin { addresses, link_source, link_destination, socket, greeting, accepted };
+        Some((connection, received, origin))
     }
 
     /// Returns the address that the client connected to. The first call costs a system call, unless the PROXY
     /// protocol reported the address.
     pub(crate) fn destination(&self) -> Option<SocketAddr> {
-        self.told.or_else(|| self.link_destination())
+        self.destination.or_else(|| self.link_destination())
     }
 
     fn link_destination(&self) -> Option<SocketAddr> {
@@ -282,6 +258,7 @@ impl Client {
             destination: self.destination(),
             link_source: self.link_source,
             link_destination: self.link_destination(),
+            socket: self.socket,
             proxied: self.greeting.is_some(),
             accepted: self.accepted,
             http2: self.end.h2().is_some(),
@@ -297,14 +274,14 @@ impl Client {
         source: SocketAddr,
         destination: SocketAddr,
     ) -> Result<(), AllocError> {
-        self.is_told(Some(plain(source)), Some(plain(destination)))
+        self.set_addresses(Some(plain(source)), Some(plain(destination)))
     }
 
     /// Sets addresses for the rest of the connection. An address that is `None` stays as it is.
     ///
     /// # Errors
     /// There is no memory.
-    pub(crate) fn is_told(
+    pub(crate) fn set_addresses(
         &mut self,
         source: Option<SocketAddr>,
         destination: Option<SocketAddr>,
@@ -312,7 +289,8 @@ impl Client {
         self.is_said_to_be(source, destination);
         if source.is_some() || destination.is_some() {
             self.own = Some(
-                CLIENT_ADDRESSES.alloc(ClientAddresses { source: self.source, destination: self.told })?,
+                CLIENT_ADDRESSES
+                    .alloc(ClientAddresses { source: self.source, destination: self.destination })?,
             );
         }
         Ok(())
@@ -332,17 +310,17 @@ impl Client {
     /// Sets addresses for the current request. An address that is `None` stays as it is.
     pub(crate) fn is_said_to_be(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) {
         self.source = source.or(self.source);
-        self.told = destination.or(self.told);
+        self.destination = destination.or(self.destination);
     }
 
     /// Restores the addresses of the connection before the next request.
     pub(crate) fn is_itself(&mut self) {
-        (self.source, self.told) =
+        (self.source, self.destination) =
             self.own.as_deref().map_or((self.link_source, None), |own| (own.source, own.destination));
     }
 
-    /// Sets the log's time of acceptance for a further request: the end of the request before, which was
-    /// `idle` before `date`.
+    /// Sets the time of acceptance that the log shows for a further request of the connection: `idle` before
+    /// `date`, when the request before it ended.
     pub(crate) fn is_new_since(&mut self, date: Timestamp, idle: Duration) {
         let idle = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
         let micros =
@@ -441,8 +419,8 @@ impl Client {
     /// Returns the address that replaces the open parts (host or port) of the server's address.
     pub(crate) fn destination_of(&self, server: &Server) -> SocketAddr {
         // The system call is only worth it if the server's address has open parts.
-        let asked = if server.addr.is_of_client() { self.destination() } else { None };
-        asked.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
+        let destination = if server.addr.is_of_client() { self.destination() } else { None };
+        destination.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Filters of a stream: how many of its bytes are forwarded when, and what is traced.
 //!
-//! A forwarder asks [`Filters`] how many bytes it may forward before it frames them for the receiver, and
-//! waits if none may. A stream without filters has no [`Filters`]. A stream with filters is still spliced in
-//! a direction that no enabled filter sees; otherwise its bytes pass through here, one read at a time.
+//! A forwarder asks [`StreamFilters`] how many bytes it may forward before it frames them for the receiver,
+//! and waits if none may. A stream without filters has no [`StreamFilters`]. A stream with filters is still
+//! spliced in a direction that no enabled filter sees; otherwise its bytes pass through here, one read at a
+//! time.
 //!
 //! While bytes wait, no more than one read of them is buffered, and an HTTP/2 stream gets no more window. The
 //! other direction and other streams of the connection continue.
@@ -22,7 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The filters of one stream.
 #[derive(Debug)]
-pub(crate) struct Filters<'a> {
+pub(crate) struct StreamFilters<'a> {
     local: &'a Rc<Local>,
     memory: &'a Memory,
     /// Filters of frontend and backend. Those of a `listen` are stored as the frontend's.
@@ -40,7 +41,7 @@ fn channel(sender: Side) -> &'static str {
     }
 }
 
-impl<'a> Filters<'a> {
+impl<'a> StreamFilters<'a> {
     /// Returns the filters of a stream from `frontend` to `backend`; `None` if there are none.
     pub(crate) fn of(
         local: &'a Rc<Local>,
@@ -111,19 +112,19 @@ impl<'a> Filters<'a> {
     }
 
     /// Waits until at least one of `there` bytes may be forwarded. Returns how many may.
-    pub(crate) async fn pass(&self, way: &Direction, there: usize) -> usize {
+    pub(crate) async fn pass(&self, direction: &Direction, there: usize) -> usize {
         loop {
-            match self.take(way.sender, there) {
+            match self.take(direction.sender, there) {
                 Ok(bytes) => return bytes,
-                Err(then) => self.wait(way, then).await,
+                Err(then) => self.wait(direction, then).await,
             }
         }
     }
 
     /// Waits until `then`. No timeout ends the stream meanwhile.
-    pub(crate) async fn wait(&self, way: &Direction, then: Time) {
+    pub(crate) async fn wait(&self, direction: &Direction, then: Time) {
         let here = self.local.here();
-        way.waits(Waits::Filter, here.now());
+        direction.waits(Waits::Filter, here.now());
         here.sleep_until(then).await;
     }
 
@@ -150,9 +151,9 @@ impl<'a> Filters<'a> {
 
     fn dump(&self, at: usize, bytes: &[u8]) {
         let mut text = format!("\t{at:#08x}: ");
-        for place in 0..16 {
-            let gap = if place == 8 { "  " } else { "" };
-            let _ = match bytes.get(place) {
+        for index in 0..16 {
+            let gap = if index == 8 { "  " } else { "" };
+            let _ = match bytes.get(index) {
                 Some(byte) => write!(text, "{gap}{byte:02x} "),
                 None => write!(text, "{gap}   "),
             };
@@ -212,7 +213,7 @@ impl<'a> Filters<'a> {
     }
 }
 
-impl Drop for Filters<'_> {
+impl Drop for StreamFilters<'_> {
     fn drop(&mut self) {
         self.tell(|out| out.push_str("trace_stream_stop"));
     }

@@ -1,12 +1,13 @@
-//! `log-forward`: syslog messages come, over connections and as datagrams, and go on to the section's
-//! targets.
+//! `log-forward`: receives syslog messages over connections and as datagrams, and forwards them to the
+//! section's targets.
 //!
-//! Nobody waits for a target: a message that finds no room with one is lost there, and counted. So a sender
-//! is read as fast as it sends, and what the program holds is bounded: of a connection at most one message
-//! that is not whole, of datagrams those of one system call.
+//! The receiving task never waits for a target: a message that finds no room at one is lost there, and
+//! counted. So the task reads as fast as a sender sends, and the memory is bounded: one incomplete message
+//! for each connection, and the datagrams of one system call.
 
 use crate::client::Client;
 use crate::lane::{Local, datagram_listeners};
+use crate::traffic::Parties;
 use manylane_io::{Datagram, Datagrams};
 use manylane_logs::{Frame, Frames, Message};
 use manylane_net::Bound;
@@ -23,13 +24,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) static RECEIVE: TaskKind = TaskKind::new("receive messages");
 
-/// Time after which a socket without memory for what it has is read again.
+/// Time before the next read of a socket, if there was no memory for its data.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Calls for the datagrams that are there at the end of a generation: each takes up to 32.
+/// Most calls that read what is left in a socket at the end of a generation. Each reads up to 32 datagrams.
 const LAST_CALLS: usize = 256;
 
-/// Where messages come from, as their host is named.
+/// Sender of messages: its address, and the text that names it as their host.
 #[derive(Debug, Default)]
 struct Sender {
     address: Option<IpAddr>,
@@ -37,8 +38,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Names the sender of the next messages. The text of an address is written once for all that it sends in
-    /// a row.
+    /// Sets the sender of the next messages. Writes the text of the address only if the sender has changed.
     fn is(&mut self, address: Option<SocketAddr>) {
         let address = address.map(|address| address.ip());
         if address != self.address {
@@ -64,12 +64,14 @@ fn forward(local: &Local, forward: &LogForward, bytes: &[u8], sender: &Sender) {
     }
 }
 
-/// Forwards what a client sends, until it ends, is silent for too long or sends what is no message.
+/// Forwards the messages of a client until its connection ends, it is silent for `timeout client`, or its
+/// bytes are not a message.
 pub(crate) async fn serve(local: &Local, frontend: &Frontend, client: Client) {
     let Some(section) = &frontend.forward else { return };
-    frontend.counts.own().streams.add(1);
+    let parties = Parties { frontend: Some(frontend), ..Parties::new(&local.generation) };
+    parties.stream_begins();
     messages_of(local, frontend, section, client).await;
-    frontend.counts.own().streams_ended.add(1);
+    parties.stream_ends();
 }
 
 async fn messages_of(local: &Local, frontend: &Frontend, section: &LogForward, client: Client) {
@@ -91,14 +93,14 @@ async fn messages_of(local: &Local, frontend: &Frontend, section: &LogForward, c
             part.extend_from_slice(&segment);
             continue;
         }
-        // Mostly nothing has to be copied.
+        // Messages are forwarded from the segment; only an incomplete one is copied.
         let Some(used) = messages(local, section, &mut frames, &segment, &sender) else { break };
         part.extend_from_slice(&segment[used..]);
     }
 }
 
-/// Forwards the messages at the front of `bytes`. Returns how many bytes they had; `None` behind what is no
-/// message.
+/// Forwards the complete messages at the front of `bytes`. Returns the number of their bytes, or `None` if
+/// other bytes than a message follow them.
 fn messages(
     local: &Local,
     section: &LogForward,
@@ -119,7 +121,10 @@ fn messages(
     }
 }
 
-/// Receives on this lane what is its share of the datagrams: each socket has one lane.
+/// Starts the tasks of this lane's share of the datagram sockets; `lanes` share all sockets.
+///
+/// # Errors
+/// A sentence, if there is no memory.
 pub(crate) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
     let mut number = 0;
@@ -139,7 +144,7 @@ pub(crate) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     Ok(())
 }
 
-/// Forwards what comes at a socket until the generation stops on this lane.
+/// Forwards the datagrams of a socket until the generation stops on this lane.
 async fn receive(local: Rc<Local>, frontend: usize, sockets: Arc<[Bound]>, which: usize) {
     local.begun();
     let frontend = &local.generation.frontends[frontend];
@@ -156,7 +161,7 @@ async fn receive(local: Rc<Local>, frontend: usize, sockets: Arc<[Bound]>, which
         while next(&local, frontend, &socket, &mut received).await {
             all(&mut received);
         }
-        // What has come by now is nobody else's, if another process has sockets of its own.
+        // If another process has its own sockets, only this one can read what has arrived here.
         for _ in 0..LAST_CALLS {
             if !is_left(&socket, &mut received).await {
                 break;
@@ -168,7 +173,7 @@ async fn receive(local: Rc<Local>, frontend: usize, sockets: Arc<[Bound]>, which
     local.ended();
 }
 
-/// Receives datagrams that are there. Whether there were any.
+/// Receives datagrams that have arrived already. Returns true if there were any.
 async fn is_left(socket: &Datagrams, received: &mut Vec<Datagram>) -> bool {
     let mut receiving = pin!(socket.recv_batch(received));
     poll_fn(|context| Poll::Ready(matches!(receiving.as_mut().poll(context), Poll::Ready(Ok(_))))).await
@@ -177,11 +182,11 @@ async fn is_left(socket: &Datagrams, received: &mut Vec<Datagram>) -> bool {
 /// Waits for datagrams while the frontend's gate is open; false when the generation stops.
 async fn next(local: &Local, frontend: &Frontend, socket: &Datagrams, received: &mut Vec<Datagram>) -> bool {
     loop {
-        let seen = frontend.gate.seen();
+        let snapshot = frontend.gate.snapshot();
         let mut receiving = pin!(async {
-            match seen.state() {
+            match snapshot.state() {
                 FrontendGateState::Open => socket.recv_batch(received).await.is_ok(),
-                // The system keeps a few, and drops the others.
+                // Meanwhile the system queues a few datagrams and drops the others.
                 _ => std::future::pending().await,
             }
         });
@@ -189,13 +194,13 @@ async fn next(local: &Local, frontend: &Frontend, socket: &Datagrams, received: 
         let came = poll_fn(|context| match stopping.poll(context) {
             Poll::Ready(()) => Poll::Ready(None),
             // A change of the gate wakes this task.
-            Poll::Pending if frontend.gate.seen() != seen => Poll::Ready(Some(false)),
+            Poll::Pending if frontend.gate.snapshot() != snapshot => Poll::Ready(Some(false)),
             Poll::Pending => receiving.as_mut().poll(context).map(Some),
         });
         match came.await {
             None => return false,
             Some(true) => return true,
-            Some(false) if frontend.gate.seen() != seen => {}
+            Some(false) if frontend.gate.snapshot() != snapshot => {}
             // There is no memory for a datagram.
             Some(false) => local.here().sleep(RETRY).await,
         }

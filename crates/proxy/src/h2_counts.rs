@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 /// Counters of a frontend or backend, in the calling lane's slots.
 pub(crate) trait H2Counters {
-    /// Counts the begin or the end of a connection.
+    /// Counts the start or the end of a connection.
     fn connection(&self, ends: bool);
 
     /// Counts streams that began and ended, and received frames.
@@ -51,14 +51,14 @@ pub(crate) struct CountedConn<P: Deref<Target: H2Counters>> {
 }
 
 impl<P: Deref<Target: H2Counters>> CountedConn<P> {
-    /// Counts the begin of the connection.
+    /// Counts the start of the connection.
     pub(crate) fn begin(counts: P, conn: Conn) -> Self {
         counts.connection(false);
         Self { counts, conn, begun: 0, open: 0 }
     }
 
     /// Counts and returns what happened since the last call. To be called whenever the connection was driven.
-    pub(crate) fn look(&mut self) -> Counts {
+    pub(crate) fn update(&mut self) -> Counts {
         let (counts, begun) = (self.conn.take_counts(), self.conn.begun());
         let open = self.conn.open_streams() as u64;
         let new = begun - self.begun;
@@ -70,7 +70,7 @@ impl<P: Deref<Target: H2Counters>> CountedConn<P> {
 
 impl<P: Deref<Target: H2Counters>> Drop for CountedConn<P> {
     fn drop(&mut self) {
-        self.look();
+        self.update();
         self.counts.add(0, self.open, &Counts::default());
         self.counts.connection(true);
     }

@@ -5,7 +5,6 @@
 #![cfg(not(any(loom, manylane_sim)))]
 
 mod client;
-mod count;
 pub mod explain;
 mod filters;
 mod flow;
@@ -13,6 +12,7 @@ mod forward;
 mod h2_counts;
 mod http;
 mod lane;
+mod origin;
 mod panics;
 mod rules;
 mod run;
@@ -20,11 +20,13 @@ mod scopes;
 mod server;
 mod session;
 mod tcp;
+mod traffic;
+mod tunnel;
 
 pub use http::dry_run;
 pub use lane::{
-    AtWork, Backlogs, Beside, BindFailure, BoundListener, Cursor, Local, Slice, administer, answer, bind,
-    bind_beside, bind_listener, change, end_stream, end_streams, find, listen_again, panic_stream,
-    set_maxconn, set_weight, slice, stopped, warn,
+    Backlogs, BindFailure, BoundListener, Cursor, ListenersBeside, Local, Slice, StreamReport, administer,
+    answer, bind, bind_beside, bind_listener, change, end_stream, end_streams, find, listen_again, offline,
+    panic_stream, set_maxconn, set_weight, slice, stopped, warn,
 };
-pub use run::{NotRenamed, Relocated, accept, bound, relocate, rename, renew_ocsp, set_gate};
+pub use run::{NotRenamed, PreviousPlace, accept, bound, relocate, rename, renew_ocsp, set_gate};

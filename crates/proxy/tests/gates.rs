@@ -7,11 +7,11 @@ use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_io::{Choice, Driver, Kind};
+use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
 use manylane_plan::generation::{FrontendGateState, StartOptions};
-use manylane_proxy::{Beside, Local, accept, bind, bind_beside, listen_again, set_gate};
+use manylane_proxy::{ListenersBeside, Local, accept, bind, bind_beside, listen_again, set_gate};
 use manylane_sched::{Config, Here, Lane};
 use manylane_sync::Arc;
 use std::io::{Read, Write};
@@ -57,14 +57,14 @@ async fn until(here: Here, what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// Sends one request on each connection, while the lane runs.
-async fn asked(here: Here, clients: Vec<TcpStream>) -> Vec<String> {
-    let (tell, told) = mpsc::channel();
+async fn answers(here: Here, clients: Vec<TcpStream>) -> Vec<String> {
+    let (tell, receiver) = mpsc::channel();
     let asking = std::thread::spawn(move || {
         let answers = clients.into_iter().map(ask).collect();
         let _ = tell.send(());
         answers
     });
-    until(here, "all are answered", || told.try_recv() != Err(TryRecvError::Empty)).await;
+    until(here, "all are answered", || receiver.try_recv() != Err(TryRecvError::Empty)).await;
     asking.join().unwrap()
 }
 
@@ -82,13 +82,13 @@ fn a_gate_is_that_of_both_generations_while_one_replaces_the_other() {
     drop(free);
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();
-    let mut driver = Driver::new(here, Choice::Only(Kind::Epoll)).unwrap();
+    let mut driver = Driver::new(here, DriverChoice::Only(Kind::Epoll)).unwrap();
     let nobody = |_, _: &str| Err("nobody".into());
     let before = Arc::new(built(&format!(" bind {first}\n")));
     let bound = Arc::new(bind(&before, 1, nobody, &mut HandedOver::default()).unwrap());
     accept(&Local::install(driver.io(), before.clone(), || {}), &bound, &[lane.id()]).unwrap();
     let mut next = built(&format!(" bind {first}\n bind {second}\n"));
-    let Beside { bound: fresh, .. } = bind_beside(&next, 1, nobody, (&before, &bound)).unwrap();
+    let ListenersBeside { bound: fresh, .. } = bind_beside(&next, 1, nobody, (&before, &bound)).unwrap();
     next.inherit(&before, here.now());
     let (next, fresh) = (Arc::new(next), Arc::new(fresh));
     listen_again(&next, &fresh);
@@ -101,7 +101,7 @@ fn a_gate_is_that_of_both_generations_while_one_replaces_the_other() {
             here.yield_now().await; // the lane may look at it or not
             assert_eq!(set_gate(front, FrontendGateState::Open), Ok(FrontendGateState::Paused));
             let clients = [first, second].map(|address| TcpStream::connect(address).unwrap());
-            let answers = asked(here, clients.into()).await;
+            let answers = answers(here, clients.into()).await;
             assert!(answers.iter().all(|answer| answer.ends_with("\r\n\r\na")), "{answers:?}");
         }
     };
@@ -124,7 +124,7 @@ fn accepted_ahead(kind: Kind) {
     let address = listener.local_addr().unwrap();
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();
-    let mut driver = Driver::new(here, Choice::Only(kind)).unwrap();
+    let mut driver = Driver::new(here, DriverChoice::Only(kind)).unwrap();
     let inherited = listener.try_clone().unwrap().into_raw_fd(); // owned by the generation from here on
     let generation = Arc::new(built(&format!(" maxconn 1\n bind fd@{inherited} backlog 10\n")));
     let bound =
@@ -141,7 +141,7 @@ fn accepted_ahead(kind: Kind) {
         until(here, "the driver accepts", || waiting(&listener) == ahead).await;
         assert_eq!(set_gate(front, FrontendGateState::Paused), Ok(FrontendGateState::Open));
         assert_eq!(set_gate(front, FrontendGateState::Open), Ok(FrontendGateState::Paused));
-        let answers = asked(here, clients).await;
+        let answers = answers(here, clients).await;
         assert_eq!(answers.len(), 4);
         assert!(answers.iter().all(|answer| answer.ends_with("\r\n\r\na")), "{answers:?}");
     };
@@ -156,7 +156,7 @@ fn connections_that_were_accepted_ahead_are_served_when_a_gate_is_open_again() {
     accepted_ahead(Kind::Epoll);
     let refused = std::thread::spawn(|| {
         let lane = Lane::new(Config::new()).unwrap();
-        Driver::new(lane.here(), Choice::Only(Kind::IoUring)).err().map(|error| error.to_string())
+        Driver::new(lane.here(), DriverChoice::Only(Kind::IoUring)).err().map(|error| error.to_string())
     });
     match refused.join().unwrap() {
         Some(why) => eprintln!("NOT SHOWN HERE: {why}"),

@@ -10,7 +10,7 @@ use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_io::{Choice, Driver, Kind};
+use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
 use manylane_plan::generation::StartOptions;
@@ -96,7 +96,7 @@ fn lane(
 ) {
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();
-    let mut driver = Driver::new(here, Choice::Only(kind)).unwrap();
+    let mut driver = Driver::new(here, DriverChoice::Only(kind)).unwrap();
     ids.0.send(lane.id()).unwrap();
     let all = ids.1.recv().unwrap();
     let local = Local::install(driver.io(), generation, || {});
@@ -142,7 +142,7 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
     // All lanes and the test: before and after warm-up, and after the counted requests.
     let meeting = Barrier::new(LANES + 1);
     std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (tell, receiver) = mpsc::channel();
         let mut all = Vec::new();
         for number in 0..LANES {
             let (tell_all, told_all) = mpsc::channel();
@@ -151,7 +151,7 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
             let meeting = &meeting;
             scope.spawn(move || lane(number, &ids, kind, of, meeting));
         }
-        let ids: Vec<LaneId> = (0..LANES).map(|_| told.recv().unwrap()).collect();
+        let ids: Vec<LaneId> = (0..LANES).map(|_| receiver.recv().unwrap()).collect();
         all.iter().for_each(|lane| lane.send(ids.clone()).unwrap());
         let stop_all = || ids.iter().for_each(|lane| Remote::new(*lane).stop().unwrap());
         meeting.wait();
@@ -202,7 +202,7 @@ fn a_request_asks_nothing_of_the_global_allocator_with_epoll() {
 fn a_request_asks_nothing_of_the_global_allocator_with_io_uring() {
     let refused = std::thread::spawn(|| {
         let lane = Lane::new(Config::new()).unwrap();
-        Driver::new(lane.here(), Choice::Only(Kind::IoUring)).err().map(|error| error.to_string())
+        Driver::new(lane.here(), DriverChoice::Only(Kind::IoUring)).err().map(|error| error.to_string())
     });
     if let Some(why) = refused.join().unwrap() {
         eprintln!("NOT SHOWN HERE: {why}");

@@ -8,8 +8,10 @@ use manylane_config::diag::Severity;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
+use manylane_config::tree::AlgorithmKey;
 use manylane_io::{
-    ACCEPTS_PER_ROUND, Choice, Driver, EVENTS_PER_WAIT, Kind, MOST_ACCEPTS_PER_ROUND, MOST_EVENTS_PER_WAIT,
+    ACCEPTS_PER_ROUND, Driver, DriverChoice, EVENTS_PER_WAIT, Kind, MOST_ACCEPTS_PER_ROUND,
+    MOST_EVENTS_PER_WAIT,
 };
 use manylane_plan::Generation;
 use manylane_plan::generation::{HashKey, Shards, StartOptions};
@@ -56,7 +58,7 @@ fn a_lane_takes_in_as_many_events_at_once_as_tune_maxpollevents_says() {
         (" tune.maxpollevents 1000000\n", MOST_EVENTS_PER_WAIT),
     ] {
         let lane = Lane::new(Config::new()).unwrap();
-        let driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll)).unwrap();
+        let driver = Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll)).unwrap();
         let local = Local::install(driver.io(), Arc::new(built(global)), || {});
         local.remove();
         assert_eq!(driver.io().events_per_wait(), events, "{global}");
@@ -202,7 +204,7 @@ fn a_consistent_hash_knows_servers_by_their_guid_where_they_have_one() {
 fn accepts(global: &str) -> u32 {
     let generation = built(global);
     let lane = Lane::new(Config::new()).unwrap();
-    let driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll)).unwrap();
+    let driver = Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll)).unwrap();
     let local = Local::install(driver.io(), Arc::new(generation), || {});
     local.remove();
     driver.io().accepts_per_round()
@@ -268,10 +270,10 @@ fn a_server_that_stays_where_it_is_needs_no_resolvers() {
     assert_eq!(resolved, [false, false, true]);
 }
 
-/// config has the words of the algorithms, balance their behaviour.
+/// `show stat` and `manylane explain` show the word.
 #[test]
 fn balance_shows_each_algorithm_by_the_word_that_chose_it() {
-    for (name, _) in manylane_config::algorithms() {
+    for name in manylane_config::algorithms() {
         let words = match name {
             "log-hash" => continue, // of 'mode log', where it is a hash like others
             "hash" => "hash src",
@@ -282,6 +284,9 @@ fn balance_shows_each_algorithm_by_the_word_that_chose_it() {
         let lines = format!(" mode http\n timeout connect 1s\n timeout server 1s\n balance {words}\n");
         let generation = built(&format!("backend b\n{lines} server s 127.0.0.1:1\n"));
         let backend = &generation.backends[0];
-        assert_eq!(backend.key.algorithm_name(backend.balancer.algorithm()), name);
+        assert_eq!(backend.algorithm.name, name);
+        // The crate that chooses knows the word: a word that it does not know hashes a key.
+        let has_key = backend.algorithm.key != AlgorithmKey::None;
+        assert_eq!(backend.balancer.algorithm().goes_by_key(), has_key, "{name}");
     }
 }

@@ -7,7 +7,7 @@ use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_io::{Choice, Driver, Kind};
+use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
 use manylane_plan::generation::StartOptions;
@@ -52,7 +52,7 @@ fn a_request_costs_four_calls_that_carry_bytes_and_no_epoll_ctl() {
     let front = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = front.local_addr().unwrap();
     drop(front);
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut sources = Sources::new();
         let text = format!(
@@ -68,13 +68,13 @@ fn a_request_costs_four_calls_that_carry_bytes_and_no_epoll_ctl() {
         let generation = Arc::new(generation);
         let mut lane = Lane::new(Config::new()).unwrap();
         let here = lane.here();
-        let mut driver = Driver::new(here, Choice::Only(Kind::Epoll)).unwrap();
+        let mut driver = Driver::new(here, DriverChoice::Only(Kind::Epoll)).unwrap();
         let local = Local::install(driver.io(), generation, || {});
         accept(&local, &Arc::new(bound), &[lane.id()]).unwrap();
         tell.send(lane.remote()).unwrap();
         lane.run(&mut driver).unwrap();
     });
-    let lane = told.recv().unwrap();
+    let lane = receiver.recv().unwrap();
     let counts = || {
         let (answer, answered) = mpsc::channel();
         lane.spawn(&COUNTS, Class::Normal, async move { answer.send(manylane_io::report()).unwrap() })

@@ -3,11 +3,15 @@
 //! Work that takes long, or that waits for the store's lock, runs on the blocking pool.
 
 use super::Call;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use crate::serve::Control;
 use manylane_expr::{CertificateText, Civil, RevokedText};
-use manylane_tls::{BadKey, BadOcsp, Failure, Kind, ListLine, NoQuestion, OcspState, OcspUpdate, Store};
+use manylane_tls::{
+    BadKey, BadOcsp, Failure, Kind, ListLine, NoQuestion, OcspState, OcspUpdate, ServerContext, ShownName,
+    Store,
+};
 use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
 /// The kind's name in answers.
@@ -28,8 +32,8 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// Runs `work` on the blocking pool. `None` if the pool is full; the client has the message then.
-async fn aside<T: Send + 'static>(
+/// Runs `work` on the blocking pool. If the pool is full, replies with an error and returns `None`.
+pub(super) async fn aside<T: Send + 'static>(
     call: &mut Call<'_, '_>,
     work: impl FnOnce(&Store) -> T + Send + 'static,
 ) -> Option<T> {
@@ -44,7 +48,7 @@ async fn aside<T: Send + 'static>(
 }
 
 /// `show ssl cert`, `show ssl ca-file`, `show ssl crl-file`
-pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
+pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), ReplyError> {
     let name = call.word(0).to_owned();
     if name.is_empty() {
         return overview(call, kind).await;
@@ -153,7 +157,7 @@ fn revoked(out: &mut String, der: &[u8]) {
     out.push_str(&text.revoked);
 }
 
-async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
+async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), ReplyError> {
     let Some(names) = aside(call, move |store| store.names(kind)).await else { return Ok(()) };
     let line = |name: &str, count: usize| match kind {
         Kind::Authorities => format!("{name} - {count} certificate(s)\n"),
@@ -322,7 +326,7 @@ pub(super) async fn delete(call: &mut Call<'_, '_>, kind: Kind) {
 }
 
 /// `show ssl crt-list [-n] [<list>]`
-pub(super) async fn show_list(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show_list(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let numbered = call.word(0) == "-n";
     let name = call.word(usize::from(numbered)).to_owned();
     if name.is_empty() {
@@ -339,22 +343,121 @@ pub(super) async fn show_list(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         return Ok(());
     };
     let _ = writeln!(call.reply, "# {name}");
-    for ListLine { number, certificate, sigalgs, ocsp_update, filters } in list {
+    for ListLine { number, certificate, options, filters } in list {
         let _ = match numbered {
             true => write!(call.reply, "{certificate}:{number}"),
             false => write!(call.reply, "{certificate}"),
         };
-        let sigalgs = sigalgs.map(|list| format!("sigalgs {list}"));
-        let renewed = ocsp_update.map(|on| format!("ocsp-update {}", if on { "on" } else { "off" }));
-        let options: Vec<_> = sigalgs.into_iter().chain(renewed).collect();
         if !options.is_empty() {
-            let _ = write!(call.reply, " [{}]", options.join(" "));
+            let _ = write!(call.reply, " [{options}]");
         }
         for filter in filters {
             let _ = write!(call.reply, " {filter}");
         }
         call.reply.put("\n");
         call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+/// `Sep  5 12:11:09 2027 GMT`, of seconds since 1970.
+fn openssl_date(seconds: i64) -> String {
+    let time = Civil::new(seconds, 0);
+    let (month, day) = (time.month_name(), time.day);
+    format!("{month} {day:2} {:02}:{:02}:{:02} {} GMT", time.hour, time.minute, time.second, time.year)
+}
+
+/// A time in seconds: a number, and a unit from `s` to `d` or none. The error is the end of a sentence.
+fn seconds(text: &str) -> Result<i64, String> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match &text[end..] {
+        "" | "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(60 * 60),
+        "d" => Some(24 * 60 * 60),
+        _ => None,
+    };
+    match (unit, text[end..].chars().next()) {
+        (Some(unit), _) if end > 0 => {
+            let number = text[..end].parse::<i64>().ok();
+            number.and_then(|number| number.checked_mul(unit)).ok_or_else(|| "it is too large".to_owned())
+        }
+        (_, Some(letter)) => Err(format!("unexpected character '{letter}'")),
+        (_, None) => Err("expected a number".to_owned()),
+    }
+}
+
+/// `show ssl sni [-f <frontend>] [-A] [-t <offset>]`
+pub(super) async fn show_names(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
+    let (mut frontend, mut expired, mut offset) = (None, false, 0);
+    let mut words = call.words.iter();
+    while let Some(word) = words.next() {
+        let wrong = match word.as_str() {
+            "-A" => {
+                expired = true;
+                None
+            }
+            "-f" => match words.next() {
+                None => Some("'-f' requires a frontend name!".to_owned()),
+                Some(name) => {
+                    frontend = Some(name);
+                    let known = call.generation.frontends.iter().any(|own| *own.name == **name);
+                    (!known).then(|| "Couldn't find the specified frontend!".to_owned())
+                }
+            },
+            "-t" => match words.next().map(|text| (text, seconds(text))) {
+                None => Some("'-t' requires an offset argument!".to_owned()),
+                Some((text, Err(why))) => Some(format!("'-t {text}' : {why}")),
+                Some((_, Ok(found))) => {
+                    offset = found;
+                    None
+                }
+            },
+            _ => Some(
+                "Invalid parameters, 'show ssl sni' only supports '-f', '-A' or '-t' options!".to_owned(),
+            ),
+        };
+        if let Some(wrong) = wrong {
+            call.error(&wrong);
+            return Ok(());
+        }
+    }
+    // Addresses of one line share its context.
+    let mut lines: Vec<(String, ServerContext)> = Vec::new();
+    for own in call.generation.frontends.iter().filter(|own| frontend.is_none_or(|name| *own.name == **name))
+    {
+        for listener in &own.listeners {
+            let place = format!("{}/{}", own.name, listener.line);
+            if let Some(context) = listener.tls.clone().filter(|_| lines.iter().all(|(own, _)| *own != place))
+            {
+                lines.push((place, context));
+            }
+        }
+    }
+    let read = move |store: &Store| {
+        let all = lines.into_iter().map(|(place, context)| (place, store.shown_names(&context)));
+        all.collect::<Vec<_>>()
+    };
+    let Some(all) = aside(call, read).await else { return Ok(()) };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let limit = i64::try_from(now).unwrap_or(i64::MAX).saturating_add(offset);
+    call.reply.put("# Frontend/Bind\tSNI\tNegative Filter\tType\tFilename\tNotAfter\tNotBefore\n");
+    for (place, names) in all {
+        for ShownName { name, not_for, key, certificate, not_before, not_after } in names {
+            if expired && not_after >= limit {
+                continue;
+            }
+            let mut negative = String::new();
+            // In the order of HAProxy, the last one first.
+            for name in not_for.iter().rev() {
+                let _ = write!(negative, "!{name} ");
+            }
+            let negative = if negative.is_empty() { "-" } else { &negative };
+            let (after, before) = (openssl_date(not_after), openssl_date(not_before));
+            let _ =
+                writeln!(call.reply, "{place}\t{name}\t{negative}\t{key}\t{certificate}\t{after}\t{before}");
+            call.reply.breathe().await?;
+        }
     }
     Ok(())
 }
@@ -440,8 +543,8 @@ pub(super) async fn show_ticket_keys(call: &mut Call<'_, '_>) {
     call.reply.put("# id name\n");
     for (number, (file, names)) in shown {
         let _ = writeln!(call.reply, "# {number} ({file})");
-        for (place, name) in names.iter().enumerate() {
-            let _ = write!(call.reply, "{number}.{place} ");
+        for (index, name) in names.iter().enumerate() {
+            let _ = write!(call.reply, "{number}.{index} ");
             for byte in name {
                 let _ = write!(call.reply, "{byte:02x}");
             }
@@ -475,7 +578,7 @@ pub(super) async fn add_ticket_key(call: &mut Call<'_, '_>) {
 }
 
 /// `show ssl ocsp-response [[text|base64] {<id>|<file>}]`
-pub(super) async fn show_ocsp(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show_ocsp(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let (which, encoded) = match call.words {
         [form, which, ..] if form == "text" => (which.clone(), false),
         [form, which, ..] if form == "base64" => (which.clone(), true),
@@ -494,7 +597,7 @@ pub(super) async fn show_ocsp(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-async fn all_ocsp(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+async fn all_ocsp(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let Some(all) = aside(call, Store::stapled).await else { return Ok(()) };
     if !all.is_empty() {
         call.reply.put("# Certificate IDs\n");
@@ -530,7 +633,7 @@ fn date(seconds: u64) -> String {
 }
 
 /// `show ssl ocsp-updates`
-pub(super) async fn show_ocsp_updates(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show_ocsp_updates(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let Some(all) = aside(call, Store::ocsp_updates).await else { return Ok(()) };
     call.reply.put(
         "OCSP Certid | Path | Next Update | Last Update | Successes | Failures | Last Update Status | Last \
@@ -590,7 +693,7 @@ pub(super) async fn update_ocsp(call: &mut Call<'_, '_>) {
             let reason = reason.map(|why| format!(" ({why})")).unwrap_or_default();
             call.error(&format!("{}{reason}.", status.text()));
         }
-        None => call.error("Too much waits to be asked: try again."),
+        None => call.error("Too many OCSP requests are waiting: try again."),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Commands that change a client's own settings.
 
 use super::Call;
-use crate::level::Marks;
+use crate::level::SeverityOutput;
 use crate::session::Settings;
 use manylane_config::value::Unit;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) fn set_mode(call: &mut Call<'_, '_>, name: &str, of: impl FnOnce(&mut
 
 /// `set severity-output`
 pub(super) fn set_severity(call: &mut Call<'_, '_>) {
-    match Marks::named(call.word(0)) {
+    match SeverityOutput::named(call.word(0)) {
         Some(marks) => call.settings.marks = marks,
         None => call.error("one of 'none', 'number', 'string' is a required argument"),
     }

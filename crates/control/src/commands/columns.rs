@@ -12,7 +12,7 @@ macro_rules! columns {
         }
 
         pub(crate) static COLUMNS: &[Field] =
-            &[$(Field { place: Column::$variant as u32, name: $name, tags: $tags, help: $help }),*];
+            &[$(Field { number: Column::$variant as u32, name: $name, tags: $tags, help: $help }),*];
     };
 }
 
@@ -29,9 +29,9 @@ columns! {
     Bout "bout" "MCP" "bytes of responses";
     Dreq "dreq" "MCP" "requests that rules refused";
     Dresp "dresp" "MCP" "responses that rules refused";
-    Ereq "ereq" "MCP" "requests that were no good";
+    Ereq "ereq" "MCP" "invalid requests";
     Econ "econ" "MCP" "connections that could not be made";
-    Eresp "eresp" "MCP" "responses that were no good";
+    Eresp "eresp" "MCP" "invalid responses";
     Wretr "wretr" "MCP" "connections that were tried again";
     Wredis "wredis" "MCP" "streams that went to another server";
     Status "status" "SGP" "OPEN, UP, DOWN, NOLB, MAINT, DRAIN, no check";
@@ -102,9 +102,9 @@ columns! {
     Dses "dses" "MCP" "sessions that rules refused";
     Wrew "wrew" "MCP" "edits of heads that could not be done";
     Connect "connect" "MCP" "new connections to servers that were tried to make";
-    Reuse "reuse" "MCP" "requests on connections that were there";
-    CacheLookups "cache_lookups" "MCP" "looks into the cache (0)";
-    CacheHits "cache_hits" "MCP" "finds there (0)";
+    Reuse "reuse" "MCP" "requests on reused connections";
+    CacheLookups "cache_lookups" "MCP" "lookups in the cache (0)";
+    CacheHits "cache_hits" "MCP" "hits in the cache (0)";
     SrvIcur "srv_icur" "MGP" "idle connections to the server";
     SrcIlim "src_ilim" "CLP" "idle connections at most";
     QtimeMax "qtime_max" "MMP" "longest time in the queue";
@@ -263,7 +263,7 @@ pub(crate) fn header() -> String {
     format!("# {},-,{},", names(general), names(protocols))
 }
 
-/// True if the column `-` stands before column `place`.
-pub(crate) fn begins_protocols(place: usize) -> bool {
-    place == PROTOCOLS
+/// True if the column `-` stands before column `index`.
+pub(crate) fn begins_protocols(index: usize) -> bool {
+    index == PROTOCOLS
 }

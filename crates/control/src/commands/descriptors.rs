@@ -1,7 +1,7 @@
 //! `show fd`: the process's descriptors, read from `/proc` on the blocking pool.
 
 use super::Call;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use crate::serve::Control;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ const STATES: [&str; 12] = [
 ];
 
 /// `show fd`, `show fd 7`
-pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let wanted = match call.word(0) {
         "" => None,
         word => match word.parse::<u32>() {

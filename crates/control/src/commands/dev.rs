@@ -1,4 +1,4 @@
-//! `show dev`, `show libs`: what a report of a defect should say of the program and the machine.
+//! `show dev`, `show libs`: facts about the program and the machine for a report of a defect.
 
 use super::Call;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fs;
 
 /// `show dev`
 pub(super) fn show(call: &mut Call<'_, '_>) {
-    let facts = call.control.process().facts.clone();
+    let process_info = call.control.process().info.clone();
     let system = |name: &str| read(&format!("/proc/sys/kernel/{name}"));
     let node = call.generation.node().to_owned();
     let command = fs::read("/proc/self/cmdline").unwrap_or_default();
@@ -16,9 +16,9 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
         "Manylane version {}\nBuild options\n  Driver : {}\n  Lanes : {}\nPlatform info\n  cpu model: {}\n  \
             OS name: {}\n  OS release: {}\n  OS version: {}\n  OS architecture: {}\n  node name: {node}\n  \
             distro pretty name: {}\nProcess info\n  pid: {}\n  cmdline: {}\n",
-        facts.version,
-        facts.driver,
-        facts.lanes,
+        process_info.version,
+        process_info.driver,
+        process_info.lanes,
         field("/proc/cpuinfo", "model name", ':'),
         system("ostype"),
         system("osrelease"),
@@ -30,7 +30,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     );
 }
 
-/// `show libs`: files whose code is in the process, and where: address of the first and the last byte, size.
+/// `show libs`: the files whose code the process has mapped: addresses of first and last byte, size, name.
 pub(super) fn libraries(call: &mut Call<'_, '_>) {
     for (name, first, last) in objects(&fs::read_to_string("/proc/self/maps").unwrap_or_default()) {
         let _ = writeln!(call.reply, "{first:#014x}-{last:#014x} ({:#09x}) {name}", last - first + 1);
@@ -62,7 +62,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// What a file has behind a name.
+/// The value behind `name` and `separator` in a file, without its quotes.
 fn field(path: &str, name: &str, separator: char) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(separator));

@@ -1,7 +1,7 @@
 //! `show errors`: the last invalid messages, and counters of those that were accepted.
 
 use super::Call;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use manylane_expr::{Civil, Timestamp, Zone};
 use manylane_plan::invalid::{Invalid, InvalidMessages};
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// Most characters of a line, after its position.
 const WIDTH: usize = 70;
 
-pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let generation = call.generation;
     let (word, kind) = (call.word(0), call.word(1));
     let names = || {

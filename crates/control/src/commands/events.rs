@@ -1,11 +1,11 @@
 //! `show events`: lists the rings, or shows one ring's present lines, new lines, or both.
 
 use super::Call;
-use crate::reply::{Gone, Reply};
+use crate::reply::{Reply, ReplyError};
 use manylane_logs::{RING_PART, RingReader};
 use std::fmt::Write;
 
-pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let rings = &call.generation.logs.rings;
     let name = call.word(0);
     if name.is_empty() {
@@ -36,12 +36,12 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     if !new {
         rest(&mut reader, call.reply).await?;
     }
-    call.settings.watch = waits.then_some(reader);
+    call.settings.events = waits.then_some(reader);
     Ok(())
 }
 
 /// Shows the lines that the ring holds now. Lines that arrive later are left out, so the loop ends.
-async fn rest(reader: &mut RingReader, reply: &mut Reply<'_>) -> Result<(), Gone> {
+async fn rest(reader: &mut RingReader, reply: &mut Reply<'_>) -> Result<(), ReplyError> {
     let mut bytes = Vec::with_capacity(RING_PART);
     let mut left = None;
     loop {
@@ -60,15 +60,15 @@ async fn rest(reader: &mut RingReader, reply: &mut Reply<'_>) -> Result<(), Gone
 }
 
 /// Shows lines as they arrive, until `stop` completes: the client has sent something, or is gone.
-pub(crate) async fn watch(
+pub(crate) async fn follow(
     mut reader: RingReader,
     reply: &mut Reply<'_>,
     stop: impl Future<Output = ()>,
-) -> Result<(), Gone> {
+) -> Result<(), ReplyError> {
     let mut stop = std::pin::pin!(stop);
     loop {
         rest(&mut reader, reply).await?;
-        reply.give_way().await?; // lines may arrive as fast as the client reads them
+        reply.yield_now().await?; // lines may arrive as fast as the client reads them
         let more = std::future::poll_fn(|context| {
             if stop.as_mut().poll(context).is_ready() {
                 return std::task::Poll::Ready(false);

@@ -20,7 +20,7 @@ pub(super) fn unknown(call: &mut Call<'_, '_>) {
     if call.words.starts_with(&["set".into(), "timeout".into()]) {
         return call.error("'set timeout' only supports 'cli'.");
     }
-    // The longest beginning of the words that some command has.
+    // As many leading words as some command begins with.
     let known = (1..=call.words.len())
         .rev()
         .map(|count| call.words[..count].join(" "))

@@ -11,8 +11,8 @@ use manylane_sync::atomic::Ordering;
 use std::fmt::Write;
 
 macro_rules! fields {
-    ($($place:literal $name:literal $tags:literal $help:literal;)*) => {
-        &[$(Field { place: $place, name: $name, tags: $tags, help: $help }),*]
+    ($($number:literal $name:literal $tags:literal $help:literal;)*) => {
+        &[$(Field { number: $number, name: $name, tags: $tags, help: $help }),*]
     };
 }
 
@@ -58,8 +58,8 @@ pub(crate) static FIELDS: &[Field] = fields! {
     37 "SslFrontendSessionReuse_pct" "MGP" "Percent of TLS connections of clients without a new key";
     38 "SslBackendKeyRate" "MRP" "New TLS keys with servers in the last second";
     39 "SslBackendMaxKeyRate" "MMP" "The most in a second";
-    40 "SslCacheLookups" "MCP" "Looks for TLS sessions that are kept";
-    41 "SslCacheMisses" "MCP" "Of these, those in vain";
+    40 "SslCacheLookups" "MCP" "Lookups in the cache of TLS sessions";
+    41 "SslCacheMisses" "MCP" "Of these, those that found no session";
     42 "CompressBpsIn" "MRP" "Bytes to the compressor in the last second (0: nothing is compressed here)";
     43 "CompressBpsOut" "MRP" "Bytes that it gave (0)";
     44 "CompressBpsRateLim" "CLP" "Bytes that it may give in a second (0: no limit)";
@@ -67,7 +67,7 @@ pub(crate) static FIELDS: &[Field] = fields! {
     48 "Run_queue" "MGP" "Tasks that wait for their turn";
     49 "Idle_pct" "MaP" "Percent of the last second that the lanes slept, on average";
     50 "node" "COS" "Name of the node";
-    51 "description" "COS" "What the file says of the process";
+    51 "description" "COS" "'description' of the section 'global'";
     52 "Stopping" "MGP" "1 once the soft stop has begun";
     53 "Jobs" "MGP" "Listeners, connections of clients, and clients of the run-time interface";
     54 "Unstoppable Jobs" "MGP" "Of these, those that no soft stop waits for";
@@ -89,12 +89,12 @@ pub(crate) static FIELDS: &[Field] = fields! {
     70 "Start_time_sec" "MDP" "When it started, in seconds since 1970";
     71 "Tainted" "SGP" "0x8 once an experimental command was given";
     72 "TotalWarnings" "MCP" "Warnings about the configuration";
-    73 "MaxconnReached" "MCP" "Times that a connection took the last place of maxconn";
+    73 "MaxconnReached" "MCP" "Times that a connection took the last slot of maxconn";
     74 "BootTime_ms" "MDP" "Milliseconds from the start until it served";
     75 "Niced_tasks" "MGP" "Tasks that wait for their turn with a nice value (0: not counted apart)";
     76 "CurrStreams" "MGP" "Streams";
     77 "CumStreams" "MGP" "Streams since the start";
-    78 "BlockedTrafficWarnings" "MGP" "Times that a lane was seen stuck";
+    78 "BlockedTrafficWarnings" "MGP" "Times that a lane was found stuck";
     999 "Driver" "POS" "How lanes reach their sockets: epoll or io_uring";
     1000 "RegexGivenUp" "MCP" "Regular expressions with look-around that were given up, because they went \
         back too often";
@@ -118,7 +118,7 @@ pub(crate) fn value(
         || frontends.iter().map(|frontend| frontend.counts.rate(0, Time::now())).sum::<u64>();
     let pools = || manylane_pool::report();
     let allocated = || pools().iter().map(|pool| pool.allocated * pool.size as u64).sum::<u64>();
-    let used = || pools().iter().map(|pool| pool.used * pool.size as u64).sum::<u64>();
+    let used = || manylane_pool::used_bytes() as u64;
     let tasks = |of: fn(&manylane_sched::LaneReport) -> u64| manylane_sched::report().iter().map(of).sum();
     let counted = |pick: fn(&manylane_plan::counts::FrontendCounts) -> &manylane_stats::Tally| -> u64 {
         frontends.iter().map(|frontend| frontend.counts.read_cheap_one(pick)).sum()
@@ -147,7 +147,7 @@ pub(crate) fn value(
         "Driver" => Text(process.driver.into()),
         "Nbproc" | "Process_num" => Number32(1),
         "Pid" => Number32(std::process::id().into()),
-        "Uptime" => Text(format!("{}d {}h{:02}m{:02}s", up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60)),
+        "Uptime" => Text(span(up)),
         "Uptime_sec" if float => Float(elapsed.as_secs_f64()),
         "Uptime_sec" => Number32(up),
         "Memmax_MB" => Number32(process.megabytes.unwrap_or(0)),
@@ -159,11 +159,11 @@ pub(crate) fn value(
         "PoolUsed_MB" => Number32(used() >> 20),
         "PoolFailed" => Number32(pools().iter().map(|pool| pool.failed).sum()),
         "Ulimit-n" | "Maxsock" => Number32(process.descriptors),
-        "Maxconn" => Number32(generation.places.most()),
+        "Maxconn" => Number32(generation.conn_limit.most()),
         "Hard_maxconn" => Number32(generation.hard_maxconn),
         "ConnRate" | "SessRate" => rate(connection_rate()),
         "MaxConnRate" | "MaxSessRate" => Number32(process_stats.most_connections(connection_rate())),
-        "MaxSslConns" => Number32(generation.tls_places.most()),
+        "MaxSslConns" => Number32(generation.tls_conn_limit.most()),
         "CurrSslConns" => {
             let ended = tls(|counts| &counts.connections_ended);
             Number32(tls(|counts| &counts.connections).saturating_sub(ended))
@@ -205,7 +205,7 @@ pub(crate) fn value(
         "CumConns" => Number32(counted(|counts| &counts.connections)),
         "CumReq" => Number32(counted(|counts| &counts.streams)),
         "TotalWarnings" => Number32(generation.said.matches("[WARNING]").count() as u64),
-        "MaxconnReached" => Number32(generation.places.filled()),
+        "MaxconnReached" => Number32(generation.conn_limit.filled()),
         "BootTime_ms" => Number32(process.boot.as_millis() as u64),
         "CurrStreams" => {
             let ended = counted(|counts| &counts.streams_ended);
@@ -231,6 +231,12 @@ pub(crate) fn value(
     })
 }
 
+/// Formats a number of seconds: `29d 23h58m03s`.
+pub(super) fn span(seconds: u64) -> String {
+    let minutes = seconds / 60;
+    format!("{}d {}h{:02}m{:02}s", minutes / 1440, minutes / 60 % 24, minutes % 60, seconds % 60)
+}
+
 /// From the connections and the new keys of the last second: the percentage of connections without a new key.
 fn reused_percent([connections, keys]: [u64; 2]) -> u64 {
     if keys >= connections {
@@ -244,8 +250,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     let Some(form) = Form::read(call, words, &["typed", "json", "desc", "float"]) else { return };
     let mut objects = Vec::new();
     for field in FIELDS {
-        let Some(value) = value(call.generation, &call.control.process().facts, field.name, form.float)
-        else {
+        let Some(value) = value(call.generation, &call.control.process().info, field.name, form.float) else {
             continue;
         };
         let field = &if form.float { field.of_floats() } else { *field };
@@ -254,7 +259,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
             continue;
         }
         let _ = if form.typed {
-            write!(call.reply, "{}.{}.1:{}", field.place, field.name, field.typed(&value))
+            write!(call.reply, "{}.{}.1:{}", field.number, field.name, field.typed(&value))
         } else {
             write!(call.reply, "{}: {}", field.name, value.text())
         };
@@ -280,6 +285,6 @@ mod tests {
 
     #[test]
     fn places_ascend() {
-        assert!(FIELDS.is_sorted_by(|a, b| a.place < b.place));
+        assert!(FIELDS.is_sorted_by(|a, b| a.number < b.number));
     }
 }

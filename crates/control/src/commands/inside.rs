@@ -1,7 +1,7 @@
 //! `show activity`, `show threads` and `show tasks`: the parts of HAProxy's internals that exist here.
 
 use super::Call;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use manylane_sched::{Class, LaneReport};
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ pub(super) fn activity(call: &mut Call<'_, '_>) {
 }
 
 /// `show threads`: `*` marks the lane that answers.
-pub(super) async fn threads(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn threads(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let own = call.here.lane();
     for (number, lane) in (1..).zip(manylane_sched::report()) {
         let mark = if lane.lane == own { '*' } else { ' ' };

@@ -1,11 +1,11 @@
 //! `show lanes` and `show contention`.
 
 use super::Call;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use std::fmt::Write;
 use std::time::Duration;
 
-pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     call.reply.put(
         "# lane live queued rounds polls spawned completed arrived woken_remotely timers sleeps running\n",
     );

@@ -9,7 +9,7 @@ use manylane_sync::Arc;
 
 static FORGET: TaskKind = TaskKind::new("clear counters");
 
-/// Parses a number of connections. `None` if it is not a number; the client has the message then.
+/// Parses a number of connections. If it is not a number, replies with an error and returns `None`.
 fn count(call: &mut Call<'_, '_>, word: &str, sentence: &str) -> Option<u32> {
     let count = word.parse().ok();
     if count.is_none() {
@@ -27,7 +27,7 @@ pub(super) fn set_maxconn_global(call: &mut Call<'_, '_>) {
     if wanted > hard {
         return call.error(&format!("Value out of range: the process was started for {hard} connections."));
     }
-    call.generation.places.set_most(wanted);
+    call.generation.conn_limit.set_most(wanted);
 }
 
 /// `set maxconn frontend`
@@ -48,7 +48,7 @@ pub(super) fn set_maxconn_frontend(call: &mut Call<'_, '_>) {
     if wanted == 0 {
         return call.error("Integer value expected, from 1: a limit of 0 lets nobody in.");
     }
-    frontend.places.set_most(wanted.into());
+    frontend.conn_limit.set_most(wanted.into());
 }
 
 /// HAProxy's message, without the rates that are not built.

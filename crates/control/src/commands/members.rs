@@ -3,7 +3,8 @@
 use super::Call;
 use manylane_plan::generation::Change;
 
-/// Splits the first word into backend and server. `None` if it is malformed; the client has the message then.
+/// Splits the first word into backend and server. If it is malformed, replies with an error and returns
+/// `None`.
 fn named(call: &mut Call<'_, '_>) -> Option<(Box<str>, Box<str>)> {
     let named =
         call.word(0).split_once('/').filter(|(backend, server)| !backend.is_empty() && !server.is_empty());

@@ -1,5 +1,6 @@
 //! The commands: a table has a row for each, and the other modules run them.
 
+mod acme;
 mod certificates;
 mod client;
 pub(crate) mod columns;
@@ -34,7 +35,7 @@ mod variables;
 mod wait;
 
 use crate::level::Severity;
-use crate::reply::{Gone, Reply};
+use crate::reply::{Reply, ReplyError};
 use crate::row::{Mode, Row};
 use crate::serve::Control;
 use crate::session::Settings;
@@ -65,8 +66,8 @@ impl<'c> Call<'c, '_> {
         self.words.get(at).map_or("", String::as_str)
     }
 
-    /// The lane's state for the generation. `None` if the generation was replaced meanwhile; the client has
-    /// the message then.
+    /// Returns the lane's state for the generation. If another generation has replaced it, replies with an
+    /// error and returns `None`.
     fn local(&mut self) -> Option<Rc<Local>> {
         let local = Local::of(self.generation);
         if local.is_none() {
@@ -93,7 +94,7 @@ impl<'c> Call<'c, '_> {
 }
 
 /// Runs a command. The caller ends the answer's last line and writes the empty line after it.
-pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let Some((row, count)) = Row::find(TABLE, call.words) else {
         match unbuilt::reason(call.words) {
             Some(sentence) => call.error(&sentence),

@@ -4,9 +4,9 @@
 //! Both run on the blocking pool.
 
 use super::Call;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use crate::serve::Control;
-use manylane_expr::{Entry, Lane, NoVersion, NotAdded, Pair, Reference, Which, split};
+use manylane_expr::{Entry, EntrySelector, Lane, NoVersion, NotAdded, Pair, Reference, split};
 use manylane_sync::Arc;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -41,13 +41,13 @@ struct Named {
     list: Arc<Reference>,
 }
 
-/// Takes `[@<version>] <list>` off the front of the words. `None` if it is wrong; the client has the message
-/// then.
+/// Parses `[@<version>] <list>` at the front of the words. If it is wrong, replies with an error and returns
+/// `None`.
 fn named(call: &mut Call<'_, '_>, kind: Kind, versioned: bool) -> Option<Named> {
     let mut version = None;
     if versioned && let Some(digits) = call.word(0).strip_prefix('@') {
         let Ok(number) = digits.parse() else {
-            call.error("Invalid version number: expected '@' and the number that 'prepare' told.");
+            call.error("Invalid version number: expected '@' and the number that 'prepare' returned.");
             return None;
         };
         version = Some(number);
@@ -63,8 +63,8 @@ fn named(call: &mut Call<'_, '_>, kind: Kind, versioned: bool) -> Option<Named> 
     let list = match name.strip_prefix('#').map(str::parse::<u32>) {
         Some(Ok(number)) => {
             let all = references.numbered();
-            let place = all.binary_search_by_key(&number, |(number, _)| *number).ok();
-            place.map(|place| all[place].1).filter(|list| list.is_map() == is_map).cloned()
+            let index = all.binary_search_by_key(&number, |(number, _)| *number).ok();
+            index.map(|position| all[position].1).filter(|list| list.is_map() == is_map).cloned()
         }
         _ => references.get(name.as_bytes(), is_map),
     };
@@ -74,7 +74,7 @@ fn named(call: &mut Call<'_, '_>, kind: Kind, versioned: bool) -> Option<Named> 
     Some(Named { version, list: list? })
 }
 
-/// Runs `work` on the blocking pool. `None` if the pool is full; the client has the message then.
+/// Runs `work` on the blocking pool. If the pool is full, replies with an error and returns `None`.
 async fn aside<T: Send + 'static>(
     call: &mut Call<'_, '_>,
     list: &Arc<Reference>,
@@ -95,7 +95,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// `show acl`, `show map`
-pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
+pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), ReplyError> {
     if call.words.is_empty() {
         return overview(call, kind).await;
     }
@@ -112,7 +112,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
     Ok(())
 }
 
-async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
+async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), ReplyError> {
     call.reply.put("# id (file) description\n");
     let all = call.generation.expressions.references.numbered();
     let lists: Vec<(u32, Arc<Reference>)> =
@@ -195,9 +195,9 @@ fn pairs(kind: Kind, payload: &str) -> Result<Vec<Pair>, String> {
 }
 
 /// The entries that a word selects: `#0x2a` is an entry's number, anything else a pattern.
-fn which(word: &str) -> Which<'_> {
+fn which(word: &str) -> EntrySelector<'_> {
     let id = word.strip_prefix("#0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    id.map_or(Which::Pattern(word.as_bytes()), Which::Id)
+    id.map_or(EntrySelector::Pattern(word.as_bytes()), EntrySelector::Id)
 }
 
 /// `del acl`, `del map`
@@ -220,8 +220,8 @@ pub(super) async fn set(call: &mut Call<'_, '_>) {
     };
     let Some(Named { list, .. }) = named(call, Kind::Map, false) else { return };
     let missing = match which(key) {
-        Which::Id(_) => "key or pattern not found.",
-        Which::Pattern(_) => "entry not found.",
+        EntrySelector::Id(_) => "key or pattern not found.",
+        EntrySelector::Pattern(_) => "entry not found.",
     };
     let (key, value) = (key.clone(), value.clone());
     match aside(call, &list, move |list| list.replace(which(&key), value.as_bytes())).await {
@@ -265,7 +265,7 @@ pub(super) async fn get(call: &mut Call<'_, '_>, kind: Kind) {
     }
     let Some(Named { list, .. }) = named(call, kind, false) else { return };
     let sample = call.word(0).to_owned();
-    let looked = aside(call, &list, move |list| list.look(sample.as_bytes(), &mut Lane::new(0).scratch()));
+    let looked = aside(call, &list, move |list| list.look_up(sample.as_bytes(), &mut Lane::new(0).scratch()));
     for view in looked.await.unwrap_or_default() {
         let case = if view.ignore_case { "insensitive" } else { "sensitive" };
         let _ = write!(call.reply, "type={}, case={case}, ", view.kind.name());

@@ -58,25 +58,25 @@ fn one(generation: &Generation, number: usize, section: &Peers, out: &mut String
         section.name,
         u8::from(section.is_off)
     );
-    for (place, peer) in section.peers.iter().enumerate() {
-        let told = report.as_ref().and_then(|report| report.peers.get(place));
-        if let Some((link, told)) = told {
-            connection(place, peer, link, told, out);
-            told.tables.iter().rev().for_each(|told| table(section, told, out));
+    for (index, peer) in section.peers.iter().enumerate() {
+        let found = report.as_ref().and_then(|report| report.peers.get(index));
+        if let Some((link, peer_report)) = found {
+            connection(index, peer, link, peer_report, out);
+            peer_report.tables.iter().rev().for_each(|table_report| table(section, table_report, out));
         }
     }
     out.push('\n');
 }
 
-fn connection(place: usize, peer: &Peer, link: &PeerLink, told: &PeerReport, out: &mut String) {
-    let is_active = link.is_connecting || told.is_connected;
-    let (app, learns) = match (told.is_connected, link.is_connecting) {
-        (true, _) => ("RUNNING", if told.teaches { "ASSIGNED" } else { "NOTASSIGNED" }),
+fn connection(index: usize, peer: &Peer, link: &PeerLink, report: &PeerReport, out: &mut String) {
+    let is_active = link.is_connecting || report.is_connected;
+    let (app, learns) = match (report.is_connected, link.is_connecting) {
+        (true, _) => ("RUNNING", if report.teaches { "ASSIGNED" } else { "NOTASSIGNED" }),
         (false, true) => ("STARTING", "NOTASSIGNED"),
         (false, false) => ("STOPPED", "NOTASSIGNED"),
     };
     let status = match link.status {
-        Some(manylane_peers::Status::Succeeded) if told.is_connected => "ESTA",
+        Some(manylane_peers::Status::Succeeded) if report.is_connected => "ESTA",
         Some(manylane_peers::Status::Succeeded) => "CLOS",
         Some(_) => "FAIL",
         None if link.is_connecting => "CONN",
@@ -84,20 +84,20 @@ fn connection(place: usize, peer: &Peer, link: &PeerLink, told: &PeerReport, out
     };
     let seconds = |time: Option<u64>| time.map_or("<NEVER>".to_owned(), |time| format!("{time}s"));
     let address = peer.endpoint.as_ref().map_or(String::new(), ToString::to_string);
-    let counts = told.counts;
+    let counts = report.counts;
     let _ = writeln!(
         out,
         "  {:#x}: id={}({},{}) addr={address} app_state={app} learn_state={learns} last_status={status} \
          last_hdshk={}\n        reconnect={} heartbeat={} confirm=0 tx_hbt={} rx_hbt={} no_hbt={} \
          new_conn={} \
          proto_err={} coll={}\n        flags=0x0\n        shared tables:",
-        place + 1,
+        index + 1,
         peer.name,
         if peer.is_local { "local" } else { "remote" },
         if is_active { "active" } else { "inactive" },
         seconds(link.since),
         seconds(link.retry.map(|millis| millis / 1000)),
-        seconds(told.is_connected.then_some(told.heartbeat / 1000)),
+        seconds(report.is_connected.then_some(report.heartbeat / 1000)),
         counts.heartbeats_sent,
         counts.heartbeats_received,
         counts.silences,
@@ -107,14 +107,14 @@ fn connection(place: usize, peer: &Peer, link: &PeerLink, told: &PeerReport, out
     );
 }
 
-fn table(section: &Peers, told: &TableReport, out: &mut String) {
-    let TableReport { name, local_id, remote_id, remote_data, known, told, received, last } = told;
+fn table(section: &Peers, report: &TableReport, out: &mut String) {
+    let TableReport { name, local_id, remote_id, remote_data, known, sent, received, last } = report;
     // Among peers, a table of the section has its name without the section's.
     let own = if name.starts_with('/') { &*section.name } else { "" };
     let _ = writeln!(
         out,
         "          {local_id:#x} local_id={local_id} remote_id={remote_id} flags=0x0 \
-         remote_data={remote_data:#x}\n              last_acked={known} last_pushed={told} \
+         remote_data={remote_data:#x}\n              last_acked={known} last_pushed={sent} \
          last_get={received} teaching_origin=0 update={last}\n              table:{local_id:#x} \
          id={own}{name} update={last} localupdate={last} commitupdate={last} refcnt=1"
     );

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// Arguments of `show pools`.
 #[derive(Debug, Default)]
-struct Wish {
+struct PoolsQuery {
     order: Order,
     /// Only pools whose names begin with this.
     prefix: String,
@@ -27,7 +27,7 @@ enum Order {
     Usage,
 }
 
-impl Wish {
+impl PoolsQuery {
     /// `None` if a word is unknown.
     fn read(words: &[String]) -> Option<Self> {
         let mut wish = Self::default();
@@ -48,7 +48,7 @@ impl Wish {
 
 /// `show pools`
 pub(super) fn show(call: &mut Call<'_, '_>) {
-    match Wish::read(call.words) {
+    match PoolsQuery::read(call.words) {
         Some(wish) => call.reply.put(&table(&wish)),
         None => call.error(
             "Expects either 'byname', 'bysize', 'byusage', 'match <pfx>', 'detailed', or a max number of \
@@ -59,10 +59,10 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
 
 /// Text of `show pools` without arguments.
 pub(crate) fn all() -> String {
-    table(&Wish::default())
+    table(&PoolsQuery::default())
 }
 
-fn table(wish: &Wish) -> String {
+fn table(wish: &PoolsQuery) -> String {
     let mut pools = manylane_pool::report(); // by name
     pools.retain(|pool| pool.name.starts_with(&*wish.prefix));
     match wish.order {
@@ -150,15 +150,15 @@ fn types(prefix: &str, lines: usize, by_name: bool) -> String {
         line(&mut table, kind);
         for CallSite { location, allocs, bytes } in sites {
             let place = location.map_or_else(
-                || "other places".to_owned(),
-                |place| format!("{}:{}", place.file(), place.line()),
+                || "other lines".to_owned(),
+                |caller| format!("{}:{}", caller.file(), caller.line()),
             );
             let _ = writeln!(table, "  {place:<60} size: {bytes:>12} calls: {allocs:>12}");
         }
     }
     if cfg!(not(feature = "call-sites")) {
         table.push_str(
-            "# places in the source are told by a program that was built with '--features call-sites'\n",
+            "# a program that was built with '--features call-sites' names the lines of the source\n",
         );
     }
     table
@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_may_stand_in_any_order() {
-        let read = |line: &str| Wish::read(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let read =
+            |line: &str| PoolsQuery::read(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let wish = read("5 match se byusage detailed").unwrap();
         assert_eq!(
             (wish.order, &*wish.prefix, wish.lines, wish.detailed),

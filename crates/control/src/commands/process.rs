@@ -1,7 +1,7 @@
 //! Commands on the process: `reload`, and its environment and settings.
 
 use super::Call;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use manylane_net::Endpoint;
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub(super) async fn reload(call: &mut Call<'_, '_>) {
 }
 
 /// `show backend`
-pub(super) async fn show_backends(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show_backends(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     call.reply.put("# name\n");
     for backend in &call.generation.backends {
         call.reply.put(&backend.name);
@@ -46,7 +46,7 @@ pub(super) fn show_sockets(call: &mut Call<'_, '_>) {
 }
 
 /// `show env`
-pub(super) async fn show_environment(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show_environment(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let environment = &call.generation.environment;
     if let Some(name) = call.words.first() {
         match environment.get(name.as_bytes()) {

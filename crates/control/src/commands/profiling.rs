@@ -54,7 +54,7 @@ enum Order {
 }
 
 /// Arguments of `show profiling`.
-struct Wish {
+struct ProfilingQuery {
     status: bool,
     tasks: bool,
     memory: bool,
@@ -62,7 +62,7 @@ struct Wish {
     lines: usize,
 }
 
-impl Wish {
+impl ProfilingQuery {
     fn read(words: &[String]) -> Option<Self> {
         let mut wish =
             Self { status: true, tasks: true, memory: true, order: Order::Calls, lines: usize::MAX };
@@ -84,7 +84,7 @@ impl Wish {
 
 /// `show profiling`
 pub(super) fn show(call: &mut Call<'_, '_>) {
-    let Some(wish) = Wish::read(call.words) else {
+    let Some(wish) = ProfilingQuery::read(call.words) else {
         return call.error(
             "Expects either 'all', 'status', 'tasks', 'memory', 'byaddr', 'bytime', 'aggr' or a max \
                 number of output lines.",
@@ -106,7 +106,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     }
 }
 
-fn tasks(call: &mut Call<'_, '_>, wish: &Wish) {
+fn tasks(call: &mut Call<'_, '_>, wish: &ProfilingQuery) {
     call.reply.put("Tasks activity:\n");
     let _ = writeln!(
         call.reply,

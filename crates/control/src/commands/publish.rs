@@ -3,7 +3,7 @@
 use super::Call;
 use manylane_sync::atomic::Ordering;
 
-/// Has frontends choose a backend again, or pass it over: those that have it go on with it.
+/// Lets frontends choose a backend again, or pass it over. Streams that are in the backend continue.
 pub(super) fn publish(call: &mut Call<'_, '_>, on: bool) {
     let name = call.word(0);
     match call.generation.backends.iter().find(|backend| *backend.name == *name) {

@@ -3,14 +3,14 @@
 use super::Call;
 use crate::level::Severity;
 use manylane_balance::{Admin, Index, MAX_WEIGHT};
-use manylane_check::Running;
+use manylane_check::HealthState;
 use manylane_plan::Cause;
 use manylane_plan::generation::{Backend, Change, Server};
 use manylane_proxy::NotRenamed;
 use std::fmt::Write;
 
-/// The server that the word at `at` names as `backend/server`, by names or by numbers (`#1`). `None` if there
-/// is none; the client has the message then.
+/// Finds the server that the word at `at` names as `backend/server`, by names or by numbers (`#1`). If there
+/// is none, replies with an error and returns `None`.
 pub(super) fn find<'g>(call: &mut Call<'g, '_>, at: usize) -> Option<(&'g Backend, &'g Server, Index)> {
     let Some((backend, server)) = call.word(at).split_once('/').filter(|(_, server)| !server.is_empty())
     else {
@@ -102,7 +102,7 @@ pub(super) fn enable_health(call: &mut Call<'_, '_>, on: bool) {
     match &server.check {
         Some(check) => {
             check.board.disable(!on);
-            check.notify.ring();
+            check.notify.notify_one();
         }
         None if on => call.error("Health check was not configured on this server, cannot enable."),
         None => {}
@@ -140,7 +140,7 @@ pub(super) fn enable_agent(call: &mut Call<'_, '_>, on: bool) {
     match &server.agent {
         Some(agent) => {
             agent.board.disable(!on);
-            agent.notify.ring();
+            agent.notify.notify_one();
         }
         None if on => call.error("Agent was not configured on this server, cannot enable."),
         None => {}
@@ -153,8 +153,8 @@ fn set_agent(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serv
         return call.error("agent checks are not enabled on this server.");
     }
     let running = match call.word(2) {
-        "up" => Running::Up,
-        "down" => Running::Down,
+        "up" => HealthState::Up,
+        "down" => HealthState::Down,
         _ => return call.error("'set server <srv> agent' expects 'up' or 'down'."),
     };
     let Some(local) = call.local() else { return };
@@ -162,7 +162,7 @@ fn set_agent(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serv
 }
 
 /// `check-addr`, `check-port`, `agent-addr`, `agent-port`, `agent-send`
-fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
+fn set_check_target(call: &mut Call<'_, '_>, server: &Server, what: &str) {
     let (of, name) = match what.starts_with("agent") {
         true => (&server.agent, "agent checks"),
         false => (&server.check, "health checks"),
@@ -183,9 +183,9 @@ fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
         "agent-send" if value.is_empty() => {
             call.error("'set server <srv> agent-send' expects what the agent is sent.")
         }
-        "agent-send" => check.target.set(|aim| aim.send = Some(value.as_bytes().into())),
+        "agent-send" => check.target.set(|target| target.send = Some(value.as_bytes().into())),
         "agent-port" | "check-port" => match port(value) {
-            Ok(port) => check.target.set(|aim| aim.port = Some(port)),
+            Ok(port) => check.target.set(|own_target| own_target.port = Some(port)),
             Err(why) => call.error(why),
         },
         _ => {
@@ -197,10 +197,12 @@ fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
                 },
                 _ => None,
             };
-            check.target.set(|aim| (aim.ip, aim.port) = (Some(ip), beside.or(aim.port)));
+            check
+                .target
+                .set(|own_target| (own_target.ip, own_target.port) = (Some(ip), beside.or(own_target.port)));
         }
     }
-    check.notify.ring();
+    check.notify.notify_one();
 }
 
 /// `set server <bk>/<srv> health ...`
@@ -209,9 +211,9 @@ fn set_health(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Ser
         return call.error("cannot change health on a tracking server.");
     }
     let running = match call.word(2) {
-        "up" => Running::Up,
-        "stopping" => Running::Stopping,
-        "down" => Running::Down,
+        "up" => HealthState::Up,
+        "stopping" => HealthState::Stopping,
+        "down" => HealthState::Down,
         _ => return call.error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
     };
     let Some(local) = call.local() else { return };
@@ -312,7 +314,7 @@ pub(super) fn set_server(call: &mut Call<'_, '_>) {
         "fqdn" => rename(call, found),
         "agent" => set_agent(call, found),
         what @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "check-port") => {
-            aim(call, found.1, what);
+            set_check_target(call, found.1, what);
         }
         "state" => {
             let admin = match call.word(2) {

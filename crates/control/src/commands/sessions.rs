@@ -7,12 +7,12 @@
 
 use super::Call;
 use super::errors::date;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use manylane_config::value::Unit;
 use manylane_expr::Timestamp;
 use manylane_net::Endpoint;
 use manylane_plan::Cause;
-use manylane_proxy::{AtWork, Cursor, end_stream, panic_stream, slice};
+use manylane_proxy::{Cursor, StreamReport, end_stream, panic_stream, slice};
 use manylane_sched::Time;
 use manylane_sync::LaneId;
 use manylane_sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The streams to show.
-enum Which {
+enum StreamSelection {
     All,
     /// The stream with this number.
     Number(u64),
@@ -33,19 +33,19 @@ enum Which {
     Server(String, String),
 }
 
-impl Which {
-    fn has(&self, seen: &AtWork, now: Time) -> bool {
-        let backend = || seen.backend.map(|place| &seen.generation.backends[place]);
+impl StreamSelection {
+    fn has(&self, report: &StreamReport, now: Time) -> bool {
+        let backend = || report.backend.map(|index| &report.generation.backends[index]);
         match self {
             Self::All => true,
-            Self::Number(number) => seen.number == *number,
-            Self::Older(age) => now.since(seen.begun) >= *age,
-            Self::Frontend(name) => *seen.generation.frontends[seen.frontend].name == **name,
+            Self::Number(number) => report.number == *number,
+            Self::Older(age) => now.since(report.begun) >= *age,
+            Self::Frontend(name) => *report.generation.frontends[report.frontend].name == **name,
             Self::Backend(name) => backend().is_some_and(|backend| *backend.name == **name),
             Self::Server(name, server) => backend()
                 .filter(|backend| *backend.name == **name)
-                .zip(seen.server)
-                .is_some_and(|(backend, place)| *backend.servers[place].name == **server),
+                .zip(report.server)
+                .is_some_and(|(backend, position)| *backend.servers[position].name == **server),
         }
     }
 }
@@ -61,13 +61,13 @@ fn lanes() -> impl Iterator<Item = LaneId> {
 }
 
 /// `show sess`
-pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let (word, value) = (call.word(0), call.word(1));
     let (which, in_full) = match (word, value) {
-        ("", _) => (Which::All, false),
-        ("all", _) => (Which::All, true),
+        ("", _) => (StreamSelection::All, false),
+        ("all", _) => (StreamSelection::All, true),
         ("older", age) => match manylane_config::value::time(age.as_bytes(), Unit::S) {
-            Ok(age) => (Which::Older(age), false),
+            Ok(age) => (StreamSelection::Older(age), false),
             Err(_) => {
                 call.error(if age.is_empty() {
                     "Expects a minimum age (in seconds by default)."
@@ -84,17 +84,19 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             );
             return Ok(());
         }
-        ("frontend", name) if !name.is_empty() => (Which::Frontend(name.to_owned()), false),
-        ("backend", name) if !name.is_empty() => (Which::Backend(name.to_owned()), false),
+        ("frontend", name) if !name.is_empty() => (StreamSelection::Frontend(name.to_owned()), false),
+        ("backend", name) if !name.is_empty() => (StreamSelection::Backend(name.to_owned()), false),
         ("server", name) => match name.split_once('/') {
-            Some((backend, server)) => (Which::Server(backend.to_owned(), server.to_owned()), false),
+            Some((backend, server)) => {
+                (StreamSelection::Server(backend.to_owned(), server.to_owned()), false)
+            }
             None => {
                 call.error("'show sess server' expects <backend>/<server>.");
                 return Ok(());
             }
         },
         (word, _) => match number(word) {
-            Some(number) => (Which::Number(number), true),
+            Some(number) => (StreamSelection::Number(number), true),
             None => {
                 call.error(&format!("Unsupported option '{word}', try 'help' for more info."));
                 return Ok(());
@@ -108,20 +110,20 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     for lane in lanes() {
         let mut from = Some(Cursor::default());
         while let Some(cursor) = from {
-            let Some((seen, next)) = slice(lane, cursor).await else { break };
+            let Some((report, next)) = slice(lane, cursor).await else { break };
             let now = call.here.now();
-            for seen in seen.iter().filter(|seen| seen.begun <= epoch && which.has(seen, now)) {
+            for stream in report.iter().filter(|stream| stream.begun <= epoch && which.has(stream, now)) {
                 found = true;
                 match in_full {
-                    true => in_full_of(call, lane, seen),
-                    false => line_of(call, lane, seen),
+                    true => in_full_of(call, lane, stream),
+                    false => line_of(call, lane, stream),
                 }
                 call.reply.breathe().await?;
             }
             from = next;
         }
     }
-    if let Which::Number(_) = which
+    if let StreamSelection::Number(_) = which
         && !found
     {
         call.error("Session not found.");
@@ -130,9 +132,9 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
 }
 
 /// The family and the client's address, for both forms of the answer.
-fn family(seen: &AtWork) -> (&'static str, String) {
-    let listener = &seen.generation.frontends[seen.frontend].listeners[seen.listener];
-    match (seen.source, &listener.endpoint) {
+fn family(report: &StreamReport) -> (&'static str, String) {
+    let listener = &report.generation.frontends[report.frontend].listeners[report.listener];
+    match (report.source, &listener.endpoint) {
         (Some(SocketAddr::V4(address)), _) => ("tcpv4", address.to_string()),
         (Some(SocketAddr::V6(address)), _) => ("tcpv6", format!("{}:{}", address.ip(), address.port())),
         (None, Endpoint::Local(_)) => ("local", format!("local:{}", listener.id)),
@@ -141,38 +143,38 @@ fn family(seen: &AtWork) -> (&'static str, String) {
 }
 
 /// What the stream does.
-fn state(seen: &AtWork) -> &'static str {
-    match (seen.backend, seen.server) {
+fn state(report: &StreamReport) -> &'static str {
+    match (report.backend, report.server) {
         (_, Some(_)) => "server",
         (Some(_), None) => "queue",
         (None, None) => "rules",
     }
 }
 
-fn line_of(call: &mut Call<'_, '_>, lane: LaneId, seen: &AtWork) {
-    let frontend = &seen.generation.frontends[seen.frontend];
-    let backend = seen.backend.map(|place| &seen.generation.backends[place]);
-    let server = backend.zip(seen.server).map(|(backend, place)| &*backend.servers[place].name);
-    let (protocol, source) = family(seen);
+fn line_of(call: &mut Call<'_, '_>, lane: LaneId, report: &StreamReport) {
+    let frontend = &report.generation.frontends[report.frontend];
+    let backend = report.backend.map(|index| &report.generation.backends[index]);
+    let server = backend.zip(report.server).map(|(backend, position)| &*backend.servers[position].name);
+    let (protocol, source) = family(report);
     let _ = writeln!(
         call.reply,
         "{:#x}: proto={protocol} src={source} fe={} be={} srv={} ts={:02x} age={} state={}",
-        seen.number,
+        report.number,
         frontend.name,
         backend.map_or("<NONE>", |backend| &backend.name),
         server.unwrap_or("<none>"),
         lane.index(),
-        age(call.here.now().since(seen.begun)),
-        state(seen),
+        age(call.here.now().since(report.begun)),
+        state(report),
     );
 }
 
-fn in_full_of(call: &mut Call<'_, '_>, lane: LaneId, seen: &AtWork) {
+fn in_full_of(call: &mut Call<'_, '_>, lane: LaneId, report: &StreamReport) {
     let mode = super::stat::mode;
-    let frontend = &seen.generation.frontends[seen.frontend];
-    let listener = &frontend.listeners[seen.listener];
-    let (protocol, source) = family(seen);
-    let since = call.here.now().since(seen.begun);
+    let frontend = &report.generation.frontends[report.frontend];
+    let listener = &frontend.listeners[report.listener];
+    let (protocol, source) = family(report);
+    let since = call.here.now().since(report.begun);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let begun = now.saturating_sub(since);
     let begun = Timestamp { seconds: begun.as_secs().cast_signed(), micros: begun.subsec_micros() };
@@ -181,7 +183,7 @@ fn in_full_of(call: &mut Call<'_, '_>, lane: LaneId, seen: &AtWork) {
     let _ = writeln!(
         call.reply,
         "{:#x}: [{begun}] id={} proto={protocol} source={source}",
-        seen.number, seen.number
+        report.number, report.number
     );
     let _ = writeln!(
         call.reply,
@@ -191,18 +193,18 @@ fn in_full_of(call: &mut Call<'_, '_>, lane: LaneId, seen: &AtWork) {
         mode(frontend.mode),
         listener.id
     );
-    let backend = seen.backend.map(|place| &seen.generation.backends[place]);
+    let backend = report.backend.map(|index| &report.generation.backends[index]);
     let _ = match backend {
         Some(backend) => {
             writeln!(call.reply, "  backend={} (id={} mode={})", backend.name, backend.id, mode(backend.mode))
         }
         None => writeln!(call.reply, "  backend=<NONE> (id=-1 mode=-)"),
     };
-    let _ = match backend.zip(seen.server).map(|(backend, place)| &backend.servers[place]) {
+    let _ = match backend.zip(report.server).map(|(backend, position)| &backend.servers[position]) {
         Some(server) => writeln!(call.reply, "  server={} (id={})", server.name, server.id),
         None => writeln!(call.reply, "  server=<none> (id=-1)"),
     };
-    let _ = writeln!(call.reply, "  lane={} age={} state={}", lane.index(), age(since), state(seen));
+    let _ = writeln!(call.reply, "  lane={} age={} state={}", lane.index(), age(since), state(report));
 }
 
 /// Formats an age: `5s`, `1m5s`, `2h1m`, `3d2h`.

@@ -3,15 +3,15 @@
 use super::Call;
 use super::columns::{COLUMNS, Column, begins_protocols, header};
 use super::values::{Field, Form, Value};
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use crate::walk::{Sides, Step, Walk};
-use manylane_balance::{Admin, Index, Operation, Standing, WEIGHT_SCALE};
+use manylane_balance::{Admin, Availability, Index, Operation, WEIGHT_SCALE};
 use manylane_check::{CheckResult, Health, Report, Status};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
 use manylane_plan::Generation;
 use manylane_plan::generation::{Backend, Frontend, FrontendGateState, Listener, Server, ServerPlace};
-use manylane_plan::meter::{Counted, Figures, Metered};
+use manylane_plan::meter::{Meter, MeterSnapshot, MeteredCounters};
 use manylane_plan::pages::{PART, Parts};
 use manylane_sched::Time;
 use manylane_sync::{Arc, Reader};
@@ -126,16 +126,16 @@ struct Sums {
     counted: Vec<u64>,
     /// The largest value among the lanes; for peaks of times.
     largest: Vec<u64>,
-    figures: Figures,
+    figures: MeterSnapshot,
 }
 
 impl Sums {
-    fn of<C: Metered>(counted: &Counted<C>) -> Self {
+    fn of<C: MeteredCounters>(counted: &Meter<C>) -> Self {
         let (mut all, mut largest) = (vec![0u64; C::NAMES.len()], vec![0u64; C::NAMES.len()]);
         for (_, values) in counted.lanes() {
-            for (place, value) in values.into_iter().enumerate() {
-                all[place] = all[place].wrapping_add(value);
-                largest[place] = largest[place].max(value);
+            for (index, value) in values.into_iter().enumerate() {
+                all[index] = all[index].wrapping_add(value);
+                largest[index] = largest[index].max(value);
             }
         }
         let since = counted.since_cleared(&all);
@@ -144,9 +144,9 @@ impl Sums {
     }
 
     fn of_name(&self, values: &[u64], name: &str) -> u64 {
-        let place = self.names.iter().position(|own| *own == name);
-        debug_assert!(place.is_some(), "there is no counter '{name}'");
-        place.map_or(0, |place| values[place])
+        let index = self.names.iter().position(|own| *own == name);
+        debug_assert!(index.is_some(), "there is no counter '{name}'");
+        index.map_or(0, |position| values[position])
     }
 
     fn get(&self, name: &str) -> u64 {
@@ -230,8 +230,8 @@ impl Sums {
     /// Times of streams, in milliseconds.
     fn times(&self, line: &mut Line) {
         let means = [Column::Qtime, Column::Ctime, Column::Rtime, Column::Ttime];
-        for (place, column) in means.into_iter().enumerate() {
-            line.gauge(column, self.figures.means[place].round() as u64);
+        for (index, column) in means.into_iter().enumerate() {
+            line.gauge(column, self.figures.means[index].round() as u64);
         }
         for (column, name) in [
             (Column::QtimeMax, "peak_queue_ms"),
@@ -258,11 +258,11 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     let mut line = Line::new(Kind::Frontend, (frontend.id, &frontend.name), (0, "FRONTEND"), frontend.mode);
     let sums = Sums::of(&frontend.counts);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
-    let own = frontend.places.most();
+    let own = frontend.conn_limit.most();
     let limit = if own == 0 { process_most } else { own };
     line.gauge(Column::Slim, limit);
     line.gauge(Column::Smax, sums.peak("peak_sessions", limit, sums.now("connections", "connections_ended")));
-    let Figures { rates, most, .. } = &sums.figures;
+    let MeterSnapshot { rates, most, .. } = &sums.figures;
     line.gauge(Column::Rate, rates[0]);
     line.gauge(Column::RateMax, most[0]);
     line.gauge(Column::RateLim, frontend.rate.most());
@@ -341,10 +341,10 @@ pub(crate) fn listener(frontend: &Frontend, own: &Listener) -> Line {
     let mut line = Line::new(Kind::Listener, (frontend.id, &frontend.name), (own.id, name), frontend.mode);
     let sums = Sums::of(&own.counts);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
-    let limit = own.places.most();
+    let limit = own.conn_limit.most();
     line.gauge(Column::Slim, limit);
     line.gauge(Column::Smax, sums.peak("peak_sessions", limit, sums.now("connections", "connections_ended")));
-    line.set(Column::Status, Text(if own.places.is_full() { "FULL" } else { "OPEN" }.into()));
+    line.set(Column::Status, Text(if own.conn_limit.is_full() { "FULL" } else { "OPEN" }.into()));
     sums.fill(
         &mut line,
         &[
@@ -383,7 +383,7 @@ pub(crate) fn listener(frontend: &Frontend, own: &Listener) -> Line {
 /// `health` is that of the checked server: the end of the chain if the server tracks another one, which `via`
 /// names.
 pub(crate) fn status(
-    standing: Standing,
+    standing: Availability,
     health: Option<&Health>,
     agent: Option<&Health>,
     via: Option<&str>,
@@ -422,7 +422,7 @@ fn checked(line: &mut Line, report: &Report, in_maintenance: bool) {
     if report.paused || in_maintenance {
         return;
     }
-    let CheckResult { status, code, info } = &report.verdict;
+    let CheckResult { status, code, info } = &report.result;
     let mark = if report.in_progress && *status != Status::Ini { "* " } else { "" };
     line.set(Column::CheckStatus, Text(format!("{mark}{}", status.name())));
     line.set(Column::CheckDesc, Text(status.description().into()));
@@ -440,7 +440,7 @@ fn checked(line: &mut Line, report: &Report, in_maintenance: bool) {
 
 /// Sets the columns of the agent check.
 fn heard(line: &mut Line, report: &Report) {
-    let CheckResult { status, code, info } = &report.verdict;
+    let CheckResult { status, code, info } = &report.result;
     let mark = if report.in_progress && *status != Status::Ini { "* " } else { "" };
     line.set(Column::AgentStatus, Text(format!("{mark}{}", status.name())));
     line.set(Column::AgentDesc, Text(status.description().into()));
@@ -457,8 +457,8 @@ fn heard(line: &mut Line, report: &Report) {
 }
 
 /// A server's address, as `show stat` shows it.
-fn address(place: &ServerPlace) -> Option<String> {
-    match place {
+fn address(server_place: &ServerPlace) -> Option<String> {
+    match server_place {
         ServerPlace::At(Endpoint::Unix(_) | Endpoint::Abstract(_)) => Some("unix".into()),
         ServerPlace::At(endpoint) => Some(endpoint.to_string()),
         ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
@@ -630,10 +630,9 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
     }
     line.gauge(Column::Act, active as u64);
     line.gauge(Column::Bck, backups as u64);
-    let algorithm = backend.balancer.algorithm();
     // HAProxy has no names for the algorithms of log lines.
-    let named = backend.mode != Mode::Log || algorithm == manylane_balance::Algorithm::RoundRobin;
-    let algorithm = if named { backend.key.algorithm_name(algorithm) } else { "unknown" };
+    let named = backend.mode != Mode::Log || backend.algorithm.name == "roundrobin";
+    let algorithm = if named { backend.algorithm.name } else { "unknown" };
     line.set(Column::Algo, Text(algorithm.into()));
     sums.fill(
         &mut line,
@@ -697,13 +696,13 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
 
 /// The lines to show: `show stat [<proxy> <types> <server>]`. -1 or nothing means all. A server's number
 /// selects among servers only; it hides neither frontends nor backends.
-struct Wanted {
+struct LineFilter {
     proxy: Option<String>,
     kinds: i64,
     server: i64,
 }
 
-impl Wanted {
+impl LineFilter {
     /// Takes the three words off the front, if they are there.
     fn read(words: &[String]) -> (Self, &[String]) {
         if let [proxy, kinds, server, rest @ ..] = words
@@ -738,7 +737,7 @@ impl Wanted {
     }
 }
 
-pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     match (call.word(0), call.word(1)) {
         ("domain", "proxy") => call.words = &call.words[2..],
         ("domain", "resolvers") => {
@@ -751,7 +750,7 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         }
         _ => {}
     }
-    let (wanted, words) = Wanted::read(call.words);
+    let (wanted, words) = LineFilter::read(call.words);
     let Some(form) = Form::read(call, words, &["typed", "json", "desc", "up", "no-maint"]) else {
         return Ok(());
     };
@@ -760,7 +759,7 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         call.error("No such proxy.");
         return Ok(());
     }
-    let making = Making {
+    let making = StatWriter {
         generation: generation.clone(),
         wanted,
         form,
@@ -776,9 +775,9 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
 
 /// The state of writing the lines. It runs on the reporter's thread, since visiting tens of thousands of
 /// servers would block a lane.
-struct Making {
+struct StatWriter {
     generation: Arc<Generation>,
-    wanted: Wanted,
+    wanted: LineFilter,
     form: Form,
     walk: Walk,
     begun: bool,
@@ -786,7 +785,7 @@ struct Making {
     first: bool,
 }
 
-impl Parts for Making {
+impl Parts for StatWriter {
     fn next(&mut self, text: &mut String, reader: &Reader) -> bool {
         let Self { generation, wanted, form, walk, begun, first } = self;
         if !std::mem::replace(begun, true) {
@@ -813,7 +812,7 @@ impl Parts for Making {
                     continue;
                 }
                 Step::Frontend(front) if wanted.kind(Kind::Frontend) => {
-                    frontend(front, generation.places.most())
+                    frontend(front, generation.conn_limit.most())
                 }
                 Step::Listener(front, own) if wanted.kind(Kind::Listener) && wanted.number(own.id) => {
                     listener(front, own)
@@ -866,7 +865,7 @@ pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Lin
             let Line { kind, proxy, server, .. } = line;
             let typed = column.typed(value);
             let _ =
-                write!(out, "{}.{proxy}.{server}.{}.{}.1:{typed}", kind.letter(), column.place, column.name);
+                write!(out, "{}.{proxy}.{server}.{}.{}.1:{typed}", kind.letter(), column.number, column.name);
             if form.described {
                 let _ = write!(out, ":\"{}\"", column.help);
             }
@@ -874,8 +873,8 @@ pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Lin
         }
         return;
     }
-    for (place, value) in line.values.iter().enumerate() {
-        if begins_protocols(place) {
+    for (index, value) in line.values.iter().enumerate() {
+        if begins_protocols(index) {
             let _ = out.write_str("-,");
         }
         match value {

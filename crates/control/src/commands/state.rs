@@ -2,11 +2,11 @@
 
 use super::Call;
 use super::stat::streams;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use manylane_balance::{Admin, Operation};
 use manylane_check::CheckResult;
 use manylane_net::address::Port;
-use manylane_plan::generation::{Backend, ServerCheck, ServerPlace, Whereabouts};
+use manylane_plan::generation::{Backend, ServerAddrState, ServerCheck, ServerPlace};
 use manylane_proxy::Local;
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -15,7 +15,8 @@ use std::fmt::Write;
 /// Version of the format.
 const VERSION: u32 = 1;
 
-/// All backends, or the one that the command names. `None` if it is unknown; the client has the message then.
+/// Returns all backends, or the one that the command names. If it is unknown, replies with an error and
+/// returns `None`.
 fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Arc<Backend>]> {
     let all = &call.generation.backends;
     let Some(name) = call.words.first() else { return Some(all) };
@@ -29,34 +30,37 @@ fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Arc<Backend>]> {
 }
 
 /// Address and port columns.
-fn place(place: &ServerPlace) -> (String, u16) {
-    match place {
+fn addr_and_port(endpoint: &ServerPlace) -> (String, u16) {
+    match endpoint {
         ServerPlace::At(manylane_net::Endpoint::Ip(address)) => (address.ip().to_string(), address.port()),
         _ => ("-".into(), 0),
     }
 }
 
 /// Address and port columns of a server; a server without an address still has its port.
-fn of_server(known: &Whereabouts) -> (String, u16) {
-    match (&known.place, known.port) {
+fn of_server(known: &ServerAddrState) -> (String, u16) {
+    match (&known.server_place, known.port) {
         (ServerPlace::Nowhere, Port::One(port)) => ("-".into(), port),
-        (at, _) => place(at),
+        (at, _) => addr_and_port(at),
     }
 }
 
 /// Address and port columns of checks: an address that a `server` line or a command has set, a port that
 /// differs from the server's, and the port of an agent.
-fn aim(check: Option<&ServerCheck>, is_agent: bool, own: &ServerPlace) -> (String, u16) {
+fn check_target(check: Option<&ServerCheck>, is_agent: bool, own: &ServerPlace) -> (String, u16) {
     let Some(check) = check else { return ("-".into(), 0) };
-    let aim = check.target.read();
-    let ((file, file_port), (_, own_port)) = (place(&check.place()), place(own));
-    let address =
-        aim.ip.map(|ip| ip.to_string()).or(check.has_address.then_some(file)).unwrap_or_else(|| "-".into());
-    let port = aim.port.or((file_port != own_port || is_agent).then_some(file_port)).unwrap_or(0);
+    let target = check.target.read();
+    let ((file, file_port), (_, own_port)) = (addr_and_port(&check.server_place()), addr_and_port(own));
+    let address = target
+        .ip
+        .map(|ip| ip.to_string())
+        .or(check.has_address.then_some(file))
+        .unwrap_or_else(|| "-".into());
+    let port = target.port.or((file_port != own_port || is_agent).then_some(file_port)).unwrap_or(0);
     (address, port)
 }
 
-pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let Some(backends) = backends(call) else { return Ok(()) };
     let _ = writeln!(
         call.reply,
@@ -106,7 +110,7 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             let since = Time::now().since(Time::ZERO).saturating_sub(server.past.read().changed).as_secs();
             let (status, result, health, check) = match &report {
                 Some(report) => {
-                    let CheckResult { status, .. } = report.verdict;
+                    let CheckResult { status, .. } = report.result;
                     let busy = u8::from(report.in_progress);
                     // Bits: configured and enabled.
                     (
@@ -123,8 +127,8 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 // Bits: configured, enabled, and of an agent.
                 if report.disabled { 18 } else { 22 | u8::from(report.in_progress) }
             });
-            let (check_addr, check_port) = aim(server.check.as_ref(), false, &known.place);
-            let (agent_addr, agent_port) = aim(server.agent.as_ref(), true, &known.place);
+            let (check_addr, check_port) = check_target(server.check.as_ref(), false, &known.server_place);
+            let (agent_addr, agent_port) = check_target(server.agent.as_ref(), true, &known.server_place);
             let _ = writeln!(
                 call.reply,
                 "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} \
@@ -143,7 +147,7 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-pub(super) async fn connections(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn connections(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let Some(backends) = backends(call) else { return Ok(()) };
     let lanes = Local::of(call.generation).map(|local| local.lane_ids()).unwrap_or_default();
     let _ = writeln!(

@@ -4,7 +4,7 @@ use super::Call;
 use super::columns::COLUMNS;
 use super::stat::{self, Line, STEPS_AT_ONCE};
 use super::values::{Form, Value};
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use crate::walk::{Step, Walk};
 use manylane_plan::Generation;
 use manylane_plan::pages::{PART, Parts};
@@ -15,13 +15,13 @@ use std::fmt::Write;
 const FRONT: &str = "stot,bin,bout,dreq,dresp,ereq,rate,hrsp_1xx,hrsp_2xx,hrsp_3xx,hrsp_4xx,hrsp_5xx,\
     hrsp_other,req_rate,req_tot,comp_in,comp_out,comp_byp,comp_rsp,conn_rate,conn_tot,intercepted,dcon,dses,\
     wrew,cache_lookups,cache_hits,eint,h1sess,h2sess,h3sess,req_other,h1req,h2req,h3req";
-/// Those of backends and servers.
+/// HAProxy's columns of backends and servers, behind `guid`.
 const BACK: &str = "stot,bin,bout,dreq,dresp,econ,eresp,wretr,wredis,chkfail,chkdown,lastchg,lbtot,rate,\
     hrsp_1xx,hrsp_2xx,hrsp_3xx,hrsp_4xx,hrsp_5xx,hrsp_other,hanafail,req_tot,cli_abrt,srv_abrt,comp_in,\
     comp_out,comp_byp,comp_rsp,lastsess,wrew,connect,reuse,cache_lookups,cache_hits,eint";
 
 /// `dump stats-file`
-pub(super) async fn dump(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn dump(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let generation = call.generation.clone();
     let walk = Walk::new(&generation);
     if let Err(refused) = call.reply.make(Dump { generation, walk, back: false, begun: false }).await? {
@@ -30,13 +30,13 @@ pub(super) async fn dump(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-/// The lines at work, on the reporter's thread, as those of `show stat`.
+/// The state of writing the lines. It runs on the reporter's thread, like that of `show stat`.
 struct Dump {
     generation: Arc<Generation>,
     walk: Walk,
-    /// Whether it is at backends and servers, which come behind all frontends and listeners.
+    /// True in the section of backends and servers, which follows that of frontends and listeners.
     back: bool,
-    /// Whether the names of the section's columns are written.
+    /// The names of the section's columns were written.
     begun: bool,
 }
 
@@ -61,7 +61,7 @@ impl Parts for Dump {
             };
             let (guid, line) = match step {
                 Step::Frontend(own) if !*back => {
-                    (&own.guid, own.guid.as_ref().map(|_| stat::frontend(own, generation.places.most())))
+                    (&own.guid, own.guid.as_ref().map(|_| stat::frontend(own, generation.conn_limit.most())))
                 }
                 Step::Listener(front, own) if !*back => {
                     (&own.guid, own.guid.as_ref().map(|_| stat::listener(front, own)))
@@ -83,13 +83,13 @@ impl Parts for Dump {
     }
 }
 
-/// A row; what a line has not is 0 here, and so is what is below 0.
+/// Appends a row. Absent and negative values become 0.
 fn put(text: &mut String, guid: &str, names: &str, line: &Line) {
     text.push_str(guid);
     for name in names.split(',') {
-        let place = COLUMNS.iter().position(|column| column.name == name);
-        debug_assert!(place.is_some(), "there is no column '{name}'");
-        let value = place.and_then(|place| line.values[place].as_ref());
+        let index = COLUMNS.iter().position(|column| column.name == name);
+        debug_assert!(index.is_some(), "there is no column '{name}'");
+        let value = index.and_then(|position| line.values[position].as_ref());
         match value {
             Some(Value::Number32(n) | Value::Number64(n)) => {
                 let _ = write!(text, ",{n}");

@@ -2,12 +2,12 @@
 
 use super::patterns::Kind;
 use super::{
-    Call, certificates, client, descriptors, dev, errors, events, help, info, inside, lanes, limits, members,
-    patterns, peers, pools, process, profiling, publish, resolvers, schema, server, sessions, stat, state,
-    stats_file, tables, variables, wait,
+    Call, acme, certificates, client, descriptors, dev, errors, events, help, info, inside, lanes, limits,
+    members, patterns, peers, pools, process, profiling, publish, resolvers, schema, server, sessions, stat,
+    state, stats_file, tables, variables, wait,
 };
 use crate::level::Level::{self, Admin, Operator, User};
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use crate::row::{Mode, Row, row};
 use Run::{Long, Now, Waits};
 use manylane_plan::generation::FrontendGateState;
@@ -24,7 +24,7 @@ pub(super) enum Run {
     /// Waits before it answers.
     Waits(for<'a> fn(&'a mut Call<'_, '_>) -> Running<'a, ()>),
     /// Sends a long answer, in slices.
-    Long(for<'a> fn(&'a mut Call<'_, '_>) -> Running<'a, Result<(), Gone>>),
+    Long(for<'a> fn(&'a mut Call<'_, '_>) -> Running<'a, Result<(), ReplyError>>),
 }
 
 /// Sorted by words; the commands that HAProxy lists last come at the end, as `help` shows them.
@@ -36,6 +36,11 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(certificates::abort(call, SslKind::Certificate)))),
     row("abort ssl crl-file", "<file>", Admin, "end the transaction about a file of revoked certificates",
         Waits(|call| Box::pin(certificates::abort(call, SslKind::Revoked)))),
+    row("acme challenge_ready", "<file> domain <name>", Admin,
+        "confirm that the DNS record of a challenge is set", Now(acme::challenge_ready)),
+    row("acme renew", "<file>", Admin, "order a certificate of an 'acme' section now", Now(acme::renew)),
+    row("acme status", "", Admin, "certificates of 'acme' sections, and when they are renewed",
+        Long(|call| Box::pin(acme::status(call)))),
     row("add acl", "[@<ver>] <acl> <pattern>", Admin, "add a pattern to an ACL's list (or a payload of them)",
         Waits(|call| Box::pin(patterns::add(call, Kind::Acl)))),
     row("add server", "<bk>/<srv> <addr> [option]*", Admin,
@@ -49,11 +54,11 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(certificates::add_line(call)))),
     row("clear acl", "[@<ver>] <acl>", Admin, "remove all patterns of an ACL's list",
         Waits(|call| Box::pin(patterns::clear(call, Kind::Acl)))),
-    row("clear counters all", "", Admin, "begin all counters anew",
+    row("clear counters all", "", Admin, "reset all counters",
         Waits(|call| Box::pin(limits::clear(call, true)))),
-    row("clear counters server", "<bk>/<srv> [force]", Admin, "begin a server's counters anew",
+    row("clear counters server", "<bk>/<srv> [force]", Admin, "reset a server's counters",
         Waits(|call| Box::pin(limits::clear_server(call)))),
-    row("clear counters", "", Operator, "forget the most that there was of each",
+    row("clear counters", "", Operator, "reset the maximum values of counters",
         Waits(|call| Box::pin(limits::clear(call, false)))),
     row("clear map", "[@<ver>] <map>", Admin, "remove all entries of a map",
         Waits(|call| Box::pin(patterns::clear(call, Kind::Map)))),
@@ -61,9 +66,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "remove entries of a stick table ('data.X op N', 'key K', 'ptr P')",
         Waits(|call| Box::pin(tables::clear(call)))),
     row("commit acl", "@<ver> <acl>", Admin,
-        "have a version that was prepared take the place of an ACL's list",
+        "replace an ACL's list by a prepared version",
         Waits(|call| Box::pin(patterns::commit(call, Kind::Acl)))),
-    row("commit map", "@<ver> <map>", Admin, "have a version that was prepared take the place of a map",
+    row("commit map", "@<ver> <map>", Admin, "replace a map by a prepared version",
         Waits(|call| Box::pin(patterns::commit(call, Kind::Map)))),
     row("commit ssl ca-file", "<file>", Admin, "use the authorities of the transaction",
         Waits(|call| Box::pin(certificates::commit(call, SslKind::Authorities)))),
@@ -74,9 +79,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("debug dev log", "<word>...", Admin, "write a line to the log targets of 'global' (expert)",
         Now(process::log)).only_in(Mode::Expert),
     row("debug dev memstats", "[all|match <prefix>]", Admin,
-        "memory by type, and by who asked for it (expert)", Now(pools::memory)).only_in(Mode::Expert),
+        "memory by type, and by who requested it (expert)", Now(pools::memory)).only_in(Mode::Expert),
     row("debug dev panic", "<id>", Admin,
-        "have a stream that 'show sess' shows end as by a defect of the program (expert)",
+        "end a stream by a panic, to test that (expert)",
         Waits(|call| Box::pin(sessions::panic(call)))).only_in(Mode::Expert),
     row("del acl", "<acl> [<key>|#<ref>]", Admin, "remove a pattern of an ACL's list",
         Waits(|call| Box::pin(patterns::delete(call, Kind::Acl)))),
@@ -100,8 +105,10 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Now(|call| server::enable_health(call, false))),
     row("disable server", "<bk>/<srv>", Admin, "put a server into maintenance",
         Now(|call| server::enable(call, false))),
+    row("dump ssl cert", "<file>", Admin, "the key and the chain that ACME obtained, for the file",
+        Long(|call| Box::pin(acme::dump(call)))),
     row("dump stats-file", "", User,
-        "counters of what has a GUID, for a process that begins with 'stats-file'",
+        "counters of objects with a GUID, for 'stats-file'",
         Long(|call| Box::pin(stats_file::dump(call)))),
     row("enable agent", "<bk>/<srv>", Admin, "ask a server's agent again",
         Now(|call| server::enable_agent(call, true))),
@@ -111,13 +118,13 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Now(|call| server::enable_health(call, true))),
     row("enable server", "<bk>/<srv>", Admin, "take a server out of maintenance",
         Now(|call| server::enable(call, true))),
-    row("experimental-mode", "[on|off]", Admin, "allow this client what may change or go again",
+    row("experimental-mode", "[on|off]", Admin, "allow this client experimental commands",
         Now(|call| client::set_mode(call, "experimental-mode", |own| &mut own.experimental))),
-    row("expert-mode", "[on|off]", Admin, "allow this client what is for experts",
+    row("expert-mode", "[on|off]", Admin, "allow this client expert commands",
         Now(|call| client::set_mode(call, "expert-mode", |own| &mut own.expert))),
     row("get acl", "<acl> <value>", Admin, "which pattern of an ACL's list matches a text",
         Waits(|call| Box::pin(patterns::get(call, Kind::Acl)))),
-    row("get map", "<map> <value>", Admin, "what a map has for a text",
+    row("get map", "<map> <value>", Admin, "look a value up in a map",
         Waits(|call| Box::pin(patterns::get(call, Kind::Map)))),
     row("get var", "<name>", Operator, "a variable of the process", Now(variables::get)),
     row("get weight", "<bk>/<srv>", User, "a server's weight, and what the file gave it",
@@ -156,7 +163,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("set server", "<bk>/<srv> [opts]", Admin,
         "change a server's address, name, state, weight, health, or where its checks go",
         Now(server::set_server)),
-    row("set severity-output", "[none|number|string]", User, "what stands before messages",
+    row("set severity-output", "[none|number|string]", User, "put the severity before messages, or not",
         Now(client::set_severity)),
     row("set ssl ca-file", "<file> <payload>", Admin, "put other authorities into a transaction",
         Waits(|call| Box::pin(certificates::set(call, SslKind::Authorities, false)))),
@@ -203,7 +210,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Now(dev::libraries)),
     row("show map", "[[@<ver>] <map>]", Admin, "maps, or what is in one",
         Long(|call| Box::pin(patterns::show(call, Kind::Map)))),
-    row("show peers", "[dict|-] [<section>]", User, "peers, and what they were told of which table",
+    row("show peers", "[dict|-] [<section>]", User, "peers, and what they were sent of which table",
         Now(peers::show)),
     row("show pools", "[byname|bysize|byusage] [detailed] [match <prefix>] [<nb>]", User, "memory pools",
         Now(pools::show)),
@@ -233,6 +240,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Long(|call| Box::pin(certificates::show_ocsp(call)))),
     row("show ssl ocsp-updates", "", Operator, "when responses of OCSP are renewed, and what came of it",
         Long(|call| Box::pin(certificates::show_ocsp_updates(call)))),
+    row("show ssl sni", "[-f <frontend>] [-A] [-t <offset>]", Operator,
+        "names that listeners have certificates for; -A: expired ones, -t: within this time",
+        Long(|call| Box::pin(certificates::show_names(call)))),
     row("show startup-logs", "", Operator, "what was said of the files that are served",
         Now(|call| call.reply.put(&call.generation.said))),
     row("show stat", "[domain {proxy|resolvers}] [desc|json|no-maint|typed|up]*", User,
@@ -245,7 +255,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("show tls-keys", "[<file>|#<id>|*]", Operator, "files with keys of tickets, or the names of the keys",
         Waits(|call| Box::pin(certificates::show_ticket_keys(call)))),
     row("show version", "", User, "the program's version",
-        Now(|call| call.info(call.control.process().facts.version))),
+        Now(|call| call.info(call.control.process().info.version))),
     row("shutdown frontend", "<frontend>", Admin, "have a frontend take no connections any more",
         Now(|call| limits::set_gate(call, FrontendGateState::Shut))),
     row("shutdown session", "<id>", Admin, "end a stream that 'show sess' shows",
@@ -286,7 +296,7 @@ mod tests {
     fn the_readme_tells_each_level() {
         let line = |row: &Row<Run>| format!("| `{}` | {} |\n", row.words, row.level.name());
         let table: String = TABLE.iter().map(line).collect();
-        let told = include_str!("../../README.md").contains(&format!("|---|---|\n{table}\n"));
-        assert!(told, "it should have:\n{table}");
+        let described = include_str!("../../README.md").contains(&format!("|---|---|\n{table}\n"));
+        assert!(described, "it should have:\n{table}");
     }
 }

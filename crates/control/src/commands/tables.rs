@@ -2,7 +2,7 @@
 
 use super::Call;
 use crate::level::Level;
-use crate::reply::Gone;
+use crate::reply::ReplyError;
 use manylane_expr::{DataType, Datum, Type, Value};
 use manylane_sched::Time;
 use manylane_stick::{Entry, MAX_KEY_BYTES, Table, server_key_text, with_key};
@@ -37,7 +37,7 @@ impl Filter {
 }
 
 /// The entries that a command selects.
-enum Chosen {
+enum EntrySelection {
     Key(String),
     Number(u32),
     Those(Vec<Filter>),
@@ -75,11 +75,16 @@ fn datum(word: &str, table: &Table) -> Option<Result<Datum, &'static str>> {
     Some(match DataType::by_name(name.as_bytes()) {
         None => Err("Unknown data type"),
         Some(data) if table.keeps(Datum { data, index }) => Ok(Datum { data, index }),
+        Some(data) if table.keeps(Datum { data, index: 0 }) => Err("index out of range in this data array"),
         Some(_) => Err("Data type not stored in this table"),
     })
 }
 
 const NO_POINTER: &str = "Pointer expected (0xffff notation)";
+const NO_SELECTION: &str =
+    "Optional argument only supports \"data.<store_data_type>\" <operator> <value> or key <key> or ptr <ptr>";
+const CLEAR_USAGE: &str = "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or \
+                           <table> key <key> or <table> ptr <ptr>";
 const IN_USE: &str = "Entry currently in use, cannot remove";
 const NO_ENTRY: &str = "No entry can be found matching ptr.";
 
@@ -90,10 +95,11 @@ fn number_of(word: &str) -> Option<u32> {
     Some(u32::try_from(number).unwrap_or_default())
 }
 
-/// Parses the words after the table's name. `None` if they are wrong; the client has the message then.
-fn chosen(call: &mut Call<'_, '_>, table: &Table) -> Option<Chosen> {
+/// Parses the words after the table's name. If they are wrong, replies with an error and returns `None`. The
+/// error is `other` for an unknown word.
+fn chosen(call: &mut Call<'_, '_>, table: &Table, other: &str) -> Option<EntrySelection> {
     match call.words {
-        [word, key, ..] if word == "key" => return Some(Chosen::Key(key.clone())),
+        [word, key, ..] if word == "key" => return Some(EntrySelection::Key(key.clone())),
         [word] if word == "key" => {
             call.error("Key value expected");
             return None;
@@ -103,19 +109,15 @@ fn chosen(call: &mut Call<'_, '_>, table: &Table) -> Option<Chosen> {
             if number.is_none() {
                 call.error(NO_POINTER);
             }
-            return number.map(Chosen::Number);
+            return number.map(EntrySelection::Number);
         }
         _ => {}
     }
     let mut filters = Vec::new();
-    for (place, words) in call.words.chunks(3).enumerate() {
-        let of_entry = |what: &str| format!("Filter entry #{}: {what}", place + 1);
+    for (index, words) in call.words.chunks(3).enumerate() {
+        let of_entry = |what: &str| format!("Filter entry #{}: {what}", index + 1);
         let wrong = match datum(&words[0], table) {
-            None => {
-                "Optional argument only supports \"data.<store_data_type>\" <operator> <value> or key <key> \
-                     or ptr <ptr>"
-                    .to_owned()
-            }
+            None => other.to_owned(),
             Some(Err(why)) => of_entry(why),
             Some(Ok(datum)) => {
                 const OPERATORS: [&str; 6] = ["eq", "ne", "le", "ge", "lt", "gt"];
@@ -136,7 +138,7 @@ fn chosen(call: &mut Call<'_, '_>, table: &Table) -> Option<Chosen> {
         call.error(&wrong);
         return None;
     }
-    Some(Chosen::Those(filters))
+    Some(EntrySelection::Those(filters))
 }
 
 /// Calls `work` with the words of a key. `None` if the key does not parse as the table's type.
@@ -211,7 +213,7 @@ fn head(name: &str, table: &Table) -> String {
 }
 
 /// `show table`
-pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     if call.words.is_empty() {
         let generation = call.generation.clone();
         for table in generation.stick_tables.iter().rev() {
@@ -221,16 +223,16 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         return Ok(());
     }
     let Some((name, table)) = find(call) else { return Ok(()) };
-    let Some(chosen) = chosen(call, &table) else { return Ok(()) };
+    let Some(chosen) = chosen(call, &table, NO_SELECTION) else { return Ok(()) };
     let may_see = call.settings.level >= Level::Operator;
     let now = millis(call.here.now());
     let mut out = String::new();
     let filters = match chosen {
-        Chosen::Key(_) | Chosen::Number(_) if !may_see => {
+        EntrySelection::Key(_) | EntrySelection::Number(_) if !may_see => {
             call.error("Permission denied");
             return Ok(());
         }
-        Chosen::Key(key) => {
+        EntrySelection::Key(key) => {
             let found = with_words(&table, &key, |words| {
                 table.get(words, now).map(|entry| line(&entry, &table, now, &mut out))
             });
@@ -244,7 +246,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             }
             return Ok(());
         }
-        Chosen::Number(number) => {
+        EntrySelection::Number(number) => {
             table.each(number, now, |entry| {
                 if entry.number() == number {
                     line(entry, &table, now, &mut out);
@@ -259,7 +261,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             }
             return Ok(());
         }
-        Chosen::Those(filters) => filters,
+        EntrySelection::Those(filters) => filters,
     };
     call.reply.put(&head(&name, &table));
     if !may_see {
@@ -312,7 +314,7 @@ pub(super) fn set(call: &mut Call<'_, '_>) {
     let mut data = Vec::new();
     for pair in pairs.chunks(2) {
         let wrong = match datum(&pair[0], &table) {
-            None => "\"data.<store_data_type>\" followed by a value expected",
+            None => "\"data.<type>\" followed by a value expected",
             Some(Err(why)) => why,
             Some(Ok(datum)) => match pair.get(1).and_then(|word| word.parse::<u64>().ok()) {
                 Some(number) => {
@@ -358,36 +360,30 @@ fn refuse_filter(call: &mut Call<'_, '_>, word: &str) {
     if word.starts_with("data.") {
         call.error("content-based lookup is only supported with the \"show\" and \"clear\" actions");
     } else {
-        call.error(
-            "Optional argument only supports \"data.<store_data_type>\" <operator> <value> or key <key> or \
-             ptr <ptr>",
-        );
+        call.error(NO_SELECTION);
     }
 }
 
 /// `clear table`
 pub(super) async fn clear(call: &mut Call<'_, '_>) {
     if call.words.is_empty() {
-        return call.error(
-            "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key \
-             <key> or <table> ptr <ptr>",
-        );
+        return call.error(CLEAR_USAGE);
     }
     let Some((_, table)) = find(call) else { return };
-    let Some(chosen) = chosen(call, &table) else { return };
+    let Some(chosen) = chosen(call, &table, CLEAR_USAGE) else { return };
     let now = millis(call.here.now());
     match chosen {
-        Chosen::Key(key) => match with_words(&table, &key, |words| table.clear_key(words)) {
+        EntrySelection::Key(key) => match with_words(&table, &key, |words| table.clear_key(words)) {
             None => call.error("Invalid key"),
             Some(false) => call.error(IN_USE),
             Some(true) => {}
         },
-        Chosen::Number(number) => match table.clear_number(number, now) {
+        EntrySelection::Number(number) => match table.clear_number(number, now) {
             None => call.error(NO_ENTRY),
             Some(false) => call.error(IN_USE),
             Some(true) => {}
         },
-        Chosen::Those(filters) => {
+        EntrySelection::Those(filters) => {
             for mut clearing in table.clearing() {
                 while clearing.step(|entry| filters.iter().all(|filter| filter.holds(entry, now))) {
                     call.here.yield_now().await;

@@ -12,7 +12,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("debug dev stream", DEBUG),
     ("debug dev sym", DEBUG),
     ("disable dynamic-cookie", COOKIES),
-    ("dump ssl cert", "private keys do not leave the process"),
     ("enable dynamic-cookie", COOKIES),
     ("mcli-debug-mode", "the master has no commands but those that its own 'help' shows"),
     ("set anon", "answers are not made anonymous"),
@@ -21,8 +20,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("show cache", "the cache is not built yet"),
     ("show proc", "it is a command of the master: use the socket of its option -S"),
     ("show quic", "QUIC is not built yet"),
-    ("show ssl providers", "the arithmetic is that of aws-lc-rs, which is a part of the program"),
-    ("show ssl sni", "it is not built yet"),
+    ("show ssl providers", "the only provider is aws-lc-rs, which is built in"),
     ("show trace", "traces are not built"),
     ("trace", "traces are not built"),
 ];

@@ -65,7 +65,7 @@ fn trimmed(number: f64) -> String {
 /// A column of `show stat`, or a line of `show info`: its number in HAProxy, name, tags and description.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
-    pub(crate) place: u32,
+    pub(crate) number: u32,
     pub(crate) name: &'static str,
     /// Origin, nature and scope, one letter each.
     pub(crate) tags: &'static str,
@@ -122,7 +122,7 @@ impl Field {
             _ => "Unknown",
         };
         let object = json!({
-            "field": { "pos": self.place, "name": self.name },
+            "field": { "pos": self.number, "name": self.name },
             "processNum": 1,
             "tags": { "origin": origin, "nature": nature, "scope": scope },
             "value": { "type": value.kind(), "value": value.json() },
@@ -155,7 +155,7 @@ impl Form {
         !(self.up && !state.serves_its_own() || self.no_maintenance && state.admin() == Admin::Maintenance)
     }
 
-    /// Parses `words`. `None` if one is not in `known`; the client has the message then.
+    /// Parses `words`. If one is not in `known`, replies with an error and returns `None`.
     pub(crate) fn read(call: &mut Call<'_, '_>, words: &[String], known: &[&str]) -> Option<Self> {
         let mut form = Self::default();
         for word in words {

@@ -1,6 +1,7 @@
 //! `manylane demo`: two origins inside the process, a frontend in front of them, and a page that shows the
 //! traffic.
 
+mod certificate;
 mod page;
 mod service;
 
@@ -8,27 +9,50 @@ use crate::jobs::JobThread;
 use crate::say;
 use crate::supervise::{self, Ending, Work};
 use crate::version::BUILD;
+use certificate::Certificates;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_io::{Choice, Io};
+use manylane_io::{DriverChoice, Io};
 use manylane_net::{Endpoint, HandedOver, ListenOptions, listen};
 use manylane_plan::Generation;
 use manylane_plan::generation::StartOptions;
 use manylane_sync::Arc;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// Default ports of the frontend and of the page.
-const PORTS: [u16; 2] = [8080, 8404];
+/// Default ports of the frontend, of the page, and with `--https` of https.
+const PORTS: [u16; 3] = [8080, 8404, 8443];
+
+/// The word that adds the port of https.
+const HTTPS: &str = "--https";
+
+/// The port of https, and the file with the authority of its certificate.
+#[derive(Clone)]
+struct Https {
+    port: u16,
+    authority: PathBuf,
+}
+
+impl Https {
+    /// A request that trusts the authority.
+    fn try_it(&self) -> String {
+        format!("curl --cacert {} https://localhost:{}/hello", self.authority.display(), self.port)
+    }
+}
 
 /// Names of the origins.
 const ORIGINS: [&str; 2] = ["blue", "green"];
 
 /// Returns the demo's configuration. A file with these lines and with real servers would do the same.
-fn config(port: u16) -> String {
+fn config(port: u16, https: Option<(u16, &Certificates)>) -> String {
+    let https = https.map(|(port, certificates)| {
+        format!("\n    bind 127.0.0.1:{port} ssl crt '{}'", certificates.own().display())
+    });
+    let https = https.unwrap_or_default();
     format!(
         "global
     maxconn 1000
@@ -42,7 +66,7 @@ defaults
     option redispatch
 
 frontend web
-    bind 127.0.0.1:{port}
+    bind 127.0.0.1:{port}{https}
     http-request set-header x-demo yes
     default_backend colours
 
@@ -57,32 +81,46 @@ backend colours
 /// Runs until it is interrupted.
 pub(crate) fn run(words: &[OsString]) -> ExitCode {
     say::introduced();
-    let mut ports = PORTS;
-    for (port, word) in ports.iter_mut().zip(words) {
-        match word.to_str().and_then(|text| text.parse().ok()).filter(|&port| port > 0) {
-            Some(number) => *port = number,
-            None => {
+    let (mut ports, mut given, mut secure) = (PORTS, 0, false);
+    for word in words {
+        let text = word.to_str().unwrap_or_default();
+        if text == HTTPS {
+            secure = true;
+            continue;
+        }
+        match (ports.get_mut(given), text.parse()) {
+            (Some(port), Ok(number)) if number > 0 => *port = number,
+            (place, _) => {
+                let expected = if place.is_some() { "a port from 1 to 65535" } else { "at most three ports" };
                 say::alert(format_args!(
-                    "demo : expected a port from 1 to 65535, found '{}'; use: manylane demo [port [port of \
-                        the page]]",
+                    "demo : expected {expected}, found '{}'; use: manylane demo [{HTTPS}] [port [port of the \
+                     page [port of https]]]",
                     word.display()
                 ));
                 return ExitCode::from(1);
             }
         }
+        given += 1;
     }
-    match begin(ports) {
+    if given == PORTS.len() && !secure {
+        say::alert(format_args!("demo : the third port expects '{HTTPS}' beside it, found none"));
+        return ExitCode::from(1);
+    }
+    match begin(ports, secure) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say::alert(format_args!("demo : {error}; other ports: manylane demo 18080 18404"));
+            let others = if secure { "--https 18080 18404 18443" } else { "18080 18404" };
+            say::alert(format_args!("demo : {error}; other ports: manylane demo {others}"));
             ExitCode::from(1)
         }
     }
 }
 
-fn begin([web, page]: [u16; 2]) -> Result<(), String> {
+fn begin([web, page, https]: [u16; 3], secure: bool) -> Result<(), String> {
     let mut sources = Sources::new();
-    let text = config(web);
+    let certificates = if secure { Some(Certificates::make()?) } else { None };
+    let text = config(web, certificates.as_ref().map(|certificates| (https, certificates)));
+    let https = certificates.as_ref().map(|own| Https { port: https, authority: own.authority() });
     sources.add("demo.cfg", text.as_str()).map_err(|error| error.to_string())?;
     let mut loaded = load(&sources, &BUILD, Environment::new(), false);
     let generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
@@ -106,26 +144,33 @@ fn begin([web, page]: [u16; 2]) -> Result<(), String> {
         .map(|name| bind(&Endpoint::Local(format!("demo-{name}").into())).map(|socket| (name, socket)));
     let [blue, green] = origins;
     let origins = [blue?, green?];
-    let facts = generation.clone();
+    let (shared, on_page) = (generation.clone(), https.clone());
     let services = move |io: &Io| {
         for (name, socket) in &origins {
             let name = *name;
-            service::start(io, socket, Rc::new(move |asked: &service::DemoRequest<'_>| origin(name, asked)))?;
+            service::start(
+                io,
+                socket,
+                Rc::new(move |request: &service::DemoRequest<'_>| origin(name, request)),
+            )?;
         }
-        let shown = facts.clone();
-        let text = config(web);
+        let (shown, text) = (shared.clone(), text.clone());
+        let hint = on_page.as_ref().map(Https::try_it);
         service::start(
             io,
             &page_socket,
-            Rc::new(move |asked: &service::DemoRequest<'_>| page::answer(&shown, &text, asked)),
+            Rc::new(move |request: &service::DemoRequest<'_>| {
+                page::answer(&shown, &text, hint.as_deref(), request)
+            }),
         )
     };
-    let begun = move || greet(web, page);
+    let begun = move || greet(web, page, https.as_ref());
     let work = Work {
         generation: generation.clone(),
         bound,
         lanes,
-        driver: Choice::Auto,
+        driver: DriverChoice::Auto,
+        or_epoll: true,
         quiet: true,
         says: JobThread::to_say()?,
         services: Some(Box::new(services)),
@@ -147,11 +192,22 @@ fn bind(endpoint: &Endpoint) -> Result<manylane_net::Bound, String> {
     listen(endpoint, &options).map_err(|error| error.to_string())
 }
 
-fn greet(web: u16, page: u16) {
+fn greet(web: u16, page: u16, https: Option<&Https>) {
+    let (secure, try_it) = match https {
+        None => (String::new(), String::new()),
+        Some(https) => (
+            format!("\n  over TLS      https://localhost:{}/", https.port),
+            format!(
+                "  4. {}\n     the authority in that file has signed the certificate; a browser that imports \
+                 it trusts this run alone\n",
+                https.try_it()
+            ),
+        ),
+    };
     println!(
         "Manylane is balancing. Two origins, blue and green, live inside of this process.
 
-  balanced      http://127.0.0.1:{web}/
+  balanced      http://127.0.0.1:{web}/{secure}
   what happens  http://127.0.0.1:{page}/
 
 Try:
@@ -159,15 +215,15 @@ Try:
   2. curl http://127.0.0.1:{page}/stop/blue    blue goes into maintenance: green takes all; /start/blue \
   brings it back
   3. curl http://127.0.0.1:{page}/config       the configuration that is running; it is HAProxy's language
-
+{try_it}
 Each request is a line below. Ctrl-C ends it.
 "
     );
 }
 
 /// Returns the response of an origin, and prints a line about the request.
-fn origin(name: &str, asked: &service::DemoRequest<'_>) -> service::Answer {
-    let client = asked.field("x-forwarded-for").unwrap_or("?");
-    println!("{client} {} {} -> {name}", asked.method, asked.target);
-    service::Answer::text(200, format!("{name} answers {} {}\n", asked.method, asked.target))
+fn origin(name: &str, request: &service::DemoRequest<'_>) -> service::Answer {
+    let client = request.field("x-forwarded-for").unwrap_or("?");
+    println!("{client} {} {} -> {name}", request.method, request.target);
+    service::Answer::text(200, format!("{name} answers {} {}\n", request.method, request.target))
 }

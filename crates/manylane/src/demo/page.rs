@@ -6,11 +6,22 @@ use manylane_plan::Generation;
 use manylane_sched::Time;
 use std::fmt::Write;
 
-/// Answers a request to the page's port.
-pub(super) fn answer(generation: &Generation, config: &str, asked: &DemoRequest<'_>) -> Answer {
-    let mut parts = asked.target.trim_start_matches('/').split('/');
+/// Answers a request to the page's port. `secure` is a request over TLS, if the demo has a port for it.
+pub(super) fn answer(
+    generation: &Generation,
+    config: &str,
+    secure: Option<&str>,
+    request: &DemoRequest<'_>,
+) -> Answer {
+    let mut parts = request.target.trim_start_matches('/').split('/');
     match (parts.next().unwrap_or_default(), parts.next()) {
-        ("", None) => Answer::page(PAGE.into()),
+        ("", None) => {
+            let hint = secure.map(|line| {
+                let line = line.replace('&', "&amp;").replace('<', "&lt;");
+                format!("<p>Over TLS, with the authority of this run:<br><code>{line}</code></p>")
+            });
+            Answer::page(PAGE.replace("<!--secure-->", &hint.unwrap_or_default()))
+        }
         ("rows", None) => Answer::page(rows(generation)),
         ("config", None) => Answer::text(200, config.into()),
         (verb @ ("stop" | "start"), Some(name)) => {
@@ -78,6 +89,7 @@ th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: l
 </style></head><body>
 <h1>Manylane</h1>
 <table id=\"rows\"></table>
+<!--secure-->
 <script>
 const rows = document.getElementById('rows');
 async function look() {

@@ -2,18 +2,18 @@
 
 use super::Read;
 use manylane_plan::Generation;
-use manylane_proxy::explain::{self, Explained, List, Outline};
+use manylane_proxy::explain::{self, List, Outline, ProxyOutline};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What is shown of a configuration.
+/// The report on a configuration.
 pub(super) struct Rendered<'a> {
     pub(super) read: &'a Read,
     pub(super) generation: &'a Generation,
 }
 
 impl Rendered<'_> {
-    fn frontends(&self) -> Vec<(Explained, explain::Reached)> {
+    fn frontends(&self) -> Vec<(ProxyOutline, explain::RouteOutline)> {
         let all = self.generation.frontends.iter();
         all.map(|frontend| {
             let explained = explain::frontend(self.generation, &self.read.config, frontend);
@@ -23,7 +23,7 @@ impl Rendered<'_> {
     }
 
     /// Backends in the order in which frontends reach them, then those that none reaches.
-    fn backends(&self, frontends: &[(Explained, explain::Reached)]) -> Vec<(Explained, bool)> {
+    fn backends(&self, frontends: &[(ProxyOutline, explain::RouteOutline)]) -> Vec<(ProxyOutline, bool)> {
         let mut order: Vec<usize> = Vec::new();
         for (_, reached) in frontends {
             let new = reached.backends.iter().filter(|number| !order.contains(number)).copied();
@@ -41,7 +41,7 @@ impl Rendered<'_> {
         order.into_iter().enumerate().map(explained).collect()
     }
 
-    fn names(&self, reached: &explain::Reached) -> Vec<&str> {
+    fn names(&self, reached: &explain::RouteOutline) -> Vec<&str> {
         reached.backends.iter().map(|number| &*self.generation.backends[*number].name).collect()
     }
 
@@ -132,7 +132,7 @@ impl Rendered<'_> {
         format!("{:#}\n", json!({ "version": 1, "frontends": frontends, "backends": backends }))
     }
 
-    fn proxy(&self, explained: &Explained) -> Value {
+    fn proxy(&self, explained: &ProxyOutline) -> Value {
         json!({
             "name": explained.name,
             "kind": explained.kind,

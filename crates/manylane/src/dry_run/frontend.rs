@@ -1,4 +1,4 @@
-//! Which frontend, and which of its listeners, a request of `manylane test` comes to.
+//! Finds the frontend and the listener that get the request of `manylane test`.
 
 use super::arguments::TestArguments;
 use super::found;
@@ -86,7 +86,8 @@ pub(super) fn find(
             )),
         };
     }
-    let fits = |frontend: &&Frontend| !request.in_words || frontend.mode == Mode::Http;
+    let fits =
+        |frontend: &&Frontend| !request.in_words || frontend.mode == Mode::Http || frontend.switches_mode;
     let all = || generation.frontends.iter().filter(fits);
     let listeners = || all().flat_map(|frontend| &frontend.listeners).filter(tls);
     let mut why = "by its port";

@@ -14,7 +14,7 @@ use manylane_config::Shown;
 use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_config::tree::Config;
-use manylane_io::{Choice, Driver, Kind};
+use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_plan::Generation;
 use manylane_plan::generation::StartOptions;
 use manylane_proxy::explain::Line;
@@ -37,10 +37,10 @@ struct Read {
 }
 
 impl Read {
-    /// Reads the files, which have to be free of errors.
+    /// Reads the files.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The report on errors in them.
     fn files(files: &[PathBuf]) -> Result<(Self, Generation), String> {
         let mut sources = Sources::new();
         for path in files {
@@ -57,7 +57,7 @@ impl Read {
         Ok((Self { sources, config: loaded.config }, generation))
     }
 
-    /// The text of a line, without the blanks around it.
+    /// Returns the text of a line, without the blanks around it.
     fn text(&self, line: &Line) -> String {
         let named = |file: &_| String::from_utf8_lossy(self.sources.name(*file)) == *line.file;
         let file = self.sources.files().find(named);
@@ -66,7 +66,7 @@ impl Read {
     }
 }
 
-/// Text without what a terminal would act on.
+/// Escapes characters that a terminal would act on.
 fn harmless(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
@@ -114,7 +114,7 @@ pub(crate) fn test(words: &[OsString]) -> ExitCode {
     })
 }
 
-/// Writes to standard output. Whoever reads it may have had enough.
+/// Writes to standard output. Ignores errors: the reader may have closed the pipe.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
@@ -123,7 +123,7 @@ fn alert(message: impl Display) -> String {
     say::line("ALERT", message)
 }
 
-/// Runs a sub-command. Its error is written as it is.
+/// Runs a sub-command, and writes its error without a prefix.
 fn end(work: impl FnOnce() -> Result<ExitCode, String>) -> ExitCode {
     say::introduced();
     work().unwrap_or_else(|error| {
@@ -135,7 +135,8 @@ fn end(work: impl FnOnce() -> Result<ExitCode, String>) -> ExitCode {
 /// Evaluates the rules, on a lane of its own whose tasks never run.
 fn run(generation: &Arc<Generation>, input: &dry_run::Input) -> Result<dry_run::Report, String> {
     let lane = Lane::new(manylane_sched::Config::new()).map_err(|error| error.to_string())?;
-    let driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll)).map_err(|error| error.to_string())?;
+    let driver =
+        Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll)).map_err(|error| error.to_string())?;
     let local = Local::install(driver.io(), generation.clone(), || ());
     let report = dry_run::dry_run(&local, input);
     drop(local);
@@ -144,7 +145,7 @@ fn run(generation: &Arc<Generation>, input: &dry_run::Input) -> Result<dry_run::
     report
 }
 
-/// Words behind a problem: what was found, harmless to a terminal.
+/// Quotes the word that was found, for an error. Escapes what a terminal would act on.
 fn found(word: &str) -> String {
     format!("'{}'", Shown(word.as_bytes()))
 }

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 
-/// Most bytes of a request with its body: it is kept in memory, more than once.
+/// Largest request with its body, in bytes: memory holds several copies.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// A request, and what its URL says of the connection that it comes over.
@@ -19,13 +19,15 @@ pub(super) struct Request {
     pub(super) host: Option<String>,
     /// The URL's port, if it has one.
     pub(super) port: Option<u16>,
-    /// It was given in words, so that it is a request of HTTP.
+    /// The command line has the request itself, so it is an HTTP request.
     pub(super) in_words: bool,
 }
 
 impl Request {
+    /// Makes the request from the command line, or reads it from a file or standard input.
+    ///
     /// # Errors
-    /// A sentence.
+    /// A sentence about the fault in the command line, or the reason why the file cannot be read.
     pub(super) fn read(arguments: &TestArguments) -> Result<Self, String> {
         let word = arguments.request.as_bytes();
         let raw = match word {
@@ -119,7 +121,7 @@ struct Url<'a> {
     port: Option<u16>,
     /// For the field `Host`.
     authority: Option<&'a str>,
-    /// What the request line has.
+    /// Target for the request line.
     target: String,
 }
 

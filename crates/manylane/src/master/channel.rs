@@ -8,7 +8,7 @@ static CLASS: LockClass = LockClass::new("channel between threads", LockClass::L
 
 /// The other side has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct Disconnected;
 
 #[derive(Debug)]
 struct Queue<T> {
@@ -33,11 +33,11 @@ pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    pub(crate) fn send(&self, item: T) -> Result<(), Gone> {
+    pub(crate) fn send(&self, item: T) -> Result<(), Disconnected> {
         let waiter = {
             let mut queue = self.0.lock();
             if !queue.is_read {
-                return Err(Gone);
+                return Err(Disconnected);
             }
             queue.items.push_back(item);
             queue.waiter.take()
@@ -67,7 +67,7 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Receiver<T> {
     /// Waits for the next item. Fails if there is none and no sender is left.
-    pub(crate) fn recv(&self) -> Result<T, Gone> {
+    pub(crate) fn recv(&self) -> Result<T, Disconnected> {
         loop {
             {
                 let mut queue = self.0.lock();
@@ -75,7 +75,7 @@ impl<T> Receiver<T> {
                     return Ok(item);
                 }
                 if queue.senders == 0 {
-                    return Err(Gone);
+                    return Err(Disconnected);
                 }
                 queue.waiter = Some(std::thread::current());
             }
@@ -124,6 +124,6 @@ mod tests {
         let (sender, receiver) = channel();
         assert_eq!((sender.send(1), sender.send(2), receiver.drain()), (Ok(()), Ok(()), 2));
         drop(receiver);
-        assert_eq!(sender.send(3), Err(Gone));
+        assert_eq!(sender.send(3), Err(Disconnected));
     }
 }

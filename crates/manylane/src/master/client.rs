@@ -85,7 +85,7 @@ pub(super) fn bind(words: &[OsString]) -> Result<Sockets, String> {
         for socket in sockets.iter() {
             let mut none = manylane_net::HandedOver::default();
             let bound = manylane_proxy::bind_listener(&socket.listener, 1, &system::owner, &mut none);
-            let done = || none.begin(false).map_or_else(Some, manylane_net::Begun::complete);
+            let done = || none.begin(false).map_or_else(Some, manylane_net::PendingChanges::complete);
             let bound = bound.and_then(|bound| done().map_or(Ok(bound), |error| Err(error.to_string())));
             let bound = bound.map_err(|error| format!("Binding for the master CLI: {error}"))?;
             all.extend(bound.into_iter().map(|bound| (bound, socket.level)));
@@ -203,8 +203,7 @@ impl Client {
 
     /// Returns the next line with its end, or `None` if there is no complete line.
     fn line(&mut self) -> io::Result<Option<String>> {
-        let mut line = Vec::new();
-        (&mut self.input).take(LONGEST_LINE + 1).read_until(b'\n', &mut line)?;
+        let line = read_line(&mut self.input)?;
         if line.last() != Some(&b'\n') {
             if line.len() as u64 > LONGEST_LINE {
                 self.say(&format!("The line has more than {LONGEST_LINE} bytes; nothing was done.\n\n"))?;
@@ -310,12 +309,14 @@ impl Client {
             .map(|(row, count)| (row, &words[count..]))
             .filter(|(row, _)| row.mode.is_none_or(|mode| self.has(mode)));
         match (found.map(|(row, more)| (row.run, row.level, more)), target) {
-            (Some((Run::Client(run), _, more)), _) => run(self, more),
-            (_, Some((_, target))) => self.forward(target, command),
-            (Some((Run::Master(_), level, _)), None) if self.level < level => {
+            (Some((Run::Client(_), level, _)), _) | (Some((Run::Master(_), level, _)), None)
+                if self.level < level =>
+            {
                 self.say("Permission denied\n\n")?;
                 Ok(true)
             }
+            (Some((Run::Client(run), _, more)), _) => run(self, more),
+            (_, Some((_, target))) => self.forward(target, command),
             (Some((Run::Master(run), _, more)), None) => run(self, more),
             (Some((Run::Nobody, ..)) | None, None) => {
                 let text = self.help("");
@@ -340,10 +341,9 @@ impl Client {
         let now = if *of(self) { "ON" } else { "OFF" };
         match words {
             [] => self.say(&format!("{name} is {now}\n\n"))?,
-            _ if self.level < Admin => self.say("Permission denied\n\n")?,
             [word @ ("on" | "off"), ..] => *of(self) = *word == "on",
             _ => {
-                self.say(&format!("'{name}' takes 'on' or 'off', or nothing to tell which it is.\n\n"))?;
+                self.say(&format!("'{name}' expects 'on', 'off', or nothing to show the mode.\n\n"))?;
             }
         }
         Ok(true)
@@ -468,6 +468,13 @@ impl Client {
     }
 }
 
+/// Returns the next line with its end, or what has come of it at the end of the input or at its bound.
+fn read_line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    input.take(LONGEST_LINE + 1).read_until(b'\n', &mut line)?;
+    Ok(line)
+}
+
 /// Splits a line into commands at its semicolons, except those behind a backslash.
 fn commands(line: &str) -> Vec<&str> {
     let (mut all, mut begin, mut escaped) = (Vec::new(), 0, false);
@@ -491,7 +498,7 @@ fn commands(line: &str) -> Vec<&str> {
 enum Run {
     /// None: a prefix of other commands, see [`Client::run`].
     Nobody,
-    /// The client, whatever its target is.
+    /// The client, with any target.
     Client(fn(&mut Client, &[&str]) -> Goes),
     /// The master, if it is the client's target.
     Master(fn(&mut Client, &[&str]) -> Goes),
@@ -503,16 +510,16 @@ static TABLE: &[Row<Run>] = &[
     row("@!<pid>", "", User, "send a command to the worker of that number", Run::Nobody),
     row("@<relative pid>", "", User, "send a command to the worker: @1 is the one that serves", Run::Nobody),
     row("@master", "", User, "send a command to the master", Run::Nobody),
-    row("expert-mode", "[on|off]", User, "the same for workers that commands are sent to",
+    row("expert-mode", "[on|off]", Admin, "allow expert commands at workers",
         Run::Client(|own, more| own.set_mode("expert-mode", more, |own| &mut own.expert))),
-    row("experimental-mode", "[on|off]", User, "the same for workers that commands are sent to",
+    row("experimental-mode", "[on|off]", Admin, "allow experimental commands at workers",
         Run::Client(|own, more| own.set_mode("experimental-mode", more, |own| &mut own.experimental))),
     row("@@<pid or relative pid>", "[<command>]", User,
         "join this client to the worker, both ways, to its end", Run::Nobody),
-    row("mcli-debug-mode", "[on|off]", User, "commands that tell of the master's own inside",
+    row("mcli-debug-mode", "[on|off]", Admin, "commands that tell of the master's own inside",
         Run::Client(|own, more| own.set_mode("mcli-debug-mode", more, |own| &mut own.debug))),
-    row("operator", "", User, "lower this client's level to operator", Run::Client(|own, _| {
-        own.level = own.level.min(Operator);
+    row("operator", "", Operator, "lower this client's level to operator", Run::Client(|own, _| {
+        own.level = Operator; // it was not lower, or this is denied
         Ok(true)
     })),
     row("reload", "", Operator, "start a worker that reads the configuration, and have it take over",
@@ -521,8 +528,9 @@ static TABLE: &[Row<Run>] = &[
         Run::Master(|own, _| own.answer(&format!("{}\n", own.level.name())))),
     row("show cli sockets", "", User, "where the master listens",
         Run::Master(|own, _| own.answer(&own.sockets.clone()))),
-    row("show proc", "[debug]", User, "the processes", Run::Master(|own, _| own.tell(Question::Processes))),
-    row("show startup-logs", "", User, "what was said during the last reload, or the start",
+    row("show proc", "[debug]", Operator, "the processes",
+        Run::Master(|own, _| own.tell(Question::Processes))),
+    row("show startup-logs", "", Operator, "what was said during the last reload, or the start",
         Run::Master(|own, _| own.tell(Question::Said))),
     row("show version", "", User, "the program's version",
         Run::Master(|own, _| own.answer(concat!(env!("CARGO_PKG_VERSION"), "\n")))),
@@ -538,13 +546,50 @@ static TABLE: &[Row<Run>] = &[
         Ok(true)
     })),
     row("quit", "", User, "disconnect", Run::Client(|_, _| Ok(false))),
-    row("show env", "[<name>...]", User, "the master's environment",
+    row("show env", "[<name>...]", Operator, "the master's environment",
         Run::Master(|own, names| own.show_environment(names))).only_in(Mode::Debug),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Input that comes in pieces of these lengths, repeated.
+    struct Pieces<'a, I>(&'a [u8], I);
+
+    impl<I: Iterator<Item = usize>> Read for Pieces<'_, I> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = self.1.next().unwrap_or(1).min(buffer.len());
+            Read::read(&mut self.0, &mut buffer[..length])
+        }
+    }
+
+    proptest! {
+        /// However lines are cut, they come as they were sent, up to their bound. What waits for its end
+        /// takes at most twice the memory of its bytes and a cluster.
+        #[test]
+        fn what_waits_takes_at_most_twice_its_bytes_and_a_cluster(
+            lengths in prop::collection::vec(prop_oneof![0..20_usize, 0..20_000_usize], 1..10),
+            cuts in prop::collection::vec(prop_oneof![3 => 1..20_usize, 1 => 1..20_000_usize], 1..30),
+        ) {
+            const CLUSTER: usize = 16_384;
+            let sent: String = lengths.iter().map(|length| "x".repeat(*length) + "\n").collect();
+            let mut input = BufReader::new(Pieces(sent.as_bytes(), cuts.into_iter().cycle()));
+            let (most, buffer) = (LONGEST_LINE as usize + 1, input.capacity());
+            for mut left in lengths.iter().map(|length| length + 1) {
+                while left > 0 {
+                    let line = read_line(&mut input)?;
+                    prop_assert_eq!(line.len(), left.min(most));
+                    prop_assert_eq!(line.ends_with(b"\n"), left <= most);
+                    // A vector never shrinks by itself: it had no more memory before.
+                    prop_assert!(line.capacity() + buffer <= 2 * line.len() + CLUSTER);
+                    left -= line.len();
+                }
+            }
+            prop_assert!(read_line(&mut input)?.is_empty());
+        }
+    }
 
     #[test]
     fn semicolons_part_commands_but_those_that_are_escaped() {

@@ -88,9 +88,7 @@ struct Master {
     fails: OnWorkerFailure,
     /// A worker has served: later workers take nothing over from processes older than the master.
     served: bool,
-    /// Number of consecutive crashes of workers that did not last for [`LASTING`], and of all crashes.
-    in_a_row: u32,
-    crashes: u32,
+    crashes: Crashes,
     /// The master pauses before it starts the next worker.
     pauses: bool,
     ends: bool,
@@ -109,11 +107,31 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Time after which a worker's crash does not count as consecutive.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// Returns the pause behind this many consecutive crashes.
-fn pause(in_a_row: u32) -> Duration {
-    FIRST_PAUSE
-        .saturating_mul(1_u32.checked_shl(in_a_row.saturating_sub(1)).unwrap_or(u32::MAX))
-        .min(LONGEST_PAUSE)
+/// Counts of the workers' crashes.
+#[derive(Debug, Default)]
+struct Crashes {
+    /// Number of consecutive crashes of workers that did not last for [`LASTING`].
+    in_a_row: u32,
+    /// Number of all crashes, by which the end of a pause finds out that its crash is the last one.
+    all: u32,
+}
+
+impl Crashes {
+    /// Forgets the consecutive crashes if the crashed worker lasted for [`LASTING`].
+    fn lasted(&mut self, time: Duration) {
+        if time >= LASTING {
+            self.in_a_row = 0;
+        }
+    }
+
+    /// Counts a crash, and returns the pause after it.
+    fn add(&mut self) -> Duration {
+        self.all = self.all.wrapping_add(1);
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        FIRST_PAUSE
+            .saturating_mul(1_u32.checked_shl(self.in_a_row - 1).unwrap_or(u32::MAX))
+            .min(LONGEST_PAUSE)
+    }
 }
 
 /// Result of a reload: whether the new worker serves, and the messages.
@@ -149,7 +167,7 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
     let background = arguments.background.map(Background::new).transpose()?;
     let program =
         std::env::current_exe().map_err(|error| format!("cannot find the program's own file: {error}"))?;
-    let (events, told) = channel();
+    let (events, receiver) = channel();
     let sockets = client::bind(&arguments.master_sockets)?;
     if let Some(path) = &pidfile {
         std::fs::write(path, format!("{}\n", std::process::id()))
@@ -176,8 +194,7 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
         background,
         fails,
         served: false,
-        in_a_row: 0,
-        crashes: 0,
+        crashes: Crashes::default(),
         pauses: false,
         ends: false,
         code: 0,
@@ -185,7 +202,7 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
     };
     master.start().map_err(|error| format!("cannot start the worker: {error}"))?;
     let _bound = client::serve(sockets, &events)?; // kept until the end
-    master.run(&told);
+    master.run(&receiver);
     Ok(ExitCode::from(master.code))
 }
 
@@ -207,8 +224,8 @@ fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
 }
 
 impl Master {
-    fn run(&mut self, told: &Receiver<Event>) {
-        while let Ok(event) = told.recv() {
+    fn run(&mut self, receiver: &Receiver<Event>) {
+        while let Ok(event) = receiver.recv() {
             match event {
                 Event::Signal(SIGUSR2 | SIGHUP) => self.reload(None),
                 Event::Signal(SIGCHLD) => self.reap(),
@@ -216,7 +233,7 @@ impl Master {
                 Event::Signal(SIGTERM) => self.end(Signal::SIGTERM),
                 Event::Signal(SIGINT) => self.end(Signal::SIGINT),
                 Event::Signal(_) => {}
-                Event::WorkerReport(pid, told) => self.told(pid, told),
+                Event::WorkerReport(pid, report) => self.handle_report(pid, report),
                 Event::Restart(crash) => self.restart(crash),
                 Event::Asks(question) => self.answer(question),
             }
@@ -249,15 +266,15 @@ impl Master {
     /// Starts a worker, which takes over from the current one.
     fn start(&mut self) -> std::io::Result<()> {
         let events = self.events.clone();
-        let told = move |pid, told| {
-            let _ = events.send(Event::WorkerReport(pid, told)); // the master may have ended
+        let report = move |pid, said| {
+            let _ = events.send(Event::WorkerReport(pid, said)); // the master may have ended
         };
         let mut environment = vec![("HAPROXY_STARTUP_VERSION", env!("CARGO_PKG_VERSION").into())];
         if !self.listens.is_empty() {
             environment.push(("HAPROXY_MASTER_CLI", self.listens.clone().into()));
         }
         let (before, first) = (self.current.as_ref(), !self.served);
-        let worker = Worker::start(&self.program, &self.arguments, before, first, &environment, told)?;
+        let worker = Worker::start(&self.program, &self.arguments, before, first, &environment, report)?;
         self.say("NOTICE", format_args!("New worker ({}) forked", worker.pid()));
         self.starting = Some(worker);
         self.pauses = false;
@@ -266,9 +283,8 @@ impl Master {
 
     /// Starts another worker after a pause, when a worker has crashed and none serves.
     fn crashed(&mut self) {
-        self.crashes = self.crashes.wrapping_add(1);
-        self.in_a_row = self.in_a_row.saturating_add(1);
-        let (pause, crash, events) = (pause(self.in_a_row), self.crashes, self.events.clone());
+        let pause = self.crashes.add();
+        let (crash, events) = (self.crashes.all, self.events.clone());
         let waits = std::thread::Builder::new().name("pause".into()).spawn(move || {
             std::thread::sleep(pause);
             let _ = events.send(Event::Restart(crash)); // the master may have ended
@@ -290,7 +306,7 @@ impl Master {
     /// Handles the end of the pause behind a crash.
     fn restart(&mut self, crash: u32) {
         // A reload may have come before.
-        if !self.pauses || self.ends || crash != self.crashes {
+        if !self.pauses || self.ends || crash != self.crashes.all {
             return;
         }
         self.pauses = false;
@@ -331,19 +347,19 @@ impl Master {
     }
 
     /// Handles the report of a worker: the one that was started last takes over or ends.
-    fn told(&mut self, pid: u32, told: WorkerReport) {
+    fn handle_report(&mut self, pid: u32, report: WorkerReport) {
         let Some(mut worker) = self.starting.take_if(|worker| worker.pid() == pid) else { return };
-        if !told.accepts {
-            (self.starting, self.last_words) = (Some(worker), Some(told));
+        if !report.accepts {
+            (self.starting, self.last_words) = (Some(worker), Some(report));
             return self.reap(); // its end may have been signalled before
         }
-        say::add(&mut self.said, &told.said);
+        say::add(&mut self.said, &report.said);
         self.say("NOTICE", format_args!("Loading success."));
         if let Some(background) = self.background.take() {
             background.leave();
         }
-        let most = told.most_reloads;
-        worker.told = told;
+        let most = report.most_reloads;
+        worker.report = report;
         if self.ends {
             // tell it to finish, since the request came before it could receive it
             worker.signal(Signal::SIGUSR1);
@@ -386,18 +402,18 @@ impl Master {
     /// Reaps the workers that have ended.
     fn reap(&mut self) {
         let ended = |worker: &mut Worker| worker.child.try_wait().ok().flatten();
-        let mut place = 0;
-        while place < self.former.len() {
-            match ended(&mut self.former[place]) {
+        let mut index = 0;
+        while index < self.former.len() {
+            match ended(&mut self.former[index]) {
                 Some(status) => {
-                    let worker = self.former.swap_remove(place);
+                    let worker = self.former.swap_remove(index);
                     self.tell_end("Former", worker.pid(), status);
                 }
-                None => place += 1,
+                None => index += 1,
             }
         }
         if let Some(status) = self.current.as_mut().and_then(ended) {
-            let lasted = self.current.as_ref().is_some_and(|worker| worker.began.elapsed() >= LASTING);
+            let lasted = self.current.as_ref().map_or(Duration::ZERO, |worker| worker.began.elapsed());
             let pid = self.current.take().map_or(0, |worker| worker.pid());
             let code = self.tell_end("Current", pid, status);
             // The usual codes are 0 and that of SIGTERM; SIGINT is returned, as by HAProxy.
@@ -407,9 +423,7 @@ impl Master {
             // A worker that a signal from outside ended has not failed.
             if !matches!(code, 0 | 130 | 143) && !self.ends {
                 if self.fails == OnWorkerFailure::Restart {
-                    if lasted {
-                        self.in_a_row = 0;
-                    }
+                    self.crashes.lasted(lasted);
                     // A running reload brings the next worker; its failure is handled below.
                     if self.starting.is_none() {
                         self.crashed();
@@ -483,7 +497,7 @@ impl Master {
         text += &row([&own, "master", &reloads, &uptime(self.began), env!("CARGO_PKG_VERSION")]);
         let of = |worker: &Worker| {
             let (pid, reloads) = (worker.pid().to_string(), worker.reloads.to_string());
-            row([&pid, "worker", &reloads, &uptime(worker.began), &worker.told.version])
+            row([&pid, "worker", &reloads, &uptime(worker.began), &worker.report.version])
         };
         text += "# workers\n";
         text.extend(self.current.iter().map(of));
@@ -513,8 +527,22 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_bound() {
-        let all: Vec<u128> =
-            [1, 2, 3, 9, 10, 33, u32::MAX].map(|crashes| pause(crashes).as_millis()).to_vec();
-        assert_eq!(all, [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
+        let pause = |before| Crashes { in_a_row: before, all: u32::MAX }.add().as_millis();
+        assert_eq!([0, 1, 2, 8, 9, 32, u32::MAX].map(pause), [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
+    }
+
+    /// After the crash of a worker that lasted, the pause starts anew.
+    #[test]
+    fn the_pause_starts_anew_once_a_worker_lasted() {
+        let mut crashes = Crashes::default();
+        let nearly = LASTING - Duration::from_millis(1);
+        let times = [Duration::ZERO, Duration::ZERO, nearly, LASTING, Duration::ZERO, LASTING * 2];
+        let pauses = times.map(|time| {
+            crashes.lasted(time);
+            crashes.add().as_millis()
+        });
+        assert_eq!(pauses, [100, 200, 400, 100, 200, 100]);
+        assert_eq!(LASTING, Duration::from_secs(60), "docs/operations.md says a minute");
+        assert_eq!(crashes.all, 6);
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn notify(text: &str) {
     let _ = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address));
 }
 
-/// Reports the begin of a reload, with the time that `Type=notify-reload` requires.
+/// Reports the start of a reload, with the time that `Type=notify-reload` requires.
 pub(super) fn reloading() {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map_or(0, |now| now.tv_sec() * 1_000_000 + now.tv_nsec() / 1000);

@@ -64,7 +64,7 @@ pub(crate) struct Worker {
     pub(crate) began: Instant,
     /// Number of reloads since the worker began.
     pub(crate) reloads: u32,
-    pub(crate) told: WorkerReport,
+    pub(crate) report: WorkerReport,
 }
 
 /// Makes the next started process inherit the descriptor.
@@ -86,7 +86,7 @@ impl Worker {
         before: Option<&Self>,
         first: bool,
         environment: &[(&'static str, OsString)],
-        told: impl FnOnce(u32, WorkerReport) + Send + 'static,
+        report: impl FnOnce(u32, WorkerReport) + Send + 'static,
     ) -> io::Result<Self> {
         let (ours, theirs) = socket::pair(Shape::Stream)?;
         let mut command = Command::new(program);
@@ -107,7 +107,7 @@ impl Worker {
         let mut child = command.spawn()?;
         let pid = child.id();
         let listening = std::thread::Builder::new().name("worker".into()).spawn(move || {
-            told(pid, WorkerReport::hear(listener));
+            report(pid, WorkerReport::hear(listener));
         });
         if let Err(error) = listening {
             // Without a thread that receives its report, the worker would serve beside the others unnoticed.
@@ -115,7 +115,7 @@ impl Worker {
             child.wait()?;
             return Err(error);
         }
-        Ok(Self { child, passage, began: Instant::now(), reloads: 0, told: WorkerReport::default() })
+        Ok(Self { child, passage, began: Instant::now(), reloads: 0, report: WorkerReport::default() })
     }
 
     /// Returns the process number.

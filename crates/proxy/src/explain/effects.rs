@@ -2,8 +2,8 @@
 
 use manylane_expr::{Needs, OfVariable, VariableId};
 use manylane_plan::generation::{
-    Action, BalanceKey, ConnectionAction, ContentAction, End, Made, NumberSource, PageAction, Persist,
-    RedirectKind, Reply, ReplyBody, RuleChange as Change, Setting, Stick, Target,
+    Action, BalanceKey, ConnectionAction, ContentAction, End, NumberSource, PageAction, Persist,
+    RedirectKind, Reply, ReplyBody, Setting, Stick, Target, TimeSource, ValueSource,
 };
 
 /// An action as reports show it.
@@ -39,10 +39,10 @@ fn of_figure(figure: &NumberSource, variables: OfVariable<'_>) -> Needs {
     }
 }
 
-fn of_change(change: &Change, variables: OfVariable<'_>) -> Needs {
+fn of_change(change: &TimeSource, variables: OfVariable<'_>) -> Needs {
     match change {
-        Change::Fixed(_) => Needs::NONE,
-        Change::Of(expression) => expression.needs(variables),
+        TimeSource::Fixed(_) => Needs::NONE,
+        TimeSource::Of(expression) => expression.needs(variables),
     }
 }
 
@@ -57,13 +57,13 @@ fn of_reply(reply: &Reply, variables: OfVariable<'_>) -> Needs {
 impl Effects for Setting {
     fn needs(&self, variables: OfVariable<'_>) -> Needs {
         match self {
-            Self::Var(_, Made::Of(expression), _)
+            Self::Var(_, ValueSource::Of(expression), _)
             | Self::Address(_, expression)
             | Self::PriorityClass(expression)
             | Self::PriorityOffset(expression)
             | Self::Retries(expression)
             | Self::Capture(expression, _) => expression.needs(variables),
-            Self::Var(_, Made::Format(format), _) => format.needs(variables),
+            Self::Var(_, ValueSource::Format(format), _) => format.needs(variables),
             Self::Timeout(_, change) => of_change(change, variables),
             Self::Packets(_, figure) => of_figure(figure, variables),
             Self::Bandwidth(set) => {
@@ -90,7 +90,7 @@ impl Effects for ConnectionAction {
     fn needs(&self, variables: OfVariable<'_>) -> Needs {
         match self {
             Self::Set(setting) => setting.needs(variables),
-            Self::ExpectProxy => Needs::PROXY_HEADER,
+            Self::ExpectProxy | Self::ExpectNetScaler => Needs::PROXY_HEADER,
             Self::Accept | Self::Reject | Self::SilentDrop(_) | Self::DoLog => Needs::NONE,
         }
     }
@@ -100,12 +100,16 @@ impl Effects for ConnectionAction {
             Self::Accept => Some(ACCEPTS.into()),
             Self::Reject => Some(NO_ANSWER.into()),
             Self::SilentDrop(_) => Some(SILENT.into()),
-            Self::ExpectProxy | Self::DoLog | Self::Set(_) => None,
+            Self::ExpectProxy | Self::ExpectNetScaler | Self::DoLog | Self::Set(_) => None,
         }
     }
 
     fn waits(&self) -> Option<&'static str> {
-        matches!(self, Self::ExpectProxy).then_some("the header of the PROXY protocol")
+        match self {
+            Self::ExpectProxy => Some("the header of the PROXY protocol"),
+            Self::ExpectNetScaler => Some("the header of NetScaler"),
+            _ => None,
+        }
     }
 
     fn sets(&self) -> Option<VariableId> {
@@ -121,7 +125,12 @@ impl Effects for ContentAction {
         match self {
             Self::Set(setting) => setting.needs(variables),
             Self::Resolve(lookup) => Needs::NAMES | lookup.name.needs(variables),
-            Self::Accept | Self::Reject | Self::SilentDrop(_) | Self::Close | Self::DoLog => Needs::NONE,
+            Self::Accept
+            | Self::Reject
+            | Self::SilentDrop(_)
+            | Self::Close
+            | Self::SwitchMode(_)
+            | Self::DoLog => Needs::NONE,
         }
     }
 
@@ -131,6 +140,7 @@ impl Effects for ContentAction {
             Self::Reject => Some(NO_ANSWER.into()),
             Self::SilentDrop(_) => Some(SILENT.into()),
             Self::Close => Some("ends the server's connection behind what came".into()),
+            Self::SwitchMode(_) => Some("continues in HTTP".into()),
             Self::DoLog | Self::Set(_) | Self::Resolve(_) => None,
         }
     }
@@ -185,6 +195,7 @@ impl Effects for Action {
             | Self::SetStatus(..)
             | Self::DisableRepetition
             | Self::StrictMode(_)
+            | Self::WaitForHandshake
             | Self::DoLog => Needs::NONE,
         }
     }
@@ -210,6 +221,7 @@ impl Effects for Action {
         match self {
             Self::Pause(_) => Some("a time"),
             Self::WaitForBody(..) => Some("the body"),
+            Self::WaitForHandshake => Some("the TLS handshake behind early data"),
             Self::Resolve(_) => Some(NAME_SERVERS),
             Self::Reply(End::Tarpit, _) => Some("timeout tarpit"),
             _ => None,
@@ -267,7 +279,7 @@ impl Effects for Target {
     }
 }
 
-/// What the key looks at by which a server is chosen, unless it is an expression's.
+/// Returns the needs of the key that chooses a server. The needs of an expression are not included.
 pub(crate) fn of_key(key: &BalanceKey) -> Needs {
     match key {
         BalanceKey::None | BalanceKey::Expression | BalanceKey::RdpCookie => Needs::NONE,

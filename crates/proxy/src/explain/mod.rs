@@ -22,7 +22,7 @@ pub struct Line {
 /// A rule, or a setting that takes part as one.
 #[derive(Clone, Debug)]
 pub struct Outline {
-    /// Where it stands; nothing of what stands in no line.
+    /// Its line; `None` for a setting without one.
     pub line: Option<Line>,
     /// What it looks at.
     pub needs: Needs,
@@ -45,7 +45,7 @@ pub struct List {
 
 /// The rules of a frontend or of a backend.
 #[derive(Clone, Debug)]
-pub struct Explained {
+pub struct ProxyOutline {
     /// Name of the proxy.
     pub name: Box<str>,
     /// `frontend`, `backend` or `listen`.
@@ -62,7 +62,7 @@ pub struct Explained {
 
 /// Where the requests of a frontend can go.
 #[derive(Clone, Debug, Default)]
-pub struct Reached {
+pub struct RouteOutline {
     /// Numbers of backends, each once, in the order in which rules name them.
     pub backends: Vec<usize>,
     /// A rule chooses by a name that is made for each request, so that every backend of the mode may be
@@ -71,8 +71,8 @@ pub struct Reached {
 }
 
 /// Returns the backends that a frontend can reach.
-pub fn reached(generation: &Generation, frontend: &Frontend) -> Reached {
-    let mut reached = Reached::default();
+pub fn reached(generation: &Generation, frontend: &Frontend) -> RouteOutline {
+    let mut reached = RouteOutline::default();
     let rules = frontend.rules.use_backend.iter().map(|rule| match &rule.action {
         Target::Fixed(number) => Some(*number),
         Target::Named(_) => None,
@@ -99,7 +99,7 @@ pub fn reached(generation: &Generation, frontend: &Frontend) -> Reached {
     reached
 }
 
-/// What lists of one proxy are made with.
+/// Makes the lists of one proxy.
 struct Explainer<'a> {
     generation: &'a Generation,
     config: &'a Config,
@@ -110,22 +110,34 @@ struct Explainer<'a> {
 }
 
 /// Returns the rules of a frontend. `config` is what the generation was built from.
-pub fn frontend(generation: &Generation, config: &Config, frontend: &Frontend) -> Explained {
+pub fn frontend(generation: &Generation, config: &Config, frontend: &Frontend) -> ProxyOutline {
     let rules = &*frontend.rules;
-    let http = frontend.mode == Mode::Http;
+    let http = frontend.mode == Mode::Http || frontend.switches_mode;
     let mut explainer = Explainer::new(generation, config, &frontend.name, frontend.mode);
     explainer.list("tcp-request connection", &rules.connection, Direction::Request);
     if frontend.listeners.iter().any(|listener| listener.accept_proxy) {
         explainer.fixed("accept-proxy", None, Needs::PROXY_HEADER, Some("the header of the PROXY protocol"));
     }
+    if frontend.listeners.iter().any(|listener| listener.netscaler.is_some()) {
+        let waits = Some("the header of NetScaler");
+        explainer.fixed("accept-netscaler-cip", None, Needs::PROXY_HEADER, waits);
+    }
     if frontend.listeners.iter().any(|listener| listener.tls.is_some()) {
         explainer.fixed("ssl", None, Needs::NONE, Some("the TLS handshake"));
     }
     explainer.list("tcp-request session", &rules.session, Direction::Request);
-    if http {
+    if frontend.mode == Mode::Http {
         explainer.fixed("mode http", None, Needs::HEAD, Some("the request's head"));
     }
     explainer.content("tcp-request content", rules, false);
+    if frontend.switches_mode {
+        explainer.fixed(
+            "mode http",
+            None,
+            Needs::HEAD,
+            Some("the request's head, if the connection switches"),
+        );
+    }
     if http {
         if frontend.http.monitor.is_some() {
             let pos = explainer.setting(|settings| Some(settings.monitor_uri.as_ref()?.pos));
@@ -142,7 +154,7 @@ pub fn frontend(generation: &Generation, config: &Config, frontend: &Frontend) -
         let name = &generation.backends[number].name;
         explainer.ending("default_backend", pos, Needs::NONE, format!("goes to backend '{name}'"));
     } else {
-        let ends = if http { "answers 503" } else { "closes the connection" };
+        let ends = if frontend.mode == Mode::Http { "answers 503" } else { "closes the connection" };
         explainer.ending("default_backend", None, Needs::NONE, format!("there is none: {ends}"));
     }
     let request = explainer.take();
@@ -150,7 +162,7 @@ pub fn frontend(generation: &Generation, config: &Config, frontend: &Frontend) -
         explainer.list("http-response", &rules.response, Direction::Response);
         explainer.list("http-after-response", &rules.after_response, Direction::Response);
     }
-    Explained {
+    ProxyOutline {
         name: frontend.name.clone(),
         kind: explainer.kind("frontend"),
         mode: frontend.mode.name(),
@@ -160,8 +172,8 @@ pub fn frontend(generation: &Generation, config: &Config, frontend: &Frontend) -
     }
 }
 
-/// Returns the rules of a backend, of which those that a `listen` runs in its frontend are left out.
-pub fn backend(generation: &Generation, config: &Config, backend: &Backend) -> Explained {
+/// Returns the rules of a backend, without those that a `listen` runs in its frontend.
+pub fn backend(generation: &Generation, config: &Config, backend: &Backend) -> ProxyOutline {
     let rules = &*backend.rules;
     let http = backend.mode == Mode::Http;
     let mut explainer = Explainer::new(generation, config, &backend.name, backend.mode);
@@ -188,9 +200,15 @@ pub fn backend(generation: &Generation, config: &Config, backend: &Backend) -> E
             format!("goes to the server that cookie '{name}' names"),
         );
     }
+    if let Some(cookie) = &rules.persist_rdp {
+        let pos = explainer.setting(|settings| Some(settings.persist_rdp.as_ref()?.pos));
+        let needs = cookie.needs(&|_| Needs::VARIABLE).of(Direction::Request);
+        let ends = "goes to the server whose address the cookie has".to_owned();
+        explainer.ending("persist rdp-cookie", pos, needs, ends);
+    }
     explainer.list("stick", &rules.stick, Direction::Request);
     let pos = explainer.setting(|settings| Some(settings.balance.as_ref()?.pos));
-    let algorithm = backend.key.algorithm_name(backend.balancer.algorithm());
+    let algorithm = backend.algorithm.name;
     let needs = rules.balance.as_ref().map_or(Needs::NONE, |key| key.needs(&|_| Needs::VARIABLE));
     let needs = needs.of(Direction::Request) | of_key(&backend.key);
     let ends = match (backend.servers.is_empty(), http) {
@@ -206,7 +224,7 @@ pub fn backend(generation: &Generation, config: &Config, backend: &Backend) -> E
         explainer.list("http-response", &rules.response, Direction::Response);
         explainer.list("http-after-response", &rules.after_response, Direction::Response);
     }
-    Explained {
+    ProxyOutline {
         name: backend.name.clone(),
         kind: explainer.kind("backend"),
         mode: backend.mode.name(),
@@ -245,7 +263,7 @@ impl<'a> Explainer<'a> {
     }
 
     fn line(&self, pos: Option<Pos>) -> Option<Line> {
-        let (file, number) = self.config.place(pos?)?;
+        let (file, number) = self.config.file_and_line(pos?)?;
         Some(Line { file: String::from_utf8_lossy(file).into_owned(), number })
     }
 
@@ -255,13 +273,13 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// A step that is no rule and waits.
+    /// Adds a step that is not a rule and that requests may wait for.
     fn fixed(&mut self, keyword: &'static str, pos: Option<Pos>, needs: Needs, waits: Option<&'static str>) {
         let line = self.line(pos);
         self.put(keyword, vec![Outline { line, needs, conditional: false, waits, ends: None }]);
     }
 
-    /// A step that is no rule and ends a request, or sends it on.
+    /// Adds a step that is not a rule and ends a request or sends it on.
     fn ending(&mut self, keyword: &'static str, pos: Option<Pos>, needs: Needs, ends: String) {
         let line = self.line(pos);
         self.put(keyword, vec![Outline { line, needs, conditional: false, waits: None, ends: Some(ends) }]);
@@ -281,7 +299,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// `tcp-request content` or `tcp-response content`, which wait for bytes in TCP mode.
+    /// Adds `tcp-request content` or `tcp-response content` rules, which wait for bytes in TCP mode.
     fn content(&mut self, keyword: &'static str, rules: &Rules, of_response: bool) {
         let (list, direction) = match of_response {
             true => (&rules.response_content, Direction::Response),

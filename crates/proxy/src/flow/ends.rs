@@ -1,8 +1,8 @@
 //! The two ends of an exchange: sources and destinations of messages, whatever the version of HTTP.
 //!
 //! Code above this module does not depend on the version that an end speaks, with two exceptions: the decoder
-//! and the encoder of a body (`http::pump`), and what is possible only with a connection of HTTP/1: splicing,
-//! tunnels, idle sessions.
+//! and the encoder of a body (`http::pump`), and what is possible only with a connection of HTTP/1: splicing
+//! and idle sessions.
 
 use super::{Direction, Waits};
 use manylane_buf::Chain;
@@ -87,7 +87,9 @@ impl From<TransferError> for EndFailed {
 
 impl From<h2::StreamError> for EndFailed {
     fn from(error: h2::StreamError) -> Self {
-        Self { is_memory: matches!(error, h2::StreamError::Memory) }
+        let is_memory =
+            matches!(error, h2::StreamError::Memory | h2::StreamError::Send(h2::SendError::NoMemory));
+        Self { is_memory }
     }
 }
 
@@ -306,7 +308,7 @@ impl ClientEnd {
     /// [`NotSent`]
     pub(crate) async fn send_interim(
         &self,
-        way: &Direction,
+        direction: &Direction,
         here: Here,
         head: &mut Head,
     ) -> Result<u64, NotSent> {
@@ -315,12 +317,12 @@ impl ClientEnd {
                 let mut out = Chain::new();
                 head.emit(&mut out, None).map_err(|_| NotSent::Memory)?;
                 let length = out.len() as u64;
-                way.send(here, connection, &mut out).await.map_err(|_| NotSent::Failed)?;
+                direction.send(here, connection, &mut out).await.map_err(|_| NotSent::Failed)?;
                 Ok(length)
             }
             Self::Http2(stream) => {
                 // A server may send interim responses without end.
-                way.waits(Waits::Receiver, here.now());
+                direction.waits(Waits::Receiver, here.now());
                 poll_fn(|context| stream.stream.poll_interim_room(context))
                     .await
                     .map_err(|_| NotSent::Failed)?;
@@ -361,6 +363,18 @@ impl<'a> BodyEnd<'a> {
         }
     }
 
+    /// Does what [`receive`](Self::receive) does, for an end that holds no buffer
+    /// ([`Connection::recv_chain_within_limit`]).
+    ///
+    /// # Errors
+    /// [`EndFailed`]
+    pub(crate) async fn receive_within_limit(self, into: &mut Chain, most: usize) -> Result<bool, EndFailed> {
+        match self {
+            Self::Http1(connection) => Ok(connection.recv_chain_within_limit(into, most).await?),
+            Self::Http2(stream) => poll_fn(|context| stream.poll_receive(context, into, most)).await,
+        }
+    }
+
     /// Returns true if the connection has ended without the peer's closing alert
     /// ([`Connection::is_truncated`]).
     pub(crate) fn is_truncated(self) -> bool {
@@ -374,20 +388,42 @@ impl<'a> BodyEnd<'a> {
     /// [`EndFailed`]
     pub(crate) async fn send(
         self,
-        way: &Direction,
+        direction: &Direction,
         here: Here,
         chain: &mut Chain,
         end: bool,
     ) -> Result<(), EndFailed> {
         match self {
-            Self::Http1(connection) => Ok(way.send(here, connection, chain).await?),
+            Self::Http1(connection) => Ok(direction.send(here, connection, chain).await?),
             Self::Http2(stream) => {
                 let bytes = chain.len() as u64;
-                way.waits(Waits::Receiver, here.now());
-                stream.send(chain, end, || way.took(0, here.now())).await?;
-                way.took(bytes, here.now());
+                direction.waits(Waits::Receiver, here.now());
+                stream.send(chain, end, || direction.took(0, here.now())).await?;
+                direction.took(bytes, here.now());
                 Ok(())
             }
+        }
+    }
+
+    /// Waits until the kernel has taken everything that was sent.
+    ///
+    /// # Errors
+    /// [`EndFailed`]
+    pub(crate) async fn flush(self, direction: &Direction, here: Here) -> Result<(), EndFailed> {
+        match self {
+            Self::Http1(connection) => Ok(direction.flush(here, connection).await?),
+            Self::Http2(_) => Ok(()), // a stream holds no such bytes
+        }
+    }
+
+    /// Ends the sending side.
+    ///
+    /// # Errors
+    /// [`EndFailed`]
+    pub(crate) async fn finish(self) -> Result<(), EndFailed> {
+        match self {
+            Self::Http1(connection) => Ok(connection.finish().await?),
+            Self::Http2(stream) => stream.send(&mut Chain::new(), true, || ()).await,
         }
     }
 
@@ -395,11 +431,11 @@ impl<'a> BodyEnd<'a> {
     ///
     /// # Errors
     /// [`EndFailed`]
-    pub(crate) async fn room(self, way: &Direction, here: Here) -> Result<usize, EndFailed> {
+    pub(crate) async fn room(self, direction: &Direction, here: Here) -> Result<usize, EndFailed> {
         match self {
-            Self::Http1(_) => Ok(way.room()),
+            Self::Http1(_) => Ok(direction.room()),
             Self::Http2(stream) => {
-                way.waits(Waits::Receiver, here.now());
+                direction.waits(Waits::Receiver, here.now());
                 stream.room().await
             }
         }
@@ -476,7 +512,7 @@ impl ServerEnd {
     ) -> Result<u64, NotBegun> {
         match self {
             Self::Http1(_) => head.emit(out, spellings).map(|()| 0).map_err(|_| NotBegun::Memory),
-            Self::Http2(conn, place) => {
+            Self::Http2(conn, cell) => {
                 let protocol = if upgrades { protocol(head) } else { None };
                 let stream = conn.begin(head, scheme, protocol, end).map_err(|error| match error {
                     h2::SendError::NoMemory => NotBegun::Memory,
@@ -484,7 +520,7 @@ impl ServerEnd {
                     _ => NotBegun::Refused,
                 })?;
                 let stream = H2End::new(conn.clone(), stream, h2::Scheme::None, false);
-                let _ = place.set(stream.map_err(|_| NotBegun::Memory)?); // the stream begins once
+                let _ = cell.set(stream.map_err(|_| NotBegun::Memory)?); // the stream begins once
                 Ok(head.size() as u64)
             }
         }

@@ -9,11 +9,13 @@
 //! occasional useless wake-up.
 
 use crate::lane::{ServerPermit, Timer};
+use crate::scopes::Memory;
 use manylane_buf::Chain;
 use manylane_io::READ_AT_ONCE;
 use manylane_net::{Connection, TransferError};
 use manylane_plan::Cause;
 use manylane_plan::Side;
+use manylane_plan::generation::{Backend, Frontend, TimeoutOf};
 use manylane_sched::{Here, Time};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -216,6 +218,27 @@ pub(crate) struct Timeouts {
     pub(crate) in_turn: bool,
 }
 
+impl Timeouts {
+    /// Returns the timeouts of a stream between two proxies, with those that rules have set.
+    pub(crate) fn of(frontend: &Frontend, backend: &Backend, memory: &Memory) -> Self {
+        Self {
+            client: memory.timeout(TimeoutOf::Client).get().or(frontend.timeouts.client),
+            server: memory.timeout(TimeoutOf::Server).get().or(backend.timeouts.server),
+            client_fin: frontend.timeouts.client_fin,
+            server_fin: backend.timeouts.server_fin,
+            independent: frontend.common.independent || backend.common.independent,
+            in_turn: true,
+        }
+    }
+
+    /// Returns the timeouts of a tunnel, or of a stream in TCP mode: `timeout tunnel` takes precedence.
+    pub(crate) fn of_tunnel(frontend: &Frontend, backend: &Backend, memory: &Memory) -> Self {
+        let usual = Self::of(frontend, backend, memory);
+        let tunnel = memory.timeout(TimeoutOf::Tunnel).get().or(backend.timeouts.tunnel);
+        Self { client: tunnel.or(usual.client), server: tunnel.or(usual.server), in_turn: false, ..usual }
+    }
+}
+
 /// State of both directions of a stream.
 #[derive(Debug)]
 pub(crate) struct StreamTimeouts {
@@ -285,8 +308,8 @@ impl StreamTimeouts {
 
     /// Returns the first deadline and the cause of the termination.
     fn deadline(&self) -> Option<(Time, Cause)> {
-        // While bytes are held by a filter, the peers may be silent because of that. With independent timers,
-        // that of the other direction goes on.
+        // A peer may be silent because a filter holds bytes, so no timer runs meanwhile. With independent
+        // timers, the timer of the other direction continues.
         if !self.timeouts.independent && (self.up.is_held() || self.down.is_held()) {
             return None;
         }
@@ -294,16 +317,16 @@ impl StreamTimeouts {
         let one = |side, cause, usual: Option<Duration>, fin: Option<Duration>| {
             let timeouts = if half { fin.or(usual) } else { usual }?;
             let ways = [&self.up, &self.down];
-            let waiting = ways.iter().filter(|way| way.is_waiting_for(side));
+            let waiting = ways.iter().filter(|direction| direction.is_waiting_for(side));
             let last = if self.timeouts.independent {
                 // A server that still receives a request need not respond yet, although its direction has a
                 // timer of its own.
                 let takes = side == Side::Server && self.timeouts.in_turn && self.down.bytes() == 0;
                 let least = if takes { self.up.last(side) } else { Time::from_nanos(0) };
-                waiting.map(|way| way.last(side).max(least)).min()?
+                waiting.map(|direction| direction.last(side).max(least)).min()?
             } else {
                 waiting.count().checked_sub(1)?;
-                ways.iter().map(|way| way.last(side)).max()?
+                ways.iter().map(|direction| direction.last(side)).max()?
             };
             Some((last + timeouts, cause))
         };
@@ -327,7 +350,7 @@ impl StreamTimeouts {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use manylane_io::{Choice, Driver, Io, Kind};
+    use manylane_io::{Driver, DriverChoice, Io, Kind};
     use manylane_sched::{Config, Lane};
     use std::io::Read;
     use std::os::unix::net::UnixStream;
@@ -336,7 +359,7 @@ mod tests {
     fn on_both_drivers<F: Future<Output = ()> + 'static>(body: impl Fn(Io) -> F) {
         for kind in [Kind::Epoll, Kind::IoUring] {
             let mut lane = Lane::new(Config::new()).unwrap();
-            match Driver::new(lane.here(), Choice::Only(kind)) {
+            match Driver::new(lane.here(), DriverChoice::Only(kind)) {
                 Ok(mut driver) => {
                     let work = body(driver.io());
                     lane.block_on(&mut driver, work).unwrap();
@@ -371,30 +394,30 @@ mod tests {
         let (begun, later) = (Time::from_nanos(1 << 40), Time::from_nanos(1 << 41));
         let second = Some(Duration::from_secs(1));
         let timeouts = Timeouts { client: second, server: second, ..Timeouts::default() };
-        let watch = StreamTimeouts::new(timeouts, begun);
-        watch.up.waits(Waits::Filter, begun);
-        assert_eq!(watch.deadline(), None, "the server answers what is held");
-        watch.up.waits(Waits::Receiver, later);
-        assert_eq!(watch.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
-        watch.up.waits(Waits::Sender, later);
-        watch.down.waits(Waits::Filter, later);
-        assert_eq!(watch.deadline(), None, "the client answers what is held");
+        let stream = StreamTimeouts::new(timeouts, begun);
+        stream.up.waits(Waits::Filter, begun);
+        assert_eq!(stream.deadline(), None, "the server answers what is held");
+        stream.up.waits(Waits::Receiver, later);
+        assert_eq!(stream.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
+        stream.up.waits(Waits::Sender, later);
+        stream.down.waits(Waits::Filter, later);
+        assert_eq!(stream.deadline(), None, "the client answers what is held");
         // Each direction has a timer of its own, and the other one is not held.
-        let watch = StreamTimeouts::new(Timeouts { independent: true, ..timeouts }, begun);
-        watch.down.waits(Waits::Filter, later);
-        assert_eq!(watch.deadline(), Some((begun + Duration::from_secs(1), Cause::ClientSilent)));
+        let stream = StreamTimeouts::new(Timeouts { independent: true, ..timeouts }, begun);
+        stream.down.waits(Waits::Filter, later);
+        assert_eq!(stream.deadline(), Some((begun + Duration::from_secs(1), Cause::ClientSilent)));
         // But a server need not respond before it has the request.
-        let watch = StreamTimeouts::new(Timeouts { independent: true, in_turn: true, ..timeouts }, begun);
-        watch.up.waits(Waits::Filter, later);
-        assert_eq!(watch.deadline(), None);
+        let stream = StreamTimeouts::new(Timeouts { independent: true, in_turn: true, ..timeouts }, begun);
+        stream.up.waits(Waits::Filter, later);
+        assert_eq!(stream.deadline(), None);
         // Nor while it receives the request; its time for the response starts with the last byte.
-        watch.up.waits(Waits::Receiver, later);
-        assert_eq!(watch.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
-        watch.up.waits(Waits::Nobody, later);
-        assert_eq!(watch.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
+        stream.up.waits(Waits::Receiver, later);
+        assert_eq!(stream.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
+        stream.up.waits(Waits::Nobody, later);
+        assert_eq!(stream.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
         // The server has begun to respond.
-        watch.down.took(1, later);
-        assert_eq!(watch.deadline(), Some((begun + Duration::from_secs(1), Cause::ServerSilent)));
+        stream.down.took(1, later);
+        assert_eq!(stream.deadline(), Some((begun + Duration::from_secs(1), Cause::ServerSilent)));
     }
 
     #[test]
@@ -402,13 +425,13 @@ mod tests {
         on_both_drivers(|io| async move {
             let here = io.here();
             let (to, mut theirs) = pair(&io);
-            let way = Direction::new(Side::Server, here.now());
+            let direction = Direction::new(Side::Server, here.now());
             let mut bulk = chain(8 << 20);
-            let mut sending = pin!(way.send(here, &to, &mut bulk));
+            let mut sending = pin!(direction.send(here, &to, &mut bulk));
             let mut room = vec![0; 32 << 10];
             for _ in 0..3 {
-                let before = way.last(Side::Client);
-                while way.last(Side::Client) == before {
+                let before = direction.last(Side::Client);
+                while direction.last(Side::Client) == before {
                     let _ = theirs.read(&mut room);
                     here.yield_now().await;
                     poll_fn(|context| {
@@ -420,7 +443,7 @@ mod tests {
                     })
                     .await;
                 }
-                assert!(way.last(Side::Client) > before && way.bytes() == 0);
+                assert!(direction.last(Side::Client) > before && direction.bytes() == 0);
             }
         });
     }
@@ -430,11 +453,11 @@ mod tests {
         on_both_drivers(|io| async move {
             let here = io.here();
             let (to, mut theirs) = pair(&io);
-            let way = Direction::new(Side::Server, here.now());
-            assert_eq!(way.room(), READ_AT_ONCE, "nothing had to wait");
+            let direction = Direction::new(Side::Server, here.now());
+            assert_eq!(direction.room(), READ_AT_ONCE, "nothing had to wait");
             let mut bulk = chain(1 << 20);
             {
-                let mut sending = pin!(way.send(here, &to, &mut bulk));
+                let mut sending = pin!(direction.send(here, &to, &mut bulk));
                 let mut room = vec![0; 32 << 10];
                 poll_fn(|context| {
                     let outcome = sending.as_mut().poll(context);
@@ -447,15 +470,15 @@ mod tests {
                 .await
                 .unwrap();
             }
-            assert_eq!((way.room(), way.bytes()), (0, 1 << 20), "it had to wait");
+            assert_eq!((direction.room(), direction.bytes()), (0, 1 << 20), "it had to wait");
             taken(here, &to, &mut theirs).await;
             for went in [1000, 17_000, READ_AT_ONCE] {
-                way.send(here, &to, &mut chain(went - way.room())).await.unwrap();
-                assert_eq!(way.room(), went);
+                direction.send(here, &to, &mut chain(went - direction.room())).await.unwrap();
+                assert_eq!(direction.room(), went);
                 taken(here, &to, &mut theirs).await;
             }
-            way.send(here, &to, &mut chain(1)).await.unwrap();
-            assert_eq!(way.room(), READ_AT_ONCE, "and no more");
+            direction.send(here, &to, &mut chain(1)).await.unwrap();
+            assert_eq!(direction.room(), READ_AT_ONCE, "and no more");
         });
     }
 }

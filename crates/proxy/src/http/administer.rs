@@ -5,10 +5,9 @@
 //! The browser reports that in `Sec-Fetch-Site` or `Origin`, and then the form changes nothing. A form cannot
 //! change a backend that the page hides (`stats scope`).
 
-use super::Session;
-use crate::lane::{administer, answer, end_streams, find};
+use crate::lane::{Local, administer, answer, end_streams, find};
 use manylane_balance::{Admin, Index};
-use manylane_check::Running;
+use manylane_check::HealthState;
 use manylane_http::Head;
 use manylane_plan::Cause;
 use manylane_plan::generation::{Backend, StatsPage};
@@ -45,8 +44,8 @@ pub(super) fn is_of_another_site(head: &Head) -> bool {
     }
     let host = values(received, b"host").next();
     let is_ours = |origin: &[u8]| {
-        let place = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
-        place.zip(host).is_some_and(|(place, host)| place.eq_ignore_ascii_case(host))
+        let word = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+        word.zip(host).is_some_and(|(text, host)| text.eq_ignore_ascii_case(host))
     };
     values(received, b"origin").any(|origin| !is_ours(origin))
 }
@@ -77,13 +76,13 @@ impl Formed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Set(Admin),
-    /// From older forms: enters this state if the server is not in it or beyond; `OutOf` leaves the state.
+    /// From older forms: enters this state, unless the server is in it or a stronger one. `OutOf` leaves it.
     Into(Admin),
     OutOf(Admin),
     Checks(bool),
-    Found(Running),
+    Found(HealthState),
     Agent(bool),
-    Answered(Running),
+    Answered(HealthState),
     EndStreams,
 }
 
@@ -99,13 +98,13 @@ impl Order {
             "start" => Self::OutOf(Admin::Drain),
             "dhlth" => Self::Checks(false),
             "ehlth" => Self::Checks(true),
-            "hrunn" => Self::Found(Running::Up),
-            "hnolb" => Self::Found(Running::Stopping),
-            "hdown" => Self::Found(Running::Down),
+            "hrunn" => Self::Found(HealthState::Up),
+            "hnolb" => Self::Found(HealthState::Stopping),
+            "hdown" => Self::Found(HealthState::Down),
             "dagent" => Self::Agent(false),
             "eagent" => Self::Agent(true),
-            "arunn" => Self::Answered(Running::Up),
-            "adown" => Self::Answered(Running::Down),
+            "arunn" => Self::Answered(HealthState::Up),
+            "adown" => Self::Answered(HealthState::Down),
             "shutdown" => Self::EndStreams,
             _ => return None,
         })
@@ -156,73 +155,67 @@ fn decoded(value: &[u8]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-impl Session<'_> {
-    /// Carries out a form. Yields to other tasks after each server.
-    pub(super) async fn formed(&self, page: &StatsPage, bytes: &[u8]) -> Formed {
-        let Form { servers, backend, action } = Form::read(bytes);
-        let (Some(backend), Some(action)) = (backend, action) else { return Formed::None };
-        if servers.is_empty() {
-            return Formed::None;
-        }
-        let generation = self.local.generation.clone();
-        let found: Option<&Arc<Backend>> = match backend.strip_prefix('#').map(str::parse) {
-            Some(Ok(id)) => generation.backends.iter().find(|own| own.id == id),
-            Some(Err(_)) => None,
-            None => generation.backends.iter().find(|own| *own.name == *backend),
-        };
-        let found = found.filter(|own| page.shows(&own.name));
-        let (Some(backend), Some(order)) = (found, Order::named(&action)) else { return Formed::Wrong };
-        let (mut changed, mut unknown) = (0, false);
-        for name in &servers {
-            let index = backend
-                .balancer
-                .servers()
-                .by_name(name)
-                .filter(|index| !backend.servers[index.get()].stands_in);
-            match index {
-                Some(index) => changed += usize::from(self.obey(backend, index, order)),
-                None => unknown = true,
-            }
-            self.local.here().yield_now().await;
-        }
-        match changed {
-            0 if unknown => Formed::Wrong,
-            0 => Formed::None,
-            all if all == servers.len() => Formed::Done,
-            _ => Formed::Part,
-        }
+/// Carries out a form. Yields to other tasks after each server.
+pub(super) async fn formed(local: &Local, page: &StatsPage, bytes: &[u8]) -> Formed {
+    let Form { servers, backend, action } = Form::read(bytes);
+    let (Some(backend), Some(action)) = (backend, action) else { return Formed::None };
+    if servers.is_empty() {
+        return Formed::None;
     }
+    let generation = local.generation.clone();
+    let found: Option<&Arc<Backend>> = match backend.strip_prefix('#').map(str::parse::<u32>) {
+        Some(Ok(id)) => generation.backends.iter().find(|own| own.id == id),
+        Some(Err(_)) => None,
+        None => generation.backends.iter().find(|own| *own.name == *backend),
+    };
+    let found = found.filter(|own| page.shows(&own.name));
+    let (Some(backend), Some(order)) = (found, Order::named(&action)) else { return Formed::Wrong };
+    let (mut changed, mut unknown) = (0, false);
+    for name in &servers {
+        let index =
+            backend.balancer.servers().by_name(name).filter(|index| !backend.servers[index.get()].stands_in);
+        match index {
+            Some(index) => changed += usize::from(obey(local, backend, index, order)),
+            None => unknown = true,
+        }
+        local.here().yield_now().await;
+    }
+    match changed {
+        0 if unknown => Formed::Wrong,
+        0 => Formed::None,
+        all if all == servers.len() => Formed::Done,
+        _ => Formed::Part,
+    }
+}
 
-    /// Applies an action to one server and returns true if there was something to do.
-    fn obey(&self, backend: &Backend, index: Index, order: Order) -> bool {
-        let local = self.local;
-        let server = &backend.servers[index.get()];
-        let now = backend.balancer.servers()[index].state().standing().own;
-        match order {
-            Order::Set(admin) => administer(local, backend, index, admin),
-            Order::Into(admin) if now < admin => administer(local, backend, index, admin),
-            Order::OutOf(admin) if now == admin => administer(local, backend, index, Admin::Ready),
-            Order::Into(_) | Order::OutOf(_) => return false,
-            Order::Checks(on) | Order::Agent(on) => {
-                let of = if matches!(order, Order::Checks(_)) { &server.check } else { &server.agent };
-                let Some(check) = of else { return false };
-                check.board.disable(!on);
-                check.notify.ring();
-            }
-            Order::Found(_) if server.tracks.is_some() => return false,
-            Order::Found(running) => find(local, backend, index, running),
-            Order::Answered(running) => {
-                if server.agent.as_ref().is_none_or(|agent| agent.board.read().disabled) {
-                    return false;
-                }
-                answer(local, backend, index, running);
-            }
-            Order::EndStreams => {
-                end_streams(local, backend.number_of(index), Cause::Killed);
-            }
+/// Applies an action to one server and returns true if there was something to do.
+fn obey(local: &Local, backend: &Backend, index: Index, order: Order) -> bool {
+    let server = &backend.servers[index.get()];
+    let now = backend.balancer.servers()[index].state().standing().own;
+    match order {
+        Order::Set(admin) => administer(local, backend, index, admin),
+        Order::Into(admin) if now < admin => administer(local, backend, index, admin),
+        Order::OutOf(admin) if now == admin => administer(local, backend, index, Admin::Ready),
+        Order::Into(_) | Order::OutOf(_) => return false,
+        Order::Checks(on) | Order::Agent(on) => {
+            let of = if matches!(order, Order::Checks(_)) { &server.check } else { &server.agent };
+            let Some(check) = of else { return false };
+            check.board.disable(!on);
+            check.notify.notify_one();
         }
-        true
+        Order::Found(_) if server.tracks.is_some() => return false,
+        Order::Found(running) => find(local, backend, index, running),
+        Order::Answered(running) => {
+            if server.agent.as_ref().is_none_or(|agent| agent.board.read().disabled) {
+                return false;
+            }
+            answer(local, backend, index, running);
+        }
+        Order::EndStreams => {
+            end_streams(local, backend.number_of(index), Cause::Killed);
+        }
     }
+    true
 }
 
 #[cfg(test)]

@@ -78,8 +78,8 @@ pub(super) fn whole(mut chain: Chain) -> Result<Made, NoAnswer> {
         relaxed: true,
         ..Limits::default()
     };
-    let asked = RequestInfo { method: Method::Get, upgrade: false };
-    let response = ResponseParser::new(limits).parse(&mut chain, asked).ok().flatten().ok_or(NoAnswer)?;
+    let request = RequestInfo { method: Method::Get, upgrade: false };
+    let response = ResponseParser::new(limits).parse(&mut chain, request).ok().flatten().ok_or(NoAnswer)?;
     Ok(Made { head: response.head, said: response.connection, body: chain })
 }
 

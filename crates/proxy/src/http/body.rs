@@ -1,8 +1,8 @@
 //! Waits for a request's body before the proxy forwards the request: `option http-buffer-request`.
 
-use super::Session;
 use super::pump::{Broken, Pump};
 use super::request::Wait;
+use super::stream::Stream;
 use crate::rules::EvalPhase;
 use manylane_buf::Chain;
 use manylane_expr::Data;
@@ -32,7 +32,7 @@ pub(super) enum NoBody {
 /// cheaper to close the connection.
 const SKIPPED: u64 = 1 << 16;
 
-impl Session<'_> {
+impl Stream<'_> {
     /// Returns true if the next request can follow a response that needs no more of this body. That holds if
     /// the body has arrived and was dropped, or if few bytes remain, which the caller [skips](Self::skip)
     /// behind the response.
@@ -79,7 +79,6 @@ impl Session<'_> {
         &mut self,
         request: &mut Request,
         up: &mut Pump,
-        backend: Option<&Backend>,
         time: Option<Duration>,
         least: usize,
     ) -> Result<(), NoBody> {
@@ -87,12 +86,12 @@ impl Session<'_> {
         let room = self.local.generation.process.bufsize;
         let whole = time.map(|time| here.now() + time);
         let timeouts = self.frontend.timeouts.client;
-        let mut asked = !request.continue_expected || request.head.version() < Version::HTTP_11;
+        let mut requested = !request.continue_expected || request.head.version() < Version::HTTP_11;
         loop {
             up.read_ahead(self.client.end.body(), &mut self.client.received).map_err(
                 |broken| match broken {
                     Broken::Framing(found) => {
-                        self.keep_request(&found, backend);
+                        self.keep_request(&found);
                         NoBody::Wrong(found.error.status)
                     }
                     Broken::Sender | Broken::Receiver => NoBody::Left(Cause::ClientLeft),
@@ -105,9 +104,9 @@ impl Session<'_> {
                 self.note(|record| record.request = Some(record.age(here.now())));
                 return Ok(());
             }
-            if !asked {
+            if !requested {
                 // The client waits for a 100: the proxy sends it here, and the server need not.
-                asked = true;
+                requested = true;
                 request.head.remove_fields(Known::EXPECT);
                 request.continue_expected = false;
                 let gone = NoBody::Left(Cause::ClientLeft);

@@ -28,7 +28,7 @@ pub(super) struct BodyPeek {
 pub(super) struct Incoming<'a> {
     pub(super) server: BodyEnd<'a>,
     pub(super) input: &'a mut Chain,
-    pub(super) seen: &'a mut BodyPeek,
+    pub(super) peek: &'a mut BodyPeek,
     /// Counts received bytes.
     pub(super) received: &'a Tally,
 }
@@ -107,17 +107,17 @@ const FRAMING: usize = 16 << 10;
 impl Incoming<'_> {
     /// Receives until the body [is enough](BodyPeek::is_enough).
     pub(super) async fn gather(&mut self, least: usize) -> Result<(), Broken> {
-        self.seen.begin(self.input)?;
+        self.peek.begin(self.input)?;
         // The framing is stored, too, since the body is forwarded as it was received.
-        let most = 2 * self.seen.most + FRAMING;
-        while !self.seen.is_enough(least) && self.input.len() < most {
+        let most = 2 * self.peek.most + FRAMING;
+        while !self.peek.is_enough(least) && self.input.len() < most {
             let new = self.input.len();
             let more = self.server.receive(self.input, READ_AT_ONCE).await;
             self.received.add((self.input.len() - new) as u64);
             match more {
-                Ok(true) => self.seen.add(self.input, new)?,
+                Ok(true) => self.peek.add(self.input, new)?,
                 // The forwarder finds out whether the body may end here.
-                Ok(false) => self.seen.end(),
+                Ok(false) => self.peek.end(),
                 Err(error) => return Err(Broken::sender(error)),
             }
         }

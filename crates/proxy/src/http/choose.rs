@@ -1,9 +1,8 @@
 //! Chooses the server of a request, and an idle connection to it.
 
-use super::Session;
 use super::body::{data, phase_of};
-use super::exchange::Asking;
 use super::pump::Pump;
+use super::stream::{Persistence, Stream};
 use crate::lane::{Local, ServerPermit, SetTime, Wanted};
 use crate::rules::{EvalPhase, chosen_server, key};
 use crate::server::IdleConn;
@@ -12,54 +11,57 @@ use manylane_h1::Request;
 use manylane_http::Method;
 use manylane_plan::generation::{Backend, Reuse, TimeoutOf};
 
-impl Session<'_> {
+impl Stream<'_> {
     /// Returns the server that `use-server` chooses.
-    pub(super) fn by_rule(
-        &self,
-        request: &Request,
-        asking: &Asking,
-        up: &Pump,
-        backend: &Backend,
-    ) -> Option<Index> {
+    pub(super) fn by_rule(&self, request: &Request, up: &Pump, backend: &Backend) -> Option<Index> {
         if backend.rules.use_server.is_empty() {
             return None;
         }
         let phase = phase_of(request, up, backend);
-        let obeyed = backend.http.persist || asking.forced;
+        let obeyed = backend.http.persist || self.persistence.forced;
         chosen_server(&backend.rules.use_server, &self.eval(), phase, backend.balancer.servers(), obeyed)
     }
 
     /// Runs `stick match`, `stick on` and `stick store-request`.
     #[inline(always)]
-    pub(super) fn stick(&self, request: &Request, asking: &mut Asking, up: &Pump, backend: &Backend) {
+    pub(super) fn stick(&mut self, request: &Request, up: &Pump, backend: &Backend) {
         if !backend.rules.stick.is_empty() {
-            self.stick_by_rules(request, asking, up, backend);
+            self.stick_by_rules(request, up, backend);
         }
     }
 
     #[inline(never)] // most requests have no such rules
-    fn stick_by_rules(&self, request: &Request, asking: &mut Asking, up: &Pump, backend: &Backend) {
+    fn stick_by_rules(&mut self, request: &Request, up: &Pump, backend: &Backend) {
         let phase = phase_of(request, up, backend);
-        let assigned = asking.ruled.or(self.by_cookie(asking, backend)).is_some();
-        let obeyed = backend.http.persist || asking.forced;
-        (asking.stuck, asking.stores) = self.eval().stick(phase, backend, assigned, obeyed);
+        let assigned = self.persistence.ruled.or(self.by_cookie(backend)).is_some();
+        let obeyed = backend.http.persist || self.persistence.forced;
+        (self.persistence.stuck, self.persistence.stores) =
+            self.eval().stick(phase, backend, assigned, obeyed);
     }
 
     /// Returns the server that the cookie names, if it accepts persistent requests.
-    fn by_cookie(&self, asking: &Asking, backend: &Backend) -> Option<Index> {
-        let obeyed = backend.http.persist || asking.forced;
+    fn by_cookie(&self, backend: &Backend) -> Option<Index> {
+        let obeyed = backend.http.persist || self.persistence.forced;
         let serves = |index: &Index| backend.balancer.servers()[*index].state().serves_its_own();
-        asking.told.server.filter(|index| !asking.ignored && (obeyed || serves(index)))
+        self.persistence.cookie.server.filter(|index| !self.persistence.ignored && (obeyed || serves(index)))
+    }
+
+    /// Returns the log's letter for the cookie of a request that goes to the server `reached`, or is about to
+    /// go to one.
+    pub(super) fn cookie_letter(&self, backend: &Backend, reached: Option<Index>) -> u8 {
+        let Persistence { cookie, ignored, ruled, .. } = &self.persistence;
+        let serves = |named: Index| backend.balancer.servers()[named].state().serves_its_own();
+        cookie.late.unwrap_or_else(|| match cookie.server {
+            _ if !cookie.there => b'N',
+            _ if *ignored || ruled.is_some() => b'U',
+            None => b'I',
+            Some(named) if reached.is_none_or(|index| index == named) && serves(named) => b'V',
+            Some(_) => b'D',
+        })
     }
 
     /// Returns the wanted server, and the inputs to choose another one.
-    pub(super) fn wanted<'k>(
-        &self,
-        request: &'k Request,
-        up: &Pump,
-        asking: &Asking,
-        backend: &Backend,
-    ) -> Wanted<'k> {
+    pub(super) fn wanted<'k>(&self, request: &'k Request, up: &Pump, backend: &Backend) -> Wanted<'k> {
         let head = &request.head;
         let servers = backend.balancer.servers();
         let serves = |index: &Index| servers[*index].state().serves_its_own();
@@ -83,9 +85,10 @@ impl Session<'_> {
             .authenticated_with(backend)
             .filter(|_| !backend.balancer.algorithm().goes_by_key())
             .filter(serves);
-        let persistent = asking.ruled.or_else(|| self.by_cookie(asking, backend)).or(asking.stuck);
+        let persistent =
+            self.persistence.ruled.or_else(|| self.by_cookie(backend)).or(self.persistence.stuck);
         Wanted {
-            key: self.balanced_by(request, up, asking, backend),
+            key: self.balanced_by(request, up, backend),
             server: persistent.or(authenticated).or(by_habit).or(backend.of_client),
             avoid: None,
             persistent: persistent.is_some(),
@@ -98,6 +101,7 @@ impl Session<'_> {
             head: Some(head),
             names: &[],
             headers: &[],
+            early: false,
             memory: None,
             queue_time: SetTime::new(self.scopes.memory.timeout(TimeoutOf::Queue).get()),
             connect_time: SetTime::new(self.scopes.memory.timeout(TimeoutOf::Connect).get()),
@@ -105,18 +109,12 @@ impl Session<'_> {
     }
 
     /// Returns the key for the balancing algorithm.
-    fn balanced_by<'k>(
-        &self,
-        request: &'k Request,
-        up: &Pump,
-        asking: &Asking,
-        backend: &Backend,
-    ) -> Key<'k> {
-        if let Some(key) = asking.key.get() {
+    fn balanced_by<'k>(&self, request: &'k Request, up: &Pump, backend: &Backend) -> Key<'k> {
+        if let Some(key) = self.key.get() {
             return key;
         }
         let keep = |key| {
-            asking.key.set(Some(key));
+            self.key.set(Some(key));
             key
         };
         if backend.key.is_expression() {
@@ -136,37 +134,37 @@ impl Session<'_> {
             key => key,
         }
     }
+}
 
-    /// Returns an HTTP/2 connection to the server that may carry another request.
-    pub(super) fn take_shared(
-        local: &Local,
-        backend: &Backend,
-        key: Option<u64>,
-        first: bool,
-        permit: &ServerPermit,
-    ) -> IdleConn {
-        let Some(least) = served_before(backend.http.reuse, first, true) else { return IdleConn::Nothing };
-        let least = u64::from(least.max(1)); // its owner starts the first stream
-        let conn = key.and_then(|key| local.take_shared(backend, permit.index(), key, least));
-        conn.map_or(IdleConn::Nothing, IdleConn::Shared)
-    }
+/// Returns an HTTP/2 connection to the server that may carry another request.
+pub(super) fn take_shared(
+    local: &Local,
+    backend: &Backend,
+    key: Option<u64>,
+    first: bool,
+    permit: &ServerPermit,
+) -> IdleConn {
+    let Some(least) = served_before(backend.http.reuse, first, true) else { return IdleConn::Nothing };
+    let least = u64::from(least.max(1)); // its owner starts the first stream
+    let conn = key.and_then(|key| local.take_shared(backend, permit.index(), key, least));
+    conn.map_or(IdleConn::Nothing, IdleConn::Shared)
+}
 
-    /// Takes a connection from the lane's idle pool that may carry the request.
-    pub(super) fn take_idle(
-        local: &Local,
-        backend: &Backend,
-        key: Option<u64>,
-        first: bool,
-        permit: &ServerPermit,
-    ) -> IdleConn {
-        let index = permit.index();
-        let Some(least) = served_before(backend.http.reuse, first, false) else { return IdleConn::Nothing };
-        let Some(key) = key else { return IdleConn::Nothing };
-        match local.take_kept(backend, index, key, least) {
-            Some(idle) => IdleConn::This(idle),
-            None if permit.server().tls.is_some() => IdleConn::Nothing, // TLS connections stay on their lane
-            None => IdleConn::Elsewhere { key, least },
-        }
+/// Takes a connection from the lane's idle pool that may carry the request.
+pub(super) fn take_idle(
+    local: &Local,
+    backend: &Backend,
+    key: Option<u64>,
+    first: bool,
+    permit: &ServerPermit,
+) -> IdleConn {
+    let index = permit.index();
+    let Some(least) = served_before(backend.http.reuse, first, false) else { return IdleConn::Nothing };
+    let Some(key) = key else { return IdleConn::Nothing };
+    match local.take_kept(backend, index, key, least) {
+        Some(idle) => IdleConn::This(idle),
+        None if permit.server().tls.is_some() => IdleConn::Nothing, // TLS connections stay on their lane
+        None => IdleConn::Elsewhere { key, least },
     }
 }
 

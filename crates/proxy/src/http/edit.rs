@@ -174,33 +174,33 @@ impl PersistCookie {
 }
 
 /// Reads the persistence cookie of a request.
-pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) -> PersistCookie {
-    let mut told = PersistCookie::default();
+pub(super) fn persist_cookie(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) -> PersistCookie {
+    let mut persist = PersistCookie::default();
     for value in head.values(Known::COOKIE) {
         for found in Cookies::new(value) {
             let value = found.value;
-            if !found.is_pair() || found.name != &*cookie.name || told.there {
+            if !found.is_pair() || found.name != &*cookie.name || persist.there {
                 continue;
             }
-            told.there = true;
+            persist.there = true;
             let named = match cookie.mode {
                 // The server's name stands before the server's own value and a `~`, if they are present.
                 Some(CookieMode::Prefix) => value.split(|&byte| byte == b'~').next().unwrap_or(value),
                 _ => match value.iter().position(|&byte| byte == b'|') {
                     Some(bar) => {
-                        told.dated(&value[bar + 1..], cookie, now);
+                        persist.dated(&value[bar + 1..], cookie, now);
                         &value[..bar]
                     }
                     None => value,
                 },
             };
-            if told.late.is_some() {
+            if persist.late.is_some() {
                 continue;
             }
-            told.server = backend.balancer.servers().by_cookie(named);
+            persist.server = backend.balancer.servers().by_cookie(named);
         }
     }
-    told
+    persist
 }
 
 /// Removes the proxy's part from the cookies that the server sees.
@@ -261,7 +261,7 @@ pub(super) fn keep(
     head: &mut Head,
     cookie: &Cookie,
     server: &Server,
-    told: PersistCookie,
+    persist: PersistCookie,
     right: bool,
     method: Method,
     ignored: bool,
@@ -285,7 +285,7 @@ pub(super) fn keep(
         }
     }
     let preserved = by_server && cookie.preserve;
-    let wanted = !right || told.ages(cookie, now);
+    let wanted = !right || persist.ages(cookie, now);
     if !inserts || preserved || !wanted || cookie.postonly && method != Method::Post {
         return Ok(done);
     }
@@ -302,7 +302,7 @@ pub(super) fn keep(
             }
             if cookie.most_life.is_some() {
                 line.put(b"|");
-                line.put(&date(if told.first > 0 { told.first } else { now }));
+                line.put(&date(if persist.first > 0 { persist.first } else { now }));
             }
         }
     }
@@ -369,10 +369,10 @@ mod tests {
     fn a_cookie_counts_until_it_is_idle_or_old_for_too_long() {
         const NOW: i64 = 1_795_291_776;
         let judged = |idle: Option<i64>, life: Option<i64>, sent: i64, first: i64| {
-            let mut told = PersistCookie { there: true, ..PersistCookie::default() };
+            let mut persist = PersistCookie { there: true, ..PersistCookie::default() };
             let text = [&date(sent)[..], b"|", &date(first)].concat();
-            told.dated(&text, &cookie(idle, life), NOW);
-            told.late
+            persist.dated(&text, &cookie(idle, life), NOW);
+            persist.late
         };
         assert_eq!(judged(Some(60), None, NOW - 60, NOW - 600), None);
         assert_eq!(judged(Some(60), None, NOW - 64, NOW - 64), Some(b'E'));

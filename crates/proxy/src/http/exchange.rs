@@ -1,450 +1,527 @@
-//! One request and its response.
-//!
-//! The proxy forwards the request's body while it waits for the response and while it forwards the response:
-//! a server may respond before it has read the whole body. The client receives nothing before the head of the
-//! response has arrived, so until then the proxy can retry or make a response of its own.
+//! Sends one request to a server that was reached and forwards its response.
 
-use super::Session;
-use super::body::{NoBody, data};
-use super::edit::{self, PersistCookie};
-use super::pump::Pump;
-use super::websocket;
-use crate::count::count_in_front;
-use crate::rules::{
-    Answer, Content, EvalPhase, Lookups, Stores, any_holds, chosen_backend, content, forward,
-};
-use crate::scopes::Countable;
-use manylane_balance::{Index, Key};
+use super::body_peek::{BodyPeek, Incoming};
+use super::pipeline::After;
+use super::pump::{Broken, Ends, Kept, Passage, Pump, flush, send, send_last};
+use super::receive::{Onward, receive, take_whole};
+use super::report::termination;
+use super::settle::Settled;
+use super::stream::Stream;
+use super::tries::{Failed, Outcome, RetryBudget, no_memory};
+use super::upload::{Leaving, Upload, Watched};
+use crate::filters::StreamFilters;
+use crate::flow::{BodyEnd, H2End, NotBegun, ServerEnd, Splicing, StreamTimeouts, Timeouts};
+use crate::lane::{Observation, ServerPermit, observe};
+use crate::rules::EvalPhase;
+use crate::server::{self, Attempt};
+use crate::traffic::Parties;
+use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
-use manylane_h1::{Body, From, Persist, Request, restrict_names, restrict_te, set_connection};
-use manylane_http::{EditError, Form, Head, Method, Version};
+use manylane_h1::{Body, From, Persist, Request, RequestInfo, Response, ResponseParser, settle_request};
+use manylane_http::{Known, Method, Version};
 use manylane_plan::Side;
-use manylane_plan::clock::now;
-use manylane_plan::generation::{Backend, CloseMode, ContentAction, End, Forwarded, Rule};
+use manylane_plan::generation::Backend;
 use manylane_plan::{Cause, Phase, Termination};
-use manylane_sync::atomic::Ordering;
+use manylane_sched::Boxed;
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::pin::pin;
+use std::task::Poll;
 
-/// Whether the client's connection stays open behind a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
-    KeepAlive,
-    Close,
-}
-
-/// State of a request while its response is made.
-pub(super) struct Asking {
-    pub(super) version: Version,
-    pub(super) method: Method,
-    pub(super) upgrade: bool,
-    /// The client's connection may stay open.
-    pub(super) keep: bool,
-    pub(super) mode: CloseMode,
-    pub(super) told: PersistCookie,
-    /// The request went to the server that its cookie names.
-    pub(super) right: bool,
-    /// The key that the balancing algorithm took from the body; a retry no longer has the body.
-    pub(super) key: Cell<Option<Key<'static>>>,
-    /// The server of the last attempt.
-    pub(super) server: Cell<Option<Index>>,
-    /// The request has been sent to a server. From then on formats of the proxy's own responses do not see
-    /// it, as in HAProxy.
-    pub(super) gone: Cell<bool>,
-    /// The server that a rule chose; it wins over the cookie.
-    pub(super) ruled: Option<Index>,
-    /// The server that a `stick` rule has found; a rule and a cookie win over it.
-    pub(super) stuck: Option<Index>,
-    /// Keys under which `stick` rules store the server once it has responded.
-    pub(super) stores: Stores,
-    /// `force-persist`: the cookie's server is used even if it is down.
-    pub(super) forced: bool,
-    /// `ignore-persist`: the cookie's server is ignored.
-    pub(super) ignored: bool,
-    /// The key by which a server of HTTP/1 accepts a WebSocket; a client of HTTP/2 does not have one.
-    pub(super) websocket: Cell<Option<websocket::Key>>,
-}
-
-/// Request and backend that a response of the proxy's own is about.
+/// A request at one server, from its sending to the end of the response.
 #[derive(Clone, Copy)]
-pub(super) struct About<'a> {
-    pub(super) backend: Option<&'a Backend>,
-    pub(super) head: &'a Head,
+pub(super) struct Exchange<'a> {
+    pub(super) stream: &'a Stream<'a>,
+    pub(super) backend: &'a Backend,
+    pub(super) permit: &'a ServerPermit,
+    pub(super) server: BodyEnd<'a>,
+    /// The request as the server received it.
+    pub(super) request: &'a Request,
+    /// Method that the server received, on which the framing of its response depends.
+    pub(super) method: Method,
+    pub(super) bodyless: bool,
+    /// The connection was opened for this request.
+    pub(super) new: bool,
+    pub(super) budget: RetryBudget<'a>,
 }
 
-impl Session<'_> {
-    /// Returns the pump that reads a request's body.
-    pub(super) fn body_of(&self, request: &Request) -> Pump {
-        let http = &self.frontend.http;
-        let mut up = Pump::new(
-            self.client.end.body(),
-            request.body,
-            request.body,
-            From::Client,
-            http.request_limits,
-            http.drop_request_trailers,
-        );
-        up.wait_for_continue(request.continue_expected && request.head.version() >= Version::HTTP_11);
-        up
-    }
-
-    /// Forwards a request and its response. If the connection stays open and `up` has not read the whole
-    /// body, the caller skips the rest.
-    pub(super) async fn exchange(&mut self, request: &mut Request, up: &mut Pump) -> After {
-        let frontend = self.frontend;
-        let version = request.head.version();
-        let method = request.head.method_kind();
-        let persists = request.connection.persists(version) && !self.ends();
-        let none = Termination::new(Cause::ServerLeft, Phase::Connect);
-        let mut asking = Asking {
-            version,
-            method,
-            upgrade: request.connection.upgrade || method == Method::Connect,
-            keep: persists && frontend.http.close != CloseMode::Both,
-            // `option httpclose` of the backend decides about the server's connection.
-            mode: if frontend.http.close == CloseMode::Server {
-                CloseMode::Server
-            } else {
-                CloseMode::KeepAlive
-            },
-            told: PersistCookie::default(),
-            right: false,
-            key: Cell::new(None),
-            server: Cell::new(None),
-            gone: Cell::new(false),
-            ruled: None,
-            stuck: None,
-            stores: Stores::default(),
-            forced: false,
-            ignored: false,
-            websocket: Cell::new(None),
-        };
-        if self.logs_step(LogStep::Accept) {
-            // As in HAProxy, the line at this step has the status 0.
-            self.note(|record| record.status = Some(0));
-            self.log_now(LogStep::Accept);
-            self.note(|record| record.status = None);
-        }
-        self.begin(&request.head);
-        if self.local.generation.reads_connections && self.client.end.h2().is_none() {
-            let id = u32::try_from(self.requests).unwrap_or(u32::MAX);
-            self.scopes.memory.links.set_id(Side::Client, id);
-        }
-        let rules = &*frontend.rules;
-        if rules.reads_data
-            && let Err(broken) = up.read_ahead(self.client.end.body(), &mut self.client.received)
-        {
-            self.keep_broken(&broken, None);
-            return self
-                .fail(
-                    &asking,
-                    About { backend: None, head: &request.head },
-                    400,
-                    Termination::new(Cause::Refused, Phase::Request),
-                    false,
-                )
-                .await;
-        }
-        if !self.contents(&rules.content, None, request, up).await {
-            return After::Close;
-        }
-        self.log_step(LogStep::Request);
-        self.count_in_tables(Countable::Request);
-        if frontend.http.monitor.as_deref().is_some_and(|uri| is_monitored(&request.head, uri)) {
-            self.record.take(); // monitoring requests are not logged
-            frontend.counts.own().intercepted.add(1);
-            let phase = EvalPhase { request: Some(&request.head), ..EvalPhase::default() };
-            let fails = any_holds(&self.eval(), phase, &rules.monitor_fail);
-            let bodyless = self.ends_soon(up);
-            return self
-                .answer(
-                    &asking,
-                    About { backend: None, head: &request.head },
-                    if fails { 503 } else { 200 },
-                    bodyless,
-                )
-                .await;
-        }
-        if frontend.http.asks_for_passwords
-            && let Err(cause) = self.finds_out(&request.head).await
-        {
-            let bodyless = self.ends_soon(up);
-            return self
-                .fail(
-                    &asking,
-                    About { backend: None, head: &request.head },
-                    503,
-                    Termination::new(cause, Phase::Request),
-                    bodyless,
-                )
-                .await;
-        }
-        if frontend.http.buffer_request
-            && let Err(not) = self.await_body(request, up, None, frontend.timeouts.request, 0).await
-        {
-            if let NoBody::Left(_) = not {
-                // As HAProxy, which sees later that the client has left.
-                let backend = self.chosen(request, up);
-                self.note(|record| (record.backend, record.status) = (backend, Some(400)));
-            }
-            return self.no_body(&asking, About { backend: None, head: &request.head }, not).await;
-        }
-        if !rules.request.is_empty()
-            && let Some(after) = self.ruled(&asking, request, up, None, &rules.request).await
-        {
-            return after;
-        }
-        if !restrict_names(&mut request.head, frontend.http.names) {
-            let bodyless = self.ends_soon(up);
-            let about = About { backend: None, head: &request.head };
-            return self.decided(&asking, about, End::Denied, Answer::Usual(403), bodyless).await;
-        }
-        if let Some(page) = frontend.http.stats_at(&request.head) {
-            return self.statistics(&asking, request, up, None, page).await;
-        }
-        let chosen = self.chosen(request, up);
-        let Some(backend) = chosen.map(|number| &self.local.generation.backends[number]) else {
-            let bodyless = self.ends_soon(up);
-            return self
-                .fail(&asking, About { backend: None, head: &request.head }, 503, none, bodyless)
-                .await;
-        };
-        if backend.id != frontend.id {
-            self.scopes.memory.leave_frontend();
-        }
-        self.note(|record| record.backend = Some(backend.number));
-        if let Some(stream) = &self.stream {
-            stream.goes_to(backend.number);
-        }
-        self.persist(request, up, &mut asking, backend);
-        // Only the frontend decides about the client's connection.
-        asking.mode = asking.mode.max(backend.http.close);
-        let counts = backend.counts.own();
-        self.entered.set(Some((backend.number, self.local.here().now())));
-        counts.begin();
-        counts.requests.add(1);
-        let refused = Termination::new(Cause::Refused, Phase::Request);
-        if backend.http.drop_request_trailers {
-            up.drop_trailers();
-        }
-        let listens = std::ptr::eq(&*backend.rules, rules);
-        if backend.rules.reads_data
-            && let Err(broken) = up.read_ahead(self.client.end.body(), &mut self.client.received)
-        {
-            self.keep_broken(&broken, Some(backend));
-            self.leave(backend);
-            return self
-                .fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, false)
-                .await;
-        }
-        if backend.http.buffer_request
-            && !frontend.http.buffer_request
-            && let Err(not) = self.await_body(request, up, Some(backend), backend.timeouts.request, 0).await
-        {
-            if let NoBody::Left(_) = not {
-                self.note(|record| record.status = Some(400));
-            }
-            self.leave(backend);
-            return self.no_body(&asking, About { backend: Some(backend), head: &request.head }, not).await;
-        }
-        if !listens && !self.contents(&backend.rules.content, Some(backend), request, up).await {
-            self.leave(backend);
-            return After::Close;
-        }
-        if !listens
-            && backend.http.asks_for_passwords
-            && let Err(cause) = self.finds_out(&request.head).await
-        {
-            self.leave(backend);
-            let ended = Termination::new(cause, Phase::Request);
-            let bodyless = self.ends_soon(up);
-            return self
-                .fail(&asking, About { backend: Some(backend), head: &request.head }, 503, ended, bodyless)
-                .await;
-        }
-        let ruled = if !listens && !backend.rules.request.is_empty() {
-            self.ruled(&asking, request, up, Some(backend), &backend.rules.request).await
-        } else {
-            None
-        };
-        let after = if let Some(after) = ruled {
-            after
-        } else if !listens && !restrict_names(&mut request.head, backend.http.names) {
-            let bodyless = self.ends_soon(up);
-            let about = About { backend: Some(backend), head: &request.head };
-            self.decided(&asking, about, End::Denied, Answer::Usual(403), bodyless).await
-        } else if let Some(page) = backend.http.stats_at(&request.head) {
-            self.statistics(&asking, request, up, Some(backend), page).await
-        } else if self.prepare(request, &mut asking, backend, up).is_err() {
-            let bodyless = self.ends_soon(up);
-            self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, bodyless)
-                .await
-        } else {
-            let after = self.tries(request, &mut asking, backend, up).await;
-            if let Some(relaxed) = up.take_relaxed() {
-                self.accept_relaxed_request(&relaxed, Some(backend));
-            }
-            after
-        };
-        self.leave(backend);
-        after
-    }
-
-    /// Returns the number of the backend that the frontend chooses.
+impl Exchange<'_> {
+    /// Returns whom events of the exchange concern.
     #[inline]
-    fn chosen(&self, request: &Request, up: &Pump) -> Option<usize> {
-        let rules = &self.frontend.rules;
-        if rules.use_backend.is_empty() && rules.force_switch.is_empty() {
-            let backends = &self.local.generation.backends;
-            let takes = |number: &usize| backends[*number].published.load(Ordering::Relaxed);
-            return self.frontend.default_backend.filter(takes);
+    pub(super) fn parties(&self) -> Parties<'_> {
+        let server = Some(self.permit.server());
+        Parties { backend: Some(self.backend), server, ..self.stream.parties() }
+    }
+}
+
+/// How a response was forwarded.
+enum Ended {
+    /// The response was a message.
+    Message { complete: bool, sent_all: bool, whole: bool, sends_off: bool },
+    /// The response begins a tunnel; its head has not been sent.
+    Tunnel(Chain),
+}
+
+/// Marks the server's connection as authenticated by a message: from here on it serves only this client. An
+/// HTTP/2 connection takes no further streams and ends after its current ones.
+fn authenticated(end: &ServerEnd, budget: &RetryBudget<'_>) {
+    budget.authenticated.set(true);
+    if let ServerEnd::Http2(conn, _) = end {
+        conn.shutdown();
+    }
+}
+
+#[allow(clippy::result_large_err)] // in a box, a rule's response would be an allocation
+impl Stream<'_> {
+    /// Prepares a request for this server. Returns the bytes to send, and the length of the head if a
+    /// connection of HTTP/2 has sent that already.
+    fn outgoing(
+        &self,
+        request: &mut Request,
+        backend: &Backend,
+        (server, permit, new): (&ServerEnd, &ServerPermit, bool),
+        received: &mut Chain,
+        (up, kept): (&mut Pump, Option<&Kept>),
+    ) -> Result<(Chain, u64), Failed> {
+        let mut out = Chain::new();
+        // The copy of the sent body is in the framing that the earlier server had.
+        if up.is_for_stream() != server.is_h2() && kept.is_some_and(|kept| !kept.is_empty()) {
+            return Err(Failed::Answer(502, Termination::new(Cause::ServerLeft, Phase::Headers)));
         }
-        let request_data = data(request, up);
-        let phase = EvalPhase { request: Some(&request.head), request_data, ..EvalPhase::default() };
-        chosen_backend(self.frontend, &self.eval(), phase)
+        if server.is_h2() {
+            up.goes_to_stream();
+        } else {
+            up.goes_to_connection();
+        }
+        if new
+            && !server.is_h2()
+            && let Some(how) = permit.server().header_within()
+        {
+            let phase = EvalPhase { server: Some(permit.server()), ..self.phase(&request.head) };
+            let header = server::header(how, permit.server(), self.client, &self.eval(), phase)
+                .map_err(|_| no_memory())?;
+            out.append(&header).map_err(|_| no_memory())?;
+        }
+        if let Some(name) = backend.http.send_name.as_ref().filter(|_| !permit.server().stands_in) {
+            request.head.set_field(&**name, permit.server().name.as_bytes()).map_err(|_| no_memory())?;
+        }
+        if request.head.is_reframed() {
+            let Some(framed) = settle_request(&mut request.head, request.body).map_err(|_| no_memory())?
+            else {
+                // A client that sent the whole body may continue; an invalid body ends the connection anyway.
+                let _ = up.read_ahead(self.client.end.body(), received);
+                return Err(Failed::Answer(500, Termination::new(Cause::Internal, Phase::Headers)));
+            };
+            if !server.is_h2() {
+                up.reframe(framed);
+            }
+        }
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
+        // A stream of HTTP/2 has no field for this framing.
+        let chunked = request.body == Body::Chunked && !server.is_h2();
+        if chunked && !request.head.has(Known::TRANSFER_ENCODING) {
+            request.head.set_field(Known::TRANSFER_ENCODING, b"chunked").map_err(|_| no_memory())?;
+        }
+        let upgrades = request.connection.upgrade;
+        if upgrades {
+            self.set_websocket_key(request, server.is_h2()).map_err(|_| no_memory())?;
+        }
+        let tunnels = upgrades || request.head.method_kind() == Method::Connect;
+        let end = up.is_empty() && kept.is_none_or(Kept::is_empty) && !tunnels;
+        let over_tls = self.client.end.connection().tls().is_some();
+        let usual = if over_tls { &b"https"[..] } else { b"http" };
+        let scheme = self.client.end.h2().map_or(usual, H2End::scheme);
+        let sent = server.send_head(&mut request.head, (scheme, upgrades), spellings, end, &mut out);
+        if end || tunnels {
+            up.ends_with_head(); // the tunnel ends with its stream
+        }
+        match sent {
+            Ok(sent) => Ok((out, sent)),
+            Err(NotBegun::Memory) => Err(no_memory()),
+            Err(NotBegun::Invalid) => {
+                Err(Failed::Answer(400, Termination::new(Cause::Refused, Phase::Headers)))
+            }
+            Err(NotBegun::Refused) => Err(Failed::Again { persistent: false }),
+        }
     }
 
-    /// Runs rules for contents on a request. Returns true if the request continues.
-    async fn contents(
-        &mut self,
-        rules: &[Rule<ContentAction>],
-        backend: Option<&Backend>,
-        request: &Request,
-        up: &Pump,
-    ) -> bool {
-        if rules.is_empty() {
-            return true;
-        }
-        let request_data = data(request, up);
-        let phase = EvalPhase { request: Some(&request.head), request_data, backend, ..EvalPhase::default() };
-        let lookups = Lookups::default();
-        let decided = loop {
-            let eval = self.eval();
-            let decided = content(&eval, phase, rules, &|| self.log_now(LogStep::TcpReqCont), &lookups);
-            if decided != Content::LookUp {
-                break decided;
+    /// Sends a request to a server that was reached, and forwards its response.
+    #[allow(clippy::too_many_arguments)] // the state of one attempt
+    pub(super) async fn served(
+        &self,
+        request: &mut Request,
+        backend: &Backend,
+        attempt: &Attempt,
+        received: &mut Chain,
+        watched: &mut Watched,
+        up: &mut Pump,
+        budget: RetryBudget<'_>,
+    ) -> Result<Outcome, Failed> {
+        let local = self.local;
+        let &Attempt { end: ref server_end, ref permit, reused, .. } = attempt;
+        let index = permit.index();
+        let new = reused.is_none();
+        let body = (&mut *up, budget.kept);
+        let outgoing = self.outgoing(request, backend, (server_end, permit, new), received, body);
+        let (mut out, sent_head) = match outgoing {
+            Err(Failed::Again { persistent: _ }) if !budget.left => {
+                return Err(Failed::Answer(502, Termination::new(Cause::ServerLeft, Phase::Headers)));
             }
-            if let Err(cause) = self.unless_ended(pin!(lookups.look_up(&eval, phase))).await {
-                self.note(|record| record.ended = Termination::new(cause, Phase::Request));
-                return false;
-            }
+            outgoing => outgoing?,
         };
-        self.mark();
-        if !matches!(decided, Content::Reject | Content::Drop(_)) {
-            self.readdress();
-            return true;
+        let request = &*request;
+        let server = server_end.body().ok_or_else(no_memory)?; // the stream has begun
+        if local.generation.reads_connections {
+            let id = server.h2().map_or(reused.unwrap_or(0), H2End::id);
+            self.scopes.memory.links.set_id(Side::Server, id);
         }
-        match decided {
-            Content::Drop(silence) => self.client.vanish(silence),
-            _ if self.client.end.h2().is_some() => self.client.swallow(),
-            _ => {} // the client's data stays unread, so that closing the socket sends a reset
+        self.gone.set(true);
+        if request.head.authenticates_connection() {
+            authenticated(server_end, &budget);
         }
-        self.note(|record| {
-            record.ended = Termination::new(Cause::Refused, Phase::Request);
-            record.request = None;
-            if backend.is_none() {
-                self.scopes.memory.forget(); // the request was refused before it counted as one
+        self.unsent.set(0);
+        // Bytes that a retry sends again are counted once.
+        let resent = Cell::new(0);
+        if budget.again {
+            if let Some(kept) = budget.kept {
+                kept.again(&mut out).map_err(|_| no_memory())?;
             }
-        });
-        count_in_front!(self.frontend, self.listener, requests_denied);
-        if let Some(backend) = backend {
-            backend.counts.own().requests_denied.add(1);
+            resent.set(out.len() as u64);
         }
-        false
-    }
-
-    /// Ends a request whose body did not arrive.
-    pub(super) async fn no_body(&mut self, asking: &Asking, about: About<'_>, not: NoBody) -> After {
-        let ended = |cause| Termination::new(cause, Phase::Request);
-        match not {
-            NoBody::Late => {
-                self.note(|record| record.request = None); // its time includes the body's
-                self.fail(asking, about, 408, ended(Cause::ClientSilent), false).await
-            }
-            NoBody::Left(cause) => {
-                self.note(|record| record.ended = ended(cause));
-                count_in_front!(self.frontend, self.listener, request_errors);
-                After::Close
-            }
-            NoBody::Wrong(status) => self.fail(asking, about, status, ended(Cause::Refused), false).await,
-            NoBody::Ended(cause) => self.fail(asking, about, 503, ended(cause), false).await,
+        // The server frames its response for the method that it received. Only a client that asked for a
+        // tunnel gets one.
+        let method = match request.head.method_kind() {
+            Method::Connect => self.method,
+            method => method,
+        };
+        let bodyless = matches!(request.body, Body::None | Body::Length(0));
+        let exchange =
+            Exchange { stream: self, backend, permit, server, request, method, bodyless, new, budget };
+        let timeouts = StreamTimeouts::new(
+            Timeouts::of(self.frontend, backend, &self.scopes.memory),
+            local.here().now(),
+        );
+        timeouts.up.excuse(request.continue_expected && self.version >= Version::HTTP_11);
+        let splicing = Splicing::of(&local.generation, self.frontend, backend);
+        let begun = local.here().now();
+        let mut from_server = Chain::new();
+        let client = &self.client.end;
+        let (f, b) = (self.frontend.counts.own(), backend.counts.own());
+        let count = |up: u64, down: u64| {
+            b.sent.add(up);
+            let before = resent.get().min(up);
+            resent.set(resent.get() - before);
+            let up = up - before;
+            self.note(|record| {
+                record.up += up;
+                record.down += down;
+            });
+            exchange.parties().bytes(up, down);
+        };
+        if sent_head > 0 {
+            count(sent_head, 0);
         }
-    }
+        let filters = StreamFilters::of(local, (self.frontend, backend), &self.scopes.memory, true);
+        if let Some(filters) = &filters {
+            filters.head(Side::Client, &request.head);
+        }
+        let seeing = |sender| filters.as_ref().and_then(|filters| filters.seeing(sender));
+        let (ended, persist, server_persists) = {
+            let up_ends = Ends {
+                io: &local.io,
+                direction: &timeouts.up,
+                from: client.body(),
+                to: server,
+                splice: splicing.up,
+                kept: budget.kept,
+                passage: Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] },
+                filters: seeing(Side::Client),
+            };
+            let mut going_up =
+                Upload { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
 
-    /// `option forwarded`
-    #[inline(never)] // most proxies do without it
-    fn forward(
-        &self,
-        how: &Forwarded,
-        request: &mut Request,
-        up: &Pump,
-        backend: &Backend,
-    ) -> Result<(), EditError> {
-        let request_data = data(request, up);
-        let phase = EvalPhase { backend: Some(backend), request_data, ..EvalPhase::default() };
-        forward(how, &self.eval(), phase, &mut request.head)
-    }
+            let upgrade = request.connection.upgrade || self.method == Method::Connect;
+            let info = RequestInfo { method, upgrade };
+            let limits = backend.http.response_limits;
+            let mut parser = ResponseParser::new(limits);
+            let mut response = None; // a large value, built at its final place
+            let head = {
+                let reading = pin!(async {
+                    let count_interim = |n| {
+                        count(0, n);
+                        exchange.parties().server_responds(100);
+                    };
+                    let onward = Onward {
+                        client,
+                        up: &timeouts.up,
+                        down: &timeouts.down,
+                        here: local.here(),
+                        version: self.version,
+                        received: &b.received,
+                        count: count_interim,
+                    };
+                    receive(server, &mut from_server, &mut parser, info, onward, &mut response).await
+                });
+                let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
+                let stays = going_up.while_there(reading, client, watched, leaving);
+                timeouts.over(self.timer, permit, pin!(stays)).await
+            };
+            let response: &mut Response = match head {
+                Ok(Ok(Ok(()))) => response.as_mut().ok_or_else(no_memory)?, // the head has arrived
+                Ok(Ok(Err(no_head))) => return Err(exchange.no_head(no_head, &from_server)),
+                Ok(Err(broken)) => return Err(exchange.no_request(broken)),
+                Err(cause) => return Err(exchange.no_time(cause)),
+            };
+            if response.head.authenticates_connection() {
+                authenticated(server_end, &budget);
+            }
+            // The peers agree on a protocol behind the complete request only.
+            if response.body == Body::Tunnel && !bodyless && going_up.outcome.is_none() {
+                return Err(Failed::Answer(502, exchange.failed(Cause::Refused)));
+            }
+            if let Some(relaxed) = parser.take_relaxed() {
+                exchange.accept_relaxed_response(&relaxed);
+            }
+            if request.connection.upgrade {
+                exchange.settle_upgrade(response)?;
+            }
+            observe(local, backend, index, Observation::Status(response.head.status()));
+            if self.sends_early {
+                exchange.count_handshake();
+            }
+            if let Some(again) = exchange.again_on(response.head.status()) {
+                return Err(again);
+            }
+            let closes = !backend.rules.response_content.is_empty()
+                && exchange.response_contents(response, &from_server)?;
+            // Content rules do not read it, as in HAProxy.
+            self.scopes.memory.server_status.set(response.head.status());
+            exchange.answered(response, begun);
 
-    /// Makes the changes that every request needs, whichever server it goes to.
-    fn prepare(
-        &self,
-        request: &mut Request,
-        asking: &mut Asking,
-        backend: &Backend,
-        up: &Pump,
-    ) -> Result<(), EditError> {
-        asking.ruled = self.by_rule(request, asking, up, backend);
-        let head = &mut request.head;
-        if let Some(cookie) = &backend.http.cookie {
-            asking.told = edit::told(head, cookie, backend, now().seconds);
-            // The log's letters for the cookie until a server responds.
-            let obeyed = |named| backend.balancer.servers()[named].state().serves_its_own();
-            let usual = match (asking.told.there, asking.told.server) {
-                (false, _) => b'N',
-                (true, _) if asking.ignored || asking.ruled.is_some() => b'U',
-                (true, None) => b'I',
-                (true, Some(named)) => {
-                    if obeyed(named) {
-                        b'V'
-                    } else {
-                        b'D'
+            // From here on the response goes to the client.
+            exchange.store(response, &from_server);
+            let status = response.head.status();
+            let answered_with = || exchange.parties().server_responds(status);
+            self.scopes.memory.response.set(Some((response.head.version(), status)));
+            self.scopes.memory.capture_response(&self.frontend.captures, &response.head);
+            for rules in self.lists().filter(|rules| !rules.response.is_empty()) {
+                let mut peek = BodyPeek::new(server, response.body, From::Server, limits);
+                let incoming =
+                    Incoming { server, input: &mut from_server, peek: &mut peek, received: &b.received };
+                let ruling = pin!(exchange.response_ruled(rules, &mut response.head, incoming));
+                let stays = pin!(going_up.while_there(ruling, client, watched, None));
+                let ruled = permit.unless_ended(stays).await;
+                match ruled.map_err(|cause| Failed::Answer(502, Termination::new(cause, Phase::Headers)))? {
+                    Ok(ruled) => {
+                        match ruled {
+                            Err(Failed::Ruled(..)) => answered_with(),
+                            Err(Failed::Closed) => {
+                                answered_with();
+                                self.parties().responds(status); // as in HAProxy, though none arrives
+                            }
+                            _ => {}
+                        }
+                        ruled?;
                     }
+                    Err(Broken::Framing(found)) => {
+                        self.keep_request(&found);
+                        return Err(Failed::Answer(
+                            found.error.status,
+                            Termination::new(Cause::Refused, Phase::Data),
+                        ));
+                    }
+                    Err(Broken::Memory) => return Err(no_memory()),
+                    Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client(Phase::Headers)),
+                }
+            }
+            exchange.check_cache(&response.head).inspect_err(|_| answered_with())?;
+            let settled = exchange.settle(response, closes)?;
+            let Settled { mut back, sent, shown, body, framed, persist, sends_off, .. } = settled;
+            let Settled { dropped, server_persists, .. } = settled;
+            if let Some(filters) = &filters {
+                filters.head(Side::Server, &response.head);
+            }
+            if sent > 0 {
+                count(0, sent);
+            }
+            // Rules may have changed the status, and until bytes are sent another response may replace this
+            // one.
+            self.replied.set(true);
+            self.note(|record| record.status = Some(shown));
+            let counted = Cell::new(false);
+            let count_shown = || {
+                if !counted.replace(true) {
+                    answered_with();
+                    self.parties().responds(shown);
                 }
             };
-            self.note(|record| record.cookies = [asking.told.late.unwrap_or(usual), b'N']);
-            edit::hide(head, cookie)?;
-        }
-        if request.body == Body::Chunked && head.version() < Version::HTTP_11 {
-            head.set_version(Version::HTTP_11)?; // a server of HTTP/1.0 might not expect chunks
-        }
-        if let Some(how) = &backend.http.forwarded {
-            self.forward(how, request, up, backend)?;
-        }
-        let head = &mut request.head;
-        edit::addresses(head, self.frontend, backend, self.client.source, || self.client.destination())?;
-        self.identify(head)?;
-        self.stick(request, asking, up, backend);
-        let head = &mut request.head;
-        restrict_te(head)?;
-        let server_closes = asking.mode >= CloseMode::Server && !backend.http.pretend_keep_alive;
-        let persist = match (asking.upgrade, server_closes) {
-            (true, _) => Persist::Upgrade,
-            (false, true) => Persist::Close,
-            (false, false) => Persist::KeepAlive,
+            if self.logs_step(LogStep::Response) {
+                let there = back.len() as u64 + sent;
+                self.note(|record| record.down += there);
+                self.log_now(LogStep::Response);
+                self.note(|record| record.down -= there);
+            }
+            if self.frontend.log.as_ref().is_some_and(|log| log.early && log.steps.is_none()) {
+                self.note(|record| record.down += back.len() as u64 + sent);
+                self.log(LogStep::Response);
+            }
+            if body == Body::Tunnel {
+                count_shown();
+                // The peers agree on a protocol only after the complete request.
+                if going_up.outcome.is_none() {
+                    return Ok(Outcome::CLOSE);
+                }
+                (Ended::Tunnel(back), persist, server_persists)
+            } else {
+                let drop_trailers =
+                    self.frontend.http.drop_response_trailers || response.connection.names_fields;
+                let down_ends = Ends {
+                    io: &local.io,
+                    direction: &timeouts.down,
+                    from: server,
+                    to: client.body(),
+                    splice: splicing.down,
+                    kept: None,
+                    passage: Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] },
+                    filters: seeing(Side::Server),
+                };
+                if let Some(stream) = server.h2() {
+                    stream.receive_now(&mut from_server).await;
+                }
+                let is_empty = matches!(body, Body::None | Body::Length(0));
+                let whole = framed == body
+                    && (is_empty || down_ends.filters.is_none())
+                    && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
+                // A stream ends without its connection.
+                let whole_client = client.whole().filter(|_| persist != Persist::KeepAlive);
+                let told = Cell::new(sent);
+                let relaxed = Cell::new(None);
+                let ended = if whole {
+                    count_shown();
+                    let sending = pin!(async {
+                        match whole_client {
+                            None => send(&down_ends, &mut back, |n| count(0, n)).await?,
+                            Some(client) => send_last(&down_ends, client, &mut back, |n| count(0, n)).await?,
+                        }
+                        let Some(body) = dropped else { return Ok(()) };
+                        let rest = Pump::new(server, body, Body::None, From::Server, limits, true);
+                        // In a block of its own: most responses never need it.
+                        let dropping = Boxed::new(|| rest.drop_all(&down_ends, &mut from_server));
+                        dropping.map_err(|_| Broken::Memory)?.await
+                    });
+                    timeouts.over(self.timer, permit, pin!(going_up.beside(sending))).await
+                } else {
+                    let mut down = Pump::new(server, body, framed, From::Server, limits, drop_trailers);
+                    if client.h2().is_some() {
+                        down.goes_to_stream();
+                    }
+                    let sending = pin!(async {
+                        let sent = |n| {
+                            told.set(told.get() + n);
+                            count_shown();
+                            count(0, n);
+                        };
+                        let ran = down.run(&down_ends, &mut from_server, &mut back, sent).await;
+                        relaxed.set(down.take_relaxed());
+                        ran?;
+                        // The connection closes behind the response.
+                        match whole_client {
+                            None => Ok(()),
+                            // TLS sends the closing alert: the client may see the end of the body only by it.
+                            Some(client) if client.tls().is_some() => {
+                                send_last(&down_ends, client, &mut Chain::new(), |_| ()).await
+                            }
+                            Some(client) => flush(&down_ends, client).await,
+                        }
+                    });
+                    let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
+                    timeouts.over(self.timer, permit, pin!(stays)).await
+                };
+                if let Some(relaxed) = relaxed.take() {
+                    exchange.accept_relaxed_response(&relaxed);
+                }
+                match &ended {
+                    Ok(Ok(Err(Broken::Framing(found)))) => exchange.keep_response(found),
+                    Ok(Err(Broken::Framing(found))) => self.keep_request(found),
+                    _ => {}
+                }
+                // No byte has reached the client, so the proxy can still respond itself.
+                if let Ok(Ok(Err(Broken::Framing(_)))) = ended
+                    && told.get() == 0
+                {
+                    self.note(|record| record.response = None);
+                    return Err(Failed::Answer(502, exchange.failed(Cause::Refused)));
+                }
+                count_shown();
+                let complete = matches!(ended, Ok(Ok(Ok(()))));
+                if !complete && framed == Body::UntilClose && server_end.connection().tls().is_some() {
+                    // TLS protects the end of the body from attackers in between; a plain close would hide
+                    // that it broke off.
+                    if let Some(client) = client.whole() {
+                        client.reset_on_close();
+                    }
+                }
+                // A server that responded early may read on: the proxy sends it the rest of the body, as long
+                // as the server is there and has not announced that it closes.
+                let unsent = matches!(server, BodyEnd::Http1(connection) if connection.unsent() > 0);
+                let owed = going_up.outcome.is_none() || unsent;
+                let rest = if owed && complete && server_persists {
+                    let mut leaving = pin!(server_end.connection().recv());
+                    let mut ending = pin!(async {
+                        poll_fn(|context| going_up.poll_end(context)).await;
+                        if let BodyEnd::Http1(connection) = server {
+                            let _ = flush(&up_ends, connection).await; // sending reported a failure already
+                        }
+                    });
+                    let rest = pin!(poll_fn(|context| match (ending.as_mut().poll(context), server) {
+                        (Poll::Ready(()), _) => Poll::Ready(()),
+                        (Poll::Pending, BodyEnd::Http1(_)) => leaving.as_mut().poll(context).map(drop),
+                        (Poll::Pending, BodyEnd::Http2(stream)) => stream.poll_gone(context),
+                    }));
+                    timeouts.over(self.timer, permit, rest).await
+                } else {
+                    Ok(())
+                };
+                let termination = termination(&ended, rest, &going_up.outcome, server_persists);
+                exchange.passed_on(&ended, termination);
+                let sent_all = matches!(going_up.outcome, Some(Ok(())));
+                let whole = sent_all && (complete || termination.cause == Cause::ServerLeft);
+                (Ended::Message { complete, sent_all, whole, sends_off }, persist, server_persists)
+            }
         };
-        set_connection(head, request.connection, persist)
-    }
-}
-
-/// Returns true if a request is for `monitor-uri`. A URI that begins with a slash is compared with path and
-/// query, also those of an absolute target.
-pub(super) fn is_monitored(head: &Head, uri: &[u8]) -> bool {
-    let target = head.target();
-    match head.target_parts() {
-        manylane_http::Target { form: Form::Absolute, path: Some(path), .. } if uri.starts_with(b"/") => {
-            let at = path.as_ptr().addr() - target.as_ptr().addr();
-            &target[at..] == uri
+        let (complete, sent_all, whole, sends_off) = match ended {
+            Ended::Message { complete, sent_all, whole, sends_off } => (complete, sent_all, whole, sends_off),
+            Ended::Tunnel(back) => {
+                let mut received = std::mem::take(received);
+                if let Some(segment) = watched.received.take() {
+                    self.receives(segment.len());
+                    received.push_compact(segment).map_err(|_| no_memory())?;
+                }
+                let chains = [received, from_server, back];
+                let filters = filters.as_ref();
+                // In a block of its own: most requests never need it.
+                let ended = match Boxed::new(|| exchange.tunnel(chains, filters, count)) {
+                    Ok(tunnel) => tunnel.await,
+                    Err(_) => Termination::new(Cause::Resource, Phase::Data),
+                };
+                exchange.tunnelled(ended);
+                return Ok(Outcome { whole: true, ..Outcome::CLOSE });
+            }
+        };
+        if !complete || !sent_all {
+            return Ok(Outcome { linger: complete, whole, ..Outcome::CLOSE });
         }
-        _ => target == uri,
+        let served = reused.unwrap_or(0) + 1;
+        let again = server_persists
+            && from_server.is_empty()
+            && server_end.connection().unsent() == 0
+            && permit.server().max_reuse.is_none_or(|most| served <= most);
+        let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
+        // A client that asked for a tunnel may have sent tunnel data already, a client that must leave may
+        // have sent another request, and one of early data has yet to complete the handshake. Closing the
+        // socket with those bytes unread would discard the response.
+        let sends_more = || sends_off || self.method == Method::Connect || self.is_early();
+        let linger = after == After::Close && sends_more();
+        Ok(Outcome { after, linger, whole, again })
     }
 }

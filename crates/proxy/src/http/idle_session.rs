@@ -3,9 +3,9 @@
 //! to the lane's pool with the request. A session is idle also while its client has sent only a part of a
 //! head: it keeps these bytes and a [`PartialHead`].
 
-use super::Session;
 use super::private::Private;
 use super::request::{PartialHead, ends_in_silence, timeouts};
+use super::{Next, Session};
 use crate::client::{Client, QuietClient};
 use crate::flow::StreamTimeouts;
 use crate::lane::{Event, IdleClient, Local, Timer, WaiterSlot};
@@ -17,7 +17,6 @@ use manylane_net::{Connection, TransferError};
 use manylane_plan::generation::{Frontend, Listener};
 use manylane_pool::{Pool, Pooled};
 use manylane_sched::{Here, Time};
-use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -38,7 +37,7 @@ pub(super) struct More {
     variables: Option<Variables>,
     tracks: SessionTracks,
     /// The part of the next request that has arrived.
-    partial: Option<Pooled<PartialHead>>,
+    pub(super) partial: Option<Pooled<PartialHead>>,
 }
 
 manylane_sync::lazy_static! {
@@ -46,7 +45,7 @@ manylane_sync::lazy_static! {
 }
 
 /// Allocates a [`More`]; `None` if there is no memory.
-pub(super) fn place() -> Option<Pooled<More>> {
+pub(super) fn allocate() -> Option<Pooled<More>> {
     MORE.alloc(More::default()).ok()
 }
 
@@ -112,7 +111,14 @@ impl IdleSession {
     pub(crate) async fn close(self, here: Here) {
         // The system has to take a few bytes; a client that reads nothing may prevent that.
         const LONGEST: Duration = Duration::from_secs(1);
-        let _ = here.timeout(LONGEST, self.client.connection.close()).await;
+        let connection = self.client.connection;
+        // The end of the handshake would meet a closed socket, and the client lose what is under way.
+        if let Some(tls) = connection.tls()
+            && tls.info().is_some_and(|info| info.early.get())
+        {
+            let _ = here.timeout(LONGEST, tls.complete()).await;
+        }
+        let _ = here.timeout(LONGEST, connection.close()).await;
     }
 
     /// Returns true if the session has state that only its generation understands.
@@ -189,14 +195,14 @@ impl IdleSession {
         })
     }
 
-    /// Turns this into a session with a request; [`woken`](Session::woken) gives it the reason.
+    /// Turns this into a session that serves requests. Returns also what had arrived of its next request.
     #[inline(always)] // builds the session at its final place
     pub(super) fn wake<'a>(
         self,
         local: &'a Rc<Local>,
         frontend: &'a Frontend,
         listener: &'a Listener,
-    ) -> Session<'a> {
+    ) -> (Session<'a>, Option<Pooled<PartialHead>>) {
         let Self { client, timer, since, requests, last, more, _idle: _ } = self;
         let (requests, last) = (requests.into(), last.map(|(backend, server)| (backend as usize, server)));
         let scopes = local.scopes.take();
@@ -208,29 +214,14 @@ impl IdleSession {
         if !tracks.is_none() {
             scopes.tracks.put_session(tracks);
         }
-        let (client, record) = (Client::wake(client), RefCell::new(None));
-        Session {
-            local,
-            frontend,
-            listener,
-            client,
-            requests,
-            last,
-            private,
-            lingers: false,
-            stream: None,
-            timer,
-            since,
-            scopes,
-            record,
-            came: 0,
-            unsent: Cell::new(0),
-            entered: Cell::new(None),
-            replied: Cell::new(false),
-            partial,
-            place: None,
-            upgraded: None,
+        let mut client = Client::wake(client);
+        if local.generation.reads_connections {
+            client.identify();
         }
+        (
+            Session { local, frontend, listener, client, requests, last, private, timer, since, scopes },
+            partial,
+        )
     }
 }
 
@@ -240,26 +231,19 @@ impl Session<'_> {
         IdleSession::is_for(&self.client)
     }
 
-    /// Returns true if the session can wait for its client as an [`IdleSession`], even amid a head.
-    pub(super) fn may_wait_at_rest(&self) -> bool {
-        self.client.end.whole().is_some_and(Connection::is_pollable)
-    }
-
     /// Releases everything that belongs to requests. Returns `None` if the session does not continue, or if
     /// there is no memory for its [`More`].
     #[inline(always)] // takes the session apart in place, without a copy
-    pub(super) fn into_idle(self, goes_on: bool) -> Option<IdleSession> {
-        let Self { local, client, requests, last, private, timer, since, scopes, partial, place, .. } = self;
+    pub(super) fn into_idle(self, next: Next) -> Option<IdleSession> {
+        let Self { local, client, requests, last, private, timer, since, scopes, .. } = self;
         let (variables, tracks) = (scopes.take_session(), scopes.tracks.take_session());
         local.scopes.put(scopes);
-        if !goes_on {
-            return None;
-        }
-        let more = match variables {
-            None if private.is_empty() && tracks.is_none() && partial.is_none() => None,
-            variables => {
-                let mut more = place.or_else(self::place)?;
-                *more = More { private, variables, tracks, partial };
+        let Next::Idle(more) = next else { return None };
+        let more = match (more, variables) {
+            (None, None) if private.is_empty() && tracks.is_none() => None,
+            (more, variables) => {
+                let mut more = more.or_else(allocate)?;
+                (more.private, more.variables, more.tracks) = (private, variables, tracks);
                 Some(more)
             }
         };
@@ -299,8 +283,8 @@ pub(super) fn until(
     if let Poll::Ready(outcome) = receive(context) {
         return Poll::Ready(outcome.ok().flatten().map_or(Woken::Left, Woken::Bytes));
     }
-    if let Some((event, place)) = stopping
-        && event.poll(place, context).is_ready()
+    if let Some((event, slot)) = stopping
+        && event.poll(slot, context).is_ready()
     {
         return Poll::Ready(Woken::Stopping);
     }

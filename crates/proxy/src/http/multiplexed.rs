@@ -6,9 +6,9 @@
 use super::Session;
 use super::private::Private;
 use super::request::timeouts;
+use super::stream::Stream;
 use super::websocket::as_upgrade;
 use crate::client::{Client, ClientOrigin};
-use crate::count::count_in_front;
 use crate::flow::{ClientEnd, H2End};
 use crate::h2_counts::{CountedConn, judge_glitches};
 use crate::lane::{Local, SESSION, Timer};
@@ -22,7 +22,7 @@ use manylane_h1::{Body, Connection as Said, Request};
 use manylane_http::{EditError, Known, Method};
 use manylane_mux::h2;
 use manylane_plan::Side;
-use manylane_plan::generation::LoggedErrors;
+use manylane_plan::generation::{Frontend, LoggedErrors};
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_pool::{Pool, Pooled};
 use manylane_sched::Class;
@@ -78,9 +78,9 @@ manylane_sync::lazy_static! {
 }
 
 /// Serves an HTTP/2 connection until it ends.
-pub(super) async fn serve(session: Session<'_>) {
-    let config = session.h2_config();
-    let Session { local, frontend, listener, client, private, scopes, upgraded, .. } = session;
+pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded>>) {
+    let Session { local, frontend, listener, client, private, scopes, .. } = session;
+    let config = config(local, frontend);
     let (variables, tracks) = (scopes.take_session(), scopes.tracks.take_session());
     local.scopes.put(scopes);
     let Some((connection, received, origin)) = client.split() else { return };
@@ -126,12 +126,12 @@ pub(super) async fn serve(session: Session<'_>) {
     let (mut told, mut counted_glitches) = (false, 0);
     poll_fn(|context| {
         if !told {
-            let (event, place) = stopping.place();
+            let (event, slot) = stopping.parts();
             let stays = event.has_happened()
                 && conn.open_streams() == 0
                 && (frontend.http.outlives_stop || local.keeps_idle());
-            if let Some((event, place)) = event.unless(stays, place, context)
-                && event.poll(place, context).is_ready()
+            if let Some((event, waiter_slot)) = event.unless(stays, slot, context)
+                && event.poll(waiter_slot, context).is_ready()
             {
                 told = true;
                 conn.shutdown();
@@ -146,7 +146,7 @@ pub(super) async fn serve(session: Session<'_>) {
             of.tracks.count(new, local.here().now());
             counted_glitches = glitches;
         }
-        let happened = counted.look();
+        let happened = counted.update();
         let lines = match settings.logged {
             LoggedErrors::None => 0,
             LoggedErrors::Connection => happened.connection_errors,
@@ -207,11 +207,12 @@ impl Multiplexed {
     fn log_error(&self) {
         let local = &self.local;
         let frontend = &local.generation.frontends[self.whose.0];
-        let Some(log) = &frontend.log else { return };
+        if frontend.log.is_none() {
+            return;
+        }
         let scopes = local.scopes.take();
         scopes.memory.links.set_front(self.conn.clone());
-        let now = local.here().now();
-        let mut record = Record::new(now);
+        let mut record = Record::new(local.here().now());
         record.status = Some(0);
         record.ended = Termination::new(Cause::Refused, Phase::Request);
         let eval = EvalContext {
@@ -222,10 +223,11 @@ impl Multiplexed {
             greeting: self.origin.greeting(),
             tls: self.conn.connection().tls().and_then(|tls| tls.info()).map(|info| &**info),
             first_request: self.requests.get() == 0,
+            http: true,
             scopes: &scopes,
             course: None,
         };
-        record.write(LogStep::Error, log, &eval, None, None, now);
+        record.write(LogStep::Error, &eval);
         local.scopes.put(scopes);
     }
 
@@ -251,32 +253,23 @@ impl Multiplexed {
             requests,
             last: self.last.get(),
             private: self.private.take(),
-            lingers: false,
-            stream: None,
             timer: Timer::new(local.here()),
             since: local.here().now(),
             scopes,
-            record: RefCell::new(None),
-            came: 0,
-            unsent: Cell::new(0),
-            entered: Cell::new(None),
-            replied: Cell::new(false),
-            partial: None,
-            place: None,
-            upgraded: None,
         };
-        session.forget();
-        session.scopes.memory.links.set_front(self.conn.clone());
-        if let Some(stream) = session.client.end.h2() {
-            session.scopes.memory.links.set_id(Side::Client, stream.id());
+        let mut stream = session.stream();
+        let links = &stream.scopes.memory.links;
+        links.set_front(self.conn.clone());
+        if let Some(end) = stream.client.end.h2() {
+            links.set_id(Side::Client, end.id());
         }
-        session.begin_record(session.since);
-        session.serve_one(request).await;
-        if let Some(stream) = session.client.end.h2().filter(|_| !session.replied.get()) {
+        stream.begin_record(stream.since);
+        stream.serve_one(request).await;
+        if let Some(end) = stream.client.end.h2().filter(|_| !stream.replied.get()) {
             // Clients retry refused streams by themselves, which is safe only if no server was asked (RFC
             // 9113, 8.7).
-            let asked = session.scopes.memory.asked.get();
-            stream.reset(if asked { h2::Reason::INTERNAL_ERROR } else { h2::Reason::REFUSED_STREAM });
+            let requested = stream.scopes.memory.reached_server.get();
+            end.reset(if requested { h2::Reason::INTERNAL_ERROR } else { h2::Reason::REFUSED_STREAM });
         }
         let Session { last, private, scopes, .. } = session;
         self.last.set(last);
@@ -290,38 +283,40 @@ impl Multiplexed {
     }
 }
 
-impl Session<'_> {
-    /// Returns the HTTP/2 settings for this client.
-    fn h2_config(&self) -> h2::Config {
-        let process = &self.local.generation.process;
-        h2::Config {
-            connect_protocol: !process.hides_websocket,
-            ..process.h2.of_client(&self.frontend.http.request_limits)
-        }
+/// Returns the HTTP/2 settings for a client.
+fn config(local: &Local, frontend: &Frontend) -> h2::Config {
+    let process = &local.generation.process;
+    h2::Config {
+        connect_protocol: !process.hides_websocket,
+        ..process.h2.of_client(&frontend.http.request_limits)
     }
+}
 
-    /// Accepts the request's upgrade to h2c if it is valid and the session's first request; then returns
-    /// `None`, and the response follows on a stream after 101. Otherwise returns the request, to be served
-    /// over HTTP/1. Also returns `None` if memory is short.
+impl Stream<'_> {
+    /// Accepts the request's upgrade to h2c if it is valid and the session's first request: the response
+    /// follows on a stream after 101. Otherwise returns the request, to be served over HTTP/1.
+    ///
+    /// # Errors
+    /// The upgrade, or `None` if there is no memory.
     #[cold]
-    pub(super) fn take_offer(&mut self, mut request: Request) -> Option<Request> {
+    pub(super) fn take_offer(&self, mut request: Request) -> Result<Request, Option<Pooled<Upgraded>>> {
         let upgraded = match self.requests {
-            0 => h2::Mux::upgraded(self.h2_config(), self.local.here(), &request.head),
+            0 if self.switched_to().is_none() => {
+                h2::Mux::upgraded(config(self.local, self.frontend), self.local.here(), &request.head)
+            }
             _ => Ok(None),
         };
-        request.end_offer().ok()?;
-        let Ok(Some((mux, stream))) = upgraded else { return Some(request) };
+        request.end_offer().map_err(|_| None)?;
+        let Ok(Some((mux, stream))) = upgraded else { return Ok(request) };
         request.head.remove_fields(Known::UPGRADE);
         request.head.remove_fields(Known::CONNECTION);
         let request =
             h2::Request { head: request.head, scheme: h2::Scheme::Http, protocol: None, length: None };
-        self.upgraded = UPGRADED.alloc(Upgraded { mux, stream, request }).ok();
-        None
+        Err(UPGRADED.alloc(Upgraded { mux, stream, request }).ok())
     }
 
     /// Serves the request of a stream.
     async fn serve_one(&mut self, request: Pooled<Offered>) {
-        let frontend = self.frontend;
         let request = request.into_inner().ok().and_then(|request| self.of_stream(request).ok());
         let Some(mut request) = request else { return self.refuse_head().await };
         self.came = request.head.size() as u64;
@@ -329,18 +324,13 @@ impl Session<'_> {
         self.unsent.set(self.came);
         let now = self.local.here().now();
         self.note(|record| record.request = Some(record.age(now)));
-        let counts = frontend.counts.own();
-        counts.streams.add(1);
-        counts.requests.add(1);
-        counts.h2_requests.add(1);
+        self.parties().h2_request_begins();
         let mut up = self.body_of(&request);
-        if caught(pin!(self.exchange(&mut request, &mut up))).await.is_none() {
-            self.after_panic().await;
+        let after = caught(pin!(self.run(&mut request, &mut up))).await;
+        if let Err(cause) = after {
+            self.after_defect(cause).await;
         }
-        self.stream = None;
-        frontend.counts.own().streams_ended.add(1);
-        self.count_unsent();
-        self.log(LogStep::Close);
+        self.end();
     }
 
     /// Converts a request to the form of the HTTP engine. A body without a length counts as chunked, so that
@@ -370,14 +360,9 @@ impl Session<'_> {
 
     /// Refuses a request head that exceeds the limits.
     async fn refuse_head(&mut self) {
-        let counts = self.frontend.counts.own();
-        counts.requests.add(1);
-        counts.h2_requests.add(1);
-        self.count_in_tables(Countable::Request);
-        self.count_in_tables(Countable::Error);
-        count_in_front!(self.frontend, self.listener, request_errors);
+        self.parties().h2_request_refused();
         self.refuse(431, Cause::Refused).await;
         self.replied.set(true);
-        self.log(LogStep::Error);
+        self.refused(true).await;
     }
 }

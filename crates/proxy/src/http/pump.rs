@@ -1,7 +1,7 @@
 //! Forwards a body from one connection to another: decodes and encodes its framing, moves large pieces by
 //! reference, and splices bulk data.
 
-use crate::filters::Filters;
+use crate::filters::StreamFilters;
 use crate::flow::{BodyEnd, Direction, EndFailed, H2End, SPLICED_AT_ONCE, Waits};
 use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress, Relaxed};
@@ -112,7 +112,7 @@ impl Sink {
 /// The two ends of a transfer, and its options.
 pub(super) struct Ends<'a> {
     pub(super) io: &'a Io,
-    pub(super) way: &'a Direction,
+    pub(super) direction: &'a Direction,
     pub(super) from: BodyEnd<'a>,
     pub(super) to: BodyEnd<'a>,
     pub(super) splice: Option<SplicePolicy>,
@@ -120,7 +120,7 @@ pub(super) struct Ends<'a> {
     pub(super) kept: Option<&'a Kept>,
     pub(super) passage: Passage<'a>,
     /// Filters that see the body before it is encoded for its receiver.
-    pub(super) filters: Option<&'a Filters<'a>>,
+    pub(super) filters: Option<&'a StreamFilters<'a>>,
 }
 
 /// Counters of the bytes of a transfer, updated while they pass.
@@ -179,13 +179,13 @@ impl Kept {
 
 /// Sends `out` as the end of a message. Calls `count` with the number of bytes once they are sent.
 pub(super) async fn send(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) -> Result<(), Broken> {
-    let Ends { io, way, to, .. } = *ends;
+    let Ends { io, direction, to, .. } = *ends;
     let here = io.here();
     let n = out.len() as u64;
     if n > 0 {
-        to.send(way, here, out, true).await.map_err(Broken::receiver)?;
+        to.send(direction, here, out, true).await.map_err(Broken::receiver)?;
     }
-    way.waits(Waits::Nobody, here.now());
+    direction.waits(Waits::Nobody, here.now());
     count(n);
     Ok(())
 }
@@ -197,11 +197,11 @@ pub(super) async fn send_last(
     out: &mut Chain,
     count: impl Fn(u64),
 ) -> Result<(), Broken> {
-    let Ends { io, way, .. } = *ends;
+    let Ends { io, direction, .. } = *ends;
     let here = io.here();
     let n = out.len() as u64;
-    way.send_last(here, connection, out).await.map_err(Broken::receiver)?;
-    way.waits(Waits::Nobody, here.now());
+    direction.send_last(here, connection, out).await.map_err(Broken::receiver)?;
+    direction.waits(Waits::Nobody, here.now());
     count(n);
     Ok(())
 }
@@ -209,8 +209,8 @@ pub(super) async fn send_last(
 /// Waits until the kernel has taken everything that was sent.
 pub(super) async fn flush(ends: &Ends<'_>, connection: &Connection) -> Result<(), Broken> {
     let here = ends.io.here();
-    ends.way.flush(here, connection).await.map_err(Broken::receiver)?;
-    ends.way.waits(Waits::Nobody, here.now());
+    ends.direction.flush(here, connection).await.map_err(Broken::receiver)?;
+    ends.direction.waits(Waits::Nobody, here.now());
     Ok(())
 }
 
@@ -323,7 +323,7 @@ impl Pump {
 
     /// Like [`read_ahead`](Self::read_ahead), but does not open the flow-control window of the stream.
     fn read_data(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
-        if self.done || !self.has_news(from, input) {
+        if self.done || !self.is_readable(from, input) {
             return Ok(());
         }
         self.waits_for_continue = false;
@@ -339,7 +339,7 @@ impl Pump {
     }
 
     /// Returns true if there are bytes to read, or the end of a stream.
-    fn has_news(&self, from: BodyEnd<'_>, input: &Chain) -> bool {
+    fn is_readable(&self, from: BodyEnd<'_>, input: &Chain) -> bool {
         !input.is_empty() || from.h2().is_some_and(H2End::is_over)
     }
 
@@ -348,7 +348,7 @@ impl Pump {
     /// # Errors
     /// The violation in the body.
     pub(super) fn skip(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
-        if self.done || !self.has_news(from, input) {
+        if self.done || !self.is_readable(from, input) {
             return Ok(());
         }
         self.waits_for_continue = false;
@@ -359,21 +359,21 @@ impl Pump {
 
     /// Reads all of the body and drops it: its receiver must not get it. What follows stays in `input`.
     pub(super) async fn drop_all(mut self, ends: &Ends<'_>, input: &mut Chain) -> Result<(), Broken> {
-        let Ends { io, way, from, passage, .. } = *ends;
+        let Ends { io, direction, from, passage, .. } = *ends;
         let here = io.here();
         loop {
-            // Its receiver has the whole message: there is nobody to tell what is wrong.
+            // The receiver has the whole message already, so only the sender is at fault.
             self.skip(from, input).map_err(|_| Broken::Sender)?;
             if self.done {
-                way.waits(Waits::Nobody, here.now());
+                direction.waits(Waits::Nobody, here.now());
                 return Ok(());
             }
-            way.waits(Waits::Sender, here.now());
+            direction.waits(Waits::Sender, here.now());
             let had = input.len();
             let more = from.receive(input, DROPPED_AT_ONCE).await;
             passage.received.add((input.len() - had) as u64);
             match more {
-                Ok(true) => way.called(here.now()),
+                Ok(true) => direction.called(here.now()),
                 Ok(false) => return Err(Broken::Sender),
                 Err(error) => return Err(Broken::sender(error)),
             }
@@ -443,15 +443,15 @@ impl Pump {
     /// otherwise it waits.
     async fn step_filtered(
         &mut self,
-        filters: &Filters<'_>,
-        (way, from): (&Direction, BodyEnd<'_>),
+        filters: &StreamFilters<'_>,
+        (direction, from): (&Direction, BodyEnd<'_>),
         input: &mut Chain,
         out: &mut Chain,
     ) -> Result<(), Broken> {
         self.chunks = false; // filters see data, not chunks
         self.read_data(from, input)?;
         while !self.data.is_empty() {
-            match filters.take(way.sender, self.data.len()) {
+            match filters.take(direction.sender, self.data.len()) {
                 Ok(bytes) => {
                     let mut part = self.data.split_to(bytes).map_err(|_| Broken::Memory)?;
                     filters.forward(&part);
@@ -459,7 +459,7 @@ impl Pump {
                     break;
                 }
                 Err(_) if !out.is_empty() => return Ok(()),
-                Err(then) => filters.wait(way, then).await,
+                Err(then) => filters.wait(direction, then).await,
             }
         }
         if self.data.is_empty() && std::mem::take(&mut self.ahead) && self.done {
@@ -496,7 +496,7 @@ impl Pump {
         out: &mut Chain,
         count: impl Fn(u64),
     ) -> Result<(), Broken> {
-        let Ends { io, way, from, to, splice, kept, passage, filters } = *ends;
+        let Ends { io, direction, from, to, splice, kept, passage, filters } = *ends;
         let here = io.here();
         let mut new = out.len(); // start of the bytes that were never sent
         if filters.is_none() && std::mem::take(&mut self.ahead) {
@@ -505,7 +505,7 @@ impl Pump {
         loop {
             match filters {
                 None => self.step(from, input, out)?,
-                Some(filters) => self.step_filtered(filters, (way, from), input, out).await?,
+                Some(filters) => self.step_filtered(filters, (direction, from), input, out).await?,
             }
             let is_over = self.done && !self.ahead;
             if let Some(kept) = kept {
@@ -516,7 +516,7 @@ impl Pump {
                 let n = out.len() as u64;
                 let end = ends_apart && self.trailers.is_none();
                 if n > 0 || end {
-                    to.send(way, here, out, end).await.map_err(Broken::receiver)?;
+                    to.send(direction, here, out, end).await.map_err(Broken::receiver)?;
                     count(n);
                 }
             }
@@ -528,31 +528,31 @@ impl Pump {
             }
             if is_over {
                 if let Some(filters) = filters {
-                    filters.end(way.sender);
+                    filters.end(direction.sender);
                 }
                 if let Some(trailers) = &self.trailers
                     && let Some(stream) = to.h2()
                 {
                     stream.send_trailers(trailers).map_err(Broken::receiver)?;
                 }
-                way.waits(Waits::Nobody, here.now());
+                direction.waits(Waits::Nobody, here.now());
                 return Ok(());
             }
             if input.is_empty()
                 && kept.is_none_or(|kept| !kept.is_whole())
-                && filters.is_none_or(|filters| !filters.works(way.sender))
+                && filters.is_none_or(|filters| !filters.works(direction.sender))
                 && let Some(policy) = splice
                 && self.splice(policy, ends, &count).await?
             {
                 continue;
             }
-            let room = to.room(way, here).await.map_err(Broken::receiver)?;
-            way.waits(Waits::Sender, here.now());
+            let room = to.room(direction, here).await.map_err(Broken::receiver)?;
+            direction.waits(Waits::Sender, here.now());
             let had = input.len();
             let more = from.receive(input, room).await;
             passage.received.add((input.len() - had) as u64);
             match more {
-                Ok(true) => way.called(here.now()),
+                Ok(true) => direction.called(here.now()),
                 Ok(false) if from.h2().is_some() => {} // the next step finds the end of the stream
                 // Without the closing alert of TLS, an attacker could have cut a body that ends with its
                 // connection.
@@ -591,14 +591,14 @@ impl Pump {
         ends: &Ends<'_>,
         count: impl Fn(u64),
     ) -> Result<bool, Broken> {
-        let Ends { io, way, from, to, passage, filters, .. } = *ends;
+        let Ends { io, direction, from, to, passage, filters, .. } = *ends;
         let (Source::Http1(reader), Sink::Http1(writer)) = (&mut self.source, &mut self.sink) else {
             return Ok(false);
         };
         let bound = reader.passable();
         let expected = match bound {
             Some(bytes) => Expected::Bytes(bytes),
-            None => Expected::UntilEnd { forwarded: way.bytes() },
+            None => Expected::UntilEnd { forwarded: direction.bytes() },
         };
         // No side uses chunks, or the chunks go on unchanged: then the rest of one may bypass the reader.
         let passes = self.kept || writer.left().is_some() || bound.is_none();
@@ -614,10 +614,10 @@ impl Pump {
         let mut splicer = io.splicer();
         let mut left = bound.unwrap_or(u64::MAX);
         while left > 0 {
-            if filters.is_some_and(|filters| filters.works(way.sender)) {
+            if filters.is_some_and(|filters| filters.works(direction.sender)) {
                 return Ok(false); // a rule for the response has started a filter
             }
-            way.waits(Waits::Both, here.now());
+            direction.waits(Waits::Both, here.now());
             let limit = usize::try_from(left).unwrap_or(usize::MAX).min(SPLICED_AT_ONCE);
             let n = match splicer.step(from, to, limit).await {
                 Ok(n) => n as u64,
@@ -636,7 +636,7 @@ impl Pump {
             if !self.kept {
                 writer.passed(n).map_err(|_| Broken::Receiver)?;
             }
-            way.took(n, here.now());
+            direction.took(n, here.now());
             count(n);
             left -= n;
         }

@@ -15,6 +15,8 @@ pub(super) enum NoHead {
     Nothing,
     /// The server closed amid the head.
     Cut,
+    /// The server reset the stream, or left the rules of HTTP/2, before the head.
+    Reset,
     /// The bytes are not a valid head.
     Junk(manylane_h1::Error),
     /// The server refused the stream: it has not processed the request.
@@ -47,19 +49,19 @@ pub(super) async fn receive<C: Fn(u64)>(
     server: BodyEnd<'_>,
     input: &mut Chain,
     parser: &mut ResponseParser,
-    asked: RequestInfo,
+    request: RequestInfo,
     onward: Onward<'_, C>,
-    place: &mut Option<Response>,
+    final_response: &mut Option<Response>,
 ) -> Result<(), NoHead> {
     onward.down.waits(Waits::Sender, onward.here.now());
     if let Some(stream) = server.h2() {
-        return receive_from(stream, asked, &onward, place).await;
+        return receive_from(stream, request, &onward, final_response).await;
     }
     loop {
-        match parser.parse(input, asked) {
+        match parser.parse(input, request) {
             Ok(Some(response)) if response.is_interim() => onward.interim(response.head).await?,
             Ok(Some(response)) => {
-                *place = Some(response);
+                *final_response = Some(response);
                 return Ok(());
             }
             Ok(None) => {
@@ -101,16 +103,16 @@ impl<C: Fn(u64)> Onward<'_, C> {
 /// Like [`receive`], from a stream of HTTP/2.
 async fn receive_from<C: Fn(u64)>(
     stream: &H2End,
-    asked: RequestInfo,
+    request: RequestInfo,
     onward: &Onward<'_, C>,
-    place: &mut Option<Response>,
+    final_response: &mut Option<Response>,
 ) -> Result<(), NoHead> {
     loop {
         let head = stream.head().await.map_err(|error| match error {
             h2::StreamError::Refused => NoHead::Refused,
             h2::StreamError::Connection(_) => NoHead::Nothing,
             h2::StreamError::Memory => NoHead::Memory,
-            _ => NoHead::Cut,
+            _ => NoHead::Reset,
         })?;
         match head {
             h2::ResponseHead::Interim(response) => {
@@ -120,17 +122,17 @@ async fn receive_from<C: Fn(u64)>(
             h2::ResponseHead::Final { response: h2::Response { head, length }, end } => {
                 onward.received.add(head.size() as u64);
                 let body = match (head.status(), length) {
-                    (200..=299, _) if (asked.method == Method::Connect || asked.upgrade) && !end => {
+                    (200..=299, _) if (request.method == Method::Connect || request.upgrade) && !end => {
                         Body::Tunnel
                     }
                     (204 | 304, _) => Body::None,
-                    _ if asked.method == Method::Head => Body::None,
+                    _ if request.method == Method::Head => Body::None,
                     (_, Some(length)) => Body::Length(length),
                     _ if end => Body::Length(0),
                     // Framing for clients of HTTP/1, which need to know where the body ends.
                     (_, None) => Body::Chunked,
                 };
-                *place = Some(Response { head, body, connection: Said::default() });
+                *final_response = Some(Response { head, body, connection: Said::default() });
                 return Ok(());
             }
         }

@@ -1,130 +1,117 @@
 //! Reports the events of an exchange to counters, logs and `show errors`.
 
-use super::Session;
+use super::exchange::Exchange;
 use super::pump::Broken;
-use crate::count::count_in_front;
-use crate::lane::{Observation, ServerPermit, observe};
+use super::stream::Stream;
+use crate::lane::{Observation, observe};
+use crate::traffic::Parties;
 use manylane_h1::Relaxed;
 use manylane_plan::generation::{Backend, Server};
 use manylane_plan::invalid::Found;
 use manylane_plan::{Cause, Phase, Termination};
 
-impl Session<'_> {
+impl Stream<'_> {
     /// Keeps an invalid request for `show errors`.
-    pub(super) fn keep_request(&self, found: &Found, backend: Option<&Backend>) {
+    pub(super) fn keep_request(&self, found: &Found) {
         self.frontend.invalid.keep(found, self.client.source, |invalid| {
-            invalid.other = backend.map(|backend| (backend.name.clone(), backend.id));
+            invalid.other = self.backend.map(|backend| (backend.name.clone(), backend.id));
         });
     }
 
     /// Keeps a request for `show errors`, if its framing is invalid.
-    pub(super) fn keep_broken(&self, broken: &Broken, backend: Option<&Backend>) {
+    pub(super) fn keep_broken(&self, broken: &Broken) {
         if let Broken::Framing(found) = broken {
-            self.keep_request(found, backend);
+            self.keep_request(found);
         }
-    }
-
-    /// Keeps an invalid response for `show errors`.
-    pub(super) fn keep_response(&self, found: &Found, backend: &Backend, server: &Server) {
-        let frontend = self.frontend;
-        backend.invalid.keep(found, self.client.source, |invalid| {
-            invalid.other = Some((frontend.name.clone(), frontend.id));
-            invalid.server = Some((server.name.clone(), server.id));
-        });
     }
 
     /// Counts a request with a violation that passed because of `option
     /// accept-unsafe-violations-in-http-request`.
     #[cold]
-    pub(super) fn accept_relaxed_request(&self, relaxed: &Relaxed, backend: Option<&Backend>) {
+    pub(super) fn accept_relaxed_request(&self, relaxed: &Relaxed) {
         if !self.frontend.http.request_limits.relaxed {
             return; // a violation that passes without the option is not reported, as in HAProxy
         }
         self.frontend.invalid.accept(relaxed, self.client.source, |invalid| {
-            invalid.other = backend.map(|backend| (backend.name.clone(), backend.id));
+            invalid.other = self.backend.map(|backend| (backend.name.clone(), backend.id));
+        });
+    }
+
+    /// Returns the server of this backend that the last request was sent to.
+    pub(super) fn last_server<'b>(&self, backend: &'b Backend) -> Option<&'b Server> {
+        let (number, index) = (*self.last)?;
+        (number == backend.number).then(|| &*backend.servers[index.get()])
+    }
+
+    /// Counts a response that rules refused or replaced.
+    pub(super) fn response_denied(&self, backend: &Backend) {
+        let server = self.last_server(backend);
+        Parties { server, ..self.parties() }.response_denied();
+    }
+
+    /// Counts a client that left before there was a response.
+    pub(super) fn client_left(&self, backend: &Backend, phase: Phase) {
+        let reached = matches!(phase, Phase::Headers | Phase::Data);
+        let server = reached.then(|| self.last_server(backend)).flatten();
+        let parties = Parties { server, ..self.parties() };
+        parties.client_aborts();
+        parties.request_error();
+        self.note(|record| record.ended = Termination::new(Cause::ClientLeft, phase));
+    }
+}
+
+impl Exchange<'_> {
+    /// Keeps an invalid response for `show errors`.
+    pub(super) fn keep_response(&self, found: &Found) {
+        let (frontend, server) = (self.stream.frontend, self.permit.server());
+        self.backend.invalid.keep(found, self.stream.client.source, |invalid| {
+            invalid.other = Some((frontend.name.clone(), frontend.id));
+            invalid.server = Some((server.name.clone(), server.id));
         });
     }
 
     /// Counts a response with a violation that passed because of `option
     /// accept-unsafe-violations-in-http-response`.
     #[cold]
-    pub(super) fn accept_relaxed_response(&self, relaxed: &Relaxed, backend: &Backend, server: &Server) {
-        if !backend.http.response_limits.relaxed {
+    pub(super) fn accept_relaxed_response(&self, relaxed: &Relaxed) {
+        if !self.backend.http.response_limits.relaxed {
             return;
         }
-        let frontend = self.frontend;
-        backend.invalid.accept(relaxed, self.client.source, |invalid| {
+        let (frontend, server) = (self.stream.frontend, self.permit.server());
+        self.backend.invalid.accept(relaxed, self.stream.client.source, |invalid| {
             invalid.other = Some((frontend.name.clone(), frontend.id));
             invalid.server = Some((server.name.clone(), server.id));
         });
     }
 
-    /// Returns the server of this backend that the last request was sent to.
-    pub(super) fn last_server<'b>(&self, backend: &'b Backend) -> Option<&'b Server> {
-        let (number, index) = self.last?;
-        (number == backend.number).then(|| &*backend.servers[index.get()])
-    }
-
-    /// Ends the count of the request in a backend, with the time that the request spent there.
-    pub(super) fn leave(&self, backend: &Backend) {
-        let Some((_, begun)) = self.entered.take() else { return };
-        let unsent = self.unsent.get();
-        if unsent > 0 {
-            backend.counts.own().bytes_in.add(unsent);
-        }
-        backend.counts.own().end(self.local.here().now().since(begun));
-    }
-
     /// Counts and logs the end of a response that was forwarded.
-    pub(super) fn passed_on(
-        &self,
-        backend: &Backend,
-        permit: &ServerPermit,
-        ended: &Passed,
-        termination: Termination,
-    ) {
-        let server = permit.server().counts.own();
+    pub(super) fn passed_on(&self, ended: &Passed, termination: Termination) {
+        let Self { backend, permit, .. } = *self;
         let own = termination.cause.is_order() || termination.cause == Cause::Resource;
         if termination.cause != Cause::Normal && !own {
-            let b = backend.counts.own();
-            let by_client = matches!(termination.cause, Cause::ClientLeft | Cause::ClientSilent);
-            let aborts = if by_client {
-                [&b.client_aborts, &server.client_aborts]
-            } else {
-                [&b.server_aborts, &server.server_aborts]
-            };
-            aborts.into_iter().for_each(|aborts| aborts.add(1));
+            match termination.cause {
+                Cause::ClientLeft | Cause::ClientSilent => self.parties().client_aborts(),
+                _ => self.parties().server_aborts(),
+            }
         }
-        self.note(|record| record.ended = termination);
+        self.stream.note(|record| record.ended = termination);
         if let Ok(Ok(Err(Broken::Sender | Broken::Framing(_)))) | Err(Cause::ServerSilent) = ended {
-            backend.counts.own().response_errors.add(1);
-            server.response_errors.add(1);
+            self.parties().response_error();
             self.count_broken_response();
         }
         if let Ok(Ok(Err(Broken::Framing(_)))) = ended {
-            observe(self.local, backend, permit.index(), Observation::BadBody);
+            observe(self.stream.local, backend, permit.index(), Observation::BadBody);
         }
     }
 
-    /// Counts a response that rules refused or replaced.
-    pub(super) fn response_denied(&self, backend: &Backend) {
-        count_in_front!(self.frontend, self.listener, responses_denied);
-        backend.counts.own().responses_denied.add(1);
-        if let Some(server) = self.last_server(backend) {
-            server.counts.own().responses_denied.add(1);
+    /// Counts a response that broke off amid its body as a failure of the server, unless its status was
+    /// counted as one.
+    pub(super) fn count_broken_response(&self) {
+        let failed = &self.stream.local.generation.process.failure_statuses;
+        let status = self.stream.scopes.memory.response.get();
+        if !status.is_some_and(|(_, status)| failed.contains(status)) {
+            self.parties().server_failed();
         }
-    }
-
-    /// Counts a client that left before there was a response.
-    pub(super) fn client_left(&self, backend: &Backend, phase: Phase) {
-        backend.counts.own().client_aborts.add(1);
-        if matches!(phase, Phase::Headers | Phase::Data)
-            && let Some(server) = self.last_server(backend)
-        {
-            server.counts.own().client_aborts.add(1);
-        }
-        self.note(|record| record.ended = Termination::new(Cause::ClientLeft, phase));
-        count_in_front!(self.frontend, self.listener, request_errors);
     }
 }
 

@@ -1,18 +1,22 @@
 //! Waits for the next request of a client, with the timeouts of the frontend.
 
-use super::exchange::After;
-use super::idle_session::{Woken, may_begin, place, until};
-use super::{Session, answer, count_status};
-use crate::count::count_in_front;
+use super::answer;
+use super::idle_session::{More, Woken, allocate, may_begin, until};
+use super::multiplexed::Upgraded;
+use super::pipeline::After;
+use super::stream::Stream;
 use crate::rules::Record;
 use manylane_buf::Chain;
+use manylane_config::tree::{LogStep, Mode};
 use manylane_h1::{Body, Request, RequestParser};
+use manylane_http::Version;
 use manylane_io::READ_AT_ONCE;
 use manylane_mux::h2::PREFACE;
+use manylane_net::Connection;
 use manylane_plan::generation::Frontend;
 use manylane_plan::invalid::Found;
 use manylane_plan::{Cause, Phase, Termination};
-use manylane_pool::Pool;
+use manylane_pool::{Pool, Pooled};
 use manylane_sched::Time;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -26,11 +30,10 @@ pub(super) enum NoMore {
     Refused { is_error: bool },
     /// No request came: the client left or was idle for too long, or the generation ends.
     End,
-    /// The client sent the preface of HTTP/2 and speaks it from here on.
-    Http2,
-    /// A part of a head arrived and is in the session's [`PartialHead`]. The session is idle until more
-    /// arrives.
-    Partial,
+    /// The client speaks HTTP/2 from here on: it sent the preface, or a request that upgrades to it.
+    Http2(Option<Pooled<Upgraded>>),
+    /// A part of a head arrived. The session is idle until more arrives, with this.
+    Partial(Pooled<More>),
 }
 
 /// The incomplete head that an idle session keeps.
@@ -84,32 +87,38 @@ pub(super) fn ends_in_silence(frontend: &Frontend, requests: u64) -> bool {
     requests > 0 || frontend.http.ignore_probes
 }
 
-impl Session<'_> {
-    /// Waits for the next request. `woken` is the result of a wait that has ended already.
-    pub(super) async fn next_request(&mut self, mut woken: Option<Wait>) -> Result<Request, NoMore> {
+impl Stream<'_> {
+    /// Waits for the next request. `woken` is the result of a wait that has ended already, for what follows
+    /// `partial`.
+    pub(super) async fn next_request(
+        &mut self,
+        woken: Option<Woken>,
+        partial: Option<Pooled<PartialHead>>,
+    ) -> Result<Request, NoMore> {
         let here = self.local.here();
         let mut parser = RequestParser::new(self.frontend.http.request_limits);
         let (idle, whole) = timeouts(self.frontend, self.requests);
         let waited_from = self.since;
         let after = |since: Time, time: Option<Duration>| time.map_or(Time::MAX, |time| since + time);
         let mut came = 0;
-        // A partial head keeps its log record with it.
-        let mut begun = woken.is_none() && self.partial.is_none() && !self.client.received.is_empty();
-        let mut deadline = after(waited_from, if begun { whole } else { idle });
-        if begun {
+        let mut deadline = after(waited_from, idle);
+        let (mut begun, was_partial) = (false, partial.is_some());
+        if let Some(partial) = partial {
+            // A partial head keeps its log record with it.
+            let PartialHead { parser: kept, received, taken, deadline: end, record } = partial.into_inner();
+            (parser, self.client.received, came, deadline, begun) = (kept, received, taken, end, true);
+            self.record.replace(record);
+        } else if woken.is_none() && !self.client.received.is_empty() {
+            (deadline, begun) = (after(waited_from, whole), true);
             self.begin_record(waited_from);
         }
-        if let Some(partial) = self.partial.take() {
-            begun = true;
-            // Those bytes are in `received` already.
-            woken = woken.filter(|wait| !matches!(wait, Wait::Bytes));
-            PartialHead { parser, taken: came, deadline, .. } = partial.into_inner();
-        }
+        // Bytes that follow a partial head are in `received` then.
+        let mut woken =
+            woken.map(|woken| self.woken(woken)).filter(|wait| !(was_partial && matches!(wait, Wait::Bytes)));
         loop {
             let preface = if begun { self.preface() } else { Preface::No };
             if preface == Preface::Whole {
-                self.record.take(); // each stream has a record of its own
-                return Err(NoMore::Http2);
+                return Err(NoMore::Http2(None));
             }
             if begun && preface == Preface::No {
                 let there = self.client.received.len();
@@ -118,17 +127,13 @@ impl Session<'_> {
                 match parsed {
                     Ok(Some(mut request)) => {
                         if let Some(relaxed) = parser.take_relaxed() {
-                            self.accept_relaxed_request(&relaxed, None);
+                            self.accept_relaxed_request(&relaxed);
                         }
                         if request.connection.h2c {
-                            request = match self.take_offer(request) {
-                                Some(request) => request,
-                                None if self.upgraded.is_some() => {
-                                    self.record.take(); // the stream has a record of its own
-                                    return Err(NoMore::Http2);
-                                }
-                                None => return Err(NoMore::End),
-                            };
+                            request = self.take_offer(request).map_err(|upgraded| match upgraded {
+                                Some(upgraded) => NoMore::Http2(Some(upgraded)),
+                                None => NoMore::End,
+                            })?;
                         }
                         self.came = came;
                         self.unsent.set(came);
@@ -149,17 +154,21 @@ impl Session<'_> {
             }
             let waited = match woken.take() {
                 Some(wait) => wait,
-                None if begun && self.may_wait_at_rest() => {
+                // An idle session would lose the scopes of a switched stream.
+                None if begun
+                    && self.switched.is_none()
+                    && self.client.end.whole().is_some_and(Connection::is_pollable) =>
+                {
                     match self.already(deadline).await {
                         Some(wait) => wait,
-                        None if self.keep_partial_head(&parser, came, deadline) => {
-                            return Err(NoMore::Partial);
-                        }
-                        None => {
-                            // There is no memory for the idle session.
-                            self.refuse(500, Cause::Resource).await;
-                            return Err(NoMore::Refused { is_error: false });
-                        }
+                        None => match self.partial_head(&parser, came, deadline) {
+                            Some(more) => return Err(NoMore::Partial(more)),
+                            None => {
+                                // There is no memory for the idle session.
+                                self.refuse(500, Cause::Resource).await;
+                                return Err(NoMore::Refused { is_error: false });
+                            }
+                        },
                     }
                 }
                 None => self.wait(deadline, !begun).await,
@@ -193,10 +202,18 @@ impl Session<'_> {
         }
     }
 
-    /// Returns true if the client speaks only HTTP/2: the listener requires it, or the TLS handshake agreed
-    /// on it.
+    /// Returns true if the client speaks only HTTP/2: the listener or the rule that changed the mode requires
+    /// it, or the TLS handshake agreed on it.
     fn speaks_h2(&self) -> bool {
-        self.listener.http2 || self.client.has_agreed_on_h2()
+        match self.switched_to() {
+            Some(version) => version == Version::HTTP_2,
+            None => self.listener.http2 || self.client.has_agreed_on_h2(),
+        }
+    }
+
+    /// Returns the version that the rule `switch-mode` of this stream requires.
+    pub(super) fn switched_to(&self) -> Option<Version> {
+        self.switched.as_ref()?.version
     }
 
     /// Compares the client's first bytes with the preface of HTTP/2. `option disable-h2-upgrade` allows only
@@ -219,7 +236,7 @@ impl Session<'_> {
         let common = bytes.zip(PREFACE).take_while(|(came, expected)| came == expected).count();
         match common {
             _ if alone => Preface::Whole, // anything else ends the connection
-            _ if self.frontend.http.disable_h2_upgrade => Preface::No,
+            _ if self.frontend.http.disable_h2_upgrade || self.switched_to().is_some() => Preface::No,
             _ if common == PREFACE.len() => Preface::Whole,
             _ if common == self.client.received.len() => Preface::Part,
             _ => Preface::No,
@@ -232,7 +249,7 @@ impl Session<'_> {
         let woken = poll_fn(|context| {
             let receive =
                 |context: &mut Context<'_>| connection.poll_recv(false, context).unwrap_or(Poll::Pending);
-            Poll::Ready(match until(receive, None, &self.timer, deadline, context) {
+            Poll::Ready(match until(receive, None, self.timer, deadline, context) {
                 Poll::Ready(woken) => Some(woken),
                 Poll::Pending => None,
             })
@@ -241,11 +258,11 @@ impl Session<'_> {
         Some(self.woken(woken))
     }
 
-    /// Prepares the session to be idle with a partial head. Returns false if there is no memory: `into_idle`
-    /// must not fail for that reason later, when no response is possible.
+    /// Returns what the idle session keeps of a partial head; `None` if there is no memory. The session must
+    /// not find that out later, when no response is possible.
     #[cold]
-    fn keep_partial_head(&mut self, parser: &RequestParser, taken: u64, deadline: Time) -> bool {
-        let Some(place) = place() else { return false };
+    fn partial_head(&mut self, parser: &RequestParser, taken: u64, deadline: Time) -> Option<Pooled<More>> {
+        let mut more = allocate()?;
         let partial = PARTIAL.alloc_with(|| PartialHead {
             parser: parser.clone(),
             received: std::mem::take(&mut self.client.received),
@@ -253,36 +270,25 @@ impl Session<'_> {
             deadline,
             record: self.record.take(),
         });
-        (self.partial, self.place) = (partial.ok(), Some(place));
-        self.partial.is_some()
-    }
-
-    /// Restores the state that [`keep_partial_head`](Self::keep_partial_head) saved, if any.
-    pub(super) fn regain_partial_head(&mut self) {
-        if let Some(partial) = &mut self.partial {
-            self.client.received = std::mem::take(&mut partial.received);
-            self.record.replace(partial.record.take());
-        }
+        more.partial = Some(partial.ok()?);
+        Some(more)
     }
 
     /// Begins the log record of a request that the session waited for since `waited_from`.
     pub(super) fn begin_record(&mut self, waited_from: Time) {
-        if self.frontend.log.is_some() || self.local.generation.reads_stream_record {
+        if let Some(switched) = &mut self.switched {
+            self.record.replace(switched.record.take());
+        } else if self.frontend.log.is_some() || self.local.generation.reads_stream_record {
             let now = self.local.here().now();
             let mut record = Record::new(now);
             record.idle = now.since(waited_from);
             if self.requests > 0 {
                 self.client.is_new_since(record.date, record.idle);
             } else {
-                record.handshake = self.handshake();
+                record.handshake = self.client.handshake();
             }
             self.record.replace(Some(record));
         }
-    }
-
-    /// Returns how long the session waited for the PROXY header and the TLS handshake.
-    fn handshake(&self) -> Duration {
-        self.client.handshake()
     }
 
     /// Waits for bytes; with `may_stop` also for the end of the generation. The end does not count if a
@@ -313,7 +319,7 @@ impl Session<'_> {
                         || self.local.keeps_idle()
                 };
                 let (mut deadline, mut ends) = (deadline, false);
-                let stopping = may_stop.then(|| stopping.place()).and_then(|(event, place)| {
+                let stopping = may_stop.then(|| stopping.parts()).and_then(|(event, slot)| {
                     let stays = event.has_happened()
                         && (stays() || {
                             let end = may_begin(self.local, self.since, self.requests);
@@ -321,9 +327,9 @@ impl Session<'_> {
                             deadline = end.unwrap_or(deadline).min(deadline);
                             end.is_some()
                         });
-                    event.unless(stays, place, context)
+                    event.unless(stays, slot, context)
                 });
-                until(|context| receiving.as_mut().poll(context), stopping, &self.timer, deadline, context)
+                until(|context| receiving.as_mut().poll(context), stopping, self.timer, deadline, context)
                     .map(|woken| if ends && matches!(woken, Woken::Late) { Woken::Stopping } else { woken })
             })
             .await
@@ -356,50 +362,55 @@ impl Session<'_> {
             Some(log) if log.plain => self.record.replace(None),
             Some(log) if null && !log.no_null => self.record.replace(Some(Record::silent(
                 self.client.peers().accepted,
-                self.handshake(),
+                self.client.handshake(),
                 self.since,
             ))),
             _ => None,
         };
+        // As in HAProxy, a proxy in TCP mode logs no such answer.
+        let (status_logged, cause) =
+            if self.frontend.mode == Mode::Http { (status, cause) } else { (0, Cause::Refused) };
         self.note(|record| {
-            record.status = Some(status);
+            record.status = Some(status_logged);
             record.ended = Termination::new(cause, Phase::Request);
         });
         if let Ok(made) = answer::early(&self.frontend.http, status) {
-            let counts = self.frontend.counts.own();
-            count_status!(counts, status);
+            self.parties().responds(status);
             let framed = Body::Length(made.body.len() as u64);
-            let count = |_: &Self, bytes| counts.sent_early.add(bytes);
+            let count = |stream: &Self, bytes| stream.frontend.counts.own().sent_early.add(bytes);
             pin!(self.send_answer(made.head, framed, made.body, false, count)).await;
         }
     }
 
-    /// Handles a panic in the current request: the client gets a 500, unless part of a response may have been
-    /// sent.
-    #[cold]
-    pub(super) async fn after_panic(&mut self) -> After {
-        let backend = self.entered.get().map(|(number, _)| &self.local.generation.backends[number]);
-        if let Some(backend) = backend {
-            backend.counts.own().internal_errors.add(1);
-            self.leave(backend);
+    /// Ends the session behind a [refused](Self::refuse) request.
+    pub(super) async fn refused(&mut self, is_error: bool) {
+        self.parties().no_request();
+        if is_error {
+            self.parties().client_error();
         }
-        count_in_front!(self.frontend, self.listener, internal_errors);
-        let phase = match (self.replied.get(), backend) {
+        self.log(LogStep::Error);
+        self.linger().await;
+    }
+
+    /// Ends the current request, whose work has [ended](crate::panics::caught) for `cause`: the client gets a
+    /// 500, unless part of a response may have been sent.
+    #[cold]
+    pub(super) async fn after_defect(&mut self, cause: Cause) -> After {
+        self.parties().internal_error();
+        self.leave();
+        let phase = match (self.replied.get(), self.backend) {
             (true, _) => Phase::Data,
             (false, Some(_)) => Phase::Headers,
             (false, None) => Phase::Request,
         };
-        self.note(|record| record.ended = Termination::new(Cause::Internal, phase));
+        self.note(|record| record.ended = Termination::new(cause, phase));
         if self.replied.get() {
             self.client.reset_on_close(); // the client received only a part of a response
             return After::Close;
         }
         if let Ok(made) = answer::early(&self.frontend.http, 500) {
             self.note(|record| record.status = Some(500));
-            count_status!(self.frontend.counts.own(), 500);
-            if let Some(backend) = backend {
-                count_status!(backend.counts.own(), 500);
-            }
+            self.parties().responds(500);
             let framed = Body::Length(made.body.len() as u64);
             self.send_answer(made.head, framed, made.body, false, |_, _| {}).await;
         }
@@ -411,7 +422,7 @@ impl Session<'_> {
     pub(super) async fn send(&self, out: &mut Chain) -> bool {
         let timeouts = self.client_timeouts();
         let sending = pin!(timeouts.down.send(self.local.here(), self.client.end.connection(), out));
-        matches!(timeouts.in_time(&self.timer, sending).await, Ok(Ok(())))
+        matches!(timeouts.in_time(self.timer, sending).await, Ok(Ok(())))
     }
 
     /// Like [`send`](Self::send), for the last bytes that the client gets. The session
@@ -421,7 +432,7 @@ impl Session<'_> {
         let Some(connection) = self.client.end.whole() else { return };
         let timeouts = self.client_timeouts();
         let sending = pin!(timeouts.down.send_last(self.local.here(), connection, out));
-        self.lingers = matches!(timeouts.in_time(&self.timer, sending).await, Ok(Ok(())));
+        self.lingers = matches!(timeouts.in_time(self.timer, sending).await, Ok(Ok(())));
     }
 
     /// Reads and drops input for a moment after a last response: closing a socket with unread bytes would

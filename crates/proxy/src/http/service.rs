@@ -1,46 +1,42 @@
 //! Serves pages that the program makes itself ([`crate::pages`]). A thread of the blocking pool makes them
 //! part by part, and the lane sends the parts.
 
-use super::administer::{Formed, is_of_another_site};
+use super::administer::{Formed, formed, is_of_another_site};
 use super::answer::NoAnswer;
-use super::exchange::{About, After, Asking};
+use super::edit;
+use super::pipeline::After;
 use super::pump::Pump;
-use super::{Session, count_status, edit};
+use super::stream::Stream;
 use crate::lane::PageServed;
 use crate::rules::{Answer, EvalPhase, any_holds, challenge, see_other};
-use crate::scopes::Countable;
 use manylane_buf::{Chain, External};
 use manylane_expr::basic;
 use manylane_h1::{
-    Body, Connection as Said, Persist, Reader, Request, frame_for, set_body, set_connection, settle_response,
+    Body, Connection as Said, Persist, Reader, Request, frame_for, is_told_to_close, set_body,
+    set_connection, settle_response,
 };
 use manylane_http::{Head, Known, Method, Version};
 use manylane_plan::generation::pages::Page;
-use manylane_plan::generation::{Backend, End, PageAction, StatsPage};
+use manylane_plan::generation::{End, PageAction, StatsPage};
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::Arc;
 use std::pin::pin;
 use std::time::Duration;
 
-impl Session<'_> {
+impl Stream<'_> {
     /// Serves the statistics page to a client that may see it.
     pub(super) async fn statistics(
         &mut self,
-        asking: &Asking,
         request: &mut Request,
         up: &mut Pump,
-        backend: Option<&Backend>,
         page: &Arc<StatsPage>,
     ) -> After {
-        let rules = backend.map_or(&self.frontend.rules, |backend| &backend.rules);
+        let rules = self.backend.map_or(&self.frontend.rules, |backend| &backend.rules);
         for rule in &rules.stats_request {
-            let about = About { backend, head: &request.head };
-            let phase = EvalPhase { request: Some(about.head), backend, ..EvalPhase::default() };
-            if !rule
-                .condition
-                .as_ref()
-                .is_none_or(|condition| any_holds(&self.eval(), phase, std::slice::from_ref(condition)))
-            {
+            let holds = |condition| {
+                any_holds(&self.eval(), self.phase(&request.head), std::slice::from_ref(condition))
+            };
+            if !rule.condition.as_ref().is_none_or(holds) {
                 continue;
             }
             match &rule.action {
@@ -48,91 +44,81 @@ impl Session<'_> {
                 PageAction::Deny => {
                     self.note(|record| record.serves(b"<STATS>"));
                     let bodyless = self.ends_soon(up);
-                    return self.decided(asking, about, End::Denied, Answer::Usual(403), bodyless).await;
+                    return self.decided(&request.head, End::Denied, Answer::Usual(403), bodyless).await;
                 }
                 PageAction::Auth(realm) => {
-                    self.intercepts(backend);
-                    self.note(|record| {
-                        record.ended = Termination::new(Cause::Local, Phase::Request);
-                        record.serves(b"<STATS>");
-                    });
+                    self.serves_statistics();
                     let answer = challenge(realm.as_deref().unwrap_or(&page.realm), false);
                     let bodyless = self.ends_soon(up);
-                    return self.give(asking, about, answer, bodyless).await;
+                    return self.give(&request.head, answer, bodyless).await;
                 }
             }
         }
-        self.intercepts(backend);
+        self.serves_statistics();
+        if !page.users.is_empty() && !self.may_see(page, &request.head) {
+            let bodyless = self.ends_soon(up);
+            return self.give(&request.head, challenge(&page.realm, false), bodyless).await;
+        }
+        let admin = any_holds(&self.eval(), self.phase(&request.head), &rules.stats_admin);
+        if self.method == Method::Post {
+            return self.form(request, up, (page, admin)).await;
+        }
+        let bodyless = self.ends_soon(up);
+        let generation = self.local.generation.clone();
+        let (Some(pages), Some(served)) = (&generation.pages, self.local.begin_page()) else {
+            return self.answer(&request.head, 503, bodyless).await;
+        };
+        let query = page.behind_uri(&request.head).unwrap_or_default();
+        let made = pages.statistics(&generation, page, query, admin);
+        self.serve_page((served, made), bodyless).await
+    }
+
+    /// Counts and logs that the proxy responds with the page.
+    fn serves_statistics(&self) {
+        self.parties().intercepted();
         self.note(|record| {
             record.ended = Termination::new(Cause::Local, Phase::Request);
             record.serves(b"<STATS>");
         });
-        if !page.users.is_empty() && !self.may_see(page, &request.head) {
-            let about = About { backend, head: &request.head };
-            let bodyless = self.ends_soon(up);
-            return self.give(asking, about, challenge(&page.realm, false), bodyless).await;
-        }
-        let admin = {
-            let phase = EvalPhase { request: Some(&request.head), backend, ..EvalPhase::default() };
-            any_holds(&self.eval(), phase, &rules.stats_admin)
-        };
-        if asking.method == Method::Post {
-            return self.form(asking, request, up, backend, (page, admin)).await;
-        }
-        let about = About { backend, head: &request.head };
-        let bodyless = self.ends_soon(up);
-        let generation = self.local.generation.clone();
-        let (Some(pages), Some(served)) = (&generation.pages, self.local.begin_page()) else {
-            return self.answer(asking, about, 503, bodyless).await;
-        };
-        let asked = page.asked(about.head).unwrap_or_default();
-        let made = pages.statistics(&generation, page, asked, admin);
-        self.serve_page(asking, about, (served, made), bodyless).await
-    }
-
-    /// Counts a request that the frontend answered itself.
-    fn intercepts(&self, backend: Option<&Backend>) {
-        if backend.is_none() {
-            self.frontend.counts.own().intercepted.add(1);
-        }
     }
 
     /// Carries out a form of the page, if its client may, and redirects to the page with the result.
     async fn form(
         &mut self,
-        asking: &Asking,
         request: &mut Request,
         up: &mut Pump,
-        backend: Option<&Backend>,
         (page, admin): (&StatsPage, bool),
     ) -> After {
-        if let Err(not) = self.await_body(request, up, backend, None, 0).await {
-            return self.no_body(asking, About { backend, head: &request.head }, not).await;
+        if let Err(not) = self.await_body(request, up, None, 0).await {
+            return self.no_body(&request.head, not).await;
         }
         let may = admin && !is_of_another_site(&request.head);
-        let formed = match (may, up.is_done()) {
+        // A copy of early data must not change a server.
+        if may && let Err(not) = self.await_handshake().await {
+            return self.no_body(&request.head, not).await;
+        }
+        let result = match (may, up.is_done()) {
             (false, _) => Formed::Denied,
             (true, false) => Formed::TooLarge,
             (true, true) => {
                 let bytes = up.data().to_vec();
-                self.formed(page, &bytes).await
+                formed(self.local, page, &bytes).await
             }
         };
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut location = page.uri.to_vec();
         location.extend_from_slice(b";st=");
-        location.extend_from_slice(formed.word().as_bytes());
-        let asked = page.asked(&request.head).unwrap_or_default();
+        location.extend_from_slice(result.word().as_bytes());
+        let query = page.behind_uri(&request.head).unwrap_or_default();
         for word in [&b";up"[..], b";no-maint", b";norefresh"] {
-            if asked.windows(word.len()).any(|part| part == word) {
+            if query.windows(word.len()).any(|part| part == word) {
                 location.extend_from_slice(word);
             }
         }
-        let about = About { backend, head: &request.head };
         match see_other(&location) {
             Ok(answer) => {
                 let bodyless = self.ends_soon(up);
-                self.give(asking, about, answer, bodyless).await
+                self.give(&request.head, answer, bodyless).await
             }
             Err(_) => After::Close,
         }
@@ -147,32 +133,24 @@ impl Session<'_> {
     }
 
     /// Serves a page; its head forbids caching.
-    pub(super) async fn serve_page(
-        &mut self,
-        asking: &Asking,
-        about: About<'_>,
-        (_served, page): (PageServed, Page),
-        bodyless: bool,
-    ) -> After {
-        let persist = if self.keeps(asking) && bodyless { Persist::KeepAlive } else { Persist::Close };
-        let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
-        let Ok((mut out, body)) =
-            self.page_head(asking, about.backend, (page.content_type, page.refresh), body, persist)
-        else {
-            return After::Close;
-        };
+    pub(super) async fn serve_page(&mut self, (_served, page): (PageServed, Page), bodyless: bool) -> After {
+        let persist = if self.keeps() && bodyless { Persist::KeepAlive } else { Persist::Close };
+        let (body, persist) = frame_for(Body::Chunked, self.version, persist);
+        let made = self.page_head((page.content_type, page.refresh), body, persist);
+        let Ok((mut out, body, persist)) = made else { return After::Close };
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
         let chunked = body == Body::Chunked && self.client.end.h2().is_none();
         let mut left = (body != Body::None).then(|| page.writer(chunked));
         while let Some(page) = left {
-            // Made before the earlier bytes are sent, since most pages have only one part.
+            // The first part is made before the head is sent, so that both leave together: most pages have no
+            // other part.
             let Ok(making) = page.turn() else {
                 return After::Close; // the system has no thread
             };
             let turn = making.await;
             if !std::mem::replace(&mut counted, true) {
-                self.count_page(about.backend); // the page itself does not contain its own request
+                self.parties().responds(200); // the page itself does not contain its own request
             }
             left = turn.left;
             self.count_sent(turn.sent);
@@ -188,7 +166,7 @@ impl Session<'_> {
             }
         }
         if !counted {
-            self.count_page(about.backend);
+            self.parties().responds(200);
         }
         let sent = out.is_empty() || self.send_part(&mut out).await;
         if let Some(stream) = self.client.end.h2() {
@@ -204,21 +182,12 @@ impl Session<'_> {
         After::Close
     }
 
-    fn count_page(&self, backend: Option<&Backend>) {
-        count_status!(self.frontend.counts.own(), 200);
-        if let Some(backend) = backend {
-            count_status!(backend.counts.own(), 200);
-        }
-    }
-
     fn page_head(
         &self,
-        asking: &Asking,
-        backend: Option<&Backend>,
         (content_type, refresh): (&str, Option<u64>),
         body: Body,
         persist: Persist,
-    ) -> Result<(Chain, Body), NoAnswer> {
+    ) -> Result<(Chain, Body, Persist), NoAnswer> {
         let mut head = Head::response(Version::HTTP_11, 200, None).map_err(|_| NoAnswer)?;
         head.add_field(Known::CACHE_CONTROL, b"no-cache")
             .and_then(|()| head.add_field(Known::CONTENT_TYPE, content_type.as_bytes()))
@@ -228,22 +197,21 @@ impl Session<'_> {
             })
             .and_then(|()| set_body(&mut head, Body::None, body))
             .map_err(|_| NoAnswer)?;
-        let own = &self.frontend.rules;
-        let of_backend = backend.map(|backend| &backend.rules).filter(|rules| !Arc::ptr_eq(rules, own));
         self.scopes.memory.response.set(Some((head.version(), 200)));
-        let phase = EvalPhase { backend, ..EvalPhase::default() };
-        self.afterwards(phase, of_backend.into_iter().chain([own]), &mut head).map_err(|_| NoAnswer)?;
+        let phase = EvalPhase { backend: self.backend, ..EvalPhase::default() };
+        self.afterwards(phase, &mut head).map_err(|_| NoAnswer)?;
+        let persist = if is_told_to_close(&head) { Persist::Close } else { persist };
         let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
         let mut out = Chain::new();
         set_connection(&mut head, Said::default(), persist)
-            .and_then(|()| edit::keep_alive(&mut head, asking.version, persist))
+            .and_then(|()| edit::keep_alive(&mut head, self.version, persist))
             .map_err(|_| NoAnswer)?;
-        let reader = Reader { version: asking.version, method: asking.method };
+        let reader = Reader { version: self.version, method: self.method };
         let body = settle_response(&mut head, body, reader).map_err(|_| NoAnswer)?;
         let apart = self.client.end.send_head(&mut head, spellings, body == Body::None, &mut out);
         self.count_sent(apart.map_err(|_| NoAnswer)?);
         self.note(|record| record.status = Some(head.status()));
-        Ok((out, body))
+        Ok((out, body, persist))
     }
 
     /// Sends bytes of a page. Returns true if the client took them in time.
@@ -263,16 +231,13 @@ impl Session<'_> {
         let Some(connection) = self.client.end.whole() else { return true }; // a stream holds no such bytes
         let timeouts = self.client_timeouts();
         let flushing = pin!(timeouts.down.flush(self.local.here(), connection));
-        matches!(timeouts.in_time(&self.timer, flushing).await, Ok(Ok(())))
+        matches!(timeouts.in_time(self.timer, flushing).await, Ok(Ok(())))
     }
 
     fn count_sent(&self, bytes: u64) {
         if bytes > 0 {
             self.replied.set(true);
-            self.note(|record| record.down += bytes);
-            self.count_in_tables(Countable::Bytes { up: 0, down: bytes });
-            self.frontend.counts.own().bytes_out.add(bytes);
-            self.listener.counts.own().bytes_out.add(bytes);
+            self.count_own(bytes);
         }
     }
 }

@@ -1,23 +1,26 @@
 //! Tries servers one after another until one responds.
 
-use super::Session;
-use super::exchange::{About, After, Asking};
+use super::body::NoBody;
+use super::choose::{take_idle, take_shared};
+use super::pipeline::After;
 use super::private::Purpose;
 use super::pump::{Kept, Pump};
+use super::stream::Stream;
 use super::upload::Watched;
 use super::websocket::is_websocket;
 use crate::client::Client;
 use crate::flow::{H2End, ServerEnd};
 use crate::lane::{Idle, Local, SETTINGS_TIMEOUT, ServerPermit, Wanted};
 use crate::rules::{Answer, EvalContext, EvalPhase};
-use crate::scopes::{BackLink, Countable};
+use crate::scopes::BackLink;
 use crate::server::{self, Attempt, IdleConn, Tried};
+use manylane_balance::ConnSlot;
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
 use manylane_h1::{Body, Persist, Request, set_connection};
 use manylane_http::Method;
 use manylane_mux::h2;
-use manylane_net::{Connection, Packets};
+use manylane_net::{Connection, Packets, TlsStream};
 use manylane_plan::Side;
 use manylane_plan::connect_timings::{ConnectTimings, NotReached};
 use manylane_plan::generation::{Backend, End, Reuse, Server};
@@ -62,6 +65,8 @@ pub(super) enum Failed {
     Answer(u16, Termination),
     /// Retry: no byte has reached the client, and everything that was sent is still here.
     Again { persistent: bool },
+    /// Retry once the client has completed its TLS handshake: the server does not serve early data.
+    TooEarly { persistent: bool },
     /// The server closed an idle connection without a response, and the proxy closes the client's connection
     /// likewise: only the client knows whether its request may be repeated.
     Unanswered,
@@ -80,15 +85,31 @@ pub(super) fn no_memory() -> Failed {
     Failed::Answer(500, Termination::new(Cause::Resource, Phase::Headers))
 }
 
-impl Session<'_> {
+/// Waits until a server has announced whether it accepts extended CONNECT, which it does when it is
+/// connected.
+async fn takes_protocols(
+    local: &Local,
+    backend: &Backend,
+    client: &mut Client,
+    permit: &ServerPermit,
+    conn: &h2::Conn,
+) -> Result<(), Failed> {
+    let time = backend.timeouts.server.unwrap_or(SETTINGS_TIMEOUT).min(SETTINGS_TIMEOUT);
+    let told = pin!(poll_fn(|context| conn.poll_takes_protocols(context)));
+    let told = pin!(local.here().timeout(time, told));
+    let told = server::waiting(backend, client, told).await;
+    let (status, cause) = match told.map_err(|ended| Failed::Client(ended.phase))? {
+        Ok(true) => return Ok(()),
+        Ok(false) => (502, Cause::ServerLeft),
+        Err(_) => (504, Cause::ServerSilent),
+    };
+    permit.parties().response_error();
+    Err(Failed::Answer(status, Termination::new(cause, Phase::Headers)))
+}
+
+impl Stream<'_> {
     /// Tries until a server responds.
-    pub(super) async fn tries(
-        &mut self,
-        request: &mut Request,
-        asking: &mut Asking,
-        backend: &Backend,
-        up: &mut Pump,
-    ) -> After {
+    pub(super) async fn tries(&mut self, request: &mut Request, backend: &Backend, up: &mut Pump) -> After {
         let mut tried = Tried { most: self.scopes.memory.retries.get(), ..Tried::default() };
         let kept = backend
             .http
@@ -96,11 +117,20 @@ impl Session<'_> {
             .replays()
             .then(|| Kept::new(self.local.generation.process.bufsize, request.body));
         loop {
-            let outcome = self.one_try(request, asking, backend, &mut tried, up, kept.as_ref()).await;
+            let outcome = self.one_try(request, backend, &mut tried, up, kept.as_ref()).await;
             match outcome {
                 Ok(after) => return after,
-                Err(Failed::Again { persistent }) => {
-                    if let Some((_, index)) = self.last {
+                Err(failed @ (Failed::Again { persistent } | Failed::TooEarly { persistent })) => {
+                    if let Failed::TooEarly { .. } = failed
+                        && let Err(not) = self.await_handshake().await
+                    {
+                        if let NoBody::Left(_) = not {
+                            self.client_left(backend, Phase::Headers); // a server had the request
+                            return After::Close;
+                        }
+                        return self.no_body(&request.head, not).await;
+                    }
+                    if let Some((_, index)) = *self.last {
                         tried.again(backend, index, persistent);
                     }
                 }
@@ -108,18 +138,10 @@ impl Session<'_> {
                     let by_server =
                         matches!(ended.cause, Cause::ServerLeft | Cause::ServerSilent | Cause::Refused);
                     if by_server && matches!(status, 502 | 504) && ended.phase != Phase::Connect {
-                        self.count_in_tables(Countable::Failure);
+                        self.parties().server_failed();
                     }
-                    let bodyless = self.ends_behind(asking, up);
-                    return self
-                        .fail(
-                            asking,
-                            About { backend: Some(backend), head: &request.head },
-                            status,
-                            ended,
-                            bodyless,
-                        )
-                        .await;
+                    let bodyless = self.ends_behind(up);
+                    return self.fail(&request.head, status, ended, bodyless).await;
                 }
                 Err(Failed::Ruled(end, answer)) => {
                     if end == End::Denied {
@@ -127,10 +149,8 @@ impl Session<'_> {
                     }
                     let cause = if end == End::Denied { Cause::Refused } else { Cause::Local };
                     self.note(|record| record.ended = Termination::new(cause, Phase::Headers));
-                    let bodyless = self.ends_behind(asking, up);
-                    return self
-                        .give(asking, About { backend: Some(backend), head: &request.head }, answer, bodyless)
-                        .await;
+                    let bodyless = self.ends_behind(up);
+                    return self.give(&request.head, answer, bodyless).await;
                 }
                 Err(Failed::Closed) => return After::Close,
                 Err(Failed::Unanswered) => {
@@ -142,7 +162,7 @@ impl Session<'_> {
                 }
                 Err(Failed::Refused(phase)) => {
                     self.note(|record| record.ended = Termination::new(Cause::Refused, phase));
-                    self.response_denied(backend);
+                    self.parties().unanswered();
                     return After::Close;
                 }
                 Err(Failed::Client(phase)) => {
@@ -161,87 +181,66 @@ impl Session<'_> {
         backend: &Backend,
         permit: &ServerPermit,
         key: Option<u64>,
+        slot: Option<ConnSlot>, // before `connection`, so that it is freed after that has closed
         connection: Connection,
     ) -> Result<ServerEnd, u16> {
         if let Some(how) = permit.server().header_within() {
-            let phase = EvalPhase {
-                request: Some(&request.head),
-                backend: Some(backend),
-                server: Some(permit.server()),
-                ..EvalPhase::default()
-            };
-            let header = server::header(how, permit.server(), &self.client, &self.eval(), phase);
+            let phase = EvalPhase { server: Some(permit.server()), ..self.phase(&request.head) };
+            let header = server::header(how, permit.server(), self.client, &self.eval(), phase);
             let mut out = Chain::new();
             header.map_err(|_| 500_u16).and_then(|header| out.append(&header).map_err(|_| 500))?;
             connection.send(&mut out).await.map_err(|_| 503_u16)?;
         }
-        let conn = self.local.share(backend, permit.index(), key, connection).map_err(|_| 500_u16)?;
+        let conn = self.local.share(backend, permit.index(), key, connection, slot).map_err(|_| 500_u16)?;
         Ok(ServerEnd::stream_of(conn))
-    }
-
-    /// Waits until a server has announced whether it accepts extended CONNECT, which it does when it is
-    /// connected.
-    async fn takes_protocols(
-        local: &Local,
-        backend: &Backend,
-        client: &mut Client,
-        permit: &ServerPermit,
-        conn: &h2::Conn,
-    ) -> Result<(), Failed> {
-        let time = backend.timeouts.server.unwrap_or(SETTINGS_TIMEOUT).min(SETTINGS_TIMEOUT);
-        let told = pin!(poll_fn(|context| conn.poll_takes_protocols(context)));
-        let told = pin!(local.here().timeout(time, told));
-        let told = server::waiting(backend, client, told).await;
-        let (status, cause) = match told.map_err(|ended| Failed::Client(ended.phase))? {
-            Ok(true) => return Ok(()),
-            Ok(false) => (502, Cause::ServerLeft),
-            Err(_) => (504, Cause::ServerSilent),
-        };
-        backend.counts.own().response_errors.add(1);
-        permit.server().counts.own().response_errors.add(1);
-        Err(Failed::Answer(status, Termination::new(cause, Phase::Headers)))
     }
 
     /// Like [`ends_soon`](Self::ends_soon). A body of which a server may have received a part must have been
     /// read completely.
-    fn ends_behind(&mut self, asking: &Asking, up: &mut Pump) -> bool {
-        if asking.gone.get() { up.is_done() } else { self.ends_soon(up) }
+    fn ends_behind(&mut self, up: &mut Pump) -> bool {
+        if self.gone.get() { up.is_done() } else { self.ends_soon(up) }
     }
 
     /// Makes one attempt with one server.
     async fn one_try(
         &mut self,
         request: &mut Request,
-        asking: &mut Asking,
         backend: &Backend,
         tried: &mut Tried,
         up: &mut Pump,
         kept: Option<&Kept>,
     ) -> Result<After, Failed> {
-        let local = self.local;
+        let (local, scopes) = (self.local, self.scopes);
         // A client that resets its streams at once must not keep servers busy.
         if self.client.end.h2().is_some_and(H2End::is_gone) {
             return Err(Failed::Client(Phase::Connect));
         }
         let first = self.requests == 0;
+        // For HAProxy, no request of HTTP/2 is the first of its client. Here that holds only if the proxy
+        // retries the request when an idle connection turns out to be closed; others would get a 502.
+        let counts_as_first = first
+            && !(self.client.end.h2().is_some()
+                && self.method.is_idempotent()
+                && matches!(request.body, Body::None | Body::Length(0))
+                && tried.most(backend) > 0);
         let anew = tried.retries > 0; // other idle connections may be as old as the one that failed
-        let wanted = self.wanted(request, up, asking, backend);
+        let wanted = self.wanted(request, up, backend);
         let Wanted { persistent, packets, server: wanted_server, .. } = wanted;
         // A rule has set the addresses of this request, so the session's private connection does not fit.
-        let memory = &self.scopes.memory;
+        let memory = &scopes.memory;
         let readdressed = memory.source.get().is_some() || memory.destination.get().is_some();
+        let phase = self.phase(&request.head);
         let names = if backend.pool_names.is_empty() {
             Default::default()
         } else {
-            let phase =
-                EvalPhase { request: Some(&request.head), backend: Some(backend), ..EvalPhase::default() };
             self.eval().pool_names(phase, backend)
         };
         let head = &request.head;
         let websocket = is_websocket(request);
         let is_http2 = move |server: &Server| if websocket { server.http2_websocket } else { server.http2 };
-        let redirects = matches!(asking.method, Method::Get | Method::Head);
-        let private = &mut self.private;
+        let early = self.may_send_early(request, backend, tried);
+        let redirects = matches!(self.method, Method::Get | Method::Head);
+        let private = &mut *self.private;
         let purpose = Cell::new(None);
         let authenticated = Cell::new(false);
         let mut idle_pool = |permit: &ServerPermit, client: &Client| {
@@ -255,10 +254,11 @@ impl Session<'_> {
                 return IdleConn::Nothing;
             }
             if is_http2(permit.server()) {
-                return Self::take_shared(local, backend, key, first, permit);
+                return take_shared(local, backend, key, counts_as_first, permit);
             }
             if permit.server().offers_h2()
-                && let shared @ IdleConn::Shared(_) = Self::take_shared(local, backend, key, first, permit)
+                && let shared @ IdleConn::Shared(_) =
+                    take_shared(local, backend, key, counts_as_first, permit)
             {
                 return shared;
             }
@@ -268,48 +268,37 @@ impl Session<'_> {
                     authenticated.set(is_authenticated);
                     IdleConn::This(idle)
                 }
-                None => Self::take_idle(local, backend, key, first, permit),
+                None => take_idle(local, backend, key, counts_as_first, permit),
             }
         };
         let had = self.client.received.len();
         let mut timings = ConnectTimings::new(local.here().now());
-        // The wait is here and not below `connect`: all code above the wait runs once more for each request
-        // that waited.
-        let place = match tried.last {
+        // The wait is here and not in `connect`: each request that waited polls again through all futures
+        // above the wait.
+        let admitted = match tried.last {
             Some(_) => Ok(None), // the choice of the server depends on the last attempt
             None => match ServerPermit::at_once(local, backend, &wanted) {
                 Some(permit) => Ok(Some(permit)),
                 None => {
-                    let entered = pin!(server::enter(
-                        local,
-                        backend,
-                        &mut self.client,
-                        &wanted,
-                        &self.timer,
-                        &mut timings
-                    ))
-                    .await;
+                    let entered =
+                        pin!(server::enter(local, backend, self.client, &wanted, self.timer, &mut timings))
+                            .await;
                     timings.queued = local.here().now().since(timings.since);
                     entered.map(Some)
                 }
             },
         };
-        let attempt = match place {
+        let attempt = match admitted {
             Err(ended) => Err(NotReached { ended, server: None, timings }),
             Ok(permit) => {
                 let at_once =
-                    permit.map(|permit| server::at_once(&self.client, permit, timings, &mut idle_pool));
+                    permit.map(|permit| server::at_once(self.client, permit, timings, &mut idle_pool));
                 match at_once.transpose() {
                     Ok(Some(attempt)) => Ok(attempt),
                     left => {
                         let permit = left.err();
-                        let (asked, headers) = {
-                            let phase = EvalPhase {
-                                request: Some(&request.head),
-                                backend: Some(backend),
-                                ..EvalPhase::default()
-                            };
-                            // Like `eval`, which would borrow the whole session.
+                        let (names_wanted, headers) = {
+                            // Like `eval`, which would borrow the whole stream.
                             let eval = EvalContext {
                                 local,
                                 frontend: self.frontend,
@@ -318,23 +307,29 @@ impl Session<'_> {
                                 greeting: self.client.greeting(),
                                 tls: self.client.tls().map(|info| &**info),
                                 first_request: first,
-                                scopes: &self.scopes,
+                                http: true,
+                                scopes: self.scopes,
                                 course: Some(&self.record),
                             };
-                            let headers = server::headers_before_tls(backend, &self.client, &eval, phase);
+                            let headers = server::headers_before_tls(backend, self.client, &eval, phase);
                             (eval.server_names(phase, backend), headers)
                         };
-                        let wanted =
-                            Wanted { names: &asked, headers: &headers, memory: Some(memory), ..wanted };
+                        let wanted = Wanted {
+                            names: &names_wanted,
+                            headers: &headers,
+                            memory: Some(memory),
+                            early,
+                            ..wanted
+                        };
                         pin!(server::connect(
                             local,
                             backend,
-                            &mut self.client,
+                            self.client,
                             wanted,
                             tried,
                             permit,
                             timings,
-                            &self.timer,
+                            self.timer,
                             idle_pool
                         ))
                         .await
@@ -342,11 +337,11 @@ impl Session<'_> {
                 }
             }
         };
-        let Attempt { end, permit, reused, timings } = match attempt {
+        let Attempt { permit, mut slot, end, reused, timings } = match attempt {
             Ok(attempt) => attempt,
             Err(failed) => {
                 if let Some(index) = failed.server {
-                    asking.server.set(Some(index));
+                    self.server.set(Some(index));
                     server::remember_place(local, &backend.servers[index.get()], memory);
                 }
                 self.note(|record| {
@@ -358,19 +353,11 @@ impl Session<'_> {
                     && let Some(prefix) =
                         failed.server.and_then(|index| backend.servers[index.get()].redirect.as_ref())
                 {
-                    asking.keep = false;
                     let answer = crate::rules::to_server(prefix, &request.head)
                         .map_err(|_| Failed::Answer(500, ended))?;
-                    let bodyless = self.ends_behind(asking, up);
-                    return Ok(self
-                        .redirect(
-                            asking,
-                            About { backend: Some(backend), head: &request.head },
-                            answer,
-                            ended,
-                            bodyless,
-                        )
-                        .await);
+                    let bodyless = self.ends_behind(up);
+                    self.note(|record| record.ended = ended);
+                    return Ok(self.give(&request.head, answer, bodyless).await);
                 }
                 let left = ended.cause == Cause::ClientLeft;
                 return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
@@ -385,7 +372,8 @@ impl Session<'_> {
                     .get()
                     .and_then(|purpose| purpose.key())
                     .filter(|_| backend.http.reuse != Reuse::Never);
-                let begins = pin!(self.speak_http2(request, backend, &permit, shared, connection));
+                let begins =
+                    pin!(self.speak_http2(request, backend, &permit, shared, slot.take(), connection));
                 begins.await.map_err(|status| {
                     Failed::Answer(status, Termination::new(Cause::ServerLeft, Phase::Connect))
                 })?
@@ -404,7 +392,7 @@ impl Session<'_> {
         if request.connection.upgrade
             && let ServerEnd::Http2(conn, _) = &end
         {
-            let takes = Self::takes_protocols(local, backend, &mut self.client, &permit, conn).await;
+            let takes = takes_protocols(local, backend, self.client, &permit, conn).await;
             if takes.is_err() {
                 // No other request finds a connection that has begun no stream.
                 local.release_shared(backend, index, conn, conn.begun() == 0);
@@ -412,11 +400,13 @@ impl Session<'_> {
             takes?;
         }
         // As if the client had the right cookie: a rule will choose the same server again.
-        asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
-        self.last = Some((backend.number, index));
-        asking.server.set(Some(index));
-        memory.asked.set(true);
+        self.persistence.right =
+            self.persistence.cookie.server == Some(index) || persistent && wanted_server == Some(index);
+        *self.last = Some((backend.number, index));
+        self.server.set(Some(index));
+        memory.reached_server.set(true);
         memory.server_reused.set(reused.is_some());
+        self.sends_early = reused.is_none() && end.connection().tls().is_some_and(TlsStream::is_unfinished);
         memory.server_h2.set(matches!(end, ServerEnd::Http2(..)));
         server::remember_link(local, end.connection(), memory);
         if let ServerEnd::Http2(conn, _) = &end
@@ -437,7 +427,7 @@ impl Session<'_> {
         if !self.client.received.is_empty() {
             std::mem::swap(&mut received, &mut self.client.received);
         }
-        let attempt = Attempt { end, permit, reused, timings };
+        let attempt = Attempt { end, permit, reused, slot, timings };
         let budget = RetryBudget {
             left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(),
             again: tried.retries > 0,
@@ -445,11 +435,16 @@ impl Session<'_> {
             kept,
             authenticated: &authenticated,
         };
+        // The client's handshake may have ended while the request waited for a server.
+        if !self.sends_early {
+            self.untell_early(&mut request.head);
+        }
         let mut watched = Watched::default();
-        let outcome =
-            self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, budget).await;
-        let Attempt { end, reused, permit, timings: _ } = attempt;
-        drop(permit);
+        let outcome = self.served(request, backend, &attempt, &mut received, &mut watched, up, budget).await;
+        let Attempt { end, reused, permit, slot, timings: _ } = attempt;
+        // The permit is dropped last: by then the slot is free or with an idle connection, and the stream
+        // that gets the permit next can take it.
+        let (_permit, slot) = (slot.is_some().then_some(permit), slot);
         let connection = match end {
             ServerEnd::Http1(connection) => Some(connection),
             ServerEnd::Http2(conn, stream) => {
@@ -488,7 +483,7 @@ impl Session<'_> {
             && let Some(purpose) = purpose.get()
             && let Some(connection) = connection
         {
-            let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };
+            let idle = Idle { connection, served: reused.unwrap_or(0) + 1, slot };
             let authenticated = authenticated.get();
             match purpose.key() {
                 Some(key) if !authenticated && backend.http.reuse != Reuse::Never => {

@@ -111,7 +111,7 @@ pub(super) struct Watched {
     pub(super) unseen: bool,
 }
 
-/// Way in which a watched client leaves.
+/// How a watched client leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
     /// The client resets the connection.

@@ -5,14 +5,13 @@
 //! has a key for WebSocket (RFC 6455, 4.1). The proxy makes the key for an end of HTTP/2, and verifies the
 //! server's answer to it.
 
-use super::Session;
-use super::exchange::Asking;
+use super::exchange::Exchange;
+use super::stream::Stream;
 use super::tries::{Failed, no_memory};
-use crate::flow::{BodyEnd, protocol};
+use crate::flow::protocol;
 use manylane_h1::{Body, Request, Response};
 use manylane_http::{EditError, Head, Known};
-use manylane_plan::generation::{Backend, Server};
-use manylane_plan::{Cause, Phase, Termination};
+use manylane_plan::Cause;
 use sha1::{Digest, Sha1};
 use std::hash::{BuildHasher, RandomState};
 
@@ -80,28 +79,19 @@ pub(super) fn as_connected(head: &mut Head) -> Result<(), EditError> {
     head.set_status(200, None)
 }
 
-/// Counts a server that did not accept the protocol in a form that the proxy can forward.
-fn disagreed(backend: &Backend, server: &Server) -> Failed {
-    backend.counts.own().response_errors.add(1);
-    server.counts.own().response_errors.add(1);
-    Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers))
-}
-
-#[allow(clippy::result_large_err)] // in a box, a rule's response would be an allocation
-impl Session<'_> {
+impl Stream<'_> {
     /// Adds a WebSocket key to the request if the server needs one, and removes it if the server does not.
     pub(super) fn set_websocket_key(
         &self,
         request: &mut Request,
-        asking: &Asking,
         server_is_h2: bool,
     ) -> Result<(), EditError> {
         if !is_websocket(request) {
             return Ok(());
         }
         let head = &mut request.head;
-        let key = asking.websocket.get().or_else(|| Key::of(head)).unwrap_or_else(Key::random);
-        asking.websocket.set(Some(key));
+        let key = self.websocket.get().or_else(|| Key::of(head)).unwrap_or_else(Key::random);
+        self.websocket.set(Some(key));
         if server_is_h2 {
             head.remove_fields(Known::SEC_WEBSOCKET_KEY);
             Ok(())
@@ -111,30 +101,26 @@ impl Session<'_> {
             head.set_field(Known::SEC_WEBSOCKET_KEY, &key.0)
         }
     }
+}
 
+#[allow(clippy::result_large_err)] // in a box, a rule's response would be an allocation
+impl Exchange<'_> {
     /// Turns the response to an upgrade into one of HTTP/1, and verifies what the client cannot verify. To a
     /// client of HTTP/2 any 2xx means success.
-    pub(super) fn settle_upgrade(
-        &self,
-        request: &Request,
-        response: &mut Response,
-        asking: &Asking,
-        backend: &Backend,
-        (from, server): (BodyEnd<'_>, &Server),
-    ) -> Result<(), Failed> {
-        let key = asking.websocket.get();
-        let to_h2 = self.client.end.h2().is_some();
+    pub(super) fn settle_upgrade(&self, response: &mut Response) -> Result<(), Failed> {
+        let key = self.stream.websocket.get();
+        let to_h2 = self.stream.client.end.h2().is_some();
         let agrees = response.body == Body::Tunnel;
         let head = &mut response.head;
-        if from.h2().is_some() {
+        if self.server.h2().is_some() {
             if !agrees {
                 return if to_h2 && matches!(head.status(), 200..=299) {
-                    Err(disagreed(backend, server))
+                    Err(Failed::Answer(502, self.failed(Cause::Refused)))
                 } else {
                     Ok(())
                 };
             }
-            let protocol = protocol(&request.head).unwrap_or_default();
+            let protocol = protocol(&self.request.head).unwrap_or_default();
             let made = head
                 .set_status(101, None)
                 .and_then(|()| head.set_field(Known::CONNECTION, b"upgrade"))
@@ -150,7 +136,7 @@ impl Session<'_> {
             Some(key) if agrees => head.value(Known::SEC_WEBSOCKET_ACCEPT) == Some(&key.accept()),
             _ => agrees || !matches!(head.status(), 200..=299),
         };
-        if to_h2 && !is_right { Err(disagreed(backend, server)) } else { Ok(()) }
+        if to_h2 && !is_right { Err(Failed::Answer(502, self.failed(Cause::Refused))) } else { Ok(()) }
     }
 }
 

@@ -2,9 +2,10 @@
 //! changed one (`generation/track.rs`), and ends streams where configured.
 
 use super::local::Local;
+use super::mail;
 use super::streams::end_streams;
-use manylane_balance::{Admin, Index, Operation, Standing, StaticWeight};
-use manylane_check::Running;
+use manylane_balance::{Admin, Availability, Index, Operation, StaticWeight};
+use manylane_check::HealthState;
 use manylane_logs::{Level, Line};
 use manylane_plan::Cause;
 use manylane_plan::generation::{Backend, Frontend, ServerNumber, follow, operation};
@@ -22,7 +23,7 @@ pub fn change(
     backend: &Backend,
     index: Index,
     why: &str,
-    to: impl FnOnce(Standing) -> Standing,
+    to: impl FnOnce(Availability) -> Availability,
 ) {
     // Only the successor's configuration decides about the consequences, if there is a successor with this
     // server.
@@ -37,7 +38,7 @@ pub fn change(
         let mut after = to(standing);
         if standing.is_in_maintenance() && !after.is_in_maintenance() {
             let agent_says =
-                server.agent.as_ref().map_or(Running::Up, |agent| agent.board.read().health.running());
+                server.agent.as_ref().map_or(HealthState::Up, |agent| agent.board.read().health.running());
             after.operation = tracked().map_or(operation(agent_says), |tracked| tracked.operation);
         }
         after
@@ -80,7 +81,7 @@ pub fn change(
         }
     }
     ChangeReport { local, backend, index, counts }.lines(before, after, why);
-    // As in HAProxy, the last one hears of it first.
+    // As in HAProxy, the last follower changes first.
     for follower in server.followers.all().into_iter().rev() {
         followed(local, follower, number);
     }
@@ -114,21 +115,21 @@ pub fn set_maxconn(local: &Local, backend: &Backend, index: Index, most: u32) ->
 
 /// Sets the administrative state of a server for an operator.
 pub fn administer(local: &Local, backend: &Backend, index: Index, own: Admin) {
-    change(local, backend, index, "", |standing| Standing { own, ..standing });
+    change(local, backend, index, "", |standing| Availability { own, ..standing });
 }
 
 /// Sets the health of a server for an operator, in place of its checks.
-pub fn find(local: &Local, backend: &Backend, index: Index, running: Running) {
+pub fn find(local: &Local, backend: &Backend, index: Index, running: HealthState) {
     backend.servers[index.get()].is_said_to_be(running);
     let operation = operation(running);
     change(local, backend, index, ", changed from CLI", |standing| match standing.is_in_maintenance() {
         true => standing, // the server is up when it leaves maintenance
-        false => Standing { operation, ..standing },
+        false => Availability { operation, ..standing },
     });
 }
 
 /// Sets the answer of a server's agent for an operator.
-pub fn answer(local: &Local, backend: &Backend, index: Index, running: Running) {
+pub fn answer(local: &Local, backend: &Backend, index: Index, running: HealthState) {
     let server = &backend.servers[index.get()];
     if let Some(agent) = &server.agent {
         agent.board.set(running);
@@ -136,7 +137,7 @@ pub fn answer(local: &Local, backend: &Backend, index: Index, running: Running) 
     let operation = operation(running);
     change(local, backend, index, ", changed from CLI", |standing| match standing.is_in_maintenance() {
         true => standing,
-        false => Standing { operation, ..standing },
+        false => Availability { operation, ..standing },
     });
 }
 
@@ -175,7 +176,7 @@ struct ChangeReport<'a> {
 }
 
 impl ChangeReport<'_> {
-    fn lines(&self, before: Standing, after: Standing, why: &str) {
+    fn lines(&self, before: Availability, after: Availability, why: &str) {
         let server = &self.backend.servers[self.index.get()];
         let name = if server.backup { "Backup Server" } else { "Server" };
         let subject = format!("{name} {}/{}", self.backend.name, server.name);
@@ -186,7 +187,8 @@ impl ChangeReport<'_> {
         let via = via.as_str();
         let inherited = |own: Admin, kind: Admin| if own == kind { "" } else { via };
         let (was, is) = (before.is_in_maintenance(), after.is_in_maintenance());
-        let drains = |standing: Standing| standing.own == Admin::Drain || standing.inherited == Admin::Drain;
+        let drains =
+            |standing: Availability| standing.own == Admin::Drain || standing.inherited == Admin::Drain;
         let down = after.operation == Operation::Down;
         // the server got no new clients before
         let was_left = before.operation == Operation::Stopping || drains(before);
@@ -249,12 +251,17 @@ impl ChangeReport<'_> {
                         Operation::Down if was_left => ("DOWN", Level::Notice),
                         Operation::Down => ("DOWN", Level::Alert),
                     };
-                    self.counted(level, format!("{subject} is {state}{via}{why}"), down);
+                    let line = self.counted(level, format!("{subject} is {state}{via}{why}"), down);
+                    if after.operation != Operation::Stopping {
+                        alert(self.local, self.backend, level, &line);
+                    }
                 }
                 match (drains(before), drains(after)) {
                     (false, true) => {
                         let via = inherited(after.own, Admin::Drain);
-                        self.counted(Level::Notice, format!("{subject} enters drain state{via}"), down);
+                        let line = format!("{subject} enters drain state{via}");
+                        let line = self.counted(Level::Notice, line, down);
+                        alert(self.local, self.backend, Level::Notice, &line);
                     }
                     (true, false) => {
                         let state = if down { "DOWN" } else { "UP" };
@@ -272,8 +279,8 @@ impl ChangeReport<'_> {
         }
     }
 
-    /// Logs a line with the numbers of usable servers and of waiting requests.
-    fn counted(&self, level: Level, mut line: String, left: bool) {
+    /// Logs a line with the numbers of usable servers and of waiting requests, and returns it.
+    fn counted(&self, level: Level, mut line: String, left: bool) -> String {
         let Counts { usable: after, waiting, for_any } = Counts::of(self.backend, self.index);
         let what = if left { "left" } else { "online" };
         let _ = write!(line, ". {} active and {} backup servers {what}.", after.0, after.1);
@@ -316,10 +323,23 @@ impl ChangeReport<'_> {
             );
             print(self.local, "ALERT", &format!("{what} '{name}' has no server available!"));
         }
+        line
     }
 
     fn say(&self, level: Level, text: &str) {
         say(self.local, self.backend, level, text);
+    }
+}
+
+/// Sends a line about a server by mail, if the backend has `email-alert`.
+pub(crate) fn alert(local: &Local, backend: &Backend, level: Level, line: &str) {
+    let report = |text: &str| {
+        if let Some(local) = Local::newest() {
+            log_globally(&local, Level::Warning, text);
+        }
+    };
+    if let Some(alerts) = &backend.alerts {
+        mail::alert(alerts, local.here(), level, line, report);
     }
 }
 

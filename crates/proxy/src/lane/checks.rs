@@ -23,7 +23,7 @@ pub(crate) enum CheckKind {
 #[derive(Debug)]
 pub(crate) struct Checks {
     /// Limit of concurrent checks.
-    pub(crate) places: ConnLimit,
+    pub(crate) conn_limit: ConnLimit,
     /// Kept sockets of checks that only connect.
     pub(crate) sockets: CheckSockets,
     /// Happens when the checks of the lane end.
@@ -33,7 +33,7 @@ pub(crate) struct Checks {
 impl Checks {
     pub(crate) fn new(most: u32) -> Rc<Self> {
         Rc::new(Self {
-            places: ConnLimit::new(most),
+            conn_limit: ConnLimit::new(most),
             sockets: CheckSockets::default(),
             over: Event::default(),
         })
@@ -59,7 +59,7 @@ impl Local {
             return self.checks.sockets.clear();
         };
         for (_, server, kind) in checks_beside(&self.generation, Some(&successor.generation)) {
-            kind.of(server).iter().for_each(|check| check.notify.ring());
+            kind.of(server).iter().for_each(|check| check.notify.notify_one());
         }
     }
 }

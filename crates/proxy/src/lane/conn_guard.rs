@@ -1,5 +1,6 @@
 //! What a connection holds while it is served.
 
+use crate::traffic::Parties;
 use manylane_plan::ConnLimit;
 use manylane_plan::generation::{Frontend, Generation, Listener};
 use manylane_sched::{Here, TaskKind, Time};
@@ -42,9 +43,7 @@ impl ConnGuard {
         for limit in guard.limits() {
             limit.enter().await; // never dropped amid the wait: an accepted connection waits to the end
         }
-        let (limit, at) = guard.counted();
-        limit.counts.own().connections.add(1);
-        at.counts.own().connections.add(1);
+        guard.parties().connection_begins();
         if is_tls {
             generation.process_stats.tls_clients.own().connections.add(1);
         }
@@ -56,10 +55,16 @@ impl ConnGuard {
         (frontend, &frontend.listeners[self.listener])
     }
 
+    fn parties(&self) -> Parties<'_> {
+        let (frontend, listener) = self.counted();
+        Parties::client(&self.generation, frontend, listener)
+    }
+
     fn limits(&self) -> impl Iterator<Item = &ConnLimit> {
         let (frontend, listener) = self.counted();
-        let limits: [&ConnLimit; 3] = [&self.generation.places, &frontend.places, &listener.places];
-        limits.into_iter().chain(self.is_tls.then_some(&*self.generation.tls_places))
+        let limits: [&ConnLimit; 3] =
+            [&self.generation.conn_limit, &frontend.conn_limit, &listener.conn_limit];
+        limits.into_iter().chain(self.is_tls.then_some(&*self.generation.tls_conn_limit))
     }
 }
 
@@ -67,9 +72,7 @@ impl ConnGuard {
     /// Counts the connection as a session of the calling lane.
     pub(crate) fn begin_session(&mut self) {
         self.is_session = true;
-        let (frontend, listener) = self.counted();
-        frontend.counts.own().begin_session();
-        listener.counts.own().begin_session();
+        self.parties().session_begins();
     }
 
     /// Moves the connection to another generation.
@@ -79,26 +82,22 @@ impl ConnGuard {
         let left_at = &left.listeners[std::mem::replace(&mut self.listener, listener)];
         let (front, at) = self.counted();
         // Mostly both generations share the counters.
+        let (mut from, mut to) = (Parties::new(&before), Parties::new(generation));
         if !Arc::ptr_eq(&front.counts, &left.counts) {
-            front.counts.own().connections.add(1);
-            left.counts.own().connections_ended.add(1);
-            if self.is_session {
-                front.counts.own().begin_session();
-                front.counts.own().sessions_admitted.add(1); // the session moves between two requests
-                left.counts.own().sessions_ended.add(1);
-            }
+            (from.frontend, to.frontend) = (Some(left), Some(front));
         }
         if !Arc::ptr_eq(&at.counts, &left_at.counts) {
-            at.counts.own().connections.add(1);
-            left_at.counts.own().connections_ended.add(1);
-            if self.is_session {
-                at.counts.own().begin_session();
-                at.counts.own().sessions_admitted.add(1);
-                left_at.counts.own().sessions_ended.add(1);
-            }
+            (from.listener, to.listener) = (Some(left_at), Some(at));
         }
-        let of_before = [&before.places, &left.places, &left_at.places];
-        let of_before = of_before.into_iter().chain(self.is_tls.then_some(&before.tls_places));
+        to.connection_begins();
+        from.connection_ends();
+        if self.is_session {
+            to.session_begins();
+            to.session_admitted(); // the session moves between two requests
+            from.session_ends();
+        }
+        let of_before = [&before.conn_limit, &left.conn_limit, &left_at.conn_limit];
+        let of_before = of_before.into_iter().chain(self.is_tls.then_some(&before.tls_conn_limit));
         for (own, left) in self.limits().zip(of_before) {
             if !std::ptr::eq(own, &**left) {
                 own.enter_anyway();
@@ -113,13 +112,10 @@ impl Drop for ConnGuard {
         for limit in self.limits() {
             limit.leave();
         }
-        let (frontend, listener) = self.counted();
-        frontend.counts.own().connections_ended.add(1);
+        self.parties().connection_ends();
         if self.is_session {
-            frontend.counts.own().sessions_ended.add(1);
-            listener.counts.own().sessions_ended.add(1);
+            self.parties().session_ends();
         }
-        listener.counts.own().connections_ended.add(1);
         if self.is_tls {
             self.generation.process_stats.tls_clients.own().connections_ended.add(1);
         }

@@ -20,9 +20,9 @@ struct Waiters {
 
 impl Waiters {
     /// Returns the index of a slot, after it takes a number for a slot that has none.
-    fn place(&mut self, place: &mut WaiterSlot) -> usize {
+    fn index_of(&mut self, slot: &mut WaiterSlot) -> usize {
         let Self { wakers, free } = self;
-        let number = place.0.map(NonZero::get).unwrap_or_else(|| {
+        let number = slot.0.map(NonZero::get).unwrap_or_else(|| {
             free.pop().unwrap_or_else(|| {
                 wakers.push(None);
                 // `free` is empty here; with this capacity, `leave` never allocates.
@@ -30,7 +30,7 @@ impl Waiters {
                 u32::try_from(wakers.len()).expect("a lane has fewer tasks")
             })
         });
-        place.0 = NonZero::new(number);
+        slot.0 = NonZero::new(number);
         number as usize - 1
     }
 }
@@ -39,7 +39,7 @@ impl Waiters {
 #[derive(Debug)]
 pub(crate) struct Waiter<'a> {
     event: &'a Event,
-    place: WaiterSlot,
+    slot: WaiterSlot,
 }
 
 /// Slot of a waiter that cannot borrow the event. Its owner must [leave](Event::leave) the event before it
@@ -65,24 +65,24 @@ impl Event {
 
     /// Returns a waiter. It takes a slot only when it is polled.
     pub(crate) fn waiter(&self) -> Waiter<'_> {
-        Waiter { event: self, place: WaiterSlot::default() }
+        Waiter { event: self, slot: WaiterSlot::default() }
     }
 
     /// Ready when the event has happened. The event wakes the task that first polled with this slot.
-    pub(crate) fn poll(&self, place: &mut WaiterSlot, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&self, slot: &mut WaiterSlot, context: &Context<'_>) -> Poll<()> {
         if self.happened.get() {
             return Poll::Ready(());
         }
-        if place.0.is_none() {
-            self.ask_again(place, context);
+        if slot.0.is_none() {
+            self.ask_again(slot, context);
         }
         Poll::Pending
     }
 
     /// Wakes the task when the event happens once more.
-    pub(crate) fn ask_again(&self, place: &mut WaiterSlot, context: &Context<'_>) {
+    pub(crate) fn ask_again(&self, slot: &mut WaiterSlot, context: &Context<'_>) {
         let mut waiters = self.waiters.borrow_mut();
-        let number = waiters.place(place);
+        let number = waiters.index_of(slot);
         waiters.wakers[number] = Some(context.waker().clone());
     }
 
@@ -91,18 +91,18 @@ impl Event {
     pub(crate) fn unless<'e>(
         &'e self,
         stays: bool,
-        place: &'e mut WaiterSlot,
+        slot: &'e mut WaiterSlot,
         context: &Context<'_>,
     ) -> Option<(&'e Self, &'e mut WaiterSlot)> {
         if stays {
-            self.ask_again(place, context);
+            self.ask_again(slot, context);
         }
-        (!stays).then_some((self, place))
+        (!stays).then_some((self, slot))
     }
 
     /// Gives the slot back; its waiter is no longer woken.
-    pub(crate) fn leave(&self, place: &mut WaiterSlot) {
-        if let Some(number) = place.0.take() {
+    pub(crate) fn leave(&self, slot: &mut WaiterSlot) {
+        if let Some(number) = slot.0.take() {
             let mut waiters = self.waiters.borrow_mut();
             waiters.wakers[number.get() as usize - 1] = None;
             waiters.free.push(number.get());
@@ -113,17 +113,17 @@ impl Event {
 impl Waiter<'_> {
     /// Like [`Event::poll`].
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
-        self.event.poll(&mut self.place, context)
+        self.event.poll(&mut self.slot, context)
     }
 
     /// Returns the event and the slot to wait with.
-    pub(crate) fn place(&mut self) -> (&Event, &mut WaiterSlot) {
-        (self.event, &mut self.place)
+    pub(crate) fn parts(&mut self) -> (&Event, &mut WaiterSlot) {
+        (self.event, &mut self.slot)
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.event.leave(&mut self.place);
+        self.event.leave(&mut self.slot);
     }
 }

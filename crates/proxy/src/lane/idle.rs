@@ -23,8 +23,8 @@
 //!    pass one connection to and fro.
 
 use super::Local;
-use manylane_balance::{IdlePool, Index, Reply, oneshot};
-use manylane_net::{Connection, Present};
+use manylane_balance::{ConnSlot, IdlePool, Index, Reply, oneshot};
+use manylane_net::{Connection, UseSource};
 use manylane_plan::generation::{Backend, Generation, Server};
 use manylane_sched::{Class, Remote, TaskKind};
 use manylane_stats::{CounterGroup, counters};
@@ -83,13 +83,15 @@ pub(crate) struct Idle {
     pub(crate) connection: Connection,
     /// Number of requests that it has served.
     pub(crate) served: u32,
+    /// Its share of the server's `maxconn`, if connections count. Freed behind the connection.
+    pub(crate) slot: Option<ConnSlot>,
 }
 
 impl Idle {
     /// Returns true if the connection still works: no bytes arrived, and the server has not closed it. Asks
     /// the kernel only if the driver has seen an event.
     pub(crate) fn is_quiet(&self) -> bool {
-        if !self.connection.has_news() {
+        if !self.connection.is_readable() {
             return true;
         }
         let receiving = pin!(self.connection.recv());
@@ -110,6 +112,7 @@ impl Idle {
 struct Transfer {
     fd: OwnedFd,
     served: u32,
+    slot: Option<ConnSlot>,
 }
 
 /// Random hash state, so that no client can choose addresses that collide.
@@ -136,11 +139,14 @@ impl Local {
     /// Returns the key of connections to `server` that checks share with requests, if there is one.
     fn own_key(server: &Server) -> Option<u64> {
         let present = server.connect.source.as_ref().and_then(|source| source.present.as_ref());
+        // With `strict-maxconn` a check's connection would count.
         let plain = server.header.is_none()
             && !server.stands_in
+            && !server.strict_maxconn
             && server.pool_name.is_none()
             && server.tls.is_none();
-        let here = !matches!(present, Some(Present::Client | Present::ClientIp)) && server.addr.word() == 0;
+        let here =
+            !matches!(present, Some(UseSource::Client | UseSource::ClientIp)) && server.addr.word() == 0;
         (plain && here).then_some(server.pool)
     }
 
@@ -160,7 +166,10 @@ impl Local {
     /// Returns the successor that keeps connections to this server once this generation has stopped, with the
     /// backend and the server there: the lane's pools are those of the current generation.
     pub(crate) fn keeper(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
-        let next = self.successor().filter(|_| self.stopping.has_happened())?;
+        if !self.stopping.has_happened() {
+            return None;
+        }
+        let next = self.successor()?;
         let own = next.generation.backend_named(&backend.name)?;
         let (number, index) = (own.number, pooled_with(own, &backend.servers[index.get()])?);
         Some((next, number, index))
@@ -223,17 +232,17 @@ impl Local {
         if local.idle_pools[backend.number].borrow().has_given(index, here.now()) {
             return None;
         }
-        let start = here.lane().index().wrapping_add(self.asked.get());
+        let start = here.lane().index().wrapping_add(self.transfer_requests.get());
         let lane = backend.idle_pools.ask(index, start)?;
-        self.asked.set(self.asked.get().wrapping_add(1));
+        self.transfer_requests.set(self.transfer_requests.get().wrapping_add(1));
         let (mut request, reply) = oneshot();
         let (generation, number) = (local.generation.clone(), backend.number);
         let give = move |_| give(generation, number, index, key, least, reply);
         Remote::new(lane).spawn_with(&TAKEOVER, Class::Urgent, give).ok()?;
         let answer = poll_fn(|context| request.poll_task(context));
-        let transfer = here.timeout(TIMEOUT, answer).await.ok()??;
-        let stream = self.io.stream(transfer.fd).ok()?;
-        let idle = Idle { connection: Connection::Socket(stream), served: transfer.served };
+        let Transfer { fd, served, slot } = here.timeout(TIMEOUT, answer).await.ok()??;
+        let stream = self.io.stream(fd).ok()?;
+        let idle = Idle { connection: Connection::Socket(stream), served, slot };
         if !idle.may_be_used() {
             return None; // the server closed it meanwhile, or sent something
         }
@@ -356,13 +365,13 @@ async fn give(
 ) {
     let Some(local) = Local::of(&generation) else { return };
     let backend = &generation.backends[backend];
-    let Some(Idle { connection, served }) = local.take_kept(backend, index, key, least) else { return };
+    let Some(Idle { connection, served, slot }) = local.take_kept(backend, index, key, least) else { return };
     let stream = match connection {
         // Unsent bytes would wait for the server to take them.
         Connection::Socket(stream) if stream.unsent() == 0 => stream,
         // Sockets inside the process belong to this lane, and a new one costs little.
         own => {
-            local.keep(backend, index, key, Idle { connection: own, served });
+            local.keep(backend, index, key, Idle { connection: own, served, slot });
             return;
         }
     };
@@ -370,12 +379,17 @@ async fn give(
     if !detached.received.is_empty() {
         return; // bytes of a response that no request belongs to; the connection is useless
     }
-    match reply.give(Transfer { fd: detached.fd, served }) {
+    match reply.give(Transfer { fd: detached.fd, served, slot }) {
         Ok(()) => local.idle_pools[backend.number].borrow_mut().gave(index, local.here().now()),
-        Err(Transfer { fd, served }) => {
+        Err(Transfer { fd, served, slot }) => {
             if let Ok(stream) = local.io.stream(fd) {
                 // rule 3
-                local.keep(backend, index, key, Idle { connection: Connection::Socket(stream), served });
+                local.keep(
+                    backend,
+                    index,
+                    key,
+                    Idle { connection: Connection::Socket(stream), served, slot },
+                );
             }
         }
     }

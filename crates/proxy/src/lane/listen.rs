@@ -2,7 +2,7 @@
 //! loaded lane.
 
 use manylane_net::hand_over::Offer;
-use manylane_net::{Begun, Bound, Endpoint, HandedOver, ListenOptions, SocketError, listen_or_take};
+use manylane_net::{Bound, Endpoint, HandedOver, ListenOptions, PendingChanges, SocketError, listen_or_take};
 use manylane_plan::generation::{FrontendGateState, Generation, Listener, Owner, Peers};
 use manylane_sync::Arc;
 use std::collections::HashMap;
@@ -15,19 +15,19 @@ pub struct BoundListener {
     pub(crate) listener: usize,
     pub(crate) sockets: Arc<[Bound]>,
     /// The settings that the sockets were made with, whatever newer files say.
-    pub(crate) made: Made,
+    pub(crate) made: SocketSettings,
 }
 
 /// Settings that a socket is made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct SocketSettings {
     pub(crate) options: ListenOptions,
     user: Option<Owner>,
     group: Option<Owner>,
     count: usize,
 }
 
-impl Made {
+impl SocketSettings {
     /// Returns the settings that a listener asks for, when `lanes` lanes serve.
     fn of(listener: &Listener, lanes: usize) -> Self {
         let count = if matches!(listener.endpoint, Endpoint::Ip(_)) { listener.sockets(lanes) } else { 1 };
@@ -97,7 +97,7 @@ pub fn bind(
 ) -> Result<Vec<BoundListener>, Vec<BindFailure>> {
     let bound = bind_each(generation, |listener| {
         let sockets = bind_listener(listener, lanes, &owner, handed_over)?;
-        Ok((sockets.into(), Made::of(listener, lanes)))
+        Ok((sockets.into(), SocketSettings::of(listener, lanes)))
     })?;
     bind_peers(generation, |listener| Ok(bind_listener(listener, lanes, &owner, handed_over)?.into()))?;
     super::datagrams::bind_forwards(generation, lanes, &owner, None)?;
@@ -122,7 +122,7 @@ fn bind_peers(
 
 /// Result of [`bind_beside`].
 #[derive(Debug)]
-pub struct Beside {
+pub struct ListenersBeside {
     /// The listeners.
     pub bound: Vec<BoundListener>,
     /// Names, as in the file, of listeners whose options differ from the file because their sockets existed
@@ -131,7 +131,7 @@ pub struct Beside {
     /// New backlogs of sockets that existed before.
     pub backlogs: Backlogs,
     /// New unix sockets, whose files get their final names when the generation begins to serve.
-    pub begun: Begun,
+    pub begun: PendingChanges,
 }
 
 /// Backlogs to be set, each with the number of its frontend and its sockets.
@@ -175,7 +175,7 @@ pub fn bind_beside(
     lanes: usize,
     owner: impl Fn(bool, &str) -> Result<u32, String>,
     before: (&Generation, &[BoundListener]),
-) -> Result<Beside, Vec<BindFailure>> {
+) -> Result<ListenersBeside, Vec<BindFailure>> {
     let (older, bound) = before;
     let mut known: HashMap<&Endpoint, Vec<&BoundListener>> = HashMap::new();
     let of = |bound: &BoundListener| &older.frontends[bound.frontend].listeners[bound.listener];
@@ -187,7 +187,7 @@ pub fn bind_beside(
     let bound = bind_each(generation, |listener| {
         // Two lines with one address have two sockets.
         if let Some(same) = known.get_mut(&listener.endpoint).and_then(Vec::pop) {
-            let (wanted, mut made) = (Made::of(listener, lanes), same.made.clone());
+            let (wanted, mut made) = (SocketSettings::of(listener, lanes), same.made.clone());
             if made.options.backlog != wanted.options.backlog {
                 backlogs.push((listener.frontend, same.sockets.clone(), wanted.options.backlog));
                 made.options.backlog = wanted.options.backlog;
@@ -205,7 +205,7 @@ pub fn bind_beside(
             ));
         }
         let sockets = bind_listener(listener, lanes, &owner, &mut none)?;
-        Ok((sockets.into(), Made::of(listener, lanes)))
+        Ok((sockets.into(), SocketSettings::of(listener, lanes)))
     })?;
     bind_peers(generation, |listener| {
         let at = |section: &&Arc<Peers>| {
@@ -219,12 +219,12 @@ pub fn bind_beside(
     super::datagrams::bind_forwards(generation, lanes, &owner, Some(older))?;
     let failed = |error: SocketError| vec![BindFailure { frontend: "".into(), reason: error.to_string() }];
     let begun = none.begin(false).map_err(failed)?;
-    Ok(Beside { bound, as_before, backlogs: Backlogs(backlogs), begun })
+    Ok(ListenersBeside { bound, as_before, backlogs: Backlogs(backlogs), begun })
 }
 
 fn bind_each(
     generation: &Generation,
-    mut one: impl FnMut(&Listener) -> Result<(Arc<[Bound]>, Made), String>,
+    mut one: impl FnMut(&Listener) -> Result<(Arc<[Bound]>, SocketSettings), String>,
 ) -> Result<Vec<BoundListener>, Vec<BindFailure>> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();

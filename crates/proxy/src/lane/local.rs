@@ -14,7 +14,7 @@ use manylane_config::tree::Mode;
 use manylane_expr::{Type, Value};
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
 use manylane_logs::{LaneLogs, Level};
-use manylane_net::{Connector, Presence};
+use manylane_net::{AcceptingLane, Connector};
 use manylane_plan::Cause;
 use manylane_plan::generation::pages::PAGES_AT_ONCE;
 use manylane_plan::generation::{Backend, Frontend, Generation, MOST_LANES, Server, inherit_late, set_now};
@@ -47,7 +47,7 @@ pub struct Local {
     /// Number of descriptors in use on all lanes, and when it was read.
     pub(crate) used: Cell<(Time, u64)>,
     /// How often other lanes were asked for a connection.
-    pub(crate) asked: Cell<usize>,
+    pub(crate) transfer_requests: Cell<usize>,
     /// Lanes that serve the generation.
     pub(crate) lane_ids: RefCell<Box<[LaneId]>>,
     /// The listeners, as long as a task of this lane accepts from them.
@@ -89,7 +89,7 @@ pub struct Local {
     /// Called when the last session ends while the generation stops.
     emptied: Box<dyn Fn()>,
     /// Makes other lanes give connections to this lane.
-    _presence: Presence,
+    _presence: AcceptingLane,
 }
 
 /// A soft stop that is spread over time.
@@ -143,6 +143,17 @@ fn reclaimer() -> Option<&'static std::thread::Thread> {
     THREAD.get_or_init(start).as_ref()
 }
 
+/// Runs the lane's wait for events. The lane holds no published value meanwhile, so a lane that sleeps does
+/// not keep replaced values from being freed.
+pub fn offline<R>(wait: impl FnOnce() -> R) -> R {
+    let reader = SERVED.with_borrow(|served| served.first().map(|local| local.reader.clone()));
+    // No task holds the reader across a wait; if one did, the lane would stay online.
+    match reader.as_ref().and_then(|reader| reader.try_borrow_mut().ok()) {
+        Some(mut reader) => reader.offline(wait),
+        None => wait(),
+    }
+}
+
 /// Number of replaced values at which they are freed before the lanes' next housekeeping: rules may replace
 /// many in a second.
 const MANY_REPLACED: usize = 256;
@@ -154,7 +165,7 @@ pub(crate) fn replaced() {
     }
 }
 
-/// Frees replaced values that no lane holds. Allocates nothing.
+/// Frees replaced values that no lane holds. Allocates only if there is no thread for it.
 fn free_replaced() {
     if manylane_sync::qsbr::replaced() > 0 {
         match reclaimer() {
@@ -188,6 +199,7 @@ impl Local {
     /// Makes the lane of `io` serve `generation`. `emptied` is called, perhaps more than once, when the lane
     /// has no sessions of it while it [stops](Self::stop).
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
+        manylane_plan::clock::uptime(); // it counts from here on
         reclaimer(); // started before the lane is bound to processors, which the thread would inherit
         let predecessor = SERVED.with_borrow(|served| {
             served.iter().rev().find(|before| before.generation.is_related(&generation)).cloned()
@@ -228,7 +240,7 @@ impl Local {
             shared_conns: SharedConns::default(),
             idle: Cell::new(0),
             used: Cell::new((Time::ZERO, 0)),
-            asked: Cell::new(0),
+            transfer_requests: Cell::new(0),
             lane_ids: RefCell::default(),
             streams: Streams::default(),
             stopping: Event::default(),
@@ -244,7 +256,7 @@ impl Local {
             sessions: Cell::new(0),
             over: Cell::new(false),
             emptied: Box::new(emptied),
-            _presence: Presence::new(), // counted by lane
+            _presence: AcceptingLane::new(), // counted by lane
         });
         let first = SERVED.with_borrow_mut(|served| {
             served.push(local.clone());
@@ -527,10 +539,11 @@ impl Local {
             }
             self.quiescent();
             free_replaced();
+            manylane_pool::reserve::look_again();
             if manylane_pool::reserve::is_short() {
                 manylane_pool::reserve::restore();
-            } else if round.is_multiple_of(TRIM) {
-                manylane_pool::trim();
+            } else if round.is_multiple_of(TRIM) && manylane_pool::trim() > 0 {
+                manylane_pool::reserve::give_back();
             }
         }
     }
@@ -558,7 +571,10 @@ impl Local {
     /// Returns the state that serves in place of this one once this one has stopped, if it has the same
     /// server: with the numbers of the backend and the server there.
     pub(crate) fn successor_with(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
-        let next = self.successor().filter(|_| self.stopping.has_happened())?;
+        if !self.stopping.has_happened() {
+            return None;
+        }
+        let next = self.successor()?;
         let own = next.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode)?;
         let index = own.balancer.servers().index(own.same_server(&backend.servers[index.get()])?.index)?;
         let number = own.number;
@@ -611,7 +627,7 @@ mod tests {
                 let _ = self.0.send(std::thread::current().name().map(str::to_owned));
             }
         }
-        let (tell, told) = mpsc::channel();
+        let (tell, receiver) = mpsc::channel();
         let tell = std::sync::Mutex::new(tell);
         let make = || std::sync::Mutex::new(Large(tell.lock().expect("nobody panics").clone()));
         let published = manylane_sync::Published::new(make());
@@ -620,7 +636,7 @@ mod tests {
         // for that by coming again.
         let freed_by = loop {
             free_replaced();
-            if let Ok(name) = told.recv_timeout(Duration::from_millis(10)) {
+            if let Ok(name) = receiver.recv_timeout(Duration::from_millis(10)) {
                 break name;
             }
         };

@@ -11,7 +11,7 @@ use manylane_plan::clock::now;
 use manylane_plan::generation::Backend;
 
 impl Local {
-    /// Logs a line to the target at this place. It never waits.
+    /// Logs a line to the target with this index, without waiting.
     pub(crate) fn log(&self, target: usize, line: &Line<'_>) {
         self.logs.log_among(target, line, |backend| self.log_server(backend, line.text));
     }
@@ -21,8 +21,8 @@ impl Local {
         self.logs.forward(target, message, |backend| self.log_server(backend, message.text()));
     }
 
-    /// The place of the server that a line is sent to; none where all are down, or where the key of
-    /// `balance log-hash` is missing, as in HAProxy.
+    /// Returns the index of the target that is the server for a line. `None` if all servers are down or, as
+    /// in HAProxy, if the key of `balance log-hash` is missing.
     fn log_server(&self, backend: usize, text: &[u8]) -> Option<usize> {
         let backend = self.generation.backends.get(backend)?;
         let key = match &backend.rules.balance {
@@ -34,7 +34,7 @@ impl Local {
         backend.servers[index.get()].log_target
     }
 
-    /// The hash of what the converters of `balance log-hash` make of a line's text.
+    /// Returns the hash of the value that the converters of `balance log-hash` make from a line's text.
     fn log_key(&self, backend: &Backend, expression: &Expression, text: &[u8]) -> Option<u32> {
         let generation = &*self.generation;
         let mut bytes = Chain::new();
@@ -67,7 +67,7 @@ impl Local {
             reader: &reader,
             host: self,
         };
-        // Not the lane's memory for expressions: a format may be written from there at the moment.
+        // The lane's memory for expressions may be in use for the format that makes this line.
         let mut memory = self.log_memory.borrow_mut();
         let mut scratch = memory.as_mut()?.scratch();
         let value = expression.eval_as(Type::Str, &env, &mut scratch).ok()?;

@@ -5,12 +5,14 @@ mod check_report;
 mod check_sockets;
 mod checks;
 mod conn_guard;
+mod conn_slot;
 mod datagrams;
 mod event;
 mod idle;
 mod listen;
 mod local;
 mod log_servers;
+mod mail;
 mod observe;
 mod passwords;
 mod permit;
@@ -22,7 +24,7 @@ mod timer;
 
 pub use changes::{administer, answer, change, find, set_maxconn, set_weight, stopped, warn};
 pub(crate) use changes::{log_globally, say, tell, tell_console};
-pub(crate) use check_report::{reason, tell as tell_of_check, told};
+pub(crate) use check_report::{log_check, reason, tell as tell_of_check};
 pub(crate) use check_sockets::CheckSockets;
 pub(crate) use checks::{CheckKind, Checks, checks_beside, find as find_check};
 pub(crate) use conn_guard::{ConnGuard, SESSION};
@@ -30,15 +32,15 @@ pub(crate) use datagrams::datagram_listeners;
 pub(crate) use event::{Event, WaiterSlot};
 pub(crate) use idle::{Idle, IdleClient, hasher};
 pub use listen::{
-    Backlogs, Beside, BindFailure, BoundListener, bind, bind_beside, bind_listener, listen_again,
+    Backlogs, BindFailure, BoundListener, ListenersBeside, bind, bind_beside, bind_listener, listen_again,
 };
-pub use local::Local;
+pub use local::{Local, offline};
 pub(crate) use local::{PageServed, replaced};
 pub(crate) use observe::{Observation, observe};
-pub(crate) use passwords::hashing;
+pub(crate) use passwords::{THREADS, hashing};
 pub(crate) use permit::{NoPermit, ServerPermit, SetTime, Wanted};
 pub(crate) use room::Room;
 pub(crate) use shared_conns::SETTINGS_TIMEOUT;
-pub use streams::{AtWork, Cursor, Slice, end_stream, end_streams, panic_stream, slice};
-pub(crate) use streams::{Begun, Streaming};
+pub use streams::{Cursor, Slice, StreamReport, end_stream, end_streams, panic_stream, slice};
+pub(crate) use streams::{StreamStart, Streaming};
 pub(crate) use timer::Timer;

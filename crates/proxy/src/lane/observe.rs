@@ -4,7 +4,7 @@ use super::check_report::tell;
 use super::local::Local;
 use manylane_balance::Index;
 use manylane_check::{CheckResult, Status};
-use manylane_plan::generation::{Backend, Observed, OnError, ServerCheck};
+use manylane_plan::generation::{Backend, OnError, ServerCheck, TrafficObserver};
 
 /// Observation of a server by one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +53,13 @@ impl Observation {
 
 /// Counts an observation of a server.
 #[inline]
-pub(crate) fn observe(local: &Local, backend: &Backend, index: Index, seen: Observation) {
+pub(crate) fn observe(local: &Local, backend: &Backend, index: Index, observation: Observation) {
     let Some(check) = &backend.servers[index.get()].check else { return };
     let Some(observed) = &check.observed else { return };
-    match seen.is_well(observed.layer7) {
+    match observation.is_well(observed.layer7) {
         None => {}
         Some(true) => observed.well(),
-        Some(false) => failed(local, backend, index, check, observed, seen),
+        Some(false) => failed(local, backend, index, check, observed, observation),
     }
 }
 
@@ -69,8 +69,8 @@ fn failed(
     backend: &Backend,
     index: Index,
     check: &ServerCheck,
-    observed: &Observed,
-    seen: Observation,
+    observed: &TrafficObserver,
+    observation: Observation,
 ) {
     if !check.board.is_looked_after() {
         return;
@@ -78,9 +78,9 @@ fn failed(
     let Some(errors) = observed.failed() else { return };
     backend.servers[index.get()].counts.own().health_errors.add(1);
     if let OnError::Counts(counted) = observed.on_error {
-        let info = format!("Detected {errors} consecutive errors, last one was: {}", seen.words());
-        let (news, change) = check.board.observe(CheckResult::new(Status::Hana, info), counted);
-        tell(local, backend, index, news, change);
+        let info = format!("Detected {errors} consecutive errors, last one was: {}", observation.words());
+        let (is_new, change) = check.board.observe(CheckResult::new(Status::Hana, info), counted);
+        tell(local, backend, index, is_new, change);
     }
-    check.notify.ring();
+    check.notify.notify_one();
 }

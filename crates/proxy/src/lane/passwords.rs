@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 /// Number of threads that hash passwords. Wrong passwords cost as much as right ones and must not take all
 /// processors from the lanes.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 
 /// Most passwords that wait for a thread. Beyond that, requests get a 503.
 const WAITING: usize = 256;

@@ -3,7 +3,8 @@
 use super::local::Local;
 use super::timer::Timer;
 use crate::scopes::Memory;
-use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
+use crate::traffic::Parties;
+use manylane_balance::{Index, Input, Key, NoPick, Priority, QueueState};
 use manylane_http::Head;
 use manylane_net::Packets;
 use manylane_plan::Cause;
@@ -67,6 +68,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) headers: &'a [(usize, Vec<u8>)],
     /// Stores the TLS state of a server that was not reached, for samples.
     pub(crate) memory: Option<&'a Memory>,
+    /// The request may be sent as early data of TLS.
+    pub(crate) early: bool,
     /// Time of `set-timeout queue`.
     pub(crate) queue_time: SetTime,
     /// Time of `set-timeout connect`.
@@ -181,7 +184,7 @@ impl ServerPermit {
             let before = if queue.is_some() { &mut timings.server_queue } else { &mut timings.backend_queue };
             let entered = balancer.served_from_queue(queue);
             let passed = || balancer.served_from_queue(queue).saturating_sub(entered);
-            let place = Waiting { before, passed };
+            let in_queue = Waiting { before, passed };
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
             // One future for everything that may end the wait, on the timer that the stream has anyway: a
             // waiting request is polled once more for it, so its cost is the cost of waiting.
@@ -203,15 +206,15 @@ impl ServerPermit {
             });
             let turn = turn.await?;
             match turn {
-                Turn::Granted(index, served) => {
-                    place.moves(served);
+                QueueState::Granted(index, served) => {
+                    in_queue.moves(served);
                     // a server that takes a stream from the backend's queue was not chosen by the algorithm
                     let balanced = server.is_none() && queue == Some(index);
                     return Ok(Self::taken(local, backend, index, balanced, wanted.stream));
                 }
-                Turn::Elsewhere | Turn::Waiting(_) => {
-                    let passed = (place.passed)();
-                    place.moves(passed);
+                QueueState::Elsewhere | QueueState::Waiting(_) => {
+                    let passed = (in_queue.passed)();
+                    in_queue.moves(passed);
                     server = None;
                 }
             }
@@ -232,36 +235,25 @@ impl ServerPermit {
             since: local.here().now(),
             reached: Cell::new(false),
         };
-        let counts = permit.server().counts.own();
-        counts.begin();
+        permit.parties().server_taken();
         if balanced {
-            counts.chosen.add(1);
-            backend.counts.own().chosen.add(1);
+            permit.parties().server_chosen();
         }
         permit
     }
 
-    /// Counts an attempt to make a new connection.
-    pub(crate) fn connects(&self) {
-        let server = self.server().counts.own();
-        server.connects.add(1);
-        server.sessions.add(1);
-        self.backend().counts.own().connects.add(1);
-    }
-
-    /// Counts the use of an existing connection.
-    pub(crate) fn reuses(&self) {
-        let server = self.server().counts.own();
-        server.reuses.add(1);
-        server.sessions.add(1);
-        self.backend().counts.own().reuses.add(1);
+    /// Returns whom events of the stream at the server concern.
+    #[inline]
+    pub(crate) fn parties(&self) -> Parties<'_> {
+        let backend = self.backend();
+        let server = Some(&*backend.servers[self.index.get()]);
+        Parties { backend: Some(backend), server, ..Parties::new(&self.local.generation) }
     }
 
     /// Notes that the stream has a connection to the server.
     pub(crate) fn reached(&self, timings: &ConnectTimings) {
         self.reached.set(true);
-        self.backend().counts.own().reached(timings);
-        self.server().counts.own().reached(timings);
+        self.parties().server_reached(timings);
     }
 
     /// Returns the cause if something else has ended the stream. Otherwise its task is woken when that
@@ -317,9 +309,9 @@ impl Drop for ServerPermit {
             self.local.streams.has_server(entry, None);
         }
         if self.reached.get() {
-            self.backend().counts.own().left.add(1);
+            self.parties().server_left();
         }
-        self.server().counts.own().end(self.local.here().now().since(self.since));
+        self.parties().server_released(self.local.here().now().since(self.since));
         self.backend().balancer.release(self.index);
     }
 }

@@ -1,7 +1,7 @@
 //! Connections of HTTP/2 to servers. The requests of a lane share them, as many at a time as the server
 //! allows.
 //!
-//! A connection is listed here from its begin to its end under the key (`server/pool_key.rs`) of the requests
+//! A connection is listed here from its start to its end under the key (`server/pool_key.rs`) of the requests
 //! that it fits. A connection of a single client is driven here, too, but has no key, so no other client
 //! finds it. A connection closes when it has had no stream for `pool-purge-delay`, or when the lane stops.
 //!
@@ -11,7 +11,7 @@
 use super::Local;
 use super::idle::pooled_with;
 use crate::h2_counts::{CountedConn, judge_glitches};
-use manylane_balance::Index;
+use manylane_balance::{ConnSlot, Index};
 use manylane_mux::h2::{Config, Conn, ConnTimeouts, SendError};
 use manylane_net::Connection;
 use manylane_plan::counts::BackendStats;
@@ -55,6 +55,8 @@ impl Deref for BackendCounters {
 
 #[derive(Debug)]
 struct SharedConn {
+    /// True if it has a slot of a server with `strict-maxconn`.
+    has_slot: bool,
     backend: usize,
     index: Index,
     /// Key of the connection; `None` if it is for one client only.
@@ -90,12 +92,26 @@ impl SharedConns {
 
     /// Ends the oldest connection that has no stream, if there is one.
     pub(super) fn close_one(&self) {
+        self.close_first(|_| true);
+    }
+
+    /// Ends the oldest connection to a server that has a slot and no stream. Returns whether there was one.
+    /// Connections from before a reload that brought `strict-maxconn` have no slot.
+    pub(super) fn close_one_of(&self, backend: &Backend, index: Index) -> bool {
+        self.close_first(|shared| {
+            shared.has_slot && shared.backend == backend.number && shared.index == index
+        })
+    }
+
+    fn close_first(&self, wanted: impl Fn(&SharedConn) -> bool) -> bool {
         let conns = self.conns.borrow();
         // One that has begun no stream yet is about to.
-        let is_idle = |conn: &&Conn| conn.open_streams() == 0 && conn.begun() > 0 && !conn.is_leaving();
-        if let Some(idle) = conns.iter().map(|shared| &shared.conn).find(is_idle) {
-            idle.shutdown();
+        let is_idle = |conn: &Conn| conn.open_streams() == 0 && conn.begun() > 0 && !conn.is_leaving();
+        let idle = conns.iter().find(|shared| wanted(shared) && is_idle(&shared.conn));
+        if let Some(idle) = idle {
+            idle.conn.shutdown();
         }
+        idle.is_some()
     }
 
     /// Ends all connections once their streams have ended.
@@ -136,7 +152,7 @@ impl Local {
         .cloned()
     }
 
-    /// Begins HTTP/2 on a new connection, which other requests with the key share.
+    /// Begins HTTP/2 on a new connection, which other requests with the key share. `slot` is freed with it.
     ///
     /// # Errors
     /// There is no memory for the connection.
@@ -146,31 +162,35 @@ impl Local {
         index: Index,
         key: Option<u64>,
         connection: Connection,
+        slot: Option<ConnSlot>,
     ) -> Result<Conn, SendError> {
         if let Some((next, backend, index)) = self.keeper(backend, index) {
-            return next.share(&next.generation.backends[backend], index, key, connection);
+            return next.share(&next.generation.backends[backend], index, key, connection, slot);
         }
         let settings = self.settings(backend, index);
         let ConnSettings { config, timeouts, kill_at_load } = settings;
         let conn = Conn::client(connection, config, self.here())?;
         let mut counted = CountedConn::begin(self.shared_conns.counts_of(backend), conn.clone());
         let (driven, process_stats) = (conn.clone(), self.generation.process_stats.clone());
+        let has_slot = slot.is_some();
         let task = async move {
             {
                 let mut running = pin!(driven.run(&timeouts, |stream, _| drop(stream)));
                 poll_fn(|context| {
                     judge_glitches(&driven, kill_at_load, config.glitches, || process_stats.idle_percent());
                     let polled = running.as_mut().poll(context);
-                    counted.look();
+                    counted.update();
                     polled
                 })
                 .await;
             }
-            drop(counted);
+            drop((counted, driven));
             Self::all().for_each(|local| local.shared_conns.forget_leaving());
+            drop(slot); // after the connection has closed
         };
         self.here().spawn(&SERVER, Class::Normal, task).map_err(|_| SendError::NoMemory)?;
-        let shared = SharedConn { backend: backend.number, index, key, settings, conn: conn.clone() };
+        let shared =
+            SharedConn { has_slot, backend: backend.number, index, key, settings, conn: conn.clone() };
         self.shared_conns.conns.borrow_mut().push(shared);
         Ok(conn)
     }

@@ -3,7 +3,7 @@
 //! operator (`shutdown sessions server`, `shutdown session`).
 //!
 //! # Protocol
-//! 1. A stream (a session in TCP mode, a request in HTTP mode) has an entry on its lane from its begin to its
+//! 1. A stream (a session in TCP mode, a request in HTTP mode) has an entry on its lane from its start to its
 //!    end. An idle connection has none. Only the lane reads and writes the entry: an update costs a few
 //!    stores, and allocates nothing once the lane has had as many streams at a time.
 //! 2. To end streams, the caller sends a task to each serving lane ([`end_streams`], [`end_stream`]). The
@@ -60,7 +60,7 @@ struct Entry {
     /// Number of the backend; [`NONE`] before it is chosen.
     backend: u32,
     state: State,
-    begun: Begun,
+    begun: StreamStart,
 }
 
 /// No server, or no backend.
@@ -87,9 +87,9 @@ enum Mark {
     Stream,
 }
 
-/// Data of a stream that are known from its begin.
+/// Data of a stream that is known from its start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct StreamStart {
     /// Number that no other stream of the process has.
     pub(crate) number: u64,
     /// Number of the frontend in its generation, and of the listener in the frontend.
@@ -107,7 +107,7 @@ pub(crate) struct Streaming {
 }
 
 impl Streaming {
-    pub(crate) fn begin(local: &Rc<Local>, begun: Begun) -> Self {
+    pub(crate) fn begin(local: &Rc<Local>, begun: StreamStart) -> Self {
         Self { local: local.clone(), entry: local.streams.begin(begun) }
     }
 
@@ -130,11 +130,11 @@ impl Drop for Streaming {
 
 impl Streams {
     /// Adds an entry for a stream, and returns its index.
-    fn begin(&self, begun: Begun) -> u32 {
+    fn begin(&self, begun: StreamStart) -> u32 {
         let mut entries = self.0.borrow_mut();
         let entry = Entry { server: NONE, backend: NONE, state: State::New, begun };
-        let place = entries.free as usize;
-        match entries.all.get_mut(place) {
+        let index = entries.free as usize;
+        match entries.all.get_mut(index) {
             Some(free) => {
                 let next = std::mem::replace(free, entry).server;
                 entries.free = next;
@@ -144,7 +144,7 @@ impl Streams {
                 entries.free = entries.all.len() as u32;
             }
         }
-        place as u32
+        index as u32
     }
 
     /// Frees an entry.
@@ -169,7 +169,7 @@ impl Streams {
     pub(crate) fn poll(&self, entry: u32, waker: &Waker) -> Option<Cause> {
         match &mut self.0.borrow_mut().all[entry as usize].state {
             State::Ended(cause, _) => Some(*cause),
-            // A session is one task from its begin to its end.
+            // A session is one task from its start to its end.
             State::Waits(_) | State::Free => None,
             panics @ State::Panics => {
                 *panics = State::New; // only once
@@ -242,9 +242,9 @@ impl Streams {
     /// Returns the entry where it stopped, unless that was the end.
     fn show(&self, from: usize, most: &mut usize, mut put: impl FnMut(&Entry) -> bool) -> Option<usize> {
         let entries = self.0.borrow();
-        for (place, entry) in entries.all.iter().enumerate().skip(from) {
+        for (index, entry) in entries.all.iter().enumerate().skip(from) {
             if *most == 0 || !matches!(entry.state, State::Free) && !put(entry) {
-                return Some(place);
+                return Some(index);
             }
             *most -= 1;
         }
@@ -254,7 +254,7 @@ impl Streams {
 
 /// A stream as reports show it.
 #[derive(Clone, Debug)]
-pub struct AtWork {
+pub struct StreamReport {
     /// Number that no other stream of the process has.
     pub number: u64,
     /// The generation that the numbers refer to.
@@ -279,7 +279,7 @@ pub struct AtWork {
 pub struct Cursor(u64, usize);
 
 /// Some streams of a lane, and where the next slice begins; `None` behind the last stream.
-pub type Slice = (Vec<AtWork>, Option<Cursor>);
+pub type Slice = (Vec<StreamReport>, Option<Cursor>);
 
 /// Returns a slice of the calling lane's streams.
 fn slice_here(Cursor(first, entry): Cursor) -> Slice {
@@ -292,20 +292,20 @@ fn slice_here(Cursor(first, entry): Cursor) -> Slice {
         let stopped = of.streams.show(from, &mut most, |entry| {
             let is_room = rows.len() < SLICE;
             if is_room {
-                let Begun { number, frontend, listener, source, at } = entry.begun;
-                let known = |place: u32| (place != NONE).then_some(place as usize);
+                let StreamStart { number, frontend, listener, source, at } = entry.begun;
+                let known = |index: u32| (index != NONE).then_some(index as usize);
                 let backend = known(entry.backend);
                 let server = known(entry.server).zip(backend).and_then(|(server, backend)| {
                     let servers = &generation.backends[backend].servers;
                     // Servers of the configuration have consecutive numbers; servers that were added have
                     // any.
-                    let place = servers.first().and_then(|first| server.checked_sub(first.number));
+                    let position = servers.first().and_then(|first| server.checked_sub(first.number));
                     let is_there =
-                        |place: &usize| servers.get(*place).is_some_and(|own| own.number == server);
-                    place.filter(is_there).or_else(|| servers.iter().position(|own| own.number == server))
+                        |candidate: &usize| servers.get(*candidate).is_some_and(|own| own.number == server);
+                    position.filter(is_there).or_else(|| servers.iter().position(|own| own.number == server))
                 });
                 let (frontend, listener) = (frontend as usize, listener as usize);
-                rows.push(AtWork {
+                rows.push(StreamReport {
                     number,
                     generation: generation.clone(),
                     frontend,
@@ -318,8 +318,8 @@ fn slice_here(Cursor(first, entry): Cursor) -> Slice {
             }
             is_room
         });
-        if let Some(place) = stopped {
-            return (rows, Some(Cursor(of.serial, place)));
+        if let Some(next) = stopped {
+            return (rows, Some(Cursor(of.serial, next)));
         }
     }
     (rows, None)
@@ -338,7 +338,7 @@ async fn ask<T: Send + 'static>(lane: LaneId, work: impl FnOnce() -> T + Send + 
     struct Ring<T>(Arc<Answer<T>>);
     impl<T> Drop for Ring<T> {
         fn drop(&mut self) {
-            self.0.notify.ring();
+            self.0.notify.notify_one();
         }
     }
     let answer = Arc::new(Answer { given: Mutex::new(&ANSWERS, None), notify: Notify::default() });
@@ -402,7 +402,7 @@ mod tests {
     use manylane_config::lex::Environment;
     use manylane_config::load;
     use manylane_config::source::Sources;
-    use manylane_io::{Choice, Driver, Kind};
+    use manylane_io::{Driver, DriverChoice, Kind};
     use manylane_plan::generation::StartOptions;
     use manylane_sched::{Config, Lane};
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -416,7 +416,8 @@ mod tests {
     }
 
     fn begin(streams: &Streams, number: u64, server: usize) -> u32 {
-        let entry = streams.begin(Begun { number, frontend: 0, listener: 0, source: None, at: Time::ZERO });
+        let entry =
+            streams.begin(StreamStart { number, frontend: 0, listener: 0, source: None, at: Time::ZERO });
         streams.has_server(entry, Some(server));
         entry
     }
@@ -476,7 +477,7 @@ mod tests {
 
     fn lane_with_a_driver() -> (Lane, Driver) {
         let lane = Lane::new(Config::new()).unwrap();
-        let driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll)).unwrap();
+        let driver = Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll)).unwrap();
         (lane, driver)
     }
 
@@ -538,10 +539,10 @@ mod tests {
         let entries: Vec<u32> = (0..100).map(|number| begin(&streams, number, 1)).collect();
         entries.iter().step_by(3).for_each(|entry| streams.leave(*entry));
         let (mut shown, mut from, mut slices) = (Vec::new(), Some(0), 0);
-        while let Some(place) = from {
+        while let Some(index) = from {
             let mut looked_at = 20;
             let before = shown.len();
-            from = streams.show(place, &mut looked_at, |entry| {
+            from = streams.show(index, &mut looked_at, |entry| {
                 let is_room = shown.len() < before + 8;
                 if is_room {
                     shown.push(entry.begun.number);

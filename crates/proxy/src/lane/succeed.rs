@@ -83,11 +83,11 @@ impl Successor {
     }
 
     /// Moves an idle session to the successor.
-    pub(crate) fn take(self, local: &mut Rc<Local>, guard: &mut ConnGuard, place: &mut WaiterSlot) {
+    pub(crate) fn take(self, local: &mut Rc<Local>, guard: &mut ConnGuard, slot: &mut WaiterSlot) {
         let Self { local: next, frontend, listener } = self;
         next.begun();
         guard.follow(&next.generation, frontend, listener);
-        local.stopping.leave(place);
+        local.stopping.leave(slot);
         std::mem::replace(local, next).ended();
     }
 }

@@ -5,14 +5,13 @@ use super::context::{EvalContext, EvalPhase, backend_named};
 use super::log::Record;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
-use crate::scopes::Countable;
 use manylane_balance::{Index, Servers};
 use manylane_config::tree::LogStep;
 use manylane_expr::{Condition, Format, VariableId, Writer};
 use manylane_http::{EditError, Head, Version};
 use manylane_plan::generation::{
-    Action, ConnectionAction, DropMode, End, Frontend, NameMatch, NoTarget, Persist, Question, Rule,
-    RuleChange as Change, Target, TargetPart,
+    Action, ConnectionAction, DropMode, End, Frontend, NameMatch, NoTarget, Persist, Question, Rule, Target,
+    TargetPart, TimeSource,
 };
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::Arc;
@@ -20,7 +19,7 @@ use manylane_sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Decision of a list of rules, or what it needs before it continues.
-pub(crate) enum Verdict {
+pub(crate) enum RuleOutcome {
     /// No rule objects: the list has ended, or a rule allows the message.
     Continue,
     /// The proxy responds itself.
@@ -35,6 +34,8 @@ pub(crate) enum Verdict {
     Pause(Duration),
     /// The list continues when the body, or `least` bytes of it, has arrived, or after this time.
     Body { time: Duration, least: usize },
+    /// The list continues when the TLS handshake behind early data is complete.
+    Handshake,
     /// The list continues when this interim response was sent.
     Hint(Box<Head>),
     /// The list continues when a line was logged.
@@ -47,7 +48,7 @@ pub(crate) enum Verdict {
 
 /// Kind of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum RuleListKind {
     Request,
     Response,
     AfterResponse,
@@ -57,7 +58,7 @@ enum Which {
 pub(crate) struct Walk<'r> {
     rules: &'r [Rule<Action>],
     at: usize,
-    list: Which,
+    list: RuleListKind,
     /// A failed edit ends the list.
     strict: bool,
     /// An interim response that later rules may extend.
@@ -65,25 +66,27 @@ pub(crate) struct Walk<'r> {
 }
 
 impl<'r> Walk<'r> {
-    fn new(rules: &'r [Rule<Action>], list: Which) -> Self {
+    fn new(rules: &'r [Rule<Action>], list: RuleListKind) -> Self {
         Self { rules, at: 0, list, strict: true, hint: None }
     }
 
     /// Begins a list of `http-request` rules.
     pub(crate) fn request(rules: &'r [Rule<Action>]) -> Self {
-        Self::new(rules, Which::Request)
+        Self::new(rules, RuleListKind::Request)
     }
 
     /// Begins a list of `http-response` rules.
     pub(crate) fn response(rules: &'r [Rule<Action>]) -> Self {
-        Self::new(rules, Which::Response)
+        Self::new(rules, RuleListKind::Response)
     }
 
     /// Returns the phase with `head` as the message that the rules edit.
     fn phase<'m>(&self, phase: EvalPhase<'m>, head: &'m Head) -> EvalPhase<'m> {
         match self.list {
-            Which::Request => EvalPhase { request: Some(head), ..phase },
-            Which::Response | Which::AfterResponse => EvalPhase { response: Some(head), ..phase },
+            RuleListKind::Request => EvalPhase { request: Some(head), ..phase },
+            RuleListKind::Response | RuleListKind::AfterResponse => {
+                EvalPhase { response: Some(head), ..phase }
+            }
         }
     }
 }
@@ -115,13 +118,19 @@ pub(crate) fn any_holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, conditions
         })
 }
 
+/// Headers that a connection begins with, as its rules say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Greets {
+    /// A PROXY header.
+    pub(crate) proxy: bool,
+    /// NetScaler's, behind that.
+    pub(crate) netscaler: bool,
+}
+
 /// Decision about a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entrance {
-    Accepted {
-        /// The connection begins with a PROXY header.
-        greeted: bool,
-    },
+    Accepted(Greets),
     Rejected,
     /// The connection is dropped, and the client is not told.
     Dropped(DropMode),
@@ -133,7 +142,7 @@ pub(crate) fn connection(
     rules: &[Rule<ConnectionAction>],
     step: LogStep,
 ) -> Entrance {
-    let mut greeted = false;
+    let mut greets = Greets::default();
     for rule in rules {
         let phase = EvalPhase::default();
         if !holds(eval, phase, &rule.condition) {
@@ -143,21 +152,19 @@ pub(crate) fn connection(
             ConnectionAction::Accept => break,
             ConnectionAction::Reject => return Entrance::Rejected,
             ConnectionAction::SilentDrop(silence) => return Entrance::Dropped(*silence),
-            ConnectionAction::ExpectProxy => greeted = true,
+            ConnectionAction::ExpectProxy => greets.proxy = true,
+            ConnectionAction::ExpectNetScaler => greets.netscaler = true,
             ConnectionAction::DoLog => {
-                let now = eval.local.here().now();
-                if let Some(log) = &eval.frontend.log {
-                    let mut record = Record::new(now);
-                    // As HAProxy: there is no request yet, and no other end than this.
-                    record.status = Some(0);
-                    record.ended = Termination::new(Cause::Refused, Phase::Request);
-                    record.write(step, log, eval, None, None, now);
-                }
+                let mut record = Record::new(eval.local.here().now());
+                // As in HAProxy: there is no request yet, and the line shows the stream as refused.
+                record.status = Some(0);
+                record.ended = Termination::new(Cause::Refused, Phase::Request);
+                record.write(step, eval);
             }
             ConnectionAction::Set(setting) => set(eval, phase, setting),
         }
     }
-    Entrance::Accepted { greeted }
+    Entrance::Accepted(greets)
 }
 
 /// Returns the action of the first rule that applies.
@@ -243,21 +250,21 @@ pub(crate) fn apply(
     phase: EvalPhase<'_>,
     walk: &mut Walk<'_>,
     head: &mut Head,
-) -> Result<Verdict, EditError> {
+) -> Result<RuleOutcome, EditError> {
     let mut left = match walk.list {
-        Which::Request | Which::Response => eval.local.generation.process.rules_at_once,
-        Which::AfterResponse => u32::MAX, // here the list cannot yield
+        RuleListKind::Request | RuleListKind::Response => eval.local.generation.process.rules_at_once,
+        RuleListKind::AfterResponse => u32::MAX, // here the list cannot yield
     };
     let rules = walk.rules;
     while let Some(rule) = rules.get(walk.at) {
         if left == 0 {
-            return Ok(Verdict::Turn);
+            return Ok(RuleOutcome::Turn);
         }
         // Consecutive hints without conditions go into one interim response.
         if !(matches!(rule.action, Action::EarlyHint(..)) && rule.condition.is_none())
             && let Some(hint) = walk.hint.take()
         {
-            return Ok(Verdict::Hint(hint));
+            return Ok(RuleOutcome::Hint(hint));
         }
         let rest = &rules[walk.at..];
         let rest = &rest[..rest.len().min(left as usize)];
@@ -268,15 +275,15 @@ pub(crate) fn apply(
         let Some(rule) = found.map(|at| &rest[at]) else { continue };
         match one(eval, phase, walk, &rule.action, head) {
             Ok(None) if rule.condition.is_some() && walk.hint.is_some() => {
-                return Ok(walk.hint.take().map_or(Verdict::Continue, Verdict::Hint));
+                return Ok(walk.hint.take().map_or(RuleOutcome::Continue, RuleOutcome::Hint));
             }
             Ok(None) if matches!(rule.action, Action::Allow) => eval.scopes.memory.last_rule.set(rule.line),
             Ok(None) => {}
-            Ok(Some(verdict)) => {
-                if matches!(verdict, Verdict::Answer(..) | Verdict::Reject | Verdict::Drop(_)) {
+            Ok(Some(outcome)) => {
+                if matches!(outcome, RuleOutcome::Answer(..) | RuleOutcome::Reject | RuleOutcome::Drop(_)) {
                     eval.scopes.memory.last_rule.set(rule.line);
                 }
-                return Ok(verdict);
+                return Ok(outcome);
             }
             Err(error) => {
                 eval.rewrite_failed(phase);
@@ -286,7 +293,7 @@ pub(crate) fn apply(
             }
         }
     }
-    Ok(walk.hint.take().map_or(Verdict::Continue, Verdict::Hint))
+    Ok(walk.hint.take().map_or(RuleOutcome::Continue, RuleOutcome::Hint))
 }
 
 /// Runs the lists of `http-after-response` on a response. `log` writes a line, for `do-log`.
@@ -301,9 +308,9 @@ pub(crate) fn after_response<'r>(
     log: &dyn Fn(),
 ) -> Result<(), EditError> {
     for rules in lists {
-        let mut walk = Walk::new(rules, Which::AfterResponse);
+        let mut walk = Walk::new(rules, RuleListKind::AfterResponse);
         // The configuration refuses rules that wait or respond in these lists.
-        while let Verdict::Log = apply(eval, phase, &mut walk, head)? {
+        while let RuleOutcome::Log = apply(eval, phase, &mut walk, head)? {
             log();
         }
     }
@@ -317,52 +324,55 @@ fn one(
     walk: &mut Walk<'_>,
     action: &Action,
     head: &mut Head,
-) -> Result<Option<Verdict>, EditError> {
+) -> Result<Option<RuleOutcome>, EditError> {
     let now = walk.phase(phase, head);
     let mut text = Text::new();
     match action {
         Action::Allow => {
             walk.at = walk.rules.len();
         }
-        Action::Deny(status) => return Ok(Some(Verdict::Answer(End::Denied, Answer::Usual(*status)))),
+        Action::Deny(status) => return Ok(Some(RuleOutcome::Answer(End::Denied, Answer::Usual(*status)))),
         Action::Metrics => {
             let target = head.target();
             let query = memchr::memchr(b'?', target).map_or(&[][..], |mark| &target[mark + 1..]);
-            return Ok(Some(Verdict::Answer(End::Answered, Answer::Metrics(query.into()))));
+            return Ok(Some(RuleOutcome::Answer(End::Answered, Answer::Metrics(query.into()))));
         }
         Action::Reply(end, reply) => {
-            return answer::reply(eval, now, reply).map(|answer| Some(Verdict::Answer(*end, answer)));
+            return answer::reply(eval, now, reply).map(|answer| Some(RuleOutcome::Answer(*end, answer)));
         }
         Action::Auth(realm) => {
-            // As in HAProxy, a missing password counts as an error.
-            eval.scopes.tracks.count(Countable::Error, || eval.local.here().now());
+            eval.parties().client_error();
             let absolute = head.target_parts().form == manylane_http::Form::Absolute;
             let of_proxy = absolute && eval.frontend.http.request_limits.proxy_header;
             let answer = answer::challenge(realm, of_proxy);
-            return Ok(Some(Verdict::Answer(End::Answered, answer)));
+            return Ok(Some(RuleOutcome::Answer(End::Answered, answer)));
         }
         Action::Redirect(redirect) => {
             let answer = answer::redirect(eval, now, redirect)?;
-            return Ok(answer.map(|answer| Verdict::Answer(End::Answered, answer)));
+            return Ok(answer.map(|answer| RuleOutcome::Answer(End::Answered, answer)));
         }
-        Action::Reject => return Ok(Some(Verdict::Reject)),
-        Action::SilentDrop(silence) => return Ok(Some(Verdict::Drop(*silence))),
-        Action::Pause(Change::Fixed(time)) => return Ok(Some(Verdict::Pause(*time))),
-        Action::Pause(Change::Of(expression)) => {
+        Action::Reject => return Ok(Some(RuleOutcome::Reject)),
+        Action::SilentDrop(silence) => return Ok(Some(RuleOutcome::Drop(*silence))),
+        Action::Pause(TimeSource::Fixed(time)) => return Ok(Some(RuleOutcome::Pause(*time))),
+        Action::Pause(TimeSource::Of(expression)) => {
             let number = eval.with(now, |env, scratch| expression.eval_int(env, scratch));
-            return Ok(number.and_then(millis).map(Verdict::Pause));
+            return Ok(number.and_then(millis).map(RuleOutcome::Pause));
         }
         Action::WaitForBody(time, least) => {
-            return Ok(Some(Verdict::Body { time: *time, least: *least }));
+            return Ok(Some(RuleOutcome::Body { time: *time, least: *least }));
+        }
+        Action::WaitForHandshake => {
+            // Also behind a handshake that is complete by now: the request may still tell of early data.
+            return Ok(eval.tls.map(|_| RuleOutcome::Handshake));
         }
         Action::Resolve(lookup) => {
-            return Ok(eval.question(now, lookup).map(|question| Verdict::Resolve {
+            return Ok(eval.question(now, lookup).map(|question| RuleOutcome::Resolve {
                 section: lookup.section,
                 variable: lookup.variable,
                 question: Arc::new(question),
             }));
         }
-        Action::DoLog => return Ok(Some(Verdict::Log)),
+        Action::DoLog => return Ok(Some(RuleOutcome::Log)),
         Action::StrictMode(on) => walk.strict = *on,
         Action::EarlyHint(name, format) => {
             let mut hint = match walk.hint.take() {
@@ -380,7 +390,7 @@ fn one(
             if let Some(value) = value {
                 edit(eval, now, value, &mut to)?;
             }
-            // What the list refuses it stays without, as in HAProxy.
+            // A list that refuses the change stays as it is, as in HAProxy.
             let _ = how.change(reference, name, to.bytes());
             crate::lane::replaced();
         }
@@ -450,7 +460,7 @@ fn one(
                 Ok(()) => head.set_pathq(out.written())?,
                 Err(NoTarget::Full) => return Err(EditError::Full),
                 Err(NoTarget::Broken) => {
-                    return Ok(Some(Verdict::Bad));
+                    return Ok(Some(RuleOutcome::Bad));
                 }
             }
         }

@@ -4,6 +4,7 @@ use super::context::{EvalContext, EvalPhase};
 use super::set::set;
 use manylane_buf::Chain;
 use manylane_expr::{Absent, Direction, Expression, Truth, VariableId};
+use manylane_http::Version;
 use manylane_plan::generation::{ContentAction, DropMode, Question, Rule, Setting};
 use manylane_sync::Arc;
 use std::cell::{Cell, RefCell};
@@ -23,6 +24,8 @@ pub(crate) enum Content {
     LookUp,
     /// Close the connection to the server; the client gets the data received so far.
     Close,
+    /// Continue in HTTP, of this version if there is one.
+    SwitchMode(Option<Version>),
 }
 
 /// Actions that must happen only once, although rules before a waiting one run again with it: name lookups,
@@ -67,11 +70,11 @@ pub(crate) fn content(
     lookups: &Lookups,
 ) -> Content {
     for (at, rule) in rules.iter().enumerate() {
-        let verdict = match &rule.condition {
+        let truth = match &rule.condition {
             None => Truth::Pass,
             Some(condition) => eval.with(phase, |env, scratch| condition.eval(env, scratch)),
         };
-        match verdict {
+        match truth {
             Truth::Fail => continue,
             Truth::Wait => return Content::Wait,
             Truth::Pass => {}
@@ -85,6 +88,7 @@ pub(crate) fn content(
             ContentAction::Reject => return end(Content::Reject),
             ContentAction::SilentDrop(silence) => return end(Content::Drop(*silence)),
             ContentAction::Close => return end(Content::Close),
+            ContentAction::SwitchMode(version) => return end(Content::SwitchMode(*version)),
             ContentAction::DoLog if !lookups.counts(at) => {}
             ContentAction::DoLog => log(),
             ContentAction::Resolve(_) if at < lookups.done.get() => {}

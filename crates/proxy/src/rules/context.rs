@@ -1,22 +1,23 @@
 //! Inputs of expressions.
 
 use super::log::Record;
-use crate::client::{Greeting, Peers};
-use crate::count::count_in_front;
 use crate::lane::Local;
-use crate::scopes::{LONGEST_ID, Memory, Scopes, TableView, Texts, digits, table_millis as millis_of};
+use crate::origin::{Greeting, Peers};
+use crate::scopes::{
+    CapturesOf, LONGEST_ID, Memory, Scopes, StreamText, TableView, digits, table_millis as millis_of,
+};
+use crate::traffic::Parties;
 use manylane_balance::Index;
-use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine,
     Scratch, ServerFacts, ServerId, Settings, StickTables, StreamFacts, StreamSetting, TlsFacts, Type,
     UserlistId, Value, VariableLimits,
 };
 use manylane_http::Head;
+use manylane_plan::Side;
 use manylane_plan::clock::now;
 use manylane_plan::generation::{
-    Backend, BackendTimeouts, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server,
-    TimeoutOf,
+    Backend, BackendTimeouts, Frontend, Generation, Listener, MOST_POOL_NAMES, Server, TimeoutOf,
 };
 use manylane_tls::{Info, OwnCertificate, Verified};
 use std::cell::RefCell;
@@ -34,21 +35,27 @@ pub(crate) struct EvalContext<'a> {
     /// Result of the client's TLS handshake.
     pub(crate) tls: Option<&'a Info>,
     pub(crate) first_request: bool,
+    /// The client's connection speaks HTTP.
+    pub(crate) http: bool,
     pub(crate) scopes: &'a Scopes,
     /// Log record of the stream; `None` if nothing reads it.
     pub(crate) course: Option<&'a RefCell<Option<Record>>>,
 }
 
 impl EvalContext<'_> {
+    /// Returns whom events of the client's part of the stream concern.
+    #[inline]
+    pub(crate) fn parties(&self) -> Parties<'_> {
+        Parties {
+            tracks: Some((&self.scopes.tracks, &self.local.io)),
+            ..Parties::client(&self.local.generation, self.frontend, self.listener)
+        }
+    }
+
     /// Counts a failed edit of a head.
     pub(super) fn rewrite_failed(&self, phase: EvalPhase<'_>) {
-        count_in_front!(self.frontend, self.listener, failed_rewrites);
-        if let Some(backend) = phase.backend {
-            backend.counts.own().failed_rewrites.add(1);
-        }
-        if let Some(server) = phase.server {
-            server.counts.own().failed_rewrites.add(1);
-        }
+        let EvalPhase { backend, server, .. } = phase;
+        Parties { backend, server, ..self.parties() }.rewrite_failed();
     }
 }
 
@@ -92,7 +99,7 @@ pub(crate) fn proxy_facts<'a>(id: u32, name: &'a str, default_backend: &'a [u8])
 pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
     let failed = info.failed.unwrap_or_default();
     let verified = info.verified;
-    // Without a verdict about a chain there is the reason of rustls.
+    // Without a verdict about a chain, samples get the reason that rustls gave for the failure.
     let either = |error| if verified == Verified::default() { failed.verify } else { error };
     TlsFacts {
         shown: info.shown.as_ref().and_then(OwnCertificate::der),
@@ -109,8 +116,14 @@ pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
         alpn: info.alpn.as_deref(),
         name: info.name.as_deref().map(str::as_bytes),
         resumed: info.resumed,
+        early: info.early.get(),
+        early_received: info.early_received,
         certificate: info.certificate.as_deref(),
+        issuers: &info.issuers,
         secrets: info.secrets.as_ref().map_or(&[], |secrets| secrets.all()),
+        hello: info.hello.as_ref().map_or(&[], |hello| hello.all()),
+        server_random: info.server_random.as_ref(),
+        session_id: &info.session_id,
     }
 }
 
@@ -186,6 +199,9 @@ impl EvalContext<'_> {
     ) -> R {
         let generation = &*self.local.generation;
         let memory = &self.scopes.memory;
+        if self.peers.socket.is_some() {
+            memory.links.set_socket(Side::Client, self.peers.socket);
+        }
         let default = self.frontend.default_backend.map(|number| &generation.backends[number]);
         let client = ClientFacts {
             source: memory.source.get().or(self.peers.source),
@@ -201,7 +217,7 @@ impl EvalContext<'_> {
             listener: Some((ProxyId(self.frontend.number as u32), self.listener.index as u32)),
             listener_id: self.listener.id.into(),
             listener_name: self.listener.name.as_deref().unwrap_or_default().as_bytes(),
-            http_major: i64::from(self.frontend.mode == Mode::Http) << u8::from(self.peers.http2),
+            http_major: i64::from(self.http) << u8::from(self.peers.http2),
             tls: self.tls.map(tls_facts),
             proxied: self.peers.proxied,
             proxy_authority: self.greeting.and_then(|greeting| greeting.authority()),
@@ -221,32 +237,18 @@ impl EvalContext<'_> {
                 .server
                 .filter(|server| !server.stands_in)
                 .map(|server| (server.id.into(), server.name.as_bytes())),
-            http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some())
-                << u8::from(memory.server_h2.get()),
+            http_major: i64::from(self.http && backend.is_some()) << u8::from(memory.server_h2.get()),
             reused: memory.server_reused.get(),
         };
         let settings = SettingsOf { frontend: Some(self.frontend), backend, memory: Some(memory) };
-        let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
-        let slots = &self.frontend.captures;
-        let (mut of_request, mut of_answer);
+        let texts = memory.texts.borrow();
+        let captures = CapturesOf { slots: &self.frontend.captures, memory };
         let stream = StreamFacts {
-            unique_id: request.get(slots.request.len() + 1),
-            request_captures: match slots.request.len() {
-                0 => &[],
-                count => {
-                    of_request = [None; MOST_CAPTURES];
-                    captured(&mut of_request[..count], &request)
-                }
-            },
-            response_captures: match slots.response.len() {
-                0 => &[],
-                count => {
-                    of_answer = [None; MOST_CAPTURES];
-                    captured(&mut of_answer[..count], &answer)
-                }
-            },
+            unique_id: texts.get(StreamText::UniqueId as usize),
+            captures: Some(&captures),
             request_line,
             response_line: memory.response.get().map(|(version, status)| (digits(version), status)),
+            server_status: memory.server_status.get(),
             priority_class: memory.priority_class.get().into(),
             priority_offset: memory.priority_offset.get().into(),
             last_rule: memory.last_rule.get().and_then(|line| {
@@ -329,9 +331,8 @@ impl EvalContext<'_> {
     /// Makes the unique id, if the frontend has a format for it and this stream has no id yet.
     pub(crate) fn make_id(&self, head: Option<&Head>) {
         let memory = &self.scopes.memory;
-        let slot = self.frontend.captures.request.len() + 1;
         let Some(format) = &self.frontend.http.unique_id else { return };
-        if memory.request.borrow().get(slot).is_some() {
+        if memory.texts.borrow().get(StreamText::UniqueId as usize).is_some() {
             return;
         }
         let mut id = [0; LONGEST_ID];
@@ -342,13 +343,12 @@ impl EvalContext<'_> {
             id[..length].copy_from_slice(&text[..length]);
             length
         });
-        memory.request.borrow_mut().set(slot, &id[..length]);
+        memory.texts.borrow_mut().set(StreamText::UniqueId as usize, &id[..length]);
     }
 
     /// Calls `work` with the unique id, if there is one.
     pub(crate) fn unique_id<R>(&self, work: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let slot = self.frontend.captures.request.len() + 1;
-        self.scopes.memory.request.borrow().get(slot).map(work)
+        self.scopes.memory.texts.borrow().get(StreamText::UniqueId as usize).map(work)
     }
 
     /// Returns the values of `pool-conn-name`, hashed, which keep idle connections apart.
@@ -408,14 +408,6 @@ impl EvalContext<'_> {
     }
 }
 
-/// Fills slots with their texts.
-fn captured<'a>(slots: &'a mut [Option<&'a [u8]>], texts: &'a Texts) -> &'a [Option<&'a [u8]>] {
-    for (number, slot) in slots.iter_mut().enumerate() {
-        *slot = texts.get(number);
-    }
-    slots
-}
-
 /// Numbers that only the proxy knows.
 impl Host for Local {
     fn number(&self, which: Number) -> Option<i64> {
@@ -431,7 +423,7 @@ impl Host for Local {
             Some((backend, server, backend.balancer.servers().index(server.index)?))
         };
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        // Without one server's limit the whole sum is unlimited.
+        // A server without a limit makes the sum `None`: unlimited.
         let room = |most: u32, used: u64| (most != 0).then(|| (i64::from(most) - number(used)).max(0));
         let free = |backend: &Backend| -> Option<i64> {
             let bound = |index: Index| backend.balancer.servers()[index].state().maxconn();
@@ -487,6 +479,7 @@ impl Host for Local {
             Number::SrvUweight(id) | Number::SrvWeight(id) => server(id)
                 .map(|(backend, _, index)| backend.balancer.servers()[index].state().weight().into()),
             Number::Stopping => Some(i64::from(self.stopping.has_happened())),
+            Number::Uptime => Some(number(manylane_plan::clock::uptime().as_secs())),
             Number::Thread => Some(self.here().lane().index() as i64),
             // Rounded up, as in HAProxy; without servers the waiting requests count twice.
             Number::AvgQueue(id) => {
@@ -545,6 +538,10 @@ impl Host for Local {
 
     fn hostname(&self) -> &[u8] {
         self.generation.logs.hostname.as_bytes()
+    }
+
+    fn verify_error(&self, code: i64) -> Option<&'static str> {
+        manylane_tls::verify_error(code)
     }
 
     fn debug(&self, _: &[u8], _: &[u8], _: Option<Value<'_>>) {}

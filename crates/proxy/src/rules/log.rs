@@ -2,14 +2,14 @@
 
 use super::{EvalContext, EvalPhase};
 use crate::lane::{Local, Room};
-use crate::scopes::LogLevel;
+use crate::scopes::{LogLevel, StreamText};
 use manylane_balance::Index;
-use manylane_config::tree::{LogStep, Mode};
+use manylane_config::tree::LogStep;
 use manylane_expr::{Env, Format, LogFacts, Scratch, Timestamp, Writer};
 use manylane_logs::{Level, Line};
 use manylane_plan::clock;
 use manylane_plan::connect_timings::{ConnectTimings, NotReached};
-use manylane_plan::generation::{Backend, FrontendLog, Server};
+use manylane_plan::generation::{Frontend, FrontendLog};
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -68,6 +68,39 @@ pub(crate) fn refused(log: &FrontendLog, eval: &EvalContext<'_>, why: &str) {
             let _ = writer.print(format_args!("/{place}: {why}")); // truncated if too long
         }
     });
+}
+
+/// Returns true if `log-steps` of a frontend has a step.
+#[inline]
+pub(crate) fn logs_step(frontend: &Frontend, step: LogStep) -> bool {
+    frontend.log.as_ref().and_then(|log| log.steps).is_some_and(|steps| steps.has(step))
+}
+
+impl EvalContext<'_> {
+    /// Changes the log record of the stream, if there is one.
+    pub(crate) fn note(&self, what: impl FnOnce(&mut Record)) {
+        if let Some(course) = self.course
+            && let Some(record) = &mut *course.borrow_mut()
+        {
+            what(record);
+        }
+    }
+
+    /// Logs a step of the stream, if `log-steps` has it.
+    pub(crate) fn log_step(&self, step: LogStep) {
+        if logs_step(self.frontend, step) {
+            self.log_now(step);
+        }
+    }
+
+    /// Logs the stream in its present state, for `do-log`.
+    pub(crate) fn log_now(&self, step: LogStep) {
+        if let Some(course) = self.course
+            && let Some(record) = &*course.borrow()
+        {
+            record.write(step, self);
+        }
+    }
 }
 
 /// Writes a line to all targets of a frontend. `usual` writes the text for targets whose profile has no
@@ -226,16 +259,12 @@ impl Record {
         now.since(self.begun)
     }
 
-    /// Writes the line of a step to all targets of the frontend.
-    pub(crate) fn write(
-        &self,
-        step: LogStep,
-        log: &FrontendLog,
-        eval: &EvalContext<'_>,
-        backend: Option<&Backend>,
-        server: Option<&Server>,
-        now: Time,
-    ) {
+    /// Writes the line of a step to all targets of the frontend, if it logs.
+    pub(crate) fn write(&self, step: LogStep, eval: &EvalContext<'_>) {
+        let Some(log) = &eval.frontend.log else { return };
+        let now = eval.local.here().now();
+        let backend = self.backend.map(|number| &*eval.local.generation.backends[number]);
+        let server = backend.zip(self.server).map(|(backend, index)| &*backend.servers[index.get()]);
         let memory = &eval.scopes.memory;
         let set = memory.log_level.get();
         if set == LogLevel::Silent {
@@ -277,14 +306,13 @@ impl Record {
             + self.queued.unwrap_or_default()
             + self.connected.unwrap_or_default();
         let before = before + self.response.unwrap_or_default();
-        let (slots, memory) = (&eval.frontend.captures, &eval.scopes.memory);
-        let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
+        let texts = eval.scopes.memory.texts.borrow();
         let log_facts = LogFacts {
             request_date: self.date,
             handshake: millis(self.handshake),
             idle: millis(self.idle),
-            request: match (self.request, eval.frontend.mode) {
-                (None, Mode::Tcp | Mode::Log) => 0, // neither waits for a request
+            request: match (self.request, eval.http) {
+                (None, false) => 0, // nothing waits for a request
                 (request, _) => or_none(request),
             },
             queue: or_none(self.queued),
@@ -296,8 +324,8 @@ impl Record {
             user: millis(active + self.handshake),
             bytes_read: self.down,
             bytes_uploaded: self.up,
-            status: match (self.status, eval.frontend.mode) {
-                (None, Mode::Tcp | Mode::Log) => 0, // neither has a status
+            status: match (self.status, eval.http) {
+                (None, false) => 0, // there is none
                 (status, _) => status.map_or(-1, i64::from),
             },
             termination: [cause, phase, self.cookies[0], self.cookies[1]],
@@ -305,8 +333,8 @@ impl Record {
             redispatched: self.redispatched,
             server_queue: number(self.server_queue),
             backend_queue: number(self.backend_queue),
-            request_cookie: request.get(slots.request.len()),
-            response_cookie: answer.get(slots.response.len()),
+            request_cookie: texts.get(StreamText::RequestCookie as usize),
+            response_cookie: texts.get(StreamText::ResponseCookie as usize),
             no_server: self.page.unwrap_or(known.no_server),
             ..known
         };

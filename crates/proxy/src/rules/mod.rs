@@ -14,12 +14,12 @@ mod tracks;
 
 pub(crate) use answer::{Answer, challenge, reply, see_other, to_server};
 pub(crate) use apply::{
-    Entrance, Verdict, Walk, after_response, any_holds, apply, backend_of, chosen_backend, chosen_server,
-    connection, first_persist, takes_streams,
+    Entrance, Greets, RuleOutcome, Walk, after_response, any_holds, apply, backend_of, chosen_backend,
+    chosen_server, connection, first_persist, takes_streams,
 };
 pub(crate) use content::{Content, Lookups, content};
 pub(crate) use context::{EvalContext, EvalPhase, SettingsOf, current_of, proxy_facts, tls_facts};
 pub(crate) use forward::forward;
-pub(crate) use key::key;
-pub(crate) use log::{Record, refused};
+pub(crate) use key::{key, of_rdp_cookie};
+pub(crate) use log::{Record, logs_step, refused};
 pub(crate) use stick::Stores;

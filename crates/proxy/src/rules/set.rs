@@ -1,12 +1,11 @@
 //! Settings that rules of all lists may make: variables, addresses, and properties of the stream.
 
 use super::context::{EvalContext, EvalPhase};
-use super::text::{LONGEST, Text};
 use crate::scopes::{LogLevel, Shared};
 use manylane_config::limits::MAX_TIMER_MS;
-use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
+use manylane_expr::{Env, Expression, Scope, Scratch, SetConditions, Type, Value, VariableId};
 use manylane_plan::generation::{
-    AddressPart, Bandwidth, Lookup, Made, NumberSource, Packets, Question, RuleChange as Change, Setting,
+    AddressPart, Bandwidth, Lookup, NumberSource, Packets, Question, Setting, TimeSource, ValueSource,
 };
 use manylane_resolve::Name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,13 +20,16 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
         Setting::Var(id, value, when) => set_var(eval, phase, *id, value, *when),
         Setting::UnsetVar(id) => eval.with(phase, |env, _| {
             env.variables.set(*id, None);
+            if id.scope == Scope::Process {
+                crate::lane::replaced();
+            }
         }),
         Setting::Address(which, expression) => set_address(eval, phase, *which, expression),
         Setting::LogLevel(level) => memory.log_level.set(level.map_or(LogLevel::Silent, LogLevel::Set)),
         Setting::Timeout(of, change) => {
             let time = match change {
-                Change::Fixed(time) => Some(*time),
-                Change::Of(expression) => number(expression).and_then(millis),
+                TimeSource::Fixed(time) => Some(*time),
+                TimeSource::Of(expression) => number(expression).and_then(millis),
             };
             if let Some(time) = time.filter(|time| !time.is_zero()) {
                 memory.timeout(*of).set(Some(time));
@@ -74,7 +76,7 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
         Setting::GeneralCounter(general) => eval.change_general(phase, general),
         Setting::Capture(expression, slot) => capture(eval, phase, expression, *slot),
         Setting::Bandwidth(set) if set.shared.is_some() => {
-            // As HAProxy: the first rule says with whom it is shared.
+            // As in HAProxy, the first rule selects the entry that shares the limit.
             if let Some(shared) = &set.shared
                 && !memory.limits.has(set.filter)
                 && let Some(entry) = eval.hold_entry(phase, shared.table, &shared.key)
@@ -92,8 +94,8 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
             };
             let period = match &set.period {
                 None => None,
-                Some(Change::Fixed(time)) => Some(*time),
-                Some(Change::Of(expression)) => number(expression).and_then(millis),
+                Some(TimeSource::Fixed(time)) => Some(*time),
+                Some(TimeSource::Of(expression)) => number(expression).and_then(millis),
             };
             // As in HAProxy, 0 means the default.
             let bandwidth = Bandwidth {
@@ -137,23 +139,32 @@ impl EvalContext<'_> {
 }
 
 /// Sets a variable, if there is a value and the conditions hold.
-fn set_var(eval: &EvalContext<'_>, phase: EvalPhase<'_>, id: VariableId, value: &Made, when: When) {
+fn set_var(
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+    id: VariableId,
+    value: &ValueSource,
+    when: SetConditions,
+) {
     let work = |env: &Env<'_>, scratch: &mut Scratch<'_>| {
         let mut scratch = scratch.reborrow();
         let made = match value {
-            Made::Of(expression) => expression.eval(env, &mut scratch).ok().map(|sample| sample.value),
-            Made::Format(format) => format.eval(env, &mut scratch).map(Value::Str),
+            ValueSource::Of(expression) => expression.eval(env, &mut scratch).ok().map(|sample| sample.value),
+            ValueSource::Format(format) => format.eval(env, &mut scratch).map(Value::Str),
         };
         let Some(made) = made else { return };
-        if when != When::ALWAYS {
+        if when != SetConditions::ALWAYS {
             let mut scratch = scratch.reborrow();
             if !when.holds(id, env.variables.get(id, env.reader, &mut scratch), made) {
                 return;
             }
         }
         env.variables.set(id, Some(made));
+        if id.scope == Scope::Process {
+            crate::lane::replaced();
+        }
     };
-    if let Made::Format(format) = value
+    if let ValueSource::Format(format) = value
         && format.has_aliases()
     {
         return eval.with_course(phase, |env, scratch| work(env, scratch));
@@ -163,20 +174,12 @@ fn set_var(eval: &EvalContext<'_>, phase: EvalPhase<'_>, id: VariableId, value: 
 
 /// Stores a text in a capture slot, if the frontend has the slot.
 fn capture(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression, slot: usize) {
-    let (lengths, texts) = match phase.direction() {
-        Direction::Request => (&eval.frontend.captures.request, &eval.scopes.memory.request),
-        Direction::Response => (&eval.frontend.captures.response, &eval.scopes.memory.answer),
-    };
-    let Some(&most) = lengths.get(slot) else { return };
-    let mut kept = Text::new();
-    let made = eval.with(phase, |env, scratch| {
+    eval.with(phase, |env, scratch| {
         let mut scratch = scratch.reborrow();
-        let text = expression.eval_text(env, &mut scratch)?;
-        kept.set(Some(&text[..text.len().min(most).min(LONGEST)])).ok()
+        if let (Some(captures), Some(text)) = (env.stream.captures, expression.eval_text(env, &mut scratch)) {
+            captures.store(phase.direction(), slot, text);
+        }
     });
-    if made.is_some() {
-        texts.borrow_mut().set(slot, kept.bytes());
-    }
 }
 
 /// Applies `set-src`, `set-dst` and those of ports: a new address keeps the port, a new port keeps the

@@ -49,7 +49,7 @@ impl Text {
     }
 
     /// Like [`replaced`](Self::replaced) for each member of a comma-separated list; copies the text between
-    /// members.
+    /// members, without the blanks around those that it replaces, as HAProxy does.
     pub(super) fn members_replaced(
         &mut self,
         eval: &EvalContext<'_>,
@@ -62,11 +62,16 @@ impl Text {
         let mut copied = 0;
         for member in List::new(list) {
             let start = member.as_ptr().addr() - list.as_ptr().addr();
-            self.push(&list[copied..start])?;
+            let before = &list[copied..start];
+            let kept = self.0.len();
+            self.push(before.trim_ascii_end())?;
             copied = start + member.len();
             if self.replaced(eval, phase, regex, template, member)? {
                 changed = true;
+                copied = list.len() - list[copied..].trim_ascii_start().len();
             } else {
+                self.0.truncate(kept);
+                self.push(before)?;
                 self.push(member)?;
             }
         }

@@ -2,9 +2,10 @@
 
 use super::context::{EvalContext, EvalPhase};
 use crate::scopes::{Countable, HeldEntry, Tracked, table_millis as millis};
-use manylane_expr::{DataType, Datum, Expression, TableId};
+use manylane_expr::{DataType, Datum, Expression, TableId, Type, Value};
 use manylane_plan::generation::{GeneralCounter, NumberSource, Track, TrackCounts};
 use manylane_stick::with_key;
+use std::net::IpAddr;
 
 impl EvalContext<'_> {
     /// Returns the entry of a key; creates it if needed.
@@ -17,12 +18,25 @@ impl EvalContext<'_> {
         let tables = &self.local.tables;
         let table = tables.get(id)?;
         let now = millis(self.local.here().now());
-        let number = self.with(phase, |env, scratch| {
-            let mut scratch = scratch.reborrow();
-            let key = key.eval_as(table.spec().key, env, &mut scratch).ok()?;
+        let hold = |key: Value<'_>| {
             with_key(table.spec(), key, |words| Some(table.get_or_make(words, now)?.into_number()))?
-        })?;
+        };
+        let number = match self.client_address(key).map(|address| (table.spec().key, address)) {
+            Some((Type::Ipv4, IpAddr::V4(address))) => hold(Value::Ipv4(address)),
+            Some((Type::Ipv6, IpAddr::V6(address))) => hold(Value::Ipv6(address)),
+            _ => self.with(phase, |env, scratch| {
+                let mut scratch = scratch.reborrow();
+                hold(key.eval_as(table.spec().key, env, &mut scratch).ok()?)
+            }),
+        }?;
         Some(HeldEntry { tables: tables.clone(), table: id, number })
+    }
+
+    /// Returns the client's address if that is the key: an environment for the expression would cost more
+    /// than all else of the usual rule, `track-sc0 src`.
+    fn client_address(&self, key: &Expression) -> Option<IpAddr> {
+        let source = || self.scopes.memory.source.get().or(self.peers.source);
+        key.is_client_address().then(source)?.map(|address| address.ip().to_canonical())
     }
 
     /// Runs `track-sc`, unless the counter tracks an entry already.

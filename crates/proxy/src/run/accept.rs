@@ -29,12 +29,14 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     if lanes.first() == Some(&local.here().lane()) {
         local
             .here()
-            .spawn(&METER, Class::Bulk, super::meter::watch(local.clone()))
+            .spawn(&METER, Class::Bulk, super::meter::keep_sampling(local.clone()))
             .map_err(|error| error.to_string())?;
     }
     super::checks::start(local, lanes)?;
     super::names::start(local, lanes)?;
     super::ocsp::start(local, lanes)?;
+    super::acme::start(local, lanes)?;
+    super::watch::start(local, lanes)?;
     super::peers::start(local, lanes)?;
     crate::forward::start(local, lanes)?;
     *local.bound.borrow_mut() = Arc::downgrade(bound);
@@ -54,20 +56,20 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
             chosen = lanes.to_vec(); // `thread` names none of the existing lanes
         }
         let own = local.here().lane();
-        let Some(mut place) = chosen.iter().position(|lane| *lane == own) else { continue };
+        let Some(mut index) = chosen.iter().position(|lane| *lane == own) else { continue };
         let number = lanes.iter().position(|lane| *lane == own);
         let groups = || groups.iter().filter(|group| has_lanes(group, lanes.len())).enumerate();
         let own_group = groups().find(|(_, group)| number.is_some_and(|number| group.contains(&number)));
         let mut among = chosen.len();
         if let Some((socket, group)) = own_group {
-            (place, among) = (socket, groups().count());
+            (index, among) = (socket, groups().count());
             chosen = group.iter().filter_map(|&n| lanes.get(n)).copied().collect();
         }
         // An older generation may have made more sockets than lanes serve now; every socket needs a lane.
         let own_sockets =
             listener.sockets.iter().enumerate().filter(|(number, _)| match among < listener.sockets.len() {
-                true => number % among == place,
-                false => *number == place % listener.sockets.len(),
+                true => number % among == index,
+                false => *number == index % listener.sockets.len(),
             });
         for (number, socket) in own_sockets {
             let acceptor = socket.acceptor(&local.io).map_err(|error| error.to_string())?;
@@ -106,9 +108,9 @@ async fn accepting(
     let (frontend, listener, socket) = (*frontend, *listener, &sockets[number]);
     let generation = &local.generation;
     let gate = &generation.frontends[frontend].gate;
-    let mut seen = gate.seen();
+    let mut snapshot = gate.snapshot();
     let mut acceptor = Some(acceptor);
-    let mut changed = seen.state() != FrontendGateState::Open;
+    let mut changed = snapshot.state() != FrontendGateState::Open;
     loop {
         if std::mem::take(&mut changed) {
             // Connections from before the change are served, even if the gate is open again: the driver may
@@ -119,7 +121,7 @@ async fn accepting(
                     give(&local, &balance, incoming, guard);
                 }
             }
-            if seen.state() == FrontendGateState::Open {
+            if snapshot.state() == FrontendGateState::Open {
                 acceptor = socket.acceptor(&local.io).ok();
                 if acceptor.is_none() {
                     break;
@@ -137,7 +139,7 @@ async fn accepting(
             poll_fn(|context| match stopping.poll(context) {
                 Poll::Ready(()) => Poll::Ready(Next::Stops),
                 // A change of the gate wakes this task.
-                Poll::Pending if gate.seen() != seen => Poll::Ready(Next::FrontendGate),
+                Poll::Pending if gate.snapshot() != snapshot => Poll::Ready(Next::FrontendGate),
                 Poll::Pending => {
                     next.as_mut().poll(context).map(|came| came.map_or(Next::Failed, Next::Came))
                 }
@@ -150,8 +152,8 @@ async fn accepting(
                 give(&local, &balance, incoming, guard);
             }
             // the gate has not changed, so the listener itself has failed
-            Next::Failed if gate.seen() == seen => break,
-            Next::Failed | Next::FrontendGate => (seen, changed) = (gate.seen(), true),
+            Next::Failed if gate.snapshot() == snapshot => break,
+            Next::Failed | Next::FrontendGate => (snapshot, changed) = (gate.snapshot(), true),
             Next::Stops => {
                 let rest = match acceptor.take() {
                     Some(acceptor) => acceptor.close().await.unwrap_or_default(),

@@ -1,35 +1,35 @@
 //! Handles the results of agent checks.
 
-use crate::lane::{Local, administer, change, reason, set_maxconn, set_weight, told};
-use manylane_balance::{Admin, Index, Standing};
-use manylane_check::agent::{self, Order, Said};
-use manylane_check::{CheckResult, Running, Status};
+use crate::lane::{Local, administer, change, log_check, reason, set_maxconn, set_weight};
+use manylane_balance::{Admin, Availability, Index};
+use manylane_check::agent::{self, AgentReply, Order};
+use manylane_check::{CheckResult, HealthState, Status};
 use manylane_plan::generation::{Backend, Change, ServerCheck, operation};
 use std::time::Duration;
 
-/// Handles the end of an agent check: `line` is the agent's answer; without one, `verdict` says why.
+/// Handles the end of an agent check: `line` is the agent's answer; without one, `result` says why.
 pub(super) fn heard(
     local: &Local,
     backend: &Backend,
     index: Index,
     own: &ServerCheck,
-    verdict: CheckResult,
+    result: CheckResult,
     line: Option<&[u8]>,
     took: Duration,
 ) {
-    let verdict = match line.filter(|_| verdict.status == Status::Checked) {
-        Some(line) => obey(local, backend, index, &Said::read(&String::from_utf8_lossy(line))),
-        None => verdict,
+    let check_result = match line.filter(|_| result.status == Status::Checked) {
+        Some(line) => obey(local, backend, index, &AgentReply::read(&String::from_utf8_lossy(line))),
+        None => result,
     };
-    let (news, _) = own.board.heard(verdict, took);
+    let (is_new, _) = own.board.heard(check_result, took);
     let report = own.board.read();
-    let log = own.log && news;
+    let log = own.log && is_new;
     if log {
-        told(local, backend, index, "Agent", &report);
+        log_check(local, backend, index, "Agent", &report);
     }
     let found = backend.servers[index.get()].found();
-    let applies = match report.verdict.status {
-        Status::L7Ok => found != Running::Down,
+    let applies = match report.result.status {
+        Status::L7Ok => found != HealthState::Down,
         Status::L7Sts => true,
         _ => false,
     };
@@ -38,18 +38,18 @@ pub(super) fn heard(
     }
     let mut why = String::new();
     if !log {
-        reason(&mut why, &report.verdict, report.took);
+        reason(&mut why, &report.result, report.took);
     }
     change(local, backend, index, &why, |standing| match standing.is_in_maintenance() {
         true => standing,
         // The health is read again here, where no other change of the server can run.
-        false => Standing { operation: operation(backend.servers[index.get()].found()), ..standing },
+        false => Availability { operation: operation(backend.servers[index.get()].found()), ..standing },
     });
 }
 
 /// Carries out an agent's answer: the administrative state, the weight, `maxconn`. Returns the result of the
 /// check.
-fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> CheckResult {
+fn obey(local: &Local, backend: &Backend, index: Index, said: &AgentReply<'_>) -> CheckResult {
     let server = &backend.servers[index.get()];
     if let Some(order) = said.order {
         let admin = match order {
@@ -68,10 +68,11 @@ fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> Chec
         let most = agent::maxconn(word)?;
         if !set_maxconn(local, backend, index, most) && most > 0 {
             // The requests of this server are not counted yet. Until they are, each answer asks again.
-            let changes = local.generation.changes.as_ref().ok_or("nobody counts what the server serves")?;
+            let changes =
+                local.generation.changes.as_ref().ok_or("this process cannot give the server a limit")?;
             changes.ask(Change::Limit(backend.name.clone(), server.name.clone(), most));
         }
         Ok(())
     });
-    said.verdict(weighed.and(bounded).err())
+    said.result(weighed.and(bounded).err())
 }

@@ -3,7 +3,7 @@
 use crate::lane::Local;
 use crate::rules::{SettingsOf, current_of, proxy_facts, tls_facts};
 use manylane_balance::Index;
-use manylane_check::{CheckInput, Evaluate, Running, Setting, Value as To};
+use manylane_check::{CheckInput, Evaluate, HealthState, Setting, Value as To};
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Expression, Format, LogFacts, Scratch, ServerFacts, StreamFacts,
     Value, VariableLimits, Variables,
@@ -61,15 +61,15 @@ impl<'a> CheckWords<'a> {
         &self.backend.servers[self.index.get()]
     }
 
-    fn with<R>(&self, seen: CheckInput<'_>, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
+    fn with<R>(&self, input: CheckInput<'_>, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
         let (local, backend) = (self.local, self.backend);
         let generation = &*local.generation;
-        let bytes = seen.chain();
+        let bytes = input.chain();
         let answer = Data {
-            bytes: (!seen.bytes.is_empty()).then_some(&bytes),
+            bytes: (!input.bytes.is_empty()).then_some(&bytes),
             complete: true,
             announced: None,
-            is_body: seen.http,
+            is_body: input.http,
         };
         let server = ServerFacts {
             reused: false,
@@ -78,7 +78,7 @@ impl<'a> CheckWords<'a> {
             tls: self.tls.as_deref().map(tls_facts),
             backend: Some(proxy_facts(backend.id, &backend.name, b"")),
             server: Some((self.server().id.into(), self.server().name.as_bytes())),
-            http_major: i64::from(seen.http),
+            http_major: i64::from(input.http),
         };
         let (client, stream) = (ClientFacts::default(), StreamFacts::default());
         let log = LogFacts { request_date: now(), process_id: local.pid, ..LogFacts::default() };
@@ -90,7 +90,7 @@ impl<'a> CheckWords<'a> {
             is_final: true,
             tables: None,
             request: None,
-            response: seen.head,
+            response: input.head,
             request_data: Data::default(),
             response_data: answer,
             client: &client,
@@ -115,16 +115,16 @@ impl<'a> CheckWords<'a> {
 }
 
 impl Evaluate for CheckWords<'_> {
-    fn text(&mut self, format: &Format, seen: CheckInput<'_>) -> Vec<u8> {
-        self.with(seen, |env, scratch| format.eval(env, scratch).unwrap_or_default().to_vec())
+    fn text(&mut self, format: &Format, input: CheckInput<'_>) -> Vec<u8> {
+        self.with(input, |env, scratch| format.eval(env, scratch).unwrap_or_default().to_vec())
     }
 
-    fn number(&mut self, expression: &Expression, seen: CheckInput<'_>) -> Option<i64> {
-        self.with(seen, |env, scratch| {
+    fn number(&mut self, expression: &Expression, input: CheckInput<'_>) -> Option<i64> {
+        self.with(input, |env, scratch| {
             if let Some(number) = expression.eval_int(env, &mut scratch.reborrow()) {
                 return Some(number);
             }
-            // Bytes from a server are not a number, but they may contain its digits.
+            // Bytes of a server do not have the type of a number, but may begin with the digits of one.
             let mut scratch = scratch.reborrow();
             let text = expression.eval_text(env, &mut scratch)?;
             let digits = text.iter().position(|byte| !byte.is_ascii_digit()).map_or(text, |end| &text[..end]);
@@ -132,8 +132,8 @@ impl Evaluate for CheckWords<'_> {
         })
     }
 
-    fn set(&mut self, setting: &Setting, seen: CheckInput<'_>) {
-        self.with(seen, |env, scratch| {
+    fn set(&mut self, setting: &Setting, input: CheckInput<'_>) {
+        self.with(input, |env, scratch| {
             let mut scratch = scratch.reborrow();
             let value = match &setting.to {
                 To::Nothing => {
@@ -159,12 +159,12 @@ impl Evaluate for CheckWords<'_> {
         let (progress, of) = health.progress();
         let settled = health.is_settled();
         let mut text = match (health.running(), settled) {
-            (Running::Down, true) => "DOWN".to_owned(),
-            (Running::Down, false) => format!("DOWN {progress}/{of}"),
-            (Running::Up, true) => "UP".to_owned(),
-            (Running::Up, false) => format!("UP {progress}/{of}"),
-            (Running::Stopping, true) => "NOLB".to_owned(),
-            (Running::Stopping, false) => format!("NOLB {progress}/{of}"),
+            (HealthState::Down, true) => "DOWN".to_owned(),
+            (HealthState::Down, false) => format!("DOWN {progress}/{of}"),
+            (HealthState::Up, true) => "UP".to_owned(),
+            (HealthState::Up, false) => format!("UP {progress}/{of}"),
+            (HealthState::Stopping, true) => "NOLB".to_owned(),
+            (HealthState::Stopping, false) => format!("NOLB {progress}/{of}"),
         };
         let (ip, port) = match server.addr.read().endpoint() {
             Some(Endpoint::Ip(address)) => (address.ip().to_string(), address.port().to_string()),

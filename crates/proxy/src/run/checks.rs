@@ -8,15 +8,18 @@ use crate::lane::{
 use crate::server::TlsGuard;
 use manylane_balance::Index;
 use manylane_buf::Chain;
-use manylane_check::{Ask, CheckResult, Exchange, Intervals, Running, Script, Status, Target, agent};
+use manylane_check::{
+    CheckResult, Exchange, HealthState, Intervals, NextAction, Script, Status, Target, agent,
+};
 use manylane_io::options::set_reset_on_close;
 use manylane_io::{Errno, SocketAddrAny, socket};
-use manylane_net::proxy_protocol::{Emit, Ends, emit_v1, emit_v2};
-use manylane_net::{Connection, Connector, Endpoint, Served, Step, TransferError};
+use manylane_net::proxy_protocol::{EndpointPair, HeaderContents, emit_v1, emit_v2};
+use manylane_net::{ConnPurpose, Connection, Connector, Endpoint, Step, TransferError};
 use manylane_plan::ConnLimit;
-use manylane_plan::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck, ServerTls};
+use manylane_plan::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck};
 use manylane_sched::{Class, Here, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
+use manylane_tls::{ClientContext, ServerName};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -49,16 +52,16 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
             .map(|(.., check)| check.intervals.inter)
             .filter(|inter| *inter >= Intervals::SPREADS_FROM);
         let (shortest, count) = (spreading.min().unwrap_or_default(), fresh().count());
-        for (place, (backend, server, check)) in fresh().enumerate() {
+        for (index, (backend, server, check)) in fresh().enumerate() {
             // The first lanes would get all of the few servers that are added later.
-            let lane = if before.is_some() { server.number } else { place };
+            let lane = if before.is_some() { server.number } else { index };
             if lane % lanes.len() != own {
                 continue;
             }
             let room = if wanted == CheckKind::Agent { check.intervals.inter } else { shortest };
             let delay = match adds {
                 true => Duration::ZERO, // added servers are checked once they are enabled
-                false => Intervals::first(room, generation.process.max_spread_checks, place, count),
+                false => Intervals::first(room, generation.process.max_spread_checks, index, count),
             };
             let own = Checked {
                 checks: local.checks.clone(),
@@ -128,21 +131,21 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
             }
         }
         // Checks above the limit wait.
-        let Some(_place) = own.unless_over(CheckGuard::enter(&own.checks.places)).await else { return };
+        let Some(_place) = own.unless_over(CheckGuard::enter(&own.checks.conn_limit)).await else { return };
         let Some((local, backend, index)) = own.find() else { return };
         let generation = local.generation.clone();
         let backend = &generation.backends[backend];
         own.server = backend.servers[index.get()].clone();
         let Some(check) = own.kind.of(&own.server) else { return };
         let begun = here.now();
-        let serves = check.board.begin() != Running::Down;
+        let serves = check.board.begin() != HealthState::Down;
         let script = match check.target.read().send {
             Some(send) => Arc::new(agent::script(&send)),
             None => check.script.clone(),
         };
         let mut run = begun_run(&script, check, serves);
         // On the heap while the check runs: a task that waits for its next check stays small.
-        let verdict = match &check.program {
+        let result = match &check.program {
             Some(program) => {
                 let made = Box::pin(super::program::run(&local, backend, index, check, program));
                 own.unless_over(made).await
@@ -160,7 +163,7 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
                 own.unless_over(made).await
             }
         };
-        let Some(verdict) = verdict else { return };
+        let Some(check_result) = result else { return };
         // Another generation may serve by now.
         let Some((local, backend, index)) = own.find() else { return };
         let backend = &local.generation.backends[backend];
@@ -173,10 +176,12 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
         let took = now.since(begun);
         match own.kind {
             CheckKind::Health => {
-                let (news, change) = check.board.end(verdict, took);
-                tell(&local, backend, index, news, change);
+                let (is_new, change) = check.board.end(check_result, took);
+                tell(&local, backend, index, is_new, change);
             }
-            CheckKind::Agent => super::agent::heard(&local, backend, index, check, verdict, run.line(), took),
+            CheckKind::Agent => {
+                super::agent::heard(&local, backend, index, check, check_result, run.line(), took)
+            }
         }
         noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         wait = check.intervals.next(&check.board.read().health, noise);
@@ -187,9 +192,9 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
 pub(super) struct CheckGuard<'a>(&'a ConnLimit);
 
 impl<'a> CheckGuard<'a> {
-    pub(super) async fn enter(places: &'a ConnLimit) -> Self {
-        places.enter().await;
-        Self(places)
+    pub(super) async fn enter(conn_limit: &'a ConnLimit) -> Self {
+        conn_limit.enter().await;
+        Self(conn_limit)
     }
 }
 
@@ -242,12 +247,12 @@ async fn by_connection<'s>(
         let served = kept.as_ref().map_or(0, |idle| idle.served) + 1;
         let mut link = Link::default();
         let words = CheckWords::new(local, backend, index, check);
-        let verdict =
+        let result =
             steps(local, check, connector, run, words, &mut kept.map(|idle| idle.connection), &mut link)
                 .await;
         // The server may have closed the idle connection. A timeout is a result: other connections would each
         // take that time again.
-        if was_kept && !link.heard && verdict.status.result() == 2 && !verdict.status.is_late() {
+        if was_kept && !link.heard && result.status.result() == 2 && !result.status.is_late() {
             *run = begun_run(script, check, serves);
             continue;
         }
@@ -257,11 +262,11 @@ async fn by_connection<'s>(
                 link.connection = connection;
                 link.settle(check);
                 if let Some(connection) = link.connection.filter(|_| run.is_reusable()) {
-                    local.keep_own(backend, index, Idle { connection, served });
+                    local.keep_own(backend, index, Idle { connection, served, slot: None });
                 }
             }
         }
-        return verdict;
+        return result;
     }
 }
 
@@ -318,14 +323,14 @@ async fn steps(
     loop {
         let left = until.since(here.now());
         match (run.ask(&mut words), &link.connection) {
-            (Ask::Done(mut verdict), connection) => {
+            (NextAction::Done(mut result), connection) => {
                 let secure = connection.as_ref().is_some_and(|connection| connection.tls().is_some());
-                if secure && verdict.status == Status::L4Ok {
-                    verdict.status = Status::L6Ok;
+                if secure && result.status == Status::L4Ok {
+                    result.status = Status::L6Ok;
                 }
-                return verdict;
+                return result;
             }
-            (Ask::Connect(target), _) => {
+            (NextAction::Connect(target), _) => {
                 link.settle(check);
                 drop(link.connection.take()); // the previous connection ends first
                 link.lingers = target.linger;
@@ -343,7 +348,7 @@ async fn steps(
                 };
                 let through = target.via_socks4 || target.own && check.via_socks4;
                 let via = check.socks4.filter(|_| through);
-                let served = Served { speaks_first: target.speaks_first, via, ..Served::default() };
+                let served = ConnPurpose { speaks_first: target.speaks_first, via, ..ConnPurpose::default() };
                 link.again = match &endpoint {
                     Endpoint::Ip(address)
                         if again && via.is_none() && CheckSockets::leaves_no_trace(address) =>
@@ -378,7 +383,11 @@ async fn steps(
                             None => made,
                             Some(tls) => {
                                 let left = deadline(true).since(here.now());
-                                match Box::pin(here.timeout(left, encrypted(local, tls, made))).await {
+                                match Box::pin(
+                                    here.timeout(left, encrypted(local, &tls.context, tls.name(&[]), made)),
+                                )
+                                .await
+                                {
                                     Ok(Ok(made)) => made,
                                     Ok(Err(why)) => return CheckResult::new(Status::L6Rsp, why),
                                     Err(_) => return CheckResult::new(Status::L6Tout, ""),
@@ -405,7 +414,7 @@ async fn steps(
                     Err(error) => return run.broke(self::words(error.errno())),
                 }
             }
-            (Ask::Send(bytes), Some(connection)) => {
+            (NextAction::Send(bytes), Some(connection)) => {
                 match here.timeout(left, give(connection, &bytes)).await {
                     Ok(Ok(())) => run.sent(),
                     Ok(Err(why)) => return run.broke(why),
@@ -413,14 +422,14 @@ async fn steps(
                 }
                 until = deadline(false);
             }
-            (Ask::Pass(bytes), Some(connection)) => {
+            (NextAction::Pass(bytes), Some(connection)) => {
                 match here.timeout(left, give(connection, &bytes)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(why)) => return run.broke(why),
                     Err(_) => return run.timed_out(),
                 }
             }
-            (Ask::Receive, Some(connection)) => match here.timeout(left, connection.recv()).await {
+            (NextAction::Receive, Some(connection)) => match here.timeout(left, connection.recv()).await {
                 Ok(Ok(segment)) => {
                     link.lingers |= segment.is_none(); // the server has ended the connection already
                     link.heard |= segment.is_some();
@@ -430,7 +439,7 @@ async fn steps(
                 Ok(Err(_)) => {}
                 Err(_) => return run.timed_out(),
             },
-            (Ask::Send(_) | Ask::Pass(_) | Ask::Receive, None) => {
+            (NextAction::Send(_) | NextAction::Pass(_) | NextAction::Receive, None) => {
                 return CheckResult::new(Status::SockErr, "it is not connected");
             }
         }
@@ -453,15 +462,15 @@ fn aimed(check: &ServerCheck, target: &Target) -> Option<Endpoint> {
     Some(Endpoint::Ip((ip, port).into()))
 }
 
-/// Returns the bytes that a check's connection begins with: a PROXY header, which says LOCAL where the
-/// version of the header has that.
+/// Returns the PROXY header that a check's connection begins with, if one is configured. Version 2 says
+/// LOCAL, or PROXY for servers that do not know LOCAL (`relays`).
 fn greeting(check: &ServerCheck, target: &Target, connection: &Connection) -> Option<Vec<u8>> {
     let own = check.header.filter(|_| target.own);
     let how: SendHeader = own.or(target.header.then_some(check.usual_header))?;
     let mut bytes = Vec::new();
     if how.v2 {
         let ends = ends(connection).filter(|_| check.relays);
-        let own = Emit { ends, tlvs: &[], checksum: how.checksum };
+        let own = HeaderContents { ends, tlvs: &[], checksum: how.checksum };
         emit_v2(&own, &mut bytes).expect("addresses and a checksum are short");
     } else {
         emit_v1(ends(connection).as_ref(), &mut bytes);
@@ -470,23 +479,31 @@ fn greeting(check: &ServerCheck, target: &Target, connection: &Connection) -> Op
 }
 
 /// Returns the two IP addresses of a connection, if it has them.
-fn ends(connection: &Connection) -> Option<Ends<'static>> {
+fn ends(connection: &Connection) -> Option<EndpointPair<'static>> {
     let stream = connection.socket()?;
     let ip = |address: Result<SocketAddrAny, Errno>| {
         address.ok().and_then(|address| SocketAddr::try_from(address).ok())
     };
     let (from, to) = (socket::local_address(stream.as_fd()), socket::peer_address(stream.as_fd()));
-    Some(Ends::tcp(ip(from)?, ip(to)?))
+    Some(EndpointPair::tcp(ip(from)?, ip(to)?))
 }
 
 /// Does the TLS handshake. The error is the text for the check's result.
-async fn encrypted(local: &Local, tls: &ServerTls, made: Connection) -> Result<Connection, String> {
-    let own = manylane_tls::Connection::client(&tls.context, tls.name(&[]), &local.reader())
+pub(super) async fn encrypted(
+    local: &Local,
+    context: &ClientContext,
+    name: ServerName<'static>,
+    made: Connection,
+) -> Result<Connection, String> {
+    let own = manylane_tls::Connection::client(context, name, false, &local.reader())
         .map_err(|why| why.to_string())?;
     let guard = TlsGuard::begin(&local.generation).ok_or("Too many SSL connections")?;
     let made = made.encrypt(own, Chain::new(), Some(Box::new(guard))).map_err(|why| why.to_string())?;
     if let Some(stream) = made.tls() {
-        stream.handshake(local.here()).await.map_err(|why| format!("SSL handshake failure ({why})"))?;
+        stream
+            .handshake(local.here(), false)
+            .await
+            .map_err(|why| format!("SSL handshake failure ({why})"))?;
         if !stream.info().is_some_and(|info| info.resumed) {
             local.generation.process_stats.tls_servers.own().keys.add(1);
         }
@@ -518,7 +535,7 @@ fn said(error: &TransferError) -> String {
         Some(Errno::NOMEM) => "ENOMEM returned by OS",
         Some(Errno::NOBUFS) => "ENOBUFS returned by OS",
         Some(Errno::PIPE) => "EPIPE returned by OS",
-        _ => "GeneralCounter socket error",
+        _ => "General socket error",
     };
     if let Some(errno) = errno {
         return format!("{name} ({})", words(errno));

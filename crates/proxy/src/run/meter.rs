@@ -17,11 +17,11 @@ const AT_ONCE: usize = 64;
 const EXPIRED_AT_ONCE: usize = 256;
 
 /// Samples until the generation stops.
-pub(super) async fn watch(local: Rc<Local>) {
+pub(super) async fn keep_sampling(local: Rc<Local>) {
     let here = local.here();
     while !sleep(&local, here).await {
         let now = here.now();
-        look(&local, here, now).await;
+        sample(&local, here, now).await;
         expire(&local, here).await;
     }
 }
@@ -37,21 +37,21 @@ async fn sleep(local: &Local, here: Here) -> bool {
     .await
 }
 
-async fn look(local: &Local, here: Here, now: Time) {
+async fn sample(local: &Local, here: Here, now: Time) {
     let (mut connections, mut bytes) = (0, 0);
     for frontend in &local.generation.frontends {
-        connections += frontend.counts.look(now);
+        connections += frontend.counts.sample(now);
         bytes += frontend.counts.read_cheap_one(|counts| &counts.bytes_out);
     }
     let (lanes, slept) = manylane_sched::idle(now);
     let process_stats = &local.generation.process_stats;
-    process_stats.look(now, connections, bytes, lanes, slept);
-    process_stats.tls_clients.look(now);
-    process_stats.tls_servers.look(now);
+    process_stats.update(now, connections, bytes, lanes, slept);
+    process_stats.tls_clients.sample(now);
+    process_stats.tls_servers.sample(now);
     for backend in &local.generation.backends {
-        backend.counts.look(now);
+        backend.counts.sample(now);
         for servers in backend.servers.chunks(AT_ONCE) {
-            servers.iter().for_each(|server| _ = server.counts.look(now));
+            servers.iter().for_each(|server| _ = server.counts.sample(now));
             here.yield_now().await;
         }
     }

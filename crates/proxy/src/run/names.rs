@@ -14,7 +14,7 @@
 
 use super::checks::{CheckGuard, unless_stopped};
 use crate::lane::{Local, change, say, set_weight};
-use manylane_balance::{Index, Standing};
+use manylane_balance::{Availability, Index};
 use manylane_buf::{Chain, Segment};
 use manylane_io::{Datagram, Outgoing};
 use manylane_logs::Level;
@@ -22,10 +22,10 @@ use manylane_net::address::Port;
 use manylane_net::{ConnectOptions, Connector, Endpoint};
 use manylane_plan::ConnLimit;
 use manylane_plan::generation::notify::Notify;
-use manylane_plan::generation::{Backend, Order, Question, Resolvers, ServerNumber, Whereabouts};
+use manylane_plan::generation::{Backend, Order, Question, Resolvers, ServerAddrState, ServerNumber};
 use manylane_resolve::{
-    Ask, Choice, Entry, Heard, Id, Item, Kind, LONGEST_MESSAGE, Move, Name, Section, Service, ServiceMember,
-    Settled, Status, choose, members, weight,
+    AddressChoice, AnswerOutcome, AssignmentChange, Entry, Id, Item, Kind, Name, NameUpdate, Query, Section,
+    Service, ServiceMember, Status, TcpMessage, choose, members, weight,
 };
 use manylane_sched::{Class, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
@@ -33,6 +33,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -43,8 +44,13 @@ static QUESTION: TaskKind = TaskKind::new("question to a name server");
 /// own; others wait. They are apart because clients may choose the names that rules ask for.
 const MOST_QUESTIONS: u32 = 256;
 
-/// Most queries for rules, those that wait included. More count as unanswered.
+/// Most queries for rules, including those that wait. Further queries count as unanswered.
 const MOST_OF_RULES: usize = 2048;
+
+/// Time for which a query for a rule keeps its place while others wait; then it counts as unanswered.
+/// Clients can ask for any number of names that no name server answers; the slice keeps those from occupying
+/// all places. Name servers that take longer are then of no use to rules.
+const TIME_SLICE: Duration = Duration::from_millis(100);
 
 /// Starts the tasks of this lane's share of the sections; `lanes` share all sections.
 ///
@@ -63,6 +69,16 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Time after which the task checks again whether the system has a default route for IPv6.
+const ROUTE_CHECK: Duration = Duration::from_secs(30);
+
+/// Returns whether the system has a route to any IPv6 address. Connecting a datagram socket sends nothing;
+/// the address is one of those for documentation (RFC 3849).
+fn has_ipv6_route() -> bool {
+    let anywhere = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok_and(|socket| socket.connect((anywhere, 53)).is_ok())
 }
 
 /// Clock of a section.
@@ -98,6 +114,8 @@ struct SectionTask {
     of_rules: ConnLimit,
     /// Number of queries for rules.
     for_rules: Cell<usize>,
+    /// When to look next whether the system has a default route for IPv6.
+    route_check: Cell<Duration>,
     /// Wakes the section's task.
     notify: Arc<Notify>,
 }
@@ -106,30 +124,31 @@ struct SectionTask {
 async fn look_after(local: Rc<Local>, number: usize, notify: Arc<Notify>, section: Section) {
     let generation = local.generation.clone();
     let own = &generation.resolvers[number];
-    let desk = Rc::new(SectionTask {
+    let section_task = Rc::new(SectionTask {
         local: local.clone(),
         number,
         section: RefCell::new(section),
         of_servers: ConnLimit::new(MOST_QUESTIONS),
         of_rules: ConnLimit::new(MOST_QUESTIONS),
         for_rules: Cell::new(0),
+        route_check: Cell::default(),
         notify: notify.clone(),
     });
-    let mut guests = Guests::default();
-    guests.begin(&desk, &local);
-    desk.section.borrow_mut().resumed(clock(&local));
+    let mut users = AddressUsers::default();
+    users.begin(&section_task, &local);
+    section_task.section.borrow_mut().resumed(clock(&local));
     let here = local.here();
     loop {
         // Once a later task has begun, only that one moves servers, because the two may know different
         // addresses. If the later one ends first, this one handles what has arrived meanwhile.
-        let due = own.is_asked_by(&notify).then(|| desk.work(&mut guests, &notify)).flatten();
+        let due = own.is_asked_by(&notify).then(|| section_task.work(&mut users, &notify)).flatten();
         let sleep = here.sleep_until(due.map_or(Time::MAX, |due| Time::ZERO + due));
         if unless_stopped(&local, notify.or(sleep)).await.is_none() {
             break;
         }
     }
     let rest = own.close(&notify);
-    guests.leave(&desk);
+    users.leave(&section_task);
     rest.into_iter().for_each(|order| match order {
         Order::Ask(question) => question.answer(None),
         Order::Rename(_) => {}
@@ -142,25 +161,29 @@ impl SectionTask {
     }
 
     /// Handles all orders and results that have arrived. Returns when the next work is due.
-    fn work(self: &Rc<Self>, guests: &mut Guests, notify: &Arc<Notify>) -> Option<Duration> {
+    fn work(self: &Rc<Self>, users: &mut AddressUsers, notify: &Arc<Notify>) -> Option<Duration> {
         let (local, own) = (&self.local, self.resolvers());
+        if own.ipv6_by_route && clock(local) >= self.route_check.get() {
+            self.section.borrow_mut().accept_ipv6(has_ipv6_route());
+            self.route_check.set(clock(local) + ROUTE_CHECK);
+        }
         for order in own.orders(notify) {
             match order {
-                Order::Rename(number) => guests.renamed(self, local, number),
-                Order::Ask(question) => guests.ask(self, local, question),
+                Order::Rename(number) => users.renamed(self, local, number),
+                Order::Ask(question) => users.ask(self, local, question),
             }
         }
         self.section.borrow_mut().handle_timeout(clock(local));
         let mut found = Vec::new();
-        while let Some(news) = self.next_news() {
-            found.extend(self.section.borrow().memo(news.name));
-            if self.section.borrow().status(news.name) != Status::Valid {
+        while let Some(update) = self.next_news() {
+            found.extend(self.section.borrow().memo(update.name));
+            if self.section.borrow().status(update.name) != Status::Valid {
                 local.generation.process_stats.failed_resolutions.add(1);
             }
-            guests.heard(self, local, news);
+            users.heard(self, local, update);
         }
         while let Some(ask) = self.next_ask() {
-            let for_rule = match guests.has_servers(ask.query.name()) {
+            let for_rule = match users.has_servers(ask.query.name()) {
                 true => None,
                 false if self.for_rules.get() == MOST_OF_RULES => continue,
                 false => Some(ForRule::new(self)),
@@ -174,30 +197,30 @@ impl SectionTask {
         self.section.borrow().next_timeout()
     }
 
-    fn next_ask(&self) -> Option<Ask> {
+    fn next_ask(&self) -> Option<Query> {
         self.section.borrow_mut().poll_ask()
     }
 
-    fn next_news(&self) -> Option<Settled> {
-        self.section.borrow_mut().poll_news()
+    fn next_news(&self) -> Option<NameUpdate> {
+        self.section.borrow_mut().poll_update()
     }
 
-    fn hear(&self, ask: &Ask, over_tcp: bool, bytes: &[u8]) -> Heard {
+    fn handle_answer(&self, ask: &Query, over_tcp: bool, bytes: &[u8]) -> AnswerOutcome {
         let heard = self.section.borrow_mut().handle_answer(clock(&self.local), &ask.query, over_tcp, bytes);
-        if heard == Heard::Over {
-            self.notify.ring();
+        if heard == AnswerOutcome::Over {
+            self.notify.notify_one();
         }
         heard
     }
 }
 
-/// Counts a query for rules alone.
+/// Counts a query that only rules wait for, until it is dropped.
 struct ForRule(Rc<SectionTask>);
 
 impl ForRule {
-    fn new(desk: &Rc<SectionTask>) -> Self {
-        desk.for_rules.set(desk.for_rules.get() + 1);
-        Self(desk.clone())
+    fn new(section_task: &Rc<SectionTask>) -> Self {
+        section_task.for_rules.set(section_task.for_rules.get() + 1);
+        Self(section_task.clone())
     }
 }
 
@@ -208,23 +231,37 @@ impl Drop for ForRule {
 }
 
 /// Sends one query to one name server, and waits until it is answered or its time is over.
-async fn exchange(desk: Rc<SectionTask>, ask: Ask, for_rule: Option<ForRule>) {
-    let local = &desk.local;
+async fn exchange(section_task: Rc<SectionTask>, ask: Query, for_rule: Option<ForRule>) {
+    let local = &section_task.local;
     let until = Time::ZERO + ask.until;
     let work = async {
-        let places = if for_rule.is_some() { &desk.of_rules } else { &desk.of_servers };
-        let _place = CheckGuard::enter(places).await;
-        let server = &desk.resolvers().servers[ask.query.server];
-        let reached = if server.tcp {
-            over_tcp(&desk, &ask, server.address, until).await
-        } else {
-            match over_udp(&desk, &ask, server.address).await {
-                Some(Heard::Truncated) => over_tcp(&desk, &ask, server.address, until).await,
-                heard => heard.map(drop),
+        let limits = if for_rule.is_some() { &section_task.of_rules } else { &section_task.of_servers };
+        let _place = CheckGuard::enter(limits).await;
+        let server = &section_task.resolvers().servers[ask.query.server];
+        let talk = async {
+            let reached = if server.tcp {
+                over_tcp(&section_task, &ask, server.address, until).await
+            } else {
+                match over_udp(&section_task, &ask, server.address).await {
+                    Some(AnswerOutcome::Truncated) => {
+                        over_tcp(&section_task, &ask, server.address, until).await
+                    }
+                    heard => heard.map(drop),
+                }
+            };
+            if reached.is_none() {
+                section_task.section.borrow_mut().handle_failure(&ask.query);
             }
         };
-        if reached.is_none() {
-            desk.section.borrow_mut().handle_failure(&ask.query);
+        let mut talk = pin!(talk);
+        let here = local.here();
+        if for_rule.is_none() {
+            return talk.await;
+        }
+        while here.timeout(TIME_SLICE, talk.as_mut()).await.is_err() {
+            if limits.is_awaited() {
+                break;
+            }
         }
     };
     let here = local.here();
@@ -233,13 +270,13 @@ async fn exchange(desk: Rc<SectionTask>, ask: Ask, for_rule: Option<ForRule>) {
 
 /// Sends a query over UDP, from a random port that the system chooses. The socket is connected, so the system
 /// delivers only datagrams of this name server. `None` if the name server cannot be reached.
-async fn over_udp(desk: &SectionTask, ask: &Ask, server: SocketAddr) -> Option<Heard> {
+async fn over_udp(section_task: &SectionTask, ask: &Query, server: SocketAddr) -> Option<AnswerOutcome> {
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(server).ok()?;
-    let mut socket = desk.local.io.datagrams(socket).ok()?;
-    socket.set_room(desk.resolvers().settings.payload.into());
+    let mut socket = section_task.local.io.datagrams(socket).ok()?;
+    socket.set_room(section_task.resolvers().settings.payload.into());
     let mut bytes = Chain::new();
     bytes.append(&ask.bytes).ok()?;
     let mut out = VecDeque::from([Outgoing { bytes, to: None }]);
@@ -249,46 +286,42 @@ async fn over_udp(desk: &SectionTask, ask: &Ask, server: SocketAddr) -> Option<H
         socket.recv_batch(&mut came).await.ok()?;
         for datagram in came.drain(..) {
             if datagram.truncated {
-                return Some(Heard::Truncated); // longer than the advertised payload
+                return Some(AnswerOutcome::Truncated); // longer than the advertised payload
             }
-            match desk.hear(ask, false, &datagram.bytes) {
-                Heard::Not => {}
+            match section_task.handle_answer(ask, false, &datagram.bytes) {
+                AnswerOutcome::Not => {}
                 heard => return Some(heard),
             }
         }
         // A server that keeps sending unrelated datagrams shares the lane with other tasks, until the query's
         // time is over.
-        desk.local.here().yield_now().await;
+        section_task.local.here().yield_now().await;
     }
 }
 
 /// Sends a query over TCP, with a length before each message (RFC 1035, 4.2.2).
-async fn over_tcp(desk: &SectionTask, ask: &Ask, server: SocketAddr, until: Time) -> Option<()> {
+async fn over_tcp(section_task: &SectionTask, ask: &Query, server: SocketAddr, until: Time) -> Option<()> {
     let connector = Connector::new(ConnectOptions::default());
     let connection =
-        connector.connect(&desk.local.io, &Endpoint::Ip(server), None, Some(until)).await.ok()?;
+        connector.connect(&section_task.local.io, &Endpoint::Ip(server), None, Some(until)).await.ok()?;
     let mut bytes = Chain::new();
     bytes.append(&(ask.bytes.len() as u16).to_be_bytes()).ok()?;
     bytes.append(&ask.bytes).ok()?;
     connection.send(&mut bytes).await.ok()?;
-    let mut came: Vec<u8> = Vec::new();
+    let mut answer = TcpMessage::default();
     loop {
-        let length = came.first_chunk().map(|length| usize::from(u16::from_be_bytes(*length)));
-        if let Some(length) = length
-            && came.len() >= 2 + length
-        {
-            desk.hear(ask, true, &came[2..2 + length]);
+        if let Some(message) = answer.message() {
+            section_task.handle_answer(ask, true, message);
             return Some(());
         }
         let segment: Segment = connection.recv().await.ok()??;
-        let room = 2 + LONGEST_MESSAGE - came.len(); // bytes behind the message are ignored
-        came.extend(segment.iter().take(room));
+        answer.receive(&segment);
     }
 }
 
 /// Users of a section's answers.
 #[derive(Debug, Default)]
-struct Guests {
+struct AddressUsers {
     /// Servers that have the address of a name.
     servers: HashMap<Id, Vec<ServerNumber>>,
     /// Names that are resolved for servers.
@@ -323,22 +356,23 @@ fn mark(addresses: impl Iterator<Item = IpAddr>) -> u64 {
     hasher.finish()
 }
 
-impl Guests {
+impl AddressUsers {
     /// Begins with the servers of the configuration.
-    fn begin(&mut self, desk: &SectionTask, local: &Local) {
+    fn begin(&mut self, section_task: &SectionTask, local: &Local) {
         let now = clock(local);
         for backend in &local.generation.backends {
             for server in backend.listed() {
-                let Some(resolution) = server.resolution.as_ref().filter(|own| own.section == desk.number)
+                let Some(resolution) =
+                    server.resolution.as_ref().filter(|own| own.section == section_task.number)
                 else {
                     continue;
                 };
                 let number = ServerNumber { backend: backend.number, server: server.index };
                 let Some(service) = &resolution.service else {
-                    self.follow(desk, local, number);
+                    self.follow(section_task, local, number);
                     continue;
                 };
-                let Some(id) = desk.section.borrow_mut().want(service.clone(), Kind::Srv, now) else {
+                let Some(id) = section_task.section.borrow_mut().want(service.clone(), Kind::Srv, now) else {
                     continue;
                 };
                 let templates = self.services.entry(id).or_default();
@@ -349,9 +383,9 @@ impl Guests {
             }
         }
         // New servers here also use what the section knew before.
-        let known = |id: &Id| desk.section.borrow().status(*id) == Status::Valid;
+        let known = |id: &Id| section_task.section.borrow().status(*id) == Status::Valid;
         let services: Vec<Id> = self.services.keys().copied().filter(known).collect();
-        services.into_iter().for_each(|id| self.member(desk, local, id));
+        services.into_iter().for_each(|id| self.member(section_task, local, id));
     }
 
     /// Returns true if servers have the name.
@@ -360,58 +394,59 @@ impl Guests {
     }
 
     /// Begins to resolve the server's name.
-    fn follow(&mut self, desk: &SectionTask, local: &Local, number: ServerNumber) {
+    fn follow(&mut self, section_task: &SectionTask, local: &Local, number: ServerNumber) {
         let (_, server) = local.generation.server(number);
         let Some(resolution) = &server.resolution else { return };
         let Some(Ok(name)) = server.addr.read().name.map(|name| Name::parse(&name)) else { return };
         let now = clock(local);
-        let wanted = desk.section.borrow_mut().want(name, resolution.wish.family, now);
+        let wanted = section_task.section.borrow_mut().want(name, resolution.wish.family, now);
         let Some(id) = wanted else { return };
-        self.unfollow(desk, local, number);
+        self.unfollow(section_task, local, number);
         self.names.insert(number, id);
         self.servers.entry(id).or_default().push(number);
-        let status = desk.section.borrow().status(id);
+        let status = section_task.section.borrow().status(id);
         if status == Status::Valid {
-            self.settle(desk, local, number, id, None); // the name was resolved for another server before
+            // The name was resolved for another server before.
+            self.settle(section_task, local, number, id, None);
         }
     }
 
     /// Stops resolving the server's name for this server.
-    fn unfollow(&mut self, desk: &SectionTask, local: &Local, number: ServerNumber) {
+    fn unfollow(&mut self, section_task: &SectionTask, local: &Local, number: ServerNumber) {
         let Some(id) = self.names.remove(&number) else { return };
         if let Some(servers) = self.servers.get_mut(&id) {
             servers.retain(|own| *own != number);
         }
-        desk.section.borrow_mut().forget(id, clock(local));
+        section_task.section.borrow_mut().forget(id, clock(local));
     }
 
     /// Handles a server that an operator gave another name.
-    fn renamed(&mut self, desk: &SectionTask, local: &Local, number: ServerNumber) {
+    fn renamed(&mut self, section_task: &SectionTask, local: &Local, number: ServerNumber) {
         if local.generation.known(number).is_none() {
             return; // the server belongs to the generation before
         }
-        self.follow(desk, local, number);
+        self.follow(section_task, local, number);
     }
 
     /// Handles a question of a rule.
-    fn ask(&mut self, desk: &SectionTask, local: &Local, question: Arc<Question>) {
+    fn ask(&mut self, section_task: &SectionTask, local: &Local, question: Arc<Question>) {
         let now = clock(local);
-        let wanted = desk.section.borrow_mut().want(question.name.clone(), question.kind, now);
+        let wanted = section_task.section.borrow_mut().want(question.name.clone(), question.kind, now);
         let Some(id) = wanted else { return question.answer(None) };
         self.questions.entry(id).or_default().push(question);
-        let fresh = desk.section.borrow().is_fresh(id, now);
+        let fresh = section_task.section.borrow().is_fresh(id, now);
         if fresh {
-            self.answer(desk, local, id);
+            self.answer(section_task, local, id);
         } else {
-            desk.section.borrow_mut().hurry(id, now);
+            section_task.section.borrow_mut().hurry(id, now);
         }
     }
 
     /// Answers all rules that wait for a name.
-    fn answer(&mut self, desk: &SectionTask, local: &Local, id: Id) {
+    fn answer(&mut self, section_task: &SectionTask, local: &Local, id: Id) {
         let now = clock(local);
         for question in self.questions.remove(&id).unwrap_or_default() {
-            let mut section = desk.section.borrow_mut();
+            let mut section = section_task.section.borrow_mut();
             let address =
                 section.records(id).filter(|_| section.status(id) == Status::Valid).and_then(|records| {
                     let all = || records.iter().filter_map(addresses);
@@ -429,40 +464,50 @@ impl Guests {
 
     /// Passes the waiting questions of rules to the task that replaces this one; without one, answers them
     /// with no address.
-    fn leave(&mut self, desk: &SectionTask) {
+    fn leave(&mut self, section_task: &SectionTask) {
         for question in self.questions.drain().flat_map(|(_, waiting)| waiting) {
-            if !desk.resolvers().order(Order::Ask(question.clone())) {
+            if !section_task.resolvers().order(Order::Ask(question.clone())) {
                 question.answer(None);
             }
         }
     }
 
     /// Handles a new result for a name.
-    fn heard(&mut self, desk: &SectionTask, local: &Local, news: Settled) {
-        let mut by = news.server;
-        for number in self.servers.get(&news.name).cloned().unwrap_or_default() {
-            self.settle(desk, local, number, news.name, by);
+    fn heard(&mut self, section_task: &SectionTask, local: &Local, update: NameUpdate) {
+        let mut by = update.server;
+        for number in self.servers.get(&update.name).cloned().unwrap_or_default() {
+            self.settle(section_task, local, number, update.name, by);
             by = None; // the other servers get it from the cache
         }
-        if self.services.contains_key(&news.name) {
-            self.member(desk, local, news.name);
+        if self.services.contains_key(&update.name) {
+            self.member(section_task, local, update.name);
         }
-        self.answer(desk, local, news.name);
+        self.answer(section_task, local, update.name);
     }
 
     /// Gives a server an address of its name, or keeps the address that it has, or removes it.
-    fn settle(&self, desk: &SectionTask, local: &Local, number: ServerNumber, id: Id, by: Option<usize>) {
+    fn settle(
+        &self,
+        section_task: &SectionTask,
+        local: &Local,
+        number: ServerNumber,
+        id: Id,
+        by: Option<usize>,
+    ) {
         let (_, server) = local.generation.server(number);
         let Some(resolution) = &server.resolution else { return };
-        if desk.section.borrow().status(id) != Status::Valid {
-            if desk.section.borrow().is_lost(id, clock(local)) {
-                lose(local, number, reason(desk.section.borrow().status(id)));
+        if section_task.section.borrow().status(id) != Status::Valid {
+            if section_task.section.borrow().is_lost(id, clock(local)) {
+                lose(local, number, reason(section_task.section.borrow().status(id)));
             }
             return;
         }
         let known = server.addr.read();
-        let answer =
-            desk.section.borrow().records(id).map_or(0, |records| mark(records.iter().filter_map(addresses)));
+        let answer = section_task
+            .section
+            .borrow()
+            .records(id)
+            .map_or(0, |records| mark(records.iter().filter_map(addresses)));
         if known.stays_by_hand(answer) {
             return;
         }
@@ -478,27 +523,31 @@ impl Guests {
             .filter_map(|other| other.ip())
             .collect();
         let current = known.ip();
-        let choice = desk.section.borrow().records(id).map_or(Choice::None, |records| {
+        let choice = section_task.section.borrow().records(id).map_or(AddressChoice::None, |records| {
             choose(records.iter().filter_map(addresses), &resolution.wish, current, |address| {
                 others.contains(&address)
             })
         });
         match choice {
-            Choice::Stay => {
+            AddressChoice::Stay => {
                 if known.by_hand || known.answer != Some(answer) {
                     server.addr.change(|known| known.heard(answer));
                 }
                 have(local, number);
             }
-            Choice::Go(address) => {
+            AddressChoice::Go(address) => {
                 let teller = match by {
                     Some(by) => {
-                        desk.section.borrow_mut().count_update(by);
-                        format!("{}/{}", desk.resolvers().name, desk.resolvers().servers[by].name)
+                        section_task.section.borrow_mut().count_update(by);
+                        format!(
+                            "{}/{}",
+                            section_task.resolvers().name,
+                            section_task.resolvers().servers[by].name
+                        )
                     }
                     None => "DNS cache".into(),
                 };
-                if let Some(records) = desk.section.borrow_mut().records_mut(id) {
+                if let Some(records) = section_task.section.borrow_mut().records_mut(id) {
                     records.took(address);
                 }
                 go(local, number, &teller, |known| {
@@ -507,20 +556,20 @@ impl Guests {
                 });
                 have(local, number);
             }
-            Choice::None => lose(local, number, " (No IP for server )"),
+            AddressChoice::None => lose(local, number, " (No IP for server )"),
         }
     }
 
     /// Assigns the records of a service to the templates that stand for it.
-    fn member(&mut self, desk: &SectionTask, local: &Local, id: Id) {
+    fn member(&mut self, section_task: &SectionTask, local: &Local, id: Id) {
         {
-            let section = desk.section.borrow();
+            let section = section_task.section.borrow();
             if section.status(id) != Status::Valid && !section.is_lost(id, clock(local)) {
                 return;
             }
         }
         let services: Vec<Service> = {
-            let section = desk.section.borrow();
+            let section = section_task.section.borrow();
             let entries = section.records(id).into_iter().flat_map(|records| records.iter());
             let service = |entry: &Entry| match &entry.item {
                 Item::Service(service) => Some(service.clone()),
@@ -541,20 +590,20 @@ impl Guests {
             let taken: Vec<ServiceMember> = template.members.iter().map(member).collect();
             for step in members(&taken, &services) {
                 match step {
-                    Move::Leave(place) => {
-                        let number = template.members[place];
-                        self.unfollow(desk, local, number);
+                    AssignmentChange::Leave(index) => {
+                        let number = template.members[index];
+                        self.unfollow(section_task, local, number);
                         lose(local, number, " (entry removed from SRV record)");
                         local.generation.server(number).1.addr.change(|known| {
                             known.name = None;
                             known.port = Port::Unset;
                         });
                     }
-                    Move::Take(place, service) => {
-                        self.stand_for(desk, local, template.members[place], service, true)
+                    AssignmentChange::Take(position, service) => {
+                        self.stand_for(section_task, local, template.members[position], service, true)
                     }
-                    Move::Stay(place, service) => {
-                        self.stand_for(desk, local, template.members[place], service, false)
+                    AssignmentChange::Stay(at, service) => {
+                        self.stand_for(section_task, local, template.members[at], service, false)
                     }
                 }
             }
@@ -565,7 +614,7 @@ impl Guests {
     /// Makes a server of a template stand for a member of a service.
     fn stand_for(
         &mut self,
-        desk: &SectionTask,
+        section_task: &SectionTask,
         local: &Local,
         number: ServerNumber,
         service: Service,
@@ -583,7 +632,7 @@ impl Guests {
             let _ = set_weight(local, backend, index, weight(share));
         }
         if let Some(address) = address {
-            self.unfollow(desk, local, number);
+            self.unfollow(section_task, local, number);
             let (known, answer) = (server.addr.read(), mark(std::iter::once(address)));
             if new || known.ip() != Some(address) && !known.stays_by_hand(answer) {
                 go(local, number, "DNS additional record", |known| {
@@ -610,7 +659,7 @@ impl Guests {
         if address.is_some() {
             bring_up(local, backend, index);
         } else if !self.names.contains_key(&number) {
-            self.follow(desk, local, number);
+            self.follow(section_task, local, number);
         }
     }
 }
@@ -626,7 +675,7 @@ fn reason(status: Status) -> &'static str {
 }
 
 /// Moves a server to another address.
-fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut Whereabouts)) {
+fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut ServerAddrState)) {
     let (backend, server) = local.generation.server(number);
     let before = server.addr.change(to).ip();
     let after = server.addr.read().ip();
@@ -648,7 +697,7 @@ fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut Wherea
 fn bring_up(local: &Local, backend: &Backend, index: Index) -> bool {
     let was = backend.balancer.servers()[index].state().standing().unresolved;
     if was {
-        change(local, backend, index, "", |own| Standing { unresolved: false, ..own });
+        change(local, backend, index, "", |own| Availability { unresolved: false, ..own });
     }
     was
 }
@@ -670,7 +719,7 @@ fn have(local: &Local, number: ServerNumber) {
 fn lose(local: &Local, number: ServerNumber, why: &str) {
     let (backend, server) = local.generation.server(number);
     let Some(index) = backend.balancer.servers().index(server.index) else { return };
-    change(local, backend, index, why, |own| Standing { unresolved: true, ..own });
+    change(local, backend, index, why, |own| Availability { unresolved: true, ..own });
     server.addr.change(|known| {
         known.by_hand = false;
         known.settle(None);

@@ -9,17 +9,22 @@
 //!    have received and what is still to be sent. Connections are closed and made again.
 //! 4. A process that stops first sends everything to the process that listens in its place, if there is one.
 
-use super::checks::{unless_happens, unless_stopped};
+use super::checks::{encrypted, unless_happens, unless_stopped};
 use crate::lane::{Event, Local};
 use crate::scopes::table_millis;
+use crate::server::TlsGuard;
 use manylane_buf::Chain;
 use manylane_net::{Acceptor, ConnectOptions, Connection, Connector, Incoming};
-use manylane_peers::{Fault, MAX_HELLO, Message, Resync, SILENCE, Section, Status, Wrong, hello, read_hello};
+use manylane_peers::{
+    Fault, MAX_HELLO, Message, MessageError, Resync, SILENCE, Section, Status, hello, read_hello,
+};
 use manylane_plan::generation::notify::Notify;
-use manylane_plan::generation::{Peer, PeerLink, Peers, PeersReport};
+use manylane_plan::generation::{Peer, PeerLink, Peers, PeersReport, PeersTls};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::{Arc, LaneId};
+use manylane_tls::ServerContext;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
@@ -44,7 +49,8 @@ const RETRY_SOON: u64 = 50;
 const RETRY_SPREAD: u64 = 2000;
 /// Timeout of a connection attempt, and of a greeting.
 const TIMEOUT: Duration = Duration::from_millis(SILENCE);
-/// Limit of connections before their greeting; more are closed.
+/// Limit of connections before their greeting: another one closes the oldest, so that those who say nothing
+/// keep no peer out.
 const MAX_PENDING: usize = 64;
 
 /// Starts the sections that this lane serves. Sections are spread over `lanes`.
@@ -68,7 +74,8 @@ struct SectionTask {
     number: usize,
     section: RefCell<Section>,
     links: RefCell<Vec<Link>>,
-    strangers: Cell<usize>,
+    /// Connections before their greeting, the oldest first; at most `MAX_PENDING`.
+    strangers: RefCell<VecDeque<Rc<Event>>>,
     /// Number of tasks that accept connections.
     accepting: Cell<usize>,
     /// Time of the last report, in milliseconds.
@@ -113,37 +120,41 @@ async fn look_after(local: Rc<Local>, number: usize) {
             return local.ended();
         }
     };
-    let desk = Rc::new(SectionTask {
+    let section_task = Rc::new(SectionTask {
         local: local.clone(),
         number,
         section: RefCell::new(section),
         links: RefCell::new(own.peers.iter().map(|_| Link::default()).collect()),
-        strangers: Cell::new(0),
+        strangers: RefCell::default(),
         accepting: Cell::new(0),
         reported: Cell::new(0),
     });
     for socket in own.sockets().iter().flat_map(|sockets| sockets.iter()) {
         if let Ok(acceptor) = socket.acceptor(&local.io) {
-            desk.accepting.set(desk.accepting.get() + 1);
-            if local.here().spawn(&PEERS, Class::Normal, accept(desk.clone(), acceptor)).is_err() {
-                desk.accepting.set(desk.accepting.get() - 1);
+            section_task.accepting.set(section_task.accepting.get() + 1);
+            if local.here().spawn(&PEERS, Class::Normal, accept(section_task.clone(), acceptor)).is_err() {
+                section_task.accepting.set(section_task.accepting.get() - 1);
             }
         }
     }
     while !local.stopping.has_happened() {
-        desk.work();
+        section_task.work();
         let _ = unless_stopped(&local, local.here().sleep(EVERY)).await;
     }
     if local.successor().is_none() {
-        desk.hand_over().await;
+        section_task.hand_over().await;
     }
-    desk.leave();
+    section_task.leave();
     local.ended();
 }
 
 impl SectionTask {
     fn own(&self) -> &Arc<Peers> {
         &self.local.generation.peers[self.number]
+    }
+
+    fn tls(&self) -> &PeersTls {
+        &self.local.generation.peers_tls[self.number]
     }
 
     fn peer(&self, peer: usize) -> &Peer {
@@ -168,7 +179,7 @@ impl SectionTask {
             }
             let links = self.links.borrow();
             match &links[peer].conn {
-                Some(conn) if connected && fresh => conn.wake.ring(),
+                Some(conn) if connected && fresh => conn.wake.notify_one(),
                 Some(_) => {}
                 None if self.peer(peer).is_local || now < links[peer].retry => {}
                 None => {
@@ -256,17 +267,20 @@ impl SectionTask {
         let task = connect(self.clone(), peer, conn.clone());
         if self.local.here().spawn(&PEER, Class::Normal, task).is_ok() {
             let mut until = clock(&self.local) + SILENCE;
+            let mut taught = self.section.borrow().taught(peer);
             while self.has_place(peer, &conn) {
                 let now = clock(&self.local);
-                // A process that requests nothing needs nothing.
-                if self.section.borrow().is_teaching(peer) {
-                    until = now + SILENCE;
+                // A process that requests nothing needs nothing, and one that takes nothing may send
+                // heartbeats for ever.
+                let further = self.section.borrow().taught(peer);
+                if further != taught {
+                    (taught, until) = (further, now + SILENCE);
                 } else if now >= until {
                     break;
                 }
                 let fresh = self.section.borrow_mut().tick(now);
                 if fresh {
-                    conn.wake.ring();
+                    conn.wake.notify_one();
                 }
                 if self.has_taught(peer, now) {
                     break;
@@ -295,109 +309,132 @@ impl SectionTask {
 }
 
 /// Connects to a peer and exchanges updates.
-async fn connect(desk: Rc<SectionTask>, peer: usize, conn: Rc<Conn>) {
+async fn connect(section_task: Rc<SectionTask>, peer: usize, conn: Rc<Conn>) {
     let mut was_of_use = false;
     let work = async {
-        let local = &desk.local;
-        let Some(endpoint) = &desk.peer(peer).endpoint else { return };
+        let local = &section_task.local;
+        let Some(endpoint) = &section_task.peer(peer).endpoint else { return };
         let connector = Connector::new(ConnectOptions::default());
         let until = local.here().now() + TIMEOUT;
         let Ok(connection) = connector.connect(&local.io, endpoint, None, Some(until)).await else { return };
         let greeting = async {
-            let own = desk.own();
+            let own = section_task.own();
+            let connection = match &section_task.tls().peers[peer] {
+                Some(tls) => encrypted(local, &tls.context, tls.name(&[]), connection).await.ok()?,
+                None => connection,
+            };
             send(&connection, hello(&own.peers[peer].name, &own.local, local.pid).as_bytes()).await?;
             let mut came = Vec::new();
             loop {
                 if let Some((status, used)) = Status::read(&came) {
                     came.drain(..used);
-                    return Some((status?, came));
+                    return Some((status?, came, connection));
                 }
                 receive(&connection, &mut came).await?;
             }
         };
-        let Ok(Some((status, rest))) = local.here().timeout(TIMEOUT, greeting).await else { return };
-        desk.answered(peer, status);
+        let Ok(Some((status, rest, connection))) = local.here().timeout(TIMEOUT, greeting).await else {
+            return;
+        };
+        section_task.answered(peer, status);
         was_of_use = match status {
-            Status::Succeeded => talk(&desk, peer, &conn, &connection, rest).await,
+            Status::Succeeded => talk(&section_task, peer, &conn, &connection, rest).await,
             status => status == Status::TryAgain,
         };
     };
     let _ = unless_happens(&conn.over, work).await;
-    desk.ended(peer, &conn, was_of_use);
+    section_task.ended(peer, &conn, was_of_use);
 }
 
 /// Accepts connections of peers until the lane stops.
-async fn accept(desk: Rc<SectionTask>, acceptor: Acceptor) {
-    while let Some(Ok(incoming)) = unless_stopped(&desk.local, acceptor.accept()).await {
-        if desk.strangers.get() < MAX_PENDING {
-            let task = welcome(desk.clone(), incoming, PendingConn::new(&desk));
-            let _ = desk.local.here().spawn(&PEER, Class::Normal, task);
-        }
+async fn accept(section_task: Rc<SectionTask>, acceptor: Acceptor) {
+    while let Some(Ok(incoming)) = unless_stopped(&section_task.local, acceptor.accept()).await {
+        let task = welcome(section_task.clone(), incoming, PendingConn::new(&section_task));
+        let _ = section_task.local.here().spawn(&PEER, Class::Normal, task);
     }
     let _ = acceptor.close().await;
-    desk.accepting.set(desk.accepting.get() - 1);
+    section_task.accepting.set(section_task.accepting.get() - 1);
 }
 
-/// Counts a connection that has not sent its greeting yet.
-struct PendingConn(Rc<SectionTask>);
+/// A connection that has not sent its greeting yet.
+struct PendingConn {
+    section_task: Rc<SectionTask>,
+    /// A newer one takes its place.
+    over: Rc<Event>,
+}
 
 impl PendingConn {
-    fn new(desk: &Rc<SectionTask>) -> Self {
-        desk.strangers.set(desk.strangers.get() + 1);
-        Self(desk.clone())
+    fn new(section_task: &Rc<SectionTask>) -> Self {
+        let over = Rc::<Event>::default();
+        let mut all = section_task.strangers.borrow_mut();
+        if all.len() >= MAX_PENDING
+            && let Some(oldest) = all.pop_front()
+        {
+            oldest.happen();
+        }
+        all.push_back(over.clone());
+        Self { section_task: section_task.clone(), over }
     }
 }
 
 impl Drop for PendingConn {
     fn drop(&mut self) {
-        self.0.strangers.set(self.0.strangers.get() - 1);
+        self.section_task.strangers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &self.over));
     }
 }
 
 /// Serves an accepted connection.
-async fn welcome(desk: Rc<SectionTask>, incoming: Incoming, stranger: PendingConn) {
-    let local = &desk.local;
+async fn welcome(section_task: Rc<SectionTask>, incoming: Incoming, stranger: PendingConn) {
+    let local = &section_task.local;
     let connection = incoming.into_connection(&local.io);
-    let greeted = {
-        let _stranger = stranger; // counted until the greeting
+    let (connection, greeted) = {
+        let stranger = stranger; // counts as pending until the greeting
         let greeting = async {
+            let connection = match &section_task.tls().listener {
+                Some(context) => encrypted_by_peer(local, context, connection).await?,
+                None => connection,
+            };
             let mut came = Vec::new();
             loop {
-                match read_hello(&came, &desk.own().local) {
-                    Err(status) => return Some(Err(status)),
+                match read_hello(&came, &section_task.own().local) {
+                    Err(status) => return Some((connection, Err(status))),
                     Ok(Some((name, used))) => {
-                        let known = desk.own().peers.iter().position(|peer| *peer.name == *name);
+                        let known = section_task.own().peers.iter().position(|peer| *peer.name == *name);
                         came.drain(..used);
-                        return Some(known.map(|peer| (peer, came)).ok_or(Status::WrongRemote));
+                        let known = known.map(|peer| (peer, came)).ok_or(Status::WrongRemote);
+                        return Some((connection, known));
                     }
                     Ok(None) => receive(&connection, &mut came).await?,
                 }
             }
         };
-        match unless_stopped(local, local.here().timeout(TIMEOUT, greeting)).await {
-            Some(Ok(Some(greeted))) => greeted,
+        let greeting = unless_happens(&stranger.over, local.here().timeout(TIMEOUT, greeting));
+        match unless_stopped(local, greeting).await {
+            Some(Some(Ok(Some(greeted)))) => greeted,
             _ => return,
         }
     };
     let refused = match greeted {
         // If two processes hand over to this one, only the first is accepted.
-        Ok((peer, _)) if desk.peer(peer).is_local && desk.links.borrow()[peer].conn.is_some() => {
+        Ok((peer, _))
+            if section_task.peer(peer).is_local && section_task.links.borrow()[peer].conn.is_some() =>
+        {
             Status::TryAgain
         }
         Ok((peer, rest)) => {
             let now = clock(local);
-            if desk.links.borrow()[peer].conn.is_some() {
-                desk.section.borrow_mut().counts(peer).collisions += 1;
+            if section_task.links.borrow()[peer].conn.is_some() {
+                section_task.section.borrow_mut().counts(peer).collisions += 1;
             }
-            let conn = desk.take_place(peer, now);
+            let conn = section_task.take_place(peer, now);
             let work = async {
                 if send(&connection, Status::Succeeded.line().as_bytes()).await.is_some() {
-                    desk.answered(peer, Status::Succeeded);
-                    talk(&desk, peer, &conn, &connection, rest).await;
+                    section_task.answered(peer, Status::Succeeded);
+                    talk(&section_task, peer, &conn, &connection, rest).await;
                 }
             };
             let _ = unless_happens(&conn.over, work).await;
-            return desk.ended(peer, &conn, true);
+            return section_task.ended(peer, &conn, true);
         }
         Err(status) => status,
     };
@@ -406,6 +443,19 @@ async fn welcome(desk: Rc<SectionTask>, incoming: Incoming, stranger: PendingCon
         let _ = connection.close().await;
     };
     let _ = unless_stopped(local, local.here().timeout(TIMEOUT, refuse)).await;
+}
+
+/// Does the TLS handshake of an accepted connection. `None` if it fails.
+async fn encrypted_by_peer(
+    local: &Local,
+    context: &ServerContext,
+    connection: Connection,
+) -> Option<Connection> {
+    let guard = TlsGuard::begin(&local.generation)?;
+    let own = manylane_tls::Connection::server(context, &local.reader()).ok()?;
+    let connection = connection.encrypt(own, Chain::new(), Some(Box::new(guard))).ok()?;
+    connection.tls()?.handshake(local.here(), false).await.ok()?;
+    Some(connection)
 }
 
 async fn send(connection: &Connection, bytes: &[u8]) -> Option<()> {
@@ -425,18 +475,24 @@ async fn receive(connection: &Connection, came: &mut Vec<u8>) -> Option<()> {
 
 /// Exchanges messages with a peer after the greeting, until one side ends the connection. `rest` holds bytes
 /// received after the greeting. Returns true if there was no error.
-async fn talk(desk: &SectionTask, peer: usize, conn: &Conn, connection: &Connection, rest: Vec<u8>) -> bool {
-    let local = &desk.local;
-    desk.section.borrow_mut().begin(peer, clock(local));
+async fn talk(
+    section_task: &SectionTask,
+    peer: usize,
+    conn: &Conn,
+    connection: &Connection,
+    rest: Vec<u8>,
+) -> bool {
+    let local = &section_task.local;
+    section_task.section.borrow_mut().begin(peer, clock(local));
     let reader = async {
         let mut came = rest;
         loop {
-            let read = desk.section.borrow_mut().receive(peer, &came, clock(local));
+            let read = section_task.section.borrow_mut().receive(peer, &came, clock(local));
             match read {
                 Ok(used) => came.drain(..used),
                 Err(fault) => return Some(fault),
             };
-            conn.wake.ring();
+            conn.wake.notify_one();
             local.here().yield_now().await;
             match connection.recv().await {
                 Ok(Some(segment)) => came.extend_from_slice(segment.as_slice()),
@@ -448,7 +504,7 @@ async fn talk(desk: &SectionTask, peer: usize, conn: &Conn, connection: &Connect
         let mut out = Vec::new();
         loop {
             out.clear();
-            let more = desk.section.borrow_mut().transmit(peer, clock(local), &mut out);
+            let more = section_task.section.borrow_mut().transmit(peer, clock(local), &mut out);
             if !out.is_empty() && send(connection, &out).await.is_none() {
                 return;
             }
@@ -466,13 +522,13 @@ async fn talk(desk: &SectionTask, peer: usize, conn: &Conn, connection: &Connect
     })
     .await;
     if fault.is_some() {
-        desk.section.borrow_mut().counts(peer).errors += 1;
+        section_task.section.borrow_mut().counts(peer).errors += 1;
     }
-    if let Some(Fault::Wrong(wrong)) = fault {
+    if let Some(Fault::Message(wrong)) = fault {
         let mut out = Vec::new();
         match wrong {
-            Wrong::Malformed => Message::ProtocolError.write(&mut out),
-            Wrong::TooLong => Message::SizeError.write(&mut out),
+            MessageError::Malformed => Message::ProtocolError.write(&mut out),
+            MessageError::TooLong => Message::SizeError.write(&mut out),
         }
         let told = async {
             send(connection, &out).await?;

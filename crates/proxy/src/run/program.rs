@@ -55,7 +55,7 @@ pub(super) async fn run(
     let failed = |why: String| CheckResult::new(Status::SockErr, why);
     match programs().run(move || wait(command(), time)) {
         Ok(result) => match result.await {
-            Ok(ended) => verdict(ended),
+            Ok(ended) => result_of(ended),
             Err(error) => failed(error.to_string()),
         },
         Err(refused) => failed(refused.to_string()),
@@ -63,7 +63,7 @@ pub(super) async fn run(
 }
 
 /// Returns the result for an exit status; `None` means that the time was over.
-fn verdict(ended: Option<ExitStatus>) -> CheckResult {
+fn result_of(ended: Option<ExitStatus>) -> CheckResult {
     let told = |status, code| CheckResult { code: Some(code), ..CheckResult::new(status, "") };
     match ended.map(|status| status.code()) {
         Some(Some(0)) => told(Status::ProcOk, 0),
@@ -152,6 +152,7 @@ fn command(
     ];
     let program = program.clone();
     move || {
+        use std::os::unix::ffi::OsStrExt;
         use std::os::unix::process::CommandExt;
         let unused = || OsString::from("NOT_USED");
         let mut command = Command::new(resolved(&program));
@@ -160,6 +161,12 @@ fn command(
         command.arg(ip).arg(port.unwrap_or_else(unused));
         if !program.preserves_environment {
             command.env_clear();
+        } else if manylane_pool::reserve::is_plain() {
+            use manylane_pool::reserve::{ONE_ARENA, PLAIN};
+            command.env_remove(OsStr::from_bytes(PLAIN.to_bytes())); // they are for this program alone
+            if std::env::var_os(ONE_ARENA.0).is_some_and(|value| value == ONE_ARENA.1) {
+                command.env_remove(ONE_ARENA.0);
+            }
         }
         command.envs(environment);
         command

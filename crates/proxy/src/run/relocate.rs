@@ -1,15 +1,15 @@
 //! Moves servers to other addresses for an operator: `set server addr`, `set server fqdn`.
 
 use crate::lane::{Local, change};
-use manylane_balance::{Index, Standing};
+use manylane_balance::{Availability, Index};
 use manylane_net::address::Port;
 use manylane_plan::generation::{Backend, Order};
 use manylane_resolve::Name;
 use std::net::IpAddr;
 
-/// Place of a server before it was moved.
+/// Address of a server before it was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Relocated {
+pub struct PreviousPlace {
     /// The former address.
     pub ip: Option<IpAddr>,
     /// The former port; `None` if the port is the client's, or an offset to it.
@@ -26,7 +26,7 @@ pub fn relocate(
     index: Index,
     ip: IpAddr,
     port: Option<u16>,
-) -> Result<Relocated, &'static str> {
+) -> Result<PreviousPlace, &'static str> {
     let server = &backend.servers[index.get()];
     if let Some(why) = server.stays {
         return Err(why);
@@ -36,12 +36,12 @@ pub fn relocate(
         known.by_hand = true;
         known.settle(Some(ip));
     });
-    change(local, backend, index, "", |own| Standing { unresolved: false, ..own });
+    change(local, backend, index, "", |own| Availability { unresolved: false, ..own });
     let port = match before.port {
         Port::One(port) => Some(port),
         _ => None,
     };
-    Ok(Relocated { ip: before.ip(), port })
+    Ok(PreviousPlace { ip: before.ip(), port })
 }
 
 /// Reason why a server does not get another name.

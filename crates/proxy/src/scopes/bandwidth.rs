@@ -54,12 +54,12 @@ pub(crate) struct Shared {
     entry: HeldEntry,
     sender: Side,
     /// The reserved grant.
-    turn: Option<Turn>,
+    turn: Option<Grant>,
 }
 
 /// A reserved grant: when it begins, its bytes, and the time that they take, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct Grant {
     begins: Time,
     bytes: u64,
     cost: u64,
@@ -77,7 +77,7 @@ impl Shared {
             let (whole, bytes) = (bandwidth.grant(), bandwidth.grant().min(there as u64));
             let (cost, spare) = (bandwidth.cost(bytes), bandwidth.cost(whole));
             let begins = entry.reserve(self.sender == Side::Server, cost, spare, now.as_nanos());
-            Turn { begins: Time::from_nanos(begins), bytes, cost }
+            Grant { begins: Time::from_nanos(begins), bytes, cost }
         });
         if turn.begins > now {
             return Err(turn.begins);

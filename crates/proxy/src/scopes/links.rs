@@ -1,6 +1,7 @@
 //! Connections of the current stream, for fetches that read them.
 
-use manylane_expr::{LinkError, LinkFacts, LinkStream};
+use manylane_expr::{LinkError, LinkFacts, LinkStream, TcpFacts};
+use manylane_io::SocketId;
 use manylane_mux::h2::Conn;
 use manylane_plan::Side;
 use std::cell::{Cell, RefCell};
@@ -13,9 +14,11 @@ pub(crate) struct Links {
     front: RefCell<Option<Conn>>,
     front_error: Cell<Option<LinkError>>,
     front_stream: Cell<LinkStream>,
+    front_socket: Cell<Option<SocketId>>,
     back: RefCell<Option<BackLink>>,
     back_error: Cell<Option<LinkError>>,
     back_stream: Cell<LinkStream>,
+    back_socket: Cell<Option<SocketId>>,
 }
 
 /// A connection to a server.
@@ -32,6 +35,16 @@ impl Links {
     pub(crate) fn set_front(&self, conn: Conn) {
         self.is_set.set(true);
         self.front.replace(Some(conn));
+    }
+
+    /// Stores the socket of a side.
+    pub(crate) fn set_socket(&self, side: Side, socket: Option<SocketId>) {
+        self.is_set.set(true);
+        match side {
+            Side::Client => &self.front_socket,
+            Side::Server => &self.back_socket,
+        }
+        .set(socket);
     }
 
     /// Stores the number of the HTTP/2 stream on the connection of this side.
@@ -83,9 +96,11 @@ impl Links {
             self.front.take();
             self.front_error.take();
             self.front_stream.take();
+            self.front_socket.take();
             self.back.take();
             self.back_error.take();
             self.back_stream.take();
+            self.back_socket.take();
         }
     }
 }
@@ -100,7 +115,30 @@ fn facts_of(conn: &Conn) -> LinkFacts {
     }
 }
 
+/// Returns what the kernel knows about a connection.
+fn tcp_facts(socket: Option<SocketId>) -> Option<TcpFacts> {
+    let info = socket?.tcp_info()?;
+    Some(TcpFacts {
+        rtt: info.rtt,
+        rtt_variance: info.rtt_variance,
+        unacknowledged: info.unacknowledged,
+        selective: info.selective,
+        lost: info.lost,
+        retransmitted: info.retransmitted,
+        forward: info.forward,
+        reordering: info.reordering,
+    })
+}
+
 impl manylane_expr::Links for Links {
+    fn front_tcp(&self) -> Option<TcpFacts> {
+        tcp_facts(self.front_socket.get())
+    }
+
+    fn back_tcp(&self) -> Option<TcpFacts> {
+        tcp_facts(self.back_socket.get())
+    }
+
     fn front(&self) -> LinkFacts {
         let facts = self.front.borrow().as_ref().map(facts_of).unwrap_or_default();
         LinkFacts { error: self.front_error.get(), stream: self.front_stream.get(), ..facts }

@@ -1,12 +1,12 @@
 //! State that a request leaves for later rules, for its forwarding and for the log: its first line, captures,
 //! and settings of rules.
 //!
-//! A session has one memory and uses it for all its requests. Texts keep their buffers, so in steady state
-//! nothing is allocated.
+//! Each request borrows a memory of its lane. Texts keep their buffers, so in steady state nothing is
+//! allocated.
 
 use super::{Limits, Links};
 use manylane_buf::{Cluster, Segment};
-use manylane_expr::{RequestLine, Timestamp};
+use manylane_expr::{Direction, RequestLine, Timestamp};
 use manylane_http::{Head, Known, List, Version};
 use manylane_logs::Level;
 use manylane_net::Packets;
@@ -55,6 +55,13 @@ impl Texts {
                 self.bytes[start..start + text.len()].copy_from_slice(text);
                 start
             }
+            // While memory is short, a text that needs a larger buffer is not stored.
+            _ if self.bytes.capacity() - self.bytes.len() < text.len()
+                && manylane_pool::check_memory().is_err() =>
+            {
+                self.slots[slot] = None;
+                return;
+            }
             _ => {
                 self.bytes.extend_from_slice(text);
                 self.bytes.len() - text.len()
@@ -66,6 +73,11 @@ impl Texts {
     fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
+    }
+
+    /// Memory that the texts may take without a new allocation, in bytes.
+    fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 }
 
@@ -80,16 +92,70 @@ struct Line {
     most: usize,
 }
 
+/// Returns whether `word` is the first one of `line`.
+fn is_first(line: &[u8], word: &[u8]) -> bool {
+    line.strip_prefix(word).is_some_and(|rest| matches!(rest.first(), Some(b' ' | b'\r')))
+}
+
+/// Texts of a stream other than captures in slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamText {
+    /// `capture cookie` in the request.
+    RequestCookie,
+    /// `capture cookie` in the response.
+    ResponseCookie,
+    /// Result of `unique-id-format`.
+    UniqueId,
+}
+
+/// The captures of a stream for expressions.
+#[derive(Debug)]
+pub(crate) struct CapturesOf<'a> {
+    pub(crate) slots: &'a Captures,
+    pub(crate) memory: &'a Memory,
+}
+
+impl CapturesOf<'_> {
+    fn of(&self, direction: Direction) -> (&[usize], &RefCell<Texts>) {
+        match direction {
+            Direction::Request => (&self.slots.request, &self.memory.request),
+            Direction::Response => (&self.slots.response, &self.memory.answer),
+        }
+    }
+}
+
+impl manylane_expr::Captures for CapturesOf<'_> {
+    fn slots(&self, direction: Direction) -> usize {
+        self.of(direction).0.len()
+    }
+
+    fn read(&self, direction: Direction, slot: usize, work: &mut dyn FnMut(Option<&[u8]>)) {
+        work(self.of(direction).1.borrow().get(slot));
+    }
+
+    fn store(&self, direction: Direction, slot: usize, text: &[u8]) -> bool {
+        let (lengths, texts) = self.of(direction);
+        let Some(&most) = lengths.get(slot) else { return false };
+        texts.borrow_mut().set(slot, &text[..text.len().min(most)]);
+        true
+    }
+}
+
 /// State that the current request has left.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     line: RefCell<Option<Line>>,
     /// Version and status of the response.
     pub(crate) response: Cell<Option<(Version, u16)>>,
-    /// Captures by the frontend's request slots; behind them the cookie, and behind that the unique id.
-    pub(crate) request: RefCell<Texts>,
-    /// Captures by the frontend's response slots; behind them the cookie.
-    pub(crate) answer: RefCell<Texts>,
+    /// Status of the server's response before rules changed it; 0 without one.
+    pub(crate) server_status: Cell<u16>,
+    /// Captures by the frontend's request slots. Expressions may store some, so no evaluation borrows them
+    /// for long.
+    request: RefCell<Texts>,
+    /// Captures by the frontend's response slots, likewise.
+    answer: RefCell<Texts>,
+    /// Texts that no expression stores, by [`StreamText`].
+    pub(crate) texts: RefCell<Texts>,
     /// When the request began.
     pub(crate) begun: Cell<Timestamp>,
     /// Number that no other request of the process has.
@@ -122,8 +188,8 @@ pub(crate) struct Memory {
     pub(crate) server_h2: Cell<bool>,
     /// Whether the server's connection has served a request before.
     pub(crate) server_reused: Cell<bool>,
-    /// There is a connection to a server for the request: it may have been done.
-    pub(crate) asked: Cell<bool>,
+    /// The request has had a connection to a server, which may have processed it.
+    pub(crate) reached_server: Cell<bool>,
     /// Values of `set-fc-mark` and `set-fc-tos`, until they are applied to the connection.
     pub(crate) client_packets: Cell<Packets>,
     /// Values of `set-bc-mark` and `set-bc-tos`.
@@ -149,8 +215,10 @@ impl Memory {
         let Self {
             line,
             response,
+            server_status,
             request,
             answer,
+            texts,
             begun,
             number,
             log_level,
@@ -167,15 +235,17 @@ impl Memory {
             server_tls,
             server_h2,
             server_reused,
-            asked,
+            reached_server,
             client_packets,
             server_packets,
             limits,
         } = self;
         line.take();
         response.take();
+        server_status.take();
         request.borrow_mut().clear();
         answer.borrow_mut().clear();
+        texts.borrow_mut().clear();
         begun.take();
         number.take();
         log_level.take();
@@ -194,10 +264,15 @@ impl Memory {
         server_tls.take();
         server_h2.take();
         server_reused.take();
-        asked.take();
+        reached_server.take();
         client_packets.take();
         server_packets.take();
         limits.clear();
+    }
+
+    /// Bytes that the buffers of all texts have.
+    pub(super) fn capacity(&self) -> usize {
+        [&self.request, &self.answer, &self.texts].iter().map(|texts| texts.borrow().capacity()).sum()
     }
 
     /// Returns the timeout that a rule has set.
@@ -219,20 +294,26 @@ impl Memory {
     }
 
     /// Stores the first line of a request that was not edited yet; the log and captures get at most `most`
-    /// bytes of it.
+    /// bytes of it. If the parser has changed an absolute target, the line has the target of the head.
     pub(crate) fn remember(&self, head: &Head, most: usize) {
+        let (method, target) = (head.method().len(), head.target());
         let line = head.original().map(|original| Line {
             bytes: original.clone(),
-            method: head.method().len(),
-            target: head.target().len(),
+            method,
+            target: target.len(),
             version: head.version(),
             most,
         });
+        let is_other = |line: &Line| !line.bytes.get(method + 1..).is_some_and(|rest| is_first(rest, target));
+        if !target.starts_with(b"/") && line.as_ref().is_some_and(is_other) {
+            return self.remember_whole(head, b"", most);
+        }
         self.line.replace(line);
     }
 
-    /// Makes and stores the first line of a request of HTTP/2, which has none: the target becomes a full URI
-    /// with `scheme`, except that of a tunnel. Without memory no line is stored.
+    /// Makes the first line of a request from its head and stores it, for requests that were not received
+    /// with such a line. Over HTTP/2 the target becomes a full URI with `scheme`, except that of a tunnel.
+    /// Without memory no line is stored.
     pub(crate) fn remember_whole(&self, head: &Head, scheme: &[u8], most: usize) {
         let (method, target) = (head.method(), head.target());
         let before: [&[u8]; 3] = match head.host() {
@@ -282,7 +363,21 @@ impl Memory {
         capture_fields(&self.request, &captures.request, &captures.request_fields, head);
         if let Some((name, most)) = &captures.cookie {
             let pairs = head.values(Known::COOKIE).flat_map(|value| List::separated_by(value, b';'));
-            capture_cookie(&self.request, captures.request.len(), name, *most, pairs);
+            self.capture_cookie(StreamText::RequestCookie, name, *most, pairs);
+        }
+    }
+
+    /// Captures the first cookie whose name begins with `name`.
+    fn capture_cookie<'h>(
+        &self,
+        text: StreamText,
+        name: &[u8],
+        most: usize,
+        mut pairs: impl Iterator<Item = &'h [u8]>,
+    ) {
+        if let Some(pair) = pairs.find(|pair| pair.trim_ascii().starts_with(name)) {
+            let pair = pair.trim_ascii();
+            self.texts.borrow_mut().set(text as usize, &pair[..pair.len().min(most)]);
         }
     }
 
@@ -292,7 +387,7 @@ impl Memory {
         if let Some((name, most)) = &captures.cookie {
             let pairs =
                 head.values(Known::SET_COOKIE).filter_map(|value| value.split(|&byte| byte == b';').next());
-            capture_cookie(&self.answer, captures.response.len(), name, *most, pairs);
+            self.capture_cookie(StreamText::ResponseCookie, name, *most, pairs);
         }
     }
 }
@@ -304,20 +399,6 @@ fn capture_fields(texts: &RefCell<Texts>, lengths: &[usize], fields: &[(Box<[u8]
             let kept = value.len().min(lengths[*slot]);
             texts.borrow_mut().set(*slot, &value[..kept]);
         }
-    }
-}
-
-/// Captures the first cookie whose name begins with `name`.
-fn capture_cookie<'h>(
-    texts: &RefCell<Texts>,
-    slot: usize,
-    name: &[u8],
-    most: usize,
-    mut pairs: impl Iterator<Item = &'h [u8]>,
-) {
-    if let Some(pair) = pairs.find(|pair| pair.trim_ascii().starts_with(name)) {
-        let pair = pair.trim_ascii();
-        texts.borrow_mut().set(slot, &pair[..pair.len().min(most)]);
     }
 }
 
@@ -358,6 +439,6 @@ mod tests {
         let texts = memory.request.borrow();
         assert_eq!(texts.get(0), Some(&b"seco"[..]));
         assert_eq!(texts.get(1), None);
-        assert_eq!(texts.get(2), Some(&b"ID=abc"[..]));
+        assert_eq!(memory.texts.borrow().get(StreamText::RequestCookie as usize), Some(&b"ID=abc"[..]));
     }
 }

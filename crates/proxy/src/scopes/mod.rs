@@ -8,7 +8,7 @@ mod tracks;
 
 pub(crate) use bandwidth::{Limits, Shared};
 pub(crate) use links::{BackLink, Links};
-pub(crate) use memory::{LONGEST_ID, LogLevel, Memory, Texts, digits};
+pub(crate) use memory::{CapturesOf, LONGEST_ID, LogLevel, Memory, StreamText, digits};
 pub(crate) use tracks::{
     Countable, HeldEntry, LaneTables, SessionTracks, TableView, Tracked, Tracks, millis as table_millis,
 };
@@ -62,6 +62,12 @@ impl Scopes {
         self.session.replace(variables);
     }
 
+    /// Bytes that the buffers of all texts have.
+    fn capacity(&self) -> usize {
+        let variables = [&self.session, &self.transaction, &self.request, &self.response];
+        variables.iter().map(|own| own.borrow().capacity()).sum::<usize>() + self.memory.capacity()
+    }
+
     /// Resets everything that belongs to the session.
     fn clear(&self) {
         self.next_request();
@@ -78,6 +84,10 @@ pub(crate) struct Spare(RefCell<Vec<Box<Scopes>>>);
 /// Most scopes in the free list. Memory beyond this many concurrent requests is freed.
 const SPARE: usize = 1024;
 
+/// Most bytes of buffers that one scope keeps in the free list. Larger ones, which clients can make grow to
+/// four times `MAX_SCOPE_BYTES`, are freed.
+const SPARE_BYTES: usize = 8192;
+
 impl Spare {
     /// Returns empty scopes.
     pub(crate) fn take(&self) -> Box<Scopes> {
@@ -87,7 +97,7 @@ impl Spare {
     /// Returns scopes to the free list.
     pub(crate) fn put(&self, scopes: Box<Scopes>) {
         let mut spare = self.0.borrow_mut();
-        if spare.len() < SPARE {
+        if spare.len() < SPARE && scopes.capacity() <= SPARE_BYTES {
             scopes.clear();
             spare.push(scopes);
         }
@@ -97,10 +107,10 @@ impl Spare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use manylane_expr::Value;
+    use manylane_expr::{Captures as _, Direction, Value};
     use manylane_http::Version;
     use manylane_plan::clock::now;
-    use manylane_plan::generation::TimeoutOf;
+    use manylane_plan::generation::{Captures, TimeoutOf};
 
     #[test]
     fn scopes_that_were_used_have_nothing_of_it_for_the_next() {
@@ -112,9 +122,14 @@ mod tests {
             assert!(scope.borrow_mut().set(name, Value::Str(b"a secret")));
         }
         let memory = &scopes.memory;
-        memory.request.borrow_mut().set(1, b"a secret");
-        memory.answer.borrow_mut().set(0, b"a secret");
+        let slots = Captures { request: vec![9], response: vec![9], ..Captures::default() };
+        let captures = CapturesOf { slots: &slots, memory };
+        for direction in [Direction::Request, Direction::Response] {
+            assert!(captures.store(direction, 0, b"a secret"));
+        }
+        memory.texts.borrow_mut().set(StreamText::UniqueId as usize, b"a secret");
         memory.response.set(Some((Version::HTTP_11, 200)));
+        memory.server_status.set(200);
         memory.begun.set(now());
         memory.number.set(7);
         memory.log_level.set(LogLevel::Silent);
@@ -144,5 +159,17 @@ mod tests {
         assert_eq!(format!("{scopes:?}"), fresh);
         scopes.put_session(kept);
         assert_eq!(scopes.session.borrow().get(name), Some(Value::Int(1)));
+    }
+
+    #[test]
+    fn scopes_with_large_buffers_are_freed() {
+        let name = manylane_expr::VariableNames::default().resolve(b"txn.name").unwrap();
+        for (bytes, kept) in [(SPARE_BYTES / 2, 1), (SPARE_BYTES + 1, 0)] {
+            let spare = Spare::default();
+            let scopes = spare.take();
+            assert!(scopes.transaction.borrow_mut().set(name, Value::Str(&vec![b'x'; bytes])));
+            spare.put(scopes);
+            assert_eq!(spare.0.borrow().len(), kept, "{bytes} bytes");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! Entries that `tcp-request connection` and `tcp-request session` rules track are released when the session
 //! ends, those of other rules when the stream ends. A counter that tracks an entry keeps it until then.
 
-use manylane_expr::{Ask, DataType, Outcome, StickTables, TableId, Value};
+use manylane_expr::{DataType, EntryOperation, Outcome, StickTables, TableId, Value};
 use manylane_plan::generation::StickTable;
 use manylane_pool::{Pool, Pooled};
 use manylane_sched::Time;
@@ -89,10 +89,10 @@ impl Drop for Tracked {
 
 /// Tracked entries by counter.
 #[derive(Debug, Default)]
-pub(crate) struct Slots([Option<Tracked>; MAX_COUNTERS]);
+pub(crate) struct TrackedSlots([Option<Tracked>; MAX_COUNTERS]);
 
 manylane_sync::lazy_static! {
-    static TRACKS: Pool<Slots> =
+    static TRACKS: Pool<TrackedSlots> =
         Pool::new("tracked entries").expect("the size is a constant below the bound");
 }
 
@@ -102,9 +102,9 @@ pub(crate) enum SessionTracks {
     #[default]
     None,
     /// For a session whose requests come one after another.
-    Own(Pooled<Slots>),
+    Own(Pooled<TrackedSlots>),
     /// For a session with concurrent streams.
-    Shared(Rc<Pooled<Slots>>),
+    Shared(Rc<Pooled<TrackedSlots>>),
 }
 
 impl SessionTracks {
@@ -112,7 +112,7 @@ impl SessionTracks {
         matches!(self, Self::None)
     }
 
-    fn slots(&self) -> Option<&Slots> {
+    fn slots(&self) -> Option<&TrackedSlots> {
         match self {
             Self::None => None,
             Self::Own(slots) => Some(slots),
@@ -139,7 +139,7 @@ impl SessionTracks {
     /// Counts an event of the session, while no stream runs.
     pub(crate) fn count(&self, what: Countable, now: Time) {
         let now = millis(now);
-        if let Some(Slots(slots)) = self.slots() {
+        if let Some(TrackedSlots(slots)) = self.slots() {
             slots.iter().flatten().for_each(|tracked| tracked.count(what, now));
         }
     }
@@ -194,7 +194,7 @@ pub(crate) struct Tracks {
     any: Cell<bool>,
     session: RefCell<SessionTracks>,
     /// `None` for most streams.
-    stream: RefCell<Option<Pooled<Slots>>>,
+    stream: RefCell<Option<Pooled<TrackedSlots>>>,
     of_stream: Cell<bool>,
 }
 
@@ -233,7 +233,7 @@ impl Tracks {
     fn each(&self, work: impl FnMut(&Tracked)) {
         let (stream, session) = (self.stream.borrow(), self.session.borrow());
         let all = [stream.as_deref(), session.slots()].into_iter().flatten();
-        all.flat_map(|Slots(slots)| slots.iter().flatten()).for_each(work);
+        all.flat_map(|TrackedSlots(slots)| slots.iter().flatten()).for_each(work);
     }
 
     /// Calls `work` with the entry of a counter.
@@ -243,7 +243,7 @@ impl Tracks {
         }
         let (stream, session) = (self.stream.borrow(), self.session.borrow());
         let mut all = [stream.as_deref(), session.slots()].into_iter().flatten();
-        all.find_map(|Slots(slots)| slots.get(counter as usize)?.as_ref()).map(work)
+        all.find_map(|TrackedSlots(slots)| slots.get(counter as usize)?.as_ref()).map(work)
     }
 
     /// Counts an event in all tracked entries.
@@ -269,7 +269,7 @@ impl Tracks {
             }
             entry.touch(now);
         }
-        let fill = |slots: &mut Slots| {
+        let fill = |slots: &mut TrackedSlots| {
             if let Some(slot) = slots.0.get_mut(counter) {
                 *slot = Some(tracked);
                 self.any.set(true);
@@ -278,7 +278,7 @@ impl Tracks {
         if of_session {
             let mut session = self.session.borrow_mut();
             if session.is_none()
-                && let Ok(slots) = TRACKS.alloc(Slots::default())
+                && let Ok(slots) = TRACKS.alloc(TrackedSlots::default())
             {
                 *session = SessionTracks::Own(slots);
             }
@@ -289,7 +289,7 @@ impl Tracks {
         }
         let mut stream = self.stream.borrow_mut();
         if stream.is_none() {
-            *stream = TRACKS.alloc(Slots::default()).ok();
+            *stream = TRACKS.alloc(TrackedSlots::default()).ok();
         }
         if let Some(slots) = &mut *stream {
             self.of_stream.set(true);
@@ -306,8 +306,8 @@ pub(crate) struct TableView<'a> {
 }
 
 impl StickTables for TableView<'_> {
-    fn tracked(&self, counter: u32, table: Option<TableId>, ask: Ask) -> Outcome {
-        let told = self.tracks.find(counter, |tracked| {
+    fn tracked(&self, counter: u32, table: Option<TableId>, ask: EntryOperation) -> Outcome {
+        let outcome = self.tracks.find(counter, |tracked| {
             let entry = tracked.entry()?;
             match table.filter(|table| *table != tracked.0.table) {
                 None => Some(entry.ask(ask, self.now)),
@@ -317,17 +317,17 @@ impl StickTables for TableView<'_> {
                 }
             }
         });
-        told.flatten().unwrap_or(Outcome::NotTracked)
+        outcome.flatten().unwrap_or(Outcome::NotTracked)
     }
 
-    fn keyed(&self, table: TableId, key: Value<'_>, ask: Ask, makes: bool) -> Outcome {
+    fn keyed(&self, table: TableId, key: Value<'_>, ask: EntryOperation, makes: bool) -> Outcome {
         let Some(table) = self.tables.get(table) else { return Outcome::NoEntry };
-        let told = with_key(table.spec(), key, |words| match (ask.changes(), makes) {
+        let outcome = with_key(table.spec(), key, |words| match (ask.changes(), makes) {
             (false, _) => table.peek(words, self.now, |entry| entry.ask(ask, self.now)),
             (true, false) => table.get(words, self.now).map(|entry| entry.ask(ask, self.now)),
             (true, true) => table.get_or_make(words, self.now).map(|entry| entry.ask(ask, self.now)),
         });
-        told.flatten().unwrap_or(Outcome::NoEntry)
+        outcome.flatten().unwrap_or(Outcome::NoEntry)
     }
 
     fn key_of<'b>(&self, counter: u32, bytes: &'b mut [u8]) -> Option<Value<'b>> {

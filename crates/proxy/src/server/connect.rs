@@ -6,19 +6,20 @@ use crate::client::Client;
 use crate::flow::ServerEnd;
 use crate::lane::{Idle, Local, NoPermit, Observation, ServerPermit, Timer, Wanted, observe, say};
 use crate::scopes::{BackLink, Memory};
-use manylane_balance::Index;
+use crate::traffic::Parties;
+use manylane_balance::{ConnSlot, Index};
 use manylane_buf::Chain;
 use manylane_expr::LinkError;
-use manylane_io::{SocketAddrAny, socket};
+use manylane_io::{SocketAddrAny, SocketId, socket};
 use manylane_logs::Level;
 use manylane_mux::h2;
-use manylane_net::{Connection, Endpoint, Served, Step, TlsStream, TransferError};
+use manylane_net::{ConnPurpose, Connection, Endpoint, Step, TlsStream, TransferError};
 use manylane_plan::connect_timings::{ConnectTimings, NotReached};
 use manylane_plan::generation::{Backend, Redispatch, Server, ServerPlace, ServerTls};
-use manylane_plan::{Cause, Phase, Termination};
+use manylane_plan::{Cause, Phase, Side, Termination};
 use manylane_sched::Time;
 use manylane_sync::atomic::Ordering;
-use manylane_tls::{CertificateError, RustlsError, ServerName};
+use manylane_tls::{CertificateError, Info, RustlsError, ServerName};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
@@ -28,10 +29,13 @@ use std::time::Duration;
 /// Pause before the same server is retried, unless `timeout connect` is shorter.
 const TURN_AROUND: Duration = Duration::from_secs(1);
 
-/// A server that was reached.
+/// A server that was reached. Dropped in this order: the slot is freed after the connection has closed, and
+/// before another stream gets the permit and needs a slot.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) end: ServerEnd,
+    /// The share that a connection of HTTP/1 or TCP has of the server's `maxconn`, if connections count.
+    pub(crate) slot: Option<ConnSlot>,
     pub(crate) permit: ServerPermit,
     /// Number of requests that a reused connection has served; `None` for a new connection.
     pub(crate) reused: Option<u32>,
@@ -107,18 +111,12 @@ impl Tried {
         }
     }
 
-    /// Counts an attempt at `server`.
-    fn count(&mut self, backend: &Backend, server: Index) {
+    /// Counts an attempt at the server of `permit`, if it is not the first one of the stream.
+    fn count(&mut self, permit: &ServerPermit) {
         let Some(last) = self.last else { return };
-        let counts = (backend.counts.own(), backend.servers[last.get()].counts.own());
-        if last == server {
-            counts.0.retries.add(1);
-            counts.1.retries.add(1);
-        } else {
-            self.redispatched = true;
-            counts.0.redispatches.add(1);
-            counts.1.redispatches.add(1);
-        }
+        self.redispatched |= last != permit.index();
+        let parties = Parties { server: Some(&permit.backend().servers[last.get()]), ..permit.parties() };
+        if last == permit.index() { parties.connection_retried() } else { parties.redispatched() }
     }
 }
 
@@ -134,15 +132,15 @@ pub(crate) fn at_once(
     idle_pool: impl FnOnce(&ServerPermit, &Client) -> IdleConn,
 ) -> Result<Attempt, ServerPermit> {
     match idle_pool(&permit, client) {
-        IdleConn::This(Idle { connection, served }) => {
-            permit.reuses();
+        IdleConn::This(Idle { connection, served, slot }) => {
+            permit.parties().reuses();
             let end = ServerEnd::Http1(connection);
-            Ok(Attempt { end, permit, reused: Some(served), timings })
+            Ok(Attempt { end, permit, reused: Some(served), slot, timings })
         }
         IdleConn::Shared(conn) => {
-            permit.reuses();
+            permit.parties().reuses();
             let reused = Some(begun(&conn));
-            Ok(Attempt { end: ServerEnd::stream_of(conn), permit, reused, timings })
+            Ok(Attempt { end: ServerEnd::stream_of(conn), permit, reused, slot: None, timings })
         }
         IdleConn::Nothing | IdleConn::Elsewhere { .. } | IdleConn::Redirect => Err(permit),
     }
@@ -183,7 +181,7 @@ pub(crate) async fn connect(
     .await;
     (timings.retries, timings.redispatched) = (tried.retries, tried.redispatched);
     match outcome {
-        Ok((end, permit, reused)) => Ok(Attempt { end, permit, reused, timings }),
+        Ok((end, permit, reused, slot)) => Ok(Attempt { end, permit, reused, slot, timings }),
         Err(ended) => Err(NotReached { ended, server, timings }),
     }
 }
@@ -194,15 +192,14 @@ async fn tries(
     local: &Rc<Local>,
     backend: &Backend,
     client: &mut Client,
-    wanted: Wanted<'_>,
+    mut wanted: Wanted<'_>,
     tried: &mut Tried,
     permit: Option<ServerPermit>,
     timer: &Timer,
     mut idle_pool: impl FnMut(&ServerPermit, &Client) -> IdleConn,
     last: &mut Option<Index>,
     timings: &mut ConnectTimings,
-) -> Result<(ServerEnd, ServerPermit, Option<u32>), Termination> {
-    let counts = backend.counts.own();
+) -> Result<(ServerEnd, ServerPermit, Option<u32>, Option<ConnSlot>), Termination> {
     let retries_most = if backend.retries_connect { tried.most(backend) } else { 0 };
     let here = local.here();
     let mut permit = match permit {
@@ -217,13 +214,13 @@ async fn tries(
     let entered = here.now();
     loop {
         *last = Some(permit.index());
-        tried.count(backend, permit.index());
+        tried.count(&permit);
         let idle = match idle_pool(&permit, client) {
             IdleConn::This(idle) => Some(idle),
             IdleConn::Shared(conn) => {
-                permit.reuses();
+                permit.parties().reuses();
                 let served = begun(&conn);
-                return Ok((ServerEnd::stream_of(conn), permit, Some(served)));
+                return Ok((ServerEnd::stream_of(conn), permit, Some(served), None));
             }
             IdleConn::Nothing => None,
             IdleConn::Redirect => return Err(Termination::new(Cause::Local, Phase::Connect)),
@@ -232,14 +229,17 @@ async fn tries(
                 Box::pin(local.take_over(backend, permit.index(), key, least)).await
             }
         };
-        if let Some(Idle { connection, served }) = idle {
-            permit.reuses();
-            return Ok((ServerEnd::Http1(connection), permit, Some(served)));
+        if let Some(Idle { connection, served, slot }) = idle {
+            permit.parties().reuses();
+            return Ok((ServerEnd::Http1(connection), permit, Some(served), slot));
         }
         local.make_room(backend);
+        let strict = permit.server().strict_maxconn;
+        let slot = if strict { Box::pin(local.conn_slot(backend, permit.index())).await } else { None };
+        let has_no_slot = strict && slot.is_none();
         let server = permit.server();
         let namespace = client.namespace_for(server).cloned();
-        let served = Served {
+        let served = ConnPurpose {
             client: client.source_for(server, wanted.head),
             packets: wanted.packets,
             speaks_first: wanted.head.is_some() || server.header.is_some() || !client.received.is_empty(),
@@ -247,33 +247,37 @@ async fn tries(
             via: server.socks4,
         };
         let to = client.destination_of(server);
-        permit.connects();
-        let connected =
-            waiting(backend, client, pin!(one(local, backend, &permit, served, to, &wanted))).await?;
+        let connected = if has_no_slot {
+            Err(Cause::ServerLeft)
+        } else {
+            permit.parties().connects();
+            waiting(backend, client, pin!(one(local, backend, &permit, served, to, &wanted))).await?
+        };
         let cause = match connected {
             Ok(connection) => {
                 observe(local, backend, permit.index(), Observation::Connected);
                 timings.connected = here.now().since(entered);
-                return Ok((ServerEnd::Http1(connection), permit, None));
+                return Ok((ServerEnd::Http1(connection), permit, None, slot));
             }
             Err(cause) if cause.is_order() => return Err(Termination::new(cause, Phase::Connect)),
             Err(cause) => cause,
         };
-        if cause != Cause::Resource {
+        drop(slot); // another stream may get the permit below, and needs a slot
+        if cause != Cause::Resource && !has_no_slot {
             observe(local, backend, permit.index(), Observation::NotConnected);
         }
         if tried.retries >= retries_most {
-            counts.connection_errors.add(1);
-            permit.server().counts.own().connection_errors.add(1);
+            permit.parties().connection_error();
             return Err(Termination::new(cause, Phase::Connect));
         }
         let elsewhere = tried.again(backend, permit.index(), wanted.persistent);
+        wanted.early = false; // the last attempt must not get the answer 425
         if elsewhere {
             drop(permit);
             permit =
                 pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, timings)).await?;
         }
-        if cause == Cause::ServerLeft && tried.last == Some(permit.index()) {
+        if cause == Cause::ServerLeft && !has_no_slot && tried.last == Some(permit.index()) {
             // The server refused quickly: give it time to come back.
             let time = wanted.connect_time.or(backend.timeouts.connect);
             let pause = time.unwrap_or(TURN_AROUND).min(TURN_AROUND);
@@ -296,20 +300,24 @@ pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
     }
 }
 
-/// Stores the addresses of a server connection for samples, if the configuration reads them. Costs two system
-/// calls.
+/// Stores the addresses of a server connection for samples, if the configuration reads them. Costs three
+/// system calls.
 pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Memory) {
     if !local.generation.reads_connections {
         return;
     }
     memory.links.set_back(BackLink::Single);
     memory.server_tls.replace(connection.tls().and_then(|tls| tls.info().cloned()));
+    let (mut ends, mut id) = ((None, None), None);
+    // A try before may have had a socket where this one has none.
     if let Some(stream) = connection.socket() {
         let ip = |address: SocketAddrAny| SocketAddr::try_from(address).ok();
-        let own = socket::local_address(stream.as_fd()).ok().and_then(ip);
-        let peer = socket::peer_address(stream.as_fd()).ok().and_then(ip);
-        memory.link.set((own, peer));
+        ends.0 = socket::local_address(stream.as_fd()).ok().and_then(ip);
+        ends.1 = socket::peer_address(stream.as_fd()).ok().and_then(ip);
+        id = SocketId::of(stream.as_fd());
     }
+    memory.link.set(ends);
+    memory.links.set_socket(Side::Server, id);
 }
 
 /// Takes a permit of a server, perhaps after waiting in a queue. `timings` count the requests that were
@@ -333,10 +341,9 @@ pub(crate) async fn enter(
         entering.await
     };
     let unreached = |server: Option<Index>| {
-        backend.counts.own().connection_errors.add(1);
-        if let Some(server) = server {
-            backend.servers[server.get()].counts.own().connection_errors.add(1);
-        }
+        let server = server.map(|index| &*backend.servers[index.get()]);
+        let parties = Parties { backend: Some(backend), server, ..Parties::new(&local.generation) };
+        parties.connection_error();
     };
     outcome.map_err(|why| match why {
         NoPermit::NoServer => {
@@ -374,7 +381,7 @@ async fn one(
     local: &Rc<Local>,
     backend: &Backend,
     permit: &ServerPermit,
-    served: Served<'_>,
+    served: ConnPurpose<'_>,
     destination: SocketAddr,
     wanted: &Wanted<'_>,
 ) -> Result<Connection, Cause> {
@@ -400,14 +407,13 @@ async fn one(
     match &server.tls {
         None => Ok(connected),
         // Rare compared with requests, so its state is not part of every session.
-        Some(tls) => Box::pin(encrypted(local, backend, permit, tls, connected, wanted, deadline)).await,
+        Some(tls) => Box::pin(encrypted(local, permit, tls, connected, wanted, deadline)).await,
     }
 }
 
 /// Does the TLS handshake with a server, within the time to connect.
 async fn encrypted(
     local: &Rc<Local>,
-    backend: &Backend,
     permit: &ServerPermit,
     tls: &ServerTls,
     connection: Connection,
@@ -422,17 +428,18 @@ async fn encrypted(
         chain.append(bytes).map_err(|_| Cause::Resource)?;
         connection.send(&mut chain).await.map_err(|_| Cause::ServerLeft)?;
     }
+    let early = wanted.early && tls.sends_early && !permit.server().http2 && connection.socket().is_some();
     let name = tls.name(wanted.names);
     let asks = matches!(name, ServerName::DnsName(_));
-    let own =
-        manylane_tls::Connection::client(&tls.context, name, &local.reader()).map_err(|_| Cause::Resource)?;
+    let own = manylane_tls::Connection::client(&tls.context, name, early, &local.reader())
+        .map_err(|_| Cause::Resource)?;
     let guard = TlsGuard::begin(&local.generation).ok_or(Cause::Resource)?;
     let connection =
         connection.encrypt(own, Chain::new(), Some(Box::new(guard))).map_err(|_| Cause::Resource)?;
     let here = local.here();
     let shaken = {
         let Some(stream) = connection.tls() else { return Ok(connection) };
-        let shaking = pin!(stream.handshake(here));
+        let shaking = pin!(stream.handshake(here, early));
         match deadline {
             None => permit.unless_ended(shaking).await?,
             Some(deadline) => {
@@ -441,26 +448,16 @@ async fn encrypted(
             }
         }
     };
-    let (of_backend, of_server) = (backend.counts.own(), permit.server().counts.own());
     match shaken {
         Ok(()) => {
-            of_backend.tls_sessions.add(1);
-            of_server.tls_sessions.add(1);
-            if connection.tls().and_then(TlsStream::info).is_some_and(|info| info.resumed) {
-                of_backend.tls_resumed.add(1);
-                of_server.tls_resumed.add(1);
-            } else {
-                local.generation.process_stats.tls_servers.own().keys.add(1);
-            }
-            if tls.failing.load(Ordering::Relaxed) {
-                tls.failing.store(false, Ordering::Relaxed);
+            // A handshake that goes on behind early data is counted when it is complete.
+            if let Some(info) = connection.tls().and_then(TlsStream::info) {
+                shaken_with(local, permit, tls, Ok(info));
             }
             Ok(connection)
         }
         Err(error) if error.is_memory() => Err(Cause::Resource),
         Err(error) => {
-            of_backend.tls_failed.add(1);
-            of_server.tls_failed.add(1);
             if let (Some(stream), Some(memory)) = (connection.tls(), wanted.memory) {
                 stream.fail(match &error {
                     TransferError::Tls(error) => Some(error),
@@ -469,13 +466,36 @@ async fn encrypted(
                 memory.server_tls.replace(stream.info().cloned());
                 memory.links.set_back_error(link_error(&error, asks));
             }
+            shaken_with(local, permit, tls, Err(Some(&error)));
+            Err(Cause::ServerLeft)
+        }
+    }
+}
+
+/// Counts the outcome of a TLS handshake with a server. Without an error, the connection has ended before it
+/// was complete.
+pub(crate) fn shaken_with(
+    local: &Local,
+    permit: &ServerPermit,
+    tls: &ServerTls,
+    outcome: Result<&Rc<Info>, Option<&TransferError>>,
+) {
+    match outcome {
+        Ok(info) => {
+            permit.parties().server_handshake(info.resumed);
+            if tls.failing.load(Ordering::Relaxed) {
+                tls.failing.store(false, Ordering::Relaxed);
+            }
+        }
+        Err(error) => {
+            permit.parties().server_handshake_failed();
             // Logged once until a handshake succeeds; requests have log lines of their own.
             if !tls.failing.swap(true, Ordering::Relaxed) {
-                let name = &permit.server().name;
-                let text = format!("Server {}/{name}: SSL handshake failure ({error}).", backend.name);
+                let (backend, server) = (permit.backend(), permit.server());
+                let why = error.map_or("behind early data".to_owned(), ToString::to_string);
+                let text = format!("Server {}/{}: SSL handshake failure ({why}).", backend.name, server.name);
                 say(local, backend, Level::Err, &text);
             }
-            Err(Cause::ServerLeft)
         }
     }
 }

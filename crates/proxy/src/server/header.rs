@@ -5,15 +5,15 @@ use crate::lane::say;
 use crate::rules::{EvalContext, EvalPhase};
 use manylane_logs::Level;
 use manylane_net::proxy_protocol::{
-    Emit, Ends, HeaderError, LONGEST_UNIQUE_ID, LONGEST_V2, Tlv, emit_v1, emit_v2_fitting, kind,
+    EndpointPair, HeaderContents, HeaderError, LONGEST_UNIQUE_ID, LONGEST_V2, Tlv, emit_v1, emit_v2_fitting,
+    kind,
 };
 use manylane_plan::generation::{Backend, SendHeader, Server};
 use manylane_sync::Arc;
 use manylane_sync::atomic::Ordering;
 use manylane_tls::Info;
 
-/// Returns the TLS field of the header (2.2.6): what the client's TLS has, and that no certificate was found
-/// invalid.
+/// Returns the TLS field of the header (PROXY protocol, 2.2.6) with the facts of the client's TLS.
 fn of_tls(how: SendHeader, info: Option<&Info>) -> Vec<u8> {
     const TLS: u8 = 1;
     const CERTIFICATE: u8 = 2;
@@ -26,6 +26,8 @@ fn of_tls(how: SendHeader, info: Option<&Info>) -> Vec<u8> {
         (Some(_), true) => TLS | CERTIFICATE_OF_SESSION,
         (Some(_), false) => TLS | CERTIFICATE | CERTIFICATE_OF_SESSION,
     };
+    // A certificate whose errors the bind line ignores is not verified.
+    bytes[1..].copy_from_slice(&info.verified.result.to_be_bytes());
     let mut put = |kind: u8, value: &[u8]| {
         if let Ok(length) = u16::try_from(value.len()) {
             bytes.push(kind);
@@ -55,7 +57,7 @@ pub(crate) fn header(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
 ) -> Result<Vec<u8>, HeaderError> {
-    let ends = client.source.zip(client.destination()).map(|(from, to)| Ends::tcp(from, to));
+    let ends = client.source.zip(client.destination()).map(|(from, to)| EndpointPair::tcp(from, to));
     let mut bytes = Vec::new();
     if !how.v2 {
         emit_v1(ends.as_ref(), &mut bytes);
@@ -65,7 +67,7 @@ pub(crate) fn header(
     for (kind, format) in &server.tlvs {
         match eval.text(phase, format, |text| text.map(<[u8]>::to_vec)) {
             Some(text) => texts.push((*kind, text)),
-            // too long for the lane's scratch memory, which is larger than a header
+            // longer than the lane's scratch memory, and so longer than any header
             None => too_long = Some(*kind),
         }
     }
@@ -75,8 +77,8 @@ pub(crate) fn header(
     }
     if how.authority {
         let told = client.greeting().and_then(|greeting| greeting.authority());
-        let asked = tls.and_then(|info| info.name.as_deref()).map(str::as_bytes);
-        texts.extend(asked.or(told).map(|name| (kind::AUTHORITY, name.to_vec())));
+        let wanted = tls.and_then(|info| info.name.as_deref()).map(str::as_bytes);
+        texts.extend(wanted.or(told).map(|name| (kind::AUTHORITY, name.to_vec())));
     }
     if how.unique_id {
         eval.make_id(phase.request);
@@ -86,7 +88,8 @@ pub(crate) fn header(
         texts.push((kind::SSL, of_tls(how, tls)));
     }
     let tlvs: Vec<Tlv<'_>> = texts.iter().map(|(kind, value)| Tlv { kind: *kind, value }).collect();
-    let left_out = emit_v2_fitting(&Emit { ends, tlvs: &tlvs, checksum: how.checksum }, &mut bytes)?;
+    let left_out =
+        emit_v2_fitting(&HeaderContents { ends, tlvs: &tlvs, checksum: how.checksum }, &mut bytes)?;
     if let Some(kind) = too_long.or(left_out.first().copied())
         && let Some(backend) = phase.backend
         && !server.header_cut.load(Ordering::Relaxed)

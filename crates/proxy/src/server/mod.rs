@@ -8,7 +8,7 @@ mod tls_guard;
 
 pub(crate) use connect::{
     Attempt, IdleConn, Tried, at_once, connect, enter, has_agreed_on_h2, remember_link, remember_place,
-    waiting,
+    shaken_with, waiting,
 };
 pub(crate) use header::{header, headers_before_tls};
 pub(crate) use pool_key::pool_key;

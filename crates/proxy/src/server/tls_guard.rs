@@ -9,24 +9,24 @@ use manylane_sync::Arc;
 #[derive(Debug)]
 pub(crate) struct TlsGuard {
     stats: Arc<ProcessStats>,
-    places: Arc<ConnLimit>,
+    conn_limit: Arc<ConnLimit>,
 }
 
 impl TlsGuard {
     /// Returns the guard, or `None` if `maxsslconn` is reached. Does not wait, since the client of this
     /// request may hold the permit that it would wait for.
     pub(crate) fn begin(generation: &Generation) -> Option<Self> {
-        if !generation.tls_places.try_enter() {
+        if !generation.tls_conn_limit.try_enter() {
             return None;
         }
         generation.process_stats.tls_servers.own().connections.add(1);
-        Some(Self { stats: generation.process_stats.clone(), places: generation.tls_places.clone() })
+        Some(Self { stats: generation.process_stats.clone(), conn_limit: generation.tls_conn_limit.clone() })
     }
 }
 
 impl Drop for TlsGuard {
     fn drop(&mut self) {
         self.stats.tls_servers.own().connections_ended.add(1);
-        self.places.leave();
+        self.conn_limit.leave();
     }
 }

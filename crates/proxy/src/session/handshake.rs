@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::lane::Local;
+use manylane_config::tree::Mode;
 use manylane_expr::LinkError;
 use manylane_net::TransferError;
 use manylane_plan::generation::Frontend;
@@ -57,14 +58,16 @@ impl fmt::Display for NoHandshake {
     }
 }
 
-/// Does the handshake with a client of a TLS listener within `timeout client-hs`.
+/// Does the handshake with a client of a TLS listener within `timeout client-hs`. Returns false if it has
+/// answered a challenge of ACME, behind which nothing is served.
 pub(super) async fn shake(
     local: &Rc<Local>,
     frontend: &Frontend,
     client: &Client,
-) -> Result<(), NoHandshake> {
-    let Some(tls) = client.end.connection().tls() else { return Ok(()) };
-    let shaking = tls.handshake(local.here());
+) -> Result<bool, NoHandshake> {
+    let Some(tls) = client.end.connection().tls() else { return Ok(true) };
+    let serves_early = frontend.mode == Mode::Http; // TCP mode cannot tell a server of copies
+    let shaking = tls.handshake(local.here(), serves_early);
     let outcome = match frontend.timeouts.handshake {
         None => shaking.await,
         Some(time) => local.here().timeout(time, shaking).await.map_err(|_| {
@@ -72,20 +75,23 @@ pub(super) async fn shake(
             NoHandshake::Late
         })?,
     };
-    outcome.map_err(|error| {
-        match &error {
-            TransferError::Tls(error) => tls.fail(Some(error)),
-            _ => tls.fail(None),
+    let error = match outcome {
+        Ok(()) => return Ok(true),
+        Err(TransferError::Tls(Error::Challenge)) => return Ok(false),
+        Err(error) => error,
+    };
+    match &error {
+        TransferError::Tls(error) => tls.fail(Some(error)),
+        _ => tls.fail(None),
+    }
+    Err(match error {
+        TransferError::Tls(Error::Ended) if !tls.has_heard() => NoHandshake::Empty,
+        TransferError::Tls(Error::Ended) => NoHandshake::Cut,
+        TransferError::Tls(error) if tls.info().is_some_and(|info| info.verified.stopped_above) => {
+            NoHandshake::RefusedIssuer(error)
         }
-        match error {
-            TransferError::Tls(Error::Ended) if !tls.has_heard() => NoHandshake::Empty,
-            TransferError::Tls(Error::Ended) => NoHandshake::Cut,
-            TransferError::Tls(error) if tls.info().is_some_and(|info| info.verified.stopped_above) => {
-                NoHandshake::RefusedIssuer(error)
-            }
-            TransferError::Tls(error) => NoHandshake::Refused(error),
-            _ if !tls.has_heard() => NoHandshake::Empty,
-            _ => NoHandshake::Cut,
-        }
+        TransferError::Tls(error) => NoHandshake::Refused(error),
+        _ if !tls.has_heard() => NoHandshake::Empty,
+        _ => NoHandshake::Cut,
     })
 }

@@ -4,14 +4,14 @@ mod greeting;
 mod handshake;
 
 use crate::client::Client;
-use crate::count::count_in_front;
 use crate::forward;
 use crate::http::{self, IdleSession};
 use crate::lane::{ConnGuard, Local, WaiterSlot};
-use crate::rules::{self, Entrance, EvalContext};
-use crate::scopes::{Countable, Scopes};
+use crate::panics::Growth;
+use crate::rules::{self, Entrance, EvalContext, Greets};
+use crate::scopes::Scopes;
 use crate::tcp;
-use greeting::NoGreeting;
+use crate::traffic::Parties;
 use handshake::NoHandshake;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_net::{Incoming, LaneGuard};
@@ -26,18 +26,18 @@ use std::task::{Context, Poll, ready};
 pub(crate) struct Session {
     state: State,
     /// `None` when the session is over.
-    held: Option<Held>,
+    held: Option<SessionParts>,
 }
 
-/// State that a session has from its begin to its end.
+/// State that a session has from its start to its end.
 #[derive(Debug)]
-struct Held {
+struct SessionParts {
     local: Rc<Local>,
     guard: ConnGuard,
     lane_guard: LaneGuard,
     /// Slot in the event that stops the generation. The slot is kept while a request runs, since leaving and
     /// entering again costs time.
-    place: WaiterSlot,
+    slot: WaiterSlot,
 }
 
 /// With the scheduler's part a session has 320 bytes, one of the sizes of its blocks. Each idle connection
@@ -48,7 +48,7 @@ const _: () = assert!(size_of::<Session>() <= 272);
 #[derive(Debug)]
 enum State {
     Begins(Incoming),
-    Rests(IdleSession),
+    Idle(IdleSession),
     /// The session runs until it is idle again or over.
     Works(Boxed<'static, Option<IdleSession>>),
     Over,
@@ -63,12 +63,12 @@ impl Session {
         lane_guard: LaneGuard,
         guard: ConnGuard,
     ) -> Self {
-        let held = local.map(|local| Held { local, guard, lane_guard, place: WaiterSlot::default() });
+        let held = local.map(|local| SessionParts { local, guard, lane_guard, slot: WaiterSlot::default() });
         Self { state: State::Begins(incoming), held }
     }
 }
 
-impl Held {
+impl SessionParts {
     fn whose(&self) -> (&Frontend, &Listener) {
         let frontend = &self.local.generation.frontends[self.guard.frontend];
         (frontend, &frontend.listeners[self.guard.listener])
@@ -76,24 +76,29 @@ impl Held {
 
     fn begin(&self, incoming: Incoming) -> State {
         let (frontend, listener) = self.whose();
+        let parties = Parties::client(&self.local.generation, frontend, listener);
         if listener.nice != 0 {
             let _ = self.local.here().set_nice(listener.nice); // the configuration checked the range
         }
-        let client = Client::new(incoming, &self.local.io);
+        let mut client = Client::new(incoming, &self.local.io);
+        if self.local.generation.reads_connections {
+            client.identify();
+        }
         if self.local.generation.process.reject_privileged
             && client.source.is_some_and(|address| address.port() < 1024)
         {
-            count_in_front!(frontend, listener, connections_denied);
+            parties.connection_denied();
             return State::Over;
         }
         let asks = frontend.mode == Mode::Http
             && !listener.accept_proxy
+            && listener.netscaler.is_none()
             && listener.tls.is_none()
             && frontend.rules.connection.is_empty()
             && frontend.rules.session.is_empty();
         if asks && IdleSession::is_for(&client) {
-            count_in_front!(frontend, listener, sessions_admitted);
-            return IdleSession::new(client, &self.local).map_or(State::Over, State::Rests);
+            parties.session_admitted();
+            return IdleSession::new(client, &self.local).map_or(State::Over, State::Idle);
         }
         let (local, (frontend, listener)) = (self.local.clone(), (self.guard.frontend, self.guard.listener));
         State::works(move || async move {
@@ -117,7 +122,7 @@ impl Held {
             return true;
         }
         rest.forget_server();
-        successor.take(&mut self.local, &mut self.guard, &mut self.place);
+        successor.take(&mut self.local, &mut self.guard, &mut self.slot);
         false
     }
 
@@ -163,6 +168,7 @@ impl Future for Session {
             }
             *state = State::Over;
         }
+        let growth = Growth::begin();
         loop {
             match state {
                 State::Begins(_) => {
@@ -171,14 +177,14 @@ impl Future for Session {
                     of.guard.begin_session();
                     *state = of.begin(incoming);
                 }
-                State::Rests(rest) => {
+                State::Idle(rest) => {
                     let stops = of.local.stopping.has_happened();
                     let stays = stops && of.stays(rest);
                     let end = if stops && !stays { rest.may_begin(&of.local) } else { None };
                     let frontend = &of.local.generation.frontends[of.guard.frontend];
-                    let stopping = of.local.stopping.unless(stays || end.is_some(), &mut of.place, context);
+                    let stopping = of.local.stopping.unless(stays || end.is_some(), &mut of.slot, context);
                     let woken = ready!(rest.poll(frontend, stopping, end, context));
-                    let State::Rests(rest) = std::mem::replace(state, State::Over) else { continue };
+                    let State::Idle(rest) = std::mem::replace(state, State::Over) else { continue };
                     match woken {
                         Some(woken @ http::Woken::Bytes(_)) => *state = of.wake(rest, woken),
                         // With io_uring, sending a response may continue after the call has returned.
@@ -188,14 +194,17 @@ impl Future for Session {
                         None => {}
                     }
                 }
-                State::Works(work) => {
-                    *state = ready!(Pin::new(work).poll(context)).map_or(State::Over, State::Rests);
-                }
+                State::Works(work) => match Pin::new(work).poll(context) {
+                    Poll::Ready(idle) => *state = idle.map_or(State::Over, State::Idle),
+                    // The session frees what it has taken.
+                    Poll::Pending if growth.has_happened() => *state = State::Over,
+                    Poll::Pending => return Poll::Pending,
+                },
                 State::Over => break,
             }
         }
-        if let Some(Held { local, guard, lane_guard, mut place }) = held.take() {
-            local.stopping.leave(&mut place);
+        if let Some(SessionParts { local, guard, lane_guard, mut slot }) = held.take() {
+            local.stopping.leave(&mut slot);
             drop(guard);
             drop(lane_guard); // dropped before the lane reports that it is empty
             local.ended();
@@ -207,8 +216,8 @@ impl Future for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.state = State::Over; // the state may borrow what follows
-        let Some(Held { local, guard, lane_guard, mut place }) = self.held.take() else { return };
-        local.stopping.leave(&mut place);
+        let Some(SessionParts { local, guard, lane_guard, mut slot }) = self.held.take() else { return };
+        local.stopping.leave(&mut slot);
         // After a panic the lane continues, and the end of the process must not wait for this session.
         // Otherwise the whole lane is being dropped.
         if std::thread::panicking() {
@@ -219,7 +228,8 @@ impl Drop for Session {
     }
 }
 
-/// Prepares a session until its client can send a request. Sessions of TCP mode are served to their end.
+/// Prepares a session until its client can send a request. Sessions of TCP mode are served to their end
+/// or to their change to HTTP.
 /// `None` when the connection is over.
 async fn enter(
     local: &Rc<Local>,
@@ -230,12 +240,19 @@ async fn enter(
     let scopes = local.scopes.take();
     let admitted = admit(local, frontend, listener, client, &scopes).await;
     if let Some(client) = admitted {
-        if frontend.mode == Mode::Http {
-            return http::begin(local, frontend, listener, client, scopes).await;
-        }
-        match frontend.mode {
-            Mode::Log => forward::serve(local, frontend, client).await,
-            _ => tcp::run(local, frontend, listener, client, &scopes).await,
+        let http = match frontend.mode {
+            Mode::Http => Some((client, None)),
+            Mode::Tcp => {
+                let switched = tcp::run(local, frontend, listener, client, &scopes).await;
+                switched.map(|(client, switched)| (client, Some(switched)))
+            }
+            Mode::Log => {
+                forward::serve(local, frontend, client).await;
+                None
+            }
+        };
+        if let Some((client, switched)) = http {
+            return http::begin(local, frontend, listener, client, scopes, switched).await;
         }
     }
     local.scopes.put(scopes);
@@ -250,15 +267,19 @@ async fn admit(
     mut client: Client,
     scopes: &Scopes,
 ) -> Option<Client> {
-    let greeted = rule(local, frontend, listener, &frontend.rules.connection, &mut client, scopes)?;
-    if (listener.accept_proxy || greeted)
-        && let Err(why) = greeting::read(local, frontend, &mut client).await
+    let greets = rule(local, frontend, listener, &frontend.rules.connection, &mut client, scopes)?;
+    let greets = Greets {
+        proxy: listener.accept_proxy || greets.proxy,
+        netscaler: listener.netscaler.is_some() || greets.netscaler,
+    };
+    if greets != Greets::default()
+        && let Err(why) = greeting::read(local, frontend, listener, &mut client, greets).await
     {
-        count_in_front!(frontend, listener, request_errors);
-        if why != NoGreeting::Empty {
+        Parties::client(&local.generation, frontend, listener).request_error();
+        if !why.is_silent() {
             client.reset_on_close();
         }
-        if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
+        if let Some(log) = frontend.log.as_ref().filter(|log| !why.is_silent() || !log.no_null) {
             let eval = facts_of(local, frontend, listener, &client, scopes);
             let error = why.error();
             scopes.memory.links.set_front_error(error);
@@ -268,26 +289,26 @@ async fn admit(
     }
     if let Some(context) = &listener.tls {
         client = client.encrypt(context, &local.reader())?;
-        if let Err(why) = handshake::shake(local, frontend, &client).await {
-            count_in_front!(frontend, listener, request_errors);
-            count_in_front!(frontend, listener, tls_failed);
-            let silent = matches!(why, NoHandshake::Empty);
-            if let Some(log) = frontend.log.as_ref().filter(|log| !silent || !log.no_null) {
-                let eval = facts_of(local, frontend, listener, &client, scopes);
-                scopes.memory.links.set_front_error(why.error());
-                rules::refused(log, &eval, &why.to_string());
+        match handshake::shake(local, frontend, &client).await {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(why) => {
+                let parties = Parties::client(&local.generation, frontend, listener);
+                parties.client_handshake_failed();
+                let silent = matches!(why, NoHandshake::Empty);
+                if let Some(log) = frontend.log.as_ref().filter(|log| !silent || !log.no_null) {
+                    let eval = facts_of(local, frontend, listener, &client, scopes);
+                    scopes.memory.links.set_front_error(why.error());
+                    rules::refused(log, &eval, &why.to_string());
+                }
+                return None;
             }
-            return None;
         }
-        count_in_front!(frontend, listener, tls_sessions);
-        match client.tls().is_some_and(|info| info.resumed) {
-            true => count_in_front!(frontend, listener, tls_resumed),
-            false => local.generation.process_stats.tls_clients.own().keys.add(1),
-        }
+        let resumed = client.tls().is_some_and(|info| info.resumed);
+        Parties::client(&local.generation, frontend, listener).client_handshake(resumed);
     }
     rule(local, frontend, listener, &frontend.rules.session, &mut client, scopes)?;
-    count_in_front!(frontend, listener, sessions_admitted);
-    scopes.tracks.count(Countable::Session, || local.here().now());
+    facts_of(local, frontend, listener, &client, scopes).parties().session_admitted();
     Some(client)
 }
 
@@ -307,13 +328,14 @@ fn facts_of<'a>(
         greeting: client.greeting(),
         tls: client.tls().map(|info| &**info),
         first_request: true,
+        http: frontend.mode == Mode::Http,
         scopes,
         course: None,
     }
 }
 
 /// Runs `tcp-request connection` or `tcp-request session` rules. Returns `None` if the connection ends here,
-/// also for lack of memory; else whether a rule asks for a PROXY header.
+/// also for lack of memory; else the headers that rules ask for.
 fn rule(
     local: &Rc<Local>,
     frontend: &Frontend,
@@ -321,9 +343,9 @@ fn rule(
     rules: &[Rule<ConnectionAction>],
     client: &mut Client,
     scopes: &Scopes,
-) -> Option<bool> {
+) -> Option<Greets> {
     if rules.is_empty() {
-        return Some(false);
+        return Some(Greets::default());
     }
     let eval = facts_of(local, frontend, listener, client, scopes);
     let is_connection = std::ptr::eq(rules, &*frontend.rules.connection);
@@ -331,20 +353,22 @@ fn rule(
     let entrance = rules::connection(&eval, rules, step);
     client.mark(scopes.memory.client_packets.take());
     match entrance {
-        Entrance::Accepted { greeted } => {
+        Entrance::Accepted(greets) => {
             // Addresses that these rules set hold for the connection; later rules start from them.
             let (source, destination) = (scopes.memory.source.take(), scopes.memory.destination.take());
             if is_connection {
                 client.is_linked(source, destination);
             } else {
-                client.is_told(source, destination).ok()?;
+                client.set_addresses(source, destination).ok()?;
             }
-            Some(greeted)
+            Some(greets)
         }
         entrance => {
-            match is_connection {
-                true => count_in_front!(frontend, listener, connections_denied),
-                false => count_in_front!(frontend, listener, sessions_denied),
+            let parties = eval.parties();
+            if is_connection {
+                parties.connection_denied()
+            } else {
+                parties.session_denied()
             }
             match entrance {
                 Entrance::Dropped(silence) => client.vanish(silence),

@@ -1,11 +1,10 @@
 //! `tcp-request content` and `tcp-response content` in TCP mode: receives bytes until the rules decide, no
 //! more bytes come, or the delay is over.
 
+use super::heads::Heads;
 use crate::rules::{Content, EvalContext, EvalPhase, Lookups, content};
 use manylane_buf::Chain;
 use manylane_expr::{Data, Direction};
-use manylane_h1::{Leniency, Limits, RequestInfo, RequestParser, ResponseParser};
-use manylane_http::{Head, Method};
 use manylane_net::Connection;
 use manylane_plan::generation::{Backend, ContentAction, Rule, Server};
 use manylane_sched::Time;
@@ -55,7 +54,7 @@ pub(crate) async fn inspect(
             More::Late => {}
         }
         let complete = ended || received.len() >= room;
-        heads.look(received);
+        heads.parse(received);
         match decide(eval, what, &heads, (received, complete), here.now() < deadline, &lookups) {
             Content::LookUp => {
                 let phase = EvalPhase { backend: what.backend, side: Some(side), ..EvalPhase::default() };
@@ -117,81 +116,4 @@ fn decide(
         Direction::Response => EvalPhase { response: heads.head.as_ref(), response_data: data, ..phase },
     };
     content(eval, phase, what.rules, what.log, lookups)
-}
-
-/// Returns the limits for heads that are only inspected and then forwarded unchanged: with every relaxation.
-/// A rule that refuses a path must see the path in each form that the server may accept.
-fn looked_at() -> Limits {
-    Limits { lenient: Leniency::ALL, relaxed: true, ..Limits::default() }
-}
-
-/// Parser for the HTTP head that the bytes may begin with. It reads each byte once, however they arrive.
-struct Heads {
-    /// `None` once a head is no longer possible.
-    parser: Option<Parser>,
-    side: Direction,
-    /// Received bytes that are not part of `head`; shares the memory of the received bytes.
-    bytes: Chain,
-    /// Number of received bytes at the last call.
-    looked: usize,
-    head: Option<Head>,
-}
-
-enum Parser {
-    Request(RequestParser),
-    Response(ResponseParser),
-}
-
-impl Heads {
-    fn new(side: Direction) -> Self {
-        let limits = looked_at();
-        let parser = match side {
-            Direction::Request => Parser::Request(RequestParser::new(limits)),
-            Direction::Response => Parser::Response(ResponseParser::new(limits)),
-        };
-        Self { parser: Some(parser), side, bytes: Chain::new(), looked: 0, head: None }
-    }
-
-    /// Parses the bytes that arrived since the last call. There is no head if the bytes are not a message or
-    /// there is no memory.
-    fn look(&mut self, received: &Chain) {
-        let Some(parser) = &mut self.parser else { return };
-        if self.looked == received.len() {
-            return;
-        }
-        let shared = received.copy_range(self.looked..).and_then(|mut new| self.bytes.append_chain(&mut new));
-        self.looked = received.len();
-        let parsed = match (parser, shared) {
-            (_, Err(_)) => Err(()),
-            (Parser::Request(parser), Ok(())) => parser
-                .parse(&mut self.bytes)
-                .map(|request| request.map(|request| request.head))
-                .map_err(|_| ()),
-            (Parser::Response(parser), Ok(())) => {
-                let asked = RequestInfo { method: Method::Get, upgrade: false };
-                parser
-                    .parse(&mut self.bytes, asked)
-                    .map(|response| response.map(|response| response.head))
-                    .map_err(|_| ())
-            }
-        };
-        if let Ok(None) = parsed {
-            return;
-        }
-        (self.parser, self.head) = (None, parsed.ok().flatten());
-        self.bytes.clear();
-    }
-}
-
-/// Returns the head of the HTTP request that the bytes begin with, if there is one.
-pub(crate) fn request(received: &Chain) -> Option<Head> {
-    let mut bytes = received.share().ok()?;
-    Some(RequestParser::new(looked_at()).parse(&mut bytes).ok()??.head)
-}
-
-/// Returns the head of the HTTP response that the bytes begin with, if there is one.
-pub(crate) fn response(received: &Chain) -> Option<Head> {
-    let mut heads = Heads::new(Direction::Response);
-    heads.look(received);
-    heads.head
 }

@@ -1,49 +1,69 @@
 //! TCP mode: a session is one stream of bytes in both directions.
 
-mod forward;
+mod heads;
 mod inspect;
 
-pub(crate) use forward::Pair;
-
-use crate::client::{Client, Peers};
-use crate::count::count_in_front;
-use crate::filters::Filters;
+use crate::client::Client;
+use crate::filters::StreamFilters;
 use crate::flow::{Splicing, Timeouts};
-use crate::lane::{Begun, Local, SetTime, Streaming, Timer, Wanted};
+use crate::lane::{Local, SetTime, StreamStart, Streaming, Timer, Wanted};
+use crate::origin::Peers;
 use crate::panics::caught;
 use crate::rules::{
     Content, EvalContext, EvalPhase, Record, Stores, chosen_backend, chosen_server, first_persist, key,
+    of_rdp_cookie,
 };
-use crate::scopes::{Countable, Scopes};
+use crate::scopes::Scopes;
 use crate::server::{self, Attempt, IdleConn, Tried};
-pub(crate) use inspect::request as looks_like_request;
-use inspect::{Inspected, inspect, response as response_head};
+use crate::traffic::Parties;
+use crate::tunnel::Tunnel;
+pub(crate) use heads::request as looks_like_request;
+use heads::response as response_head;
+use inspect::{Inspected, inspect};
 use manylane_balance::{Index, Priority};
 use manylane_buf::Chain;
-use manylane_config::tree::LogStep;
+use manylane_config::tree::{LogStep, Mode};
 use manylane_expr::{Data, Direction};
-use manylane_http::Head;
+use manylane_http::{Head, Version};
 use manylane_plan::connect_timings::ConnectTimings;
 use manylane_plan::generation::{
     Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, TimeoutOf,
 };
 use manylane_plan::{Cause, Phase, Termination};
+use manylane_pool::{Pool, Pooled};
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Serves a connection until it ends.
+/// The stream of a connection that changes to HTTP. The first request continues it.
+#[derive(Debug)]
+pub(crate) struct Switched {
+    /// The version that the rule demands; `None` if the client's first bytes say it.
+    pub(crate) version: Option<Version>,
+    /// The backend in HTTP mode that the frontend has chosen already.
+    pub(crate) backend: Option<usize>,
+    /// Entry in the lane's list of streams; the request takes it.
+    pub(crate) streaming: Option<Streaming>,
+    /// Log record; the request takes it.
+    pub(crate) record: Option<Record>,
+}
+
+manylane_sync::lazy_static! {
+    static SWITCHED: Pool<Switched> =
+        Pool::new("switch to http").expect("the size is a constant below the bound");
+}
+
+/// Serves a connection until it ends, or until it changes to HTTP: then returns it for the HTTP engine.
 pub(crate) async fn run(
     local: &Rc<Local>,
     frontend: &Frontend,
     listener: &Listener,
     mut client: Client,
     scopes: &Scopes,
-) {
-    frontend.counts.own().streams.add(1);
+) -> Option<(Client, Pooled<Switched>)> {
     let rules = &frontend.rules;
-    let asked = !rules.use_backend.is_empty()
+    let requested = !rules.use_backend.is_empty()
         || !rules.content.is_empty()
         || frontend.log.is_some()
         || frontend.http.unique_id.is_some()
@@ -53,95 +73,105 @@ pub(crate) async fn run(
     scopes.memory.begun.set(record.date);
     let number = local.next_number();
     scopes.memory.number.set(number);
-    let (place, at) = ((listener.frontend as u32, listener.index as u32), local.here().now());
+    let (index, at) = ((listener.frontend as u32, listener.index as u32), local.here().now());
     let streaming = Streaming::begin(
         local,
-        Begun { number, frontend: place.0, listener: place.1, source: client.source, at },
+        StreamStart { number, frontend: index.0, listener: index.1, source: client.source, at },
     );
     record.handshake = client.handshake();
     let course = RefCell::new(Some(record));
     // The connection changes while rules read these.
-    let greeting = client.greeting().filter(|_| asked).cloned();
-    let tls = client.tls().filter(|_| asked).cloned();
+    let greeting = client.greeting().filter(|_| requested).cloned();
+    let tls = client.tls().filter(|_| requested).cloned();
     let eval = EvalContext {
         local,
         frontend,
         listener,
-        peers: if asked { client.peers() } else { Peers::default() },
+        peers: if requested { client.peers() } else { Peers::default() },
         greeting: greeting.as_ref(),
         tls: tls.as_deref(),
         first_request: true,
+        http: false,
         scopes,
         course: Some(&course),
     };
+    eval.parties().stream_begins();
     if local.generation.makes_ids_early {
         eval.make_id(None);
     }
-    let mut stream = Stream {
-        local,
-        frontend,
-        listener,
-        eval: &eval,
-        course: &course,
-        streaming: &streaming,
-        server: None,
-        logged: false,
-    };
-    stream.log_step(LogStep::Accept, None, None);
-    let panicked = Termination::new(Cause::Internal, Phase::Data);
+    let mut stream = Stream { local, frontend, eval: &eval, streaming: &streaming, logged: false };
+    eval.log_step(LogStep::Accept);
+    let defect = |cause| Termination::new(cause, Phase::Data);
     let looked = {
         let looking =
             pin!(stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client));
-        caught(looking).await.unwrap_or(Err(panicked))
+        caught(looking).await.unwrap_or_else(|cause| Err(defect(cause)))
     };
-    let mut backend = None;
     let ended = match looked {
-        Err(ended) => ended,
-        Ok(()) => {
+        Err(ended) => Ok(ended),
+        Ok(Content::SwitchMode(version)) => Err((version, None)),
+        Ok(_) => {
             let looks = !(rules.use_backend.is_empty() && rules.force_switch.is_empty());
             let head = stream.head(looks, &client);
             let chosen = chosen_backend(frontend, &eval, phase(head.as_ref(), &client));
-            backend = chosen.map(|number| &local.generation.backends[number]);
-            match backend {
+            match chosen.map(|number| &local.generation.backends[number]) {
                 None => {
                     client.swallow();
-                    Termination::new(Cause::ServerLeft, Phase::Connect)
+                    Ok(Termination::new(Cause::ServerLeft, Phase::Connect))
                 }
+                Some(backend) if backend.mode == Mode::Http => Err((None, Some(backend.number))),
                 Some(backend) => {
                     if backend.id != frontend.id {
                         scopes.memory.leave_frontend();
                     }
                     let begun = local.here().now();
+                    eval.note(|record| record.backend = Some(backend.number));
                     streaming.goes_to(backend.number);
-                    backend.counts.own().begin();
-                    let ended = caught(pin!(stream.serve(backend, &mut client))).await.unwrap_or(panicked);
-                    backend.counts.own().end(local.here().now().since(begun));
-                    ended
+                    let parties = || Parties { backend: Some(backend), ..eval.parties() };
+                    parties().backend_entered();
+                    let ended = caught(pin!(stream.serve(backend, &mut client))).await;
+                    let ended = ended.unwrap_or_else(|cause| {
+                        client.reset_on_close(); // it may have received a part of the data only
+                        defect(cause)
+                    });
+                    parties().backend_left(local.here().now().since(begun));
+                    Ok(ended)
                 }
             }
         }
     };
-    frontend.counts.own().streams_ended.add(1);
+    eval.parties().stream_ends();
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err((version, backend)) => {
+            match SWITCHED.alloc(Switched { version, backend, streaming: None, record: None }) {
+                Ok(mut switched) => {
+                    (switched.streaming, switched.record) = (Some(streaming), course.take());
+                    return Some((client, switched));
+                }
+                Err(_) => Termination::new(Cause::Resource, Phase::Request),
+            }
+        }
+    };
     match ended.cause {
-        Cause::ClientLeft | Cause::ClientSilent => count_in_front!(frontend, listener, request_errors),
+        Cause::ClientLeft | Cause::ClientSilent => eval.parties().request_error(),
         Cause::Internal => {
-            count_in_front!(frontend, listener, internal_errors);
+            eval.parties().internal_error();
             client.reset_on_close();
         }
         _ => {}
     }
-    let Stream { server, logged, .. } = stream;
     if let Some(log) = &frontend.log
-        && !logged
+        && !stream.logged
         && log.steps.is_none_or(|steps| steps.has(LogStep::Close))
         && let Some(mut record) = course.take()
         && !(log.no_null && record.up == 0)
     {
         record.ended = ended;
         eval.make_id(None);
-        let server = backend.zip(server).map(|(backend, index)| &*backend.servers[index]);
-        record.write(LogStep::Close, log, &eval, backend.map(|own| &**own), server, local.here().now());
+        record.write(LogStep::Close, &eval);
     }
+    None
 }
 
 /// Returns the state that rules may read before there is a server: the bytes received so far.
@@ -154,40 +184,13 @@ fn phase<'a>(head: Option<&'a Head>, client: &'a Client) -> EvalPhase<'a> {
 struct Stream<'a> {
     local: &'a Rc<Local>,
     frontend: &'a Frontend,
-    listener: &'a Listener,
     eval: &'a EvalContext<'a>,
-    /// Log record of the stream.
-    course: &'a RefCell<Option<Record>>,
     streaming: &'a Streaming,
-    /// Index of the server that was reached or tried last.
-    server: Option<usize>,
     /// The log line was written already.
     logged: bool,
 }
 
 impl Stream<'_> {
-    /// Logs a step of the stream, if `log-steps` has it.
-    fn log_step(&self, step: LogStep, backend: Option<&Backend>, server: Option<&Server>) {
-        if self.frontend.log.as_ref().and_then(|log| log.steps).is_some_and(|steps| steps.has(step)) {
-            self.log_now(step, backend, server);
-        }
-    }
-
-    /// Logs the stream in its present state, for `do-log`.
-    fn log_now(&self, step: LogStep, backend: Option<&Backend>, server: Option<&Server>) {
-        if let Some(log) = &self.frontend.log
-            && let Some(record) = &*self.course.borrow()
-        {
-            record.write(step, log, self.eval, backend, server, self.local.here().now());
-        }
-    }
-
-    fn note(&self, what: impl FnOnce(&mut Record)) {
-        if let Some(record) = &mut *self.course.borrow_mut() {
-            what(record);
-        }
-    }
-
     /// Returns the head of a request that the client's bytes begin with, if one is wanted.
     fn head(&self, wanted: bool, client: &Client) -> Option<Head> {
         looks_like_request(&client.received).filter(|_| wanted)
@@ -200,8 +203,8 @@ impl Stream<'_> {
         delay: Option<Duration>,
         backend: Option<&Backend>,
         client: &mut Client,
-    ) -> Result<(), Termination> {
-        let log = || self.log_now(LogStep::TcpReqCont, backend, None);
+    ) -> Result<Content, Termination> {
+        let log = || self.eval.log_now(LogStep::TcpReqCont);
         let what = Inspected { rules, delay, backend, server: None, log: &log };
         let Client { end, received, .. } = client;
         let connection = end.connection();
@@ -213,19 +216,20 @@ impl Stream<'_> {
         client.mark(self.eval.scopes.memory.client_packets.take());
         match decided {
             Ok(decided @ (Content::Reject | Content::Drop(_))) => {
-                count_in_front!(self.frontend, self.listener, requests_denied);
-                if let Some(backend) = backend {
-                    backend.counts.own().requests_denied.add(1);
-                }
-                if let Content::Drop(silence) = decided {
-                    client.vanish(silence);
+                let parties = Parties { backend, ..self.eval.parties() };
+                match decided {
+                    Content::Drop(silence) => {
+                        parties.silently_dropped();
+                        client.vanish(silence);
+                    }
+                    _ => parties.contents_rejected(),
                 }
                 Err(Termination::new(Cause::Refused, Phase::Request))
             }
-            Ok(_) => {
+            Ok(decided) => {
                 let memory = &self.eval.scopes.memory;
                 client.is_said_to_be(memory.source.get(), memory.destination.get());
-                Ok(())
+                Ok(decided)
             }
             Err(()) => Err(Termination::new(Cause::ClientLeft, Phase::Request)),
         }
@@ -237,6 +241,13 @@ impl Stream<'_> {
         let head = self.head(!rules.is_empty(), client);
         let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
         chosen_server(rules, self.eval, phase, backend.balancer.servers(), forced || backend.http.persist)
+    }
+
+    /// Returns the server that the client's cookie of RDP names, if it takes streams.
+    fn by_rdp_cookie(&self, backend: &Backend, client: &Client, forced: bool) -> Option<Index> {
+        backend.rules.persist_rdp.as_ref()?;
+        let phase = EvalPhase { backend: Some(backend), ..phase(None, client) };
+        of_rdp_cookie(self.eval, phase, backend, forced || backend.http.persist)
     }
 
     /// Returns the server that `stick` rules find, and the keys to store.
@@ -283,14 +294,16 @@ impl Stream<'_> {
     }
 
     async fn serve(&mut self, backend: &Backend, client: &mut Client) -> Termination {
-        let (local, frontend, listener) = (self.local, self.frontend, self.listener);
+        let (local, frontend) = (self.local, self.frontend);
         let forced = self.forced(backend, client);
-        if !std::ptr::eq(&*backend.rules, &*frontend.rules)
-            && let Err(ended) = self
-                .inspect(&backend.rules.content, backend.common.inspect_request, Some(backend), client)
-                .await
-        {
-            return ended;
+        if !std::ptr::eq(&*backend.rules, &*frontend.rules) {
+            let delay = backend.common.inspect_request;
+            match self.inspect(&backend.rules.content, delay, Some(backend), client).await {
+                Err(ended) => return ended,
+                // A `listen` of which this is the backend; its servers are in TCP mode.
+                Ok(Content::SwitchMode(_)) => return Termination::new(Cause::Internal, Phase::Request),
+                Ok(_) => {}
+            }
         }
         let key = if backend.key.is_expression() {
             let head = self.head(true, client);
@@ -298,7 +311,8 @@ impl Stream<'_> {
         } else {
             backend.key.of_connection(client.source)
         };
-        let server = self.by_rule(backend, client, forced);
+        let server =
+            self.by_rule(backend, client, forced).or_else(|| self.by_rdp_cookie(backend, client, forced));
         let (stuck, stores) = self.stick(backend, client, server.is_some(), forced);
         let server = server.or(stuck);
         let memory = &self.eval.scopes.memory;
@@ -339,24 +353,28 @@ impl Stream<'_> {
         {
             Ok(attempt) => attempt,
             Err(failed) => {
-                self.note(|record| record.not_reached(&failed));
-                self.server = failed.server.map(Index::get);
-                if let Some(index) = self.server {
-                    server::remember_place(local, &backend.servers[index], memory);
+                self.eval.note(|record| {
+                    record.not_reached(&failed);
+                    record.server = failed.server;
+                });
+                if let Some(index) = failed.server {
+                    server::remember_place(local, &backend.servers[index.get()], memory);
                 }
                 client.swallow();
                 return failed.ended;
             }
         };
-        let Attempt { end, permit, reused: _, timings } = attempt;
+        let Attempt { permit, slot: _slot, end, reused: _, timings } = attempt;
         let connection = end.connection();
-        self.note(|record| record.timings(timings));
+        self.eval.note(|record| {
+            record.timings(timings);
+            record.server = Some(permit.index());
+        });
         permit.reached(&timings);
-        self.server = Some(permit.server().index);
         server::remember_link(local, connection, memory);
-        self.log_step(LogStep::Connect, Some(backend), Some(permit.server()));
+        self.eval.log_step(LogStep::Connect);
         if frontend.log.as_ref().is_some_and(|log| log.early && log.steps.is_none()) {
-            self.log_now(LogStep::Connect, Some(backend), Some(permit.server()));
+            self.eval.log_now(LogStep::Connect);
             self.logged = true;
         }
         let mut first = Chain::new();
@@ -372,40 +390,16 @@ impl Stream<'_> {
         if first.append_chain(&mut client.received).is_err() {
             return full;
         }
-        let tunnel = memory.timeout(TimeoutOf::Tunnel).get().or(backend.timeouts.tunnel);
-        let timeouts = Timeouts {
-            client: tunnel.or(memory.timeout(TimeoutOf::Client).get()).or(frontend.timeouts.client),
-            server: tunnel.or(memory.timeout(TimeoutOf::Server).get()).or(backend.timeouts.server),
-            client_fin: frontend.timeouts.client_fin,
-            server_fin: backend.timeouts.server_fin,
-            independent: frontend.common.independent || backend.common.independent,
-            in_turn: false,
-        };
-        let allowed = !local.generation.process.no_splice;
-        let splicing = Splicing {
-            up: frontend.common.splice_request.or(backend.common.splice_request).filter(|_| allowed),
-            down: frontend.common.splice_response.or(backend.common.splice_response).filter(|_| allowed),
-        };
-        let filters = Filters::of(local, (frontend, backend), memory, false);
-        let pair = Pair::new(&local.io, client.end.connection(), connection, &permit, timeouts)
+        let timeouts = Timeouts::of_tunnel(frontend, backend, memory);
+        let splicing = Splicing::of(&local.generation, frontend, backend);
+        let filters = StreamFilters::of(local, (frontend, backend), memory, false);
+        let Some(server_end) = end.body() else { return full };
+        let tunnel = Tunnel::new(&local.io, (client.end.body(), server_end), &permit, timeouts)
             .filtered(filters.as_ref());
         let server = permit.server();
-        let tracks = &self.eval.scopes.tracks;
-        let count = |up: u64, down: u64| {
-            tracks.count(Countable::Bytes { up, down }, || local.here().now());
-            let (f, b) = (frontend.counts.own(), backend.counts.own());
-            let (s, l) = (server.counts.own(), listener.counts.own());
-            for (bytes_in, bytes_out) in [
-                (&f.bytes_in, &f.bytes_out),
-                (&b.bytes_in, &b.bytes_out),
-                (&s.bytes_in, &s.bytes_out),
-                (&l.bytes_in, &l.bytes_out),
-            ] {
-                bytes_in.add(up);
-                bytes_out.add(down);
-            }
-        };
-        let log = || self.log_now(LogStep::TcpResCont, Some(backend), Some(server));
+        let parties = || Parties { backend: Some(backend), server: Some(server), ..self.eval.parties() };
+        let count = |up: u64, down: u64| parties().bytes(up, down);
+        let log = || self.eval.log_now(LogStep::TcpResCont);
         let what = Inspected {
             rules: &backend.rules.response_content,
             delay: backend.common.inspect_response,
@@ -421,9 +415,13 @@ impl Stream<'_> {
                 self.store(backend, server, &received, &stores);
             }
             match decided {
-                Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),
+                Ok(Content::Reject) => {
+                    parties().response_denied();
+                    Err(Termination::new(Cause::Refused, Phase::Data))
+                }
                 Ok(Content::Drop(silence)) => {
                     client.vanish(silence);
+                    parties().silently_dropped();
                     // HAProxy's log lines attribute a drop to the request, whatever message the rule saw.
                     Err(Termination::new(Cause::Refused, Phase::Request))
                 }
@@ -432,23 +430,14 @@ impl Stream<'_> {
                 Err(()) => Err(Termination::new(Cause::ServerLeft, Phase::Data)),
             }
         };
-        let ended = pair.forward(first, looked, splicing, count).await;
-        if ended.cause == Cause::Refused {
-            backend.counts.own().responses_denied.add(1);
-            server.counts.own().responses_denied.add(1);
-        }
-        self.note(|record| (record.up, record.down) = pair.bytes());
+        let ended = tunnel.forward(first, looked, splicing, count).await;
+        self.eval.note(|record| (record.up, record.down) = tunnel.bytes());
         match ended.cause {
             Cause::ServerLeft | Cause::ServerSilent => {
-                backend.counts.own().response_errors.add(1);
-                server.counts.own().response_errors.add(1);
-                backend.counts.own().server_aborts.add(1);
-                server.counts.own().server_aborts.add(1);
+                permit.parties().response_error();
+                permit.parties().server_aborts();
             }
-            Cause::ClientLeft | Cause::ClientSilent => {
-                backend.counts.own().client_aborts.add(1);
-                server.counts.own().client_aborts.add(1);
-            }
+            Cause::ClientLeft | Cause::ClientSilent => permit.parties().client_aborts(),
             _ => {}
         }
         ended

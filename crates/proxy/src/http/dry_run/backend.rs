@@ -3,27 +3,27 @@
 use super::super::edit;
 use super::{Candidate, DryRun, Effect, End, NO_MEMORY, Next, Outcome, Snapshot, Step};
 use crate::explain::{Effects, line_of, of_key};
-use crate::rules::{chosen_server, forward, key};
+use crate::rules::{Answer, chosen_server, forward, key};
 use manylane_balance::{Index, Input, Key};
 use manylane_expr::{Direction, Needs};
-use manylane_h1::{Body, Persist, Request, restrict_te, set_connection, settle_request};
+use manylane_h1::{Body, Persist, Request, is_told_to_close, restrict_te, set_connection, settle_request};
 use manylane_http::{EditError, Known, Method, Version};
 use manylane_plan::clock::now;
 use manylane_plan::generation::{Backend, CloseMode, Persist as Obeyed, Rule};
 use std::net::SocketAddr;
 use std::slice;
 
-/// What is known of the server that a request goes to.
+/// The choice of the server so far.
 #[derive(Default)]
 struct Choice {
     /// The server, and what chose it.
     server: Option<(Index, &'static str)>,
-    /// What one would have to know.
+    /// Absent inputs on which the choice depends.
     unknown: Needs,
 }
 
 impl<'a> DryRun<'a> {
-    pub(super) fn in_backend(&mut self, backend: &'a Backend, http: bool) -> Result<End, String> {
+    pub(super) fn in_backend(&mut self, backend: &'a Backend) -> Result<End, String> {
         let rules = &*backend.rules;
         let listens = std::ptr::eq(rules, &*self.frontend.rules);
         let persist = self.list("force-persist", &rules.persist, |_, rule, _, _| Next::End(rule.action));
@@ -35,7 +35,7 @@ impl<'a> DryRun<'a> {
                     self.not_reached("http-request", &rules.request);
                     Some(end)
                 }
-                None if http => self.message_rules(rules, &backend.http)?,
+                None if self.http => self.message_rules(rules, &backend.http)?,
                 None => None,
             };
             if let Some(end) = end {
@@ -59,13 +59,19 @@ impl<'a> DryRun<'a> {
             Some(end) => end,
             None => {
                 let why = format!("no server of backend '{}' takes requests", backend.name);
-                return self.no_server(http, why);
+                return self.no_server(self.http, why);
             }
         };
-        if http {
-            self.prepare(backend, &end)?;
+        // Requests with these methods go to no server that has 'redir', whatever their length.
+        let method = self.request.as_ref().map(|request| request.head.method_kind());
+        let all_redirect = |servers: &[Candidate]| servers.iter().all(|own| own.redirects.is_some());
+        let redirected = matches!(method, Some(Method::Get | Method::Head))
+            && matches!(&end, End::Server { servers, .. } if all_redirect(servers));
+        if self.http && !self.prepare(backend, &end)? && !redirected {
+            let why = "the rules leave a 'Content-Length' that is not the length of the body".to_owned();
+            return self.answered(None, Some(why), Answer::Usual(500));
         }
-        self.responses(backend, http);
+        self.responses(backend);
         Ok(end)
     }
 
@@ -79,10 +85,10 @@ impl<'a> DryRun<'a> {
                 unknown = missing;
                 return Next::EndOfList;
             }
-            // Whether it may be taken is told apart.
+            // Ignores the state of the server (`true`), which the notes below report.
             let found = chosen_server(slice::from_ref(rule), &run.eval(), run.phase(), servers, true);
             match found {
-                None => note("no server has the name that it makes".into()),
+                None => note("no server has the resulting name".into()),
                 Some(index) if obeyed || servers[index].state().serves_its_own() => {
                     return Next::End(index);
                 }
@@ -105,12 +111,12 @@ impl<'a> DryRun<'a> {
         choice: &mut Choice,
     ) -> Result<(), String> {
         let (Some(cookie), Some(request)) = (&backend.http.cookie, &mut self.request) else { return Ok(()) };
-        let told = edit::told(&request.head, cookie, backend, now().seconds);
+        let persist = edit::persist_cookie(&request.head, cookie, backend, now().seconds);
         edit::hide(&mut request.head, cookie).map_err(|error| error.to_string())?;
         let servers = backend.balancer.servers();
         let usable = |index: &Index| obeyed || servers[*index].state().serves_its_own();
-        let note = match told.server {
-            None if told.there => "the cookie names no server, or is too old".to_owned(),
+        let note = match persist.server {
+            None if persist.there => "the cookie names no server, or is too old".to_owned(),
             None => "the request does not have the cookie".to_owned(),
             Some(index) => {
                 let name = servers[index].name();
@@ -126,7 +132,7 @@ impl<'a> DryRun<'a> {
                 }
             }
         };
-        let outcome = match told.server {
+        let outcome = match persist.server {
             Some(_) => Outcome::Matched,
             None => Outcome::NotMatched,
         };
@@ -138,7 +144,7 @@ impl<'a> DryRun<'a> {
         self.scopes.memory.source.get().or(self.peers.source)
     }
 
-    /// The server, or those that may be chosen; nothing without any.
+    /// Returns the chosen server, or the candidates; `None` without any.
     fn choose(&self, backend: &Backend, choice: Choice) -> Option<End> {
         let balancer = &backend.balancer;
         let mut unknown = choice.unknown;
@@ -159,7 +165,7 @@ impl<'a> DryRun<'a> {
                     _ if !unknown.is_none() => None,
                     _ => balancer.pick(&self.local.reader(), &input).ok(),
                 };
-                let by = format!("balance {}", backend.key.algorithm_name(balancer.algorithm()));
+                let by = format!("balance {}", backend.algorithm.name);
                 (by, picked.map_or_else(|| balancer.serving().collect(), |index| vec![index]))
             }
         };
@@ -177,7 +183,7 @@ impl<'a> DryRun<'a> {
         (!servers.is_empty()).then(|| End::Server { backend: backend.name.clone(), by, servers, unknown })
     }
 
-    /// What the algorithm is given.
+    /// Returns the key for the balancing algorithm.
     fn key(&self, backend: &Backend) -> Key<'_> {
         if backend.key.is_expression() {
             return key(&self.eval(), self.phase(), backend);
@@ -191,21 +197,22 @@ impl<'a> DryRun<'a> {
         }
     }
 
-    /// Makes the changes that a request needs, whichever server it goes to.
-    fn prepare(&mut self, backend: &Backend, end: &End) -> Result<(), String> {
-        let Some(mut request) = self.request.take() else { return Ok(()) };
+    /// Makes the changes that a request needs, whichever server it goes to. Returns false if the head then
+    /// does not agree with the body: the proxy answers such a request with 500.
+    fn prepare(&mut self, backend: &Backend, end: &End) -> Result<bool, String> {
+        let Some(mut request) = self.request.take() else { return Ok(true) };
         let before = Snapshot::of(&request.head);
         let edited = self.edit(backend, &mut request, end);
         let effects = before.changes(Snapshot::of(&request.head));
         self.request = Some(request);
-        edited.map_err(|_| NO_MEMORY)?;
+        let agrees = edited.map_err(|_| NO_MEMORY)?;
         if !effects.is_empty() {
             self.step("options of the proxies", Outcome::Matched, false, effects);
         }
-        Ok(())
+        Ok(agrees)
     }
 
-    fn edit(&self, backend: &Backend, request: &mut Request, end: &End) -> Result<(), EditError> {
+    fn edit(&self, backend: &Backend, request: &mut Request, end: &End) -> Result<bool, EditError> {
         let head = &mut request.head;
         if request.body == Body::Chunked && head.version() < Version::HTTP_11 {
             head.set_version(Version::HTTP_11)?;
@@ -227,7 +234,8 @@ impl<'a> DryRun<'a> {
             CloseMode::Server => CloseMode::Server,
             _ => CloseMode::KeepAlive,
         };
-        let closes = close.max(backend.http.close) >= CloseMode::Server && !backend.http.pretend_keep_alive;
+        let closes = close.max(backend.http.close) >= CloseMode::Server && !backend.http.pretend_keep_alive
+            || is_told_to_close(head);
         let upgrades = request.connection.upgrade || head.method_kind() == Method::Connect;
         let persist = match (upgrades, closes) {
             (true, _) => Persist::Upgrade,
@@ -240,22 +248,22 @@ impl<'a> DryRun<'a> {
         {
             head.set_field(&**name, server.name.as_bytes())?;
         }
-        if head.is_reframed() {
-            settle_request(head, request.body)?;
+        if head.is_reframed() && settle_request(head, request.body)?.is_none() {
+            return Ok(false);
         }
         if request.body == Body::Chunked && !head.has(Known::TRANSFER_ENCODING) {
             head.set_field(Known::TRANSFER_ENCODING, b"chunked")?;
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// The rules for the server's response: those that do not depend on it are told apart.
-    fn responses(&mut self, backend: &'a Backend, http: bool) {
+    /// Reports the rules for the server's response. Marks those that do not depend on the response.
+    fn responses(&mut self, backend: &'a Backend) {
         self.side = Some(Direction::Response);
         let rules = &*backend.rules;
         self.expect("tcp-response content", &rules.response_content);
         self.expect("stick store-response", &rules.store_response);
-        if !http {
+        if !self.http {
             return;
         }
         for (name, rules) in self.of_responses() {

@@ -1,9 +1,9 @@
-//! Evaluates the rules of a frontend and of the backend that it chooses on one request, and tells what each
+//! Evaluates the rules of a frontend and of the backend that it chooses on one request, and reports what each
 //! does: `manylane test`. Nothing is sent, bound or counted outside of the process that asks.
 //!
-//! The compiled rules run one at a time through the same functions that serve requests. What they look at
-//! and a dry run does not have (a stick table's entries, a server's state, a response) is in [`DryRun`]'s
-//! `absent`: a condition that depends on it is not evaluated, and the rule is passed over.
+//! The compiled rules run one at a time through the same functions that serve requests. `DryRun`'s `absent`
+//! has the inputs that a dry run lacks: a stick table's entries, a server's state, a response. A rule whose
+//! condition depends on one of them is passed over.
 
 mod backend;
 mod report;
@@ -11,11 +11,11 @@ mod report;
 pub use report::{Candidate, Effect, End, Input, Outcome, Report, Step};
 
 use super::answer::{self, Made};
-use crate::client::Peers;
 use crate::explain::{Effects, Line, line_of};
 use crate::lane::Local;
+use crate::origin::Peers;
 use crate::rules::{
-    Answer, Content, Entrance, EvalContext, EvalPhase, Lookups, Verdict, Walk, after_response, apply,
+    Answer, Content, Entrance, EvalContext, EvalPhase, Lookups, RuleOutcome, Walk, after_response, apply,
     backend_of, connection, content, takes_streams,
 };
 use crate::scopes::Scopes;
@@ -36,7 +36,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::slice;
 
-/// What a rule that matched means for those behind it.
+/// How the evaluation continues after a rule that matched.
 enum Next<T> {
     Rule,
     EndOfList,
@@ -60,7 +60,7 @@ struct DryRun<'a> {
     scopes: Box<Scopes>,
     peers: Peers,
     tls: Option<Info>,
-    /// What the rules look at and is not there.
+    /// Inputs of rules that the dry run does not have.
     absent: Needs,
     /// Variables whose values depend on what is absent.
     uncertain: Vec<(VariableId, Needs)>,
@@ -70,6 +70,8 @@ struct DryRun<'a> {
     response: Option<Head>,
     /// Set where there may be no head.
     side: Option<Direction>,
+    /// The connection speaks HTTP.
+    http: bool,
     /// The request's body, or all bytes in TCP mode.
     body: Chain,
     /// Length that the request announces.
@@ -100,7 +102,7 @@ pub fn dry_run(local: &Rc<Local>, input: &Input) -> Result<Report, String> {
     for (there, needs) in [
         (input.source.is_some(), Needs::SOURCE),
         (input.destination.is_some(), Needs::DESTINATION),
-        (!listener.accept_proxy, Needs::PROXY_HEADER),
+        (!listener.accept_proxy && listener.netscaler.is_none(), Needs::PROXY_HEADER),
     ] {
         if !there {
             absent |= needs;
@@ -129,6 +131,7 @@ pub fn dry_run(local: &Rc<Local>, input: &Input) -> Result<Report, String> {
         inspected: None,
         response: None,
         side: None,
+        http: frontend.mode == Mode::Http,
         body: Chain::new(),
         announced: None,
         strict: true,
@@ -171,7 +174,7 @@ impl Snapshot {
         Self { line, fields }
     }
 
-    /// What differs in a later snapshot.
+    /// Returns the differences of a later snapshot.
     fn changes(mut self, later: Self) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.line != later.line {
@@ -200,6 +203,7 @@ impl<'a> DryRun<'a> {
             greeting: None,
             tls: self.tls.as_ref(),
             first_request: true,
+            http: self.http,
             scopes: &self.scopes,
             course: None,
         }
@@ -210,11 +214,10 @@ impl<'a> DryRun<'a> {
         self.phase_with(head, self.response.as_ref())
     }
 
-    /// The phase with these heads, one of which rules may be about to edit.
+    /// Returns the phase with these heads.
     fn phase_with<'p>(&'p self, request: Option<&'p Head>, response: Option<&'p Head>) -> EvalPhase<'p> {
-        let http = self.frontend.mode == Mode::Http;
         let announced = self.announced;
-        let data = Data { bytes: Some(&self.body), complete: true, announced, is_body: http };
+        let data = Data { bytes: Some(&self.body), complete: true, announced, is_body: self.http };
         EvalPhase {
             request,
             response,
@@ -232,7 +235,7 @@ impl<'a> DryRun<'a> {
         }
     }
 
-    /// What is absent for the rules at work: they see a response of the proxy's own.
+    /// Returns the inputs that the current rules lack. Once the proxy has made a response, the rules have it.
     fn absent(&self) -> Needs {
         match self.response {
             Some(_) => self.absent.without(Needs::RESPONSE),
@@ -245,7 +248,7 @@ impl<'a> DryRun<'a> {
         known.map_or(Needs::NONE, |(_, needs)| *needs)
     }
 
-    /// The value of a variable depends on these; on nothing that is absent without any.
+    /// Records that the value of a variable depends on absent inputs; with none, that it is certain.
     fn set_uncertain(&mut self, id: VariableId, needs: Needs) {
         self.uncertain.retain(|(uncertain, _)| *uncertain != id);
         if !needs.is_none() {
@@ -253,7 +256,7 @@ impl<'a> DryRun<'a> {
         }
     }
 
-    /// What of an expression's or an action's needs is absent.
+    /// Returns the absent inputs among the needs of an expression or an action.
     fn missing(&self, needs: impl FnOnce(&dyn Fn(VariableId) -> Needs) -> Needs) -> Needs {
         needs(&|id| self.of_variable(id)).of(self.direction()).and(self.absent())
     }
@@ -265,7 +268,7 @@ impl<'a> DryRun<'a> {
             .with(self.phase(), |env, scratch| condition.judge(env, scratch, self.absent(), &variables))
     }
 
-    /// The value that a variable has now.
+    /// Returns the current value of a variable.
     fn variable(&self, id: VariableId) -> Effect {
         let mut names = self.generation.expressions.names.iter();
         let name = names.find(|(_, known)| *known == id).map_or_else(String::new, |(name, _)| text(name));
@@ -277,13 +280,13 @@ impl<'a> DryRun<'a> {
         Effect::Variable(name, value)
     }
 
-    /// Tells of something that is no rule.
+    /// Reports a step that is not a rule.
     fn step(&mut self, keyword: &'static str, outcome: Outcome, decides: bool, effects: Vec<Effect>) {
         self.steps.push(Step { proxy: self.name.into(), keyword, line: None, outcome, decides, effects });
     }
 
-    /// Evaluates a list. `act` does what a rule that matches does; it is told which things that are absent
-    /// the action looks at.
+    /// Evaluates a list. `act` runs the action of a rule that matches, and gets the absent inputs that the
+    /// action needs.
     fn list<A: Effects, T>(
         &mut self,
         keyword: &'static str,
@@ -305,7 +308,7 @@ impl<'a> DryRun<'a> {
                         self.set_uncertain(id, missing);
                         effects.push(self.variable(id));
                     }
-                    // What makes nothing that is shown needs no word.
+                    // An action without a visible effect needs no remark about absent inputs.
                     if !missing.is_none() && (!effects.is_empty() || rule.action.ends().is_some()) {
                         effects.push(Effect::Unknown(missing));
                     }
@@ -328,7 +331,7 @@ impl<'a> DryRun<'a> {
         end
     }
 
-    /// Tells of a list that nothing comes to.
+    /// Reports the rules of a list that the request does not reach.
     fn not_reached<A: Effects>(&mut self, keyword: &'static str, rules: &[Rule<A>]) {
         for rule in rules {
             let line = line_of(self.generation, rule);
@@ -340,7 +343,6 @@ impl<'a> DryRun<'a> {
 
     fn run(&mut self, bytes: &[u8]) -> Result<End, String> {
         let (frontend, rules) = (self.frontend, &*self.frontend.rules);
-        let http = frontend.mode == Mode::Http;
         let end = match self.connection_rules("tcp-request connection", &rules.connection) {
             None => self.connection_rules("tcp-request session", &rules.session),
             end => {
@@ -349,7 +351,7 @@ impl<'a> DryRun<'a> {
             }
         };
         let end = match end {
-            None if http => self.parse(bytes)?,
+            None if self.http => self.parse(bytes)?,
             None => {
                 self.body.append(bytes).map_err(|_| NO_MEMORY)?;
                 self.inspected = looks_like_request(&self.body);
@@ -364,12 +366,19 @@ impl<'a> DryRun<'a> {
             self.not_reached("use_backend", &rules.use_backend);
             return Ok(end);
         }
-        if let Some(end) = self.content_rules(rules) {
+        let was_http = self.http;
+        let end = match self.content_rules(rules) {
+            None if self.http && !was_http => self.switch(bytes)?,
+            end => end,
+        };
+        if let Some(end) = end {
             self.not_reached("http-request", &rules.request);
             self.not_reached("use_backend", &rules.use_backend);
             return Ok(end);
         }
-        if http && let Some(end) = self.frontend_request(rules)? {
+        if self.http
+            && let Some(end) = self.frontend_request(rules)?
+        {
             self.not_reached("use_backend", &rules.use_backend);
             return Ok(end);
         }
@@ -379,7 +388,7 @@ impl<'a> DryRun<'a> {
             }
             let found = backend_of(&rule.action, &run.eval(), run.phase());
             let Some(number) = found else {
-                effects.push(Effect::Note("no backend has the name that it makes".into()));
+                effects.push(Effect::Note("no backend has the resulting name".into()));
                 return Next::End(Ok(None));
             };
             let name = &run.generation.backends[number].name;
@@ -397,11 +406,14 @@ impl<'a> DryRun<'a> {
         let default = || {
             let number = frontend.default_backend.ok_or("there is no 'default_backend'")?;
             let takes = takes_streams(number, frontend, &self.eval(), self.phase());
-            if takes { Ok(number) } else { Err("the one of 'default_backend' is not published") }
+            if takes { Ok(number) } else { Err("the backend of 'default_backend' is not published") }
         };
         let number = match chosen.map_or_else(default, Ok) {
             Ok(number) => number,
-            Err(why) => return self.no_server(http, format!("no rule chooses a backend, and {why}")),
+            Err(why) => {
+                return self
+                    .no_server(frontend.mode == Mode::Http, format!("no rule chooses a backend, and {why}"));
+            }
         };
         let backend = &*self.generation.backends[number];
         if chosen.is_none() {
@@ -412,8 +424,21 @@ impl<'a> DryRun<'a> {
             self.scopes.memory.leave_frontend();
         }
         self.backend = Some(backend);
+        if backend.mode == Mode::Http && !self.http {
+            let end = match self.switch(bytes)? {
+                None => self.frontend_request(rules)?,
+                end => end,
+            };
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+        if self.http && backend.mode != Mode::Http {
+            let how = format!("closes the connection: backend '{}' is not in 'mode http'", backend.name);
+            return Ok(End::Closed { line: None, how });
+        }
         self.name = &backend.name;
-        self.in_backend(backend, http)
+        self.in_backend(backend)
     }
 
     /// `tcp-request connection` and `tcp-request session`
@@ -427,9 +452,11 @@ impl<'a> DryRun<'a> {
             match &rule.action {
                 ConnectionAction::Accept => return Next::EndOfList,
                 ConnectionAction::DoLog => effects.push(Effect::Note("a line is logged".into())),
-                ConnectionAction::ExpectProxy => run.absent |= Needs::PROXY_HEADER,
+                ConnectionAction::ExpectProxy | ConnectionAction::ExpectNetScaler => {
+                    run.absent |= Needs::PROXY_HEADER;
+                }
                 _ => match connection(&run.eval(), slice::from_ref(rule), LogStep::TcpReqConn) {
-                    Entrance::Accepted { .. } => {}
+                    Entrance::Accepted(_) => {}
                     _ => {
                         let how = rule.action.ends().unwrap_or_default();
                         return Next::End(End::Closed { line, how });
@@ -465,6 +492,13 @@ impl<'a> DryRun<'a> {
                 show(destination)
             )));
         }
+    }
+
+    /// Changes the connection from TCP mode to HTTP.
+    fn switch(&mut self, bytes: &[u8]) -> Result<Option<End>, String> {
+        (self.http, self.inspected, self.side) = (true, None, None);
+        self.body.clear();
+        self.parse(bytes)
     }
 
     /// Parses the request. A message that is refused is an end.
@@ -524,6 +558,10 @@ impl<'a> DryRun<'a> {
                     effects.push(Effect::Note("name servers are asked, and the rules wait".into()));
                 }
                 ContentAction::Accept => return Next::EndOfList,
+                ContentAction::SwitchMode(_) => {
+                    run.http = true;
+                    return Next::EndOfList;
+                }
                 _ => {
                     let lookups = Lookups::default();
                     let decided = content(&run.eval(), run.phase(), slice::from_ref(rule), &|| (), &lookups);
@@ -544,7 +582,7 @@ impl<'a> DryRun<'a> {
     fn frontend_request(&mut self, rules: &'a Rules) -> Result<Option<End>, String> {
         let http = &self.frontend.http;
         let head = self.request.as_ref().map(|request| &request.head);
-        let monitored = |uri| head.is_some_and(|head| super::exchange::is_monitored(head, uri));
+        let monitored = |uri| head.is_some_and(|head| super::pipeline::is_monitored(head, uri));
         if !http.monitor.as_deref().is_some_and(monitored) {
             return self.message_rules(rules, http);
         }
@@ -565,7 +603,7 @@ impl<'a> DryRun<'a> {
         }
     }
 
-    /// `http-request`, and what stands behind it in a frontend and in a backend.
+    /// Runs `http-request` and the steps that follow it, in a frontend or in a backend.
     fn message_rules(&mut self, rules: &'a Rules, http: &'a Http) -> Result<Option<End>, String> {
         if http.asks_for_passwords && self.generation.hashes_passwords {
             self.find_password();
@@ -628,23 +666,26 @@ impl<'a> DryRun<'a> {
         let Some(mut request) = self.request.take() else { return Next::Rule };
         let before = Snapshot::of(&request.head);
         let mut walk = Walk::request(slice::from_ref(rule));
-        let verdict = apply(&self.eval(), self.phase_with(None, None), &mut walk, &mut request.head);
+        let outcome = apply(&self.eval(), self.phase_with(None, None), &mut walk, &mut request.head);
         effects.extend(before.changes(Snapshot::of(&request.head)));
         self.request = Some(request);
         let mut note = |text: String| effects.push(Effect::Note(text));
-        match verdict {
-            Ok(Verdict::Continue) if matches!(rule.action, Action::Allow) => return Next::EndOfList,
-            Ok(Verdict::Continue | Verdict::Turn) => {}
-            Ok(Verdict::Answer(_, answer)) => return Next::End((line, Decided::Answer(answer))),
-            Ok(Verdict::Bad) => return Next::End((line, Decided::Answer(Answer::Usual(400)))),
-            Ok(Verdict::Reject | Verdict::Drop(_)) => {
+        match outcome {
+            Ok(RuleOutcome::Continue) if matches!(rule.action, Action::Allow) => return Next::EndOfList,
+            // This request is no early data, so no rule waits for the handshake.
+            Ok(RuleOutcome::Continue | RuleOutcome::Turn | RuleOutcome::Handshake) => {}
+            Ok(RuleOutcome::Answer(_, answer)) => return Next::End((line, Decided::Answer(answer))),
+            Ok(RuleOutcome::Bad) => return Next::End((line, Decided::Answer(Answer::Usual(400)))),
+            Ok(RuleOutcome::Reject | RuleOutcome::Drop(_)) => {
                 return Next::End((line, Decided::Closed(rule.action.ends().unwrap_or_default())));
             }
-            Ok(Verdict::Pause(time)) => note(format!("the rules wait for {time:?}")),
-            Ok(Verdict::Body { .. }) => note("the rules wait for the body".into()),
-            Ok(Verdict::Hint(mut head)) => note(format!("interim response: {}", lines(&mut head).join("; "))),
-            Ok(Verdict::Log) => note("a line is logged".into()),
-            Ok(Verdict::Resolve { .. }) => note("name servers are asked, and the rules wait".into()),
+            Ok(RuleOutcome::Pause(time)) => note(format!("the rules wait for {time:?}")),
+            Ok(RuleOutcome::Body { .. }) => note("the rules wait for the body".into()),
+            Ok(RuleOutcome::Hint(mut head)) => {
+                note(format!("interim response: {}", lines(&mut head).join("; ")))
+            }
+            Ok(RuleOutcome::Log) => note("a line is logged".into()),
+            Ok(RuleOutcome::Resolve { .. }) => note("name servers are asked, and the rules wait".into()),
             Err(error) => {
                 note(format!("the edit fails: {error}"));
                 if self.strict {

@@ -1,9 +1,9 @@
-//! What a dry run tells.
+//! Input and report of a dry run.
 
 use crate::explain::Line;
 use manylane_expr::{Needs, is_harmful};
 
-/// A connection, and what comes over it.
+/// A connection, and the bytes that arrive on it.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     /// Number of the frontend.
@@ -20,7 +20,7 @@ pub struct Input {
     pub server_name: Option<Box<str>>,
 }
 
-/// What became of a rule.
+/// Result of the evaluation of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It applies.
@@ -36,17 +36,17 @@ pub enum Outcome {
 /// What a rule that matched did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// A variable has this value now; none: it is not set.
+    /// A variable, by name, has this value now; `None` if it is unset.
     Variable(String, Option<String>),
-    /// A header field is there, by name and value.
+    /// A header field was added: name and value.
     Added(String, String),
-    /// A header field is gone.
+    /// A header field was removed: name and value.
     Removed(String, String),
-    /// The first line of the message.
+    /// The message has this first line now.
     Line(String),
     /// Something else, in words.
     Note(String),
-    /// What it makes depends on these: in a process at work it may be another value.
+    /// The effect depends on these absent inputs, so a serving process may have another result.
     Unknown(Needs),
 }
 
@@ -57,9 +57,9 @@ pub struct Step {
     pub proxy: Box<str>,
     /// The keyword of its list.
     pub keyword: &'static str,
-    /// Where it stands.
+    /// Its line, if it has one.
     pub line: Option<Line>,
-    /// What became of it.
+    /// Result of its evaluation.
     pub outcome: Outcome,
     /// It can end the request, or say where it goes.
     pub decides: bool,
@@ -89,34 +89,34 @@ pub enum End {
         line: Option<Line>,
         /// Status of the response.
         status: u16,
-        /// Its head: first line and fields.
+        /// Head of the response: first line and fields.
         head: Vec<String>,
-        /// Why, where no rule says so.
+        /// The reason, if no rule decides.
         why: Option<String>,
     },
     /// The connection ends without a response.
     Closed {
         /// The rule that decides so.
         line: Option<Line>,
-        /// How.
+        /// How the connection ends, in words.
         how: String,
     },
-    /// It goes to a server.
+    /// The request goes to a server.
     Server {
         /// The backend.
         backend: Box<str>,
-        /// What chooses: `use-server`, `cookie` or `balance` with its algorithm.
+        /// What chooses the server: `use-server`, `cookie` or `balance` with its algorithm.
         by: String,
-        /// The servers that may be chosen; one where it is known.
+        /// The servers that may be chosen: one, if the choice is known.
         servers: Vec<Candidate>,
-        /// What one would have to know to tell which.
+        /// The absent inputs on which the choice depends.
         unknown: Needs,
     },
-    /// It depends on something that a dry run does not have.
+    /// The end depends on inputs that a dry run does not have.
     Unknown {
-        /// The rule that says where it goes.
+        /// The rule that decides where the request goes.
         line: Option<Line>,
-        /// On these.
+        /// The inputs on which the end depends.
         needs: Needs,
     },
 }
@@ -133,7 +133,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Rules that could decide otherwise, if what is not known were known.
+    /// Returns the rules that could decide the request but depend on absent inputs.
     pub fn open(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(|step| step.decides && matches!(step.outcome, Outcome::Unknown(_)))
     }
