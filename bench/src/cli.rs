@@ -38,6 +38,9 @@ enum Command {
     /// 1,500 clients that leave at once: memory before, at the peak and a minute after it, beside haproxy
     #[cfg(not(manylane_sim))]
     Burst(crate::proxy::How),
+    /// Latencies of clients while a server dies, or servers change their states, beside haproxy
+    #[cfg(not(manylane_sim))]
+    Outages(crate::proxy::How),
     /// What innocent clients notice of one that misuses HTTP/2, beside haproxy and nginx: latency, CPU time
     #[cfg(not(manylane_sim))]
     Attacks(crate::proxy::AttackArguments),
@@ -56,6 +59,8 @@ enum Command {
     Instructions(InstructionsArguments),
     /// Response times beside tasks of 700 us: with one class, with the heavy class, with low latency
     Heavy(HeavyArguments),
+    /// Every requirement: the figure of its source, ours, the command that shows it, and a verdict
+    Evidence(crate::evidence::EvidenceArguments),
     /// One contestant of `peers`, so many times: what `instructions` counts
     #[command(hide = true)]
     Repeat(RepeatArguments),
@@ -204,6 +209,8 @@ pub fn main() -> ExitCode {
         #[cfg(not(manylane_sim))]
         Command::Burst(how) => crate::proxy::burst(&how),
         #[cfg(not(manylane_sim))]
+        Command::Outages(how) => crate::proxy::outages(&how),
+        #[cfg(not(manylane_sim))]
         Command::Attacks(arguments) => crate::proxy::attacks(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Http2(arguments) => crate::proxy::http2(&arguments),
@@ -215,12 +222,14 @@ pub fn main() -> ExitCode {
         Command::Instructions(arguments) => crate::peers::instructions::run(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Heavy(arguments) => crate::heavy::run(&arguments),
+        Command::Evidence(arguments) => crate::evidence::run(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Repeat(arguments) => crate::peers::instructions::repeat(&arguments),
         #[cfg(manylane_sim)]
-        Command::Peers(_) | Command::Heavy(_) | Command::Instructions(_) | Command::Repeat(_) => {
-            Err("only `scale` is built for the simulator: use the ordinary build of this program".to_string())
-        }
+        Command::Peers(_) | Command::Heavy(_) | Command::Instructions(_) | Command::Repeat(_) => Err(
+            "only `scale` and `evidence` are built for the simulator: use the ordinary build of this program"
+                .to_string(),
+        ),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

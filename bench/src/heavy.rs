@@ -153,6 +153,14 @@ fn milliseconds(responses: &[Duration]) -> [f64; 4] {
     [ms(responses.iter().sum::<Duration>()) / responses.len() as f64, at(50), at(90), at(99)]
 }
 
+/// Average response times in milliseconds, in virtual time: with one class, with the heavy class, and with
+/// low latency, too.
+pub(crate) fn averages(depth: u32, handshakes: usize, requests: usize) -> [f64; 3] {
+    SETTINGS
+        .each_ref()
+        .map(|setting| milliseconds(&measure(Clock::Virtual, setting, depth, handshakes, requests))[0])
+}
+
 /// Runs the command.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 pub mod cases;
 pub mod cli;
 pub mod designs;
+pub mod evidence;
 #[cfg(not(manylane_sim))]
 pub mod heavy;
 #[cfg(not(manylane_sim))]

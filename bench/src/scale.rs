@@ -257,13 +257,13 @@ fn summary(chosen: &[&Case], results: &Results) -> String {
          \x20                              96 cores     at 48   at 96 (sim.)\n",
     );
     for case in chosen {
-        let verdict = CaseSummary::of(case, results);
-        let real = verdict.real_gain_at_2.map_or("-".to_string(), |(gain, margin)| {
+        let counts = CaseSummary::of(case, results);
+        let real = counts.real_gain_at_2.map_or("-".to_string(), |(gain, margin)| {
             if margin.is_nan() { format!("{gain:.2}x") } else { format!("{gain:.2}x +/- {margin:.2}") }
         });
-        let simulated = verdict.simulated_gain_at_96.map_or("-".to_string(), |gain| format!("{gain:.1}x"));
-        let [at_48, at_96] = verdict.linearity.map(|l| l.map_or("-".to_string(), |l| format!("{l:.3}")));
-        let peak = verdict.before_peak.map_or("-".to_string(), |(cores, left)| {
+        let simulated = counts.simulated_gain_at_96.map_or("-".to_string(), |gain| format!("{gain:.1}x"));
+        let [at_48, at_96] = counts.linearity.map(|l| l.map_or("-".to_string(), |l| format!("{l:.3}")));
+        let peak = counts.before_peak.map_or("-".to_string(), |(cores, left)| {
             format!("with {cores}, {:.0} % of it left with the most", left * 100.0)
         });
         let _ = writeln!(text, "{:<10}{real:<21}{simulated:<13}{at_48:<8}{at_96:<15}{peak}", case.name);
@@ -315,12 +315,12 @@ mod tests {
     #[test]
     fn the_verdict_is_that_of_the_figures() {
         let case = cases::named("counter").expect("exists");
-        let verdict = CaseSummary::of(case, &results(case));
-        let (gain, margin) = verdict.real_gain_at_2.expect("measured");
+        let summary = CaseSummary::of(case, &results(case));
+        let (gain, margin) = summary.real_gain_at_2.expect("measured");
         assert!((gain - 12.0).abs() < 1e-9 && margin > 0.0 && margin < 0.5, "{gain} +/- {margin}");
-        assert!((verdict.simulated_gain_at_96.expect("measured") - 720.0).abs() < 1e-6);
-        assert!(verdict.linearity.iter().all(|l| (l.expect("measured") - 1.0).abs() < 1e-9));
-        let (cores, left) = verdict.before_peak.expect("measured");
+        assert!((summary.simulated_gain_at_96.expect("measured") - 720.0).abs() < 1e-6);
+        assert!(summary.linearity.iter().all(|l| (l.expect("measured") - 1.0).abs() < 1e-9));
+        let (cores, left) = summary.before_peak.expect("measured");
         assert_eq!(cores, 1);
         assert!((left - 0.4).abs() < 1e-9, "{left}");
     }
@@ -330,9 +330,9 @@ mod tests {
         let case = cases::named("counter").expect("exists");
         let mut results = results(case);
         results.series.retain(|s| s.machine == Machine::Real);
-        let verdict = CaseSummary::of(case, &results);
-        assert!(verdict.real_gain_at_2.is_some());
-        assert_eq!((verdict.simulated_gain_at_96, verdict.linearity), (None, [None, None]));
+        let summary = CaseSummary::of(case, &results);
+        assert!(summary.real_gain_at_2.is_some());
+        assert_eq!((summary.simulated_gain_at_96, summary.linearity), (None, [None, None]));
         assert!(!tables(case, &results).contains("simulated"));
     }
 

@@ -26,6 +26,7 @@ fn bad_arguments_are_refused_with_a_sentence() {
     refused(&["scale", "--cores", "97"], "1 to 96 cores");
     refused(&["scale", "--runs", "0"], "0 is not in 1..=1000");
     refused(&["scale", "--real", "--simulated"], "cannot be used with");
+    refused(&["evidence", "--row", "A2"], "rows are those of docs/requirements.md, R-A1 to R-G13");
     refused(&["peers", "--row", "conter"], "known rows: counter, pool");
     refused(&["instructions", "--row", "conter"], "known rows: counter, pool");
 }
@@ -50,6 +51,26 @@ fn an_absent_simulated_half_is_said_and_the_real_half_is_shown() {
 #[test]
 fn simulated_figures_are_refused_where_there_are_none() {
     refused(&["scale", "--simulated", "--sim", "/nowhere/manylane-bench"], "the simulated half is missing");
+}
+
+#[test]
+fn a_row_of_the_evidence_is_measured_and_says_what_shows_it() {
+    let output = bench(&["evidence", "--no-tests", "--json", "--row", "R-F3"]);
+    let page: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let [row] = page["rows"].as_array().map(Vec::as_slice).expect("a list") else { panic!("{page}") };
+    let text = |key: &str| row[key].as_str().expect("a text");
+    assert_eq!((text("row"), text("seed")), ("R-F3", "14 -> 3.0 -> 1.8 ms"));
+    assert!(text("ours").contains(" long tasks, in virtual time"), "{row}");
+    assert_eq!(row["commands"][0], "manylane-bench heavy --simulated");
+}
+
+#[test]
+fn without_the_simulated_half_a_row_says_why_it_is_not_measured() {
+    let arguments = ["evidence", "--no-tests", "--json", "--row", "R-G2", "--sim", "/nowhere/manylane-bench"];
+    let output = bench(&arguments);
+    let page: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let row = page["rows"][0].to_string();
+    assert!(row.contains("`make bench` builds it"), "{row}");
 }
 
 #[test]

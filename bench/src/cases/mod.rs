@@ -9,7 +9,7 @@ mod list;
 mod lock;
 mod memtype;
 mod pool;
-mod unix1;
+pub(crate) mod unix1;
 
 use crate::results::Role;
 use crate::run;
@@ -65,7 +65,7 @@ pub struct Contender {
 }
 
 impl Contender {
-    const fn of<V: Variant>(role: Role) -> Self {
+    pub(crate) const fn of<V: Variant>(role: Role) -> Self {
         Self { name: V::NAME, role, run: run::once::<V> }
     }
 }

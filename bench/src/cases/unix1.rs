@@ -32,7 +32,7 @@ pub(crate) trait Locking: Send + Sync + 'static {
 }
 
 /// One reader-writer lock for all connections.
-struct Global;
+pub(crate) struct Global;
 
 impl Locking for Global {
     const NAME: &'static str = "one global rwlock";
@@ -44,7 +44,7 @@ impl Locking for Global {
 }
 
 /// The locks of both control blocks.
-struct PerPcb;
+pub(crate) struct PerPcb;
 
 impl Locking for PerPcb {
     const NAME: &'static str = "per-pcb locks";

@@ -142,6 +142,6 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn verdict(met: bool) -> &'static str {
-    if met { "met" } else { "MISSED" }
+fn met(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "MISSED" }
 }

@@ -1,7 +1,7 @@
 //! Reloads at full load, of each kind: in the process, by a master, by another process that takes over.
 
 use super::running::{Running, ask, descriptors, memory, signal_to, until};
-use super::{Bench, DEFAULTS, percentile, traffic, verdict};
+use super::{Bench, DEFAULTS, met, percentile, traffic};
 use crate::proxy::load::{Arrival, Load};
 use crate::proxy::program::{Kind, free_port};
 use rustix::process::Signal;
@@ -163,7 +163,7 @@ fn one(bench: &Bench, load: &Load, how: How, kind: Kind) -> Result<(), String> {
         each.as_secs_f64(),
         latencies.len(),
         failed.len(),
-        verdict(ratio <= MOST.0 && failed.is_empty()),
+        met(ratio <= MOST.0 && failed.is_empty()),
         settled.0,
         last.0,
         if grows { ": GROWS" } else { "" },

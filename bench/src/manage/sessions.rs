@@ -3,7 +3,7 @@
 //! `tarpit`.
 
 use super::running::{Running, until};
-use super::{Bench, DEFAULTS, ms, percentile, verdict};
+use super::{Bench, DEFAULTS, met, ms, percentile};
 use crate::proxy::load::Load;
 use crate::proxy::program::{Kind, free_port};
 use std::fmt::Write as _;
@@ -116,7 +116,7 @@ fn one(bench: &Bench, kind: Kind) -> Result<(), String> {
         "| {kind} | {sessions} | {:.1} | {:.2} | {long}: {} | {} | {} |",
         bytes as f64 / 1e6,
         each.as_secs_f64(),
-        verdict(long == 0),
+        met(long == 0),
         shape(&quiet),
         shape(&busy),
     );

@@ -1,7 +1,7 @@
 //! Start and reload of a configuration with 10,000 servers.
 
 use super::running::{ask, until};
-use super::{Bench, DEFAULTS, backends, median, verdict};
+use super::{Bench, DEFAULTS, backends, median, met};
 use crate::proxy::load::Load;
 use crate::proxy::program::{Kind, free_port};
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ pub(super) fn run(bench: &Bench, _: &Load) -> Result<(), String> {
             start.as_secs_f64(),
             reload.map_or("–".into(), |time| format!("{:.3}", time.as_secs_f64())),
             replaced.as_secs_f64(),
-            verdict(start <= MOST && replaced <= MOST && reload.is_none_or(|time| time <= MOST)),
+            met(start <= MOST && replaced <= MOST && reload.is_none_or(|time| time <= MOST)),
         );
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `show stat` and a scrape of 50 backends with 1,000 servers each.
 
 use super::running::{Running, scheduled};
-use super::{Bench, DEFAULTS, backends, ms, traffic, verdict};
+use super::{Bench, DEFAULTS, backends, met, ms, traffic};
 use crate::proxy::load::{Arrival, Load};
 use crate::proxy::program::Kind;
 use crate::proxy::program::free_port;
@@ -89,7 +89,7 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
                 length as f64 / 1e6,
                 ms(each),
                 ms(lanes),
-                verdict(ms(lanes) <= MOST.0),
+                met(ms(lanes) <= MOST.0),
                 if kind.is_ours() {
                     let all = [&alone, &without.slices, &with.slices];
                     let counts = all.map(|slices| slices.len().to_string()).join(", ");
@@ -102,7 +102,7 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
                 },
                 without.p99,
                 with.p99,
-                verdict(ratio <= MOST.1),
+                met(ratio <= MOST.1),
                 without.waited,
                 with.waited,
             );

@@ -60,7 +60,7 @@ fn pipeline<I: Send + 'static>(
 ) -> Contestant {
     let (mut push, mut pop) = RingBuffer::<I>::new(RING);
     let (go, orders) = mpsc::channel::<u64>();
-    let (tell, told) = mpsc::channel::<Option<Instant>>();
+    let (tell, receiver) = mpsc::channel::<Option<Instant>>();
     std::thread::spawn(move || {
         // Ends when the contestant is dropped.
         while let Ok(n) = orders.recv() {
@@ -80,7 +80,7 @@ fn pipeline<I: Send + 'static>(
     });
     let work = move |n: u64| -> Duration {
         go.send(n).expect("the other thread lives as long as this end of the channel");
-        told.recv().expect("it says when it runs");
+        receiver.recv().expect("it says when it runs");
         let started = Instant::now();
         for _ in 0..n {
             let mut item = take();
@@ -91,7 +91,7 @@ fn pipeline<I: Send + 'static>(
                 wait.wait();
             }
         }
-        let ended = told.recv().ok().flatten().expect("it says when it has freed all");
+        let ended = receiver.recv().ok().flatten().expect("it says when it has freed all");
         ended.duration_since(started)
     };
     if ours { Contestant::timed_ours(name, work) } else { Contestant::timed_peer(name, work) }

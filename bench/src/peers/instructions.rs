@@ -112,6 +112,14 @@ fn over_limit(group: &str, counts: &[(&str, f64)]) -> Vec<String> {
         .collect()
 }
 
+/// Instructions of an operation of a contestant, for other tables.
+///
+/// # Errors
+/// A sentence if valgrind is missing or fails.
+pub(crate) fn of(name: &str, contest: usize, contestant: &str) -> Result<f64, String> {
+    count(group(name)?, contest, contestant)
+}
+
 fn count(group: &Group, contest: usize, name: &str) -> Result<f64, String> {
     let total = |operations: u64| -> Result<u64, String> {
         let program = std::env::current_exe()

@@ -9,7 +9,7 @@ use crate::cases::Variant;
 use crate::run;
 use bytes::Bytes;
 use manylane_buf::{Chain, Cluster};
-use manylane_io::{Choice, Driver};
+use manylane_io::{Driver, DriverChoice};
 use manylane_local::{Kind, Socket};
 use manylane_sched::{Config, Lane};
 use std::future::poll_fn;
@@ -244,7 +244,7 @@ fn pipeline(
     mut receive: impl FnMut() -> u64 + Send + 'static,
 ) -> Contestant {
     let (go, orders) = mpsc::channel::<u64>();
-    let (tell, told) = mpsc::channel::<()>();
+    let (tell, receiver) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         // Ends when the contestant is dropped.
         while let Ok(n) = orders.recv() {
@@ -262,10 +262,10 @@ fn pipeline(
     });
     let work = move |n: u64| -> Duration {
         go.send(n).expect("the other thread lives as long as this end of the channel");
-        told.recv().expect("it says when it runs");
+        receiver.recv().expect("it says when it runs");
         let started = Instant::now();
         (0..n).for_each(|_| send());
-        told.recv().expect("it says when it has all");
+        receiver.recv().expect("it says when it has all");
         started.elapsed()
     };
     if ours { Contestant::timed_ours(name, work) } else { Contestant::timed_peer(name, work) }
@@ -280,7 +280,7 @@ fn whole(bytes: usize, size: usize, carry: &mut usize) -> u64 {
 }
 
 /// Reads a byte of each message of `size` bytes, and at least one of each 4 KiB.
-fn look(bytes: &[u8], size: usize) {
+fn read(bytes: &[u8], size: usize) {
     black_box(bytes.iter().step_by(size.min(4096)).fold(0, |sum: u8, byte| sum.wrapping_add(*byte)));
 }
 
@@ -295,7 +295,7 @@ fn receive_all(socket: Socket, size: usize) -> impl FnMut() -> u64 + Send {
     let mut carry = 0;
     move || {
         let chain = socket.recv_chain(usize::MAX).expect("the sender is there");
-        chain.segments().for_each(|segment| look(segment, size));
+        chain.segments().for_each(|segment| read(segment, size));
         whole(chain.len(), size, &mut carry)
     }
 }
@@ -309,7 +309,7 @@ fn kernel(size: usize) -> Contestant {
         move || a.write_all(black_box(&message)).expect("the receiver is there"),
         move || {
             let n = b.read(&mut buffer).expect("the sender is there");
-            look(&buffer[..n], size);
+            read(&buffer[..n], size);
             whole(n, size, &mut carry)
         },
     )
@@ -324,7 +324,7 @@ fn small_streams() -> Vec<Contestant> {
     let (tokio_in, mut tokio_out) = tokio::sync::mpsc::channel(ROOM);
     let (mut rtrb_in, mut rtrb_out) = rtrb::RingBuffer::new(ROOM);
     let one = |message: [u8; SMALL]| {
-        look(&message, SMALL);
+        read(&message, SMALL);
         1
     };
     vec![
@@ -403,7 +403,7 @@ fn large_streams() -> Vec<Contestant> {
             false,
             move || crossbeam_in.send(black_box(&bytes).clone()).expect("the receiver is there"),
             move || {
-                look(&crossbeam_out.recv().expect("the sender is there"), LARGE);
+                read(&crossbeam_out.recv().expect("the sender is there"), LARGE);
                 1
             },
         ),
@@ -412,7 +412,7 @@ fn large_streams() -> Vec<Contestant> {
             false,
             move || tokio_in.blocking_send(black_box(vec![7; LARGE])).expect("the receiver is there"),
             move || {
-                look(&tokio_out.blocking_recv().expect("the sender is there"), LARGE);
+                read(&tokio_out.blocking_recv().expect("the sender is there"), LARGE);
                 1
             },
         ),
@@ -491,7 +491,7 @@ fn kernel_round_trips() -> Contestant {
 /// even poll, since others are measured then.
 struct OnALane {
     go: mpsc::Sender<u64>,
-    told: mpsc::Receiver<Duration>,
+    receiver: mpsc::Receiver<Duration>,
 }
 
 impl OnALane {
@@ -501,10 +501,10 @@ impl OnALane {
         F: Future<Output = Duration> + 'static,
     {
         let (go, orders) = mpsc::channel::<u64>();
-        let (tell, told) = mpsc::channel::<Duration>();
+        let (tell, receiver) = mpsc::channel::<Duration>();
         std::thread::spawn(move || {
             let mut lane = Lane::new(Config::new().busy_poll(busy_poll)).expect("a new thread");
-            let choice = Choice::Only(manylane_io::Kind::Epoll);
+            let choice = DriverChoice::Only(manylane_io::Kind::Epoll);
             let mut driver = Driver::new(lane.here(), choice).expect("the system has descriptors left");
             // Ends when the contestant is dropped.
             while let Ok(n) = orders.recv() {
@@ -514,7 +514,7 @@ impl OnALane {
                 }
             }
         });
-        Self { go, told }
+        Self { go, receiver }
     }
 
     fn begin(&self, n: u64) {
@@ -522,7 +522,7 @@ impl OnALane {
     }
 
     fn end(&self) -> Duration {
-        self.told.recv().expect("it says how long it took")
+        self.receiver.recv().expect("it says how long it took")
     }
 }
 

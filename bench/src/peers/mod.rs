@@ -20,6 +20,7 @@ mod lock;
 mod pool;
 mod sched;
 mod table;
+pub(crate) mod wake;
 
 pub mod allocators;
 pub mod instructions;
@@ -207,6 +208,7 @@ static GROUPS: &[Group] = &[
     Group { name: "lock", contests: lock::CONTESTS, crowds: none },
     Group { name: "config", contests: config::CONTESTS, crowds: none },
     Group { name: "sched", contests: sched::CONTESTS, crowds: sched::crowds },
+    Group { name: "wake", contests: wake::CONTESTS, crowds: none },
 ];
 
 fn none(_: Effort) -> Vec<Row> {
@@ -229,6 +231,16 @@ fn groups(names: &[String]) -> Result<Vec<&'static Group>, String> {
     } else {
         names.iter().map(|name| group(name)).collect()
     }
+}
+
+/// The figures of one contest of a group, for other tables.
+///
+/// # Errors
+/// A sentence if there is no such contest.
+pub(crate) fn figures(name: &str, contest: usize, effort: Effort) -> Result<Vec<Figures>, String> {
+    let group = group(name)?;
+    let contest = group.contests.get(contest).ok_or_else(|| format!("row `{name}` has no such contest"))?;
+    Ok(measure(effort, (contest.contestants)()))
 }
 
 /// Runs the command.
@@ -311,7 +323,8 @@ mod tests {
         let error = run(&arguments).expect_err("a typing error");
         assert_eq!(
             error,
-            "there is no row `conter`; known rows: counter, pool, buffer, list, local, lock, config, sched; \
+            "there is no row `conter`; known rows: counter, pool, buffer, list, local, lock, config, \
+                sched, wake; \
                 scenarios of the program: see `proxy`"
         );
     }

@@ -303,7 +303,7 @@ impl Busy {
 }
 
 fn to_lane() -> Contestant {
-    let (tell, told) = mpsc::channel::<Remote>();
+    let (tell, receiver) = mpsc::channel::<Remote>();
     let busy = Busy::new(
         move || {
             let lane = Lane::new(Config::new()).expect("a new thread has none");
@@ -316,7 +316,7 @@ fn to_lane() -> Contestant {
             }
         },
     );
-    let remote = told.recv().expect("the lane starts");
+    let remote = receiver.recv().expect("the lane starts");
     let ran = ran();
     Contestant::timed_ours("manylane Remote::spawn", move |operations| {
         let spawn = || {

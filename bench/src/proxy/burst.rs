@@ -1,14 +1,17 @@
 //! `manylane-bench burst`: memory after a burst of clients.
 //!
 //! # Measurement
-//! [`CLIENTS`] connections each send [`BYTES`] of an incomplete head, and then close. The table shows the
-//! resident memory of a program with one thread before the burst, at its peak, and at three times after it:
-//! memory that a program keeps for a next burst is not available to others.
+//! [`CLIENTS`] connections each send [`BYTES`] of an incomplete head, or a request that a server does not
+//! answer; then all connections close. The tables show the resident memory of a program with one thread
+//! before the burst, at its peak, and at three times after it: memory that a program keeps for a next burst
+//! is not available to others.
 
 use super::program::{Kind, Programs, free_port};
 use super::{How, median};
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Number of connections.
@@ -33,38 +36,48 @@ pub fn run(how: &How) -> Result<(), String> {
         if !how.alone {
             kinds.push(Kind::Haproxy);
         }
-        println!("{CLIENTS} connections with {BYTES} bytes of a head each: resident memory in MB\n");
-        println!(
-            "| program | before | peak | 12 s after they left | 36 s | 60 s |\n|---|---|---|---|---|---|"
-        );
-        for kind in kinds {
-            let runs = (0..how.rounds).map(|_| measure(kind, programs)).collect::<Result<Vec<_>, _>>();
-            let runs = runs.map_err(|sentence| format!("{kind}: {sentence}"))?;
-            let figures = (0..runs[0].len()).map(|moment| {
-                let all = runs.iter().map(|run| run[moment] as f64 / f64::from(1 << 20)).collect();
-                format!(" {:.1} |", median(all))
-            });
-            println!("| {kind} |{}", figures.collect::<String>());
+        for (what, end) in [("a part of a head", ""), ("a request that waits for its server", "\r\n\r\n")] {
+            println!("{CLIENTS} connections with {what} of {BYTES} bytes: resident memory in MB\n");
+            println!(
+                "| program | before | peak | 12 s after they left | 36 s | 60 s |\n|---|---|---|---|---|---|"
+            );
+            for kind in kinds.iter().copied() {
+                let runs =
+                    (0..how.rounds).map(|_| measure(kind, programs, end)).collect::<Result<Vec<_>, _>>();
+                let runs = runs.map_err(|sentence| format!("{kind}: {sentence}"))?;
+                let figures = (0..runs[0].len()).map(|moment| {
+                    let all = runs.iter().map(|run| run[moment] as f64 / f64::from(1 << 20)).collect();
+                    format!(" {:.1} |", median(all))
+                });
+                println!("| {kind} |{}", figures.collect::<String>());
+            }
+            println!();
         }
         Ok(())
     })
 }
 
-/// Bytes before the burst, at its peak, and [`AFTER`] it.
-fn measure(kind: Kind, programs: &Programs) -> Result<[u64; 2 + AFTER.len()], String> {
+/// Bytes before the burst, at its peak, and [`AFTER`] it. Heads end with `end`.
+fn measure(kind: Kind, programs: &Programs, end: &str) -> Result<[u64; 2 + AFTER.len()], String> {
     let fail = |error: std::io::Error| error.to_string();
     let origin = TcpListener::bind("127.0.0.1:0").map_err(fail)?;
-    let (port, server) = (free_port()?, origin.local_addr().map_err(fail)?.port());
+    let (port, address) = (free_port()?, origin.local_addr().map_err(fail)?);
     let configuration = format!(
         "global\n    nbthread 1\n    maxconn 4000\ndefaults\n    mode http\n    timeout connect 60s\n    \
             timeout client 60s\n    timeout server 60s\n    timeout http-request 60s\nlisten l\n    bind \
-            127.0.0.1:{port}\n    server s 127.0.0.1:{server}\n"
+            127.0.0.1:{port}\n    server s {address}\n"
     );
+    let over = Arc::new(AtomicBool::new(false));
+    let server = std::thread::spawn({
+        let over = over.clone();
+        // Never answers; its connections close when the burst is over.
+        move || drop(origin.incoming().take_while(|_| !over.load(Ordering::Acquire)).collect::<Vec<_>>())
+    });
     let program = programs.start(kind, port, &configuration)?;
     std::thread::sleep(SETTLED);
     let processes = program.processes();
     let mut memory = [processes.memory(); 2 + AFTER.len()];
-    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BYTES));
+    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BYTES)) + end;
     let mut clients = Vec::with_capacity(CLIENTS);
     for _ in 0..CLIENTS {
         let mut client = TcpStream::connect(program.address()).map_err(fail)?;
@@ -73,6 +86,11 @@ fn measure(kind: Kind, programs: &Programs) -> Result<[u64; 2 + AFTER.len()], St
     }
     std::thread::sleep(SETTLED);
     memory[1] = processes.memory();
+    over.store(true, Ordering::Release);
+    let ended = TcpStream::connect(address).is_ok() && server.join().is_ok(); // it sees that by a connection
+    if !ended {
+        return Err("the server of the measurement did not end".to_owned());
+    }
     drop(clients);
     let over = Instant::now();
     for (moment, after) in memory[2..].iter_mut().zip(AFTER) {

@@ -78,7 +78,7 @@ fn opened() -> Result<u64, String> {
 
 /// Details of a program with checks: time in its own code, checks per second, and peak memory for each
 /// server, relative to one without checks.
-pub(super) fn told(figures: &Figures, all: &[Figures]) -> String {
+pub(super) fn details(figures: &Figures, all: &[Figures]) -> String {
     let each = figures.median * 1e4 / figures.throughput.max(1.0);
     let user = each * figures.user_share;
     let mut text = format!(

@@ -118,21 +118,21 @@ pub fn run(how: &How) -> Result<(), String> {
             "| what drips | program | CPU ms (least) | ratio | at once | drips | more \
                 |\n|---|---|---|---|---|---|---|"
         );
-        for place in KINDS_OF_DRIPS {
-            print!("{}", table(place, &kinds, how.rounds, programs)?);
+        for case in KINDS_OF_DRIPS {
+            print!("{}", table(case, &kinds, how.rounds, programs)?);
         }
         Ok(())
     })
 }
 
 /// The table lines of a place.
-fn table(place: &DripCase, kinds: &[Kind], rounds: u32, programs: &Programs) -> Result<String, String> {
+fn table(case: &DripCase, kinds: &[Kind], rounds: u32, programs: &Programs) -> Result<String, String> {
     let mut all: Vec<(Vec<f64>, Vec<f64>, Vec<f64>)> = kinds.iter().map(|_| <_>::default()).collect();
     for _ in 0..rounds {
         for (kind, (times, at_once, drips)) in kinds.iter().zip(&mut all) {
-            let failed = |sentence: String| format!("{}, {kind}: {sentence}", place.words);
-            at_once.push(measure(place, *kind, BYTES, programs).map_err(failed)?.memory as f64);
-            let taken = measure(place, *kind, 1, programs).map_err(failed)?;
+            let failed = |sentence: String| format!("{}, {kind}: {sentence}", case.words);
+            at_once.push(measure(case, *kind, BYTES, programs).map_err(failed)?.memory as f64);
+            let taken = measure(case, *kind, 1, programs).map_err(failed)?;
             drips.push(taken.memory as f64);
             times.push(taken.nanos as f64 / 1e6);
         }
@@ -154,7 +154,7 @@ fn table(place: &DripCase, kinds: &[Kind], rounds: u32, programs: &Programs) -> 
         let _ = writeln!(
             text,
             "| {} | {kind} | {time:.0} ({least:.0}) | {ratio} | {:.0} | {:.0} | {:.0}{missed} |",
-            place.words,
+            case.words,
             at_once / 1024.0,
             drips / 1024.0,
             more / 1024.0,
@@ -164,19 +164,19 @@ fn table(place: &DripCase, kinds: &[Kind], rounds: u32, programs: &Programs) -> 
 }
 
 /// Measures a new process with pieces of `step` bytes.
-fn measure(place: &DripCase, kind: Kind, step: usize, programs: &Programs) -> Result<Taken, String> {
+fn measure(case: &DripCase, kind: Kind, step: usize, programs: &Programs) -> Result<Taken, String> {
     let fail = |error: std::io::Error| error.to_string();
     let origin = TcpListener::bind("127.0.0.1:0").map_err(fail)?;
     let (port, servers) = (free_port()?, origin.local_addr().map_err(fail)?.port());
-    let program = programs.start(kind, port, &place.configuration(port, servers))?;
+    let program = programs.start(kind, port, &case.configuration(port, servers))?;
     let mut clients = Vec::new();
     let mut behind = Vec::new();
     for _ in 0..CLIENTS {
         let mut client = TcpStream::connect(program.address()).map_err(fail)?;
         client.set_nodelay(true).map_err(fail)?;
-        client.write_all(place.begin.as_bytes()).map_err(fail)?;
+        client.write_all(case.begin.as_bytes()).map_err(fail)?;
         clients.push(client);
-        if let Some(answer) = place.answer {
+        if let Some(answer) = case.answer {
             let (mut server, _) = origin.accept().map_err(fail)?;
             server.set_nodelay(true).map_err(fail)?;
             server.set_read_timeout(Some(TIMEOUT)).map_err(fail)?;
@@ -185,7 +185,7 @@ fn measure(place: &DripCase, kind: Kind, step: usize, programs: &Programs) -> Re
             behind.push(server);
         }
     }
-    if place.answer.is_none() {
+    if case.answer.is_none() {
         // Data for the servers are read and discarded.
         let reads = move || {
             for stream in origin.incoming().map_while(Result::ok).take(CLIENTS) {
@@ -198,7 +198,7 @@ fn measure(place: &DripCase, kind: Kind, step: usize, programs: &Programs) -> Re
         std::thread::spawn(reads);
     }
     std::thread::sleep(SETTLED);
-    let taken = drip(if place.answer.is_some() { &mut behind } else { &mut clients }, step, &program)?;
+    let taken = drip(if case.answer.is_some() { &mut behind } else { &mut clients }, step, &program)?;
     for stream in clients.iter().chain(&behind) {
         stream.set_nonblocking(true).map_err(fail)?;
         match stream.peek(&mut [0]) {

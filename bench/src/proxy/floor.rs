@@ -67,7 +67,7 @@ pub(super) fn table(port: u16, rounds: u32) -> Result<String, String> {
 /// The loop. Returns its processor time and its duration.
 fn connecting(port: u16, keeps: bool) -> std::io::Result<(Used, Duration)> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let mut places: Vec<ClientSocket> = Vec::new();
+    let mut sockets: Vec<ClientSocket> = Vec::new();
     let mut free = Vec::new();
     let mut events: Vec<Event> = Vec::with_capacity(256);
     let (begun, before) = (Instant::now(), used()?);
@@ -80,11 +80,11 @@ fn connecting(port: u16, keeps: bool) -> std::io::Result<(Used, Duration)> {
         while APART * made <= now {
             let number = made as usize % CHECKED;
             let ip = Ipv4Addr::new(127, 1, (number / 250) as u8, (number % 250) as u8 + 1);
-            let place = free.pop().unwrap_or_else(|| {
-                places.push(ClientSocket::default());
-                places.len() - 1
+            let index = free.pop().unwrap_or_else(|| {
+                sockets.push(ClientSocket::default());
+                sockets.len() - 1
             });
-            places[place].begin(&epoll, place, (ip, port).into())?;
+            sockets[index].begin(&epoll, index, (ip, port).into())?;
             made += 1;
         }
         // Rounded up to a millisecond, like lanes do.
@@ -97,9 +97,9 @@ fn connecting(port: u16, keeps: bool) -> std::io::Result<(Used, Duration)> {
         }
         for event in &events {
             let Event { data, .. } = *event;
-            let place = data.u64() as usize;
-            if places[place].end(keeps)? {
-                free.push(place);
+            let position = data.u64() as usize;
+            if sockets[position].end(keeps)? {
+                free.push(position);
             }
         }
     }
@@ -181,15 +181,15 @@ mod tests {
         let port = servers.local_addr().expect("it is bound").port();
         for keeps in [false, true] {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("there are descriptors");
-            let mut place = ClientSocket::default();
+            let mut socket = ClientSocket::default();
             for _ in 0..10 {
-                place.begin(&epoll, 0, (Ipv4Addr::LOCALHOST, port).into()).expect("it listens");
+                socket.begin(&epoll, 0, (Ipv4Addr::LOCALHOST, port).into()).expect("it listens");
                 let mut events: Vec<Event> = Vec::with_capacity(1);
                 loop {
                     events.clear();
                     epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None)
                         .expect("it happens");
-                    if place.end(keeps).expect("it is connected") {
+                    if socket.end(keeps).expect("it is connected") {
                         break;
                     }
                 }

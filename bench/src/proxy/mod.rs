@@ -16,6 +16,7 @@ mod drips;
 mod floor;
 mod http2;
 pub(crate) mod load;
+mod outages;
 pub(crate) mod program;
 mod scenario;
 mod tls;
@@ -27,8 +28,9 @@ use clap::Args;
 pub use drips::run as drips;
 pub use http2::{Http2Arguments, run as http2};
 use load::{Arrival, Load, Phase, Traffic};
+pub use outages::run as outages;
 use program::{Kind, Program, Programs, free_port};
-use scenario::{SCENARIOS, Scenario, Target, Unit};
+use scenario::{SCENARIOS, Scenario, Shape, Target, Unit};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -176,6 +178,46 @@ fn scenarios_with(
     Ok(())
 }
 
+/// Figures of a scenario, for other tables: those of ours with epoll, the base of the comparison first.
+pub(crate) struct OwnFigures {
+    /// The scenario's figure.
+    pub(crate) median: f64,
+    /// Requests per second.
+    pub(crate) throughput: f64,
+    /// p50 and p99, in microseconds.
+    pub(crate) latency: [f64; 2],
+}
+
+/// Runs a scenario with ours alone, on so many lanes.
+///
+/// # Errors
+/// A sentence if the program is missing, or a response is unexpected.
+pub(crate) fn own_figures(name: &str, lanes: u32, how: &How) -> Result<Vec<OwnFigures>, String> {
+    let chosen = scenarios(&[name.to_string()])?;
+    let arguments =
+        ProxyArguments { rows: Vec::new(), how: How { alone: true, no_calls: true, ..how.clone() } };
+    let mut found = Vec::new();
+    with_programs(&arguments.how, |programs| {
+        let (load, sink) = (Load::start()?, Sink::start()?);
+        for scenario in &chosen {
+            let shape = Shape { lanes: Some(lanes), ..scenario.shape };
+            // Scenarios are static; this one is made once a row.
+            let scenario: &'static Scenario =
+                Box::leak(Box::new(Scenario { shape, kinds: &[Kind::Epoll], ..**scenario }));
+            let figures = measure(&arguments, scenario, programs, &load, &sink)?;
+            let mut ours: Vec<Figures> = figures.into_iter().filter(|f| f.kind == Kind::Epoll).collect();
+            ours.sort_by_key(|figures| !figures.base);
+            found.extend(ours.into_iter().map(|f| OwnFigures {
+                median: f.median,
+                throughput: f.throughput,
+                latency: [f.latency[0], f.latency[1]],
+            }));
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// Path of HAProxy: from `MANYLANE_HAPROXY`, or fetched by `scripts/peers` below the current folder.
 pub(crate) fn haproxy() -> PathBuf {
     let fetched = "target/peers/haproxy/usr/sbin/haproxy";
@@ -240,7 +282,8 @@ fn measure(
     let requests = (scenario.requests * u64::from(arguments.how.requests) / 100).max(1);
     let mut contestants = Vec::new();
     for (kind, base) in contestants_of(scenario, arguments.how.alone) {
-        let shape = if base { scenario::PLAIN } else { scenario.shape };
+        let lanes = scenario.shape.lanes;
+        let shape = if base { Shape { lanes, ..scenario::PLAIN } } else { scenario.shape };
         let port = free_port()?;
         let folder = programs.folder.to_string_lossy();
         let text = Scenario { shape, ..*scenario }.configuration(
@@ -425,8 +468,8 @@ impl Contestant {
     }
 }
 
-/// The verdict on one of ours by the figure `of`: its ratio, its limit, and the contestant compared with.
-fn verdict(
+/// What became of one of ours by the figure `of`: its ratio, its limit, and the contestant compared with.
+fn compared(
     scenario: &Scenario,
     all: &[Figures],
     ours: &Figures,
@@ -475,7 +518,7 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
         let _ =
             write!(text, "  {mark} {name:<26} median {:>8.3}  least {:>8.3}", figures.median, figures.least);
         if scenario.unit == Unit::Checks {
-            text.push_str(&checks::told(figures, all));
+            text.push_str(&checks::details(figures, all));
         } else if scenario.unit != Unit::Idle {
             let [half, slow, slowest] = figures.latency;
             let _ = write!(
@@ -502,9 +545,14 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
         }
         if figures.kind.is_ours()
             && !figures.base
-            && let Some((ratio, most, whom)) = verdict(scenario, all, figures, MEDIAN)
+            && let Some((ratio, most, whom)) = compared(scenario, all, figures, MEDIAN)
         {
             let _ = write!(text, "  {ratio:.2} of {whom}, {}", met(ratio, most));
+            if scenario.shape.beside > 0
+                && let Some((ratio, most, _)) = compared(scenario, all, figures, TIME)
+            {
+                let _ = write!(text, "; time {ratio:.2}, {}", met(ratio, most));
+            }
         }
         text.push('\n');
     }
@@ -515,9 +563,15 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
 const MEDIAN: fn(&Figures) -> f64 = |figures| figures.median;
 const SLOWEST: fn(&Figures) -> f64 = |figures| figures.latency[2];
 
+/// Time of a request in microseconds: what throughput is judged by, as the least is best of all figures.
+const TIME: fn(&Figures) -> f64 = |figures| 1e6 / figures.throughput;
+
 /// The overview lines of a row.
 fn lines(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
     let first = line(scenario, scenario.words, host, all, MEDIAN);
+    if scenario.shape.beside > 0 {
+        return first + &line(scenario, "the same, time per request", host, all, TIME);
+    }
     if scenario.unit != Unit::Latency {
         return first;
     }
@@ -536,7 +590,7 @@ fn line(scenario: &Scenario, words: &str, host: f64, all: &[Figures], of: fn(&Fi
         };
     }
     for kind in [Kind::Epoll, Kind::Uring] {
-        let _ = match find(kind).and_then(|ours| verdict(scenario, all, ours, of)) {
+        let _ = match find(kind).and_then(|ours| compared(scenario, all, ours, of)) {
             Some((ratio, most, whom)) => {
                 write!(text, " {ratio:.2} of {whom}, {} |", met(ratio, most))
             }
@@ -600,17 +654,29 @@ mod tests {
             figures(Kind::Epoll, true, 10.0),
             figures(Kind::Epoll, false, 12.0),
         ];
-        let (ratio, most, _) = verdict(find("hop"), &all, &all[3], MEDIAN).expect("both are there");
+        let (ratio, most, _) = compared(find("hop"), &all, &all[3], MEDIAN).expect("both are there");
         assert_eq!((ratio, met(ratio, most)), (0.2, "at most 0.25: met".to_string()));
-        let (ratio, most, _) = verdict(find("log"), &all, &all[3], MEDIAN).expect("both are there");
+        let (ratio, most, _) = compared(find("log"), &all, &all[3], MEDIAN).expect("both are there");
         assert_eq!((ratio, met(ratio, most)), (1.2, "at most 1.1: MISSED".to_string()));
+        // Clients at rest cost throughput alone.
+        let slow = Figures { throughput: 90_000.0, ..figures(Kind::Epoll, false, 10.0) };
+        let beside = find("beside-2200");
+        let all = [figures(Kind::Epoll, true, 10.0), slow];
+        let (ratio, most, _) = compared(beside, &all, &all[1], MEDIAN).expect("both are there");
+        assert_eq!(met(ratio, most), "at most 1.05: met");
+        let text = lines(beside, 1.0, &all);
+        assert!(
+            text.contains("the same, time per request") && text.contains("1.11 of ours without"),
+            "{text}"
+        );
+        assert!(text.contains("at most 1.05: MISSED"), "{text}");
         let all = [
             figures(Kind::Nginx, false, 12.0),
             figures(Kind::Haproxy, false, 10.0),
             figures(Kind::Uring, false, 6.0),
         ];
         let (ratio, most, whom) =
-            verdict(find("keep-alive"), &all, &all[2], MEDIAN).expect("there are peers");
+            compared(find("keep-alive"), &all, &all[2], MEDIAN).expect("there are peers");
         assert_eq!((ratio, most, whom.as_str()), (0.6, 0.6, "haproxy"));
     }
 

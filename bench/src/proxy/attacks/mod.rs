@@ -215,13 +215,13 @@ fn table(
 }
 
 /// A round of innocent clients.
-fn measure(program: &Attacked, load: &Load, seen: &mut Measured) -> Result<(), String> {
+fn measure(program: &Attacked, load: &Load, measured: &mut Measured) -> Result<(), String> {
     let processes = program.program.processes();
     let (before, begun) = (processes.usage()?, Instant::now());
     let phase = load.go(REQUESTS, Arrival::Rate(RATE))?;
-    seen.used += processes.usage()?.since(before).nanos;
-    seen.time += begun.elapsed().as_nanos() as u64;
-    for (latencies, percent) in seen.latencies.iter_mut().zip([50.0, 99.0]) {
+    measured.used += processes.usage()?.since(before).nanos;
+    measured.time += begun.elapsed().as_nanos() as u64;
+    for (latencies, percent) in measured.latencies.iter_mut().zip([50.0, 99.0]) {
         latencies.push(f64::from(phase.percentile(percent)));
     }
     Ok(())

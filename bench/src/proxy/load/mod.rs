@@ -365,7 +365,7 @@ impl Worker {
     fn connect(&mut self, index: usize) -> Result<(), String> {
         let Some((_, to)) = &self.traffic else { return Ok(()) };
         let Some(socket) = self.clients[index].connect(*to)? else { return Ok(()) };
-        watch(&self.epoll, socket, CLIENT, index)
+        register(&self.epoll, socket, CLIENT, index)
     }
 
     /// Makes a client begin another request, if there is one.
@@ -439,7 +439,7 @@ impl Worker {
                 self.served.push(None);
                 self.served.len() - 1
             });
-            watch(&self.epoll, &socket, SERVED, index)?;
+            register(&self.epoll, &socket, SERVED, index)?;
             self.served[index] = Some(Served::new(socket));
         }
         Ok(())
@@ -459,7 +459,7 @@ impl Worker {
     }
 }
 
-fn watch(epoll: &OwnedFd, socket: impl AsFd, kind: u64, index: usize) -> Result<(), String> {
+fn register(epoll: &OwnedFd, socket: impl AsFd, kind: u64, index: usize) -> Result<(), String> {
     let flags =
         epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
     epoll::add(epoll, socket, epoll::EventData::new_u64(kind << 32 | index as u64), flags)

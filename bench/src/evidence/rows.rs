@@ -1,0 +1,218 @@
+//! The rows: what each requirement asks for, the figure of its source, and what shows it here.
+
+use super::measure::{self, Context, Measured};
+use super::suites::{Machine, Suite};
+
+/// A requirement.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) id: &'static str,
+    pub(super) what: &'static str,
+    /// The figure of the requirement's source, before -> after; empty if it has none.
+    pub(super) seed: &'static str,
+    pub(super) measured: Option<Measurement>,
+    pub(super) tests: &'static [Suite],
+    /// What is not built of it; empty if all is.
+    pub(super) unbuilt: &'static str,
+}
+
+/// A measurement of this program.
+#[derive(Debug)]
+pub(super) struct Measurement {
+    /// The command that shows it, and nothing else.
+    pub(super) command: &'static str,
+    /// It takes minutes: not with `--quick`.
+    pub(super) minutes: bool,
+    pub(super) run: fn(&Context) -> Result<Measured, String>,
+}
+
+const fn measured(
+    command: &'static str,
+    run: fn(&Context) -> Result<Measured, String>,
+) -> Option<Measurement> {
+    Some(Measurement { command, minutes: false, run })
+}
+
+const fn suite(
+    machine: Machine,
+    package: &'static str,
+    target: &'static str,
+    names: &'static [&'static str],
+) -> Suite {
+    Suite { package, target, names, machine }
+}
+
+const fn tests(package: &'static str, target: &'static str, names: &'static [&'static str]) -> Suite {
+    suite(Machine::Real, package, target, names)
+}
+
+const fn models(package: &'static str, target: &'static str, names: &'static [&'static str]) -> Suite {
+    suite(Machine::Models, package, target, names)
+}
+
+const fn budgets(package: &'static str, target: &'static str, names: &'static [&'static str]) -> Suite {
+    suite(Machine::Simulator, package, target, names)
+}
+
+/// Tests of the program from outside.
+const fn program(names: &'static [&'static str]) -> Suite {
+    tests("manylane", "e2e", names)
+}
+
+const fn row(
+    id: &'static str,
+    what: &'static str,
+    seed: &'static str,
+    measured: Option<Measurement>,
+    tests: &'static [Suite],
+) -> Row {
+    Row { id, what, seed, measured, tests, unbuilt: "" }
+}
+
+const fn unbuilt(row: Row, what: &'static str) -> Row {
+    Row { unbuilt: what, ..row }
+}
+
+#[rustfmt::skip]
+pub(super) static ROWS: &[Row] = &[
+    row("R-A1", "local sockets of three kinds", "", None,
+        &[tests("local", "sockets", &[]), tests("local", "memory", &[])]),
+    row("R-A2", "no lock of all sockets on a send", "1.69 M -> 70.7 M ops/s at 96 (+4010 % ± 88), the peak \
+        at 6; \
+        +1.2, +18.3, +20.4 % at 1, 2, 4",
+        measured("manylane-bench evidence --row R-A2", measure::unix1),
+        &[budgets("local", "sim_local", &["sending_and_receiving_on_an_own_pair"])]),
+    row("R-A3", "linkage, names, sockets: three kinds of lock in this order", "", None,
+        &[tests("local", "stress", &[]), tests("local", "sockets", &["name", "lists_of_the_lanes"]),
+          models("local", "loom_local", &["connect_against"])]),
+    row("R-A4", "two sockets are locked in a safe order, and looked at again after a relock", "", None,
+        &[tests("local", "sockets", &["datagram_pair", "closing_a_listener"]), models("local",
+          "loom_local", &["closing", "close"])]),
+    row("R-A5", "a count keeps a socket alive, its last holder frees it", "", None,
+        &[tests("local", "sockets", &["handles_are_counted"]), models("sync", "loom_refs", &[])]),
+    row("R-A6", "handles and credentials in messages; cycles are collected", "", None,
+        &[tests("local", "handles", &[]), models("local", "loom_local", &["cycle", "collector"])]),
+    row("R-A7", "data by reference", "", None,
+        &[tests("local", "reference", &[])]),
+    row("R-A8", "proxies chained in the process", "", None,
+        &[tests("net", "connect", &["connections_inside_of_the_process"]),
+          program(&["proxies_are_chained_inside"])]),
+
+    row("R-B1", "chains over shared clusters", "", None,
+        &[tests("buf", "", &["model"])]),
+    row("R-B2", "counts in place of a ring of sharers", "30 -> 45 Gbit/s",
+        measured("manylane-bench evidence --row R-B2", measure::splice),
+        &[models("buf", "loom_count", &[]), budgets("buf", "sim_buf", &[])]),
+    row("R-B3", "foreign memory, freed once by its function", "", None,
+        &[tests("buf", "register", &[]), tests("buf", "register_together", &[]), tests("buf", "stress", &[]),
+          tests("buf", "", &["errors"])]),
+    row("R-B4", "leader and proxy compared, the better one ships", "equal",
+        measured("manylane-bench scale --case cluster --real --threads 1,2", measure::counts), &[]),
+    row("R-B5", "zero on free, a mark that goes one way", "", None,
+        &[tests("buf", "", &["count"]), models("buf", "loom_count", &["mark"])]),
+    row("R-B6", "a failed allocation leaves the input intact", "", None,
+        &[tests("buf", "conservation", &[]), tests("buf", "", &["errors"]), tests("local", "memory", &[])]),
+    row("R-B7", "joined sockets", "", None,
+        &[tests("io", "splice", &[]), tests("net", "connect", &["spliced"])]),
+
+    row("R-C1", "memory statistics by lane", "30.4 M -> 38.5 M ops/s at 48 threads (+26 %)",
+        measured("manylane-bench scale --case memtype", measure::memtype),
+        &[tests("stats", "mem", &["slots"])]),
+    row("R-C2", "a report shows each lane and the sum", "", None,
+        &[tests("stats", "mem", &["report", "sum"]), tests("pool", "pool", &["in_the_reports"])]),
+    row("R-C3", "who allocates, on request", "", None,
+        &[tests("stats", "mem", &["call_sites"]), tests("pool", "pool", &["call_sites"])]),
+
+    row("R-D1", "a cache of each lane before the allocator", "",
+        measured("manylane-bench scale --case pool", measure::lane_caches),
+        &[tests("pool", "pool", &["a_lane_gets_back", "by_default_64_buffers"]), tests("buf",
+          "steady_state", &["pool"])]),
+    row("R-D2", "no list of all lanes behind the caches", "divided by 8 between 32 and 64 connections on \
+        64 cores",
+        measured("manylane-bench evidence --row R-D2", measure::pools),
+        &[budgets("pool", "sim_pool", &["objects_freed_on_another_lane"])]),
+    row("R-D3", "no use after free in safe code", "", None,
+        &[tests("pool", "pool", &["write_after_free", "dropped_once"]), tests("pool", "model", &[])]),
+    row("R-D4", "a lane short of buffers waits in its own queue", "", None,
+        &[tests("io", "limit", &[]), program(&["buffers::"])]),
+    row("R-D5", "the machine's double-width compare-and-swap", "CASP guarantees progress, LL/SC does not",
+        measured("scripts/aarch64", measure::aarch64),
+        &[tests("pool", "wide", &[]), models("pool", "loom_pool", &["global"])]),
+
+    row("R-E1", "a list whose links are locks", "",
+        measured("manylane-bench scale --case list", measure::list),
+        &[tests("list", "list", &[]), models("list", "loom_list", &[])]),
+    row("R-E2", "retry loops back off", "without it the watchdog fired on 64 cores",
+        measured("manylane-bench evidence --row R-E2", measure::relax),
+        &[budgets("list", "sim_list", &["waiters_leave"])]),
+    row("R-E3", "adding beside the head cannot livelock", "", None,
+        &[tests("list", "list", &["refused", "came_out_once"]), models("list", "loom_list",
+          &["three_threads"])]),
+    row("R-E4", "no read before an exchange", "other cores lose the line",
+        measured("manylane-bench evidence --row R-E4", measure::read_first),
+        &[budgets("list", "sim_list", &["an_exchange_fetches"])]),
+    row("R-E5", "atomics are aligned", "unaligned: 1.8 % at 16 threads",
+        measured("manylane-bench evidence --row R-E5", measure::aligned),
+        &[tests("list", "list", &["small_and_aligned"])]),
+
+    row("R-F1", "a tick of each lane", "shared: 2 % at 16 threads",
+        measured("manylane-bench evidence --row R-F1", measure::tick),
+        &[tests("sched", "lane", &["nice_value"]), budgets("sched", "sim_sched", &["on_the_own_lane"])]),
+    row("R-F2", "no shared counters", "+12 % requests/s at 16 threads",
+        measured("manylane-bench scale --case counter; manylane-bench evidence --row R-F2", measure::lengths),
+        &[models("stats", "loom_stats", &[])]),
+    row("R-F3", "four classes, one heavy task a round", "14 -> 3.0 -> 1.8 ms",
+        measured("manylane-bench heavy --simulated", measure::heavy_class),
+        &[tests("sched", "lane", &["heavy", "low_latency"])]),
+    row("R-F4", "40 tasks a round", "613 k -> 722 k requests/s, 1.62 -> 1.40 ms, 200 -> 40 at 16 threads",
+        measured("manylane-bench proxy --row depth --alone", measure::depth),
+        &[tests("sched", "lane", &["run_queue_depth"])]),
+    row("R-F5", "4 accepts a round", "274 k -> 336 k connections/s, 64 -> 4 at 16 threads",
+        measured("manylane-bench proxy --row accepts --alone", measure::accepts),
+        &[tests("io", "accept", &[])]),
+    row("R-F6", "what other lanes write on lines of its own", "-8 us at 1 M requests/s",
+        measured("manylane-bench evidence --row R-F6", measure::layout),
+        &[budgets("sched", "sim_sched", &["on_the_own_lane"])]),
+    row("R-F7", "a batch is counted once a round", "", None,
+        &[tests("sched", "lanes", &[]), budgets("sched", "sim_sched", &[])]),
+    row("R-F8", "profiles of tasks", "", None,
+        &[tests("sched", "outside", &["profile"]), program(&["profiling_is_shown"])]),
+    row("R-F9", "who woke a task", "", None,
+        &[tests("sched", "lane", &["after_the_end"]), tests("sched", "lanes", &["last_two_lanes"])]),
+    row("R-F10", "the wake-up's short path is inlined", "-6 kB, +1 %",
+        measured("manylane-bench peers --row wake; manylane-bench instructions --row wake", measure::inlined),
+        &[]),
+    row("R-F11", "a try to own looks at the owner again", "", None,
+        &[tests("sched", "lanes", &[]), models("sched", "loom_sched", &["from_afar", "lane_that_ends"])]),
+
+    row("R-G1", "balancing from a configuration file", "", None,
+        &[program(&["http::", "tcp::", "rules::"])]),
+    row("R-G2", "a server is picked without a lock", "432 k -> 565 k requests/s",
+        measured("manylane-bench evidence --row R-G2", measure::picks),
+        &[tests("balance", "picks", &[]), budgets("balance", "sim_balance", &[])]),
+    row("R-G3", "streams are listed by lane, without a lock", "+7 %, then +1.6 % at 4 threads",
+        measured("manylane-bench evidence --row R-G3", measure::streams),
+        &[program(&["an_operator_sees_streams", "younger_streams"])]),
+    row("R-G4", "streams are ended by the same lists", "", None,
+        &[program(&["an_operator_ends_what", "an_operator_ends_streams", "sessions_end_with_their_server"])]),
+    row("R-G5", "idle connections by target, name and addresses", "less memory a frontend connection",
+        measured("manylane-bench evidence --row R-G5", measure::idle_memory),
+        &[tests("balance", "idle_pools", &[]), program(&["reuse::"])]),
+    row("R-G6", "names in `show profiling` fit", "", None,
+        &[program(&["profiling_is_shown"])]),
+    row("R-G7", "`except` takes networks of both families", "", None,
+        &[program(&["networks_that_are_excepted"])]),
+    row("R-G8", "server state files", "", None,
+        &[program(&["servers_go_on_as_a_state_file", "a_state_file_that_was_cut", "names_of_a_state_file"])]),
+    row("R-G9", "names of servers, services", "", None,
+        &[tests("resolve", "asking", &[]), program(&["servers_of_a_service", "a_template_is_filled",
+          "servers_follow"])]),
+    row("R-G10", "one block for very small chunks", "2,700 chunks in 16 KiB", None,
+        &[tests("h1", "steady_state", &["chunks"]), tests("h1", "writing", &["tiny_chunks"])]),
+    row("R-G11", "a sample is changed in a copy, an empty one too", "", None,
+        &[tests("expr", "samples", &["an_empty_sample"])]),
+    unbuilt(row("R-G12", "features of the library of TLS are detected", "", None,
+        &[program(&["tls::"])]), "signed certificate timestamps are not built: rustls has none for servers"),
+    unbuilt(row("R-G13", "levels of QUIC's encryption are types of their own", "", None, &[]), "QUIC is \
+        not built"),
+];
