@@ -4,29 +4,32 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Where the official installer puts Rust: a shell that was started before `scripts/setup` ran it does not look there.
+# Where the official installer puts Rust: a shell that was started before `scripts/setup` ran it does not look
+# there.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# The crates of the workspace alone are compiled for another machine, and optimised: all that they are built on is
-# what the tests of the real machine have built already. Finished programs alone lie in a folder of their own: the tests
-# of one machine would start the programs of another.
+# The crates of the workspace alone are compiled for another machine, and optimised: all that they are built
+# on is what the tests of the real machine have built already. Finished programs alone lie in a folder of
+# their own: the tests of one machine would start the programs of another.
 MACHINE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-$(1) CARGO_PROFILE_DEV_OPT_LEVEL=2 \
 	CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/$(1)
 LOOM := $(call MACHINE,loom)
 SIM := $(call MACHINE,sim)
-# For clippy, which is such a wrapper itself, and for measurements on the simulator: folders of their own, so that
-# going from one machine to another rebuilds nothing.
+# For clippy, which is such a wrapper itself, and for measurements on the simulator: folders of their own, so
+# that going from one machine to another rebuilds nothing.
 LOOM_ALONE := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom
 SIM_ALONE := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 
-# Measured code keeps its branches off the ends of 32-byte blocks. Intel's cores from Skylake to Cascade Lake decode such branches
-# anew each time (erratum SKX102), so that the same instructions take up to 1.6 times as long where they happen to lie badly.
-# Said to the last step alone, which generates all code: what it is made from is not built again.
+# Measured code keeps its branches off the ends of 32-byte blocks. Intel's cores from Skylake to Cascade Lake
+# decode such branches anew each time (erratum SKX102), so that the same instructions take up to 1.6 times as
+# long where they happen to lie badly. Said to the last step alone, which generates all code: what it is made
+# from is not built again.
 ALIGNED := $(if $(filter x86_64,$(shell uname -m)),-C llvm-args=-x86-branches-within-32B-boundaries)
 
-# The crates are those of the workspace. The program, its tests end to end and xtask are for the real machine only; the bench needs no model.
-# The fuzz targets ask for features of the libraries, which all tests that are built beside them would have, too.
+# The crates are those of the workspace. The program, its tests end to end and xtask are for the real machine
+# only; the bench needs no model. The fuzz targets ask for features of the libraries, which all tests that are
+# built beside them would have, too.
 TESTED := --workspace --exclude manylane-fuzz
 LIBRARIES := $(TESTED) --exclude manylane-bench --exclude xtask
 MODELLED := $(LIBRARIES) --exclude manylane --exclude manylane-tests
@@ -34,19 +37,33 @@ SIMULATED := $(TESTED) --exclude xtask --exclude manylane --exclude manylane-tes
 # All features of the libraries and the program; the peers of the bench are for `make bench`.
 comma := ,
 space := $(subst ,, )
-FEATURES := manylane/call-sites manylane-buf/model manylane-local/designs manylane-local/model manylane-pool/global-pools
+FEATURES := manylane/call-sites manylane-buf/model manylane-local/designs manylane-local/model \
+	manylane-pool/global-pools
 FEATURES := $(subst $(space),$(comma),$(FEATURES))
 # The model of what only a feature brings; all others run as the crates are without features. Chosen among all
 # packages, since for one alone the features of libraries are others, and they would be built once more.
 GLOBAL_LISTS := $(TESTED) --features manylane-pool/global-pools --test loom_pool global_lists
 # Their budget, likewise.
 GLOBAL_BUDGET := $(TESTED) --features manylane-pool/global-pools --test sim_pool global_lists
-# Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the debug build.
+# Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the
+# debug build.
 ALONE := $(addprefix --exclude manylane-,check config expr h1 h2 http resolve sim)
 
-# The suites that compare would build the program by themselves, and with it all that the features of the other crates
-# asked for change anew: they take the one that was built for the tests end to end.
+# The suites that compare would build the program by themselves, and with it all that the features of the
+# other crates asked for change anew: they take the one that was built for the tests end to end.
 BUILT = MANYLANE_PROGRAM=$(abspath $(TARGET))/$(1)/manylane
+
+# True if the kernel lets programs use io_uring.
+HAS_IO_URING = [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]
+
+# Runs a command with each driver that the kernel lets programs use.
+EACH_DRIVER = for driver in epoll io_uring; do \
+		if [ $$driver = io_uring ] && ! $(HAS_IO_URING); then \
+			echo "NOT SHOWN HERE: the kernel refuses io_uring"; \
+		else \
+			echo "$$driver:"; MANYLANE_DRIVER=$$driver $(1); \
+		fi; \
+	done
 
 # Tests at a time: those that start programs wait more than they compute.
 export RUST_TEST_THREADS ?= 4
@@ -57,8 +74,10 @@ LONG_MODEL_SECONDS ?= 30
 LONG_CASES ?= 20000
 LONG_FUZZ_SECONDS ?= 120
 
-.PHONY: help setup run examples scale test test-form test-debug test-release test-models test-budgets test-long long-models \
-	long-properties long-budgets long-soak long-faults long-reloads long-fuzz tsan check bench fuzz doc deb install
+.PHONY: help setup run examples scale test test-form test-debug test-release test-models test-budgets \
+	test-long long-models long-properties long-budgets long-soak long-faults long-reloads long-mutations \
+	long-fuzz tsan \
+	check bench fuzz doc deb install
 
 help: ## list what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 24
@@ -88,13 +107,14 @@ test-form: ## format, lints, rooms and arrows, fuzz targets that compile: what e
 	cargo xtask check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
-test-debug: ## unit, property, stress, end-to-end and documentation tests with all features and io_uring, lock ranks checked, freed memory poisoned
-	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then export MANYLANE_DRIVER=io_uring; \
+test-debug: ## all tests with all features and io_uring, lock ranks checked, freed memory poisoned
+	@if $(HAS_IO_URING); then export MANYLANE_DRIVER=io_uring; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
 	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES)
 
-test-release: ## the rooms where lanes meet, and the program end to end, with epoll, as they ship, at full speed, where races are narrower
-	MANYLANE_DRIVER=epoll $(call BUILT,stress) cargo test --profile stress $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
+test-release: ## the rooms where lanes meet, and the program, as they ship, with epoll, at full speed
+	MANYLANE_DRIVER=epoll $(call BUILT,stress) cargo test --profile stress $(LIBRARIES) $(ALONE) \
+		--features manylane-pool/fault-injection --tests
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test $(TESTED) --test 'loom_*'
@@ -105,7 +125,8 @@ test-budgets: ## simulator: cache-line transfers per operation, at up to 96 virt
 	$(SIM) cargo test $(GLOBAL_BUDGET)
 
 test-long: setup ## what the bounds of `make test` leave out; about 70 minutes on 2 free cores
-	@$(MAKE) --no-print-directory long-models long-properties long-budgets long-faults long-reloads tsan
+	@$(MAKE) --no-print-directory long-models long-properties long-budgets long-faults long-reloads \
+		long-mutations tsan
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync long-soak long-fuzz
 
 # Each model says what of it was tried: all, or, ended by the clock, all with at most 3 preemptions.
@@ -115,10 +136,11 @@ long-models: ## models without a bound on switches, each ended by the clock afte
 	MANYLANE_LONG=1 LOOM_MAX_DURATION=$(LONG_MODEL_SECONDS) \
 		$(LOOM) cargo test $(GLOBAL_LISTS) -- --nocapture
 
-long-properties: ## the property tests with LONG_CASES (20000) cases each, long ones with a stated share of that
-	PROPTEST_CASES=$(LONG_CASES) cargo test --profile stress $(MODELLED) --features manylane-pool/fault-injection --tests
+long-properties: ## the property tests with LONG_CASES (20000) cases each, long ones with a share of that
+	PROPTEST_CASES=$(LONG_CASES) cargo test --profile stress $(MODELLED) \
+		--features manylane-pool/fault-injection --tests
 
-long-budgets: ## all tests on the simulator, not only those of budgets; examples in documentation are for the real machine
+long-budgets: ## all tests on the simulator, not only those of budgets
 	$(SIM) cargo test $(SIMULATED) --lib --bins --tests
 	$(SIM) cargo test $(GLOBAL_BUDGET)
 
@@ -126,24 +148,16 @@ long-soak: ## ten minutes of 10,000 connections, with each driver
 	MANYLANE_LONG=1 cargo test --profile stress --package manylane-io --test soak -- --nocapture
 
 long-faults: ## 10,000 slow clients of the program, with each driver
-	@for driver in epoll io_uring; do \
-		if [ $$driver = io_uring ] && [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" != 0 ]; then \
-			echo "NOT SHOWN HERE: the kernel refuses io_uring"; \
-		else \
-			echo "$$driver:"; \
-			MANYLANE_LONG=1 MANYLANE_DRIVER=$$driver cargo test --profile stress --package manylane --test e2e slow_clients_hold -- --nocapture; \
-		fi; \
-	done
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane \
+		--test e2e slow_clients_hold -- --nocapture)
 
 long-reloads: ## 100 reloads under load of each kind, with each driver
-	@for driver in epoll io_uring; do \
-		if [ $$driver = io_uring ] && [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" != 0 ]; then \
-			echo "NOT SHOWN HERE: the kernel refuses io_uring"; \
-		else \
-			echo "$$driver:"; \
-			MANYLANE_LONG=1 MANYLANE_DRIVER=$$driver cargo test --profile stress --package manylane --test e2e -- --nocapture nobody_is_lost no_request_is_lost nobody_who_connects_is_lost; \
-		fi; \
-	done
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane \
+		--test e2e -- --nocapture nobody_is_lost no_request_is_lost nobody_who_connects_is_lost)
+
+long-mutations: ## 26,000 mutated messages between an origin and clients that judge them, with each driver
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane \
+		--test e2e -- --nocapture framing::mutated framing::cuts)
 
 long-fuzz: ## each fuzz target for LONG_FUZZ_SECONDS (120), two at a time
 	FUZZ_JOBS=2 FUZZ_SECONDS=$(LONG_FUZZ_SECONDS) scripts/fuzz
@@ -161,7 +175,7 @@ check: ## format, lints on all three machines, rooms and arrows, each feature al
 	cargo xtask each-feature
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude manylane-fuzz --no-deps
 
-bench: ## all measurements: scaling, side by side with peers, response times beside long tasks, instruction counts, the forwarder beside C (about half an hour)
+bench: ## all measurements but those of the whole program (about half an hour)
 	@scripts/setup bench
 	$(SIM_ALONE) cargo build --release --package manylane-bench
 	cargo rustc --release --package manylane-bench --features allocators --bin manylane-bench -- $(ALIGNED)

@@ -1,12 +1,12 @@
-//! Responses to health checks: the verdict of a check does not depend on how the response is cut, and fits in
+//! Responses to health checks: the result of a check does not depend on how the response is cut, and fits in
 //! a log line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use manylane_buf::Cluster;
 use manylane_check::{
-    Ask, CheckResult, Expect, HttpRequest, NoExpressions, Pattern, Script, Status, StatusRanges, Step, Text,
-    agent, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
+    CheckResult, Expect, HttpRequest, NextAction, NoExpressions, Pattern, Script, Status, StatusRanges, Step,
+    Text, agent, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
 use manylane_expr::Regex;
 use std::sync::LazyLock;
@@ -54,18 +54,18 @@ fn play(script: &Script, mut said: &[u8], piece: usize) -> CheckResult {
     let mut run = script.run(true);
     loop {
         match run.ask(&mut NoExpressions) {
-            Ask::Connect { .. } => run.connected(),
-            Ask::Send(_) => run.sent(),
-            Ask::Pass(_) => {} // the result is not reported
-            Ask::Receive if said.is_empty() => run.received(None),
-            Ask::Receive => {
+            NextAction::Connect { .. } => run.connected(),
+            NextAction::Send(_) => run.sent(),
+            NextAction::Pass(_) => {} // the result is not reported
+            NextAction::Receive if said.is_empty() => run.received(None),
+            NextAction::Receive => {
                 let (now, rest) = said.split_at(piece.min(said.len()));
                 for part in now.chunks(4000) {
                     run.received(Some(Cluster::with(part).expect("memory").into_segment()));
                 }
                 said = rest;
             }
-            Ask::Done(verdict) => return verdict,
+            NextAction::Done(result) => return result,
         }
     }
 }
@@ -79,16 +79,16 @@ fuzz_target!(|data: &[u8]| {
     let sends = script.steps().iter().filter(|step| matches!(step, Step::Send(_))).count();
     assert!(sends > 1 || whole == cut, "{whole:?} {cut:?}");
     let line = String::from_utf8_lossy(said);
-    let heard = agent::Said::read(&line);
+    let heard = agent::AgentReply::read(&line);
     let _ = (heard.weight.map(|word| agent::weight(word, 256)), heard.maxconn.map(agent::maxconn));
-    for verdict in [whole, cut, heard.verdict(None)] {
+    for result in [whole, cut, heard.result(None)] {
         assert!(
-            verdict.info.len() <= 160 && verdict.info.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
-            "{verdict:?}"
+            result.info.len() <= 160 && result.info.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
+            "{result:?}"
         );
         assert!(
-            verdict.status != Status::Ini
-                && Status::by_name(verdict.status.name().as_bytes()) == Some(verdict.status)
+            result.status != Status::Ini
+                && Status::by_name(result.status.name().as_bytes()) == Some(result.status)
         );
     }
 });

@@ -2,7 +2,7 @@
 #![no_main]
 
 use manylane_expr::{DataType, Type};
-use manylane_peers::{Message, Section, SharedTable, Status, read_hello};
+use manylane_peers::{Message, PeerSpec, Section, SharedTable, Status, read_hello};
 use manylane_stick::{Data, Spec, Table};
 use manylane_sync::Arc;
 
@@ -52,7 +52,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         assert_eq!(Message::read(&bytes), Ok(Some((message, bytes.len()))));
     }
     let tables = tables();
-    let mut section = Section::new(tables.clone(), [false, true], false, 0);
+    let specs = [false, true].map(|is_local| PeerSpec { is_local, shard: None });
+    let mut section = Section::new(tables.clone(), specs, false, 0);
     section.begin(0, 0);
     let mut at = 0;
     for (now, part) in data.chunks(97).enumerate() {

@@ -2,7 +2,7 @@
 //! asks for more.
 #![no_main]
 
-use manylane_net::proxy_protocol::{Emit, Parsed, Version, emit_v1, emit_v2, kind, parse};
+use manylane_net::proxy_protocol::{HeaderContents, Parsed, Version, emit_v1, emit_v2, kind, parse};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(Parsed::Complete { header, length }) = parse(data) else { return };
@@ -17,7 +17,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         Version::V1 => emit_v1(header.ends.as_ref(), &mut again),
         Version::V2 => {
             // The checksum is written at the end, wherever it was before.
-            emit_v2(&Emit { ends: header.ends, tlvs: &tlvs, checksum }, &mut again)
+            emit_v2(&HeaderContents { ends: header.ends, tlvs: &tlvs, checksum }, &mut again)
                 .expect("what was read can be written");
         }
     }

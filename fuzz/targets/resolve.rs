@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use manylane_resolve::{Item, Kind, MOST_RECORDS, Move, Name, Section, ServiceMember, Settings, members};
+use manylane_resolve::{
+    AssignmentChange, Item, Kind, MOST_RECORDS, Name, Section, ServiceMember, Settings, members,
+};
 use std::time::Duration;
 
 fuzz_target!(|data: &[u8]| {
@@ -28,8 +30,8 @@ fuzz_target!(|data: &[u8]| {
             }
             section.handle_answer(now, &ask.query, tcp & 1 != 0, &bytes);
         }
-        while let Some(news) = section.poll_news() {
-            assert_eq!(news.name, id);
+        while let Some(update) = section.poll_update() {
+            assert_eq!(update.name, id);
         }
         let records = section.records(id).expect("it is wanted");
         assert!(records.iter().count() <= MOST_RECORDS);
@@ -43,9 +45,9 @@ fuzz_target!(|data: &[u8]| {
         }
         for step in members(&taken, &services) {
             match step {
-                Move::Leave(place) => taken[place] = None,
-                Move::Take(place, service) => taken[place] = Some((service.target, service.port)),
-                Move::Stay(..) => {}
+                AssignmentChange::Leave(index) => taken[index] = None,
+                AssignmentChange::Take(index, service) => taken[index] = Some((service.target, service.port)),
+                AssignmentChange::Stay(..) => {}
             }
         }
         now = section.next_timeout().expect("it is wanted");

@@ -2,9 +2,7 @@
 //! no line of a file that may hold a key.
 #![no_main]
 
-use manylane_tls::{
-    ClientSettings, ClientVerify, CommonSettings, IgnoredErrors, ServerSettings, ServerVerify, Source, Store,
-};
+use manylane_tls::{Bases, ClientSettings, CommonSettings, ServerSettings, ServerVerify, Source, Store};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -17,32 +15,18 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 fn server(source: Source) -> ServerSettings {
-    ServerSettings {
-        common: CommonSettings::default(),
-        certificates: vec![source],
-        strict_sni: false,
-        verify: ClientVerify::None,
-        verify_authorities: None,
-        ignored: IgnoredErrors::default(),
-        ignored_of_authorities: IgnoredErrors::default(),
-        tell_authorities: true,
-        tickets: false,
-        client_order: false,
-        ticket_keys: None,
-        sessions: 0,
-        lifetime: 300,
-    }
+    ServerSettings { tickets: false, ..ServerSettings::new(vec![source]) }
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let [kind, data @ ..] = data else { return };
     let file = FOLDER.join("a.pem");
     fs::write(&file, data).expect("there is room for files");
-    let mut told = Vec::new();
+    let mut problems = Vec::new();
     let refused = match kind % 3 {
-        0 => Store::default().listener(&server(Source::Path(file)), &mut told).err(),
+        0 => Store::default().listener(&server(Source::Path(file)), &mut problems).err(),
         1 => {
-            let list = Source::List { path: file, base: FOLDER.clone() };
+            let list = Source::List { path: file, bases: Bases { crt: FOLDER.clone(), ca: FOLDER.clone() } };
             // Its lines are file names, so the sentence may quote one.
             let _ = Store::default().listener(&server(list), &mut Vec::new());
             None
@@ -51,16 +35,17 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             let common =
                 CommonSettings { authorities: Some(file.clone()), revoked: Some(file), ..Default::default() };
             let settings = ClientSettings {
+                early_data: false,
                 common,
                 certificate: None,
                 verify: ServerVerify::Required,
                 sends_name: false,
                 reuse: false,
             };
-            Store::default().server(&settings, &mut told).err()
+            Store::default().server(&settings, &mut problems).err()
         }
     };
-    for sentence in told.iter().chain(&refused).map(ToString::to_string) {
+    for sentence in problems.iter().chain(&refused).map(ToString::to_string) {
         assert!(!sentence.contains("-----BEGIN "), "{sentence}");
         assert!(!sentence.contains('\n'), "{sentence}");
     }

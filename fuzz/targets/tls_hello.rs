@@ -5,8 +5,8 @@
 use manylane_buf::Chain;
 use manylane_sync::qsbr::Reader;
 use manylane_tls::{
-    ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, IgnoredErrors, MOST_UNREAD,
-    Progress, ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store,
+    ClientContext, ClientSettings, CommonSettings, Connection, MOST_UNREAD, Progress, ServerContext,
+    ServerName, ServerSettings, ServerVerify, Source, Store,
 };
 use std::sync::LazyLock;
 
@@ -18,20 +18,12 @@ static CONTEXTS: LazyLock<(ServerContext, ClientContext)> = LazyLock::new(|| {
     std::fs::write(&path, text).expect("there is room for a file");
     let server = ServerSettings {
         common: CommonSettings { alpn: vec![b"h2".to_vec()], ..CommonSettings::default() },
-        certificates: vec![Source::Path(path.clone())],
-        strict_sni: false,
-        verify: ClientVerify::None,
-        verify_authorities: None,
-        ignored: IgnoredErrors::default(),
-        ignored_of_authorities: IgnoredErrors::default(),
-        tell_authorities: true,
-        tickets: true,
-        client_order: false,
-        ticket_keys: None,
+        early_data: true,
         sessions: 16,
-        lifetime: 300,
+        ..ServerSettings::new(vec![Source::Path(path.clone())])
     };
     let client = ClientSettings {
+        early_data: false,
         common: CommonSettings::default(),
         certificate: None,
         verify: ServerVerify::None,
@@ -54,7 +46,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         Connection::server(server, &reader).expect("the context is good")
     } else {
         let name = ServerName::try_from("a.example").expect("it is a name");
-        Connection::client(client, name, &reader).expect("the context is good")
+        Connection::client(client, name, false, &reader).expect("the context is good")
     };
     let mut came = 0;
     let mut begin = Chain::new();
@@ -69,7 +61,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         assert!(plain.len() <= came, "nothing is made of nothing");
         match outcome {
             Ok(Progress::Handshaking | Progress::PeerClosed) => {}
-            Ok(Progress::Open) => assert!(!connection.has_failed()),
+            Ok(Progress::Open | Progress::Early) => assert!(!connection.has_failed()),
             Err(_) => {
                 assert!(connection.has_failed());
                 let mut more = Chain::new();

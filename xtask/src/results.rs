@@ -1,5 +1,7 @@
-//! Benchmark results: `bench/results/*.toml`, and the page and plots generated from them.
+//! Benchmark results: `bench/results/*.toml` and `bench/evidence.json`, and the pages and plots generated
+//! from them.
 
+mod evidence;
 mod plot;
 
 use crate::finding::{Finding, Position};
@@ -35,7 +37,7 @@ pub(crate) fn write(root: &Path) -> Result<bool, String> {
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     for (path, text) in make(root)? {
         if fs::read_to_string(&path).unwrap_or_default() != text {
-            let message = "it is not what the files of bench/results say: run `cargo xtask page`".to_owned();
+            let message = "it is not what the figures in bench say: run `cargo xtask page`".to_owned();
             findings.push(Finding::new(root, &path, Position::START, message));
         }
     }
@@ -75,6 +77,7 @@ fn make(root: &Path) -> Result<Vec<Made>, String> {
         }
     }
     made.push((root.join(PAGE), crate::documents::wrapped(&page)));
+    made.extend(evidence::page(root)?);
     Ok(made)
 }
 

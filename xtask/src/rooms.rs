@@ -48,6 +48,7 @@ pub(crate) static ROOMS: &[Room] = &[
     room("check",     Refused,  ThroughSync),
     room("resolve",   Refused,  ThroughSync),
     room("peers",     Refused,  ThroughSync),
+    room("acme",      Refused,  ThroughSync),
     room("stick",     Refused,  ThroughSync),
     room("logs",      Refused,  ThroughSync),
     room("config",    Refused,  ThroughSync),
@@ -96,7 +97,7 @@ pub(crate) fn of(package: &str) -> Option<&'static Room> {
 
 /// Why `from` may not depend on `to`; `None` if it may.
 pub(crate) fn refusal(from: &Room, to: &Room, kind: DependencyKind) -> Option<String> {
-    let place = |room: &Room| ROOMS.iter().position(|r| std::ptr::eq(r, room));
+    let index = |room: &Room| ROOMS.iter().position(|r| std::ptr::eq(r, room));
     if EXCEPTIONS.iter().any(|&(f, t, k, _)| (f, t, k) == (from.name, to.name, kind)) {
         return None;
     }
@@ -106,7 +107,7 @@ pub(crate) fn refusal(from: &Room, to: &Room, kind: DependencyKind) -> Option<St
             from.name, to.name
         ));
     }
-    (place(from) >= place(to)).then(|| {
+    (index(from) >= index(to)).then(|| {
         format!(
             "`{}` depends on `{}`, which stands above it; arrows point down only: move what both need into a \
                 room \

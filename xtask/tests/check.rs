@@ -156,7 +156,7 @@ fn a_package_without_a_room_is_found() {
 }
 
 #[test]
-fn shared_memory_beside_the_door_is_found_in_every_spelling() {
+fn shared_memory_outside_the_sync_crate_is_found_in_every_spelling() {
     let tree = Tree::new("memory");
     tree.code(
         "stats",
@@ -412,6 +412,27 @@ fn names_that_were_given_up_are_found_in_types_variants_and_macros() {
 }
 
 #[test]
+fn fields_and_functions_with_words_of_many_meanings_are_found() {
+    let tree = Tree::new("values");
+    tree.code(
+        "pool",
+        "pub struct Pump { pub way: u8, pub ways: u8 }\npub fn watch() {}\n\
+         pub fn free(place: usize) -> usize { let told = place; told }\n\
+         pub enum Step { Take { place: usize } }\n",
+    );
+    tree.code("stats", "pub fn news() {}\n");
+    let found = |at: &str, name: &str, instead: &str| {
+        format!("{at}: `{name}` has many meanings as the name of a field or a function; say which: {instead}")
+    };
+    tree.finds(&[
+        &found("crates/pool/src/lib.rs:2:23", "way", "direction, delivery or path"),
+        &found("crates/pool/src/lib.rs:3:8", "watch", "timeouts, or what is waited for"),
+        &found("crates/pool/src/lib.rs:5:24", "place", "index, slot, offset, position or address"),
+        &found("crates/stats/src/lib.rs:2:8", "news", "update, or what changed"),
+    ]);
+}
+
+#[test]
 fn a_folder_without_a_workspace_is_refused_with_a_remedy() {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(["check", "--root", env!("CARGO_TARGET_TMPDIR")])
@@ -445,10 +466,25 @@ fn a_file_in_bad_form_or_out_of_rustfmts_sight_is_found() {
     tree.code("pool", "\nmod seen;\n").write("crates/pool/src/seen.rs", "fn f() {}\n").finds(&[]);
     tree.write("crates/pool/src/seen.rs", "fn f() {}\n\nfn g( ) {}\n");
     tree.finds(&["crates/pool/src/seen.rs:1:1: rustfmt would change this: run `cargo fmt --all`"]);
+    let comment = "fn f(a: bool, b: bool) -> bool {\n    a\n        // why\n        && b\n}\n";
+    tree.write("crates/pool/src/seen.rs", comment);
+    tree.finds(&[
+        "crates/pool/src/seen.rs:2:1: rustfmt gives up on this: move the comment out of the expression",
+    ]);
     let wide = format!("const TEXT: &str = \"{}\";\n", "words ".repeat(16));
     tree.write("crates/pool/src/seen.rs", &wide);
     tree.finds(&["crates/pool/src/seen.rs:1:111: the line has more than 110 columns: break it"]);
+    let row = format!("/// | {} |\nfn f() {{}}\n", "cell ".repeat(21).trim_end());
+    tree.write("crates/pool/src/seen.rs", &row);
+    tree.finds(&["crates/pool/src/seen.rs:1:111: the line has more than 110 columns: break it"]);
+    let beside = |blanks: &str| format!("// {blanks}{}\nfn f() {{}}\n", "x".repeat(200));
+    tree.write("crates/pool/src/seen.rs", &beside(&"words ".repeat(7))).finds(&[]);
+    tree.write("crates/pool/src/seen.rs", &beside(&"words ".repeat(8)));
+    tree.finds(&["crates/pool/src/seen.rs:1:111: the line has more than 110 columns: break it"]);
     tree.write("crates/pool/src/seen.rs", "fn f() {}\n");
+    tree.write("scripts/chore", &format!("# {}\n", "words ".repeat(19)));
+    tree.finds(&["scripts/chore:1:111: the line has more than 110 columns: break it"]);
+    tree.write("scripts/chore", "# short\n");
     let hiding = "\nmacro_rules! all {\n    ($m:item) => {\n        $m\n    };\n}\n\nall! { mod hidden; }\n";
     tree.code("stats", hiding).write("crates/stats/src/hidden.rs", "fn f() {}\n");
     let unseen = "rustfmt does not see this file: declare its module outside of macros";
@@ -533,13 +569,32 @@ fn requirements_that_are_cited_and_not_listed_are_found() {
 }
 
 #[test]
+fn tests_that_security_md_names_and_nobody_has_are_found() {
+    let tree = Tree::new("security");
+    tree.code("pool", "#[test]\nfn it_is_bounded_however_it_comes() {}\n");
+    tree.write("crates/pool/tests/a.rs", "#[test]\nfn it_drips() {}\n");
+    tree.write("tests/a.case", "");
+    let page = "# Security\n\n- **a**: `tune.size`, `LIMIT`. The test: pool `it_is_bounded`, `it_drips`;\n  \
+                `tests/a.case`.\n\
+                - **b**: 1. The test: pool\n  `it_is_bound`, `it_was_bounded`; `tests/b.rs`.\n\
+                - **c**: 2. The test: `it_drips`; stats `it_drips`.\n";
+    tree.write("SECURITY.md", page);
+    tree.finds(&[
+        "SECURITY.md:6:19: crates/pool has no test `it_was_bounded…`: correct it, or write one",
+        "SECURITY.md:6:37: there is no file `tests/b.rs`: correct its name",
+        "SECURITY.md:7:24: the row names no file and no crate of `it_drips`: name it before the test",
+        "SECURITY.md:7:42: crates/stats has no test `it_drips…`: correct it, or write one",
+    ]);
+}
+
+#[test]
 fn a_page_of_figures_is_made_from_data_and_stale_ones_are_found() {
     let tree = Tree::new("results");
     let data = "title = \"Us\"\n[[table]]\ntitle = \"Times\"\ncolumns = [\"row\", \"ours\"]\nrows = [[\"a\", \
         \"1.5\"]]\n\
                 [table.plot]\nfile = \"p.svg\"\ntitle = \"T\"\nbars = [\"ours\"]\nnames = [\"Ours\"]\nrows = \
                 [\"a\"]\nlabels = [\"A\"]\n";
-    let stale = "it is not what the files of bench/results say: run `cargo xtask page`";
+    let stale = "it is not what the figures in bench say: run `cargo xtask page`";
     tree.write("bench/README.md", "# B\n")
         .write("bench/tried/x.md", "# X\n")
         .write("bench/results/1.toml", data);

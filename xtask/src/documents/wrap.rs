@@ -106,9 +106,9 @@ fn cut(words: &[String], count: usize) -> Vec<&[String]> {
     let mut parts = Vec::new();
     let mut begin = 0;
     for part in 1..count {
-        let aim = words.len() * part / count;
+        let fill = words.len() * part / count;
         let ends = (begin + 1..words.len()).filter(|at| ends_sentence(&words[at - 1], &words[*at]));
-        if let Some(end) = ends.min_by_key(|at| at.abs_diff(aim)) {
+        if let Some(end) = ends.min_by_key(|at| at.abs_diff(fill)) {
             parts.push(&words[begin..end]);
             begin = end;
         }

@@ -1,6 +1,7 @@
-//! Modules of one crate do not import each other in a circle, directly or through others: who reads one knows
-//! which ones it stands on, and each could become a crate. What counts are the modules that the crate's root
-//! declares, with all that is below each. The root itself stands above and below them all.
+//! Finds circles of imports among the modules of a crate, direct ones and those through other modules.
+//! Without circles, the reader of a module knows on which others it stands, and each module could become a
+//! crate. A module that the crate's root declares counts together with everything below it. The root itself
+//! may import its modules and be imported by them.
 
 use super::known_circles::KNOWN;
 use super::{Source, test_code};
@@ -260,14 +261,14 @@ fn circles(arrows: &Arrows) -> BTreeSet<BTreeSet<String>> {
 fn shortest(arrows: &Arrows, circle: &BTreeSet<String>) -> Vec<String> {
     let first = circle.first().cloned().unwrap_or_default();
     let mut ways = VecDeque::from([vec![first.clone()]]);
-    while let Some(way) = ways.pop_front() {
-        let last = way.last().unwrap_or(&first);
+    while let Some(path) = ways.pop_front() {
+        let last = path.last().unwrap_or(&first);
         for to in arrows.get(last).into_iter().flatten().map(|(to, _)| to).filter(|to| circle.contains(*to)) {
-            let longer = [&way[..], std::slice::from_ref(to)].concat();
+            let longer = [&path[..], std::slice::from_ref(to)].concat();
             if *to == first {
                 return longer;
             }
-            if !way.contains(to) {
+            if !path.contains(to) {
                 ways.push_back(longer);
             }
         }

@@ -1,5 +1,5 @@
 //! Circles among the modules of a crate that stay, each with the reason. Modules that are parts of one
-//! structure may know each other; a circle here is as large as its crate may let it become.
+//! structure may know each other, but no module may join a circle that is listed here.
 
 /// A circle that stays: the package, and all modules that are in the circle, in order.
 pub(super) struct Known {
@@ -30,13 +30,13 @@ pub(super) const KNOWN: &[Known] = &[
     ),
     known(
         "manylane-balance",
-        &["gate", "servers", "state"],
-        "a gate decides about all servers, and the state of each server has its word of the gate",
+        &["server_limit", "servers", "state"],
+        "limits are counted for all servers, and the state of each server has its own limit",
     ),
     known("manylane-bench", &["cases", "run"], "a case says how it is run, and a run whose variant it is"),
     known(
         "manylane-bench",
-        &["cli", "heavy", "peers", "scale"],
+        &["cli", "evidence", "heavy", "peers", "scale"],
         "the command line starts each command, which takes its arguments from there",
     ),
     known(
@@ -162,8 +162,19 @@ pub(super) const KNOWN: &[Known] = &[
     ),
     known(
         "manylane-tls",
-        &["certificate", "choose", "client", "ocsp_update", "server", "store"],
-        "the store keeps contexts of both roles, which ask it for files, and renews what certificates show",
+        &[
+            "certificate",
+            "choose",
+            "client",
+            "generate",
+            "line_options",
+            "ocsp_update",
+            "server",
+            "store",
+            "watch",
+        ],
+        "the store keeps contexts of both roles, which ask it for files, and renews what certificates show; \
+         options of a line change the settings of a listener",
     ),
 ];
 

@@ -153,6 +153,13 @@ impl<'ast> Visit<'ast> for Check<'_> {
         self.name(ident);
     }
 
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        if let Some(name) = &field.ident {
+            self.value_name(name);
+        }
+        visit::visit_field(self, field);
+    }
+
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         self.macro_leftover(call);
         self.tokens(call.tokens.clone());
@@ -194,6 +201,7 @@ impl<'ast> Visit<'ast> for Check<'_> {
 
     fn visit_signature(&mut self, signature: &'ast syn::Signature) {
         self.unsafe_signature(signature);
+        self.value_name(&signature.ident);
         visit::visit_signature(self, signature);
     }
 

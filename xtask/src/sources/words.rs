@@ -61,7 +61,36 @@ const GIVEN_UP_PARTS: [(&str, &str); 8] = [
     ("vitals", "process_stats"),
 ];
 
+/// Words with many meanings, which no field or function may have as its whole name, and names to use.
+const GIVEN_UP_VALUES: [(&str, &str); 13] = [
+    ("aim", "check_target"),
+    ("asked", "request or query"),
+    ("facts", "what they are about"),
+    ("look", "read, peek or sample"),
+    ("looked", "what was read, or when it was sampled"),
+    ("news", "update, or what changed"),
+    ("place", "index, slot, offset, position or address"),
+    ("places", "slots, points or indexes"),
+    ("seen", "what was received or read"),
+    ("told", "report, or what was reported"),
+    ("verdict", "result or outcome"),
+    ("watch", "timeouts, or what is waited for"),
+    ("way", "direction, delivery or path"),
+];
+
 impl Check<'_> {
+    /// Checks the name of a field or a function.
+    pub(super) fn value_name(&mut self, name: &Ident) {
+        if let Some((_, instead)) = GIVEN_UP_VALUES.iter().find(|(given_up, _)| name == given_up) {
+            self.find(
+                name.span(),
+                format!(
+                    "`{name}` has many meanings as the name of a field or a function; say which: {instead}"
+                ),
+            );
+        }
+    }
+
     pub(super) fn name(&mut self, name: &Ident) {
         let text = name.to_string();
         let parts: Vec<_> = parts(&text).collect();
