@@ -37,7 +37,7 @@ const STEPS: &[Step] = &[
 
 #[test]
 fn agents_are_obeyed_as_haproxy_obeys_them() {
-    let place = named("a");
+    let address = named("a");
     // The agent's response, and how often it was sent since it changed.
     let word = Arc::new(Mutex::new((String::new(), 0)));
     let says = word.clone();
@@ -61,8 +61,8 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
         format!(
             "global\n max-spread-checks 100ms\n stats socket {} level admin\n log {} local0\n{DEFAULTS} \
                 timeout check 60s\n mode http\n log global\nfrontend f\n bind {}\n\
-             backend l\n server r {place} check inter 60s\n \
-             server a {place} weight 10 maxconn 100 agent-check agent-addr 127.0.0.1 agent-port {} \
+             backend l\n server r {address} check inter 60s\n \
+             server a {address} weight 10 maxconn 100 agent-check agent-addr 127.0.0.1 agent-port {} \
              agent-inter 30ms agent-send \"hello\\n\"\n",
             socket.display(),
             log.address(),
@@ -156,16 +156,16 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// A server whose line gives no `maxconn` has the one that its agent says, and who is too many waits. Item 44
-/// of haproxy-today.
+/// A server line without `maxconn` takes the limit from its agent, and excess requests wait. Item 44 of
+/// haproxy-today.
 #[test]
 fn an_agent_limits_a_server_that_had_no_limit() {
-    let config = |place: SocketAddr, agent: SocketAddr, log: &Syslog, socket: &Path| {
+    let config = |address: SocketAddr, agent: SocketAddr, log: &Syslog, socket: &Path| {
         format!(
             "global\n max-spread-checks 100ms\n stats socket {} level admin\n log {} local0\n{DEFAULTS} \
                 timeout check 60s\n timeout queue 1h\n mode http\nfrontend f\n bind {}\n \
-             default_backend l\nbackend l\n server a {place} agent-check agent-addr 127.0.0.1 agent-port {} \
-             agent-inter 30ms\n",
+             default_backend l\nbackend l\n server a {address} agent-check agent-addr 127.0.0.1 agent-port \
+             {} agent-inter 30ms\n",
             socket.display(),
             log.address(),
             socket.with_extension("web").display(),

@@ -1,5 +1,5 @@
-//! Bodies that bypass what reads them: chunks that are spliced, and bodies that a client must not get (items
-//! 20 and 22 of haproxy-today).
+//! Bodies that bypass their readers: spliced chunks, and bodies that a client must not get (items 20 and 22
+//! of haproxy-today).
 
 use crate::common;
 

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, TIMEOUT, fd, listener, origin_of};
 use manylane_io::options::{SocketOption, set_option};
-use manylane_io::{Choice, Kind};
+use manylane_io::{DriverChoice, Kind};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -42,7 +42,7 @@ impl Latch {
 /// Bytes of clusters, headers included, that io_uring keeps for the kernel on two lanes and that no limit
 /// covers.
 fn ring() -> usize {
-    let (driver, _) = Choice::from_environment().unwrap().settle(); // as the program under test does
+    let (driver, _) = DriverChoice::from_environment().unwrap().settle(); // as the program under test does
     if driver == Kind::IoUring { 2 * 256 * (128 + 2048) } else { 0 }
 }
 

@@ -11,9 +11,9 @@ use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 /// Long intervals while a check runs, for busy machines, and short ones where the next check matters.
-const PACE: &str = "inter 1s fastinter 20ms downinter 20ms";
+const INTER: &str = "inter 1s fastinter 20ms downinter 20ms";
 
-/// As `PACE`, for servers whose health never settles: they are checked at the fast interval, and each check
+/// As `INTER`, for servers whose health never settles: they are checked at the fast interval, and each check
 /// may take long.
 const UNSETTLED: &str = "inter 60s fastinter 20ms downinter 20ms";
 
@@ -48,7 +48,7 @@ fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
         "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\n log {} local0\nfrontend \
             front\n bind {}\n default_backend back\n\
          backend back\n option httpchk GET /health\n timeout check 60s\n http-check disable-on-404\n server \
-         a {a} check {PACE} rise 2 fall 2\n server b {b} backup\n",
+         a {a} check {INTER} rise 2 fall 2\n server b {b} backup\n",
         socket.display(),
         log.address(),
         fd(&web),
@@ -105,8 +105,8 @@ fn a_backend_without_a_server_that_works_says_so_and_answers_503() {
     let log = Syslog::new();
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n log {} local0\nlisten l\n bind {}\n server a {} check {PACE}\n server b {} \
-            check {PACE} backup\n",
+        "{DEFAULTS} mode http\n log {} local0\nlisten l\n bind {}\n server a {} check {INTER}\n server b {} \
+            check {INTER} backup\n",
         log.address(),
         fd(&web),
         nobody(),
@@ -130,7 +130,8 @@ fn a_server_that_begins_down_serves_when_its_checks_say_so() {
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode http\n log {} local0\n option httpchk\n timeout check 60s\n option \
-            log-health-checks\nlisten l\n bind {}\n server a {a} check {PACE} rise 2 init-state fully-down\n",
+            log-health-checks\nlisten l\n bind {}\n server a {a} check {INTER} rise 2 init-state \
+             fully-down\n",
         log.address(),
         fd(&web),
     ));
@@ -173,7 +174,7 @@ fn a_server_that_comes_back_from_maintenance_is_up_until_a_check_fails() {
 
 #[test]
 fn a_section_has_the_steps_of_its_defaults_until_it_has_its_own() {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let a = origin(move |mut stream| {
         let mut bytes = [0; 4096];
         let length = stream.read(&mut bytes).unwrap_or(0);
@@ -197,7 +198,7 @@ fn a_section_has_the_steps_of_its_defaults_until_it_has_its_own() {
             fd(&web),
         ));
         assert!(log.wait("Health check for server l/a").ends_with(&format!(" {state}.")), "{own}");
-        assert_eq!(told.recv_timeout(TIMEOUT).unwrap(), request, "{own}");
+        assert_eq!(receiver.recv_timeout(TIMEOUT).unwrap(), request, "{own}");
     }
 }
 
@@ -220,10 +221,10 @@ fn a_server_that_is_silent_is_down_after_timeout_check() {
 #[test]
 fn a_lane_makes_no_more_checks_at_once_than_it_may() {
     let (open, most) = (Arc::new((Mutex::new(0), Condvar::new())), Arc::new(AtomicUsize::new(0)));
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let (at_once, bounded) = (most.clone(), Arc::new(AtomicUsize::new(0)));
     let bound_now = bounded.clone();
-    let place = origin(move |mut stream| {
+    let address = origin(move |mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         let (count, changed) = &*open;
         let mut now = count.lock().unwrap();
@@ -245,12 +246,12 @@ fn a_lane_makes_no_more_checks_at_once_than_it_may() {
         let global =
             format!("global\n nbthread 1\n tune.max-checks-per-thread {bound}\n max-spread-checks 1ms\n");
         let servers: String =
-            (0..3).map(|number| format!(" server s{number} {place} check inter 60s\n")).collect();
+            (0..3).map(|number| format!(" server s{number} {address} check inter 60s\n")).collect();
         let config =
             format!("{DEFAULTS} mode http\n option httpchk\n{global}listen l\n bind {}\n{servers}", fd(&web));
         let _program = Manylane::start(&config);
         for _ in 0..3 {
-            told.recv_timeout(TIMEOUT).unwrap();
+            receiver.recv_timeout(TIMEOUT).unwrap();
         }
         assert_eq!(most.swap(0, Ordering::Relaxed), expected);
     }
@@ -258,7 +259,7 @@ fn a_lane_makes_no_more_checks_at_once_than_it_may() {
 
 #[test]
 fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let talk = origin(move |mut stream| {
         let mut heard = Vec::new();
         let _ = stream.write_all(b"220 ready\r\n");
@@ -288,7 +289,7 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
     let why = "reason: Layer7 invalid response, info: \"TCPCHK did not match content (regex) at step 4 \
         comment: a noop\"";
     assert!(line.contains(why), "{line}");
-    let heard = told.recv_timeout(TIMEOUT).unwrap();
+    let heard = receiver.recv_timeout(TIMEOUT).unwrap();
     let addresses = heard
         .strip_prefix("PROXY TCP4 127.0.0.1 127.0.0.1 ")
         .and_then(|rest| rest.strip_suffix("\r\nNOOP\r\n"));
@@ -300,9 +301,9 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
 #[test]
 fn the_header_of_a_check_says_whose_it_is() {
     for (global, command) in [("", 0x20), (" pp2-never-send-local\n", 0x21)] {
-        let (tell, told) = mpsc::channel();
+        let (tell, receiver) = mpsc::channel();
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = server.local_addr().unwrap();
+        let address = server.local_addr().unwrap();
         std::thread::spawn(move || {
             // The address comes from accept: after the check's reset it is unknown.
             while let Ok((mut stream, from)) = server.accept() {
@@ -315,13 +316,13 @@ fn the_header_of_a_check_says_whose_it_is() {
         });
         let (web, _) = listener();
         let _program = Manylane::start(&format!(
-            "{DEFAULTS} mode tcp\nglobal\n{global}listen l\n bind {}\n server s {place} check \
+            "{DEFAULTS} mode tcp\nglobal\n{global}listen l\n bind {}\n server s {address} check \
                 send-proxy-v2\n",
             fd(&web)
         ));
-        let (said, family, rest, from) = told.recv_timeout(TIMEOUT).unwrap();
+        let (said, family, rest, from) = receiver.recv_timeout(TIMEOUT).unwrap();
         assert_eq!(said, command, "{global}");
-        let ports = [from.port().to_be_bytes(), place.port().to_be_bytes()].concat();
+        let ports = [from.port().to_be_bytes(), address.port().to_be_bytes()].concat();
         let addresses = [&[127, 0, 0, 1, 127, 0, 0, 1][..], &ports].concat();
         let expected = if command == 0x20 { (0, Vec::new()) } else { (0x11, addresses) };
         assert_eq!((family, rest), expected, "{global}");
@@ -344,7 +345,7 @@ fn talker(hello: &'static [u8], answers: &'static [&'static [u8]]) -> SocketAddr
 }
 
 /// Log lines of the first check of each backend, in their order, without durations.
-fn told(log: &Syslog, backends: usize) -> Vec<String> {
+fn first_checks(log: &Syslog, backends: usize) -> Vec<String> {
     let mut lines = vec![String::new(); backends];
     while lines.iter().any(String::is_empty) {
         let line = log.wait("Health check for server b");
@@ -406,22 +407,22 @@ fn services_that_are_known_by_heart_are_judged_as_haproxy_judges_them() {
         );
         for (number, (lines, hello, answers)) in cases.iter().enumerate() {
             let mode = if lines.contains("http") { "http" } else { "tcp" };
-            let place = talker(hello, answers);
+            let address = talker(hello, answers);
             config +=
-                &format!("backend b{number}\n mode {mode}\n {lines}\n server a {place} check inter 60s\n");
+                &format!("backend b{number}\n mode {mode}\n {lines}\n server a {address} check inter 60s\n");
         }
         config
     };
     let log = Syslog::new();
     let program = Manylane::start(&config(&log));
-    let ours = told(&log, cases.len());
+    let ours = first_checks(&log, cases.len());
     drop(program);
     let log = Syslog::new();
     let Some(_haproxy) = Haproxy::start(&folder.file("haproxy.cfg", &config(&log))) else {
         println!("There is no HAProxy 3.2: not compared");
         return;
     };
-    for ((case, ours), theirs) in cases.iter().zip(ours).zip(told(&log, cases.len())) {
+    for ((case, ours), theirs) in cases.iter().zip(ours).zip(first_checks(&log, cases.len())) {
         assert_eq!(ours, theirs, "{}", case.0);
     }
 }
@@ -450,8 +451,8 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             " option httpchk\n http-check expect comment c",
             "'http-check expect' : 'a pattern' expects a value, found none",
         ),
-        (" no option httpchk", "'no' cannot stand before 'option httpchk'"),
-        (" default option tcp-check", "'default' cannot stand before 'option tcp-check'"),
+        (" no option httpchk", "'option httpchk' expects no 'no' before it"),
+        (" default option tcp-check", "'option tcp-check' expects no 'default' before it"),
         (
             " option tcp-check\n tcp-check set-var(check.x) int(1)\n tcp-check send a\n tcp-check connect",
             "expects 'tcp-check connect' as the first step, found another one",
@@ -495,14 +496,7 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             " option tcp-check\n tcp-check set-var check.a int(1)",
             "expects a variable in parentheses: tcp-check set-var(check.name)",
         ),
-        (
-            " option tcp-check\n tcp-check set-var(txn.a) int(1)",
-            "expected a variable of the scope check, sess or proc, found 'txn.a'",
-        ),
-        (
-            " option tcp-check\n tcp-check set-car(check.a) int(1)",
-            "'tcp-check set-car(check.a)' is no step of a health check",
-        ),
+        (" option tcp-check\n tcp-check set-car(check.a) int(1)", "found 'set-car'; did you mean 'set-var'?"),
         (
             " option tcp-check\n tcp-check unset-var(check.a) b",
             "unknown argument 'b' of 'tcp-check unset-var'",
@@ -657,8 +651,8 @@ fn a_program_that_takes_too_long_is_ended() {
 #[test]
 fn checks_use_idle_connections_and_leave_theirs() {
     let connections = AtomicUsize::new(0);
-    let (tell, told) = mpsc::channel();
-    let place = origin(move |mut stream| {
+    let (tell, receiver) = mpsc::channel();
+    let address = origin(move |mut stream| {
         let own = connections.fetch_add(1, Ordering::Relaxed);
         let (mut heard, mut bytes) = (Vec::new(), [0; 4096]);
         while let Ok(length @ 1..) = stream.read(&mut bytes) {
@@ -673,10 +667,10 @@ fn checks_use_idle_connections_and_leave_theirs() {
     let _program = Manylane::start(&format!(
         "global\n nbthread 1\n{DEFAULTS} mode http\nlisten l\n bind {}\n option httpchk\n timeout check \
             60s\n http-check send meth GET uri /health ver HTTP/1.1 hdr Host x\n \
-         server a {place} check check-reuse-pool init-state fully-down rise 1000 {UNSETTLED}\n",
+         server a {address} check check-reuse-pool init-state fully-down rise 1000 {UNSETTLED}\n",
         fd(&web)
     ));
-    let came: Vec<(usize, String)> = (0..5).map(|_| told.recv_timeout(TIMEOUT).unwrap()).collect();
+    let came: Vec<(usize, String)> = (0..5).map(|_| receiver.recv_timeout(TIMEOUT).unwrap()).collect();
     for (own, heard) in &came {
         assert_eq!((*own, &**heard), (came[0].0, "GET /health HTTP/1.1\r\nhost: x\r\n\r\n"), "{came:?}");
     }
@@ -690,7 +684,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
     let (hangs, unanswered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let all_there = Barrier::new(IDLE);
     let (hung, asked) = (hangs.clone(), unanswered.clone());
-    let place = origin(move |mut stream| {
+    let endpoint = origin(move |mut stream| {
         let (mut heard, mut bytes) = (Vec::new(), [0; 4096]);
         while let Ok(length @ 1..) = stream.read(&mut bytes) {
             heard.extend_from_slice(&bytes[..length]);
@@ -714,7 +708,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
         "{DEFAULTS} mode http\nglobal\n nbthread 1\n stats socket {}\nlisten l\n bind {}\n log {} local0\n \
             option httpchk\n timeout check 5s\n \
          http-check send meth GET uri /health ver HTTP/1.1 hdr Host x\n http-reuse safe\n \
-         server a {place} check check-reuse-pool inter 2s downinter 60s fall 1 pool-purge-delay 60s\n",
+         server a {endpoint} check check-reuse-pool inter 2s downinter 60s fall 1 pool-purge-delay 60s\n",
         socket.display(),
         fd(&web),
         log.address(),
@@ -740,4 +734,58 @@ fn idle_of(socket: &std::path::Path, backend: &str, server: &str) -> usize {
     let column = head.iter().position(|name| *name == "srv_icur").unwrap();
     let row = rows.find(|row| row.starts_with(&[backend, server])).unwrap();
     row[column].parse().unwrap()
+}
+
+/// Answers of servers to checks, and whether they pass without an option.
+const ODD_ANSWERS: [(&str, bool); 7] = [
+    ("HTTP/1.1 200 OK\nContent-Length: 1\n\na", true),
+    ("HTTP/1.1  200  OK\r\nContent-Length: 1\r\n\r\na", true),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na", true),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", true),
+    ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", true),
+    ("HTTP/1.1 200 OK\r\nX: a\u{1}b\r\nContent-Length: 1\r\n\r\na", false),
+    ("HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 1\r\n\r\na", false),
+];
+
+/// An answer that breaks a rule passes a check where the options of its backend let it pass to clients.
+#[test]
+fn checks_follow_the_options_for_violations() {
+    let options = [
+        ("strict", "option http-strict-framing"),
+        ("usual", ""),
+        ("unsafe", "option accept-unsafe-violations-in-http-response"),
+    ];
+    let mut config = String::new();
+    for (number, (answer, _)) in ODD_ANSWERS.iter().enumerate() {
+        let server = origin(|mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.read(&mut [0]); // until the program closes
+        });
+        for (name, option) in options {
+            config += &format!(
+                "backend {name}{number}\n {option}\n option httpchk\n http-check expect string a\n timeout \
+                    check 60s\n server s {server} check inter 1s\n"
+            );
+        }
+    }
+    let folder = Folder::new();
+    let socket = folder.0.join("control");
+    let _program = Manylane::start_ready(&format!(
+        "global\n stats socket {}\n nbthread 2\n{DEFAULTS} mode http\n{config}",
+        socket.display()
+    ));
+    for (number, (answer, passes)) in ODD_ANSWERS.iter().enumerate() {
+        for ((name, _), expected) in options.iter().zip([false, *passes, true]) {
+            let mut row = Vec::new();
+            until(|| {
+                let stat = ask(&socket, "show stat -1 4 -1");
+                let named =
+                    stat.lines().find(|line| line.starts_with(&format!("{name}{number},s,"))).unwrap();
+                row = named.split(',').map(str::to_owned).collect();
+                !row.contains(&"INI".to_owned())
+            });
+            assert_eq!(row.contains(&"L7OK".to_owned()), expected, "{name}: {answer:?}: {row:?}");
+        }
+    }
 }

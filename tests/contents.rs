@@ -4,8 +4,9 @@
 
 use crate::common;
 
+use common::watch::until;
 use common::{DEFAULTS, Manylane, connect, fd, listener, named, origin, read_all};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -34,11 +35,55 @@ fn rules_wait_for_the_bytes_that_they_ask_for() {
     }
 }
 
+/// Waits until the other end's system has acknowledged all that this socket has sent.
+fn until_delivered(client: &TcpStream) {
+    let port = format!(":{:04X}", client.local_addr().unwrap().port());
+    until(|| {
+        let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let mut lines = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        // Number, local address, remote address, state, bytes to send and to receive.
+        let own = lines.find(|words| words[1].ends_with(&port) && words[3] == "01");
+        own.is_some_and(|words| words[4].starts_with("00000000:"))
+    });
+}
+
+/// When `http-request reject` ends a connection, up to 64 KiB of what the client has sent are read, so that
+/// it sees an end. A client that has sent more gets a reset: the rest stays unread. The bytes are in the
+/// socket before the program accepts, so it never waits for any. Without the bound, epoll would read 256 KiB
+/// in one round. io_uring may have received 640 KiB by then.
+#[test]
+fn of_what_a_rejected_client_has_sent_a_part_is_read() {
+    const RESET: Option<ErrorKind> = Some(ErrorKind::ConnectionReset);
+    for (driver, sent, end) in [
+        ("epoll", 48 << 10, None),
+        ("epoll", 160 << 10, RESET),
+        ("io_uring", 48 << 10, None),
+        ("io_uring", 2 << 20, RESET),
+    ] {
+        let (socket, address) = listener();
+        // The kernel doubles the size, and counts more than the bytes.
+        if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 8 << 20).is_err() {
+            return println!("NOT SHOWN HERE: only root has a receive buffer of this size");
+        }
+        let mut client = connect(address);
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n";
+        client.write_all(&[head.as_bytes(), &vec![b'x'; sent]].concat()).unwrap();
+        until_delivered(&client);
+        let config = format!("{DEFAULTS} mode http\nlisten l\n bind {}\n http-request reject\n", fd(&socket));
+        let _program = Manylane::start_as(&config, |command| {
+            command.env("MANYLANE_DRIVER", driver);
+        });
+        let seen = client.read(&mut [0]);
+        assert_eq!(seen.as_ref().err().map(std::io::Error::kind), end, "{driver}, {sent} bytes: {seen:?}");
+        assert_eq!(seen.unwrap_or(0), 0);
+    }
+}
+
 /// The server name of a TLS handshake selects the backend, which gets all bytes.
 #[test]
 fn a_backend_is_chosen_by_the_name_in_a_handshake() {
     let (socket, address) = listener();
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let tell = std::sync::Mutex::new(tell);
     let server = origin(move |mut stream| {
         let mut all = Vec::new();
@@ -66,7 +111,7 @@ fn a_backend_is_chosen_by_the_name_in_a_handshake() {
     client.write_all(first).unwrap();
     client.write_all(second).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(told.recv().unwrap(), hello);
+    assert_eq!(receiver.recv().unwrap(), hello);
 }
 
 /// Reads a request's head and `body` bytes of its body.
@@ -86,7 +131,7 @@ fn request(stream: &TcpStream, body: usize) -> (String, Vec<u8>) {
 /// The first connection reads `first` bytes of the body and closes; the second one responds with the body.
 fn leaves_once(first: usize, whole: usize) -> (SocketAddr, mpsc::Receiver<()>) {
     let count = AtomicUsize::new(0);
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let tell = std::sync::Mutex::new(tell);
     let server = origin(move |mut stream| {
         if count.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -100,7 +145,7 @@ fn leaves_once(first: usize, whole: usize) -> (SocketAddr, mpsc::Receiver<()>) {
         let _ = stream.write_all(head.as_bytes());
         let _ = stream.write_all(&body);
     });
-    (server, told)
+    (server, receiver)
 }
 
 /// R-G1: a server closes amid a request body. The received part is sent to the next server, then the rest.

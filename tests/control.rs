@@ -270,20 +270,55 @@ fn half_a_command_is_not_run_and_what_is_too_long_is_told() {
     assert!(answer.starts_with("A command expects text in UTF-8"), "{answer}");
 }
 
+/// Lines of a payload, of these many bytes in all.
+pub(crate) fn lines(mut bytes: usize) -> String {
+    let mut text = String::new();
+    while bytes > 0 {
+        let line = bytes.min(1024);
+        text += &format!("{}\n", "x".repeat(line - 1));
+        bytes -= line;
+    }
+    text
+}
+
+#[test]
+fn a_payload_has_a_bound() {
+    let program = Controlled::new("level admin");
+    for (bytes, fits) in [(65_536, true), (65_536 + 2, false)] {
+        let answer = program.ask(&format!("add map nothing <<\n{}", lines(bytes)));
+        let expected = if fits { "Unknown map" } else { "The payload did not come whole" };
+        assert!(answer.starts_with(expected), "{bytes}: {answer}");
+    }
+}
+
+/// What comes behind a line that is too long is thrown away, 1 MiB of it. Then the connection ends.
+#[test]
+fn who_goes_on_behind_a_line_that_is_too_long_is_left() {
+    const DISCARDED: usize = 1 << 20;
+    // The line, the socket's buffer, a read, and what io_uring has received.
+    const BESIDE: usize = (16 << 10) + (256 << 10) + (64 << 10) + (128 << 10);
+    let program = Controlled::new("level admin");
+    let (mut client, mut sent) = (program.client(), 0);
+    while let Ok(n) = client.write(&[b'x'; 4096]) {
+        sent += n;
+        assert!(sent <= DISCARDED + BESIDE, "what nobody needs is read without end");
+    }
+    assert!(sent >= DISCARDED, "{sent} bytes only");
+}
+
+/// Returns a client that reads nothing, and whose responses fill its socket.
+fn deaf(program: &Controlled) -> UnixStream {
+    let mut client = program.client();
+    client.write_all(b"prompt\n").unwrap();
+    client.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+    while client.write_all(b"show stat typed;show stat typed;help\n").is_ok() {}
+    client
+}
+
 #[test]
 fn a_client_that_is_silent_or_does_not_read_holds_nobody_up() {
     let program = Controlled::new("level admin");
-    let _silent = program.client();
-    let mut deaf = program.client();
-    deaf.write_all(b"prompt\n").unwrap();
-    deaf.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
-    while deaf
-        .write_all(
-            b"show stat typed;show stat \
-        typed;help\n",
-        )
-        .is_ok()
-    {} // until its responses fill the socket
+    let (_silent, _deaf) = (program.client(), deaf(&program));
     assert!(program.get().ends_with("\r\n\r\na"));
     assert_eq!(program.ask("show cli level"), "admin\n\n");
 }
@@ -291,16 +326,7 @@ fn a_client_that_is_silent_or_does_not_read_holds_nobody_up() {
 #[test]
 fn a_client_that_does_not_read_loses_its_place() {
     let program = Controlled::new("level admin\n stats maxconn 1\n stats timeout 2s");
-    let mut deaf = program.client();
-    deaf.write_all(b"prompt\n").unwrap();
-    deaf.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
-    while deaf
-        .write_all(
-            b"show stat typed;show stat \
-        typed;help\n",
-        )
-        .is_ok()
-    {} // until its responses fill the socket
+    let deaf = deaf(&program);
     assert_eq!(program.ask("show cli level"), "admin\n\n");
     drop(deaf);
 }
@@ -337,7 +363,7 @@ fn answers_to_many_commands_of_a_line_are_not_held_together() {
 
 /// Other clients of a lane are served between two commands of a client, however many it has sent.
 #[test]
-fn a_long_script_gives_way_at_each_command() {
+fn a_long_script_yields_at_each_command() {
     const COMMANDS: usize = 4000;
     let program = Controlled::new("level admin");
     let polls = || -> usize {
@@ -429,7 +455,7 @@ fn a_line_of_commands_is_followed_by_a_prompt() {
     assert_eq!(answer, "\nadmin\n\n3 (initial 3)\n\n> ");
 }
 
-/// The responses of HAProxy 2.6 to the same commands.
+/// The responses of HAProxy 3.2.26 to the same commands.
 #[test]
 fn words_and_columns_are_those_of_haproxy() {
     let program = Controlled::new("level admin");
@@ -572,11 +598,11 @@ fn with_a_silent_server() -> (Controlled, std::sync::mpsc::Receiver<()>) {
 
 /// The same, with options for the server and lines for the backend.
 fn with_a_silent_server_of(options: &str, lines: &str) -> (Controlled, std::sync::mpsc::Receiver<()>) {
-    let (asked, is_asked) = std::sync::mpsc::channel();
+    let (sender, is_asked) = std::sync::mpsc::channel();
     let silent = origin(move |mut stream| {
         let mut bytes = [0; 4096];
         while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
-            let _ = asked.send(()); // the test may have ended
+            let _ = sender.send(()); // the test may have ended
         }
     });
     let folder = Folder::new();
@@ -656,11 +682,11 @@ fn an_operator_limits_a_server_that_had_no_limit() {
 /// Running streams are listed in each mode, and a command ends one of them: with a server, and in a queue.
 #[test]
 fn an_operator_sees_streams_and_ends_one_of_them() {
-    let (asked, is_asked) = std::sync::mpsc::channel();
+    let (sender, is_asked) = std::sync::mpsc::channel();
     let silent = origin(move |mut stream| {
         let mut bytes = [0; 4096];
         while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
-            let _ = asked.send(()); // the test may have ended
+            let _ = sender.send(()); // the test may have ended
         }
     });
     let folder = Folder::new();
@@ -734,6 +760,68 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     }
     assert!(program.ask(&format!("shutdown session {first}")).contains("No such session"));
     assert!(program.ask("show sess susp").contains("older"));
+}
+
+/// R-G3: a stream that begins while a dump is under way is not in it. The dump is larger than what the socket
+/// holds for a client that has read its first bytes only, so it has not ended when the younger stream begins.
+#[test]
+fn younger_streams_are_not_in_a_dump_that_began_before() {
+    const HOPS: usize = 16;
+    const CLIENTS: usize = 300;
+    let (sender, is_asked) = std::sync::mpsc::channel();
+    let silent = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            let _ = sender.send(()); // the test may have ended
+        }
+    });
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let ((old, old_address), (young, young_address)) = (listener(), listener());
+    let mut chain = String::new();
+    for hop in 1..HOPS {
+        chain
+            .push_str(&format!("listen hop{hop}\n bind local@hop{hop}\n server next local@hop{}\n", hop + 1));
+    }
+    let program = Manylane::start(&format!(
+        "global\n stats socket {} level admin\n nbthread 1\n{DEFAULTS} mode http\n timeout queue \
+            1h\nlisten old\n \
+         bind {}\n server next local@hop1\n{chain}listen hop{HOPS}\n bind local@hop{HOPS}\n server s \
+         {silent} \
+         maxconn 1\nlisten young\n bind {}\n server s {silent}\n",
+        socket.display(),
+        fd(&old),
+        fd(&young),
+    ));
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = connect(old_address);
+            client.write_all(request).unwrap();
+            client
+        })
+        .collect();
+    let program = Controlled { _folder: folder, program, address: old_address, socket };
+    let until = std::time::Instant::now() + TIMEOUT;
+    while program.ask("show sess").lines().count() < CLIENTS * (HOPS + 1) {
+        assert!(std::time::Instant::now() < until, "{}", program.ask("show sess").lines().count());
+    }
+    is_asked.recv_timeout(TIMEOUT).unwrap();
+
+    let mut slow = UnixStream::connect(&program.socket).unwrap();
+    slow.set_read_timeout(Some(TIMEOUT)).unwrap();
+    slow.write_all(b"show sess\n").unwrap();
+    let mut first = [0; 64];
+    slow.read_exact(&mut first).unwrap();
+    let mut younger = connect(young_address);
+    younger.write_all(request).unwrap();
+    is_asked.recv_timeout(TIMEOUT).unwrap();
+    let mut rest = String::new();
+    slow.read_to_string(&mut rest).unwrap();
+    assert!(rest.lines().count() >= CLIENTS * (HOPS + 1), "{} lines", rest.lines().count());
+    assert!(!rest.contains("fe=young"), "the younger stream is in the dump");
+    assert!(program.ask("show sess").contains("fe=young"));
+    drop(clients);
 }
 
 /// Streams that wait for a rule end at once in each mode, before they have a server and with one.
@@ -817,7 +905,7 @@ fn variables_of_the_process_are_made_by_commands() {
             break;
         }
     }
-    assert!(last.contains("commands make at most 256 variables"), "bounded: {last}");
+    assert!(last.contains("commands have already made 256 variables"), "bounded: {last}");
     assert_eq!(program.ask("experimental-mode on; set var proc.mark int(6)").trim_end(), "");
     assert_eq!(program.ask("get var proc.mark"), "proc.mark: type=sint value=<6>\n\n");
 }

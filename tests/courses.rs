@@ -179,7 +179,7 @@ fn what_ends_a_tunnel_is_logged_and_counted_with_its_head() {
     client.write_all(b"unread").unwrap();
     assert_eq!(course.line()["ts"], "SD");
 
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, receiver) = std::sync::mpsc::channel();
     let course = Course::new(
         "http",
         "",
@@ -197,7 +197,7 @@ fn what_ends_a_tunnel_is_logged_and_counted_with_its_head() {
     let mut client = course.send(UPGRADE);
     client.peek(&mut [0]).unwrap();
     client.write_all(b"more").unwrap();
-    told.recv().unwrap();
+    receiver.recv().unwrap();
     drop(client);
     assert_eq!(course.line()["ts"], "CD");
     assert!(course.cli("show stat b 6 -1").lines().filter(|line| line.starts_with("b,")).count() == 2);
@@ -332,7 +332,7 @@ fn aliases_of_http_are_refused_in_tcp_mode() {
 
 /// A server that reads up to `last`, reports that, and never responds.
 fn told_of(last: &'static [u8]) -> (SocketAddr, mpsc::Receiver<()>) {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let server = origin(move |mut stream| {
         let mut bytes = Vec::new();
         while !bytes.ends_with(last) {
@@ -343,16 +343,16 @@ fn told_of(last: &'static [u8]) -> (SocketAddr, mpsc::Receiver<()>) {
         tell.send(()).unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    (server, told)
+    (server, receiver)
 }
 
 #[test]
 fn a_bad_chunk_is_told_by_where_its_request_was() {
-    let (server, told) = told_of(b"abc\r\n");
+    let (server, receiver) = told_of(b"abc\r\n");
     let course = Course::new("http", "", &format!("server s {server}"));
     let mut client =
         course.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
-    told.recv_timeout(common::TIMEOUT).unwrap();
+    receiver.recv_timeout(common::TIMEOUT).unwrap();
     client.write_all(b"x").unwrap();
     let answer = read_all(&mut client);
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
@@ -362,10 +362,10 @@ fn a_bad_chunk_is_told_by_where_its_request_was() {
 
 #[test]
 fn who_resets_its_connection_gets_no_answer() {
-    let (server, told) = told_of(b"\r\n\r\n");
+    let (server, receiver) = told_of(b"\r\n\r\n");
     let course = Course::new("http", "", &format!("option abortonclose\n server s {server}"));
     let client = course.send(GET);
-    told.recv_timeout(common::TIMEOUT).unwrap();
+    receiver.recv_timeout(common::TIMEOUT).unwrap();
     common::reset(client);
     let line = course.line();
     assert_eq!((&*line["ts"], &*line["st"]), ("CD", "-1"), "{line:?}");

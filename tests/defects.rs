@@ -96,10 +96,10 @@ fn a_panic_ends_its_stream_and_nothing_else() {
     let counts = ask(&socket, "show stat");
     let of = |proxy: &str, name: &str, column: &str| {
         let mut lines = counts.lines();
-        let place =
+        let index =
             lines.next().unwrap().split(',').position(|own| own.trim_start_matches("# ") == column).unwrap();
         let line = lines.find(|line| line.starts_with(&format!("{proxy},{name},"))).unwrap();
-        line.split(',').nth(place).unwrap().to_owned()
+        line.split(',').nth(index).unwrap().to_owned()
     };
     for proxy in ["silent", "half", "plain"] {
         assert_eq!(of(proxy, "BACKEND", "scur"), "0", "{proxy}");

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 fn get(address: SocketAddr, path: &str) -> String {
     let mut client = connect(address);
@@ -17,7 +17,7 @@ fn get(address: SocketAddr, path: &str) -> String {
 
 #[test]
 fn the_demo_balances_shows_and_ends_cleanly() {
-    // Retried if another process was given one of the ports meanwhile.
+    // Retried if another process has taken one of the ports meanwhile.
     let begin = |_| {
         let (web, page) = (free(), free());
         let mut program = command()
@@ -45,6 +45,55 @@ fn the_demo_balances_shows_and_ends_cleanly() {
     kill(Pid::from_raw(program.id() as i32), Signal::SIGINT).unwrap();
     assert!(said.any(|line| line.unwrap().ends_with("requests were balanced. Bye.")));
     assert_eq!(program.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_demo_speaks_tls_with_an_authority_of_its_own() {
+    let (mut program, mut said, line, page, https) = (0..20)
+        .find_map(|_| {
+            let [web, page, https] = [(); 3].map(|()| free());
+            let ports = [web, page, https].map(|address| address.port().to_string());
+            let mut demo = command();
+            let mut program =
+                demo.args(["demo", "--https"]).args(&ports).stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
+            let line = said.find_map(|line| line.ok().filter(|line| line.contains("curl --cacert ")));
+            if line.is_none() {
+                program.wait().unwrap();
+            }
+            line.map(|line| (program, said, line, page, https))
+        })
+        .expect("it greets when it is ready");
+    let line = line.trim().trim_start_matches("4. ");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ca = std::path::PathBuf::from(words[2]);
+    assert_eq!(words[3], format!("https://localhost:{}/hello", https.port()));
+    assert!(get(page, "/").contains(line), "the page says it, too");
+    for host in ["localhost", "127.0.0.1"] {
+        let url = format!("https://{host}:{}/hello", https.port());
+        let said = Command::new("curl").args(["-sS", "--cacert", words[2], &url]).output().unwrap();
+        let body = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(body.ends_with(" answers GET /hello\n"), "{host}: {body} {said:?}");
+    }
+    let untrusted = Command::new("curl").args(["-sS", words[3]]).output().unwrap();
+    assert_eq!(untrusted.status.code(), Some(60), "{untrusted:?}");
+    kill(Pid::from_raw(program.id() as i32), Signal::SIGINT).unwrap();
+    assert!(said.any(|line| line.unwrap().ends_with("requests were balanced. Bye.")));
+    assert_eq!(program.wait().unwrap().code(), Some(0));
+    assert!(!ca.parent().unwrap().exists(), "the files are removed");
+}
+
+#[test]
+fn words_that_the_demo_does_not_know_are_told() {
+    for (words, sentence) in [
+        (&["0"][..], "expected a port from 1 to 65535, found '0'; use: manylane demo [--https] [port"),
+        (&["--https", "1", "2", "3", "4"], "expected at most three ports, found '4'"),
+        (&["18080", "18404", "18443"], "the third port expects '--https' beside it"),
+    ] {
+        let outcome = command().arg("demo").args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert!(outcome.status.code() == Some(1) && said.contains(sentence), "{said}");
+    }
 }
 
 #[test]

@@ -4,19 +4,25 @@
 use crate::common;
 
 use common::{DEFAULTS, Manylane, TIMEOUT, connect, fd, listener, origin};
+use rustls::StreamOwned;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::DerefMut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 40;
 
 /// Bytes of each client. With a cluster for each byte they would take 120 MB in all.
 const BYTES: usize = 1400;
 
+/// Bytes of each client where they grow beyond the first cluster, of 2 KiB, into further and larger ones.
+const MANY: usize = 6000;
+
 /// Limit for the additional memory of bytes that arrive one by one, in kilobytes.
-const MORE: usize = 2048;
+pub(crate) const MORE: usize = 2048;
 
 /// One lane, since the lanes' own memory would count twice; and long timeouts for single bytes on a busy
 /// machine.
@@ -31,88 +37,232 @@ fn name() -> String {
 }
 
 /// Waits until the program has read everything on sockets with this port: its own port, or that of its peers.
-fn all_is_read(port: u16, of_peer: bool) {
+pub(crate) fn all_is_read(port: u16, of_peer: bool) {
     let begin = Instant::now();
+    let port = format!(":{port:04X} ");
     let unread = || {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        table.lines().skip(1).any(|line| {
+        // Other tests have thousands of connections.
+        table.lines().skip(1).filter(|line| line.contains(&port)).any(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let (own, peer) = (words[1], words[2]);
-            let there = if of_peer { peer } else { own }.ends_with(&format!(":{port:04X}"));
+            let there = if of_peer { peer } else { own }.ends_with(port.trim_end());
             let (unsent, unread) = words[4].split_once(':').unwrap();
-            let theirs = if of_peer { own } else { peer }.ends_with(&format!(":{port:04X}"));
+            let theirs = if of_peer { own } else { peer }.ends_with(port.trim_end());
             words[3] == "01" && (there && unread != "00000000" || theirs && unsent != "00000000")
         })
     };
     while unread() {
         assert!(begin.elapsed() < TIMEOUT, "what was sent is not read");
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE); // a table of thousands of connections takes the program's processor
     }
 }
+
+/// Time between two looks whether the program has read.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Rounds between two checks whether everything was read: a check takes longer than a round. If the program
 /// read only at these times, single bytes in clusters of their own would still take 7 MB.
-const ROUNDS: usize = 16;
+const ROUNDS: u64 = 16;
 
-/// Sends [`BYTES`] to each stream, `step` at a time, in turns.
-fn send(streams: &mut [TcpStream], step: usize, all_is_read: impl Fn()) {
-    for round in 0..BYTES / step {
-        for stream in &mut *streams {
-            stream.write_all(&vec![b'x'; step]).unwrap();
-        }
-        if round % ROUNDS == 0 {
-            all_is_read();
-        }
-    }
-    all_is_read();
+/// The same for a program that waits for a limited time: on a busy machine a check takes a quarter of a
+/// second.
+pub(crate) const ROUNDS_IN_HASTE: usize = 64;
+
+/// How bytes are sent to each stream, in turns.
+#[derive(Clone, Copy)]
+struct Drip {
+    /// Number of bytes.
+    bytes: usize,
+    pieces: Pieces,
+    /// Makes what carries a piece.
+    carried: fn(Vec<u8>) -> Vec<u8>,
 }
 
-/// Memory of a program with this configuration after clients have sent `begin` and then [`BYTES`] in pieces
-/// of `step`.
-fn memory_with_clients(config: &str, begin: &str, step: usize) -> usize {
+#[derive(Clone, Copy)]
+enum Pieces {
+    AtOnce,
+    Single,
+    /// Of random lengths up to 60, from this seed.
+    Random(u64),
+}
+
+impl Drip {
+    /// [`BYTES`] in pieces of `step`, or at once.
+    fn of(step: usize) -> Self {
+        let pieces = if step == 1 { Pieces::Single } else { Pieces::AtOnce };
+        Self { bytes: BYTES, pieces, carried: |piece| piece }
+    }
+
+    fn send(self, streams: &mut [impl Write], all_is_read: impl Fn()) {
+        let (mut left, mut round) = (self.bytes, 0);
+        while left > 0 {
+            let length = match self.pieces {
+                Pieces::AtOnce => left,
+                Pieces::Single => 1,
+                Pieces::Random(seed) => {
+                    1 + (seed.wrapping_add(round).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % 60
+                }
+            };
+            let piece = (self.carried)(vec![b'x'; length.min(left)]);
+            left -= length.min(left);
+            for stream in &mut *streams {
+                stream.write_all(&piece).unwrap();
+            }
+            if round.is_multiple_of(ROUNDS) {
+                all_is_read();
+            }
+            round += 1;
+        }
+        all_is_read();
+    }
+}
+
+/// Memory of a program with this configuration after clients have sent `begin` and then what drips, over what
+/// `client` makes of their connections.
+fn memory_with_clients<P: Peer>(
+    config: &str,
+    begin: &str,
+    drip: Drip,
+    client: impl Fn(TcpStream) -> P,
+) -> usize {
     let (socket, address) = listener();
-    let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let server = origin(|mut stream| {
+        stream.set_read_timeout(None).unwrap(); // what drips here may reach it only when it is complete
+        drop(stream.read_to_end(&mut Vec::new()));
+    });
     let config = config.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
     let config = config.replace("@name", &name());
     let waits = " timeout http-request 300s";
     let program = Manylane::start_ready(&format!("{}{waits}\n{config}", defaults()));
     let mut clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let client = connect(address);
-            client.set_nodelay(true).unwrap();
-            client
+            let stream = connect(address);
+            stream.set_nodelay(true).unwrap();
+            client(stream)
         })
         .collect();
     for client in &mut clients {
         client.write_all(begin.as_bytes()).unwrap();
     }
-    send(&mut clients, step, || all_is_read(address.port(), false));
+    drip.send(&mut clients, || all_is_read(address.port(), false));
     let memory = program.memory();
     for client in &mut clients {
-        // All wait: no client got a response or was disconnected.
-        client.set_nonblocking(true).unwrap();
-        assert_eq!(client.read(&mut [0]).map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock));
+        // All wait: no client got a response or was disconnected. One of HTTP/2 got settings.
+        client.socket().set_nonblocking(true).unwrap();
+        let mut got = vec![0; 200];
+        let outcome = client.read(&mut got).map_err(|error| error.kind());
+        match outcome {
+            Ok(length) if begin.starts_with("PRI ") => {
+                let kinds: Vec<u8> = frames(&got[..length]);
+                assert!(!kinds.is_empty() && kinds.iter().all(|kind| [4, 8].contains(kind)), "{kinds:?}");
+            }
+            other => assert_eq!(other, Err(std::io::ErrorKind::WouldBlock)),
+        }
     }
     memory
 }
 
+/// Kinds of the frames of HTTP/2 in these bytes.
+fn frames(mut bytes: &[u8]) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    while let [a, b, c, kind, ..] = bytes {
+        kinds.push(*kind);
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        bytes = bytes.get(9 + length..).unwrap_or_default();
+    }
+    kinds
+}
+
 #[track_caller]
 fn drops_take_no_more(config: &str, begin: &str) {
-    let (at_once, drops) = (memory_with_clients(config, begin, BYTES), memory_with_clients(config, begin, 1));
-    assert!(drops <= at_once + MORE, "{drops} KB drop by drop, {at_once} KB at once");
+    drops_over_take_no_more(config, begin, |stream| stream);
+}
+
+#[track_caller]
+fn drops_over_take_no_more<P: Peer>(config: &str, begin: &str, client: impl Fn(TcpStream) -> P) {
+    carried_take_no_more(config, begin, &[Drip::of(1)], client);
+}
+
+#[track_caller]
+fn carried_take_no_more<P: Peer>(config: &str, begin: &str, drips: &[Drip], client: impl Fn(TcpStream) -> P) {
+    for &drip in drips {
+        let at_once = Drip { pieces: Pieces::AtOnce, ..drip };
+        let at_once = memory_with_clients(config, begin, at_once, &client);
+        let drops = memory_with_clients(config, begin, drip, &client);
+        assert!(drops <= at_once + MORE, "{drops} KB drop by drop, {at_once} KB at once");
+    }
+}
+
+/// Sends [`MANY`] bytes one by one, and in pieces of random lengths.
+#[track_caller]
+fn many_drops_take_no_more(config: &str, begin: &str) {
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    println!("seed {seed}");
+    let drips =
+        [Pieces::Single, Pieces::Random(seed)].map(|pieces| Drip { bytes: MANY, pieces, ..Drip::of(1) });
+    carried_take_no_more(config, begin, &drips, |stream| stream);
+}
+
+/// What clients and servers send over: a connection, or TLS within one.
+trait Peer: Read + Write {
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Peer for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+/// It sends each piece that is written in a record of its own.
+impl<C, S> Peer for rustls::StreamOwned<C, TcpStream>
+where
+    C: DerefMut<Target = rustls::ConnectionCommon<S>>,
+    S: rustls::SideData,
+{
+    fn socket(&self) -> &TcpStream {
+        &self.sock
+    }
 }
 
 const PROXY: &str = "listen l\n bind @bind\n mode http\n server s @server\n";
 
 #[test]
 fn a_head_that_comes_drop_by_drop_takes_no_more_than_at_once() {
-    drops_take_no_more(PROXY, "GET / HTTP/1.1\r\nHost: a\r\nX: ");
+    many_drops_take_no_more(PROXY, "GET / HTTP/1.1\r\nHost: a\r\nX: ");
+}
+
+/// What begins a connection of HTTP/2: empty settings, and an acknowledgement of the other ones, which are
+/// waited for a short time only.
+const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
+
+/// HEADERS of 8,192 bytes, without a padding or an end of the stream.
+const HEADERS: &str = "\0\x20\0\x01\x04\0\0\0\x01";
+
+#[test]
+fn frames_of_http_2_take_no_more_drop_by_drop() {
+    let bind = "listen l\n bind @bind proto h2\n mode http\n server s @server\n";
+    drops_take_no_more(bind, &format!("{PREFACE}{HEADERS}"));
+    // A request of POST / with `Host: a`, and DATA of 8,192 bytes for a rule that waits for the body.
+    let body = "\0\x20\0\0\0\0\0\0\x01";
+    let block = "\x03\x04POST\x04\x01/\x06\x04http\x01\x01a";
+    let request = format!("\0\0{}\x01\x04\0\0\0\x01{block}", char::from(block.len() as u8));
+    let bind = format!("{bind} option http-buffer-request\n");
+    drops_take_no_more(&bind, &format!("{PREFACE}{request}{body}"));
+    // A frame of DATA for each byte.
+    let frame = |piece: Vec<u8>| {
+        let [.., a, b, c] = (piece.len() as u32).to_be_bytes();
+        [&[a, b, c, 0, 0, 0, 0, 0, 1][..], &piece].concat()
+    };
+    let drip = Drip { carried: frame, ..Drip::of(1) };
+    carried_take_no_more(&bind, &format!("{PREFACE}{request}"), &[drip], |stream| stream);
 }
 
 #[test]
 fn a_body_that_is_waited_for_takes_no_more_drop_by_drop() {
     let config = format!("{PROXY} option http-buffer-request\n");
-    drops_take_no_more(&config, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n");
+    many_drops_take_no_more(&config, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n");
     let config = format!("{PROXY} http-request wait-for-body time 300s\n");
     drops_take_no_more(&config, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n");
 }
@@ -128,7 +278,7 @@ fn trailers_take_no_more_drop_by_drop() {
 #[test]
 fn what_rules_of_tcp_wait_for_takes_no_more_drop_by_drop() {
     let rules = " tcp-request inspect-delay 300s\n tcp-request content accept if { req.len gt 15000 }\n";
-    drops_take_no_more(&format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"), "");
+    many_drops_take_no_more(&format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"), "");
     let rules = " tcp-request inspect-delay 300s\n tcp-request content accept if HTTP\n";
     drops_take_no_more(
         &format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"),
@@ -136,14 +286,31 @@ fn what_rules_of_tcp_wait_for_takes_no_more_drop_by_drop() {
     );
 }
 
+/// Messages of other programs.
+#[test]
+fn a_message_for_log_forward_takes_no_more_drop_by_drop() {
+    for begin in ["<13>", "9999 <13>"] {
+        // 10 connections are usual.
+        let config = format!(
+            "log-forward l\n bind @bind\n maxconn {CLIENTS}\n timeout client 300s\n log @server local0\n"
+        );
+        drops_take_no_more(&config, begin);
+    }
+}
+
 #[test]
 fn a_header_of_the_proxy_protocol_takes_no_more_drop_by_drop() {
     let begin = "\r\n\r\n\0\r\nQUIT\n\x21\x11\x0f\x00"; // announces 3,840 more bytes
-    drops_take_no_more("listen l\n bind @bind accept-proxy\n mode http\n server s @server\n", begin);
+    let config = "listen l\n bind @bind accept-proxy\n mode http\n server s @server\n";
+    let seed = std::process::id().into();
+    let drips =
+        [Pieces::Single, Pieces::Random(seed)].map(|pieces| Drip { bytes: 3800, pieces, ..Drip::of(1) });
+    println!("seed {seed}");
+    carried_take_no_more(config, begin, &drips, |stream| stream);
 }
 
 /// Reads to the end of a head.
-fn asks_by_a_head(stream: &mut TcpStream) {
+pub(crate) fn asks_by_a_head(stream: &mut impl Read) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut part = [0; 4096];
@@ -156,18 +323,18 @@ fn asks_by_a_head(stream: &mut TcpStream) {
 /// Memory of a program with this configuration when it has [`CLIENTS`] connections to servers. Each server
 /// has read what `asks` reads, and sent `begin` and then [`BYTES`] in pieces of `step`. If there is a
 /// `request`, as many clients send it.
-fn memory_with_servers(
+fn memory_with_servers<P: Peer + Send + 'static>(
     config: impl FnOnce(SocketAddr) -> String,
     request: Option<&str>,
-    asks: fn(&mut TcpStream),
+    asks: impl Fn(TcpStream) -> P + Send + Sync + 'static,
     begin: &'static [u8],
     step: usize,
 ) -> usize {
     let (socket, address) = listener();
-    let (tell, told) = mpsc::channel();
-    let server: SocketAddr = origin(move |mut stream| {
-        asks(&mut stream);
+    let (tell, receiver) = mpsc::channel();
+    let server: SocketAddr = origin(move |stream| {
         stream.set_nodelay(true).unwrap();
+        let mut stream = asks(stream);
         stream.write_all(begin).unwrap();
         let _ = tell.send(stream); // the program may have ended
     });
@@ -186,11 +353,12 @@ fn memory_with_servers(
             })
         })
         .collect();
-    let mut servers: Vec<_> = (0..CLIENTS).map(|_| told.recv_timeout(TIMEOUT).unwrap()).collect();
-    send(&mut servers, step, || all_is_read(server.port(), true));
+    let mut servers: Vec<_> = (0..CLIENTS).map(|_| receiver.recv_timeout(TIMEOUT).unwrap()).collect();
+    Drip::of(step).send(&mut servers, || all_is_read(server.port(), true));
     let memory = program.memory();
-    for server in &mut servers {
+    for server in &servers {
         // The program waits for more: it has not closed the connection. That of a ring may have sent lines.
+        let server = server.socket();
         server.set_nonblocking(true).unwrap();
         let peeked = server.peek(&mut [0]).map_err(|error| error.kind());
         assert!(matches!(peeked, Ok(1) | Err(std::io::ErrorKind::WouldBlock)), "{peeked:?}");
@@ -206,8 +374,12 @@ fn drops_of_servers_take_no_more(
     asks: fn(&mut TcpStream),
     begin: &'static [u8],
 ) {
-    let at_once = memory_with_servers(&config, request, asks, begin, BYTES);
-    let drops = memory_with_servers(&config, request, asks, begin, 1);
+    let asked = move |mut stream: TcpStream| {
+        asks(&mut stream);
+        stream
+    };
+    let at_once = memory_with_servers(&config, request, asked, begin, BYTES);
+    let drops = memory_with_servers(&config, request, asked, begin, 1);
     let begin = String::from_utf8_lossy(begin);
     assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
 }
@@ -217,12 +389,97 @@ fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
     let wait = " http-response wait-for-body time 300s\n";
     let bodies = b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n";
     let chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n";
-    let all: [(&str, &'static [u8]); 3] = [("", b"HTTP/1.1 200 OK\r\nX: "), (wait, bodies), (wait, chunks)];
+    let trailers = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: ";
+    let all: [(&str, &'static [u8]); 4] =
+        [("", b"HTTP/1.1 200 OK\r\nX: "), (wait, bodies), (wait, chunks), ("", trailers)];
     for (rules, begin) in all {
         let config = |server| format!("listen l\n bind @bind\n mode http\n server s {server}\n{rules}");
         let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         drops_of_servers_take_no_more(config, Some(request), asks_by_a_head, begin);
     }
+}
+
+/// Data within TLS, with a record for each byte.
+#[test]
+fn what_comes_within_tls_takes_no_more_drop_by_drop() {
+    let authority = crate::tls::Authority::new();
+    let file = authority.bundle("a.pem", &["a.example"]).display().to_string();
+    let client = {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(authority.own.der().clone()).unwrap();
+        Arc::new(rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    };
+    let within = |stream| {
+        let name = "a.example".try_into().unwrap();
+        StreamOwned::new(rustls::ClientConnection::new(client.clone(), name).unwrap(), stream)
+    };
+    let bind = |words: &str| {
+        format!("listen l\n bind @bind ssl crt {file} {words}\n mode http\n server s @server\n")
+    };
+    drops_over_take_no_more(&bind(""), "GET / HTTP/1.1\r\nHost: a\r\nX: ", within);
+    let body = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n";
+    drops_over_take_no_more(&format!("{} option http-buffer-request\n", bind("")), body, within);
+    drops_over_take_no_more(&bind("proto h2"), &format!("{PREFACE}{HEADERS}"), within);
+
+    let server = server_of_tls();
+    let memory = |step| {
+        let config =
+            |server| format!("listen l\n bind @bind\n mode http\n server s {server} ssl verify none\n");
+        let server = server.clone();
+        let asks = move |stream| {
+            let connection = rustls::ServerConnection::new(server.clone()).unwrap();
+            let mut stream = StreamOwned::new(connection, stream);
+            asks_by_a_head(&mut stream);
+            stream
+        };
+        let request = Some("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        memory_with_servers(config, request, asks, b"HTTP/1.1 200 OK\r\nX: ", step)
+    };
+    let (at_once, drops) = (memory(BYTES), memory(1));
+    assert!(drops <= at_once + MORE, "servers: {drops} KB drop by drop, {at_once} KB at once");
+}
+
+/// A server with a certificate that nobody verifies.
+pub(crate) fn server_of_tls() -> Arc<rustls::ServerConfig> {
+    let (key, params) = (rcgen::KeyPair::generate().unwrap(), rcgen::CertificateParams::default());
+    let certificate = params.self_signed(&key).unwrap().der().clone();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder().with_no_client_auth();
+    Arc::new(config.with_single_cert(vec![certificate], key).unwrap())
+}
+
+/// Reads to the head of a request over HTTP/2.
+fn asks_by_headers(stream: &mut TcpStream) {
+    let mut came = Vec::new();
+    while !frames(came.get(24..).unwrap_or_default()).contains(&1) {
+        let mut part = [0; 4096];
+        let length = stream.read(&mut part).unwrap();
+        assert!(length > 0, "the head is cut");
+        came.extend_from_slice(&part[..length]);
+    }
+}
+
+/// A head of a server of HTTP/2, and DATA of 8,192 bytes for a rule that waits for the body.
+#[test]
+fn frames_of_servers_of_http_2_take_no_more_drop_by_drop() {
+    let head = b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0\0\x20\0\x01\x04\0\0\0\x01";
+    let body = b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0\
+        \0\0\x01\x01\x04\0\0\0\x01\x88\0\x20\0\0\0\0\0\0\x01";
+    let all: [(&str, &'static [u8]); 2] = [("", head), (" http-response wait-for-body time 300s\n", body)];
+    for (rules, begin) in all {
+        let config =
+            |server| format!("listen l\n bind @bind\n mode http\n server s {server} proto h2\n{rules}");
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        drops_of_servers_take_no_more(config, Some(request), asks_by_headers, begin);
+    }
+}
+
+#[test]
+fn what_rules_of_responses_of_tcp_wait_for_takes_no_more_drop_by_drop() {
+    let rules = " tcp-response inspect-delay 300s\n tcp-response content accept if { res.len gt 15000 }\n";
+    let config = |server| format!("listen l\n bind @bind\n mode tcp\n server s {server}\n{rules}");
+    let asks = |stream: &mut TcpStream| stream.read_exact(&mut [0]).unwrap();
+    drops_of_servers_take_no_more(config, Some("x"), asks, b"");
 }
 
 /// A rule that waits for a chunked body, with one byte and a long extension in each chunk: the framing is
@@ -231,10 +488,10 @@ fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
 fn a_body_that_is_waited_for_is_bounded_with_what_frames_it() {
     /// Chunks of 16,000 bytes each: 16 MB for a kilobyte of body.
     const CHUNKS: usize = 1_000;
-    /// Limit of the bytes that the server has sent when the response begins: stored data, and the buffers of
-    /// four sockets.
-    const MOST: usize = 4 << 20;
-    let (tell, told) = mpsc::channel();
+    /// Limit of the bytes that the server has sent when the response begins: `tune.bufsize` twice and 16 KiB,
+    /// and the buffers of four sockets, of which the kernel makes each twice as large as it is asked for.
+    const MOST: usize = (48 << 10) + 4 * 2 * 65_536;
+    let (tell, receiver) = mpsc::channel();
     let server = origin(move |mut stream| {
         asks_by_a_head(&mut stream);
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, 65_536).unwrap();
@@ -254,12 +511,14 @@ fn a_body_that_is_waited_for_is_bounded_with_what_frames_it() {
         fd(&socket)
     ));
     let mut client = connect(address);
+    // Otherwise the kernel lets it grow, if this thread is late.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&client, 65_536).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let begin = "HTTP/1.1 200 OK";
     let mut first = [0; 15];
     client.read_exact(&mut first).unwrap();
     assert_eq!(first, begin.as_bytes());
-    let sent: usize = told.try_iter().sum();
+    let sent: usize = receiver.try_iter().sum();
     println!("{sent} bytes were sent when the response began");
     assert!(sent < MOST, "{sent} bytes");
     // It arrives complete.
@@ -313,6 +572,50 @@ fn answers_of_name_servers_over_tcp_take_no_more_drop_by_drop() {
     drops_of_servers_take_no_more(names, None, asks, b"\xff\xff");
 }
 
+/// What a responder answers about a certificate.
+#[test]
+fn answers_about_certificates_take_no_more_drop_by_drop() {
+    // Few enough for the time limit of an answer, 20 seconds, on a busy machine. With a cluster for each byte
+    // they would take 2.4 MB.
+    const LONG: usize = 1_200;
+    let memory = |begin: &'static str, step: usize| {
+        let (tell, receiver) = mpsc::channel();
+        let responder = origin(move |mut stream| {
+            asks_by_a_head(&mut stream);
+            stream.set_nodelay(true).unwrap();
+            stream.write_all(begin.as_bytes()).unwrap();
+            let _ = tell.send(stream);
+        });
+        let authority = crate::tls::Authority::new();
+        let url = format!("http://{responder}");
+        let file = crate::tls_renewal::leaf(&authority, "a", 0x2a, &url, true).display().to_string();
+        let (socket, _) = listener();
+        let program = Manylane::start_ready(&format!(
+            "{}crt-store\n load crt {file} ocsp-update on\nlisten l\n bind {} ssl crt {file}\n mode http\n",
+            defaults(),
+            fd(&socket)
+        ));
+        let mut stream = receiver.recv_timeout(TIMEOUT).unwrap();
+        for round in 0..LONG / step {
+            stream.write_all(&vec![b'x'; step]).unwrap();
+            if round.is_multiple_of(ROUNDS_IN_HASTE) {
+                all_is_read(responder.port(), true);
+            }
+        }
+        all_is_read(responder.port(), true);
+        stream.set_nonblocking(true).unwrap();
+        let peeked = stream.peek(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(peeked, Err(std::io::ErrorKind::WouldBlock), "the program waits for more");
+        program.memory()
+    };
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/ocsp-response\r\n";
+    let body: &'static str = format!("{head}Content-Length: 60000\r\n\r\n").leak();
+    for begin in ["HTTP/1.1 200 OK\r\nX: ", body] {
+        let (at_once, drops) = (memory(begin, LONG), memory(begin, 1));
+        assert!(drops <= at_once + MORE / 2, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
+    }
+}
+
 /// Data of the servers of rings is dropped.
 #[test]
 fn what_servers_of_rings_send_takes_no_more_drop_by_drop() {
@@ -354,6 +657,38 @@ fn a_request_that_waits_for_a_name_takes_no_more_drop_by_drop() {
         &format!("{resolvers}{PROXY}{rule}"),
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1400\r\n\r\n",
     );
+}
+
+/// While a rule waits, the program reads what one read takes ahead, and what io_uring receives ahead. The
+/// rest waits in the sockets, whose buffers are small here.
+#[test]
+fn what_comes_while_a_rule_waits_for_a_name_has_a_bound() {
+    const SMALL: usize = 16 << 10;
+    const OFFERED: usize = 4 << 20;
+    // `READ_AT_ONCE`, `RECEIVED_AHEAD` and the contents of a ring; and the buffers, which the kernel doubles.
+    const BOUND: usize = (64 << 10) + (128 << 10) + (64 << 10) + 2 * 2 * SMALL;
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (socket, address) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "global\n tune.rcvbuf.client {SMALL}\n{}resolvers r\n nameserver n {}\n timeout resolve 300s\n \
+         timeout retry 300s\nlisten l\n bind {}\n mode http\n \
+         http-request do-resolve(txn.a,r,ipv4) str(a.example)\n",
+        defaults(),
+        silent.local_addr().unwrap(),
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    rustix::net::sockopt::set_socket_send_buffer_size(&client, SMALL).unwrap();
+    write!(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {OFFERED}\r\n\r\n").unwrap();
+    silent.set_read_timeout(Some(TIMEOUT)).unwrap();
+    silent.recv(&mut [0; 512]).unwrap(); // the rule waits
+    client.set_write_timeout(Some(STUCK)).unwrap();
+    let mut sent = 0;
+    while let Ok(n) = client.write(&[b'x'; 4096]) {
+        sent += n;
+        assert!(sent <= BOUND, "{sent} bytes were taken while the rule waits");
+    }
+    println!("{sent} bytes were taken");
 }
 
 /// Number of tunnel clients, and the bytes that each tries to send.
@@ -427,7 +762,11 @@ fn tunnels_whose_receiver_is_slow_take_no_more_drop_by_drop() {
     {
         let at_once = memory_with_tunnels(rules, begin, answer, 1000);
         let drops = memory_with_tunnels(rules, begin, answer, 1);
-        assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
+        // What is sent at once takes its bytes at least; drops may take twice as much and a cluster of 16
+        // KiB, in each proxy that they pass.
+        let most = TUNNELS.0 * (2 * TUNNELS.1 + (16 << 10)) / 1024;
+        let most = if rules == two { 2 * most } else { most };
+        assert!(drops <= at_once + most, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
     }
 }
 
@@ -448,7 +787,7 @@ fn memory_of_a_master(begin: &str, step: usize) -> usize {
             client
         })
         .collect();
-    send(&mut clients, step, || all_is_read(address.port(), false));
+    Drip::of(step).send(&mut clients, || all_is_read(address.port(), false));
     program.memory()
 }
 
@@ -471,12 +810,25 @@ const SLOW_BYTES: usize = 6 * 1024;
 /// A session with an incomplete head goes idle, and continues where it was.
 #[test]
 fn a_slow_head_in_one_piece_takes_little() {
+    slow_heads("mode http", " option httplog\n", SLOW_BYTES);
+}
+
+/// A session that rules of TCP mode changed to HTTP stays whole: an idle one would lose what they have set.
+#[test]
+fn a_slow_head_in_a_connection_that_changed_to_http_takes_a_session() {
+    let rules = " tcp-request inspect-delay 300s\n tcp-request content switch-mode http\n";
+    slow_heads("mode tcp", rules, 24 * 1024);
+}
+
+/// Many clients send a part of a head, `most` bytes each are held, and all of them are served.
+fn slow_heads(mode: &str, rules: &str, most: usize) {
     let (socket, address) = listener();
-    let rules = " option httplog
- log 127.0.0.1:9 local0
- http-request return status 200 hdr X %[req.hdr(x)]";
+    let rules = format!(
+        "{rules} log 127.0.0.1:9 local0
+ http-request return status 200 hdr X %[req.hdr(x)]"
+    );
     let config = format!(
-        "{} timeout http-request 300s\nlisten l\n bind {}\n mode http\n{rules}\n",
+        "{} timeout http-request 300s\nlisten l\n bind {}\n {mode}\n{rules}\n",
         defaults(),
         fd(&socket)
     );
@@ -496,7 +848,7 @@ fn a_slow_head_in_one_piece_takes_little() {
     let begin = program.memory();
     clients.append(&mut connect_slow(SLOW.0));
     let each = program.memory().saturating_sub(begin) * 1024 / SLOW.0;
-    assert!(each <= SLOW_BYTES, "{each} bytes for each client");
+    assert!(each <= most, "{each} bytes for each client in {mode}");
     let value = format!("\r\nX: {}end\r\n", "x".repeat(SLOW.1 - 28)).to_lowercase();
     for client in &mut clients {
         client.write_all(b"e").unwrap();
@@ -513,31 +865,40 @@ fn a_slow_head_in_one_piece_takes_little() {
 /// Number of clients in a burst, and the bytes of each one's partial head: some 30 MB in all.
 const BURST: (usize, usize) = (1500, 14_000);
 
+/// Number of clients whose requests wait for a server: some 12 MB in all.
+const WAITING: usize = 700;
+
 /// Memory of a burst returns to the system when its clients have left: every few seconds a lane releases half
-/// of the memory that it does not need.
-#[test]
-fn memory_of_a_burst_goes_back_when_it_is_over() {
+/// of the memory that it does not need. At most 1 / `share` of the growth stays, in partially used pages.
+fn goes_back(
+    share: usize,
+    bind: &str,
+    (clients, request): (usize, &str),
+    server: SocketAddr,
+    until_read: impl Fn(u16),
+    servers_leave: impl FnOnce(),
+    least: usize,
+) {
     let (socket, address) = listener();
-    let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
-    let config = PROXY.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
+    let config = PROXY.replace("@bind", &format!("{}{bind}", fd(&socket)));
+    let config = config.replace("@server", &server.to_string());
     let waits = " timeout http-request 300s";
     let program = Manylane::start_ready(&format!("{}{waits}\n{config}", defaults()));
     let begin = program.memory();
-    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BURST.1));
-    let clients: Vec<_> = (0..BURST.0)
+    let clients: Vec<_> = (0..clients)
         .map(|_| {
             let mut client = connect(address);
-            client.write_all(head.as_bytes()).unwrap();
+            client.write_all(request.as_bytes()).unwrap();
             client
         })
         .collect();
-    all_is_read(address.port(), false);
+    until_read(address.port());
     let peak = program.memory();
-    assert!(peak > begin + BURST.0 * BURST.1 / 1024, "{begin} KB, then {peak} KB: no burst");
+    assert!(peak > begin + least, "{begin} KB, then {peak} KB: no burst");
     drop(clients);
+    servers_leave();
     let over = Instant::now();
-    // The rest are partially used pages.
-    let left = begin + (peak - begin) / 3;
+    let left = begin + (peak - begin) / share;
     while program.memory() > left {
         assert!(
             over.elapsed() < 4 * TIMEOUT,
@@ -546,6 +907,59 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
         );
         std::thread::yield_now();
     }
+    println!("{begin} KB, then {peak} KB, and 1/{share} of it after {:?}", over.elapsed());
+}
+
+/// Debug builds with either driver keep a twelfth at most.
+#[test]
+fn memory_of_a_burst_goes_back_when_it_is_over() {
+    let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BURST.1));
+    goes_back(
+        8,
+        "",
+        (BURST.0, &head),
+        server,
+        |port| all_is_read(port, false),
+        || {},
+        BURST.0 * BURST.1 / 1024,
+    );
+}
+
+/// The same with connections of HTTP/2: their state, and a part of a frame in each.
+#[test]
+fn memory_of_a_burst_of_http_2_goes_back_when_it_is_over() {
+    let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let part = format!("{PREFACE}{HEADERS}{}", "x".repeat(8_000));
+    goes_back(8, " proto h2", (BURST.0, &part), server, |port| all_is_read(port, false), || {}, BURST.0 * 8);
+}
+
+/// One of so many parts of the growth by [`WAITING`] requests may stay.
+const LEFT_OF_WAITING: usize = if cfg!(debug_assertions) { 3 } else { 4 };
+
+/// What lanes keep for each descriptor keeps no page of the requests' memory. Of a growth of 13 MB, an
+/// optimised build keeps 16 % with epoll and 19 % with io_uring, a debug build up to 21 % and 27 %.
+#[test]
+fn memory_of_requests_that_waited_goes_back_when_they_are_over() {
+    let (servers, server) = listener();
+    let open = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let shared = open.clone();
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = servers.accept() {
+            shared.lock().unwrap().push(stream);
+        }
+    });
+    let all_wait = |_| common::watch::until(|| open.lock().unwrap().len() == WAITING);
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    goes_back(
+        LEFT_OF_WAITING,
+        "",
+        (WAITING, request),
+        server,
+        all_wait,
+        || open.lock().unwrap().clear(),
+        WAITING * 8,
+    );
 }
 
 #[test]
@@ -602,18 +1016,7 @@ fn memory_that_is_bounded_ends_streams_and_not_the_process() {
     let (mut program, address, clients, _lines) = without_memory();
     assert!(program.runs(), "the process has ended");
     drop(clients);
-    let began = Instant::now();
-    loop {
-        let mut client = connect(address);
-        let mut answer = String::new();
-        let asked = client.write_all(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let _ = asked.and_then(|()| client.read_to_string(&mut answer)); // it may be too early
-        if answer.starts_with("HTTP/1.1 200 ") {
-            return;
-        }
-        assert!(began.elapsed() < TIMEOUT, "nobody is served: {answer}");
-        std::thread::yield_now();
-    }
+    crate::short_memory::is_served(&mut program, address);
 }
 
 /// Clients cannot use up the memory for signals and reports: the process handles a signal, reports it, and

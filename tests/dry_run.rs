@@ -1,4 +1,4 @@
-//! `manylane explain` and `manylane test`: what they say of rules is what the program does.
+//! `manylane explain` and `manylane test`: their reports about rules match what the program does.
 
 use crate::common;
 
@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-/// An origin that answers with its name and the head that it got.
+/// An origin that answers with its name and the head that it received.
 fn mirror(name: &'static str) -> SocketAddr {
     origin(move |mut stream| {
         let (mut head, mut byte) = (Vec::new(), [0]);
@@ -30,11 +30,11 @@ fn run(words: &[&str], input: &str) -> Output {
     let mut program = command();
     program.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut program = program.spawn().unwrap();
-    let _ = program.stdin.take().unwrap().write_all(input.as_bytes()); // it may not read it
+    let _ = program.stdin.take().unwrap().write_all(input.as_bytes()); // the program may not read it
     program.wait_with_output().unwrap()
 }
 
-/// What `manylane test --json` says, and its exit code.
+/// The report of `manylane test --json`, and its exit code.
 fn test(file: &Path, words: &[&str]) -> (Value, Option<i32>) {
     let output = run(&[&["test", "--json", file.to_str().unwrap()], words].concat(), "");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -46,7 +46,7 @@ fn strings(value: &Value) -> Vec<&str> {
     value.as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect()
 }
 
-/// The outcomes of the rules in the lines that have `text`.
+/// The outcomes of the rules in the lines that contain `text`.
 fn outcomes<'v>(report: &'v Value, text: &str) -> Vec<&'v str> {
     let rules = report["rules"].as_array().unwrap().iter();
     let has = rules.filter(|rule| rule["text"].as_str().is_some_and(|own| own.contains(text)));
@@ -68,6 +68,7 @@ const RULES: &str = "
  http-request replace-path /v1(/.*) \\1 if { path_beg /v1/ }
  http-request set-query a=b if { query -m len 0 }
  http-request reject if { path /gone }
+ http-request set-header content-length 3 if { path /other-length }
  http-request allow if { path /allowed }
  http-request set-header x-last yes
  http-after-response set-header x-after %[status]
@@ -76,7 +77,7 @@ const RULES: &str = "
  default_backend main
 ";
 
-/// Each request once through the program, and once through its own report.
+/// Each request goes through the program, and through its report.
 #[test]
 fn what_is_said_of_a_request_is_what_the_program_does() {
     let (socket, address) = listener();
@@ -117,6 +118,7 @@ fn what_is_said_of_a_request_is_what_the_program_does() {
         ("GET", "/hashed/1", &[]),
         ("GET", "/hashed/2", &[]),
         ("GET", "/gone", &[]),
+        ("GET", "/other-length", &[]),
         ("G[T", "/", &[]),
     ];
     for (method, path, fields) in requests {
@@ -207,7 +209,7 @@ fn what_a_dry_run_cannot_know_is_said_and_passed_over() {
     assert_eq!(names, ["one", "four"]);
     assert_eq!((&servers[0]["address"], &servers[0]["weight"]), (&"nobody.invalid:80".into(), &3.into()));
 
-    // With the client's address, that rule is known. It leaves nothing to others.
+    // With the client's address, the outcome of that rule is known, and the report leaves nothing open.
     let (report, code) = test(&file, &["GET http://a.test:8080/", "--src", "192.0.2.66"]);
     assert_eq!((code, &report["result"]["kind"]), (Some(2), &"closed".into()));
     assert_eq!(report["result"]["line"], 9);
@@ -219,7 +221,7 @@ fn what_a_dry_run_cannot_know_is_said_and_passed_over() {
         (Some(0), &403.into(), &11.into())
     );
 
-    // The same in words.
+    // The same as text.
     let output = run(&["test", file.to_str().unwrap(), "GET http://a.test:8080/"], "");
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [
@@ -303,6 +305,11 @@ fn requests_are_read_as_bytes_too() {
          http-request return status 202\n\
          frontend bytes\n mode tcp\n bind 127.0.0.1:81\n tcp-request inspect-delay 1s\n tcp-request content \
          reject if { req.payload(0,3) -m str bad }\n use_backend two if { req.len 4 }\n default_backend one\n\
+         frontend both\n mode tcp\n bind 127.0.0.1:82\n \
+         tcp-request content switch-mode http if { req.len 41 }\n \
+         http-request return status 203 if { method POST } { req.body -m str abc }\n \
+         use_backend two if { req.len 4 }\n default_backend web\n\
+         backend web\n mode http\n server s 127.0.0.1:1\n\
          backend one\n server s 127.0.0.1:1\nbackend two\n server s 127.0.0.1:1\n",
     );
     let path = file.to_str().unwrap();
@@ -319,6 +326,10 @@ fn requests_are_read_as_bytes_too() {
         ("-", "bytes", "bad", "result: ends the connection, without a response, by ", 2),
         ("-", "bytes", "four", "goes to a server of backend 'two'", 0),
         ("-", "bytes", "others", "goes to a server of backend 'one'", 0),
+        ("-", "both", "four", "goes to a server of backend 'two'", 0),
+        ("-", "both", "GET / HTTP/1.1\r\nHost: longer\r\n\r\n", "goes to a server of backend 'web'", 0),
+        ("-", "both", "others than HTTP\r\n\r\n", "the proxy answers 400: it is refused for ", 0),
+        ("-", "both", "POST / HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc", "the proxy answers 203, by ", 0),
     ] {
         let output = run(&["test", path, "--frontend", frontend, request], input);
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -327,7 +338,8 @@ fn requests_are_read_as_bytes_too() {
     }
 }
 
-/// The listener is taken, and the server would accept: no connection comes, and the program does not mind.
+/// The listener's address is in use, and the server would accept. The program opens no connection, and
+/// succeeds.
 #[test]
 fn nothing_is_bound_and_nothing_sent() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

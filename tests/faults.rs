@@ -353,7 +353,7 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
     };
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed();
 
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let tell = Mutex::new(tell);
     let silent = origin(move |mut stream| {
         head(&stream);
@@ -399,7 +399,7 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
         let begun = Instant::now();
         let mut waiting = connect(address);
         waiting.write_all(b"GET /silent HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        told.recv_timeout(TIMEOUT).unwrap();
+        receiver.recv_timeout(TIMEOUT).unwrap();
         set(jump); // during a timeout for a server, and with an idle connection
         kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let mut answer = Vec::new();
@@ -436,7 +436,7 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
 #[test]
 fn a_client_that_resets_amid_an_answer_frees_the_server() {
     let (socket, address) = listener();
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let tell = Mutex::new(tell);
     let server = origin(move |mut stream| {
         head(&stream);
@@ -463,7 +463,7 @@ fn a_client_that_resets_amid_an_answer_frees_the_server() {
         let count = clients.len();
         drop(clients); // closing with unread data sends a reset
         (0..count)
-            .for_each(|_| told.recv_timeout(TIMEOUT).expect("a server waits for a client that has gone"));
+            .for_each(|_| receiver.recv_timeout(TIMEOUT).expect("a server waits for a client that has gone"));
         all_is_back(&program, &quiet);
     }
 }
@@ -473,7 +473,7 @@ fn a_client_that_resets_amid_an_answer_frees_the_server() {
 fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
     for abort in [false, true] {
         let (socket, address) = listener();
-        let (tell, told) = mpsc::channel();
+        let (tell, receiver) = mpsc::channel();
         let (go, going) = mpsc::channel::<()>();
         let ends = Mutex::new((tell, going));
         let server = origin(move |mut stream| {
@@ -502,7 +502,7 @@ fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
         let _program = Manylane::start(&config);
         let mut client = connect(address);
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        told.recv_timeout(TIMEOUT).unwrap();
+        receiver.recv_timeout(TIMEOUT).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         go.send(()).unwrap();
         let (status, ended) = if abort { ("400", "CH") } else { ("200", "--") };
@@ -512,14 +512,14 @@ fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
         let length = syslog.recv(&mut line).unwrap();
         let line = String::from_utf8_lossy(&line[..length]).into_owned();
         assert!(line.trim_end().ends_with(&format!("{status} {ended}")), "{line}");
-        told.recv_timeout(TIMEOUT).expect("the server is left alone");
+        receiver.recv_timeout(TIMEOUT).expect("the server is left alone");
     }
 }
 
 #[test]
 fn a_client_that_leaves_a_queue_is_logged_as_such() {
     let (socket, address) = listener();
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let tell = Mutex::new(tell);
     let server = origin(move |mut stream| {
         head(&stream);
@@ -542,7 +542,7 @@ fn a_client_that_leaves_a_queue_is_logged_as_such() {
         client
     };
     let _served = ask();
-    told.recv_timeout(TIMEOUT).unwrap();
+    receiver.recv_timeout(TIMEOUT).unwrap();
     drop(ask()); // over the limit
     let mut line = [0; 4096];
     let length = syslog.recv(&mut line).unwrap();

@@ -553,7 +553,7 @@ fn a_soft_stop_lets_streams_that_wait_come_to_their_end() {
 #[test]
 fn a_request_that_is_sent_once_more_is_whole() {
     let (socket, address) = listener();
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     // The first server reads a part of the body and closes.
     let first = origin(move |stream| {
         let mut stream = BufReader::new(stream);
@@ -572,7 +572,7 @@ fn a_request_that_is_sent_once_more_is_whole() {
         fd(&socket)
     ));
     let said = ask(address, "/upload", "Content-Length: 300000\r\n", &body());
-    told.recv().unwrap();
+    receiver.recv().unwrap();
     took(&said);
 }
 
@@ -630,32 +630,29 @@ fn what_is_wrong_with_filters_is_told_in_one_sentence() {
             "filter bwlim-in a default-limit",
             "'filter bwlim-in' : 'default-limit' expects a value, found none",
         ),
-        (
-            "filter bwlim-in a default-limit 0 default-period 1s",
-            "'default-limit' expects another value than '0'",
-        ),
-        (
-            "filter bwlim-in a default-limit 5g default-period 1s",
-            "'default-limit' expects another value than '5g'",
-        ),
+        ("filter bwlim-in a default-limit 0 default-period 1s", "'default-limit' cannot be '0'"),
+        ("filter bwlim-in a default-limit 5g default-period 1s", "'default-limit' cannot be '5g'"),
         ("filter bwlim-in a default-limit 1 default-period 0", "'default-period' expects at least 1ms"),
-        (
-            "filter bwlim-in a default-limit 1 default-period 1s min-size x",
-            "'min-size' expects another value than 'x'",
-        ),
+        ("filter bwlim-in a default-limit 1 default-period 1s min-size x", "'min-size' cannot be 'x'"),
         (
             "filter bwlim-in a default-limit 1 max-size 1",
             "'filter bwlim-in' expects default-limit, default-period, limit, key, table or min-size, found \
              'max-size'",
         ),
-        ("filter bwlim-out a limit 1m key src table t", "filter 'a' : unable to find stick-table 't'"),
-        ("filter bwlim-out a limit 1m key src", "filter 'a' : unable to find stick-table 'l'"),
+        (
+            "filter bwlim-out a limit 1m key src table t",
+            "filter 'a' expects the name of a proxy with a 'stick-table', found 't'",
+        ),
+        (
+            "filter bwlim-out a limit 1m key src",
+            "filter 'a' expects the name of a proxy with a 'stick-table', found 'l'",
+        ),
         ("filter bwlim-out a limit 1m", "'filter bwlim-out' expects 'key', found none"),
         ("filter bwlim-out a key src", "'filter bwlim-out' expects 'limit', found none"),
         ("filter bwlim-out a limit 1m key", "'filter bwlim-out' : 'key' expects an expression, found none"),
         (
             "filter bwlim-out a key src limit 1m default-period 1s",
-            "'key' is of streams that share a limit, and 'default-period' of those that do not",
+            "'key' is for a limit that streams share, 'default-period' for one of each stream; use one kind",
         ),
         (
             "stick-table type ip size 1 store bytes_in_rate(1s)\n filter bwlim-out a limit 1m key src",
@@ -669,7 +666,7 @@ fn what_is_wrong_with_filters_is_told_in_one_sentence() {
         (
             "stick-table type ip size 1 store bytes_out_rate(1s)\n filter bwlim-out a limit 1m key bool(1)\n \
              http-request set-bandwidth-limit a",
-            "expects a key of a type that is one of the table's",
+            "expects a key that can be converted to the table's type ipv4, found one of type bool",
         ),
         (
             &format!("{limit}\n filter bwlim-in a default-limit 1 default-period 1s"),

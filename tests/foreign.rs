@@ -276,9 +276,9 @@ fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
     assert!(head.contains(&format!("content-length: {}\r\n", content.len())), "{head}");
     let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
     assert_eq!(curl(&["-H", &format!("If-None-Match: {tag}"), "-w", "%{http_code}", &page]), b"304");
-    // An offered upgrade that is not accepted.
-    assert_eq!(curl(&["--http2", "-o", &one, "-w", "%{http_code}", &page]), b"200");
-    assert!(got("one"));
+    // An upgrade to HTTP/2. curl fails if more than 32 KiB come at once behind the 101, so it asks for less.
+    let part = curl(&["--http2", "--range", "1000-20999", "-w", "%{http_version}", &page]);
+    assert_eq!(part, [&content[1000..21_000], b"2"].concat());
     let missing = format!("http://{address}/missing");
     assert_eq!(curl(&["-o", &one, "-w", "%{http_code}", &missing]), b"404");
     // Upload and download: curl sends `Expect: 100-continue` for a large body; the second time the length is

@@ -237,12 +237,12 @@ fn many_streams_are_served_at_a_time() {
     let (_program, address, _lines) = start("", server);
     block(async {
         let client = client(address).await;
-        let mut asked = tokio::task::JoinSet::new();
+        let mut requests = tokio::task::JoinSet::new();
         for n in 0..2 * STREAMS {
             let client = client.clone();
-            asked.spawn_local(async move { get(&client, &format!("/{n}")).await.unwrap().body });
+            requests.spawn_local(async move { get(&client, &format!("/{n}")).await.unwrap().body });
         }
-        while let Some(body) = asked.join_next().await {
+        while let Some(body) = requests.join_next().await {
             assert_eq!(body.unwrap(), b"ok");
         }
     });
@@ -538,10 +538,10 @@ fn streams_under_way_outlive_a_reload_and_a_soft_stop() {
         *go.0.lock().unwrap() = false;
         block(async {
             let client = client(address).await;
-            let mut asked = tokio::task::JoinSet::new();
+            let mut requests = tokio::task::JoinSet::new();
             for _ in 0..STREAMS {
                 let client = client.clone();
-                asked.spawn_local(async move { get(&client, "/").await.unwrap().body });
+                requests.spawn_local(async move { get(&client, "/").await.unwrap().body });
             }
             let mut left = STREAMS;
             while left > 0 {
@@ -561,7 +561,7 @@ fn streams_under_way_outlive_a_reload_and_a_soft_stop() {
             }
             *go.0.lock().unwrap() = true;
             go.1.notify_all();
-            while let Some(body) = asked.join_next().await {
+            while let Some(body) = requests.join_next().await {
                 assert_eq!(body.unwrap(), b"ok");
             }
             // The connection ends after them; the next connection goes to the new generation.

@@ -280,7 +280,7 @@ impl<I: Iterator<Item = (HeaderName, HeaderValue)>> CollectAppended for I {
 #[derive(Default)]
 struct Script {
     next: Option<Exchange>,
-    seen: Option<(String, Content)>,
+    received: Option<(String, Content)>,
 }
 
 type Shared = Arc<Mutex<Script>>;
@@ -318,7 +318,7 @@ fn messages_of_http_1_pass_through_http_2() {
         let mut stream = BufReader::new(stream);
         while let Some(seen) = Content::read(&mut stream, |_| true) {
             let mut script = own.lock().unwrap();
-            script.seen = Some(seen);
+            script.received = Some(seen);
             let exchange = script.next.take().unwrap();
             let first = format!("HTTP/1.1 {} As it is\r\n", exchange.status);
             if out.write_all(&exchange.response.write(&first, exchange.has_body())).is_err() {
@@ -336,7 +336,7 @@ fn messages_of_http_1_pass_through_http_2() {
         let request = exchange.request.write(&first, framed);
         client.get_mut().write_all(&request).unwrap();
         let (status, response) = Content::read(&mut client, |_| exchange.has_body()).unwrap();
-        let (line, seen) = script.lock().unwrap().seen.take().unwrap();
+        let (line, seen) = script.lock().unwrap().received.take().unwrap();
         prop_assert_eq!(line, format!("{} {} HTTP/1.1", exchange.method, exchange.target));
         prop_assert_eq!(seen.sorted(), exchange.request.sorted());
         prop_assert!(status.starts_with(&format!("HTTP/1.1 {} ", exchange.status)), "{}", status);
@@ -390,7 +390,7 @@ fn messages_of_http_2_pass_through_http_1() {
         };
         let asking = async { tokio::time::timeout(TIMEOUT, asking).await.expect("it takes too long") };
         let (status, response) = runtime.block_on(tasks.run_until(asking));
-        let (line, seen) = script.lock().unwrap().seen.take().unwrap();
+        let (line, seen) = script.lock().unwrap().received.take().unwrap();
         prop_assert_eq!(line, format!("{} http://a.example{}", exchange.method, exchange.target));
         let framed = |content: Content, has_body: bool| {
             let sized = content.sized && has_body;
@@ -412,7 +412,7 @@ async fn answer(
     let content = Content::receive(&head.headers, &mut upload).await?;
     let exchange = {
         let mut script = script.lock().unwrap();
-        script.seen = Some((format!("{} {}", head.method, head.uri), content));
+        script.received = Some((format!("{} {}", head.method, head.uri), content));
         script.next.take().unwrap()
     };
     let mut response = Response::builder().status(exchange.status).body(()).unwrap();

@@ -295,12 +295,12 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
     for stops in [false, true] {
         origin.go.send(false).unwrap();
         block(async {
-            let mut asked = JoinSet::new();
+            let mut requests = JoinSet::new();
             for _ in 0..CLIENTS {
                 let client = client(address).await;
                 for _ in 0..EACH {
                     let client = client.clone();
-                    asked.spawn_local(async move { get(&client, "/hold").await });
+                    requests.spawn_local(async move { get(&client, "/hold").await });
                 }
             }
             origin.holds(CLIENTS * EACH).await;
@@ -320,7 +320,7 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
                 assert_eq!(get(&new, "/new").await.unwrap().0, 200);
             }
             origin.go.send(true).unwrap();
-            while let Some(answer) = asked.join_next().await {
+            while let Some(answer) = requests.join_next().await {
                 let (status, body) = answer.unwrap().unwrap();
                 assert!(status == 200 && body.ends_with(":whole"), "{status} {body}");
             }
@@ -376,13 +376,13 @@ fn is_asked(mut stream: TcpStream) -> bool {
 fn idle_peers_that_do_not_answer_pings_are_given_up() {
     const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    let (told, given_up) = std::sync::mpsc::channel();
+    let (sender, given_up) = std::sync::mpsc::channel();
     let server = origin(move |mut stream| {
         stream.read_exact(&mut [0; PREFACE.len()]).unwrap();
         // SETTINGS, the acknowledgement, and `:status: 200` for the first stream.
         let answer = [0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
         stream.write_all(&[SETTINGS, &answer].concat()).unwrap();
-        told.send(is_asked(stream)).unwrap();
+        sender.send(is_asked(stream)).unwrap();
     });
     let (web, address) = listener();
     let _program = Manylane::start_ready(&format!(

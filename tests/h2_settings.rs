@@ -295,7 +295,7 @@ const ANSWER_OK: &str = " http-request wait-for-body time 20s if { path /post }\
 
 #[test]
 fn settings_are_told_to_servers() {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let server = origin(move |stream| {
         // It allows two concurrent streams.
         let mut server = Raw::server(stream, &[0, 3, 0, 0, 0, 2]);
@@ -319,7 +319,7 @@ fn settings_are_told_to_servers() {
     client.send(&[get(1, "/")]);
     // The server's response was complete: it has no stream any more.
     assert_eq!(client.body(1), "2 0 2 0 0 Success [] 2 2.0");
-    let (settings, update) = told.recv_timeout(TIMEOUT).unwrap();
+    let (settings, update) = receiver.recv_timeout(TIMEOUT).unwrap();
     for (setting, value) in [(1, 5000), (2, 0), (4, 70_000), (5, 16_384)] {
         assert_eq!(settings[&setting], value, "{setting}");
     }
@@ -387,7 +387,7 @@ fn a_client_that_makes_too_many_glitches_is_ended() {
 
 #[test]
 fn a_server_that_makes_too_many_glitches_is_ended() {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let server = origin(move |stream| {
         let mut server = Raw::server(stream, &[]);
         let mut last = None;
@@ -411,7 +411,7 @@ fn a_server_that_makes_too_many_glitches_is_ended() {
     // nothing.
     client.send(&[get(3, "/")]);
     assert!(client.body(3).contains("502 Bad Gateway"));
-    let last = told.recv_timeout(TIMEOUT).unwrap();
+    let last = receiver.recv_timeout(TIMEOUT).unwrap();
     assert_eq!((last.kind, last.number()), (GOAWAY, ENHANCE_YOUR_CALM));
     running.until_columns(
         ("b", "BACKEND"),

@@ -40,7 +40,7 @@ impl Tunnel {
         self.up.send_data(Bytes::copy_from_slice(text.as_bytes()), end).unwrap();
     }
 
-    /// Waits for `text`, or for the end if it is empty.
+    /// Waits for `text`, or for the end if `text` is empty.
     async fn hear(&mut self, text: &str) {
         let mut heard = Vec::new();
         while heard.len() < text.len().max(1) {
@@ -366,13 +366,13 @@ fn a_reset_ends_a_tunnel() {
 /// stream.
 #[test]
 fn no_connection_stays_behind_a_server_that_does_not_take_it() {
-    let (told, over) = std::sync::mpsc::channel();
+    let (sender, over) = std::sync::mpsc::channel();
     let server = common::h2::serve(move |stream, _| {
-        let told = told.clone();
+        let tx = sender.clone();
         async move {
             let mut connection = h2::server::handshake(stream).await.unwrap();
             while let Some(Ok(_)) = connection.accept().await {}
-            told.send(()).unwrap();
+            tx.send(()).unwrap();
         }
     });
     let (_program, address, _log) = start("", "", server, "proto h2 pool-purge-delay 10m");
@@ -385,10 +385,10 @@ fn no_connection_stays_behind_a_server_that_does_not_take_it() {
 /// The proxy waits for the server's settings, which never arrive, to learn whether it accepts tunnels.
 #[test]
 fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
-    let (told, reached) = std::sync::mpsc::channel();
+    let (sender, reached) = std::sync::mpsc::channel();
     let silent = origin(move |mut stream| {
         stream.read_exact(&mut [0; 24]).unwrap();
-        told.send(()).unwrap();
+        sender.send(()).unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let (_program, address, log) = start("", " option abortonclose\n", silent, "proto h2");
@@ -447,7 +447,7 @@ fn lengths() -> SocketAddr {
 }
 
 /// The response of [`lengths`] to an HTTP/1 client: number of the connection, and head.
-fn seen(stream: &mut BufReader<TcpStream>, line: &str) -> (usize, String) {
+fn frame_of(stream: &mut BufReader<TcpStream>, line: &str) -> (usize, String) {
     stream.get_mut().write_all(format!("{line}\r\nHost: b.example\r\n\r\n").as_bytes()).unwrap();
     let head = head(stream).to_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
@@ -474,7 +474,7 @@ fn a_tunnel_with_a_length_takes_nothing_of_the_next_request() {
                 lengths()
             ));
             let mut other = BufReader::new(connect(address));
-            assert_eq!(seen(&mut other, "GET /first HTTP/1.1").0, 1, "{what}");
+            assert_eq!(frame_of(&mut other, "GET /first HTTP/1.1").0, 1, "{what}");
             let begin = "GET /victim?q=";
             request.headers_mut().insert("content-length", begin.len().into());
             request.headers_mut().insert("expect", "100-continue".parse().unwrap());
@@ -490,7 +490,8 @@ fn a_tunnel_with_a_length_takes_nothing_of_the_next_request() {
                     text.push_str(std::str::from_utf8(&data.unwrap()).unwrap());
                 }
                 assert!(!text.contains("content-length") && !text.contains("expect"), "{what}: {text}");
-                let asked = move || [(); 2].map(|()| seen(&mut other, &format!("{begin}DELETE HTTP/1.1")));
+                let asked =
+                    move || [(); 2].map(|()| frame_of(&mut other, &format!("{begin}DELETE HTTP/1.1")));
                 for (_, asked) in tokio::task::spawn_blocking(asked).await.unwrap() {
                     assert!(asked.starts_with("get /victim?q=delete http/1.1\r\n"), "{what}: {asked}");
                 }

@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
 
-/// An origin that tells what the first bytes of each connection were, and answers them.
+/// An origin that reports the first bytes of each connection and sends `answer`.
 fn heard(answer: &'static [u8]) -> (SocketAddr, Receiver<String>) {
-    let (tell, told) = channel();
+    let (tell, receiver) = channel();
     let tell = std::sync::Mutex::new(tell);
     let address = origin(move |mut stream| {
         let mut bytes = [0; 256];
@@ -18,7 +18,7 @@ fn heard(answer: &'static [u8]) -> (SocketAddr, Receiver<String>) {
         let _ = tell.lock().unwrap().send(String::from_utf8_lossy(&bytes[..count]).into_owned());
         let _ = stream.write_all(answer);
     });
-    (address, told)
+    (address, receiver)
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn sections_of_health_checks_are_checked() {
         ("healthcheck a\n type tcp-check x\n", "found 2 arguments"),
         (
             "healthcheck a\n type tcp-check\nhealthcheck a\n type tcp-check\n",
-            "'healthcheck' section named 'a'",
+            "'healthcheck' expects a name of its own, found 'a'",
         ),
         ("backend b\n server s 127.0.0.1:1 check healthcheck none\n", "'none'"),
         ("backend b\n type tcp-check\n", "'type'"),

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, nobody, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, listener_at, nobody, origin, read_all};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -317,6 +317,30 @@ fn the_clients_address_is_told_but_for_networks_that_are_excepted() {
     }
 }
 
+/// R-G7, for both ends of a connection and both families.
+#[test]
+fn addresses_of_either_family_are_told_but_for_networks_that_are_excepted() {
+    let cases = [
+        ("127.0.0.1:0", "except 127.0.0.0/8", None),
+        ("127.0.0.1:0", "except 10.0.0.0/8", Some("127.0.0.1")),
+        ("127.0.0.1:0", "except ::/0", Some("127.0.0.1")),
+        ("[::1]:0", "", Some("::1")),
+        ("[::1]:0", "except ::1", None),
+        ("[::1]:0", "except 2001:db8::/32", Some("::1")),
+        ("[::1]:0", "except 127.0.0.0/8", Some("::1")),
+        ("[::1]:0", "except 10.0.0.0/8 except ::/64", None),
+    ];
+    for (option, name) in [("forwardfor", "x-forwarded-for"), ("originalto", "x-original-to")] {
+        for (at, except, expected) in cases {
+            let (socket, address) = listener_at(at);
+            let more = format!(" option {option} {except}");
+            let _program = http(&more, &socket, serves(|head, _, _| ok(head)));
+            let (_, received) = ask(&connect(address), GET);
+            assert_eq!(field(&received, name), expected, "{at}, {more}: {received}");
+        }
+    }
+}
+
 #[test]
 fn a_cookie_keeps_a_client_at_its_server() {
     let (socket, address) = listener();
@@ -543,7 +567,7 @@ fn dynamic_cookies_keep_a_client_at_its_server() {
 fn a_password_is_hashed_beside_the_lane() {
     let begin = std::time::Instant::now();
     while begin.elapsed() < common::TIMEOUT {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, receiver) = std::sync::mpsc::channel();
         let server = origin(move |mut stream| {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
             let mut first = String::new();
@@ -571,7 +595,7 @@ fn a_password_is_hashed_beside_the_lane() {
         quick.write_all(b"GET /quick HTTP/1.0\r\n\r\n").unwrap();
         let answers = [read_all(&mut quick), read_all(&mut slow)];
         assert!(answers.iter().all(|answer| answer.contains(" 200 ")), "{answers:?}");
-        let order = [told.recv().unwrap(), told.recv().unwrap()];
+        let order = [receiver.recv().unwrap(), receiver.recv().unwrap()];
         if order[0].contains("/quick") {
             return;
         }
@@ -625,7 +649,7 @@ fn variables_that_do_not_fit_are_not_set() {
 #[test]
 fn a_body_goes_on_behind_an_answer_that_came_early() {
     let (socket, address) = listener();
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let server = origin(move |mut stream| {
         let mut bytes = Vec::new();
         let mut piece = [0; 4096];
@@ -653,7 +677,7 @@ fn a_body_goes_on_behind_an_answer_that_came_early() {
         seen.push(byte[0]);
     }
     client.write_all(b"cdefghij").unwrap();
-    assert_eq!(&told.recv_timeout(common::TIMEOUT).unwrap(), b"cdefghij");
+    assert_eq!(&receiver.recv_timeout(common::TIMEOUT).unwrap(), b"cdefghij");
     assert_eq!(ask(&client, GET).1, "next");
 }
 
@@ -720,7 +744,7 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
         (GET, "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "stays"),
     ] {
         let (socket, address) = listener();
-        let (tell, told) = mpsc::channel();
+        let (tell, receiver) = mpsc::channel();
         let server = origin(move |mut stream| {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
             head(&mut reader);
@@ -731,7 +755,7 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
         let _program = http("", &socket, server);
         let mut client = connect(address);
         client.write_all(request.as_bytes()).unwrap();
-        told.recv_timeout(common::TIMEOUT).unwrap().unwrap();
+        receiver.recv_timeout(common::TIMEOUT).unwrap().unwrap();
         if answer == begun {
             client.read_exact(&mut [0; 12]).unwrap(); // the request reached the server
         }
@@ -745,7 +769,7 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
                 client.read_exact(&mut [0; 12]).unwrap(); // an error response
             }
         }
-        let ended = told.recv_timeout(common::TIMEOUT).unwrap();
+        let ended = receiver.recv_timeout(common::TIMEOUT).unwrap();
         assert_eq!(
             ended,
             Err(std::io::ErrorKind::ConnectionReset),
@@ -759,7 +783,7 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
 #[test]
 fn a_tunnel_that_is_refused_is_answered_whatever_the_client_sends() {
     let (socket, address) = listener();
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let (go, gone) = mpsc::channel();
     let gone = Mutex::new(gone);
     let page = "no".repeat(80_000);
@@ -775,10 +799,10 @@ fn a_tunnel_that_is_refused_is_answered_whatever_the_client_sends() {
     let _program = http("", &socket, server);
     let mut client = connect(address);
     client.write_all(b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 100000\r\n\r\n").unwrap();
-    assert_eq!(told.recv_timeout(common::TIMEOUT).unwrap(), "asked");
+    assert_eq!(receiver.recv_timeout(common::TIMEOUT).unwrap(), "asked");
     client.write_all(&[b'x'; 100_000]).unwrap();
     go.send(()).unwrap();
-    assert_eq!(told.recv_timeout(common::TIMEOUT).unwrap(), "over");
+    assert_eq!(receiver.recv_timeout(common::TIMEOUT).unwrap(), "over");
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap(); // to its end, not to a reset
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.ends_with(&page));

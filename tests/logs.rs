@@ -280,7 +280,7 @@ fn rules_for_connections_and_contents_log_what_is_known_by_then() {
     }
 }
 
-/// Otherwise a client could have a line written for each byte that it sends.
+/// Otherwise, a client could cause a line for each byte that it sends.
 #[test]
 fn a_rule_before_one_that_waits_writes_one_line() {
     let syslog = Syslog::new();

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::watch::until;
+use common::watch::{Haproxy, until};
 use common::{Folder, TIMEOUT, Traffic, command, own_address, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -30,8 +30,11 @@ impl Master {
     }
 
     fn begin(config: &str, change: impl FnOnce(&mut Command)) -> Self {
+        Self::begin_program(command(), config, change)
+    }
+
+    fn begin_program(mut program: Command, config: &str, change: impl FnOnce(&mut Command)) -> Self {
         let folder = Folder::new();
-        let mut program = command();
         program.arg("-f").arg(folder.file("test.cfg", config)).arg("-S").arg(folder.0.join("master"));
         change(&mut program);
         let mut child = program.stderr(Stdio::piped()).spawn().unwrap();
@@ -129,6 +132,43 @@ fn has_ended(client: &mut TcpStream) -> bool {
     end.is_ok() || end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
+/// Ten clients are served at once. The next is, when one leaves.
+#[test]
+fn as_many_clients_as_the_bound_says_are_served_at_once() {
+    let master = Master::start(&answering(own_address(), 200, ""), with_master);
+    let path = master.folder.0.join("master");
+    let connects = || {
+        let client = UnixStream::connect(&path).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
+        client
+    };
+    let asks = |client: &mut UnixStream| client.write_all(b"prompt\nshow version\n").unwrap();
+    // With a prompt the connection stays.
+    let is_answered = |client: &mut UnixStream| {
+        let mut got = Vec::new();
+        while !String::from_utf8_lossy(&got).contains(env!("CARGO_PKG_VERSION")) {
+            let mut part = [0; 4096];
+            let n = client.read(&mut part).unwrap();
+            assert!(n > 0, "the connection ended: {:?}", String::from_utf8_lossy(&got));
+            got.extend_from_slice(&part[..n]);
+        }
+    };
+    let mut served: Vec<_> = (0..10).map(|_| connects()).collect();
+    served.iter_mut().for_each(asks);
+    served.iter_mut().for_each(is_answered);
+    let mut next = connects();
+    asks(&mut next);
+    for client in &mut served {
+        client.write_all(b"show version\n").unwrap();
+        is_answered(client);
+    }
+    next.set_nonblocking(true).unwrap();
+    assert_eq!(next.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    next.set_nonblocking(false).unwrap();
+    served.pop();
+    is_answered(&mut next);
+}
+
 fn with_master(program: &mut Command) {
     program.arg("-W");
 }
@@ -169,8 +209,7 @@ fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
 #[test]
 fn a_bad_file_leaves_the_worker_that_there_is() {
     let address = own_address();
-    let good = answering(address, 200, "");
-    let master = Master::start(&good, with_master);
+    let master = Master::start(&answering(address, 200, ""), with_master);
     let worker = master.worker();
     master.write("global\n nonsense\n");
     let said = master.reloads(false);
@@ -189,7 +228,7 @@ fn a_bad_file_leaves_the_worker_that_there_is() {
     assert!(master.ask("show proc").contains(" master          1 [failed: 1] "));
     assert_eq!(master.ask("prompt"), "master[ReloadFailed]> ");
     // A signal does the same; a corrected file is served.
-    master.write(&good.replace("200", "404"));
+    master.write(&answering(address, 404, ""));
     for (signal, reloads) in [(Signal::SIGUSR2, 2), (Signal::SIGHUP, 3)] {
         master.signal(signal);
         master.hears("Former worker");
@@ -369,7 +408,7 @@ fn commands_go_to_the_process_that_they_name() {
         // As in HAProxy: arguments of a command that takes none are ignored, at any prefix.
         ("show version x", &*version),
         ("@1; quit x; show version", ""),
-        ("expert-mode x", "'expert-mode' takes 'on' or 'off', or nothing to tell which it is.\n\n"),
+        ("expert-mode x", "'expert-mode' expects 'on', 'off', or nothing to show the mode.\n\n"),
         ("help", "The following commands are valid at this level:\n"),
     ] {
         let said = master.ask(asked);
@@ -387,12 +426,19 @@ fn commands_go_to_the_process_that_they_name() {
         ["  reload", "  show proc", "  show version"].map(|line| all.contains(line))
     };
     assert_eq!(help("high", "help"), [true, true, true]);
-    assert_eq!(help("low", "help"), [false, true, true]);
+    assert_eq!(help("low", "help"), [false, false, true]);
     assert_eq!(help("high", "help show proc"), [false, true, false]);
     assert_eq!(asked_at(&low, "@1 show cli level"), "user\n\n");
     assert_eq!(std::fs::metadata(&low).unwrap().mode() & 0o777, 0o600);
-    // An incomplete line is not run, and an incomplete payload changes nothing.
+    // An incomplete line is not run, and an incomplete payload changes nothing, nor does one that is too
+    // long.
     assert!(master.ask("@1 add map x <<\na b").contains("nothing was done"));
+    // The empty line counts.
+    for (bytes, fits) in [(65_535, true), (65_537, false)] {
+        let answer = master.ask(&format!("@1 add map x <<\n{}", crate::control::lines(bytes)));
+        assert_eq!(answer.contains("nothing was done"), !fits, "{bytes}: {answer}");
+        assert_eq!(answer.contains("Unknown map"), fits, "{bytes}: {answer}");
+    }
     for level in ["user", "operator"] {
         for command in ["show map", "get acl x y", "prepare map x"] {
             let answer = master.ask(&format!("{level}; @1 expert-mode on; @1 {command}"));
@@ -405,6 +451,100 @@ fn commands_go_to_the_process_that_they_name() {
     let mut said = Vec::new();
     let _ = client.read_to_end(&mut said); // or a reset, since not everything was read
     assert_eq!(master.worker().to_string(), worker);
+}
+
+/// Levels of clients, from the lowest one.
+const LEVELS: [&str; 3] = ["user", "operator", "admin"];
+
+/// Arguments for a master with a socket for each of [`LEVELS`], which has its name.
+fn with_levels(program: &mut Command, folder: &Path) {
+    program.arg("-W");
+    for level in LEVELS {
+        program.arg("-S").arg(format!("{},level,{level}", folder.join(level).display()));
+    }
+}
+
+/// Whether the master denies a command at each of [`LEVELS`].
+fn denies(folder: &Path, before: &str, command: &str) -> [bool; 3] {
+    let is_denied = |client: UnixStream, lines: String| {
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
+        (&client).write_all(lines.as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let (mut said, mut part) = (Vec::new(), [0; 4096]);
+        // HAProxy sometimes keeps a connection after this.
+        let denied = |said: &[u8]| String::from_utf8_lossy(said).contains("Permission denied");
+        while !denied(&said) {
+            match (&client).read(&mut part) {
+                Ok(0) => break,
+                // HAProxy's master may end a connection by a reset when it begins anew.
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
+                length => said.extend_from_slice(&part[..length.unwrap()]),
+            }
+        }
+        denied(&said)
+    };
+    let connect = |level| UnixStream::connect(folder.join(level)).unwrap();
+    std::array::from_fn(|level| {
+        let lowered = is_denied(
+            connect("admin"),
+            match LEVELS[level] {
+                "admin" => format!("{before}{command}\n"),
+                lower => format!("{before}{lower};{command}\n"),
+            },
+        );
+        if before.is_empty() {
+            let of_socket = is_denied(connect(LEVELS[level]), format!("{command}\n"));
+            assert_eq!(of_socket, lowered, "{command} at {}", LEVELS[level]);
+        }
+        lowered
+    })
+}
+
+/// Each command of the master itself is denied exactly at the levels that docs/operations.md and HAProxy say.
+#[test]
+fn each_command_of_the_master_needs_its_level() {
+    let (folder, theirs) = (Folder::new(), Folder::new());
+    let master = Master::start(&answering(own_address(), 200, ""), |program| with_levels(program, &folder.0));
+    let table = include_str!("../docs/operations.md").split_once("The lowest level of each").unwrap().1;
+    let rows = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let rows: Vec<(&str, usize)> = rows
+        .map_while(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | "))
+        .map(|(command, needs)| (command, LEVELS.iter().position(|level| *level == needs).unwrap()))
+        .collect();
+    let haproxy = Haproxy::program().map(|program| {
+        let config = answering(own_address(), 200, "").replace(" noreuseport\n", "");
+        let haproxy = Master::begin_program(Command::new(program), &config, |program| {
+            with_levels(program, &theirs.0);
+        });
+        haproxy.hears("Loading success.");
+        haproxy
+    });
+    let help = asked_at(&folder.0.join("admin"), "mcli-debug-mode on; help");
+    let mut seen = Vec::new();
+    for line in help.lines().skip(1).filter(|line| !line.is_empty()) {
+        let words = line.split_whitespace().take_while(|word| !word.starts_with(['[', '<', ':', '@']));
+        let command = words.collect::<Vec<_>>().join(" ");
+        if command.is_empty() {
+            continue; // a prefix, before commands of any level
+        }
+        let needs = rows.iter().find(|(name, _)| *name == command).map_or(0, |(_, level)| *level);
+        // HAProxy needs no mode for it.
+        let before = if command == "show env" { "mcli-debug-mode on;" } else { "" };
+        let expected = [0, 1, 2].map(|level| level < needs);
+        assert_eq!(denies(&folder.0, before, &command), expected, "{command}");
+        if haproxy.is_some() {
+            assert_eq!(denies(&theirs.0, "", &command), expected, "HAProxy: {command}");
+        }
+        seen.push(command);
+    }
+    assert!(seen.len() > 12, "{seen:?}");
+    for (command, _) in rows {
+        assert!(seen.iter().any(|name| name == command), "no '{command}' in {seen:?}");
+    }
+    for master in [Some(master), haproxy].into_iter().flatten() {
+        master.signal(Signal::SIGTERM);
+        assert_eq!(master.ends(), Some(0));
+    }
 }
 
 /// More commands and responses than the sockets between them hold: without care each side would wait for the
@@ -596,6 +736,10 @@ fn status_behind_a_kill(address: SocketAddr) -> u16 {
     }
 }
 
+/// Words of a worker that waited for the sockets of one that hangs. The time is the one that it waited for; a
+/// process that is no worker has 10 s.
+const GIVES_UP: &str = ": it did not answer within 1 s. Its addresses are bound anew.";
+
 /// A worker that hangs is replaced without its cooperation, and its end does not end the master.
 #[test]
 fn a_worker_that_hangs_is_replaced() {
@@ -606,7 +750,7 @@ fn a_worker_that_hangs_is_replaced() {
     kill(hangs, Signal::SIGSTOP).unwrap();
     master.write(&config(403));
     let said = master.reloads(true);
-    assert!(said.contains("Its addresses are bound anew."), "{said}");
+    assert!(said.contains(GIVES_UP), "{said}");
     assert_ne!(master.worker(), hangs.as_raw());
     assert_eq!(master.rows("# old workers")[0][0], hangs.to_string());
     kill(hangs, Signal::SIGKILL).unwrap();
@@ -616,6 +760,7 @@ fn a_worker_that_hangs_is_replaced() {
     let hangs = Pid::from_raw(master.worker());
     kill(hangs, Signal::SIGSTOP).unwrap();
     master.signal(Signal::SIGUSR2);
+    master.hears(GIVES_UP);
     master.hears("Loading success.");
     kill(hangs, Signal::SIGKILL).unwrap();
     master.hears("Former worker");

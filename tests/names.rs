@@ -280,7 +280,7 @@ fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() 
     let addresses = || [played.columns("b", "n", &["addr"]), played.columns("b", "t1", &["addr"])].concat();
     until(|| addresses() == ["127.0.0.31:81", "127.0.0.51:8001"]);
     assert_eq!(get(&web, "rule.test"), "127.0.0.32");
-    let asked = || ["a.test", "_s._tcp.test", "rule.test"].map(|name| dns.asked(name));
+    let asked = || ["a.test", "_s._tcp.test", "rule.test"].map(|name| dns.queries(name));
     let before = asked();
     for (command, answer) in
         [("add server b/new 127.0.0.9:80", "New server registered"), ("reload", "Reloaded")]
@@ -293,7 +293,7 @@ fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() 
             let web = web.clone();
             move || get(&web, name)
         });
-        until(|| dns.asked(name) > 0);
+        until(|| dns.queries(name) > 0);
         let said = played.ask(command);
         assert!(said.contains(answer), "{said}");
         dns.lie(Lie::None);
@@ -418,7 +418,8 @@ fn a_template_is_filled_emptied_and_moved_as_the_records_of_its_service_change()
     compare(&ours, theirs);
 }
 
-/// R-G9: HAProxy 2.6 queries forever if name servers say that the service does not exist.
+/// R-G9. HAProxy 3.2.26 takes the servers out at each of the three codes, too. A record that comes back takes
+/// the first free server here; there, of two servers, it took the other one each time.
 #[test]
 fn servers_of_a_service_that_is_gone_are_gone_and_come_back() {
     let dns = Dns::new();
@@ -584,7 +585,20 @@ fn requests_go_where_the_name_leads_and_not_where_it_led() {
     );
 }
 
-/// Clients choose the names of a rule's questions, and perhaps how long their name servers are silent.
+/// Sends requests for as many names, until the name server has as many questions as may be open.
+fn ask_for_many(dns: &Dns, web: &Path, count: usize) -> Vec<UnixStream> {
+    let name = |n: usize| format!("n{n}.evil");
+    let ask = |n: usize| {
+        let mut client = UnixStream::connect(web).unwrap();
+        client.write_all(format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", name(n)).as_bytes()).unwrap();
+        client
+    };
+    let clients = (0..count).map(ask).collect();
+    until(|| (0..count).filter(|n| dns.queries(&name(*n)) > 0).count() >= 256);
+    clients
+}
+
+/// Clients choose the names that a rule queries, and perhaps how long the name servers of these are silent.
 #[test]
 fn questions_of_rules_do_not_keep_servers_from_their_addresses() {
     let dns = Dns::new();
@@ -599,15 +613,27 @@ fn questions_of_rules_do_not_keep_servers_from_their_addresses() {
         global(&log, &socket),
         web.display()
     ));
-    let name = |n: usize| format!("n{n}.evil");
-    let ask = |n: usize| {
-        let mut client = UnixStream::connect(&web).unwrap();
-        client.write_all(format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", name(n)).as_bytes()).unwrap();
-        client
-    };
-    let _clients: Vec<_> = (0..300).map(ask).collect();
-    until(|| (0..300).filter(|n| dns.asked(&name(*n)) > 0).count() >= 256);
+    let _clients = ask_for_many(&dns, &web, 300);
     dns.is_dealt_with("a.test");
+}
+
+/// Names without an answer free their places for waiting ones, however long `timeout retry` is.
+#[test]
+fn names_without_an_answer_do_not_keep_other_rules_from_theirs() {
+    let dns = Dns::new();
+    dns.lie(Lie::Unsaid);
+    dns.addresses("a.test", &["127.0.0.31"]);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
+    let section = section(&[dns.address()]).replace("timeout retry 1s", "timeout retry 300s");
+    let _program = Manylane::start_ready(&format!(
+        "{}{section}listen l\n bind {}\n http-request do-resolve(txn.a,names,ipv4) hdr(host)\n \
+         http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)]\"\n",
+        global(&log, &socket),
+        web.display()
+    ));
+    let _clients = ask_for_many(&dns, &web, 600);
+    assert_eq!(get(&web, "a.test"), "127.0.0.31");
 }
 
 #[test]
@@ -650,10 +676,10 @@ fn rules_ask_for_addresses_as_those_of_haproxy() {
 fn rules_for_bytes_ask_for_addresses_as_those_of_haproxy() {
     let dns = Dns::new();
     dns.addresses("a.test", &["127.0.0.2"]);
-    let place = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
-    let port = place.local_addr().unwrap().port();
+    let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
-        for stream in place.incoming() {
+        for stream in listener.incoming() {
             let _ = stream.unwrap().write_all(b"there");
         }
     });

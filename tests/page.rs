@@ -93,7 +93,7 @@ fn a_form_changes_servers_and_the_page_tells_what_became_of_it() {
     assert_eq!(sent("POST /stats HTTP/1.1", &large), "/stats;st=excd");
     assert_eq!(status("a"), "no check");
     assert_eq!(sent("POST /stats HTTP/1.1", "\0\u{1}&&==%%%&\u{7f}"), "/stats;st=none");
-    for (word, text) in [("DONE", "Done."), ("DENY", "only be read"), ("<b>", "Nobody knows")] {
+    for (word, text) in [("DONE", "Done."), ("DENY", "only be read"), ("<b>", "not known")] {
         let page = ask(address, &format!("GET /stats;st={word} HTTP/1.1"), "");
         assert!(page.contains(text) && !page.contains("<b>x"), "{word}: {page}");
     }

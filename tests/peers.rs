@@ -1,6 +1,7 @@
 //! Peers, end to end: processes that share stick tables, with each other and with HAProxy.
 
 use crate::common;
+use crate::tls::Authority;
 
 use common::watch::{Haproxy, ask, until};
 use common::{DEFAULTS, Folder, Manylane, check, own_address, status_of};
@@ -35,12 +36,17 @@ struct Peer {
 impl Peer {
     /// A peer `name` at the address `own`; it reaches `other` at the address `at`.
     fn new(name: &'static str, own: SocketAddr, (other, at): (&str, SocketAddr)) -> Self {
+        Self::with(name, own, &format!("server {other} {at}"), "")
+    }
+
+    /// As [`new`](Self::new), with these lines for the other peers, and these before all peers.
+    fn with(name: &'static str, own: SocketAddr, others: &str, first: &str) -> Self {
         let (folder, web) = (Folder::new(), own_address());
         let socket = folder.0.join("control");
         let config = format!(
             "global\n nbthread 2\n localpeer {name}\n stats socket {} level admin\n\
              defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
-             peers ps\n peer {name} {own}\n server {other} {at}\n\
+             peers ps\n {first} peer {name} {own}\n {others}\n\
                  table own type ip size 1k expire 10m store gpc0\n\
              frontend f\n bind {web}\n http-request track-sc0 src table ips\n\
                  http-request track-sc1 url,hex table data if {{ path_beg /data }}\n\
@@ -125,11 +131,12 @@ fn share(one: &Peer, two: &Peer) {
             to.keeps(table, &key, (name, "300"));
             assert_eq!(from.entry(table, &key), to.entry(table, &key), "{table}");
         }
+        // Each counts one request of the same client. The second counts behind what it has heard of the
+        // first: if both counted at once, each would take the other's count for the newer one.
         assert_eq!(status_of(from.web), Ok(200));
+        let entry = |peer: &Peer| peer.entry("ips", "127.0.0.1").unwrap_or_default();
+        until(|| !entry(from).is_empty() && entry(from) == entry(to));
     }
-    // Each has counted one request of the same client: the last one knows the total.
-    let entry = |peer: &Peer| peer.entry("ips", "127.0.0.1").unwrap_or_default();
-    until(|| !entry(one).is_empty() && entry(one) == entry(two));
 }
 
 #[test]
@@ -149,6 +156,119 @@ fn two_processes_know_what_either_counts() {
         shown.split(" key=").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned)
     };
     until(|| key(&two).is_some() && key(&one) == key(&two));
+}
+
+/// Options for TLS with certificates of both sides, which `authority` has signed.
+fn encrypted(authority: &Authority) -> String {
+    let (own, all) = (authority.bundle("peer.pem", &["peer.example"]), authority.file());
+    format!(
+        "default-bind ssl crt {0} verify required ca-file {1}\n \
+         default-server ssl crt {0} verify required verifyhost peer.example ca-file {1}\n",
+        own.display(),
+        all.display()
+    )
+}
+
+#[test]
+fn peers_speak_tls_with_each_other_and_with_haproxy() {
+    let authority = Authority::new();
+    let lines = encrypted(&authority);
+    for with_haproxy in [false, true] {
+        let (at_one, at_two) = (own_address(), own_address());
+        let one = Peer::with("one", at_one, &format!("server two {at_two}"), &lines).manylane();
+        let two = Peer::with("two", at_two, &format!("server one {at_one}"), &lines);
+        let two = match with_haproxy {
+            false => two.manylane(),
+            true => match two.haproxy() {
+                Some(two) => two,
+                None => return no_haproxy(),
+            },
+        };
+        share(&one, &two);
+        // Who speaks plain TCP, or has another certificate, is not heard.
+        let mut plain = common::connect(at_one);
+        let _ = plain.write_all(b"HAProxyS 2.1\none\ntwo 1 1\n");
+        assert!(!common::read_all(&mut plain).contains("200"), "it is no TLS");
+        let stranger = Authority::new();
+        let certificate = stranger.bundle("peer.pem", &["peer.example"]);
+        let (port, file) = (at_one.to_string(), certificate.display().to_string());
+        let output = std::process::Command::new("openssl")
+            .args(["s_client", "-connect", &port, "-quiet", "-cert", &file, "-key", &file])
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        assert!(!output.status.success(), "a certificate of another authority");
+        one.is_connected();
+        // After a reload the connection is made again.
+        one.set("ips", "192.0.2.9", "data.gpc0 1");
+        assert!(one.ask("reload").contains("Reloaded"));
+        one.set("ips", "192.0.2.9", "data.gpc0 9");
+        two.keeps("ips", "192.0.2.9", ("gpc0", "9"));
+    }
+}
+
+/// A reload takes new certificates for connections to come, though the section goes on.
+#[test]
+fn peers_show_new_certificates_after_a_reload() {
+    let authority = Authority::new();
+    let lines = encrypted(&authority);
+    let at = own_address();
+    let one = Peer::with("one", at, "", &lines).manylane();
+    let shown = || {
+        let output = std::process::Command::new("openssl")
+            .args(["s_client", "-connect", &at.to_string(), "-showcerts"])
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (_, certificate) = text.split_once("-----BEGIN CERTIFICATE-----").expect("one is shown");
+        certificate.split_once("-----END").unwrap().0.to_owned()
+    };
+    let before = shown();
+    assert_eq!(shown(), before);
+    authority.bundle("peer.pem", &["peer.example"]); // another key in the same file
+    assert!(one.ask("reload").contains("Reloaded"));
+    until(|| shown() != before);
+}
+
+/// Each key goes to the peer whose part it is in, the same one that HAProxy chooses.
+#[test]
+fn keys_are_divided_among_peers_as_haproxy_divides_them() {
+    let keys = |number: usize| {
+        [
+            ("ips", format!("192.0.2.{number}")),
+            ("ip6s", format!("2001:db8::{number}")),
+            ("numbers", number.to_string()),
+            ("names", format!("name{number}")),
+        ]
+    };
+    let divide = |start: &dyn Fn(Peer) -> Option<Peer>| {
+        let at = [own_address(), own_address(), own_address()];
+        let others = format!("server two {} shard 1\n server three {} shard 2", at[1], at[2]);
+        let one = start(Peer::with("one", at[0], &others, "shards 2\n"))?;
+        let two = Peer::with("two", at[1], &format!("server one {}", at[0]), "").manylane();
+        let three = Peer::with("three", at[2], &format!("server one {}", at[0]), "").manylane();
+        until(|| one.ask("show info").contains("ConnectedPeers: 2"));
+        let mut found = Vec::new();
+        for (table, key) in (1..=8).flat_map(keys) {
+            one.set(table, &key, "data.gpc0 1");
+            let has = |peer: &Peer| peer.entry(table, &key).is_some();
+            until(|| has(&two) || has(&three));
+            let part = if has(&two) { 1 } else { 2 };
+            found.push((table, key, part));
+        }
+        let both = |(table, key, _): &(&str, String, i32)| {
+            two.entry(table, key).is_some() && three.entry(table, key).is_some()
+        };
+        assert!(!found.iter().any(both), "each key has one part");
+        assert!([1, 2].iter().all(|shard| found.iter().any(|(.., of)| of == shard)), "both have some");
+        Some(found)
+    };
+    let ours = divide(&|peer| Some(peer.manylane()));
+    match divide(&|peer| peer.haproxy()) {
+        None => no_haproxy(),
+        theirs => assert_eq!(ours, theirs),
+    }
 }
 
 fn request(address: SocketAddr, path: &str) {
@@ -354,25 +474,27 @@ fn a_peer_that_talks_rubbish_is_told_so_and_does_no_harm() {
     assert_eq!(status_of(one.web), Ok(200));
 }
 
-/// Connections without a greeting: more than 64 are closed, and a peer is accepted once one of them is gone.
+/// Of connections without a greeting 64 are kept: another closes the oldest, and a peer gets in at once.
 #[test]
-fn strangers_beyond_the_bound_are_closed() {
+fn strangers_keep_no_peer_out() {
     let own = own_address();
     let _one = Peer::new("one", own, ("two", common::nobody())).manylane();
     let mut strangers: Vec<TcpStream> = (0..64).map(|_| common::connect(own)).collect();
-    assert_eq!(common::end_of(&mut common::connect(own)), Ok(()));
+    let mut another = common::connect(own);
+    assert_eq!(common::end_of(&mut strangers[0]), Ok(()), "the oldest is closed");
+    strangers[0] = another.try_clone().expect("there are descriptors");
     for stranger in &mut strangers {
         stranger.set_nonblocking(true).unwrap();
         let waits = stranger.read(&mut [0]).map_err(|error| error.kind());
         assert_eq!(waits, Err(std::io::ErrorKind::WouldBlock));
     }
-    drop(strangers);
-    until(|| {
-        let mut client = common::connect(own);
-        let mut answer = [0; 4];
-        let greeted = client.write_all(b"HAProxyS 2.1\none\ntwo 1 1\n");
-        greeted.and_then(|()| client.read_exact(&mut answer)).is_ok() && answer == *b"200\n"
-    });
+    let mut client = common::connect(own);
+    let mut answer = [0; 4];
+    client.write_all(b"HAProxyS 2.1\none\ntwo 1 1\n").expect("it is open");
+    client.read_exact(&mut answer).expect("it is answered");
+    assert_eq!(answer, *b"200\n");
+    another.set_nonblocking(true).unwrap();
+    assert!(another.read(&mut [0]).is_err(), "the youngest stranger is kept");
 }
 
 /// A process that takes over gets the tables of the one before.
@@ -412,19 +534,22 @@ fn peers_stay_in_step_over_a_reload() {
 #[test]
 fn what_peers_cannot_be_is_told_at_its_place() {
     for (lines, message) in [
-        ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 ssl", "'peer ssl' is an option of HAProxy"),
-        (
-            "bind 127.0.0.1:1 ssl crt x\n server one",
-            "'ssl' is a keyword of HAProxy that this program refuses",
-        ),
+        ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 weight 1", "of the options of a peer only 'shard'"),
+        ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 ssl verify none sni src", "expects a fixed name"),
+        ("bind 127.0.0.1:1 ssl crt /x.pem\n server one", "/x.pem"),
+        ("bind 127.0.0.1:1 accept-proxy\n server one", "no proxy stands between peers"),
+        ("shards 2\n peer one 127.0.0.1:1\n peer two 127.0.0.1:2 shard 3", "up to that of 'shards', 2"),
+        ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 shard 1", "expects a line 'shards <number>'"),
         ("bind 127.0.0.1:1\n server one\n server two", "peer 'two' expects an address, found none"),
         ("server one", "peers 'ps' expects an address to listen at, found none"),
         ("bind 127.0.0.1:1\n bind 127.0.0.1:2\n server one", "expects one address to listen at, found more"),
-        ("peer one 127.0.0.1:1\n peer one 127.0.0.1:2", "there is a peer 'one' in this section already"),
+        (
+            "peer one 127.0.0.1:1\n peer one 127.0.0.1:2",
+            "a section expects each peer once, found 'one' again",
+        ),
         ("peer one 127.0.0.1", "is an address without a port"),
         ("peer one 127.0.0.1:1\n table t type ip", "'table' expects"),
         ("peer one 127.0.0.1:1\n table t type ip size 1 peers ps", "is shared by its section"),
-        ("peer one 127.0.0.1:1\n default-server ssl", "'default-server' is a keyword of HAProxy"),
     ] {
         let config = format!("global\n localpeer one\npeers ps\n {lines}\n{}", DEFAULTS);
         let output = check(&config, &[]);

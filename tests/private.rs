@@ -417,3 +417,54 @@ fn a_connection_of_http_2_that_a_client_authenticated_serves_nobody_else() {
         }
     }
 }
+
+/// Number and user of the server's connection, for a stream of HTTP/2.
+async fn asked_by_2(client: &h2::client::SendRequest<Bytes>, fields: &[(&str, &str)]) -> (usize, String) {
+    let mut client = client.clone().ready().await.unwrap();
+    let request = http::Request::get("http://a/");
+    let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let (response, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
+    let mut body = response.await.unwrap().into_body();
+    let mut text = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        body.flow_control().release_capacity(data.len()).unwrap();
+        text.extend_from_slice(&data);
+    }
+    let text = String::from_utf8(text).unwrap();
+    let (number, user) = text.split_once(':').unwrap();
+    (number.parse().unwrap(), user.to_owned())
+}
+
+/// The streams of an HTTP/2 client share the connection that the client has authenticated, and other clients
+/// do not use it.
+#[test]
+fn what_a_client_of_http_2_authenticated_serves_this_client_alone() {
+    for mode in MODES {
+        for fields in [[("authorization", "NTLM ann")], [("x-asks", "WWW-Authenticate: Negotiate")]] {
+            let what = format!("http-reuse {mode}, {fields:?}");
+            let server = Remembering::new();
+            let proxy = Proxy::start(1, &format!(" http-reuse {mode}\n server s {}", server.address));
+            let address = proxy.address;
+            common::h2::block(async {
+                let (ann, other) = (common::h2::client(address).await, common::h2::client(address).await);
+                let (own, user) = asked_by_2(&ann, &fields).await;
+                assert_eq!(asked_by_2(&ann, &[]).await, (own, user.clone()), "{what}");
+                for _ in 0..4 {
+                    let (number, user) = asked_by_2(&other, &[]).await;
+                    assert_ne!(number, own, "{what}");
+                    assert_eq!(user, "-", "{what}");
+                }
+                nobody_else_is("ann", address, &what);
+                assert_eq!(asked_by_2(&ann, &[]).await, (own, user), "{what}");
+                // While one of her streams uses the connection, her next stream gets another one, which is
+                // not authenticated.
+                let before = asked_by_2(&ann, &[("authorization", "NTLM ann")]).await.0;
+                let same = ann.clone();
+                let second = tokio::task::spawn_local(async move { asked_by_2(&same, &[]).await });
+                let (first, second) = (asked_by_2(&ann, &[]).await, second.await.unwrap());
+                assert!([first.0, second.0].contains(&before), "{what}: {first:?} {second:?}");
+            });
+        }
+    }
+}

@@ -12,6 +12,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// The first signal is enough, for a process without a master, too.
+#[test]
+fn a_fault_that_another_process_sends_ends_the_process() {
+    for signal in [Signal::SIGSEGV, Signal::SIGBUS] {
+        let (socket, _) = listener();
+        let config = format!("{DEFAULTS}listen l\n bind {}\n server s 127.0.0.1:9\n", fd(&socket));
+        let mut program = Manylane::start_ready(&config);
+        program.signal(signal);
+        assert_eq!(program.wait().signal(), Some(signal as i32));
+    }
+}
+
 #[test]
 fn a_check_ends_with_haproxys_codes() {
     let good = check(&format!("{DEFAULTS}listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n"), &[]);
@@ -25,6 +37,16 @@ fn a_check_ends_with_haproxys_codes() {
     assert_eq!(silent.status.code(), Some(2));
     let warned = check("listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n", &["-dW"]);
     assert_eq!(warned.status.code(), Some(1));
+}
+
+#[test]
+fn a_check_without_a_file_says_that_it_expects_one() {
+    let bare = command().arg("-c").output().unwrap();
+    assert_eq!(bare.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&bare.stdout), "");
+    let said = String::from_utf8_lossy(&bare.stderr).into_owned();
+    let expected = " : expected a configuration, found none: name a file or a folder by '-f <path>'\n";
+    assert!(said.starts_with("[ALERT]") && said.ends_with(expected) && said.lines().count() == 1, "{said}");
 }
 
 #[test]
@@ -93,7 +115,7 @@ listen l
     assert_eq!(outcome.status.code(), Some(1));
 }
 
-/// Lines of the file see them, and rules evaluate them when the file is read.
+/// Lines of the file see these variables, and rules evaluate them when the file is read.
 #[test]
 fn variables_of_the_program_are_defined() {
     let told = ".notice \"$HAPROXY_LOCALPEER $HAPROXY_CFGFILES $HAPROXY_BRANCH $HAPROXY_STARTUP_VERSION\"\n";
@@ -144,7 +166,7 @@ fn variables_of_the_program_are_defined() {
 fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [
         (" cpu-affinity per-core\n", "cpu-affinity"),
-        ("peers p\n shards 3\n", "shards"),
+        ("ring r\n backing-file /nowhere\n", "backing-file"),
         ("backend m\n compression algo gzip\n", "compression"),
     ] {
         let config = format!("global\n{line}{}", DEFAULTS.replace("global\n nbthread 2\n", ""));
@@ -240,7 +262,7 @@ fn the_first_warning_stands_behind_the_version_and_the_path() {
 #[test]
 fn conditions_versions_and_help_need_no_file() {
     let code = |words: &[&str]| command().args(words).output().unwrap().status.code();
-    // As HAProxy's next version (items 4 and 5 of haproxy-today).
+    // These are accepted as by HAProxy's next version (items 4 and 5 of haproxy-today).
     for holds in [
         "version_atleast(3.5) && version_before(3.6) && feature(THREAD)",
         "version_atleast(v3.5-dev3) && version_atleast() && !version_before() && !fips_mode()",
@@ -601,7 +623,11 @@ fn groups_that_cannot_be_are_told_with_their_place() {
         ("", "thread 2/1", "'thread' expects lanes"),
         (" thread-groups 2\n", "thread 3/1", "or those of a group"),
         (" thread-groups 2\n", "thread 1/2", "or those of a group"),
-        (" thread-groups 3\n", "", "3 groups expect a lane each, found 2"),
+        (
+            " thread-groups 3\n",
+            "",
+            "expected a lane for each group without a 'thread-group' line, 3 in all, found 2",
+        ),
     ] {
         let config =
             format!("{DEFAULTS}global\n{lines}listen l\n bind 127.0.0.1:80 {bind}\n server s 127.0.0.1:81\n");
@@ -726,11 +752,11 @@ fn what_a_hard_stop_cuts_is_answered_and_logged() {
 #[test]
 fn a_request_that_a_soft_stop_meets_is_answered_as_the_last() {
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let (asked, asks) = std::sync::mpsc::channel();
-    let (released, asked) = (std::sync::Mutex::new(released), std::sync::Mutex::new(asked));
+    let (sender, asks) = std::sync::mpsc::channel();
+    let (released, sender) = (std::sync::Mutex::new(released), std::sync::Mutex::new(sender));
     let server = common::origin(move |mut stream| {
         let _ = stream.read(&mut [0; 4096]);
-        let _ = asked.lock().unwrap().send(());
+        let _ = sender.lock().unwrap().send(());
         let _ = released.lock().unwrap().recv();
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
@@ -952,6 +978,8 @@ fn a_process_serves_with_little_memory_and_says_what_is_too_little() {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", program.pid())).unwrap();
     let data = limits.lines().find(|line| line.starts_with("Max data size")).unwrap();
     assert!(data.contains(&(100 << 20).to_string()), "{data}");
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", program.pid())).unwrap();
+    assert_eq!(name, "manylane\n");
     drop(program);
 
     let folder = Folder::new();
@@ -959,7 +987,7 @@ fn a_process_serves_with_little_memory_and_says_what_is_too_little() {
     let outcome = command().args(["-m", "95", "-f"]).arg(file).output().unwrap();
     assert_eq!(outcome.status.code(), Some(1));
     let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
-    assert!(said.contains("-m 95 is too little: with 2 lanes it is at least 96"), "{said}");
+    assert!(said.contains("-m expects at least 96 megabytes for 2 lanes, found 95"), "{said}");
 }
 
 /// A thread writes the lines; the process waits for it before it ends.
@@ -1052,13 +1080,73 @@ os.execv(sys.argv[1], sys.argv[1:])
     assert!(info.contains("\nDriver: epoll\n"), "{info}");
 }
 
+/// The kernel counts rings as locked memory of their user.
+#[test]
+fn lanes_without_locked_memory_for_io_uring_serve_with_epoll_and_one_line_says_so() {
+    /// Runs the program with so many KiB of locked memory, as a user of its own, but with the rights of root
+    /// other than CAP_IPC_LOCK, which lifts the limit.
+    const LIMITED: &str = "\
+import ctypes, os, resource, sys
+assert ctypes.CDLL(None).prctl(24, 14, 0, 0, 0) == 0
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (int(sys.argv[1]) << 10,) * 2)
+os.setresuid(1 << 24 | os.getpid(), 0, 0)
+os.execv(sys.argv[2], sys.argv[2:])
+";
+    if !nix::unistd::geteuid().is_root() || !may_use_io_uring() {
+        return println!("NOT SHOWN HERE: only root takes its own rights, or the kernel refuses io_uring");
+    }
+    let folder = Folder::new();
+    let (socket, address) = listener();
+    let lines = format!(
+        "{} mode http\nlisten l\n bind {}\n http-request return\n",
+        DEFAULTS.replace("nbthread 2", "nbthread 6"),
+        fd(&socket)
+    );
+    let file = folder.file("test.cfg", &lines);
+    let limited = |kib: u32, driver: &str| {
+        let mut command = std::process::Command::new("/usr/bin/python3");
+        command
+            .args(["-c", LIMITED, &kib.to_string(), env!("CARGO_BIN_EXE_manylane"), "-V", "-f"])
+            .arg(&file);
+        command.env("MANYLANE_DRIVER", driver).stderr(std::process::Stdio::piped());
+        Ended(command.spawn().unwrap())
+    };
+    let reason = "Cannot allocate memory (os error 12); rings are locked memory: raise its limit \
+                  ('ulimit -l', LimitMEMLOCK= of systemd) to 88 KiB for each lane of each worker";
+    let told = |driver| format!("io_uring failed at setting up a {driver}");
+    // Enough for no ring, and for three lanes.
+    for (kib, expected) in [
+        (0, told(&format!("ring: {reason}; the driver is epoll"))),
+        (3 * 88, told(&format!("lane's ring: {reason}; lanes without a ring use epoll"))),
+    ] {
+        let mut program = limited(kib, "auto");
+        let said = BufReader::new(program.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let said: Vec<_> = said.take_while(|line| !line.contains("lanes are ready")).collect();
+        let of_rings: Vec<_> = said.iter().filter(|line| line.contains("io_uring")).collect();
+        assert!(matches!(&of_rings[..], [line] if line.ends_with(&expected)), "{said:#?}");
+        for _ in 0..24 {
+            assert_eq!(common::status_of(address), Ok(200));
+        }
+    }
+    let mut program = limited(0, "io_uring");
+    let mut said = String::new();
+    program.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let refused = format!("{reason}, or set MANYLANE_DRIVER to epoll or auto\n");
+    assert!(said.ends_with(&refused), "{said}");
+    assert_eq!(program.0.wait().unwrap().code(), Some(1));
+}
+
 /// The first driver that the program tries is the one that it reports.
 #[test]
 fn a_process_tells_which_driver_it_has() {
     let shown = command().arg("-vv").env_remove("MANYLANE_DRIVER").output().unwrap().stdout;
     let shown = String::from_utf8(shown).unwrap();
-    let refused = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
-    let expected =
-        if refused.is_ok_and(|refused| refused.trim() != "0") { "epoll, since " } else { "io_uring\n" };
+    let expected = if may_use_io_uring() { "io_uring\n" } else { "epoll, since " };
     assert!(shown.contains(&format!("(MANYLANE_DRIVER); will use {expected}")), "{shown}");
+}
+
+/// Returns true if the kernel lets programs use io_uring.
+fn may_use_io_uring() -> bool {
+    let refused = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    refused.map_or(true, |refused| refused.trim() == "0")
 }

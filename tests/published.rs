@@ -56,7 +56,7 @@ fn frontends_pass_unpublished_backends_over() {
     let mut client = connect(tcp);
     client.write_all(b"hello").unwrap();
     assert_eq!(read_all(&mut client), "");
-    // A reload keeps what an operator has said.
+    // A reload keeps what a command has set.
     let _ = said("reload");
     assert_eq!(["/ab", "/"].map(|path| get(address, path)), [503, 503]);
     assert_eq!(said("publish backend two"), "Backend published.");

@@ -188,15 +188,35 @@ fn a_client_between_two_requests_goes_on_with_the_new_file_and_so_does_the_serve
     drop(client);
 }
 
+/// A connection that has changed from TCP mode to HTTP goes on with the new file, too. If that does not speak
+/// HTTP there, the next request gets no answer.
+#[test]
+fn a_client_that_has_changed_to_http_goes_on_with_the_new_file() {
+    let (server, _) = counted();
+    let file = |version: &str, mode: &str| {
+        format!(
+            "frontend f\n mode tcp\n bind WEB\n http-response set-header X-Version {version}\n \
+             default_backend b\nbackend b\n mode {mode}\n server s {server}\n"
+        )
+    };
+    let program = Changing::start(&file("1", "http"));
+    let mut client = connect(program.address);
+    assert!(get(&mut client, "").unwrap().to_lowercase().contains("x-version: 1"));
+    program.change(&file("2", "http"));
+    assert!(get(&mut client, "").unwrap().to_lowercase().contains("x-version: 2"));
+    program.change(&file("3", "tcp"));
+    assert!(get(&mut client, "").is_err());
+}
+
 #[test]
 fn a_request_at_work_ends_where_it_began() {
-    let (asked, asks) = std::sync::mpsc::channel();
+    let (sender, asks) = std::sync::mpsc::channel();
     let (allow, allowed) = std::sync::mpsc::channel::<()>();
     let allowed = std::sync::Mutex::new(allowed);
     let server = origin(move |mut stream| {
         let mut bytes = [0; 4096];
         while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
-            asked.send(()).unwrap();
+            sender.send(()).unwrap();
             allowed.lock().unwrap().recv().unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
         }
@@ -358,13 +378,10 @@ fn what_needs_a_restart_is_told() {
     std::fs::write(&program.file, format!("{other}{}", front(2, server).replace("WEB", &fd(&program.web))))
         .unwrap();
     let answer = program.ask("reload");
-    assert!(
-        answer.contains("'nbthread' is what it was") && answer.contains("'pidfile' is what it was"),
-        "{answer}"
-    );
+    assert!(answer.contains("'nbthread' keeps its") && answer.contains("'pidfile' keeps its"), "{answer}");
     assert!(answer.contains("Reloaded: generation 1 serves."), "{answer}");
     let answer = program.ask("reload");
-    assert!(answer.contains("'nbthread' is what it was"), "it still is not what the file says: {answer}");
+    assert!(answer.contains("'nbthread' keeps its"), "it still is not what the file says: {answer}");
     program.write(&front(3, server));
     assert_eq!(
         program.ask("reload").trim(),
@@ -386,7 +403,7 @@ fn a_socket_keeps_its_options_and_its_file_whatever_becomes_of_a_reload() {
     UnixStream::connect(&path).unwrap();
     program.write(&more("660"));
     let answer = program.ask("reload");
-    assert!(answer.contains("The socket at '") && answer.contains("more' is what it was"), "{answer}");
+    assert!(answer.contains("The socket at '") && answer.contains("more' keeps its"), "{answer}");
     program.write(&more("600"));
     assert_eq!(
         program.ask("reload").trim(),
@@ -399,12 +416,12 @@ fn a_socket_keeps_its_options_and_its_file_whatever_becomes_of_a_reload() {
 #[test]
 fn a_frontend_that_comes_back_counts_the_connections_that_it_has() {
     let (server, _) = counted();
-    let (asked, asks) = std::sync::mpsc::channel();
+    let (sender, asks) = std::sync::mpsc::channel();
     let (allow, allowed) = std::sync::mpsc::channel::<()>();
     let allowed = std::sync::Mutex::new(allowed);
     let slow = origin(move |mut stream| {
         let _ = stream.read(&mut [0; 4096]);
-        asked.send(()).unwrap();
+        sender.send(()).unwrap();
         let _ = allowed.lock().unwrap().recv();
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
@@ -841,11 +858,11 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
 #[test]
 fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     let collector = TcpListener::bind((common::own_ip(), 0)).unwrap();
-    let place = collector.local_addr().unwrap();
+    let address = collector.local_addr().unwrap();
     let proxies = |size: &str| {
         format!(
             "ring lines\n format raw\n size {size}\n timeout connect 5s\n timeout server 5s\n server s \
-                {place}\n\
+                {address}\n\
              frontend f\n bind WEB\n log ring@lines local0\n log-format \"%HP\"\n http-request return status \
              200\n"
         )
@@ -874,7 +891,7 @@ fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     program.change(&proxies("32k"));
     get("/c");
     program.change(&proxies("20k"));
-    let collector = TcpListener::bind(place).unwrap();
+    let collector = TcpListener::bind(address).unwrap();
     get("/d");
     let mut sent = accept(&collector);
     for path in ["/b\n", "/c\n", "/d\n"] {
@@ -882,7 +899,7 @@ fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     }
     assert_eq!(program.ask("show events lines"), "/a\n/b\n/c\n/d\n\n");
     // Without the server in the file its connection closes.
-    program.change(&proxies("20k").replace(&format!(" server s {place}\n"), ""));
+    program.change(&proxies("20k").replace(&format!(" server s {address}\n"), ""));
     get("/e");
     assert_eq!(line(&mut sent), "");
     // A client may get its response before the line is written.

@@ -3,12 +3,15 @@
 use crate::common;
 
 use common::watch::{Syslog, both, until};
-use common::{DEFAULTS, Manylane, connect, fd, free, listener, origin, read_all, reset};
+use common::{DEFAULTS, Manylane, connect, fd, listener, origin, own_address, read_all, reset};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 
 /// An origin that responds with the number of the connection, from 1, and counts open connections.
 fn numbered() -> (SocketAddr, Arc<AtomicUsize>) {
@@ -49,6 +52,10 @@ fn send(client: &mut TcpStream) {
 }
 
 fn answer_of(client: &mut TcpStream) -> u32 {
+    body_of(client).parse().unwrap()
+}
+
+fn body_of(client: &mut TcpStream) -> String {
     let mut reader = BufReader::new(client);
     let (mut line, mut length) = (String::new(), 0);
     while line != "\r\n" {
@@ -60,7 +67,7 @@ fn answer_of(client: &mut TcpStream) -> u32 {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    String::from_utf8(body).unwrap().parse().unwrap()
+    String::from_utf8(body).unwrap()
 }
 
 fn start(lanes: usize, more: &str, server: &str) -> (Manylane, SocketAddr) {
@@ -179,6 +186,35 @@ fn nothing_is_kept_when_descriptors_are_short() {
     common::watch::until(|| ask(&mut client) != first);
 }
 
+/// Each name gets a connection of its own, which is kept as long as the share of the descriptors allows: with
+/// 50 percent of 200 as many more as 25 percent are.
+#[test]
+fn as_many_connections_are_kept_as_the_share_of_descriptors_says() {
+    let kept = |ratio: usize| {
+        let (server, open) = numbered();
+        let (_program, address) = start_global(
+            &format!(
+                " maxconn 50\n ulimit-n 200\n tune.pool-low-fd-ratio {ratio}\n tune.pool-high-fd-ratio 100\n"
+            ),
+            &format!("{server} pool-conn-name req.hdr(x-name) pool-purge-delay 1h"),
+        );
+        let mut client = connect(address);
+        let mut most = 0;
+        for name in 1..=150 {
+            write!(client, "GET / HTTP/1.1\r\nHost: a\r\nX-Name: {name}\r\n\r\n").unwrap();
+            assert_eq!(answer_of(&mut client), name);
+            most = most.max(open.load(Ordering::SeqCst));
+        }
+        most
+    };
+    let [few, more, most] = [20, 25, 50].map(kept);
+    // A lane tells of its descriptors once a round, and a server learns late of an end.
+    const LATE: usize = 4;
+    assert!(few <= 40 && more <= 50 && most <= 100, "{few}, {more}, {most}");
+    assert!((10 - LATE..=10 + LATE).contains(&(more - few)), "{few}, {more}, {most}");
+    assert!((50 - LATE..=50 + LATE).contains(&(most - more)), "{few}, {more}, {most}");
+}
+
 /// The share counts against the descriptors that the process may open, whatever `maxconn` is, and each
 /// descriptor counts once.
 #[test]
@@ -250,7 +286,7 @@ fn an_idle_connection_is_closed_for_a_new_one_when_descriptors_are_short() {
     assert_eq!(ask(&mut client), 2);
 }
 
-/// An origin of HTTP/2 that counts connections which are open. Its answers say the number of their own.
+/// An HTTP/2 origin that counts open connections. Its responses contain the number of their connection.
 fn numbered_of_2() -> (SocketAddr, Arc<AtomicUsize>) {
     let open = Arc::new(AtomicUsize::new(0));
     let counted = open.clone();
@@ -271,8 +307,8 @@ fn numbered_of_2() -> (SocketAddr, Arc<AtomicUsize>) {
     (address, open)
 }
 
-/// A client that names many has a connection for each name, also of HTTP/2: they would leave no descriptor to
-/// anybody else.
+/// A client that uses many names gets a connection for each name, also over HTTP/2. Without a limit, these
+/// connections would leave no descriptors for others.
 #[test]
 fn connections_of_http_2_for_many_names_leave_descriptors() {
     let (server, open) = numbered_of_2();
@@ -285,10 +321,11 @@ fn connections_of_http_2_for_many_names_leave_descriptors() {
         write!(client, "GET / HTTP/1.1\r\nHost: a\r\nX-Name: {name}\r\n\r\n").unwrap();
         assert_eq!(answer_of(&mut client), name);
     }
-    assert!(open.load(Ordering::SeqCst) < 100);
+    // The default share is 20 percent; a server learns late of an end.
+    assert!(open.load(Ordering::SeqCst) <= 40 + 4, "{}", open.load(Ordering::SeqCst));
 }
 
-/// As above, above `tune.pool-high-fd-ratio`.
+/// The same above `tune.pool-high-fd-ratio`.
 #[test]
 fn an_idle_connection_of_http_2_is_closed_for_a_new_one_when_descriptors_are_short() {
     let ((one, open), (two, _)) = (numbered_of_2(), numbered());
@@ -307,6 +344,50 @@ fn an_idle_connection_of_http_2_is_closed_for_a_new_one_when_descriptors_are_sho
     assert_eq!(ask_for(&mut client, "/two"), 1);
     until(|| open.load(Ordering::SeqCst) == 0);
     assert_eq!(ask(&mut client), 2);
+}
+
+/// With `strict-maxconn`, idle connections of another lane count. One of them closes for a request that may
+/// not use it.
+#[test]
+fn an_idle_connection_of_another_lane_counts_for_a_strict_maxconn() {
+    let (server, open) = numbered();
+    let (_program, address) = start(2, " http-reuse safe", &format!("{server} maxconn 1 strict-maxconn"));
+    let (mut first, mut second) = (connect(address), connect(address));
+    assert_eq!([ask(&mut first), ask(&mut second), ask(&mut first)], [1, 2, 2]);
+    until(|| open.load(Ordering::SeqCst) == 1);
+}
+
+/// The same over HTTP/2, with a connection of the own lane and of another one.
+#[test]
+fn an_idle_connection_of_http_2_counts_for_a_strict_maxconn() {
+    for lanes in [1, 2] {
+        let (server, open) = numbered_of_2();
+        let server = format!("{server} proto h2 pool-conn-name path maxconn 1 strict-maxconn");
+        let (_program, address) = start(lanes, " http-reuse always", &server);
+        let (mut first, mut second) = (connect(address), connect(address));
+        let got = [ask(&mut first), ask_for(&mut second, "/two"), ask(&mut first), ask_for(&mut second, "/")];
+        assert_eq!(got[..3], [1, 2, 3], "{lanes}");
+        until(|| open.load(Ordering::SeqCst) == 1);
+    }
+}
+
+/// A private connection does not close for another client. As in HAProxy, that client's request fails until
+/// the connection has ended with its session.
+#[test]
+fn a_private_connection_counts_for_a_strict_maxconn() {
+    let (server, _) = numbered();
+    let (_program, address) = start(2, " http-reuse never", &format!("{server} maxconn 1 strict-maxconn"));
+    let mut first = connect(address);
+    assert_eq!([ask(&mut first), ask(&mut first)], [1, 1]);
+    let has = |status: &str| {
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        read_all(&mut client).starts_with(status)
+    };
+    assert!(has("HTTP/1.1 503 "));
+    assert_eq!(ask(&mut first), 1);
+    drop(first);
+    until(|| has("HTTP/1.1 200 "));
 }
 
 /// The server sees the end soon after the connection was idle for the delay.
@@ -384,6 +465,154 @@ fn idle_connections_of_one_name_do_not_serve_another() {
     assert_eq!(got, [1, 2, 1, 2]);
 }
 
+/// Two clients ask in turns with these fields, through a server with these options, whose other end is
+/// `back`. Each is answered with the port that the server's connection came from; returns the numbers of
+/// connections, in the order of their first use.
+fn turns(certificate: &str, rules: &str, server: &str, back: &str, fields: &[&str]) -> Vec<usize> {
+    let ((front, address), (inner, server_at)) = (listener(), listener());
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let server = server.replace("@back", &server_at.to_string());
+    let _program = Manylane::start(&format!(
+        "{config} mode http\n http-reuse always\nlisten l\n bind {}\n{rules} server s {server}\n\
+         frontend back\n bind {}{certificate}\n \
+         http-request return status 200 content-type text/plain lf-string {back}\n",
+        fd(&front),
+        fd(&inner)
+    ));
+    let mut clients = [connect(address), connect(address)];
+    let mut ports = Vec::new();
+    fields
+        .iter()
+        .enumerate()
+        .map(|(n, field)| {
+            let client = &mut clients[n % 2];
+            write!(client, "GET / HTTP/1.1\r\n{field}\r\n\r\n").unwrap();
+            let port = answer_of(client);
+            ports.iter().position(|&known| known == port).unwrap_or_else(|| {
+                ports.push(port);
+                ports.len() - 1
+            })
+        })
+        .collect()
+}
+
+/// The server's certificate was checked for one name, and the server may have taken the connection for one of
+/// this name.
+#[test]
+fn idle_connections_of_tls_serve_only_the_name_that_they_asked_for() {
+    let authority = crate::tls::Authority::new();
+    let certificate = format!(" ssl crt {}", authority.bundle("a.pem", &["a.example"]).display());
+    let hosts = ["Host: a.example", "Host: b.example", "Host: b.example", "Host: a.example", "Host: c"];
+    let asks = |server: &str| turns(&certificate, "", server, "%[src_port]", &hosts);
+    assert_eq!(asks("@back ssl verify none sni req.hdr(host)"), [0, 1, 1, 0, 2]);
+    assert_eq!(asks("@back ssl verify none sni str(a.example)"), [0; 5]);
+}
+
+#[test]
+fn idle_connections_from_the_address_of_one_client_do_not_serve_another() {
+    if !crate::servers::may_pretend() {
+        return eprintln!("usesrc is not shown: this process has no CAP_NET_ADMIN");
+    }
+    let [a, b] = ["Host: a\r\nX-From: 127.0.0.7", "Host: a\r\nX-From: 127.0.0.8"];
+    // The address and the port: two clients could have the same port.
+    let server = "@back source 0.0.0.0 usesrc hdr_ip(x-from)";
+    assert_eq!(turns("", "", server, "%[src_port]", &[a, b, b, a, a]), [0, 1, 1, 0, 0]);
+    // Each client's address; both have the same.
+    assert_eq!(turns("", "", "@back source 0.0.0.0 usesrc clientip", "%[src_port]", &[a, b, a]), [0; 3]);
+}
+
+/// Returns a connection from this address. Its port may be used for another one: `usesrc client` connects
+/// from it, on the same machine.
+fn connect_from(ip: &str, to: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType};
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::new(ip.parse().unwrap(), 0)).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(common::TIMEOUT)).unwrap();
+    stream
+}
+
+/// A connection that was made from one client's address serves no client at another. The server answers with
+/// the address that it sees.
+#[test]
+fn a_connection_from_one_clients_address_is_not_given_to_another() {
+    if !crate::servers::may_pretend() {
+        return eprintln!("NOT SHOWN HERE: usesrc: this process has no CAP_NET_ADMIN");
+    }
+    let server = origin(|mut stream| {
+        let who = stream.peer_addr().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
+            if line == "\r\n" {
+                let text = who.to_string();
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+            line.clear();
+        }
+    });
+    for (usesrc, own) in [("client", true), ("clientip", false), ("hdr_ip(x-from)", false)] {
+        let (socket, address) = listener();
+        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let _program = Manylane::start(&format!(
+            "{config} mode http\n http-reuse always\nlisten l\n bind {}\n \
+             server s {server} source 0.0.0.0 usesrc {usesrc}\n",
+            fd(&socket)
+        ));
+        let ips = ["127.0.0.2", "127.0.0.3"];
+        let mut clients = ips.map(|ip| connect_from(ip, address));
+        let mut seen: Vec<SocketAddr> = Vec::new();
+        for turn in [0, 1, 0, 1, 1, 0] {
+            let client = &mut clients[turn];
+            write!(client, "GET / HTTP/1.1\r\nHost: a\r\nX-From: {}\r\n\r\n", ips[turn]).unwrap();
+            let from = body_of(client);
+            let Ok(from) = from.parse::<SocketAddr>() else { panic!("{usesrc}: {from}") };
+            assert_eq!(from.ip().to_string(), ips[turn], "{usesrc}, request {}", seen.len());
+            if own {
+                assert_eq!(from, client.local_addr().unwrap(), "{usesrc}: the port is the client's, too");
+            }
+            seen.push(from);
+        }
+        // Each client's connection serves it again.
+        assert_eq!([seen[2], seen[3], seen[4], seen[5]], [seen[0], seen[1], seen[1], seen[0]], "{usesrc}");
+        // Another client at the first one's address gets its connection, but not with `usesrc client`, which
+        // has the port, too.
+        let mut third = connect_from(ips[0], address);
+        write!(third, "GET / HTTP/1.1\r\nHost: a\r\nX-From: {}\r\n\r\n", ips[0]).unwrap();
+        assert_eq!(body_of(&mut third) == seen[0].to_string(), !own, "{usesrc}");
+    }
+}
+
+/// A server without an address of its own is wherever a rule says.
+#[test]
+fn idle_connections_to_one_destination_do_not_serve_another() {
+    let ((one, _), (two, _)) = (numbered(), numbered());
+    assert_eq!(ask(&mut connect(two)), 1); // its next connections have other numbers than those of the first
+    let (socket, address) = listener();
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let _program = Manylane::start(&format!(
+        "{config} mode http\n http-reuse always\nlisten l\n bind {}\n \
+         http-request set-dst ipv4(127.0.0.1)\n http-request set-dst-port req.hdr(x-port)\n \
+         server s 0.0.0.0\n",
+        fd(&socket)
+    ));
+    let (mut first, mut second) = (connect(address), connect(address));
+    let ask_at = |client: &mut TcpStream, server: SocketAddr| {
+        write!(client, "GET / HTTP/1.1\r\nHost: a\r\nX-Port: {}\r\n\r\n", server.port()).unwrap();
+        answer_of(client)
+    };
+    let got = [
+        ask_at(&mut first, one),
+        ask_at(&mut second, two),
+        ask_at(&mut second, one),
+        ask_at(&mut first, two),
+    ];
+    assert_eq!(got, [1, 2, 1, 2]);
+}
+
 /// An origin that closes on purpose: a connection that has served a request closes or resets when it gets one
 /// for `/fin` or `/rst`. Otherwise it responds with its number, from 1; two requests for `/both` wait for
 /// each other.
@@ -426,9 +655,9 @@ fn quitting() -> SocketAddr {
 #[test]
 fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
     for mode in ["safe", "always"] {
-        let address = std::cell::Cell::new(free());
+        let address = std::cell::Cell::new(own_address());
         let config = |log: &Syslog, socket: &Path| {
-            address.set(free());
+            address.set(own_address());
             format!(
                 "global\n stats socket {} level admin\n{} mode http\n log {} local0\n option httplog\n \
                     http-reuse {mode}\nlisten l\n bind {}\n server s {}\n",
@@ -491,4 +720,152 @@ fn a_request_that_may_not_be_repeated_ends_without_a_word() {
     assert_eq!(ask(&mut client), 1);
     client.write_all(b"GET /fin HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     assert_eq!(read_all(&mut client), "");
+}
+
+/// A request at an origin: the number of its connection, from 1, and its method with its body.
+type Heard = (usize, String);
+
+/// An origin that answers the first request of each connection with the connection's number. It reads a
+/// second one and closes without an answer. After an answer to `/ends` it waits for an order that says
+/// whether to reset or close the connection, and reports when it has done so.
+struct Ending {
+    address: SocketAddr,
+    heard: mpsc::Receiver<Heard>,
+    order: mpsc::Sender<bool>,
+    done: mpsc::Receiver<()>,
+}
+
+impl Ending {
+    fn new() -> Self {
+        let ((tell, heard), (order, orders), (finish, done)) =
+            (mpsc::channel(), mpsc::channel(), mpsc::channel());
+        let (connections, orders) = (AtomicUsize::new(0), Mutex::new(orders));
+        let address = origin(move |mut stream| {
+            let number = connections.fetch_add(1, Ordering::SeqCst) + 1;
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            for served in [false, true] {
+                let (mut head, mut body) = (String::new(), Vec::new());
+                while !head.ends_with("\r\n\r\n") {
+                    if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                        return;
+                    }
+                }
+                if head.starts_with("POST") {
+                    body.resize(3, 0);
+                    reader.read_exact(&mut body).unwrap();
+                }
+                let mut words = head.split(' ');
+                let (method, path) = (words.next().unwrap(), words.next().unwrap());
+                tell.send((number, format!("{method} {}", String::from_utf8_lossy(&body)))).unwrap();
+                if served {
+                    return;
+                }
+                let text = number.to_string();
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+                stream.write_all(answer.as_bytes()).unwrap();
+                if path == "/ends" {
+                    let resets: bool = orders.lock().unwrap().recv().unwrap();
+                    if resets {
+                        reset(stream);
+                    } else {
+                        // At once, as in `reset`.
+                        stream.shutdown(Shutdown::Write).unwrap();
+                    }
+                    finish.send(()).unwrap();
+                    return;
+                }
+            }
+        });
+        Self { address, heard, order, done }
+    }
+
+    /// Ends the connection that waits for an order.
+    fn end(&self, resets: bool) {
+        self.order.send(resets).unwrap();
+        self.done.recv_timeout(common::TIMEOUT).unwrap();
+    }
+
+    /// Returns the next requests.
+    fn heard<const N: usize>(&self) -> [Heard; N] {
+        std::array::from_fn(|_| self.heard.recv_timeout(common::TIMEOUT).unwrap())
+    }
+}
+
+fn post(client: &mut TcpStream) {
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc").unwrap();
+}
+
+/// No server can have processed a POST whose connection failed or had already ended: the program sends it on
+/// a new connection, once. It does not resend a POST of which bytes were sent, since only the client knows
+/// whether that is safe. `retry-on conn-failure` is the default.
+#[test]
+fn a_post_is_sent_again_only_where_no_byte_of_it_was_sent() {
+    for retry_on in ["", " retry-on conn-failure\n"] {
+        let (address, refused) = (std::cell::Cell::new(own_address()), std::cell::Cell::new(own_address()));
+        let ending = std::cell::RefCell::new(Ending::new());
+        let config = |_: &Syslog, socket: &Path| {
+            address.set(own_address());
+            refused.set(own_address());
+            *ending.borrow_mut() = Ending::new();
+            let defaults = DEFAULTS.replace("nbthread 2", "nbthread 1");
+            let server = ending.borrow().address;
+            format!(
+                "global\n stats socket {} level admin\n{defaults} mode http\n http-reuse always\n{retry_on}\
+                 listen l\n bind {}\n server s {server}\nlisten refused\n bind {}\n retries 1\n \
+                 option redispatch 1\n balance roundrobin\n server d {}\n server s {server}\n",
+                socket.display(),
+                address.get(),
+                refused.get(),
+                common::nobody(),
+            )
+        };
+        let (ours, theirs) = both(config, |_played| {
+            let ending = ending.borrow();
+            let mut client = connect(address.get());
+            for resets in [false, true] {
+                let before = ask_for(&mut client, "/ends");
+                ending.end(resets);
+                post(&mut client);
+                assert_eq!(answer_of(&mut client), before + 1, "{retry_on}, {resets}");
+                // The next POST is sent, and then its connection ends.
+                post(&mut client);
+                assert_eq!(read_all(&mut client), "", "{retry_on}, {resets}");
+                client = connect(address.get());
+            }
+            let heard: [Heard; 6] = ending.heard();
+            let mut client = connect(refused.get());
+            post(&mut client); // server d refuses the connection
+            answer_of(&mut client);
+            (heard, ending.heard::<1>(), ending.heard.try_recv().is_err())
+        });
+        let get_and_posts =
+            |first: usize| [(first, "GET "), (first + 1, "POST abc"), (first + 1, "POST abc")];
+        let expected = [get_and_posts(1), get_and_posts(3)].concat();
+        let heard: Vec<_> = ours.0.iter().map(|(number, text)| (*number, &**text)).collect();
+        assert_eq!(heard, expected, "{retry_on}");
+        assert_eq!((&ours.1[0].1[..], ours.2), ("POST abc", true), "{retry_on}");
+        if let Some(theirs) = theirs {
+            assert_eq!(ours, theirs, "{retry_on}");
+        }
+    }
+}
+
+/// A server's connection ends and a request arrives while the program is stopped: it checks the connection
+/// once more before it uses it. With `retries 0` it would not resend the request.
+#[test]
+fn a_post_is_not_sent_on_a_connection_that_ended_at_the_same_time() {
+    for resets in [false, true].repeat(3) {
+        let ending = Ending::new();
+        let (program, address) = start(1, " http-reuse always\n retries 0", &ending.address.to_string());
+        let mut client = connect(address);
+        assert_eq!(ask_for(&mut client, "/ends"), 1);
+        program.signal(Signal::SIGSTOP);
+        let stopped = waitpid(Pid::from_raw(program.pid() as i32), Some(WaitPidFlag::WUNTRACED)).unwrap();
+        assert!(matches!(stopped, WaitStatus::Stopped(..)), "{stopped:?}");
+        ending.end(resets);
+        post(&mut client);
+        program.signal(Signal::SIGCONT);
+        assert_eq!(answer_of(&mut client), 2, "{resets}");
+        assert_eq!(ending.heard(), [(1, "GET ".into()), (2, "POST abc".into())]);
+    }
 }

@@ -178,7 +178,7 @@ fn a_server_is_not_blamed_for_a_client_that_does_not_take_what_comes_first() {
 const SIZES: [usize; 8] = [3000, 5000, 7000, 9000, 11_000, 13_000, 15_000, 17_000];
 
 /// Clients that have requested these sizes and read nothing.
-fn asked(address: SocketAddr) -> Vec<(TcpStream, usize)> {
+fn clients_that_wait(address: SocketAddr) -> Vec<(TcpStream, usize)> {
     let ask = |bytes: usize| {
         let mut client = small(address);
         client.write_all(format!("GET /{bytes} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
@@ -200,7 +200,7 @@ fn are_whole(clients: Vec<(TcpStream, usize)>) {
 
 /// Responds with the number of bytes in the path, and reports that.
 fn bodies() -> (SocketAddr, mpsc::Receiver<()>) {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let server = origin(move |mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         loop {
@@ -214,7 +214,7 @@ fn bodies() -> (SocketAddr, mpsc::Receiver<()>) {
             let _ = tell.send(());
         }
     });
-    (server, told)
+    (server, receiver)
 }
 
 /// The time between two requests starts when the client has its response; here more time passes before the
@@ -222,15 +222,15 @@ fn bodies() -> (SocketAddr, mpsc::Receiver<()>) {
 #[test]
 fn a_response_is_whole_for_a_client_that_reads_it_late() {
     let (socket, address) = listener();
-    let (server, told) = bodies();
+    let (server, receiver) = bodies();
     let _program = Manylane::start_ready(&format!(
         "{GLOBAL}{TIMES} timeout client 1h\n timeout http-keep-alive 100ms\nlisten l\n bind {}\n server s \
          {}\n",
         fd(&socket),
         server
     ));
-    let clients = asked(address);
-    SIZES.iter().for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
+    let clients = clients_that_wait(address);
+    SIZES.iter().for_each(|_| receiver.recv_timeout(TIMEOUT).unwrap());
     // A client that reads at once is closed after its time, so the time of the others has passed, too.
     let mut prompt = small(address);
     prompt.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -242,17 +242,17 @@ fn a_response_is_whole_for_a_client_that_reads_it_late() {
 #[test]
 fn a_response_is_whole_for_a_client_that_reads_it_when_the_program_ends() {
     let (socket, address) = listener();
-    let (server, told) = bodies();
+    let (server, receiver) = bodies();
     let mut program = Manylane::start_ready(&format!(
         "{GLOBAL}{TIMES} timeout client 1h\nlisten l\n bind {}\n server s {}\n",
         fd(&socket),
         server
     ));
-    let clients = asked(address);
-    SIZES.iter().for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
+    let clients = clients_that_wait(address);
+    SIZES.iter().for_each(|_| receiver.recv_timeout(TIMEOUT).unwrap());
     let mut prompt = small(address);
     prompt.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    told.recv_timeout(TIMEOUT).unwrap();
+    receiver.recv_timeout(TIMEOUT).unwrap();
     program.signal(nix::sys::signal::Signal::SIGUSR1);
     // The program accepts further requests for a moment after the response; when that is over, so are the
     // moments of earlier ones.
@@ -265,15 +265,15 @@ fn a_response_is_whole_for_a_client_that_reads_it_when_the_program_ends() {
 #[test]
 fn a_client_that_does_not_take_its_response_is_let_go() {
     let (socket, address) = listener();
-    let (server, told) = bodies();
+    let (server, receiver) = bodies();
     let program = Manylane::start_ready(&format!(
         "{GLOBAL}{TIMES} timeout client 1s\n option http-server-close\nlisten l\n bind {}\n server s {}\n",
         fd(&socket),
         server
     ));
     let before = descriptors(program.pid());
-    let _clients = asked(address);
-    SIZES.iter().for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
+    let _clients = clients_that_wait(address);
+    SIZES.iter().for_each(|_| receiver.recv_timeout(TIMEOUT).unwrap());
     until(|| descriptors(program.pid()) <= before);
 }
 
@@ -282,7 +282,7 @@ fn a_client_that_does_not_take_its_response_is_let_go() {
 #[test]
 fn a_client_that_does_not_read_is_let_go_when_its_server_has_ended() {
     let (socket, address) = listener();
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let server = origin(move |mut stream| {
         let mut size = [0];
         stream.read_exact(&mut size).unwrap();
@@ -304,7 +304,7 @@ fn a_client_that_does_not_read_is_let_go_when_its_server_has_ended() {
             client
         })
         .collect();
-    clients.iter().for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
+    clients.iter().for_each(|_| receiver.recv_timeout(TIMEOUT).unwrap());
     until(|| descriptors(program.pid()) <= before);
 }
 
@@ -369,7 +369,7 @@ fn interim_responses_wait_until_a_client_of_http_2_reads() {
     const END: usize = 32 << 20;
     // Larger than the HPACK table, so each one takes its full size.
     let hint = format!("HTTP/1.1 103 Early Hints\r\nX: {}\r\n\r\n", "x".repeat(5_000));
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let server = origin(move |mut stream| {
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, 65_536).unwrap();
         stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -400,7 +400,7 @@ fn interim_responses_wait_until_a_client_of_http_2_reads() {
         fd(&socket)
     ));
     let client = ask_over_2(address, 65_535);
-    let sent = told.recv_timeout(TIMEOUT).unwrap();
+    let sent = receiver.recv_timeout(TIMEOUT).unwrap();
     println!("{sent} bytes were taken");
     assert!(sent < MOST, "{sent} bytes");
     let mut client = BufReader::new(client);
@@ -412,7 +412,7 @@ fn interim_responses_wait_until_a_client_of_http_2_reads() {
         }
     };
     assert_eq!(body, (true, b"ok".to_vec()));
-    assert_eq!(heads, told.recv_timeout(TIMEOUT).unwrap() + 1);
+    assert_eq!(heads, receiver.recv_timeout(TIMEOUT).unwrap() + 1);
 }
 
 /// A client that opens its window only after the head of the response: interim responses are not data.
@@ -432,4 +432,66 @@ fn interim_responses_do_not_wait_for_a_window() {
     }
     client.write_all(&[0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 2]).unwrap();
     assert_eq!(frame(&mut client), (0, true, b"ok".to_vec()));
+}
+
+/// Responses without a body to clients of HTTP/2 that read nothing: each stream holds its head, and no more.
+/// Later the clients get all of them.
+#[test]
+fn heads_that_a_client_of_http_2_does_not_read_are_bounded() {
+    const CLIENTS: usize = 10;
+    const STREAMS: usize = 100;
+    const HEAD: usize = 14_000;
+    /// Memory of a stream, as in SECURITY.md.
+    const MOST: usize = 2 * HEAD + 16_384;
+    for driver in ["epoll", "io_uring"] {
+        let (tell, told) = mpsc::channel();
+        let answer = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 0\r\n\r\n", fields(HEAD));
+        let server = origin(move |mut stream| {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while head(&mut reader) {
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+                tell.send(()).unwrap();
+            }
+        });
+        let (socket, address) = listener();
+        let config = format!(
+            "{GLOBAL}{TIMES} timeout client 1h\nlisten l\n bind {}\n server s {server}\n",
+            fd(&socket)
+        );
+        let (program, mut said) =
+            Manylane::start_heard_as(&config, common::command().arg("-V").env("MANYLANE_DRIVER", driver));
+        while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+        std::thread::spawn(move || said.for_each(drop)); // otherwise the pipe would fill up
+        let before = program.memory();
+        let mut all = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0".to_vec();
+        for stream in 0..STREAMS as u32 {
+            all.extend([0, 0, 6, 1, 5]);
+            all.extend((2 * stream + 1).to_be_bytes());
+            all.extend([0x82, 0x86, 0x84, 0x41, 1, b'a']);
+        }
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = small(address);
+                client.write_all(&all).unwrap();
+                client
+            })
+            .collect();
+        (0..CLIENTS * STREAMS).for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
+        let more = (program.memory() - before) << 10;
+        println!("{driver}: {} bytes a client", more / CLIENTS);
+        assert!(more < CLIENTS * STREAMS * MOST, "{driver}: {} bytes a client", more / CLIENTS);
+        for client in clients {
+            let mut client = BufReader::new(client);
+            let mut ends = 0;
+            while ends < STREAMS {
+                let mut begin = [0; 9];
+                client.read_exact(&mut begin).unwrap();
+                let length = usize::from(begin[1]) << 8 | usize::from(begin[2]);
+                client.read_exact(&mut vec![0; length]).unwrap();
+                ends += usize::from(begin[3] == 1 && begin[4] & 1 != 0);
+            }
+        }
+    }
 }

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn servers_that_track_are_as_what_they_track() {
-    let place = named("a");
+    let address = named("a");
     let config = |log: &Syslog, socket: &Path| {
         format!(
             "global\n stats socket {} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\n\
-             frontend f\n bind {}\nbackend l\n server r {place} check inter 60s\n server nc {place}\n\
-             backend b\n server t1 {place} track l/r\n server t2 {place} track t1\n server t3 {place} \
+             frontend f\n bind {}\nbackend l\n server r {address} check inter 60s\n server nc {address}\n\
+             backend b\n server t1 {address} track l/r\n server t2 {address} track t1\n server t3 {address} \
              backup\n",
             socket.display(),
             log.address(),
@@ -101,9 +101,15 @@ fn what_cannot_be_tracked_is_said_with_its_place() {
             "server a 127.0.0.1:1 track b\n server b 127.0.0.1:1 track l/a",
             "'track' of server 'l/b' expects a server with checks, found 'l/a', which tracks it in turn",
         ),
-        ("server a 127.0.0.1:1 track x/y", "unable to find server 'x/y' required for tracking"),
-        ("server a 127.0.0.1:1 track l/y", "unable to find server 'l/y' required for tracking"),
-        ("server a 127.0.0.1:1 track b\n server b 127.0.0.1:1", "found 'l/b' without: put 'check' there"),
+        (
+            "server a 127.0.0.1:1 track x/y",
+            "'track' expects <backend>/<server>, or a server of the same backend, found 'x/y'",
+        ),
+        (
+            "server a 127.0.0.1:1 track l/y",
+            "'track' expects <backend>/<server>, or a server of the same backend, found 'l/y'",
+        ),
+        ("server a 127.0.0.1:1 track b\n server b 127.0.0.1:1", "found 'l/b'; add 'check' to it"),
         (
             "server a 127.0.0.1:1 check track b\n server b 127.0.0.1:1 check",
             "'track' expects a server without checks, found 'check' of server 'l/a'",
@@ -302,12 +308,12 @@ fn errors_of_live_traffic_count_as_haproxy_counts_them() {
         let web = std::cell::RefCell::new(None);
         let config = |log: &Syslog, socket: &Path| {
             let (listening, address) = listener();
-            let place = if place.is_empty() { shop } else { nobody };
+            let endpoint = if place.is_empty() { shop } else { nobody };
             let text = format!(
                 "global\n stats socket {} level admin\n log {} local0\n{defaults} mode http\n log global\n \
                     retries 0\n option log-health-checks\n\
-                 listen l\n bind {}\n no log\n log {} local0 notice\n server a {place} check inter 60s port \
-                 {} {options}\n",
+                 listen l\n bind {}\n no log\n log {} local0 notice\n server a {endpoint} check inter 60s \
+                 port {} {options}\n",
                 socket.display(),
                 log.address(),
                 fd(&listening),
@@ -350,7 +356,7 @@ fn errors_of_live_traffic_count_as_haproxy_counts_them() {
 /// Both programs read server state files of either program, and continue alike (R-G8).
 #[test]
 fn servers_go_on_as_a_state_file_of_either_program_says() {
-    let (place, folder) = (named("a"), Folder::new());
+    let (address, folder) = (named("a"), Folder::new());
     let config = |file: Option<&Path>, socket: &Path| {
         let (global, load) = match file {
             Some(file) => {
@@ -361,10 +367,11 @@ fn servers_go_on_as_a_state_file_of_either_program_says() {
         format!(
             "global\n max-spread-checks 10ms\n stats socket {} level admin\n{global}{DEFAULTS} mode \
                 http\n{load}\
-             frontend f\n bind {}\nbackend b\n server a {place} weight 10\n server c {place} weight 20 check \
-             inter 60s\n \
-             server d {place} disabled\n server e {place}\n server f {place} check inter 60s rise 3 fall 4\n \
-             server h {place} track b/f\n server i {place} weight 5\n server k {place} disabled\n",
+             frontend f\n bind {}\nbackend b\n server a {address} weight 10\n server c {address} weight 20 \
+             check inter 60s\n \
+             server d {address} disabled\n server e {address}\n server f {address} check inter 60s rise 3 \
+             fall 4\n server h {address} track b/f\n server i {address} weight 5\n server k {address} \
+             disabled\n",
             &socket.display(),
             socket.with_extension("web").display(),
         )
@@ -418,8 +425,8 @@ fn servers_go_on_as_a_state_file_of_either_program_says() {
                 rows(&played.ask("show servers state"))
             },
         );
-        assert!(ours.iter().any(|row| row.starts_with(&format!("a {} 2 0 5 10 ", place.ip()))), "{ours:?}");
-        assert!(ours.iter().any(|row| row.starts_with(&format!("f {} 0 0 1 1 ", place.ip()))), "{ours:?}");
+        assert!(ours.iter().any(|row| row.starts_with(&format!("a {} 2 0 5 10 ", address.ip()))), "{ours:?}");
+        assert!(ours.iter().any(|row| row.starts_with(&format!("f {} 0 0 1 1 ", address.ip()))), "{ours:?}");
         if let Some(theirs) = theirs {
             assert_eq!(ours, theirs, "{dumped}");
         }
@@ -455,8 +462,8 @@ fn a_state_file_that_was_cut_holds_as_far_as_it_goes() {
     let said = common::check(&lines(" server-state-file nowhere\n"), &[]);
     let (said, code) = (String::from_utf8_lossy(&said.stderr).into_owned(), said.status.code());
     for expected in [
-        "line 3: it has 7 fields of 20: the file may have been cut there",
-        "line 5: it has no end: the file was cut there, and this line is left out",
+        "line 3: expected at least 20 fields, found 7: the file may have been cut there",
+        "line 5: it has no line feed: the file was cut there, and the line is ignored",
         "/nowhere', so servers begin as the configuration says",
         "test.cfg:",
     ] {
@@ -526,14 +533,14 @@ fn said_to(mut program: std::process::Command, socket: &Path, steps: &[(&str, &s
 #[test]
 fn standard_error_tells_what_happens_to_servers_and_proxies() {
     let folder = Folder::new();
-    let place = named("a");
+    let address = named("a");
     let config = |name: &str| {
         let socket = folder.0.join(name);
         let text = format!(
             "global\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {}\n \
                 default_backend b\n\
-             backend b\n server s {place} check inter 60s\n server t {place} track s\n\
-             server u {place} backup\nlisten l\n bind {}\n server v {place}\n",
+             backend b\n server s {address} check inter 60s\n server t {address} track s\n\
+             server u {address} backup\nlisten l\n bind {}\n server v {address}\n",
             socket.display(),
             socket.with_extension("f").display(),
             socket.with_extension("l").display(),

@@ -216,7 +216,10 @@ fn what_tables_and_rules_cannot_be_is_told_at_its_place() {
         ),
         ("stick-table type ip size 10 srvkey id", "'stick-table srvkey' expects name or addr, found 'id'"),
         ("stick-table type ip size 10 srvkey", "'srvkey' expects name or addr, found none"),
-        ("stick-table type ip size 10 store cats", "'stick-table store' expects server_id, gpt0"),
+        (
+            "stick-table type ip size 10 store cats",
+            "'stick-table store' expects one of 27 values such as server_id, gpt0 or gpc0, found 'cats'",
+        ),
         ("stick-table type ip size 10 store gpc0,gpc0", "'gpc0' is stored already"),
         ("stick-table type ip size 10 store gpc", "'gpc' expects (<elements>)"),
         ("stick-table type ip size 10 store gpc0_rate(0)", "expects a period from 1ms"),
@@ -235,13 +238,25 @@ fn what_tables_and_rules_cannot_be_is_told_at_its_place() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(message), "{lines}: {said}");
     }
+    // A session and its stream track as many counters as the file says, at most 15 each.
+    for (counters, fine) in [(15, true), (16, false)] {
+        let last = counters - 1;
+        let config = format!(
+            "global\n tune.stick-counters {counters}\n{DEFAULTS} mode http\nfrontend f\n bind 127.0.0.1:1\n \
+             http-request track-sc{last} src table t\nbackend t\n {table}"
+        );
+        let output = check(&config, &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), fine, "{counters}: {said}");
+        assert!(fine || said.contains("'tune.stick-counters' expects"), "{said}");
+    }
     for (line, message) in [
         ("stick on", "'stick on'"),
         ("stick on table t", "'stick on' expects <pattern> [table <name>] [if|unless <condition>]"),
         ("stick on src table", "'stick on' expects <pattern>"),
         ("stick match src", "'stick' expects 'table <name>', or a 'stick-table' of the same proxy"),
         ("stick match src table x", "'stick' expects the name of a proxy with a 'stick-table', found 'x'"),
-        ("stick on bool(1) table t", "'stick' expects a key of a type that is one of the table's"),
+        ("stick on bool(1) table t", "'stick' expects a key that can be converted to the table's type"),
         (
             "stick on res.len table t",
             "this sample has no value in use-server, balance or stick; it has one in",

@@ -111,9 +111,12 @@ fn who_hands_nothing_over_is_named_and_goes_on() {
     let nobody = folder.0.join("nobody");
     let file = folder.file("again.cfg", &config);
     for (at, why) in [
-        (&*closed, "its 'stats socket' expects 'expose-fd listeners', and is without."),
+        (&*closed, "its 'stats socket' lacks 'expose-fd listeners'; add it."),
         (&*nobody, "No such file or directory"),
-        (Path::new("ipv4@127.0.0.1:1"), "expected the path of a unix socket, which alone passes sockets."),
+        (
+            Path::new("ipv4@127.0.0.1:1"),
+            "expected the path of a unix socket, since only such a socket can pass listeners.",
+        ),
     ] {
         let mut second = common::command();
         second.arg("-f").arg(&file).arg("-x").arg(at).args(["-sf", &pid]);

@@ -6,7 +6,7 @@ use common::{
     DEFAULTS, Manylane, TIMEOUT, connect, echo, end_of, fd, listener, named, nobody, origin, read_all, reset,
 };
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener};
 use std::sync::mpsc;
 
 #[test]
@@ -153,7 +153,7 @@ fn proxies_are_chained_inside_of_the_process() {
 fn connections_beyond_maxconn_wait_for_a_place() {
     for maxconn in ["global\n maxconn 1\n", "frontend f\n maxconn 1\n", " maxconn 1\n"] {
         let (socket, address) = listener();
-        let (tell, told) = mpsc::channel();
+        let (tell, receiver) = mpsc::channel();
         let tell = std::sync::Mutex::new(tell);
         let server = origin(move |mut stream| {
             tell.lock().unwrap().send(()).unwrap();
@@ -172,7 +172,7 @@ fn connections_beyond_maxconn_wait_for_a_place() {
         let _program = Manylane::start(&config);
         let mut first = connect(address);
         first.write_all(b"x").unwrap();
-        told.recv_timeout(common::TIMEOUT).unwrap();
+        receiver.recv_timeout(common::TIMEOUT).unwrap();
         let mut second = connect(address);
         second.write_all(b"y").unwrap();
         let mut byte = [0];
@@ -180,9 +180,9 @@ fn connections_beyond_maxconn_wait_for_a_place() {
         first.write_all(b"z").unwrap();
         // After two round trips on the first connection, the second one would have arrived.
         first.read_exact(&mut byte).unwrap();
-        assert!(told.try_recv().is_err(), "{maxconn}");
+        assert!(receiver.try_recv().is_err(), "{maxconn}");
         drop(first);
-        told.recv_timeout(common::TIMEOUT).unwrap();
+        receiver.recv_timeout(common::TIMEOUT).unwrap();
         second.read_exact(&mut byte).unwrap();
         assert_eq!(&byte, b"y");
     }
@@ -207,15 +207,15 @@ fn a_tunnel_that_is_half_closed_has_the_time_of_a_tunnel() {
     assert_eq!(read_all(&mut client), "");
 }
 
-/// An origin that reads three bytes, reports that, and then how its connection ends.
+/// An origin that reads three bytes, reports that, and then reports how its connection ends.
 fn three_and_the_end() -> (SocketAddr, mpsc::Receiver<Result<(), ErrorKind>>) {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let server = origin(move |mut stream| {
         stream.read_exact(&mut [0; 3]).unwrap();
         tell.send(Ok(())).unwrap();
         tell.send(end_of(&mut stream)).unwrap();
     });
-    (server, told)
+    (server, receiver)
 }
 
 /// A server that reads to the end must not take truncated input for complete.
@@ -227,21 +227,21 @@ fn the_reset_of_a_client_is_one_for_the_server() {
     for (options, front) in
         [("", ""), (" option splice-request\n option splice-response\n", ""), ("", &*chained)]
     {
-        let (server, told) = three_and_the_end();
+        let (server, receiver) = three_and_the_end();
         let bind = if front.is_empty() { fd(&socket) } else { format!("local@{name}") };
         let config = format!("{DEFAULTS}{options}{front}listen l\n bind {bind}\n server s {server}\n");
         let _program = Manylane::start(&config);
         for ends_well in [false, true] {
             let mut client = connect(address);
             client.write_all(b"abc").unwrap();
-            told.recv_timeout(TIMEOUT).unwrap().unwrap();
+            receiver.recv_timeout(TIMEOUT).unwrap().unwrap();
             if ends_well {
                 drop(client)
             } else {
                 reset(client)
             }
             let expected = if ends_well { Ok(()) } else { Err(ErrorKind::ConnectionReset) };
-            assert_eq!(told.recv_timeout(TIMEOUT).unwrap(), expected, "{options}");
+            assert_eq!(receiver.recv_timeout(TIMEOUT).unwrap(), expected, "{options}");
         }
     }
 }
@@ -249,7 +249,7 @@ fn the_reset_of_a_client_is_one_for_the_server() {
 #[test]
 fn without_lingering_servers_are_reset_where_clients_end() {
     let (socket, address) = listener();
-    let (server, told) = three_and_the_end();
+    let (server, receiver) = three_and_the_end();
     let _program = Manylane::start(&format!(
         "{DEFAULTS}frontend f\n bind {}\n default_backend b\nbackend b\n option nolinger\n server s \
             {server}\n",
@@ -257,9 +257,9 @@ fn without_lingering_servers_are_reset_where_clients_end() {
     ));
     let mut client = connect(address);
     client.write_all(b"abc").unwrap();
-    told.recv_timeout(TIMEOUT).unwrap().unwrap();
+    receiver.recv_timeout(TIMEOUT).unwrap().unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(told.recv_timeout(TIMEOUT).unwrap(), Err(ErrorKind::ConnectionReset));
+    assert_eq!(receiver.recv_timeout(TIMEOUT).unwrap(), Err(ErrorKind::ConnectionReset));
     assert_eq!(end_of(&mut client), Ok(()), "who is not told of that sees an end");
 }
 
@@ -275,4 +275,62 @@ fn who_leaves_before_its_proxy_header_is_closed_and_not_reset() {
         let _ = client.shutdown(Shutdown::Write); // it may have been reset already
         assert_eq!(end_of(&mut client), ended, "{said:?}");
     }
+}
+
+/// The first bytes of a Remote Desktop Protocol client, with a server's address in the cookie.
+fn desktop(address: SocketAddrV4) -> Vec<u8> {
+    let (ip, port) = (u32::from_le_bytes(address.ip().octets()), address.port().swap_bytes());
+    let mut bytes = b"\x03\0\0\x2f\x2a\xe0\0\0\0\0\0".to_vec();
+    bytes.extend(format!("Cookie: msts={ip}.{port}.0000\r\n\x01\0\x08\0\0\0\0\0").bytes());
+    bytes
+}
+
+/// A server that reads to the end and then sends its name.
+fn patient(name: &'static str) -> SocketAddrV4 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("it is of IPv4") };
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            if client.read_to_end(&mut Vec::new()).is_ok() {
+                let _ = client.write_all(name.as_bytes());
+            }
+        }
+    });
+    address
+}
+
+/// `persist rdp-cookie`: the client goes to the server whose address is in its cookie. If no server has that
+/// address, or the server takes no streams, the client goes to any other.
+#[test]
+fn a_cookie_of_rdp_names_the_server() {
+    let (one, two) = (patient("one"), patient("two"));
+    let (socket, at) = listener();
+    let folder = common::Folder::new();
+    let commands = folder.0.join("cli");
+    let config = format!(
+        "global\n stats socket {} level admin\n{DEFAULTS}listen l\n mode tcp\n bind {}\n tcp-request \
+         inspect-delay 5s\n tcp-request content accept if RDP_COOKIE\n persist rdp-cookie\n balance \
+         roundrobin\n server one {one}\n server two {two}\n",
+        commands.display(),
+        fd(&socket),
+    );
+    let _program = Manylane::start(&config.replace("nbthread 2", "nbthread 1"));
+    let goes_to = |address| {
+        let mut client = connect(at);
+        client.write_all(&desktop(address)).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut name = String::new();
+        client.read_to_string(&mut name).unwrap();
+        name
+    };
+    for _ in 0..3 {
+        assert_eq!((goes_to(one), goes_to(two)), ("one".into(), "two".into()));
+    }
+    let nobodys: SocketAddrV4 = "127.0.0.1:1".parse().unwrap();
+    let mut both = [goes_to(nobodys), goes_to(nobodys)];
+    both.sort();
+    assert_eq!(both, ["one", "two"], "an address of no server is in nobody's way");
+    common::watch::ask(&commands, "set server l/one state maint");
+    assert_eq!(goes_to(one), "two", "the server takes no streams");
 }

@@ -2,6 +2,7 @@
 
 use crate::common;
 
+use common::watch::{Haproxy, until};
 use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, fd, listener, origin, read_all};
 use nix::sys::signal::Signal;
 use rcgen::{
@@ -234,12 +235,12 @@ fn a_body_of_unknown_length_ends_where_its_server_says_so() {
         });
         let (inner, between) = listener();
         // An attacker on the path forwards bytes that it cannot read, and may cut the connection.
-        let way = Arc::new(Mutex::new(None));
+        let relayed = Arc::new(Mutex::new(None));
         let relay = {
-            let way = way.clone();
+            let relayed = relayed.clone();
             origin(move |stream| {
                 let server = connect(between);
-                *way.lock().unwrap() = Some(stream.try_clone().unwrap());
+                *relayed.lock().unwrap() = Some(stream.try_clone().unwrap());
                 let (mut from, mut to) = (stream.try_clone().unwrap(), server.try_clone().unwrap());
                 std::thread::spawn(move || std::io::copy(&mut from, &mut to));
                 let _ = std::io::copy(&mut &server, &mut &stream);
@@ -268,7 +269,7 @@ fn a_body_of_unknown_length_ends_where_its_server_says_so() {
             came.extend_from_slice(&some[..n]);
         }
         match cut {
-            true => way.lock().unwrap().take().unwrap().shutdown(Shutdown::Write).unwrap(),
+            true => relayed.lock().unwrap().take().unwrap().shutdown(Shutdown::Write).unwrap(),
             false => finish.send(()).unwrap(),
         }
         assert!(
@@ -328,7 +329,8 @@ fn words_of_other_proxies_stand_before_tls_and_servers_are_told_of_it() {
         "{DEFAULTS}frontend f\n mode http\n bind {} accept-proxy ssl crt {certificate}\n \
          http-request return status 200 content-type text/plain lf-string \
          \"%[fc_rcvd_proxy] %[ssl_fc_sni]\"\n\
-         frontend g\n mode tcp\n bind {} ssl crt {certificate} verify optional ca-file {} alpn one,two\n \
+         frontend g\n mode tcp\n bind {} ssl crt {certificate} verify optional ca-file {} \
+         ca-ignore-err all crt-ignore-err all alpn one,two\n \
          default_backend b\n\
          backend b\n mode tcp\n server s {origin} send-proxy-v2-ssl-cn proxy-v2-options cert-cn,authority\n\
          frontend h\n bind {}\n mode {{MODE}}\n default_backend c\n\
@@ -353,23 +355,31 @@ fn words_of_other_proxies_stand_before_tls_and_servers_are_told_of_it() {
     let url = format!("https://a.example:{}/", address.port());
     let output = curl(&authority, address, "a.example", &["--haproxy-protocol", &url]);
     assert!(text(&output.stdout).starts_with("1 a.example|200"), "{}", text(&output.stderr));
-    let (to, shown) = (through.to_string(), shown.to_str().unwrap());
-    let arguments = ["s_client", "-connect", &to, "-servername", "a.example", "-alpn", "two", "-cert", shown];
-    openssl(&[&arguments[..], &["-key", shown, "-quiet", "-no_ign_eof"]].concat(), "hello");
-    let told = got.recv_timeout(TIMEOUT).unwrap();
-    let header = manylane_net::proxy_protocol::parse(&told).unwrap();
-    let manylane_net::proxy_protocol::Parsed::Complete { header, length } = header else {
-        panic!("{told:?}")
-    };
-    assert_eq!(&told[length..], b"hello");
-    use manylane_net::proxy_protocol::kind;
-    let value = |kind| header.tlvs.value_of(kind).map(text);
-    assert_eq!(
-        (value(kind::ALPN).as_deref(), value(kind::AUTHORITY).as_deref()),
-        (Some("two"), Some("a.example"))
-    );
-    let tls = header.tlvs.value_of(kind::SSL).unwrap();
-    assert_eq!(tls, b"\x07\0\0\0\0\x21\0\x07TLSv1.3\x22\0\x06client");
+    let to = through.to_string();
+    let stranger = Authority::new();
+    let foreign = stranger.bundle("client.pem", &["client"]);
+    // OpenSSL's number of "unable to verify the first certificate" is 21.
+    for (shown, verified) in [(shown, 0), (foreign, 21)] {
+        let shown = shown.to_str().unwrap();
+        let arguments =
+            ["s_client", "-connect", &to, "-servername", "a.example", "-alpn", "two", "-cert", shown];
+        openssl(&[&arguments[..], &["-key", shown, "-quiet", "-no_ign_eof"]].concat(), "hello");
+        let told = got.recv_timeout(TIMEOUT).unwrap();
+        let header = manylane_net::proxy_protocol::parse(&told).unwrap();
+        let manylane_net::proxy_protocol::Parsed::Complete { header, length } = header else {
+            panic!("{told:?}")
+        };
+        assert_eq!(&told[length..], b"hello");
+        use manylane_net::proxy_protocol::kind;
+        let value = |kind| header.tlvs.value_of(kind).map(text);
+        assert_eq!(
+            (value(kind::ALPN).as_deref(), value(kind::AUTHORITY).as_deref()),
+            (Some("two"), Some("a.example"))
+        );
+        let tls = header.tlvs.value_of(kind::SSL).unwrap();
+        let expected = [b"\x07\0\0\0", &[verified][..], b"\x21\0\x07TLSv1.3\x22\0\x06client"].concat();
+        assert_eq!(tls, expected);
+    }
 }
 
 #[test]
@@ -384,7 +394,7 @@ fn pages_and_the_run_time_interface() {
         &format!("global\n stats socket /x ssl crt {}\nfrontend f\n mode tcp\n", certificate.display()),
         &[],
     );
-    assert!(text(&output.stderr).contains("the run-time interface is spoken to in clear"));
+    assert!(text(&output.stderr).contains("the run-time interface does not support TLS"));
 }
 
 #[test]
@@ -513,6 +523,39 @@ fn servers_are_verified_and_the_log_tells_why_one_is_refused() {
                 "{line:?}"
             );
         }
+    }
+}
+
+/// `sni-auto`
+#[test]
+fn names_of_requests_are_asked_for_within_tls() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (inner, between) = listener();
+    let (outer, address) = listener();
+    let config = format!(
+        "{DEFAULTS} mode http\n http-reuse safe\nfrontend f\n bind {}\n use_backend %[req.hdr(x-to)]\n\
+         backend auto\n default-server ssl verify none sni-auto\n server s {between}\n\
+         backend not\n default-server ssl verify none sni-auto\n server s {between} no-sni-auto\n\
+         backend own\n default-server ssl verify none sni-auto\n server s {between} sni str(own.example)\n\
+         frontend g\n bind {} ssl crt {}\n http-request return status 200 hdr x-name .%[ssl_fc_sni].\n",
+        fd(&outer),
+        fd(&inner),
+        certificate.display(),
+    );
+    let _program = Manylane::start(&config);
+    for (to, host, name) in [
+        ("auto", "B.example:8443", ".b.example."),
+        ("auto", "c.example", ".c.example."),
+        ("auto", "127.0.0.1:80", ".."),
+        ("not", "b.example", ".."),
+        ("own", "b.example", ".own.example."),
+    ] {
+        let mut client = connect(address);
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-To: {to}\r\nConnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).unwrap();
+        let answer = read_all(&mut client);
+        assert!(answer.contains(&format!("x-name: {name}\r\n")), "{to} {host}: {answer}");
     }
 }
 
@@ -655,10 +698,16 @@ fn what_cannot_be_used_is_told_with_its_place() {
         ("bind :1 ssl crt /none.pem".into(), "'crt' : cannot read '/none.pem': No such file or directory"),
         (format!("bind :1 ssl crt {}", ca.display()), "cannot be used: it has no private key"),
         (format!("bind :1 ssl crt {crt} ciphers RC4"), "'ciphers' : no cipher of 'RC4' is left"),
-        (format!("bind :1 ssl crt {crt} ssl-max-ver TLSv1.1"), "TLSv1.1 is not spoken"),
+        (
+            format!("bind :1 ssl crt {crt} ssl-max-ver TLSv1.1"),
+            "TLSv1.1 is not supported; the oldest version is TLSv1.2",
+        ),
         (format!("bind :1 ssl crt {crt} verify required"), "clients can be verified with a 'ca-file' or"),
         (format!("bind :1 ssl crt {crt} crt-list /none"), "'crt-list' : cannot read '/none'"),
-        (format!("bind :1 ssl crt {crt} ocsp-update on"), "'ocsp-update.mode' to say"),
+        (
+            format!("bind :1 ssl crt {crt} ocsp-update on"),
+            "set it in 'crt-store', 'crt-list' or 'ocsp-update.mode'",
+        ),
         ("server s 127.0.0.1:1 ssl".into(), "a server can be verified with a 'ca-file' only"),
     ] {
         let output = check(&format!("{DEFAULTS}listen l\n mode tcp\n {lines}\n"), &[]);
@@ -685,15 +734,39 @@ fn health_checks_speak_tls_with_servers_that_do() {
     let (authority, other) = (Authority::new(), Authority::new());
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let server = Server::start(&certificate, &[]);
-    for (options, told) in [
-        (format!("ca-file {}", authority.file().display()), "succeeded, reason: Layer6 check passed"),
-        (format!("ca-file {}", other.file().display()), "failed, reason: Layer6 invalid response"),
+    let host = |name: &str| format!(" option httpchk GET / HTTP/1.1\n http-check send hdr host {name}\n");
+    for (lines, options, told) in [
+        (
+            String::new(),
+            format!("ca-file {}", authority.file().display()),
+            "succeeded, reason: Layer6 check passed",
+        ),
+        (
+            String::new(),
+            format!("ca-file {}", other.file().display()),
+            "failed, reason: Layer6 invalid response",
+        ),
+        (
+            host("a.example:8443"),
+            format!("ca-file {} check-sni-auto", authority.file().display()),
+            "succeeded, reason: Layer7 check passed",
+        ),
+        (
+            host("b.example"),
+            format!("ca-file {} check-sni-auto", authority.file().display()),
+            "failed, reason: Layer6 invalid response",
+        ),
+        (
+            host("b.example"),
+            format!("ca-file {} check-sni-auto no-check-sni-auto", authority.file().display()),
+            "succeeded, reason: Layer7 check passed",
+        ),
     ] {
         let (socket, _) = listener();
         let config = format!(
             "{DEFAULTS} mode http\n log stderr local0\n option log-health-checks\n\
              frontend f\n bind {}\n\
-             backend b\n server s {} ssl {options} check inter 20s downinter 50ms fall 1 rise 1 \
+             backend b\n{lines} server s {} ssl {options} check inter 20s downinter 50ms fall 1 rise 1 \
              init-state down\n",
             fd(&socket),
             server.1
@@ -776,4 +849,87 @@ fn samples_tell_of_both_connections() {
     client.write_all(b"GET /x HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").unwrap();
     let answer = read_all(&mut client);
     assert!(answer.to_lowercase().contains("location: https://a.example/x\r\n"), "{answer}");
+}
+
+/// Two frontends that speak TLS, the outer one before the inner one, whose answers tell of hellos and chains.
+fn hello_config(
+    authority: &Authority,
+    chain: &Path,
+    outer: &str,
+    inner: &str,
+    between: SocketAddr,
+) -> String {
+    format!(
+        "{} mode http\n http-reuse never\n\
+         frontend f\n bind {outer} ssl crt {chain} verify optional ca-file {ca}\n \
+         http-response set-header x-lists \"%[ssl_fc_protocol_hello_id] %[ssl_fc_cipherlist_hex] \
+         %[ssl_fc_cipherlist_bin(1),hex] %[ssl_fc_cipherlist_str] %[ssl_fc_cipherlist_xxh] \
+         %[ssl_fc_extlist_bin,hex] %[ssl_fc_eclist_bin(0),hex] %[ssl_fc_ecformats_bin,hex] \
+         %[ssl_fc_sigalgs_bin,hex] %[ssl_fc_supported_versions_bin,hex]\"\n \
+         http-response set-header x-client \"%[ssl_c_san] %[ssl_c_chain_der,sha1,hex] %[ssl_fc_early_rcvd] \
+         %[ssl_fc_client_early_traffic_secret]\"\n \
+         http-response set-header x-chain %[ssl_s_chain_der,sha1,hex]\n \
+         http-response set-header x-random %[ssl_bc_server_random,hex]\n \
+         http-response set-header x-own-random %[ssl_fc_server_random,hex]\n default_backend b\n\
+         backend b\n server s {between} ssl verify none no-ssl-reuse\n\
+         frontend g\n bind {inner} ssl crt {chain}\n \
+         http-request return status 200 hdr x-inner %[ssl_fc_server_random,hex]\n",
+        DEFAULTS.replacen("global\n", "global\n tune.ssl.capture-buffer-size 100\n tune.ssl.keylog on\n", 1),
+        chain = chain.display(),
+        ca = authority.file().display(),
+    )
+}
+
+/// The fields that [`hello_config`] adds, for clients of both versions, and with a list that is too long.
+fn told_of_hellos(authority: &Authority, address: SocketAddr) -> Vec<String> {
+    let shown = authority.bundle("client.pem", &["client", "*.example", "127.0.0.1", "::1"]);
+    let [shown, ca] = [shown, authority.file()].map(|file| file.to_str().unwrap().to_owned());
+    let address = address.to_string();
+    let own = ["-cert", &shown, "-key", &shown, "-cert_chain", &ca];
+    let mut all = Vec::new();
+    for more in [
+        &[&["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256:AES256-SHA"][..], &own].concat()[..],
+        &["-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256", "-groups", "P-521:X25519"],
+        &["-tls1_2", "-cipher", "ALL"],
+    ] {
+        let arguments = [&["s_client", "-quiet", "-connect", &address][..], more].concat();
+        let answer = text(
+            &openssl(&arguments, "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").stdout,
+        );
+        let field = |name: &str| {
+            let begin = format!("{name}: ");
+            let line = answer.lines().find_map(|line| line.strip_prefix(&begin)).map(str::trim);
+            line.unwrap_or_else(|| panic!("no {name} in {answer}")).to_owned()
+        };
+        assert_eq!(field("x-random"), field("x-inner"));
+        assert_eq!(field("x-own-random").len(), 64);
+        assert_ne!(field("x-own-random"), field("x-random"));
+        all.extend(["x-lists", "x-client", "x-chain"].map(field));
+    }
+    all
+}
+
+#[test]
+fn samples_tell_of_hellos_and_chains_as_in_haproxy() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let both = [certificate, authority.file()].map(|file| std::fs::read_to_string(file).unwrap()).concat();
+    let chain = authority.folder.file("chain.pem", &both);
+    let (inner, between) = listener();
+    let (outer, address) = listener();
+    let _program = Manylane::start(&hello_config(&authority, &chain, &fd(&outer), &fd(&inner), between));
+    let ours = told_of_hellos(&authority, address);
+    let first: Vec<&str> = ours[0].split(' ').collect();
+    let ciphers = "C02B003500FF";
+    let names = "ECDHE-ECDSA-AES128-GCM-SHA256,AES256-SHA,TLS_EMPTY_RENEGOTIATION_INFO_SCSV";
+    assert_eq!(first[..4], ["771", ciphers, ciphers, names]);
+    let names = "DNS:client, DNS:*.example, IP Address:127.0.0.1, IP Address:0:0:0:0:0:0:0:1 ";
+    assert!(ours[1].starts_with(names), "{ours:?}");
+    assert!(ours[3].starts_with("771 130100FF "), "{ours:?}");
+    let [address, between] = [(); 2].map(|()| common::own_address());
+    let config = hello_config(&authority, &chain, &address.to_string(), &between.to_string(), between);
+    if let Some(_haproxy) = Haproxy::start(&authority.folder.file("haproxy.cfg", &config)) {
+        until(|| TcpStream::connect(address).is_ok());
+        assert_eq!(told_of_hellos(&authority, address), ours);
+    }
 }

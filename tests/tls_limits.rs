@@ -25,8 +25,8 @@ fn column(socket: &Path, proxy: &str, own: &str, name: &str) -> u64 {
     let all = ask(socket, "show stat");
     let header: Vec<&str> = all.lines().next().unwrap().trim_start_matches("# ").split(',').collect();
     let row = all.lines().find(|line| line.starts_with(&format!("{proxy},{own},"))).unwrap();
-    let place = header.iter().position(|own| *own == name).unwrap();
-    row.split(',').nth(place).unwrap().parse().unwrap()
+    let index = header.iter().position(|own| *own == name).unwrap();
+    row.split(',').nth(index).unwrap().parse().unwrap()
 }
 
 fn control(authority: &Authority) -> PathBuf {

@@ -1,8 +1,9 @@
-//! Renewal of OCSP responses: the responder is a small server of HTTP that lets OpenSSL answer.
+//! Renewal of OCSP responses. The responder is a small HTTP server that gets its responses from OpenSSL.
 
 use crate::common;
 use crate::tls::{Authority, openssl, text};
 
+use common::dns::Dns;
 use common::watch::{Syslog, ask, until};
 use common::{DEFAULTS, Manylane, check, origin};
 use rcgen::{CertificateParams, CustomExtension, DnType, KeyPair, SerialNumber};
@@ -12,18 +13,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What a responder does.
+/// Behaviour of a responder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mood {
     Good,
     Revoked,
     /// It answers with a 500.
     Broken,
-    /// Its responses have another type.
+    /// Its responses have another content type.
     Mistyped,
     /// It answers about another certificate.
     Confused,
-    /// Chunks instead of a length.
+    /// It sends chunks instead of a length.
     Chunked,
 }
 
@@ -31,7 +32,7 @@ struct Responder {
     address: SocketAddr,
     mood: Arc<Mutex<Mood>>,
     /// First lines of requests.
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Responder {
@@ -39,7 +40,7 @@ impl Responder {
         let (mood, asked) = (Arc::new(Mutex::new(Mood::Good)), Arc::new(Mutex::new(Vec::new())));
         let (own_mood, own_asked, folder) = (mood.clone(), asked.clone(), folder.to_owned());
         let address = origin(move |stream| answer(stream, &folder, &own_mood, &own_asked));
-        Self { address, mood, asked }
+        Self { address, mood, requests: asked }
     }
 
     fn set(&self, mood: Mood) {
@@ -119,7 +120,7 @@ fn answer(mut stream: TcpStream, folder: &Path, mood: &Mutex<Mood>, asked: &Mute
 }
 
 /// A certificate that names a responder.
-fn leaf(authority: &Authority, name: &str, serial: u64, url: &str, whole: bool) -> PathBuf {
+pub(crate) fn leaf(authority: &Authority, name: &str, serial: u64, url: &str, whole: bool) -> PathBuf {
     let value = |tag: u8, content: &[u8]| {
         let length = u8::try_from(content.len()).unwrap();
         let header = if length < 0x80 { vec![tag, length] } else { vec![tag, 0x81, length] };
@@ -145,7 +146,7 @@ fn authority() -> Authority {
     authority
 }
 
-/// What a client that asks is shown.
+/// The status that a client gets if it requests one.
 fn stapled(front: &str) -> Option<String> {
     let said = text(&openssl(&["s_client", "-unix", front, "-status"], "").stdout);
     said.lines().find_map(|line| line.trim().strip_prefix("Cert Status: ")).map(str::to_owned)
@@ -189,7 +190,7 @@ fn a_response_is_fetched_and_shown() {
     let begun = start(&authority, "", &store, &format!("crt {shown}"));
     assert_eq!(begun.line(), format!("{shown} 1 \"Update successful\" 0 1"));
     assert_eq!(stapled(&begun.front).as_deref(), Some("good"));
-    let asked = responder.asked.lock().unwrap().remove(0);
+    let asked = responder.requests.lock().unwrap().remove(0);
     assert!(asked.starts_with("GET /ocsp/M") && asked.ends_with("%3D HTTP/1.1"), "{asked}");
     let all = ask(&begun.control, "show ssl ocsp-updates");
     let mut lines = all.lines();
@@ -204,7 +205,7 @@ fn a_response_is_fetched_and_shown() {
         "{line}"
     );
 
-    // An operator asks at once, and sees what came.
+    // A command requests a response at once and shows it.
     responder.set(Mood::Revoked);
     let said = ask(&begun.control, &format!("update ssl ocsp-response {shown}"));
     assert!(said.contains("Cert Status: revoked"), "{said}");
@@ -225,7 +226,7 @@ fn a_response_is_fetched_and_shown() {
     }
 }
 
-/// What a responder says wrong is told, and leaves the response that there is.
+/// The program reports invalid responses and keeps the current one.
 #[test]
 fn failures_are_told_and_leave_what_is_shown() {
     let authority = authority();
@@ -247,7 +248,7 @@ fn failures_are_told_and_leave_what_is_shown() {
     );
     assert_eq!(begun.line(), format!("{shown} 1 \"Update successful\" 0 1"));
     responder.set(Mood::Broken);
-    // Its time has come again, by itself.
+    // The next request is due by time.
     until(|| begun.line().starts_with(&format!("{shown} 2 \"HTTP error (the status is 500)\" 1 ")));
     for (mood, said) in [
         (Mood::Mistyped, "Missing \"ocsp-response\" header (the type is 'text/html')"),
@@ -262,11 +263,51 @@ fn failures_are_told_and_leave_what_is_shown() {
     assert!(crt_list.contains(&format!("{shown} [ocsp-update on]\n")), "{crt_list}");
 }
 
+/// `httpclient.resolvers.*`
+#[test]
+fn names_of_responders_are_resolved_as_the_file_says() {
+    let authority = authority();
+    let responder = Responder::start(&authority.folder.0);
+    let dns = Dns::new();
+    dns.addresses("responder.example", &["127.0.0.1"]);
+    let url = format!("http://responder.example:{}/ocsp", responder.address.port());
+    let shown = leaf(&authority, "a", 0x2a, &url, true).display().to_string();
+    let store = format!("crt-store\n load crt {shown} ocsp-update on\n");
+    let sections = format!("resolvers d\n nameserver a {}\n{store}", dns.address());
+    let global = " httpclient.resolvers.id d\n httpclient.resolvers.prefer ipv4\n";
+    let begun = start(&authority, global, &sections, &format!("crt {shown}"));
+    assert_eq!(begun.line(), format!("{shown} 1 \"Update successful\" 0 1"));
+    drop(begun);
+    let begun = start(&authority, " httpclient.resolvers.disabled on\n", &store, &format!("crt {shown}"));
+    let why = "'responder.example' is not resolved: 'httpclient.resolvers.disabled' is on";
+    assert_eq!(begun.line(), format!("{shown} 2 \"HTTP error ({why})\" 1 0"));
+}
+
+/// `httpclient.retries`
+#[test]
+fn a_responder_that_begins_late_is_connected_to_again() {
+    let authority = authority();
+    let address = common::own_address();
+    let shown = leaf(&authority, "a", 0x2a, &format!("http://{address}/"), true).display().to_string();
+    let store = format!("crt-store\n load crt {shown} ocsp-update on\n");
+    let options = format!("crt {shown}");
+    let begun = start(&authority, " httpclient.retries 0\n", &store, &options);
+    assert!(begun.line().starts_with(&format!("{shown} 2 \"HTTP error (")));
+    drop(begun);
+    let global = " httpclient.retries 9\n httpclient.timeout.connect 500ms\n";
+    let begun = start(&authority, global, &store, &options);
+    let listener = std::net::TcpListener::bind(address).unwrap();
+    let mood = Mutex::new(Mood::Good);
+    let (folder, asked) = (authority.folder.0.clone(), Mutex::default());
+    common::origin_of(listener, move |stream| answer(stream, &folder, &mood, &asked));
+    assert_eq!(begun.line(), format!("{shown} 1 \"Update successful\" 0 1"));
+}
+
 #[test]
 fn a_proxy_is_asked_for_all_responders_and_long_requests_are_posted() {
     let authority = authority();
     let responder = Responder::start(&authority.folder.0);
-    // Nobody resolves this name.
+    // No resolver has this name.
     let url = format!("http://responder.invalid/{}", "x".repeat(190));
     let file = leaf(&authority, "a", 0x2a, &url, true);
     let url = format!("http://responder.invalid:8080/{}", "x".repeat(60));
@@ -278,7 +319,7 @@ fn a_proxy_is_asked_for_all_responders_and_long_requests_are_posted() {
         let line = begun.line();
         assert!(line.ends_with(" 1 \"Update successful\" 0 1"), "{line}");
     }
-    let asked = responder.asked.lock().unwrap().clone();
+    let asked = responder.requests.lock().unwrap().clone();
     let begins = |begin: &str| asked.iter().any(|line| line.starts_with(begin));
     assert!(begins("POST http://responder.invalid/xxx"), "{asked:?}");
     assert!(begins("GET http://responder.invalid:8080/xxx"), "{asked:?}");
@@ -304,7 +345,7 @@ fn what_cannot_be_renewed_is_refused_by_name() {
     let store = |file: &str| format!("crt-store\n load crt {file} ocsp-update on\n");
     for (global, store, options, why) in [
         ("", store(&alone), format!("crt {alone}"), "has an issuer that is not known"),
-        ("", store(&https), format!("crt {https}"), "those of http:// alone are asked"),
+        ("", store(&https), format!("crt {https}"), "expected one of http://"),
         ("", String::new(), format!("crt-list {}", list.display()), "has 'ocsp-update' on in one place"),
         ("", store(&whole).replace(" on", " maybe"), String::new(), "'ocsp-update' expects 'on' or 'off'"),
         (
@@ -322,7 +363,7 @@ fn what_cannot_be_renewed_is_refused_by_name() {
     assert!(good, "{told}");
 }
 
-/// Two authorities give the same number: a response is for the certificate of its own.
+/// Two CAs assign the same serial number: the program finds a response's certificate by its issuer.
 #[test]
 fn a_response_finds_its_certificate_by_its_issuer() {
     let (one, two) = (authority(), authority());

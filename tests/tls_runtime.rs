@@ -317,7 +317,7 @@ fn lists_and_authorities_that_cannot_be_used_are_refused_when_they_come() {
     let two = format!("{}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", other.own.pem());
     for command in ["set", "add"] {
         let said = served.ask(&format!("{command} ssl ca-file {known} <<\n{two}"));
-        assert!(said.contains(&format!("'{known}' has an authority that is of no use: ")), "{said}");
+        assert!(said.contains(&format!("'{known}' has a certificate that cannot be used: ")), "{said}");
         assert!(said.ends_with(&format!("\nCan't update {known}!\n\n")), "{said}");
         assert!(served.ask(&format!("commit ssl ca-file {known}")).contains("No ongoing transaction!"));
     }
@@ -550,7 +550,7 @@ fn certificates_of_stores_have_names() {
         ("crt-store s\n load crt x sctl y\n", "'sctl' is an option of HAProxy that this program refuses"),
         (
             "crt-store s\n load crt x rc y\n",
-            "'load' expects crt, key, alias, ocsp, issuer or ocsp-update, found 'rc'",
+            "'load' expects crt, key, alias, ocsp, issuer, ocsp-update, watch, acme or domains, found 'rc'",
         ),
         ("frontend f\n bind :1 ssl crt @s/none\n", "'@s/none' is loaded by no 'crt-store' section"),
     ] {

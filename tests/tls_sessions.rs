@@ -4,9 +4,10 @@ use crate::common;
 use crate::tls::{Authority, openssl, text};
 use crate::tls_limits::get;
 
-use common::watch::{Haproxy, ask};
+use common::watch::{Haproxy, Played, ask, both, until};
 use common::{DEFAULTS, Manylane, check, fd, listener};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 const PAGE: &str = " http-request return status 200 content-type text/plain string hello\n";
@@ -257,4 +258,48 @@ fn secrets_are_told_where_the_file_says_so_and_nowhere_else() {
         assert_eq!(back.trim(), body.trim());
         assert_eq!(body.split(['|', ' ']).any(|word| word.len() >= 64), keeps, "{body}");
     }
+}
+
+/// Both programs tell of the session that both ends have, with TLS 1.2.
+#[test]
+fn sessions_of_tls_1_2_have_identifiers() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let config = |_: &common::watch::Syslog, socket: &Path| {
+        let shown = socket.display();
+        let global = format!("global\n stats socket {shown}\n");
+        let crt = format!("ssl crt {} no-tls-tickets", certificate.display());
+        format!(
+            "{} mode http\n http-reuse never\nfrontend f\n bind unix@{shown}.f {crt}\n \
+             http-response set-header x-f \"<%[ssl_fc_session_id,hex]>\"\n \
+             http-response set-header x-b \"<%[ssl_bc_session_id,hex]>\"\n default_backend b\n\
+             backend b\n server s unix@{shown}.g ssl verify none ssl-max-ver TLSv1.2\n\
+             frontend g\n bind unix@{shown}.g {crt}\n \
+             http-request return status 200 hdr x-g \"<%[ssl_fc_session_id,hex]>\"\n",
+            DEFAULTS.replacen("global\n", &global, 1).replace("nbthread 2", "nbthread 1"),
+        )
+    };
+    let session = authority.folder.0.join("session");
+    let file = session.to_str().unwrap();
+    let play = |played: Played| {
+        let front = format!("{}.f", played.socket.display());
+        until(|| UnixStream::connect(&front).is_ok());
+        let visit = |more: &[&str]| {
+            let arguments = [&["s_client", "-unix", &front, "-ign_eof"][..], more].concat();
+            let told = text(&openssl(&arguments, "GET / HTTP/1.0\r\n\r\n").stdout);
+            ["x-f: ", "x-b: ", "x-g: ", "    Session-ID: "].map(|name| {
+                let line = told.lines().find_map(|line| line.strip_prefix(name));
+                line.unwrap_or_else(|| panic!("no {name}: {told}")).trim_matches(['<', '>']).to_owned()
+            })
+        };
+        let first = visit(&["-tls1_2", "-sess_out", file]);
+        let second = visit(&["-tls1_2", "-sess_in", file]);
+        for [own, to_server, at_server, shown] in [&first, &second] {
+            assert_eq!((own.len(), own, to_server.len(), to_server), (64, shown, 64, at_server));
+        }
+        assert_eq!(first, second, "the sessions are resumed");
+        visit(&["-tls1_3"])[0].clone()
+    };
+    // With TLS 1.3, HAProxy tells what only its own store knows.
+    assert_eq!(both(config, play).0, "");
 }

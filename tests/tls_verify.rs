@@ -1,5 +1,5 @@
-//! What is wrong with chains of certificates of clients, and which signatures are used: beside HAProxy, with
-//! OpenSSL as the client.
+//! Errors in certificate chains of clients, and the signature algorithms in use, compared with HAProxy;
+//! OpenSSL is the client.
 
 use crate::common;
 use crate::tls::{Authority, Server, openssl, text};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
-/// Certificates of clients that have something wrong, in files.
+/// Client certificates that each have an error, in files.
 struct Chains {
     folder: Folder,
     root: Issuer,
@@ -58,7 +58,7 @@ impl Chains {
         CertifiedIssuer::signed_by(params, key(), by.unwrap_or(&self.root)).unwrap()
     }
 
-    /// A certificate by `by` (the root without), sent along with `chain`.
+    /// A certificate signed by `by`, or by the root without `by`; clients send it with `chain`.
     fn leaf(
         &mut self,
         name: &'static str,
@@ -145,7 +145,7 @@ impl Chains {
         self.folder.0.join(name)
     }
 
-    /// What the program answers to a client that shows that chain.
+    /// The program's response to a client that presents this chain.
     fn play(&self, name: &str, front: &str, more: &[&str]) -> String {
         let (_, chain, key) = self.all.iter().find(|(own, ..)| *own == name).unwrap();
         let (chain, key) = (chain.to_str().unwrap(), key.to_str().unwrap());
@@ -157,7 +157,7 @@ impl Chains {
     }
 }
 
-const TOLD: &str = " http-request return status 200 content-type text/plain lf-string \"told %[ssl_c_used] \
+const REPLY: &str = " http-request return status 200 content-type text/plain lf-string \"told %[ssl_c_used] \
                     %[ssl_c_verify] %[ssl_c_err] %[ssl_c_ca_err] %[ssl_c_ca_err_depth]\\n\"\n";
 
 #[test]
@@ -174,11 +174,11 @@ fn errors_of_chains_are_ignored_and_told_as_in_haproxy() {
             "global\n stats socket {shown} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\n \
              error-log-format \"failed %[fc_err] %[fc_err_name] %[ssl_c_verify] %[ssl_c_err] %[ssl_c_ca_err] \
              %[ssl_c_ca_err_depth]\"\n\
-             frontend all\n bind unix@{shown}.all {bind} ca-ignore-err all crt-ignore-err all\n{TOLD}\
+             frontend all\n bind unix@{shown}.all {bind} ca-ignore-err all crt-ignore-err all\n{REPLY}\
              frontend lists\n bind unix@{shown}.lists {bind} crl-file {list} ca-ignore-err all \
-             crt-ignore-err all\n{TOLD}\
+             crt-ignore-err all\n{REPLY}\
              frontend some\n bind unix@{shown}.some {bind} crt-ignore-err \
-             X509_V_ERR_CERT_HAS_EXPIRED,18 ca-ignore-err 19\n{TOLD}",
+             X509_V_ERR_CERT_HAS_EXPIRED,18 ca-ignore-err 19\n{REPLY}",
             log.address(),
         )
     };
@@ -223,7 +223,7 @@ fn errors_of_chains_are_ignored_and_told_as_in_haproxy() {
     assert!(differs.is_empty(), "{differs:#?}");
 }
 
-/// A session does not keep what was ignored, so it must not be resumed as if nothing were wrong.
+/// A session does not keep which errors were ignored, so resuming it must not look like success.
 #[test]
 fn a_client_whose_errors_were_ignored_is_verified_each_time() {
     let chains = Chains::filled();
@@ -232,7 +232,7 @@ fn a_client_whose_errors_were_ignored_is_verified_each_time() {
     let front = chains.file("front").display().to_string();
     let config = format!(
         "{DEFAULTS} mode http\nfrontend f\n bind unix@{front} ssl crt {} verify optional ca-file {} \
-         crt-ignore-err all\n{TOLD}",
+         crt-ignore-err all\n{REPLY}",
         certificate.display(),
         chains.file("root.pem").display()
     );
@@ -243,13 +243,14 @@ fn a_client_whose_errors_were_ignored_is_verified_each_time() {
         assert_eq!(first, "told 1 10 10 0 0");
         let again = match Path::new(&session).exists() {
             true => chains.play("expired", &front, &[version, "-sess_in", &session]),
-            false => first, // there was none to be kept
+            false => first, // the server sent no session
         };
         assert_eq!(again, "told 1 10 10 0 0");
     }
 }
 
-/// 'ca-verify-file' is trusted as 'ca-file' is, and clients are told of the latter alone.
+/// The program trusts 'ca-verify-file' as it trusts 'ca-file', and sends clients the names of the latter
+/// only.
 #[test]
 fn clients_are_not_told_of_authorities_that_only_verify() {
     let (told, silent) = (Authority::new(), Authority::new());
@@ -260,8 +261,8 @@ fn clients_are_not_told_of_authorities_that_only_verify() {
         format!(
             "global\n stats socket {shown} level admin\n log {} local0\n{DEFAULTS} mode http\n\
              frontend f\n bind unix@{shown}.f ssl crt {own} verify required ca-file {} ca-verify-file {}\n\
-             {TOLD}\
-             frontend g\n bind unix@{shown}.g ssl crt {own} verify required ca-verify-file {}\n{TOLD}",
+             {REPLY}\
+             frontend g\n bind unix@{shown}.g ssl crt {own} verify required ca-verify-file {}\n{REPLY}",
             log.address(),
             ca.display(),
             verify.display(),
@@ -296,7 +297,7 @@ fn clients_are_not_told_of_authorities_that_only_verify() {
     }
 }
 
-/// How a handshake was signed: that of the server, and that of the client.
+/// The algorithms that signed a handshake: the server's, and the client's.
 fn signed(output: &str) -> String {
     let field =
         |name: &str| output.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("-").to_owned();
@@ -319,10 +320,10 @@ fn lists_of_signature_algorithms_hold_for_both_sides() {
         format!(
             "global\n stats socket {shown} level admin\n log {} local0\n \
              ssl-default-bind-sigalgs RSA-PSS+SHA512:RSA+SHA512\n{DEFAULTS} mode http\n\
-             frontend a\n bind unix@{shown}.a {bind}\n{TOLD}\
+             frontend a\n bind unix@{shown}.a {bind}\n{REPLY}\
              frontend b\n bind unix@{shown}.b {bind} sigalgs RSA-PSS+SHA256:RSA+SHA256 {verify} \
-             client-sigalgs ECDSA+SHA384:rsa_pss_rsae_sha256\n{TOLD}\
-             frontend c\n bind unix@{shown}.c ssl crt-list {}\n{TOLD}",
+             client-sigalgs ECDSA+SHA384:rsa_pss_rsae_sha256\n{REPLY}\
+             frontend c\n bind unix@{shown}.c ssl crt-list {}\n{REPLY}",
             log.address(),
             list.display(),
         )
@@ -337,7 +338,7 @@ fn lists_of_signature_algorithms_hold_for_both_sides() {
                 let output = text(&openssl(&arguments, "GET / HTTP/1.0\r\n\r\n").stdout);
                 said.push(format!("{which} {version} {}", signed(&output)));
             }
-            // A client that can check nothing of the list is refused.
+            // The program refuses a client that supports no algorithm of the list.
             let arguments =
                 ["s_client", "-unix", &front, "-tls1_3", "-sigalgs", "ECDSA+SHA256", "-ign_eof", "-quiet"];
             let refused = openssl(&arguments, "GET / HTTP/1.0\r\n\r\n");
@@ -356,7 +357,7 @@ fn lists_of_signature_algorithms_hold_for_both_sides() {
     }
 }
 
-/// A server is offered the list, and who signs with our certificate keeps to the other one.
+/// The program offers servers the first list, and signs with its own certificate by the other one.
 #[test]
 fn servers_are_offered_the_signature_algorithms_of_their_lines() {
     let authority = Authority::new();
@@ -375,7 +376,7 @@ fn servers_are_offered_the_signature_algorithms_of_their_lines() {
     let _program = Manylane::start(&config);
     let mut stream = common::connect(address);
     std::io::Write::write_all(&mut stream, b"GET / HTTP/1.0\r\n\r\n").unwrap();
-    // The page of OpenSSL's server names what the client offers.
+    // The page of OpenSSL's server lists the algorithms that the client offers.
     let page = common::read_all(&mut stream);
     assert!(page.contains("Signature Algorithms: RSA-PSS+SHA384\n"), "{page}");
     assert!(page.contains("Peer signing digest: SHA512") || page.contains("Verify return code: 0"), "{page}");
@@ -395,7 +396,7 @@ fn lists_that_leave_nothing_are_refused_by_name() {
         (output.status.success(), text(&output.stderr))
     };
     let (good, told) = said("sigalgs ed448:ecdsa_secp256r1_sha256");
-    assert!(good && told.contains("rustls has none of the name: ed448"), "{told}");
+    assert!(good && told.contains("rustls does not support: ed448"), "{told}");
     for (options, why) in [
         ("sigalgs ed448", "'sigalgs' : no signature algorithm of 'ed448' is left"),
         ("client-sigalgs RSA+SHA1", "'client-sigalgs' : no signature algorithm of 'RSA+SHA1' is left"),

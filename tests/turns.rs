@@ -52,7 +52,8 @@ fn who_pipelines_thousands_of_requests_does_not_keep_others_from_their_answer() 
     other.write_all(request).unwrap();
     program.signal(Signal::SIGCONT);
     let before = number(&mut readers[1]) - so_far;
-    assert!(before < FLOOD as u64 / 10, "{before} requests of another client went before this one");
+    // A client has 16 requests in a row (SECURITY.md), and this one's input may be seen in the round after.
+    assert!(before <= 2 * 16, "{before} requests of another client went before this one");
     for _ in 0..FLOOD {
         number(&mut readers[0]);
     }

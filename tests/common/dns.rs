@@ -13,7 +13,7 @@ pub enum Lie {
     None,
     /// It never answers.
     Silent,
-    /// It says nothing of names that it does not know.
+    /// It does not answer queries for unknown names.
     Unsaid,
     /// Meaningless bytes.
     Garbage,
@@ -44,7 +44,7 @@ struct Zone {
     beside: Vec<(String, IpAddr)>,
     code: u8,
     /// Number of queries by name.
-    asked: HashMap<String, usize>,
+    queries: HashMap<String, usize>,
 }
 
 /// A name server that runs until the test ends.
@@ -144,7 +144,7 @@ impl Dns {
 
     /// Waits until the client has processed the current answers: it queries again afterwards.
     pub fn is_dealt_with(&self, name: &str) {
-        let asked = || self.asked(name);
+        let asked = || self.queries(name);
         // One query may be under way, and each address family is queried.
         let (enough, began) = (asked() + 4, Instant::now());
         while asked() < enough {
@@ -155,14 +155,21 @@ impl Dns {
 
     /// Number of queries for a name.
     #[allow(dead_code)] // not used by each test
-    pub fn asked(&self, name: &str) -> usize {
-        self.zone.lock().unwrap().asked.get(name).copied().unwrap_or(0)
+    pub fn queries(&self, name: &str) -> usize {
+        self.zone.lock().unwrap().queries.get(name).copied().unwrap_or(0)
     }
 
     /// Sets the addresses of a name.
     pub fn addresses(&self, name: &str, all: &[&str]) {
         let code = self.zone.lock().unwrap().code;
         self.addresses_and_code(name, all, code);
+    }
+
+    /// Sets the texts of a name, each of at most 255 bytes.
+    #[allow(dead_code)] // not used by each test
+    pub fn texts(&self, name: &str, all: &[String]) {
+        let records = all.iter().map(|text| [&[text.len() as u8][..], text.as_bytes()].concat());
+        self.zone.lock().unwrap().records.insert((name.to_owned(), 16), records.collect());
     }
 
     /// Sets addresses and RCODE together, so that no answer has only one of them.
@@ -202,7 +209,7 @@ impl Zone {
             name += std::str::from_utf8(label).unwrap();
             at += 1 + label.len();
         }
-        *self.asked.entry(name.clone()).or_default() += 1;
+        *self.queries.entry(name.clone()).or_default() += 1;
         let question = &query[12..at + 5];
         let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
         let known = self.records.keys().any(|(own, _)| *own == name);

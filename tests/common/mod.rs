@@ -11,7 +11,7 @@ pub mod watch;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
@@ -49,7 +49,12 @@ impl Drop for Folder {
 
 /// A listening socket for the program to inherit.
 pub fn listener() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener_at("127.0.0.1:0")
+}
+
+/// As [`listener`], at this address.
+pub fn listener_at(address: &str) -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind(address).unwrap();
     nix::fcntl::fcntl(&listener, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
@@ -72,7 +77,8 @@ pub fn nobody() -> SocketAddr {
     address
 }
 
-/// An address for a program that binds by itself. The system may give it to another program meanwhile.
+/// An address for a program that binds by itself and cannot take [`own_address`]. The system may give it to
+/// another program meanwhile: the caller tries again then.
 pub fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -208,9 +214,10 @@ pub fn echo() -> SocketAddr {
     })
 }
 
-/// Closes a connection with a reset.
+/// Resets a connection at once. A close with `SO_LINGER` 0 resets it only when the last copy of the
+/// descriptor closes, and a child of another test has a copy until it executes its program.
 pub fn reset(stream: TcpStream) {
-    manylane_io::options::set_reset_on_close(stream.as_fd()).unwrap();
+    rustix::net::connect_unspec(stream).unwrap();
 }
 
 /// Reads to the end of a connection. Returns how it ended.
@@ -264,9 +271,17 @@ impl Manylane {
         config: &str,
         arguments: &[&str],
     ) -> (Self, std::io::Lines<std::io::BufReader<std::process::ChildStderr>>) {
+        Self::start_heard_as(config, command().args(arguments))
+    }
+
+    /// Starts it as this command, and returns the lines of its standard error.
+    pub fn start_heard_as(
+        config: &str,
+        command: &mut Command,
+    ) -> (Self, std::io::Lines<std::io::BufReader<std::process::ChildStderr>>) {
         let folder = Folder::new();
         let file = folder.file("test.cfg", config);
-        let mut child = command().arg("-f").arg(file).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.arg("-f").arg(file).stderr(Stdio::piped()).spawn().unwrap();
         let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
         (Self { child, _folder: folder }, lines)
     }

@@ -22,7 +22,7 @@ impl Syslog {
         self.0.local_addr().unwrap()
     }
 
-    /// The lines that come before the one that is `last`.
+    /// The lines before the one that equals `last`.
     pub fn until(&self, last: &str) -> Vec<String> {
         std::iter::repeat_with(|| self.wait("")).take_while(|line| line != last).collect()
     }
@@ -88,6 +88,18 @@ impl Drop for Haproxy {
     }
 }
 
+/// Columns of a row of `show stat`, from a run-time interface.
+pub fn columns(socket: &Path, proxy: &str, server: &str, names: &[&str]) -> Vec<String> {
+    let answer = ask(socket, "show stat");
+    let header: Vec<&str> = answer.lines().next().unwrap().trim_start_matches("# ").split(',').collect();
+    let begin = format!("{proxy},{server},");
+    let row: Vec<&str> = answer.lines().find(|line| line.starts_with(&begin)).unwrap().split(',').collect();
+    // HAProxy quotes some texts needlessly.
+    let value =
+        |name: &&str| row[header.iter().position(|own| own == name).unwrap()].trim_matches('"').to_owned();
+    names.iter().map(value).collect()
+}
+
 /// A program that steps are run on.
 pub struct Played {
     pub log: Syslog,
@@ -117,18 +129,9 @@ impl Played {
         }
     }
 
-    /// Columns of a server in `show stat`.
-    pub fn columns(&self, backend: &str, server: &str, names: &[&str]) -> Vec<String> {
-        let answer = self.ask("show stat");
-        let header: Vec<&str> = answer.lines().next().unwrap().trim_start_matches("# ").split(',').collect();
-        let begin = format!("{backend},{server},");
-        let row: Vec<&str> =
-            answer.lines().find(|line| line.starts_with(&begin)).unwrap().split(',').collect();
-        // HAProxy quotes some texts needlessly.
-        let value = |name: &&str| {
-            row[header.iter().position(|own| own == name).unwrap()].trim_matches('"').to_owned()
-        };
-        names.iter().map(value).collect()
+    /// As [`columns`].
+    pub fn columns(&self, proxy: &str, server: &str, names: &[&str]) -> Vec<String> {
+        columns(&self.socket, proxy, server, names)
     }
 
     /// `srv_op_state`, `srv_admin_state` and `srv_check_state` of a server.
@@ -167,7 +170,7 @@ pub fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) 
     (ours, theirs)
 }
 
-/// A log target, and the texts of its lines.
+/// Creates a log target, and a channel with the texts of its lines.
 pub fn log_lines() -> (SocketAddr, mpsc::Receiver<String>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();

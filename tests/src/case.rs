@@ -3,8 +3,8 @@
 //! ```text
 //! # What it shows, in one or more lines.
 //! == config
-//! ...                        ${FRONT} and other names that begin so: descriptors of listeners, for 'bind
-//!                            fd@${FRONT}'
+//! ...                        ${FRONT} and other names that begin so: descriptors of listeners, for
+//!                            'bind fd@${FRONT}'
 //!                            ${ORIGIN_A} and others: addresses of servers; ${DEAD}: one where nobody listens
 //!                            ${LOG}: a receiver of log lines; ${DIR}: a folder with the case's files
 //!                            ${DNS}: a name server
@@ -12,16 +12,16 @@
 //! == text NAME               the same with LF alone
 //! == origin A [close|drop|silence]   what ORIGIN_A answers to its first request; again for the second, ...
 //! == talker A                TALK_A is the address of a server of any protocol, PORT_A its port: on each
-//! connection it does what the lines say, `say TEXT`, `hear TEXT`
-//!                            (until what it heard ends so), `close`, `reset`, and then hears the rest. What
-//!                            it heard is compared with
-//!                            what origins saw; the bytes are those of lines without their ends
+//!                            connection it does what the lines say, `say TEXT`, `hear TEXT` (until what
+//!                            it heard since the last one ends so), `close`, `reset`, and then hears the
+//!                            rest. What it heard is compared with what origins saw; the bytes are those
+//!                            of lines without their ends
 //! == unordered               log lines, and connections to talkers, may come in any order
 //! == connection [FRONT_B]    a new connection of the client; the first is there by itself, to FRONT
 //! == request [head] [N]      sent, then N answers are read (default 1); 'head': they have no body
 //! == send                    sent, and no answer is read yet
 //! == cli [at NAME]           each line is asked of the run-time socket, which the configuration binds to
-//! ${DIR}/cli, or to ${DIR}/NAME, with the values of names such as ${TALK_A};
+//!                            ${DIR}/cli, or to ${DIR}/NAME, with the values of names such as ${TALK_A};
 //!                            `\n` within a line begins the next line of a payload
 //! == cli columns NAME...     only these columns of tables are compared
 //! == cli lines WORD...       only lines that begin so, behind blanks, are compared
@@ -41,19 +41,18 @@
 //! == restart                 the program is told to finish; when it has ended, it begins again with the
 //!                            same configuration
 //! == restart other           the same, and the other one of the two programs begins: a case's two runs then
-//!                            go in opposite
-//!                            directions, and what is the same was understood by both
+//!                            go in opposite directions, and what is the same was understood by both
 //! == dns [code N]            what the name server answers from now on: 'NAME ADDRESS...', or 'NAME srv
-//! WEIGHT PORT TARGET [ADDRESS]' in one
-//!                            or more lines; other names stay as they were, those never told do not exist.
-//! With N, all answers have that code
+//!                            WEIGHT PORT TARGET [ADDRESS]' in one or more lines; other names stay as they
+//!                            were, those never told do not exist. With N, all answers have that code
 //! == seen A                  waits until ORIGIN_A has seen as many requests as there were such steps: what
 //!                            ends then was under way
 //! == asked NAME              waits until the program has dealt with what is answered for that name now
-//! == differs answers|origin|log|cli|exit     why the two programs differ there, and how: lines '- ...' are
-//!                            haproxy's alone, lines
-//!                            '+ ...' Manylane's, as the test shows them
-//! == differs over http/2 PART                the same where the case runs over HTTP/2, in place of the other
+//! == differs answers|origin|log|cli|exit
+//!                            why the two programs differ there, and how: lines '- ...' are haproxy's
+//!                            alone, lines '+ ...' Manylane's, as the test shows them
+//! == differs over http/2|tls PART
+//!                            the same where the case runs over HTTP/2 or TLS, in place of the other
 //! ```
 //! All lines up to the next `==` belong to a section, including empty ones: a head needs its empty line.
 //! Lines of messages are sent with CR LF; a line that ends with a backslash is sent without. `\xHH`, `\r`,
@@ -85,7 +84,7 @@ pub enum Step {
         /// Commands; one with a payload has several lines.
         commands: Vec<String>,
         /// Part of the responses that is compared.
-        shown: Shown,
+        compared: Compared,
     },
     /// Repeats a command until the response contains a text, or does not contain it any more.
     Until {
@@ -136,7 +135,7 @@ pub enum Record {
 
 /// Part of a run-time socket's response that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Compared {
     /// Everything.
     All,
     /// These columns of a table.
@@ -171,13 +170,24 @@ pub enum Part {
     Exit,
 }
 
+/// What requests of a case go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Over {
+    /// TCP, as the case says.
+    Tcp,
+    /// HTTP/2.
+    Http2,
+    /// TLS.
+    Tls,
+}
+
 /// An intended difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Reason of the difference.
     pub reason: String,
-    /// True if it occurs over HTTP/2 only.
-    pub over_http2: bool,
+    /// What it occurs over; with [`Over::Tcp`] it may occur over all.
+    pub over: Over,
     /// Lines of one program only: `- ` for HAProxy's, `+ ` for ours.
     pub lines: Vec<String>,
 }
@@ -199,10 +209,8 @@ pub struct Case {
     pub unordered: bool,
     /// Steps of the client.
     pub steps: Vec<Step>,
-    /// Intended differences.
-    pub differs: BTreeMap<Part, Difference>,
-    /// Intended differences over HTTP/2, in place of `differs`.
-    pub differs_over_http2: BTreeMap<Part, Difference>,
+    /// Intended differences. Those over HTTP/2 and TLS take the place of those over TCP.
+    pub differs: BTreeMap<(Over, Part), Difference>,
 }
 
 impl Case {
@@ -221,7 +229,6 @@ impl Case {
             unordered: false,
             steps: Vec::new(),
             differs: BTreeMap::new(),
-            differs_over_http2: BTreeMap::new(),
         };
         let mut sections: Vec<(&str, String)> = Vec::new();
         let mut shows = false;
@@ -273,8 +280,8 @@ impl Case {
             ["request", "head"] => self.send(body, 1, true)?,
             ["request", count] => self.send(body, number(count)?, false)?,
             ["request", "head", count] => self.send(body, number(count)?, true)?,
-            ["cli", "at", name, ref how @ ..] => self.ask(name, body, shown(how)?)?,
-            ["cli", ref how @ ..] => self.ask("cli", body, shown(how)?)?,
+            ["cli", "at", name, ref how @ ..] => self.ask(name, body, compared(how)?)?,
+            ["cli", ref how @ ..] => self.ask("cli", body, compared(how)?)?,
             ["until", "not", ref text @ ..] => self.until(body, text, false)?,
             ["until", ref text @ ..] => self.until(body, text, true)?,
             ["logged", ref text @ ..] => self.steps.push(Step::Logged(text.join(" "))),
@@ -292,8 +299,12 @@ impl Case {
             }
             ["seen", name] => self.steps.push(Step::SeenRequest(name.to_owned())),
             ["asked", name] => self.steps.push(Step::Requested(name.to_owned())),
-            ["differs", ref over @ .., part] if matches!(over, [] | ["over", "http/2"]) => {
-                let over_http2 = !over.is_empty();
+            ["differs", ref over @ .., part] if matches!(over, [] | ["over", "http/2"] | ["over", "tls"]) => {
+                let over = match over.last() {
+                    None => Over::Tcp,
+                    Some(&"tls") => Over::Tls,
+                    Some(_) => Over::Http2,
+                };
                 let part = match part {
                     "answers" => Part::Answers,
                     "origin" => Part::Origin,
@@ -308,9 +319,8 @@ impl Case {
                 if reason.is_empty() {
                     return Err("a reason is missing".into());
                 }
-                let difference = Difference { reason: reason.join("\n"), over_http2, lines: owned(&lines) };
-                let list = if over_http2 { &mut self.differs_over_http2 } else { &mut self.differs };
-                list.insert(part, difference);
+                let difference = Difference { reason: reason.join("\n"), over, lines: owned(&lines) };
+                self.differs.insert((over, part), difference);
             }
             _ => return Err("no such section".into()),
         }
@@ -329,12 +339,12 @@ impl Case {
         Ok(())
     }
 
-    fn ask(&mut self, at: &str, body: &str, shown: Shown) -> Result<(), String> {
+    fn ask(&mut self, at: &str, body: &str, compared: Compared) -> Result<(), String> {
         let commands: Vec<String> = body.lines().map(|line| line.replace("\\n", "\n")).collect();
         if commands.is_empty() {
             return Err("it has no commands".into());
         }
-        self.steps.push(Step::Ask { at: at.to_owned(), commands, shown });
+        self.steps.push(Step::Ask { at: at.to_owned(), commands, compared });
         Ok(())
     }
 
@@ -344,6 +354,11 @@ impl Case {
         }
         self.steps.push(Step::Until { command: one_line(body)?, text: text.join(" "), there });
         Ok(())
+    }
+
+    /// The intended difference of a part where requests go over `over`.
+    pub fn differs(&self, over: Over, part: Part) -> Option<&Difference> {
+        self.differs.get(&(over, part)).or_else(|| self.differs.get(&(Over::Tcp, part)))
     }
 
     /// Names in the configuration that begin with `prefix`, as in `${FRONT_B}`.
@@ -362,16 +377,16 @@ impl Case {
     }
 }
 
-fn shown(how: &[&str]) -> Result<Shown, String> {
+fn compared(how: &[&str]) -> Result<Compared, String> {
     Ok(match how {
-        [] => Shown::All,
-        ["columns", names @ ..] => Shown::Columns(owned(names)),
-        ["lines", beginnings @ ..] => Shown::Lines(owned(beginnings)),
-        ["words", beginnings @ ..] => Shown::Words(owned(beginnings)),
-        ["names"] => Shown::Names,
-        ["types"] => Shown::Types,
-        ["json"] => Shown::Json,
-        ["form"] => Shown::Form,
+        [] => Compared::All,
+        ["columns", names @ ..] => Compared::Columns(owned(names)),
+        ["lines", beginnings @ ..] => Compared::Lines(owned(beginnings)),
+        ["words", beginnings @ ..] => Compared::Words(owned(beginnings)),
+        ["names"] => Compared::Names,
+        ["types"] => Compared::Types,
+        ["json"] => Compared::Json,
+        ["form"] => Compared::Form,
         _ => return Err(format!("'{}' is no way to compare", how.join(" "))),
     })
 }

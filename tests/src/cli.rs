@@ -1,7 +1,7 @@
 //! Client of the run-time socket.
 
 use crate::TIMEOUT;
-use crate::case::Shown;
+use crate::case::Compared;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -51,17 +51,17 @@ pub fn ask_until(socket: &Path, command: &str, text: &str, there: bool) {
 
 /// Returns the part of a response that is compared. Numbers that identify objects of a run become `0xID`,
 /// ports `PORT`; empty lines at the end are dropped.
-pub fn shown(answer: &str, shown: &Shown) -> String {
+pub fn compared(answer: &str, part: &Compared) -> String {
     // HAProxy ends some responses without an empty line.
     let answer = masked(answer).trim_end().to_owned() + "\n";
-    match shown {
-        Shown::All => answer,
-        Shown::Lines(beginnings) => {
+    match part {
+        Compared::All => answer,
+        Compared::Lines(beginnings) => {
             let wanted =
                 |line: &&str| beginnings.iter().any(|beginning| line.trim_start().starts_with(&**beginning));
             answer.lines().filter(wanted).map(|line| format!("{line}\n")).collect()
         }
-        Shown::Words(beginnings) => {
+        Compared::Words(beginnings) => {
             // HAProxy counts the asking client among its sessions.
             let lines = answer.lines().filter(|line| !line.contains("fe=GLOBAL"));
             let words = lines.map(|line| {
@@ -70,24 +70,24 @@ pub fn shown(answer: &str, shown: &Shown) -> String {
             });
             words.filter(|line| !line.is_empty()).map(|line| line + "\n").collect()
         }
-        Shown::Columns(names) => columns(&answer, names),
-        Shown::Names => {
+        Compared::Columns(names) => columns(&answer, names),
+        Compared::Names => {
             let names = answer.lines().map(|line| line.split(':').next().unwrap_or_default().trim_end());
             names.map(|name| format!("{name}\n")).collect()
         }
-        Shown::Types => {
+        Compared::Types => {
             let types = answer.lines().map(|line| line.rsplit_once(':').map_or(line, |(before, _)| before));
             types.map(|types| format!("{types}\n")).collect()
         }
-        Shown::Json => json(&answer),
-        Shown::Form => answer.lines().map(|line| form(line) + "\n").collect(),
+        Compared::Json => json(&answer),
+        Compared::Form => answer.lines().map(|line| form(line) + "\n").collect(),
     }
 }
 
 /// Shows a JSON text as its leaves, a line each with its path; lists of fields have a line for each field
 /// without its value. Other text is unchanged.
 fn json(answer: &str) -> String {
-    fn leaves(way: &str, value: &Value, lines: &mut String) {
+    fn leaves(path: &str, value: &Value, lines: &mut String) {
         match value {
             Value::Object(members) if members.contains_key("processNum") => {
                 let mut members = members.clone();
@@ -97,10 +97,10 @@ fn json(answer: &str) -> String {
                 *lines += &format!("{}\n", Value::Object(members));
             }
             Value::Object(members) => {
-                members.iter().for_each(|(name, member)| leaves(&format!("{way}/{name}"), member, lines));
+                members.iter().for_each(|(name, member)| leaves(&format!("{path}/{name}"), member, lines));
             }
-            Value::Array(all) => all.iter().for_each(|one| leaves(way, one, lines)),
-            leaf => *lines += &format!("{way} {leaf}\n"),
+            Value::Array(all) => all.iter().for_each(|one| leaves(path, one, lines)),
+            leaf => *lines += &format!("{path} {leaf}\n"),
         }
     }
     let Ok(value) = serde_json::from_str(answer) else { return answer.to_owned() };
@@ -137,8 +137,9 @@ fn columns(answer: &str, names: &[String]) -> String {
     for line in answer.lines().skip_while(|line| !line.starts_with("# ")).filter(|line| !line.is_empty()) {
         let line = line.strip_prefix("# ").unwrap_or(line);
         let fields: Vec<&str> = line.split(separator).collect();
-        let picked =
-            places.iter().map(|place| place.and_then(|place| fields.get(place)).copied().unwrap_or("(none)"));
+        let picked = places
+            .iter()
+            .map(|index| index.and_then(|position| fields.get(position)).copied().unwrap_or("(none)"));
         text += &(picked.collect::<Vec<_>>().join(",") + "\n");
     }
     text
@@ -168,21 +169,21 @@ mod tests {
 
     #[test]
     fn what_two_runs_cannot_share_is_masked_and_columns_are_picked_by_name() {
-        assert_eq!(shown("0x7f01 a\n127.0.0.1:80 b\n", &Shown::All), "0xID a\n127.0.0.1:PORT b\n");
+        assert_eq!(compared("0x7f01 a\n127.0.0.1:80 b\n", &Compared::All), "0xID a\n127.0.0.1:PORT b\n");
         let names = vec!["b".to_owned(), "x".to_owned()];
         assert_eq!(
-            shown("# a,b,\n1,2,\n\n", &Shown::Columns(names)),
+            compared("# a,b,\n1,2,\n\n", &Compared::Columns(names)),
             "b,x\n2,(none)\n".replace("b,x", "b,(none)")
         );
-        let lines = Shown::Lines(vec!["Pid".to_owned()]);
-        assert_eq!(shown("Name: x\nPid: 1\n", &lines), "Pid: 1\n");
-        assert_eq!(shown("Name: x: y\nPid : 1\n", &Shown::Names), "Name\nPid\n");
-        assert_eq!(shown("1.Pid.1:SGP:u32:7\nx\n", &Shown::Types), "1.Pid.1:SGP:u32\nx\n");
+        let lines = Compared::Lines(vec!["Pid".to_owned()]);
+        assert_eq!(compared("Name: x\nPid: 1\n", &lines), "Pid: 1\n");
+        assert_eq!(compared("Name: x: y\nPid : 1\n", &Compared::Names), "Name\nPid\n");
+        assert_eq!(compared("1.Pid.1:SGP:u32:7\nx\n", &Compared::Types), "1.Pid.1:SGP:u32\nx\n");
         let json = "[{\"processNum\":1,\"id\":1,\"value\":{\"type\":\"u32\",\"value\":7}},{\"id\":2}]";
         let objects = "{\"id\":1,\"processNum\":1,\"value\":{\"type\":\"u32\"}}\n/id 2\n";
-        assert_eq!(shown(json, &Shown::Json), objects);
-        assert_eq!(shown("a1:  12.5%   b\n", &Shown::Form), "aN: N% b\n");
-        let words = Shown::Words(vec!["fe=".to_owned(), "be=".to_owned()]);
-        assert_eq!(shown("0x1: fe=a x=1 be=b\n\n0x2: fe=GLOBAL be=c\n", &words), "fe=a be=b\n");
+        assert_eq!(compared(json, &Compared::Json), objects);
+        assert_eq!(compared("a1:  12.5%   b\n", &Compared::Form), "aN: N% b\n");
+        let words = Compared::Words(vec!["fe=".to_owned(), "be=".to_owned()]);
+        assert_eq!(compared("0x1: fe=a x=1 be=b\n\n0x2: fe=GLOBAL be=c\n", &words), "fe=a be=b\n");
     }
 }

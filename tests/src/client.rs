@@ -2,14 +2,14 @@
 
 use crate::TIMEOUT;
 use crate::message::{Kind, Message};
+use crate::tls::Stream;
 use std::io::{BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 /// A connection to the program under test.
 #[derive(Debug)]
 pub struct Client {
-    writer: TcpStream,
-    reader: BufReader<TcpStream>,
+    stream: BufReader<Stream>,
 }
 
 /// Result of reading.
@@ -30,24 +30,25 @@ pub enum Got {
 }
 
 impl Client {
-    /// Connects; `None` if nothing listens.
-    pub fn connect(to: SocketAddr) -> Option<Self> {
-        let writer = TcpStream::connect(to).ok()?;
-        writer.set_read_timeout(Some(TIMEOUT)).unwrap();
-        writer.set_write_timeout(Some(TIMEOUT)).unwrap();
-        writer.set_nodelay(true).unwrap();
-        let reader = BufReader::new(writer.try_clone().unwrap());
-        Some(Self { writer, reader })
+    /// Connects, over TLS if wanted; `None` if nothing listens.
+    pub fn connect(to: SocketAddr, tls: bool) -> Option<Self> {
+        let socket = TcpStream::connect(to).ok()?;
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        socket.set_write_timeout(Some(TIMEOUT)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        let stream = if tls { Stream::tls(socket) } else { Stream::Clear(socket) };
+        Some(Self { stream: BufReader::new(stream) })
     }
 
     /// Sends bytes. A closed connection shows when reading.
     pub fn send(&mut self, bytes: &[u8]) {
-        let _ = self.writer.write_all(bytes);
+        let stream = self.stream.get_mut();
+        let _ = stream.write_all(bytes).and_then(|()| stream.flush());
     }
 
     /// Reads one response; 1xx responses count separately.
     pub fn answer(&mut self, to_head: bool) -> Got {
-        match Message::read(&mut self.reader, Kind::Answer { to_head }) {
+        match Message::read(&mut self.stream, Kind::Answer { to_head }) {
             Ok(Some(message)) => Got::Answer(message),
             Ok(None) => Got::End,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Got::Nothing,
@@ -57,9 +58,9 @@ impl Client {
 
     /// Closes its sending side and reads to the end.
     pub fn finish(mut self) -> Vec<u8> {
-        let _ = self.writer.shutdown(Shutdown::Write); // it may be closed already
+        self.stream.get_mut().shutdown();
         let mut rest = Vec::new();
-        let _ = self.reader.read_to_end(&mut rest); // a reset is an end, too
+        let _ = self.stream.read_to_end(&mut rest); // a reset is an end, too
         rest
     }
 }

@@ -23,7 +23,8 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
             text
         }
         Part::Origin => {
-            let seen: String = outcome.seen.iter().map(|(name, seen)| seen_text(name, seen)).collect();
+            let seen: String =
+                outcome.requests.iter().map(|(name, requests)| seen_text(name, requests)).collect();
             seen + &outcome.heard.iter().map(|(name, heard)| heard_text(name, heard)).collect::<String>()
         }
         Part::Log => {
@@ -172,9 +173,9 @@ fn without_last_digit_of_dates(cookie: &str) -> String {
     text
 }
 
-fn seen_text(name: &str, seen: &[SeenRequest]) -> String {
+fn seen_text(name: &str, requests: &[SeenRequest]) -> String {
     let mut text = String::new();
-    for seen in seen {
+    for seen in requests {
         text += &format!("--- {name}, connection {}\n", seen.connection);
         if let Some(greeting) = &seen.greeting {
             text += &format!("{}\n", without_ports(greeting));

@@ -17,6 +17,7 @@ pub mod program;
 pub mod run;
 pub mod syslog;
 pub mod talker;
+pub mod tls;
 
 /// Timeout of an event that should happen. A test that reaches it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(20);

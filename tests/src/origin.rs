@@ -43,7 +43,7 @@ pub struct SeenRequest {
 struct Shared {
     name: String,
     answers: Vec<Answer>,
-    seen: Mutex<Vec<SeenRequest>>,
+    requests: Mutex<Vec<SeenRequest>>,
     ended: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl Origin {
         let shared = Arc::new(Shared {
             name: name.to_owned(),
             answers,
-            seen: Mutex::new(Vec::new()),
+            requests: Mutex::new(Vec::new()),
             ended: AtomicBool::new(false),
         });
         let accepting = thread::spawn({
@@ -80,8 +80,8 @@ impl Origin {
     }
 
     /// Requests so far, in order of arrival.
-    pub fn seen(&self) -> Vec<SeenRequest> {
-        self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn requests(&self) -> Vec<SeenRequest> {
+        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -119,9 +119,9 @@ fn serve(connection: TcpStream, index: usize, shared: &Shared) -> std::io::Resul
             request.read_rest(&mut reader)?;
         }
         let turn = {
-            let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.push(SeenRequest { connection: index, greeting: greeting.take(), request });
-            seen.len() - 1
+            let mut requests = shared.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            requests.push(SeenRequest { connection: index, greeting: greeting.take(), request });
+            requests.len() - 1
         };
         match shared.answers.get(turn).or(shared.answers.last()) {
             Some(Answer::Bytes(bytes, close)) => {

@@ -2,12 +2,13 @@
 
 use crate::TIMEOUT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::io::{DupFlags, dup3};
 use std::io::Read;
 use std::net::TcpListener;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// One of the programs that read HAProxy's configuration files.
@@ -76,8 +77,18 @@ pub fn manylane() -> &'static Path {
     })
 }
 
-/// Held while descriptors are inheritable, so that only the intended child gets them.
-static INHERITING: Mutex<()> = Mutex::new(());
+/// Most listeners that a program inherits.
+const MOST_LISTENERS: usize = 16;
+
+/// Descriptors that were opened early and so have low numbers: HAProxy refuses a number above those that its
+/// `maxconn` needs, and a test that runs many cases has more. Held while they are inheritable, so that only
+/// the intended child gets them.
+static LOW: LazyLock<Mutex<Vec<OwnedFd>>> =
+    LazyLock::new(|| Mutex::new((0..MOST_LISTENERS).map(|_| nothing()).collect()));
+
+fn nothing() -> OwnedFd {
+    std::fs::File::open("/dev/null").unwrap().into()
+}
 
 /// A running program, killed when dropped.
 #[derive(Debug)]
@@ -98,18 +109,20 @@ impl Program {
         environment: &[(String, String)],
         listeners: Vec<(String, TcpListener)>,
     ) -> Self {
-        use std::os::fd::AsRawFd;
         let mut command = Command::new(path);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.envs(environment.iter().map(|(name, value)| (name, value)));
-        command.envs(listeners.iter().map(|(name, socket)| (name, socket.as_raw_fd().to_string())));
-        let inheriting = INHERITING.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, socket) in &listeners {
-            fcntl_setfd(socket, FdFlags::empty()).unwrap();
+        let mut all = LOW.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(listeners.len() <= MOST_LISTENERS, "a program inherits at most {MOST_LISTENERS} listeners");
+        let low = &mut all[..listeners.len()];
+        for ((name, socket), own) in listeners.iter().zip(&mut *low) {
+            dup3(socket, own, DupFlags::empty()).unwrap();
+            command.env(name, own.as_raw_fd().to_string());
         }
         let child = command.spawn();
+        low.iter_mut().for_each(|own| dup3(nothing(), own, DupFlags::CLOEXEC).unwrap());
+        drop(all);
         drop(listeners);
-        drop(inheriting);
         let mut child = child.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut pipe = child.stderr.take().expect("it was asked for");
         let errors = thread::spawn(move || {

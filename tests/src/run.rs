@@ -10,6 +10,7 @@ use crate::origin::{Origin, SeenRequest};
 use crate::program::{Program, Which};
 use crate::syslog::Syslog;
 use crate::talker::Talker;
+use crate::tls;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +25,7 @@ pub struct Outcome {
     /// Bytes that arrived after the client had finished, by connection.
     pub rest: Vec<Vec<u8>>,
     /// Requests at each origin.
-    pub seen: BTreeMap<String, Vec<SeenRequest>>,
+    pub requests: BTreeMap<String, Vec<SeenRequest>>,
     /// Data that each talker received, by connection.
     pub heard: BTreeMap<String, Vec<Vec<u8>>>,
     /// Commands and responses of the run-time socket.
@@ -38,12 +39,21 @@ pub struct Outcome {
 }
 
 /// Starts the program with the case's configuration, runs the steps, and ends it by a soft stop, so that all
-/// log lines have been sent. `requests` replaces the case's requests by HTTP/2 ones.
+/// log lines have been sent. `requests` replaces the case's requests by HTTP/2 ones; with `over_tls` the
+/// client encrypts what it sends.
 ///
 /// # Panics
 /// If the setup fails, or the program does not end.
-pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Request>>) -> Outcome {
+pub fn run(
+    case: &Case,
+    which: &Which,
+    mut requests: Option<VecDeque<http2::Request>>,
+    over_tls: bool,
+) -> Outcome {
     let folder = tempdir(case);
+    if over_tls {
+        std::fs::write(folder.path.join(tls::FILE), tls::pem()).unwrap();
+    }
     for (name, text) in &case.files {
         std::fs::write(folder.path.join(name), text).unwrap();
     }
@@ -124,10 +134,10 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
                     client_of_2.take().into_iter().for_each(http2::Client::finish);
                     client_of_2 = http2::Client::connect(*to);
                 } else {
-                    client = Client::connect(*to);
+                    client = Client::connect(*to, over_tls);
                 }
             }
-            Step::Ask { at, commands, shown } => {
+            Step::Ask { at, commands, compared } => {
                 let socket = folder.path.join(at);
                 for command in commands {
                     let named = environment.iter();
@@ -135,7 +145,8 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
                         text.replace(&format!("${{{name}}}"), value)
                     });
                     let answer = cli::ask(&socket, &asked);
-                    cli.push((command.clone(), cli::shown(&answer.replace(&directory, "${DIR}"), shown)));
+                    let answer = answer.replace(&directory, "${DIR}");
+                    cli.push((command.clone(), cli::compared(&answer, compared)));
                 }
             }
             Step::Until { command, text, there } => {
@@ -168,8 +179,8 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
                 *wanted += 1;
                 let origin = origins.get(name).unwrap_or_else(|| panic!("there is no ORIGIN_{name}"));
                 let until = Instant::now() + TIMEOUT;
-                while origin.seen().len() < *wanted {
-                    assert!(Instant::now() < until, "{name} has seen {:?}", origin.seen());
+                while origin.requests().len() < *wanted {
+                    assert!(Instant::now() < until, "{name} has seen {:?}", origin.requests());
                     std::thread::yield_now();
                 }
             }
@@ -200,7 +211,7 @@ pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Requ
     Outcome {
         answers,
         rest,
-        seen: origins.iter().map(|(name, origin)| (name.clone(), origin.seen())).collect(),
+        requests: origins.iter().map(|(name, origin)| (name.clone(), origin.requests())).collect(),
         heard: talkers
             .into_iter()
             .map(|(name, talker)| {

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub enum Part {
     /// Sends these bytes.
     Say(Vec<u8>),
-    /// Receives until the input ends with these bytes.
+    /// Receives until what came behind the last such part ends with these bytes.
     Hear(Vec<u8>),
     /// Closes its sending side.
     Close,
@@ -94,17 +94,20 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 fn talk(mut stream: TcpStream, parts: &[Part], heard: &mut Vec<u8>) -> std::io::Result<()> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     let mut bytes = [0; 4096];
+    // Behind the end that was heard last, which a later part must not hear again.
+    let mut unheard = 0;
     for part in parts {
         match part {
             Part::Say(bytes) => stream.write_all(bytes)?,
             Part::Hear(end) => {
-                while !heard.ends_with(end) && heard.len() < MOST_HEARD {
+                while !heard[unheard..].ends_with(end) && heard.len() < MOST_HEARD {
                     let length = stream.read(&mut bytes)?;
                     heard.extend_from_slice(&bytes[..length]);
                     if length == 0 {
                         return Ok(());
                     }
                 }
+                unheard = heard.len();
             }
             Part::Close => stream.shutdown(std::net::Shutdown::Write)?,
             Part::Reset => {
@@ -117,4 +120,22 @@ fn talk(mut stream: TcpStream, parts: &[Part], heard: &mut Vec<u8>) -> std::io::
         heard.extend_from_slice(&bytes[..length]);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_was_heard_is_not_heard_again() {
+        let end = || Part::Hear(b".".to_vec());
+        let talker = Talker::start(vec![end(), Part::Say(b"1".to_vec()), end(), Part::Say(b"2".to_vec())]);
+        let mut client = TcpStream::connect(talker.address()).unwrap();
+        client.write_all(b"one.").unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut said = String::new();
+        client.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "1");
+        assert_eq!(talker.heard(), [b"one."]);
+    }
 }

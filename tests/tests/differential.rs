@@ -2,19 +2,21 @@
 //! the servers, log lines and exit codes. A case's file states the reason of each difference and its lines; a
 //! difference that does not occur any more is an error.
 //!
-//! Cases whose requests can be sent over HTTP/2 also run over it. `differential/NOT_OVER_HTTP_2` lists
-//! exceptions with their reasons.
+//! Cases also run over TLS and, where their requests can be sent so, over HTTP/2.
+//! `differential/NOT_OVER_TLS` and `differential/NOT_OVER_HTTP_2` list exceptions with their reasons.
 //!
-//! `CASE=cookie` runs the cases with that in their name, `SHOW=1` prints the results of HAProxy.
+//! `CASE=cookie` runs the cases with that in their name, `OVER=TLS` those runs alone, `SHOW=1` prints the
+//! results of HAProxy.
 
 #![allow(clippy::unwrap_used)]
 
-use manylane_tests::case::{Case, Part};
+use manylane_tests::case::{Case, Over, Part};
 use manylane_tests::client::Got;
 use manylane_tests::compare::{difference, text};
 use manylane_tests::http2;
 use manylane_tests::program::Which;
 use manylane_tests::run::run;
+use manylane_tests::tls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -55,10 +57,9 @@ fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
 
-/// Cases that are not sent over HTTP/2, each with the reason.
-fn not_over_http2() -> BTreeMap<&'static str, &'static str> {
-    let list = lines(include_str!("../differential/NOT_OVER_HTTP_2"));
-    list.map(|line| line.split_once(": ").expect("a name and a reason")).collect()
+/// Cases that are not run over something, each with the reason.
+fn left_out(list: &'static str) -> BTreeMap<&'static str, &'static str> {
+    lines(list).map(|line| line.split_once(": ").expect("a name and a reason")).collect()
 }
 
 /// Converts a line of an HTTP/2 run to the form of HTTP/1.1, with paths as targets.
@@ -69,25 +70,32 @@ fn as_http1(line: &str) -> String {
     format!("{before} {path}")
 }
 
-/// Runs a case, over HTTP/2 if wanted. The error says what is wrong.
-fn check(mut case: Case, refused: bool, over_http2: bool) -> Result<(), String> {
+/// Converts a line of a run over TLS to the form without it: frontends have a mark (`%ft`) there.
+fn without_tls(line: &str) -> String {
+    line.replace("~ ", " ")
+}
+
+/// Runs a case. The error says what is wrong.
+fn check(mut case: Case, refused: bool, over: Over) -> Result<(), String> {
     let path = case.path.clone();
-    let requests = if over_http2 {
-        let (config, requests) = http2::plan(&case)?;
-        case.config = config;
-        case.differs.append(&mut case.differs_over_http2);
-        Some(requests)
-    } else {
-        None
-    };
-    let theirs = run(&case, &Which::Haproxy, requests.clone());
+    let mut requests = None;
+    match over {
+        Over::Tcp => {}
+        Over::Tls => case.config = tls::config(&case.config)?,
+        Over::Http2 => {
+            let (config, planned) = http2::plan(&case)?;
+            case.config = config;
+            requests = Some(planned);
+        }
+    }
+    let theirs = run(&case, &Which::Haproxy, requests.clone(), over == Over::Tls);
     if theirs.exit != Some(0) {
         return Err(format!("haproxy ended with {:?}:\n{}", theirs.exit, theirs.errors));
     }
     if theirs.answers.iter().flatten().any(|got| *got == Got::Nothing) {
         return Err("haproxy gives no answer within the test's timeout; the case asks for too many".into());
     }
-    let ours = run(&case, &Which::Manylane, requests);
+    let ours = run(&case, &Which::Manylane, requests, over == Over::Tls);
     if refused {
         let named = ours.exit == Some(1) && ours.errors.contains("[ALERT]");
         return if named {
@@ -99,20 +107,20 @@ fn check(mut case: Case, refused: bool, over_http2: bool) -> Result<(), String> 
     let mut wrong = String::new();
     for part in [Part::Exit, Part::Answers, Part::Origin, Part::Log, Part::Cli] {
         let (theirs_text, ours_text) = (text(&theirs, part), text(&ours, part));
-        match (theirs_text == ours_text, case.differs.get(&part)) {
+        match (theirs_text == ours_text, case.differs(over, part)) {
             (true, None) => {}
             (false, Some(stated)) => {
                 let found = difference(&theirs_text, &ours_text);
-                let is_stated = if over_http2 && !stated.over_http2 {
-                    let framed = |line: &&String| !line[2..].starts_with("connection:");
-                    found.iter().map(|line| as_http1(line)).eq(stated
-                        .lines
-                        .iter()
-                        .filter(framed)
-                        .map(|line| as_http1(line)))
-                } else {
-                    found == stated.lines
+                let form: fn(&str) -> String = match over {
+                    Over::Http2 if stated.over == Over::Tcp => as_http1,
+                    Over::Tls if stated.over == Over::Tcp => without_tls,
+                    _ => str::to_owned,
                 };
+                let framed = |line: &&String| {
+                    over != Over::Http2 || stated.over == over || !line[2..].starts_with("connection:")
+                };
+                let stated = stated.lines.iter().filter(framed).map(|line| form(line));
+                let is_stated = found.iter().map(|line| form(line)).eq(stated);
                 if !is_stated {
                     wrong += &format!(
                         "{part:?}: the lines that differ are not those of the section:\n{}\n",
@@ -120,8 +128,8 @@ fn check(mut case: Case, refused: bool, over_http2: bool) -> Result<(), String> 
                     );
                 }
             }
-            // A reason for HTTP/1 need not apply here.
-            (true, Some(stated)) if over_http2 && !stated.over_http2 => {}
+            // A reason for TCP need not apply here.
+            (true, Some(stated)) if stated.over != over => {}
             (true, Some(_)) => wrong += &format!("{part:?}: no difference any more, remove its reason\n"),
             (false, None) => {
                 let found = difference(&theirs_text, &ours_text).join("\n");
@@ -148,27 +156,42 @@ fn the_two_programs_do_the_same() {
         return;
     }
     let cases = cases();
-    let all = std::env::var_os("CASE").is_none();
+    let wanted = std::env::var("OVER");
+    let all = std::env::var_os("CASE").is_none() && wanted.is_err();
     assert!(cases.len() >= FEWEST || !all, "{} cases", cases.len());
-    let (refused, defects, mut not_over) = (refused(), defects(), not_over_http2());
+    let (refused, defects) = (refused(), defects());
+    let mut not_over = [
+        (Over::Tls, "over TLS", left_out(include_str!("../differential/NOT_OVER_TLS"))),
+        (Over::Http2, "over HTTP/2", left_out(include_str!("../differential/NOT_OVER_HTTP_2"))),
+    ];
     let mut runs = Vec::new();
-    let mut left_out: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut skipped: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let count = cases.len();
     for path in cases {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let case = Case::read(&path).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
-        match http2::plan(&case) {
-            Ok(_) if not_over.remove(&*name).is_some() => {
-                *left_out.entry("NOT_OVER_HTTP_2 says why").or_default() += 1
+        for (over, title, list) in &mut not_over {
+            let able = match over {
+                Over::Http2 => http2::plan(&case).map(drop),
+                _ => tls::config(&case.config).map(drop),
+            };
+            let able = able.and_then(|()| list.remove(&*name).map_or(Ok(()), |_| Err("a list says why")));
+            match able {
+                Ok(()) => runs.push((format!("{name} {title}"), case.clone(), *over)),
+                Err(why) => *skipped.entry((*title, why)).or_default() += 1,
             }
-            Ok(_) => runs.push((format!("{name} over HTTP/2"), case.clone(), true)),
-            Err(why) => *left_out.entry(why).or_default() += 1,
         }
-        runs.push((name, case, false));
+        runs.push((name, case, Over::Tcp));
     }
-    assert!(not_over.is_empty() || !all, "none of NOT_OVER_HTTP_2 could be sent over it: {not_over:?}");
-    let over_http2 = runs.len() - count;
-    assert!(over_http2 >= FEWEST || !all, "{over_http2} cases over HTTP/2");
+    if let Ok(wanted) = wanted {
+        runs.retain(|(name, _, _)| name.ends_with(&format!(" over {wanted}")));
+    }
+    for (over, title, left) in not_over {
+        assert!(left.is_empty() || !all, "these cannot run {title} anyway: {left:?}");
+        let count = runs.iter().filter(|(_, _, is_over)| *is_over == over).count();
+        eprintln!("{count} cases {title}");
+        assert!(count >= FEWEST || !all, "{count} cases {title}");
+    }
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -191,12 +214,8 @@ fn the_two_programs_do_the_same() {
         }
     });
     let wrong = wrong.into_inner().unwrap();
-    eprintln!(
-        "{count} cases, {over_http2} of them also over HTTP/2; refused {}, known to be wrong {}",
-        refused.len(),
-        defects.len()
-    );
-    left_out.iter().for_each(|(why, count)| eprintln!("not over HTTP/2: {count} cases: {why}"));
+    eprintln!("{count} cases; refused {}, known to be wrong {}", refused.len(), defects.len());
+    skipped.iter().for_each(|((title, why), count)| eprintln!("not {title}: {count} cases: {why}"));
     assert!(wrong.is_empty(), "{} of {} runs:\n{}", wrong.len(), runs.len(), wrong.join("\n"));
 }
 
@@ -209,6 +228,10 @@ fn every_case_shows_something() {
     }
     for path in cases() {
         let case = Case::read(&path).unwrap_or_else(|wrong| panic!("{}: {wrong}", path.display()));
-        assert!(!case.steps.is_empty() || case.differs.contains_key(&Part::Exit), "{}", path.display());
+        assert!(
+            !case.steps.is_empty() || case.differs(Over::Tcp, Part::Exit).is_some(),
+            "{}",
+            path.display()
+        );
     }
 }

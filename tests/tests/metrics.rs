@@ -41,7 +41,7 @@ fn message(got: &Got) -> &Message {
 
 fn answers(which: &Which) -> Vec<Message> {
     let case = Case::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/metrics.case")).unwrap();
-    run(&case, which, None).answers.iter().flatten().map(|got| message(got).clone()).collect()
+    run(&case, which, None, false).answers.iter().flatten().map(|got| message(got).clone()).collect()
 }
 
 fn text(message: &Message) -> String {
@@ -68,8 +68,8 @@ fn names_types_and_values_are_those_of_haproxy() {
     };
     assert_eq!(starts(&ours), ["200", "403", "204", "200", "200", "400", "200", "200", "200"]);
     assert_eq!(starts(&ours), starts(&theirs));
-    for place in [3, 4, 7] {
-        let (theirs, ours) = (text(&theirs[place]), text(&ours[place]));
+    for index in [3, 4, 7] {
+        let (theirs, ours) = (text(&theirs[index]), text(&ours[index]));
         // HAProxy exports these as counters, with names that Prometheus' tool rejects; what a backend's first
         // server lacks is a gauge there.
         let otherwise = [
