@@ -33,7 +33,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     {
         head.add_field(name.as_bytes(), value.as_bytes()).expect("a small field");
     }
-    with(Some(&head), &StreamFacts::default(), &variables, |env, scratch| {
+    with(Some(&head), &StreamInfo::default(), &variables, |env, scratch| {
         if let Ok(expression) = &expression {
             let _ = expression.eval(env, &mut scratch.reborrow());
         }

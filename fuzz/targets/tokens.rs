@@ -40,7 +40,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let compiled = EXPRESSIONS.map(|text| {
         Expression::compile(text.as_bytes(), EvalPoints::EVERYWHERE, &mut compiler).expect("it is right")
     });
-    let stream = StreamFacts { unique_id: Some(data), ..StreamFacts::default() };
+    let stream = StreamInfo { unique_id: Some(data), ..StreamInfo::default() };
     with(None, &stream, &variables, |env, scratch| {
         for (text, expression) in EXPRESSIONS.iter().zip(&compiled) {
             let mut scratch = scratch.reborrow();

@@ -121,7 +121,7 @@ pub enum Step {
     /// Waits until the program has processed the current answers for a name.
     Requested(String),
     /// Waits until an origin has had one more request than at the previous such step.
-    SeenRequest(String),
+    RecordedRequest(String),
 }
 
 /// Records of a name.
@@ -297,7 +297,7 @@ impl Case {
                 let code = u8::try_from(number(code)?).map_err(|_| "a code is a small number")?;
                 self.steps.push(Step::Names { code, records: records(body)? });
             }
-            ["seen", name] => self.steps.push(Step::SeenRequest(name.to_owned())),
+            ["seen", name] => self.steps.push(Step::RecordedRequest(name.to_owned())),
             ["asked", name] => self.steps.push(Step::Requested(name.to_owned())),
             ["differs", ref over @ .., part] if matches!(over, [] | ["over", "http/2"] | ["over", "tls"]) => {
                 let over = match over.last() {

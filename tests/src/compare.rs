@@ -4,7 +4,7 @@
 use crate::case::Part;
 use crate::client::Got;
 use crate::message::{Kind, Message};
-use crate::origin::SeenRequest;
+use crate::origin::RecordedRequest;
 use crate::run::Outcome;
 
 /// Formats a part of an outcome for comparison.
@@ -173,7 +173,7 @@ fn without_last_digit_of_dates(cookie: &str) -> String {
     text
 }
 
-fn seen_text(name: &str, requests: &[SeenRequest]) -> String {
+fn seen_text(name: &str, requests: &[RecordedRequest]) -> String {
     let mut text = String::new();
     for seen in requests {
         text += &format!("--- {name}, connection {}\n", seen.connection);

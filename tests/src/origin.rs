@@ -30,7 +30,7 @@ impl Answer {
 
 /// A request at an origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenRequest {
+pub struct RecordedRequest {
     /// Number of its connection, from 1.
     pub connection: usize,
     /// PROXY protocol header before the first request of the connection.
@@ -43,7 +43,7 @@ pub struct SeenRequest {
 struct Shared {
     name: String,
     answers: Vec<Answer>,
-    requests: Mutex<Vec<SeenRequest>>,
+    requests: Mutex<Vec<RecordedRequest>>,
     ended: AtomicBool,
 }
 
@@ -80,7 +80,7 @@ impl Origin {
     }
 
     /// Requests so far, in order of arrival.
-    pub fn requests(&self) -> Vec<SeenRequest> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -120,7 +120,7 @@ fn serve(connection: TcpStream, index: usize, shared: &Shared) -> std::io::Resul
         }
         let turn = {
             let mut requests = shared.requests.lock().unwrap_or_else(PoisonError::into_inner);
-            requests.push(SeenRequest { connection: index, greeting: greeting.take(), request });
+            requests.push(RecordedRequest { connection: index, greeting: greeting.take(), request });
             requests.len() - 1
         };
         match shared.answers.get(turn).or(shared.answers.last()) {

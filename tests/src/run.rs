@@ -6,7 +6,7 @@ use crate::cli;
 use crate::client::{Client, Got};
 use crate::dns::Dns;
 use crate::http2;
-use crate::origin::{Origin, SeenRequest};
+use crate::origin::{Origin, RecordedRequest};
 use crate::program::{Program, Which};
 use crate::syslog::Syslog;
 use crate::talker::Talker;
@@ -25,7 +25,7 @@ pub struct Outcome {
     /// Bytes that arrived after the client had finished, by connection.
     pub rest: Vec<Vec<u8>>,
     /// Requests at each origin.
-    pub requests: BTreeMap<String, Vec<SeenRequest>>,
+    pub requests: BTreeMap<String, Vec<RecordedRequest>>,
     /// Data that each talker received, by connection.
     pub heard: BTreeMap<String, Vec<Vec<u8>>>,
     /// Commands and responses of the run-time socket.
@@ -174,7 +174,7 @@ pub fn run(
             }
             Step::Names { code, records } => tell(&names, *code, records),
             Step::Requested(name) => names.is_dealt_with(name),
-            Step::SeenRequest(name) => {
+            Step::RecordedRequest(name) => {
                 let wanted = waited.entry(name).or_insert(0);
                 *wanted += 1;
                 let origin = origins.get(name).unwrap_or_else(|| panic!("there is no ORIGIN_{name}"));

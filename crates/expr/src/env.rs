@@ -2,7 +2,7 @@
 
 use crate::clock::Zone;
 use crate::eval_points::Direction;
-use crate::format::LogFacts;
+use crate::format::LogInfo;
 use crate::names::{ProxyId, ServerId, UserlistId};
 use crate::sample::Value;
 use crate::scratch::Scratch;
@@ -50,7 +50,7 @@ impl Data<'_> {
 
 /// A proxy for fetches.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ProxyFacts<'a> {
+pub struct ProxyInfo<'a> {
     /// Its `id`, given or assigned.
     pub id: i64,
     /// Its name.
@@ -61,7 +61,7 @@ pub struct ProxyFacts<'a> {
 
 /// Result of the TLS handshake of a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TlsFacts<'a> {
+pub struct TlsInfo<'a> {
     /// Protocol version, such as `TLSv1.3`.
     pub version: &'static str,
     /// OpenSSL's name of the cipher suite.
@@ -110,7 +110,7 @@ pub struct TlsFacts<'a> {
 
 /// The client side. It is constant during the connection, except for changes by rules.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ClientFacts<'a> {
+pub struct ClientInfo<'a> {
     /// Source address, possibly changed by the PROXY protocol or rules; `None` for unix sockets.
     pub source: Option<SocketAddr>,
     /// Destination address, likewise.
@@ -120,7 +120,7 @@ pub struct ClientFacts<'a> {
     /// Destination address of the connection itself.
     pub link_destination: Option<SocketAddr>,
     /// The frontend.
-    pub frontend: ProxyFacts<'a>,
+    pub frontend: ProxyInfo<'a>,
     /// The listener: its frontend, and its index there.
     pub listener: Option<(ProxyId, u32)>,
     /// `id` of the `bind` line.
@@ -128,7 +128,7 @@ pub struct ClientFacts<'a> {
     /// `name` of the `bind` line; empty if there is none.
     pub listener_name: &'a [u8],
     /// TLS of the connection; `None` if it is not encrypted.
-    pub tls: Option<TlsFacts<'a>>,
+    pub tls: Option<TlsInfo<'a>>,
     /// 1 for HTTP/1, 2 for HTTP/2; 0 in TCP mode.
     pub http_major: i64,
     /// True if a PROXY protocol header was received.
@@ -147,18 +147,18 @@ pub struct ClientFacts<'a> {
 
 /// The server side, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ServerFacts<'a> {
+pub struct ServerInfo<'a> {
     /// The backend.
-    pub backend: Option<ProxyFacts<'a>>,
+    pub backend: Option<ProxyInfo<'a>>,
     /// `id` and name of the server.
     pub server: Option<(i64, &'a [u8])>,
     /// Local address of the connection to the server.
     pub source: Option<SocketAddr>,
     /// Address of the server.
     pub destination: Option<SocketAddr>,
-    /// Like [`ClientFacts::tls`].
-    pub tls: Option<TlsFacts<'a>>,
-    /// Like [`ClientFacts::http_major`].
+    /// Like [`ClientInfo::tls`].
+    pub tls: Option<TlsInfo<'a>>,
+    /// Like [`ClientInfo::http_major`].
     pub http_major: i64,
     /// True if the connection has served an earlier request.
     pub reused: bool,
@@ -188,7 +188,7 @@ pub trait Settings {
 
 /// State of a connection for fetches, without its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkFacts {
+pub struct LinkInfo {
     /// Open streams.
     pub streams: u32,
     /// Maximum number of concurrent streams.
@@ -210,7 +210,7 @@ pub struct LinkStream {
     pub reset: Option<u32>,
 }
 
-impl Default for LinkFacts {
+impl Default for LinkInfo {
     /// A connection with one stream and no error.
     fn default() -> Self {
         Self { streams: 1, streams_limit: 1, glitches: None, error: None, stream: LinkStream::default() }
@@ -231,7 +231,7 @@ pub struct LinkError {
 /// What the kernel knows about a TCP connection. Times are in microseconds, the rest are segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // named after `manylane_io::TcpInfo`
-pub struct TcpFacts {
+pub struct TcpInfo {
     pub rtt: u32,
     pub rtt_variance: u32,
     pub unacknowledged: u32,
@@ -245,14 +245,14 @@ pub struct TcpFacts {
 /// The connections of a stream.
 pub trait Links {
     /// The connection to the client.
-    fn front(&self) -> LinkFacts;
+    fn front(&self) -> LinkInfo;
     /// The connection to the server; `None` if there is none.
-    fn back(&self) -> Option<LinkFacts>;
+    fn back(&self) -> Option<LinkInfo>;
     /// The kernel's numbers of the connection to the client, if it is an open TCP connection. Costs two
     /// system calls.
-    fn front_tcp(&self) -> Option<TcpFacts>;
+    fn front_tcp(&self) -> Option<TcpInfo>;
     /// The kernel's numbers of the connection to the server.
-    fn back_tcp(&self) -> Option<TcpFacts>;
+    fn back_tcp(&self) -> Option<TcpInfo>;
 }
 
 /// Captures of a stream by slot: those of `capture request header`, `http-request capture`, `capture-req` and
@@ -268,7 +268,7 @@ pub trait Captures: fmt::Debug {
 
 /// Data about the messages of a stream, kept after they are gone.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct StreamFacts<'a> {
+pub struct StreamInfo<'a> {
     /// Result of `unique-id-format`.
     pub unique_id: Option<&'a [u8]>,
     /// Captures; `None` if nothing can be captured.
@@ -287,7 +287,7 @@ pub struct StreamFacts<'a> {
     pub last_rule: Option<(&'a [u8], i64)>,
 }
 
-impl StreamFacts<'_> {
+impl StreamInfo<'_> {
     /// Number of slots for captures of a direction.
     pub(crate) fn slots(&self, direction: Direction) -> usize {
         self.captures.map_or(0, |captures| captures.slots(direction))
@@ -414,17 +414,17 @@ pub struct Env<'a> {
     /// Body of the response, or the server's bytes in TCP mode.
     pub response_data: Data<'a>,
     /// The client side.
-    pub client: &'a ClientFacts<'a>,
+    pub client: &'a ClientInfo<'a>,
     /// The server side.
-    pub server: &'a ServerFacts<'a>,
+    pub server: &'a ServerInfo<'a>,
     /// The connections of the stream, if there are any.
     pub links: Option<&'a dyn Links>,
     /// Settings of the stream, if there is one.
     pub settings: Option<&'a dyn Settings>,
     /// Data about the messages of the stream.
-    pub stream: &'a StreamFacts<'a>,
+    pub stream: &'a StreamInfo<'a>,
     /// Data for log lines only.
-    pub log: Option<&'a LogFacts<'a>>,
+    pub log: Option<&'a LogInfo<'a>>,
     /// Stick tables, if there are any.
     pub tables: Option<&'a dyn StickTables>,
     /// Variables.

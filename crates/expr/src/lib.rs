@@ -29,14 +29,14 @@ pub use cast::{cast, is_castable, parse_int};
 pub use clock::{Civil, Zone};
 pub use convert::{SetConditions, is_forwarded, is_host, put_node_name, put_node_port};
 pub use env::{
-    Captures, ClientFacts, Data, Env, Host, LinkError, LinkFacts, LinkStream, Links, Number, ProxyFacts,
-    RequestLine, ServerFacts, Settings, StreamFacts, StreamSetting, TcpFacts, Timestamp, TlsFacts,
+    Captures, ClientInfo, Data, Env, Host, LinkError, LinkInfo, LinkStream, Links, Number, ProxyInfo,
+    RequestLine, ServerInfo, Settings, StreamInfo, StreamSetting, TcpInfo, Timestamp, TlsInfo,
 };
 pub use error::{Error, LISTED, choice, none_of};
 pub use eval_points::{Direction, EvalPoints};
 pub use fetch::{CertificateText, RevokedText, basic, common_name};
 pub use format::{
-    CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
+    CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, LogInfo, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
 };
 pub use names::{
     Compiler, KeywordDoc, Missing, Names, ProxyId, ProxySide, SampleSource, ServerId, UserlistId, converters,

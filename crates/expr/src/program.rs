@@ -151,7 +151,7 @@ impl Expression {
         !self.steps.is_empty()
     }
 
-    /// True if the value is the client's address ([`ClientFacts::source`](crate::ClientFacts::source)), so
+    /// True if the value is the client's address ([`ClientInfo::source`](crate::ClientInfo::source)), so
     /// that callers who have it need no environment.
     pub fn is_client_address(&self) -> bool {
         self.fetch.is_client_address() && self.steps.is_empty()

@@ -9,14 +9,14 @@ use manylane_expr::*;
 fn logging() -> World {
     let mut world = World::new();
     world.direction = Direction::Response;
-    world.server = ServerFacts {
-        backend: Some(ProxyFacts { id: 2, name: b"b", default_backend: b"" }),
+    world.server = ServerInfo {
+        backend: Some(ProxyInfo { id: 2, name: b"b", default_backend: b"" }),
         server: Some((1, b"s1")),
         source: Some("127.0.0.1:50000".parse().unwrap()),
         destination: Some("10.0.0.1:80".parse().unwrap()),
-        ..ServerFacts::default()
+        ..ServerInfo::default()
     };
-    world.log = Some(LogFacts {
+    world.log = Some(LogInfo {
         request_date: Timestamp { seconds: 1_500_000_001, micros: 7_000 },
         request: 3,
         queue: 1,
@@ -29,7 +29,7 @@ fn logging() -> World {
         frontend_connections: 3,
         backend_connections: 2,
         server_connections: 1,
-        ..LogFacts::default()
+        ..LogInfo::default()
     });
     world
 }
@@ -118,7 +118,7 @@ fn flags_quote_escape_and_give_hexadecimal_digits() {
 fn what_is_missing_is_a_dash_in_log_lines() {
     let mut world = World::new();
     world.stream.request_line = Some(RequestLine { method: b"GET", target: b"/x", version: b"1.1", most: 0 });
-    world.log = Some(LogFacts { request: 0, ..LogFacts::default() });
+    world.log = Some(LogInfo { request: 0, ..LogInfo::default() });
     assert_eq!(
         world.format(
             "%ci %{+Q}[var(txn.no)] %[var(txn.no)] %ID %si %sp %bi %bp %CC %Tq %Td %HQ %fi",

@@ -170,9 +170,9 @@ fn samples_of_responses_are_taken_from_the_response() {
 }
 
 #[test]
-fn facts_of_proxies_and_servers_come_from_the_host() {
+fn samples_of_proxies_and_servers_come_from_the_host() {
     let mut world = World::new();
-    world.server.backend = Some(manylane_expr::ProxyFacts { id: 5, name: b"b", default_backend: b"" });
+    world.server.backend = Some(manylane_expr::ProxyInfo { id: 5, name: b"b", default_backend: b"" });
     world.server.server = Some((9, b"s1"));
     for (expression, expected) in [
         ("nbsrv(b)", "3"),

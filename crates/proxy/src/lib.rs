@@ -29,4 +29,4 @@ pub use lane::{
     answer, bind, bind_beside, bind_listener, change, end_stream, end_streams, find, listen_again, offline,
     panic_stream, set_maxconn, set_weight, slice, stopped, warn,
 };
-pub use run::{NotRenamed, PreviousPlace, accept, bound, relocate, rename, renew_ocsp, set_gate};
+pub use run::{NotRenamed, PreviousAddress, accept, bound, relocate, rename, renew_ocsp, set_gate};

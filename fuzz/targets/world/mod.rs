@@ -66,15 +66,15 @@ impl Host for Nobody {
 /// Runs `work` with an environment.
 pub(crate) fn with(
     request: Option<&Head>,
-    stream: &StreamFacts<'_>,
+    stream: &StreamInfo<'_>,
     variables: &VariableNames,
     work: impl FnOnce(&Env<'_>, &mut Scratch<'_>),
 ) {
-    let (client, server) = (ClientFacts::default(), ServerFacts::default());
+    let (client, server) = (ClientInfo::default(), ServerInfo::default());
     let (zone, reader, mut lane) = (Zone::utc(), Reader::new(), Lane::new(1));
     let cell = RefCell::new(Variables::with_limit(256));
     let process = ProcessVariables::new(variables);
-    let log = LogFacts::default();
+    let log = LogInfo::default();
     let env = Env {
         now: || Timestamp { seconds: 1_500_000_000, micros: 1 },
         zone: &zone,

@@ -10,7 +10,7 @@ use manylane_check::{CheckResult, Health, Report, Status};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
 use manylane_plan::Generation;
-use manylane_plan::generation::{Backend, Frontend, FrontendGateState, Listener, Server, ServerPlace};
+use manylane_plan::generation::{Backend, Frontend, FrontendGateState, Listener, Server, ServerAddress};
 use manylane_plan::meter::{Meter, MeterSnapshot, MeteredCounters};
 use manylane_plan::pages::{PART, Parts};
 use manylane_sched::Time;
@@ -372,7 +372,7 @@ pub(crate) fn listener(frontend: &Frontend, own: &Listener) -> Line {
         Endpoint::Descriptor(_) => "fd",
     };
     line.set(Column::Proto, Text(proto.into()));
-    if let Some(address) = address(&ServerPlace::At(own.endpoint.clone())) {
+    if let Some(address) = address(&ServerAddress::At(own.endpoint.clone())) {
         line.set(Column::Addr, Text(address));
     }
     line
@@ -457,11 +457,11 @@ fn heard(line: &mut Line, report: &Report) {
 }
 
 /// A server's address, as `show stat` shows it.
-fn address(server_place: &ServerPlace) -> Option<String> {
+fn address(server_place: &ServerAddress) -> Option<String> {
     match server_place {
-        ServerPlace::At(Endpoint::Unix(_) | Endpoint::Abstract(_)) => Some("unix".into()),
-        ServerPlace::At(endpoint) => Some(endpoint.to_string()),
-        ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
+        ServerAddress::At(Endpoint::Unix(_) | Endpoint::Abstract(_)) => Some("unix".into()),
+        ServerAddress::At(endpoint) => Some(endpoint.to_string()),
+        ServerAddress::OfClient(_) | ServerAddress::Nowhere => None,
     }
 }
 

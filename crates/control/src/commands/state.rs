@@ -6,7 +6,7 @@ use crate::reply::ReplyError;
 use manylane_balance::{Admin, Operation};
 use manylane_check::CheckResult;
 use manylane_net::address::Port;
-use manylane_plan::generation::{Backend, ServerAddrState, ServerCheck, ServerPlace};
+use manylane_plan::generation::{Backend, ServerAddrState, ServerAddress, ServerCheck};
 use manylane_proxy::Local;
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -30,9 +30,9 @@ fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Arc<Backend>]> {
 }
 
 /// Address and port columns.
-fn addr_and_port(endpoint: &ServerPlace) -> (String, u16) {
+fn addr_and_port(endpoint: &ServerAddress) -> (String, u16) {
     match endpoint {
-        ServerPlace::At(manylane_net::Endpoint::Ip(address)) => (address.ip().to_string(), address.port()),
+        ServerAddress::At(manylane_net::Endpoint::Ip(address)) => (address.ip().to_string(), address.port()),
         _ => ("-".into(), 0),
     }
 }
@@ -40,14 +40,14 @@ fn addr_and_port(endpoint: &ServerPlace) -> (String, u16) {
 /// Address and port columns of a server; a server without an address still has its port.
 fn of_server(known: &ServerAddrState) -> (String, u16) {
     match (&known.server_place, known.port) {
-        (ServerPlace::Nowhere, Port::One(port)) => ("-".into(), port),
+        (ServerAddress::Nowhere, Port::One(port)) => ("-".into(), port),
         (at, _) => addr_and_port(at),
     }
 }
 
 /// Address and port columns of checks: an address that a `server` line or a command has set, a port that
 /// differs from the server's, and the port of an agent.
-fn check_target(check: Option<&ServerCheck>, is_agent: bool, own: &ServerPlace) -> (String, u16) {
+fn check_target(check: Option<&ServerCheck>, is_agent: bool, own: &ServerAddress) -> (String, u16) {
     let Some(check) = check else { return ("-".into(), 0) };
     let target = check.target.read();
     let ((file, file_port), (_, own_port)) = (addr_and_port(&check.server_place()), addr_and_port(own));

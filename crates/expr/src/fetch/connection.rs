@@ -2,7 +2,7 @@
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
-use crate::env::{Env, LinkFacts, Number, StreamSetting, TcpFacts};
+use crate::env::{Env, LinkInfo, Number, StreamSetting, TcpInfo};
 use crate::error::Error;
 use crate::eval_points::{Direction, EvalPoints};
 use crate::sample::{Absent, FetchResult, Type, Value, found};
@@ -65,19 +65,19 @@ pub(crate) enum LinkFact {
 }
 
 impl LinkFact {
-    fn of(self, facts: LinkFacts) -> FetchResult<'static> {
+    fn of(self, info: LinkInfo) -> FetchResult<'static> {
         match self {
-            Self::Error => found(Value::Int(facts.error.map_or(0, |error| error.code.into()))),
-            Self::ErrorName => some(Some(facts.error.map_or("", |error| error.name).as_bytes())),
+            Self::Error => found(Value::Int(info.error.map_or(0, |error| error.code.into()))),
+            Self::ErrorName => some(Some(info.error.map_or("", |error| error.name).as_bytes())),
             Self::ErrorSentence => {
-                some(Some(facts.error.map_or("Success", |error| error.sentence).as_bytes()))
+                some(Some(info.error.map_or("Success", |error| error.sentence).as_bytes()))
             }
-            Self::Glitches => int(facts.glitches.map(i64::from)),
-            Self::Streams => int(Some(facts.streams.into())),
-            Self::StreamsLimit => int(Some(facts.streams_limit.into())),
-            Self::StreamId => int(Some(facts.stream.id.into())),
-            Self::StreamAborted => found(Value::Bool(facts.stream.reset.is_some())),
-            Self::StreamReset => int(facts.stream.reset.map(i64::from)),
+            Self::Glitches => int(info.glitches.map(i64::from)),
+            Self::Streams => int(Some(info.streams.into())),
+            Self::StreamsLimit => int(Some(info.streams_limit.into())),
+            Self::StreamId => int(Some(info.stream.id.into())),
+            Self::StreamAborted => found(Value::Bool(info.stream.reset.is_some())),
+            Self::StreamReset => int(info.stream.reset.map(i64::from)),
         }
     }
 }
@@ -101,17 +101,17 @@ pub(crate) enum TcpFact {
 }
 
 impl TcpFact {
-    fn of(self, facts: Option<TcpFacts>) -> FetchResult<'static> {
-        let Some(facts) = facts else { return Err(Absent::Never) };
+    fn of(self, info: Option<TcpInfo>) -> FetchResult<'static> {
+        let Some(info) = info else { return Err(Absent::Never) };
         let number = match self {
-            Self::RoundTrip { micros } => facts.rtt / if micros { 1 } else { 1000 },
-            Self::Variance { micros } => facts.rtt_variance / if micros { 1 } else { 1000 },
-            Self::Unacknowledged => facts.unacknowledged,
-            Self::Selective => facts.selective,
-            Self::Lost => facts.lost,
-            Self::Retransmitted => facts.retransmitted,
-            Self::Forward => facts.forward,
-            Self::Reordering => facts.reordering,
+            Self::RoundTrip { micros } => info.rtt / if micros { 1 } else { 1000 },
+            Self::Variance { micros } => info.rtt_variance / if micros { 1 } else { 1000 },
+            Self::Unacknowledged => info.unacknowledged,
+            Self::Selective => info.selective,
+            Self::Lost => info.lost,
+            Self::Retransmitted => info.retransmitted,
+            Self::Forward => info.forward,
+            Self::Reordering => info.reordering,
         };
         found(Value::Int(number.into()))
     }
@@ -595,7 +595,7 @@ impl Connection {
             Self::AcceptDate => int(Some(client.accepted.seconds)),
             Self::FrontLink(fact) => env.links.map_or(Err(Absent::Never), |links| fact.of(links.front())),
             Self::BackLink(fact) => {
-                env.links.and_then(crate::env::Links::back).map_or(Err(Absent::Never), |facts| fact.of(facts))
+                env.links.and_then(crate::env::Links::back).map_or(Err(Absent::Never), |info| fact.of(info))
             }
             Self::FrontTcp(fact) => fact.of(env.links.and_then(crate::env::Links::front_tcp)),
             Self::BackTcp(fact) => fact.of(env.links.and_then(crate::env::Links::back_tcp)),

@@ -3,7 +3,7 @@
 use super::cipher_names::cipher_name;
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
-use crate::env::{Env, TlsFacts};
+use crate::env::{Env, TlsInfo};
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
 use crate::sample::{Absent, FetchResult, Type, Value, found};
@@ -388,7 +388,7 @@ impl Tls {
     pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         let tls = match self.0 {
             Side::Client => env.client.tls,
-            Side::Own => env.client.tls.map(|tls| TlsFacts { certificate: tls.shown, ..tls }),
+            Side::Own => env.client.tls.map(|tls| TlsInfo { certificate: tls.shown, ..tls }),
             Side::Server => env.server.tls,
         };
         let text = |text: Option<&'x [u8]>| text.map_or(Err(Absent::Never), |text| found(Value::Str(text)));
@@ -472,7 +472,7 @@ fn number(bytes: Option<&[u8]>) -> FetchResult<'static> {
 }
 
 /// A list of the client's hello, which has two bytes for each value; without GREASE if it is to be `bare`.
-fn list<'x>(tls: &TlsFacts<'x>, label: &str, bare: bool, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
+fn list<'x>(tls: &TlsInfo<'x>, label: &str, bare: bool, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
     let list = kept(tls.hello, label)?;
     if !bare {
         return Some(list);
@@ -538,7 +538,7 @@ fn put_alternative_names(certificate: &X509Certificate<'_>, out: &mut Writer<'_>
 }
 
 /// A property of the certificate.
-fn of_certificate<'x>(part: &Part, tls: &TlsFacts<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
+fn of_certificate<'x>(part: &Part, tls: &TlsInfo<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
     let Some(der) = tls.certificate else { return Err(Absent::Never) };
     if *part == Part::Sha1 {
         let digest = scratch.copy(&Sha1::digest(der));

@@ -3,14 +3,14 @@
 use super::encode::{Encoding, Item};
 use super::{Flags, Use, put_code, put_int, put_text};
 use crate::clock::Civil;
-use crate::env::{Env, Number, StreamFacts, Timestamp};
+use crate::env::{Env, Number, StreamInfo, Timestamp};
 use crate::eval_points::Direction;
 use crate::scratch::{Scratch, Writer};
 use std::net::{IpAddr, SocketAddr};
 
 /// Data that only log lines have. Times are in milliseconds; -1 if the phase was not reached.
 #[derive(Clone, Copy, Debug)]
-pub struct LogFacts<'a> {
+pub struct LogInfo<'a> {
     /// Time of the first byte of the request.
     pub request_date: Timestamp,
     /// `%Th`: time of handshakes.
@@ -72,7 +72,7 @@ pub struct LogFacts<'a> {
     pub no_server: &'a [u8],
 }
 
-impl LogFacts<'_> {
+impl LogInfo<'_> {
     /// True if the stream counts as an error for `option dontlog-normal`: it did not end normally, had
     /// retries, or has a status of 500 or above. A response by a rule is normal.
     pub fn is_failure(&self) -> bool {
@@ -90,7 +90,7 @@ impl LogFacts<'_> {
     }
 }
 
-impl LogFacts<'static> {
+impl LogInfo<'static> {
     const NONE: Self = Self {
         request_date: Timestamp { seconds: 0, micros: 0 },
         handshake: 0,
@@ -124,9 +124,9 @@ impl LogFacts<'static> {
     };
 }
 
-impl Default for LogFacts<'_> {
+impl Default for LogInfo<'_> {
     fn default() -> Self {
-        LogFacts::NONE
+        LogInfo::NONE
     }
 }
 
@@ -427,7 +427,7 @@ impl Alias {
         scratch: &mut Scratch<'_>,
         out: &mut Writer<'_>,
     ) -> Option<()> {
-        let log = env.log.unwrap_or(&LogFacts::NONE);
+        let log = env.log.unwrap_or(&LogInfo::NONE);
         let text = |text: Option<&[u8]>, out: &mut Writer<'_>| put_text(text, flags, usage, out);
         let int = |n: i64, out: &mut Writer<'_>| out.put_number(n, 1);
         let total = |n: i64, out: &mut Writer<'_>| {
@@ -649,7 +649,7 @@ fn put_field(value: &[u8], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
 
 /// Calls `work` with the capture in a slot.
 fn with_capture(
-    stream: &StreamFacts<'_>,
+    stream: &StreamInfo<'_>,
     direction: Direction,
     slot: usize,
     work: &mut dyn FnMut(Option<&[u8]>) -> Option<()>,
@@ -661,7 +661,7 @@ fn with_capture(
 
 /// Writes `{one|two}`, or nothing if no captures are configured.
 fn put_captures(
-    stream: &StreamFacts<'_>,
+    stream: &StreamInfo<'_>,
     direction: Direction,
     flags: Flags,
     out: &mut Writer<'_>,
@@ -682,7 +682,7 @@ fn put_captures(
 
 /// Writes captures separated by spaces, with `-` for missing ones.
 fn put_capture_list(
-    stream: &StreamFacts<'_>,
+    stream: &StreamInfo<'_>,
     direction: Direction,
     flags: Flags,
     out: &mut Writer<'_>,

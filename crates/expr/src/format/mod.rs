@@ -17,7 +17,7 @@
 mod alias;
 mod encode;
 
-pub use alias::LogFacts;
+pub use alias::LogInfo;
 
 use crate::convert::encode::put_hex;
 use crate::env::Env;

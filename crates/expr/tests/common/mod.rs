@@ -56,18 +56,18 @@ pub struct TestHost;
 struct TestLinks;
 
 impl Links for TestLinks {
-    fn front(&self) -> LinkFacts {
-        LinkFacts::default()
+    fn front(&self) -> LinkInfo {
+        LinkInfo::default()
     }
 
-    fn back(&self) -> Option<LinkFacts> {
+    fn back(&self) -> Option<LinkInfo> {
         let error = LinkError { code: 47, name: "NAME", sentence: "It is broken" };
         let stream = LinkStream { id: 5, reset: Some(8) };
-        Some(LinkFacts { streams: 2, streams_limit: 100, glitches: Some(3), error: Some(error), stream })
+        Some(LinkInfo { streams: 2, streams_limit: 100, glitches: Some(3), error: Some(error), stream })
     }
 
-    fn front_tcp(&self) -> Option<TcpFacts> {
-        Some(TcpFacts {
+    fn front_tcp(&self) -> Option<TcpInfo> {
+        Some(TcpInfo {
             rtt: 1500,
             rtt_variance: 750,
             unacknowledged: 1,
@@ -79,7 +79,7 @@ impl Links for TestLinks {
         })
     }
 
-    fn back_tcp(&self) -> Option<TcpFacts> {
+    fn back_tcp(&self) -> Option<TcpInfo> {
         None
     }
 }
@@ -188,11 +188,11 @@ pub struct World {
     pub complete: bool,
     pub is_final: bool,
     pub direction: Direction,
-    pub client: ClientFacts<'static>,
-    pub server: ServerFacts<'static>,
-    pub stream: StreamFacts<'static>,
+    pub client: ClientInfo<'static>,
+    pub server: ServerInfo<'static>,
+    pub stream: StreamInfo<'static>,
     pub captures: TestCaptures,
-    pub log: Option<LogFacts<'static>>,
+    pub log: Option<LogInfo<'static>>,
     pub session: RefCell<Variables>,
     pub transaction: RefCell<Variables>,
     pub process: Option<ProcessVariables>,
@@ -235,27 +235,27 @@ impl World {
             complete: true,
             is_final: true,
             direction: Direction::Request,
-            client: ClientFacts {
+            client: ClientInfo {
                 source,
                 destination,
                 link_source: source,
                 link_destination: destination,
-                frontend: ProxyFacts { id: 1, name: b"f", default_backend: b"" },
+                frontend: ProxyInfo { id: 1, name: b"f", default_backend: b"" },
                 listener_id: 1,
                 http_major: 1,
                 accepted: Timestamp { seconds: 1_500_000_000, micros: 123_456 },
                 first_request: true,
-                ..ClientFacts::default()
+                ..ClientInfo::default()
             },
-            server: ServerFacts::default(),
-            stream: StreamFacts {
+            server: ServerInfo::default(),
+            stream: StreamInfo {
                 request_line: Some(RequestLine {
                     method: b"GET",
                     target: b"/a/b?x=1&y=2",
                     version: b"1.1",
                     most: 0,
                 }),
-                ..StreamFacts::default()
+                ..StreamInfo::default()
             },
             captures: TestCaptures::default(),
             log: None,
@@ -279,7 +279,7 @@ impl World {
         if self.process.is_none() {
             self.process = Some(ProcessVariables::new(&self.variable_names));
         }
-        let stream = StreamFacts { captures: Some(&self.captures), ..self.stream };
+        let stream = StreamInfo { captures: Some(&self.captures), ..self.stream };
         let env = Env {
             now: || Timestamp { seconds: 1_500_000_000, micros: 123_456 },
             zone: &self.zone,

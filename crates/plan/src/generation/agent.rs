@@ -3,7 +3,7 @@
 
 use super::checks::{CheckTimeouts, InheritedTarget, ServerCheck};
 use super::refuse::Refuse;
-use super::server::{SendHeader, Server, ServerPlace};
+use super::server::{SendHeader, Server, ServerAddress};
 use manylane_check::{Health, Init, Intervals, ReportCell, agent};
 use manylane_config::table::{OptionSwitch, ServerOptions, Timeout};
 use manylane_config::tree::Proxy;
@@ -52,7 +52,7 @@ impl CheckTarget {
 
 impl ServerCheck {
     /// Returns the target of the connections, without the settings of commands.
-    pub fn server_place(&self) -> ServerPlace {
+    pub fn server_place(&self) -> ServerAddress {
         match &self.follows {
             Some(follows) => follows.server_place(&self.server_place),
             None => self.server_place.clone(),
@@ -63,10 +63,10 @@ impl ServerCheck {
     pub fn endpoint(&self) -> Option<Endpoint> {
         let TargetOverride { ip, port, .. } = self.target.read();
         match &self.server_place() {
-            ServerPlace::At(Endpoint::Ip(address)) => {
+            ServerAddress::At(Endpoint::Ip(address)) => {
                 Some(Endpoint::Ip((ip.unwrap_or(address.ip()), port.unwrap_or(address.port())).into()))
             }
-            ServerPlace::At(endpoint) => Some(endpoint.clone()),
+            ServerAddress::At(endpoint) => Some(endpoint.clone()),
             _ => None,
         }
     }
@@ -98,9 +98,9 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         });
         let known = server.addr.read();
         let own = match &known.server_place {
-            ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
+            ServerAddress::At(Endpoint::Ip(address)) => Some(address.ip()),
             // Once the server gets an address, its agent gets it too (`follows`); nothing queries it before.
-            ServerPlace::Nowhere => Some(std::net::Ipv4Addr::UNSPECIFIED.into()),
+            ServerAddress::Nowhere => Some(std::net::Ipv4Addr::UNSPECIFIED.into()),
             _ => None,
         };
         let Some(ip) = given.unwrap_or(own) else {
@@ -131,7 +131,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             http2: false,
             reuses: false,
             usual_header: SendHeader::default(),
-            server_place: ServerPlace::At(Endpoint::Ip((ip, port.value).into())),
+            server_place: ServerAddress::At(Endpoint::Ip((ip, port.value).into())),
             has_address: given.is_some(),
             follows: given
                 .is_none()

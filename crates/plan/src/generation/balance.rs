@@ -1,7 +1,7 @@
 //! `balance`, `hash-type` and related settings.
 
 use super::refuse::Refuse;
-use super::server::{HashKey, Server, ServerPlace};
+use super::server::{HashKey, Server, ServerAddress};
 use manylane_balance::hash::HashFunction;
 use manylane_balance::key::{self, UriKey};
 use manylane_balance::{
@@ -210,7 +210,7 @@ fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
 pub(super) fn spec(server: &Server) -> ServerSpec {
     let endpoint = server.addr.read().server_place;
     let address = || match &endpoint {
-        ServerPlace::At(Endpoint::Ip(address)) => Some(*address),
+        ServerAddress::At(Endpoint::Ip(address)) => Some(*address),
         _ => None,
     };
     let hash_key = match &server.hash_key {
@@ -228,7 +228,7 @@ pub(super) fn spec(server: &Server) -> ServerSpec {
         maxqueue: server.maxqueue,
         slowstart: server.slowstart,
         disabled: server.disabled,
-        unresolved: endpoint == ServerPlace::Nowhere,
+        unresolved: endpoint == ServerAddress::Nowhere,
         hash_key: hash_key.map(|text| HashFunction::Crc32.hash(text.as_bytes())),
         ..ServerSpec::new(server.name.clone(), server.id)
     }

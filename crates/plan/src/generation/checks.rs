@@ -5,7 +5,7 @@ use super::agent::CheckTarget;
 use super::notify::Notify;
 use super::observe::TrafficObserver;
 use super::refuse::Refuse;
-use super::server::{SendHeader, Server, ServerPlace};
+use super::server::{SendHeader, Server, ServerAddress};
 use super::server_addr::ServerAddr;
 use super::tls::{Purpose, ServerTls};
 use manylane_check::{Connect, Health, Init, Intervals, ReportCell, Script, SendSource, Step, TextSource};
@@ -36,7 +36,7 @@ pub struct ServerCheck {
     /// `check-reuse-pool`: the check uses idle connections of requests, and leaves its own for requests.
     pub reuses: bool,
     /// Target of the connections, unless the check follows the server.
-    pub server_place: ServerPlace,
+    pub server_place: ServerAddress,
     /// Set if the connections go to the server's current address.
     pub follows: Option<InheritedTarget>,
     /// The line names an address for the check: `addr`, `agent-addr`.
@@ -191,7 +191,7 @@ impl PartialEq for InheritedTarget {
 
 impl InheritedTarget {
     /// Returns the current target; `first` is the one of the configuration.
-    pub fn server_place(&self, first: &ServerPlace) -> ServerPlace {
+    pub fn server_place(&self, first: &ServerAddress) -> ServerAddress {
         if self.addr.word() >> 1 == 0 {
             return first.clone(); // the server has not moved
         }
@@ -201,12 +201,14 @@ impl InheritedTarget {
             _ => None,
         };
         match (known.ip(), self.port.or(port)) {
-            (Some(ip), Some(port)) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
+            (Some(ip), Some(port)) => ServerAddress::At(Endpoint::Ip((ip, port).into())),
             (Some(ip), None) => match first {
-                ServerPlace::At(Endpoint::Ip(was)) => ServerPlace::At(Endpoint::Ip((ip, was.port()).into())),
-                _ => ServerPlace::Nowhere,
+                ServerAddress::At(Endpoint::Ip(was)) => {
+                    ServerAddress::At(Endpoint::Ip((ip, was.port()).into()))
+                }
+                _ => ServerAddress::Nowhere,
             },
-            (None, _) => ServerPlace::Nowhere,
+            (None, _) => ServerAddress::Nowhere,
         }
     }
 }
@@ -414,7 +416,7 @@ fn target_of(
     script: &Script,
     pos: manylane_config::source::Pos,
     refuse: &mut Refuse<'_>,
-) -> ServerPlace {
+) -> ServerAddress {
     let other =
         addr.and_then(|set| match set.value.text().map(|text| Address::parse(text, &Rules::SERVER)) {
             Some(Ok(address)) => match address.resolve() {
@@ -450,12 +452,12 @@ fn target_of(
         Some(other) => {
             return other
                 .endpoints()
-                .map_or(ServerPlace::Nowhere, |mut all| ServerPlace::At(all.swap_remove(0)));
+                .map_or(ServerAddress::Nowhere, |mut all| ServerAddress::At(all.swap_remove(0)));
         }
         None => own_ip,
     };
     let Some(ip) = ip else {
-        if known.server_place == ServerPlace::Nowhere {
+        if known.server_place == ServerAddress::Nowhere {
             return known.server_place; // checked once the server has an address
         }
         if port.is_some()
@@ -477,10 +479,10 @@ fn target_of(
     let by_script =
         script.steps().iter().all(|step| !matches!(step, Step::Connect(connect) if !has_port(connect)));
     match port.or(written).or(own_port) {
-        Some(port) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
+        Some(port) => ServerAddress::At(Endpoint::Ip((ip, port).into())),
         // A server without an address in its line gets address and port at run time.
         None if by_script || own_ip.is_some_and(|ip| ip.is_unspecified()) => {
-            ServerPlace::At(Endpoint::Ip((ip, 0).into()))
+            ServerAddress::At(Endpoint::Ip((ip, 0).into()))
         }
         None => {
             let message = format!(
@@ -489,7 +491,7 @@ fn target_of(
                 server.name
             );
             refuse.found.alert(pos, message);
-            ServerPlace::Nowhere
+            ServerAddress::Nowhere
         }
     }
 }

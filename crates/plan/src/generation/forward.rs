@@ -5,7 +5,7 @@ use super::groups::Groups;
 use super::log::Logs;
 use super::proxies::Ids;
 use super::refuse::Refuse;
-use super::server::{Server, ServerPlace};
+use super::server::{Server, ServerAddress};
 use super::{Process, Shards};
 use manylane_config::table::{ServerOptions, Timeout};
 use manylane_config::tree::{self, Global, Settings};
@@ -147,7 +147,7 @@ pub(super) fn log_server(
             other options are not built yet";
         refuse.keyword(line.pos, "server", why);
     }
-    let ServerPlace::At(Endpoint::Ip(address)) = server.addr.read().server_place else {
+    let ServerAddress::At(Endpoint::Ip(address)) = server.addr.read().server_place else {
         let message = "'server' expects an address with a port, known at the start, in 'mode log'";
         return refuse.found.alert(line.address.pos, message);
     };

@@ -10,7 +10,7 @@
 //! effect](Generation::take_effect).
 
 use super::{
-    Backend, Frontend, Generation, Listener, Parts, Peers, Server, ServerCheck, ServerPlace, operation,
+    Backend, Frontend, Generation, Listener, Parts, Peers, Server, ServerAddress, ServerCheck, operation,
     variables,
 };
 use crate::conn_limit::ConnLimit;
@@ -258,7 +258,7 @@ impl Server {
                 (now, then) => now == then,
             },
             (None, None) if own.server_place == was.server_place => {
-                own.server_place != ServerPlace::Nowhere || (&own.name, own.port) == (&was.name, was.port)
+                own.server_place != ServerAddress::Nowhere || (&own.name, own.port) == (&was.name, was.port)
             }
             // Compare the current addresses. They agree if the name servers' last answer is what the system
             // resolves now, or if the configuration has adopted an operator's change.
@@ -319,7 +319,7 @@ impl Server {
             own,
             inherited: if self.tracks.is_some() { standing.inherited } else { Admin::Ready },
             operation: if looks(self) == looks(was) { standing.operation } else { operation(self.found()) },
-            unresolved: self.addr.read().server_place == ServerPlace::Nowhere,
+            unresolved: self.addr.read().server_place == ServerAddress::Nowhere,
         };
         // A static algorithm keeps the weights of the configuration.
         let keeps = self.weight == was.weight && !(is_static && weight != 0 && weight != self.weight);

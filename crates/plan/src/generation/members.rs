@@ -548,7 +548,7 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ServerPlace;
+    use super::super::ServerAddress;
     use super::*;
 
     #[test]
@@ -604,6 +604,6 @@ mod tests {
             ..server
         };
         let made = server::server(&line, &tree::Settings::default(), &process, 0, 0, None, &mut refuse);
-        assert_eq!(made.addr.read().server_place, ServerPlace::Nowhere);
+        assert_eq!(made.addr.read().server_place, ServerAddress::Nowhere);
     }
 }

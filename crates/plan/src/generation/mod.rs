@@ -81,7 +81,7 @@ pub use rules::{
     SharedKey, Stick, Target, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
 };
 pub use rules::{Forwarded, NoTarget};
-pub use server::{HashKey, SendHeader, Server, ServerPlace};
+pub use server::{HashKey, SendHeader, Server, ServerAddress};
 pub use server_addr::{ServerAddr, ServerAddrState};
 pub use stats_page::{Credentials, StatsPage};
 pub use stick::StickTable;

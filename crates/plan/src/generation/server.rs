@@ -242,7 +242,7 @@ pub enum HashKey {
 
 /// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerPlace {
+pub enum ServerAddress {
     /// This endpoint.
     At(Endpoint),
     /// An address with open parts, which come from the address that the client connected to.
@@ -400,14 +400,18 @@ pub(super) fn server(
     let dynamic = cookie.is_none() && settings.cookie.as_ref().is_some_and(|set| set.value.dynamic);
     let by_address = matches!(hash_key, Some(Set { value: "addr" | "addr-port", .. }));
     let stays = match endpoint {
-        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere if by_address => {
+        ServerAddress::At(Endpoint::Ip(_)) | ServerAddress::OfClient(_) | ServerAddress::Nowhere
+            if by_address =>
+        {
             Some("its 'hash-key' is its address")
         }
-        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere if dynamic => {
+        ServerAddress::At(Endpoint::Ip(_)) | ServerAddress::OfClient(_) | ServerAddress::Nowhere
+            if dynamic =>
+        {
             Some("its cookie is made of its address")
         }
-        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
-        ServerPlace::At(_) => Some("it is no IP address"),
+        ServerAddress::At(Endpoint::Ip(_)) | ServerAddress::OfClient(_) | ServerAddress::Nowhere => None,
+        ServerAddress::At(_) => Some("it is no IP address"),
     };
     if stays.is_some() && !matches!(address.value.location, Location::Ip { host: Host::Name { .. }, .. }) {
         resolution = None; // it has no name and gets none
@@ -566,9 +570,9 @@ fn source_field(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<(Box<[
 const MOST_OCCURRENCES: i32 = 10;
 
 /// Resolves the address of `socks4`.
-fn proxy(set: &Set<Address>, server: &ServerPlace, refuse: &mut Refuse<'_>) -> Option<SocketAddr> {
+fn proxy(set: &Set<Address>, server: &ServerAddress, refuse: &mut Refuse<'_>) -> Option<SocketAddr> {
     let mut wrong = |message: String| refuse.found.alert(set.pos, message);
-    if matches!(server, ServerPlace::At(endpoint) if !matches!(endpoint, Endpoint::Ip(SocketAddr::V4(_)))) {
+    if matches!(server, ServerAddress::At(endpoint) if !matches!(endpoint, Endpoint::Ip(SocketAddr::V4(_)))) {
         wrong("'socks4' expects a server with an IPv4 address: SOCKS4 has no other".into());
         return None;
     }
@@ -654,7 +658,7 @@ fn whereabouts(
     let resolution = resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse);
     let methods = methods(init_addr, resolution.is_some(), refuse);
     let mut known = ServerAddrState {
-        server_place: ServerPlace::Nowhere,
+        server_place: ServerAddress::Nowhere,
         port,
         name: None,
         renamed: false,
@@ -733,7 +737,7 @@ fn initial_address(
     methods: &[Method],
     last: Option<IpAddr>,
     refuse: &mut Refuse<'_>,
-) -> ServerPlace {
+) -> ServerAddress {
     let settled = |address: Address| {
         let of_client = match &address.location {
             Location::Ip { host, port } => {
@@ -747,11 +751,11 @@ fn initial_address(
             _ => false,
         };
         if of_client {
-            return ServerPlace::OfClient(address);
+            return ServerAddress::OfClient(address);
         }
         match address.endpoints().map(|mut all| all.swap_remove(0)) {
-            Ok(endpoint) => ServerPlace::At(endpoint),
-            Err(_) => ServerPlace::Nowhere, // neither a name nor a range is left here
+            Ok(endpoint) => ServerAddress::At(endpoint),
+            Err(_) => ServerAddress::Nowhere, // neither a name nor a range is left here
         }
     };
     let Location::Ip { host: Host::Name { .. }, port } = &address.value.location else {
@@ -785,27 +789,27 @@ fn initial_address(
                         .found
                         .warning(address.pos, format!("'server' : {failure}; it has no address for now"));
                 }
-                return ServerPlace::Nowhere;
+                return ServerAddress::Nowhere;
             }
             Method::At(ip) => return settled(at(*ip)),
         }
     }
     if refuse.ignore_unresolved {
-        return ServerPlace::Nowhere;
+        return ServerAddress::Nowhere;
     }
     let why =
         failure.unwrap_or_else(|| "expected an address by the methods of 'init-addr', found none".into());
     refuse.found.alert(address.pos, format!("'server' : {why}"));
-    ServerPlace::Nowhere
+    ServerAddress::Nowhere
 }
 
 /// Returns the cookie of `cookie dynamic` for a server without one of its own. It is the one that HAProxy
 /// makes, so that a client stays with its server whichever of several proxies it uses: XXH64 of the secret,
 /// the address and the port, which has four bytes in network order.
-fn dynamic_cookie(settings: &Settings, endpoint: &ServerPlace) -> Option<Box<[u8]>> {
+fn dynamic_cookie(settings: &Settings, endpoint: &ServerAddress) -> Option<Box<[u8]>> {
     settings.cookie.as_ref().filter(|set| set.value.dynamic)?;
     let secret = &settings.dynamic_cookie_key.as_ref()?.value;
-    let ServerPlace::At(Endpoint::Ip(address)) = endpoint else { return None };
+    let ServerAddress::At(Endpoint::Ip(address)) = endpoint else { return None };
     Some(cookie_of(secret.bytes(), *address).into_bytes().into())
 }
 

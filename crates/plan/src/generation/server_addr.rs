@@ -7,7 +7,7 @@
 //!    show the last change.
 //! 3. `word` changes with each change, so that idle connections to the former address can be recognized.
 
-use super::server::ServerPlace;
+use super::server::ServerAddress;
 use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, Endpoint};
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ static SERVER_ADDRS: LockClass = LockClass::new("address of a server", LockClass
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddrState {
     /// The address.
-    pub server_place: ServerPlace,
+    pub server_place: ServerAddress,
     /// The port from the configuration, an operator or an SRV record.
     pub port: Port,
     /// The host name. `None` for an address in the configuration, or a service without a member for the
@@ -39,8 +39,8 @@ impl ServerAddrState {
     /// Returns the IP address, if there is one.
     pub fn ip(&self) -> Option<IpAddr> {
         match &self.server_place {
-            ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
-            ServerPlace::OfClient(Address { location: Location::Ip { host, .. }, .. }) => match host {
+            ServerAddress::At(Endpoint::Ip(address)) => Some(address.ip()),
+            ServerAddress::OfClient(Address { location: Location::Ip { host, .. }, .. }) => match host {
                 Host::V4(ip) => Some((*ip).into()),
                 Host::V6(ip) => Some((*ip).into()),
                 Host::Name { .. } => None,
@@ -52,7 +52,7 @@ impl ServerAddrState {
     /// Returns the endpoint of connections, if it does not depend on the client.
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match &self.server_place {
-            ServerPlace::At(endpoint) => Some(endpoint),
+            ServerAddress::At(endpoint) => Some(endpoint),
             _ => None,
         }
     }
@@ -72,14 +72,14 @@ impl ServerAddrState {
     /// Sets the IP address, with the known port; `None` leaves the server without an address.
     pub fn settle(&mut self, ip: Option<IpAddr>) {
         self.server_place = match (ip, self.port) {
-            (None, _) => ServerPlace::Nowhere,
-            (Some(ip), Port::One(port)) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
+            (None, _) => ServerAddress::Nowhere,
+            (Some(ip), Port::One(port)) => ServerAddress::At(Endpoint::Ip((ip, port).into())),
             (Some(ip), port) => {
                 let host = match ip {
                     IpAddr::V4(ip) => Host::V4(ip),
                     IpAddr::V6(ip) => Host::V6(ip),
                 };
-                ServerPlace::OfClient(Address { transport: None, location: Location::Ip { host, port } })
+                ServerAddress::OfClient(Address { transport: None, location: Location::Ip { host, port } })
             }
         };
     }
@@ -88,7 +88,7 @@ impl ServerAddrState {
 /// Published address of a server.
 #[derive(Debug)]
 pub struct ServerAddr {
-    now: Published<ServerPlace>,
+    now: Published<ServerAddress>,
     /// Number of changes, shifted left by one, and [`OF_CLIENT`].
     word: AtomicU32,
     /// Cached number of the address in stick tables, below the `word` of that address.
@@ -105,7 +105,7 @@ const OF_CLIENT: u32 = 1;
 impl ServerAddr {
     /// Returns the address of the configuration.
     pub fn new(known: ServerAddrState) -> Self {
-        let of_client = u32::from(matches!(known.server_place, ServerPlace::OfClient(_)));
+        let of_client = u32::from(matches!(known.server_place, ServerAddress::OfClient(_)));
         Self {
             now: Published::new(known.server_place.clone()),
             word: AtomicU32::new(of_client),
@@ -116,7 +116,7 @@ impl ServerAddr {
 
     /// Returns the current address.
     #[inline]
-    pub fn load<'r>(&'r self, reader: &'r Reader) -> &'r ServerPlace {
+    pub fn load<'r>(&'r self, reader: &'r Reader) -> &'r ServerAddress {
         self.now.load(reader)
     }
 
@@ -146,10 +146,10 @@ impl ServerAddr {
         // If the address changes after `word` was read, the next call computes the number again.
         let text = match &self.read().server_place {
             // As HAProxy writes addresses: IPv6 without brackets.
-            ServerPlace::At(Endpoint::Ip(address)) => Some(format!("{}:{}", address.ip(), address.port())),
-            ServerPlace::At(endpoint) => Some(endpoint.to_string()),
-            ServerPlace::OfClient(address) => Some(address.to_string()),
-            ServerPlace::Nowhere => None,
+            ServerAddress::At(Endpoint::Ip(address)) => Some(format!("{}:{}", address.ip(), address.port())),
+            ServerAddress::At(endpoint) => Some(endpoint.to_string()),
+            ServerAddress::OfClient(address) => Some(address.to_string()),
+            ServerAddress::Nowhere => None,
         };
         let number = text.and_then(|text| manylane_stick::server_key(&text)).unwrap_or_default();
         self.key.store(u64::from(word) << 32 | u64::from(number), Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl ServerAddr {
         let before = known.clone();
         to(&mut known);
         if known.server_place != before.server_place {
-            let of_client = u32::from(matches!(known.server_place, ServerPlace::OfClient(_)));
+            let of_client = u32::from(matches!(known.server_place, ServerAddress::OfClient(_)));
             let changes = (self.word.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
             self.now.replace(known.server_place.clone()); // rule 2
             self.word.store(changes.max(1) << 1 | of_client, Ordering::Relaxed);
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_place_is_published_with_its_change_and_has_another_number_then() {
         let mut known = ServerAddrState {
-            server_place: ServerPlace::Nowhere,
+            server_place: ServerAddress::Nowhere,
             port: Port::One(80),
             name: None,
             renamed: false,
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((addr.word(), addr.is_of_client()), (0, false));
         let before = addr.change(|known| known.settle(Some([192, 0, 2, 2].into())));
         assert_eq!(before.ip(), Some([192, 0, 2, 1].into()));
-        assert_eq!(addr.load(&reader), &ServerPlace::At(Endpoint::Ip("192.0.2.2:80".parse().unwrap())));
+        assert_eq!(addr.load(&reader), &ServerAddress::At(Endpoint::Ip("192.0.2.2:80".parse().unwrap())));
         let word = addr.word();
         assert_ne!(word, 0);
         addr.change(|known| known.name = Some("a.test".into()));
@@ -210,6 +210,6 @@ mod tests {
             addr.is_of_client() && addr.word() != word && addr.read().ip() == Some([192, 0, 2, 2].into())
         );
         addr.change(|known| known.settle(None));
-        assert_eq!((addr.load(&reader), addr.is_of_client()), (&ServerPlace::Nowhere, false));
+        assert_eq!((addr.load(&reader), addr.is_of_client()), (&ServerAddress::Nowhere, false));
     }
 }

@@ -6,8 +6,8 @@ use super::{Expressions, Generation};
 use manylane_config::lex::Word;
 use manylane_config::tree::Statement;
 use manylane_expr::{
-    ClientFacts, Compiler, Data, Direction, Env, EvalPoints, Expression, Format, Host, Lane, Names, Number,
-    ProcessVariables, ProxyId, ProxySide, References, Scope, Scopes, ServerFacts, ServerId, StreamFacts, Use,
+    ClientInfo, Compiler, Data, Direction, Env, EvalPoints, Expression, Format, Host, Lane, Names, Number,
+    ProcessVariables, ProxyId, ProxySide, References, Scope, Scopes, ServerId, ServerInfo, StreamInfo, Use,
     UserlistId, Value, VariableId, VariableNames, Zone,
 };
 use manylane_sync::{LockClass, Mutex, Reader};
@@ -79,7 +79,7 @@ pub(super) fn set(made: &[(VariableId, ValueSource)], variables: &ProcessVariabl
 }
 
 fn set_with(made: &[(VariableId, ValueSource)], variables: &ProcessVariables, zone: &Zone, reader: &Reader) {
-    let (client, server, stream) = (ClientFacts::default(), ServerFacts::default(), StreamFacts::default());
+    let (client, server, stream) = (ClientInfo::default(), ServerInfo::default(), StreamInfo::default());
     let now = crate::clock::now();
     let env = Env {
         now: crate::clock::now,

@@ -4,7 +4,7 @@ use super::local::Local;
 use manylane_balance::{Input, Key};
 use manylane_buf::Chain;
 use manylane_expr::{
-    ClientFacts, Data, Direction, Env, Expression, ServerFacts, StreamFacts, Type, VariableLimits,
+    ClientInfo, Data, Direction, Env, Expression, ServerInfo, StreamInfo, Type, VariableLimits,
 };
 use manylane_logs::{Line, Message};
 use manylane_plan::clock::now;
@@ -40,8 +40,7 @@ impl Local {
         let mut bytes = Chain::new();
         bytes.append(text).ok()?;
         let data = Data { bytes: Some(&bytes), complete: true, announced: None, is_body: false };
-        let (client, server, stream) =
-            (ClientFacts::default(), ServerFacts::default(), StreamFacts::default());
+        let (client, server, stream) = (ClientInfo::default(), ServerInfo::default(), StreamInfo::default());
         let reader = self.reader();
         let env = Env {
             now,

@@ -9,8 +9,8 @@ use crate::scopes::{
 use crate::traffic::Parties;
 use manylane_balance::Index;
 use manylane_expr::{
-    ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine,
-    Scratch, ServerFacts, ServerId, Settings, StickTables, StreamFacts, StreamSetting, TlsFacts, Type,
+    ClientInfo, Data, Direction, Env, Format, Host, LogInfo, Number, ProxyId, ProxyInfo, RequestLine,
+    Scratch, ServerId, ServerInfo, Settings, StickTables, StreamInfo, StreamSetting, TlsInfo, Type,
     UserlistId, Value, VariableLimits,
 };
 use manylane_http::Head;
@@ -75,7 +75,7 @@ pub(crate) struct EvalPhase<'a> {
     /// More bytes may arrive, and the caller waits for them.
     pub(crate) may_grow: bool,
     /// Values that only log lines have.
-    pub(crate) log: Option<&'a LogFacts<'a>>,
+    pub(crate) log: Option<&'a LogInfo<'a>>,
 }
 
 impl EvalPhase<'_> {
@@ -91,17 +91,17 @@ impl EvalPhase<'_> {
 }
 
 /// Returns a proxy in the form of samples.
-pub(crate) fn proxy_facts<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyFacts<'a> {
-    ProxyFacts { id: id.into(), name: name.as_bytes(), default_backend }
+pub(crate) fn proxy_info<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyInfo<'a> {
+    ProxyInfo { id: id.into(), name: name.as_bytes(), default_backend }
 }
 
 /// Returns the result of a TLS handshake in the form of samples.
-pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
+pub(crate) fn tls_info(info: &Info) -> TlsInfo<'_> {
     let failed = info.failed.unwrap_or_default();
     let verified = info.verified;
     // Without a verdict about a chain, samples get the reason that rustls gave for the failure.
     let either = |error| if verified == Verified::default() { failed.verify } else { error };
-    TlsFacts {
+    TlsInfo {
         shown: info.shown.as_ref().and_then(OwnCertificate::der),
         error: failed.code,
         error_text: failed.text,
@@ -203,13 +203,13 @@ impl EvalContext<'_> {
             memory.links.set_socket(Side::Client, self.peers.socket);
         }
         let default = self.frontend.default_backend.map(|number| &generation.backends[number]);
-        let client = ClientFacts {
+        let client = ClientInfo {
             source: memory.source.get().or(self.peers.source),
             destination: memory.destination.get().or(self.peers.destination),
             link_source: self.peers.link_source,
             link_destination: self.peers.link_destination,
             accepted: self.peers.accepted,
-            frontend: proxy_facts(
+            frontend: proxy_info(
                 self.frontend.id,
                 &self.frontend.name,
                 default.map_or(b"", |backend| backend.name.as_bytes()),
@@ -218,7 +218,7 @@ impl EvalContext<'_> {
             listener_id: self.listener.id.into(),
             listener_name: self.listener.name.as_deref().unwrap_or_default().as_bytes(),
             http_major: i64::from(self.http) << u8::from(self.peers.http2),
-            tls: self.tls.map(tls_facts),
+            tls: self.tls.map(tls_info),
             proxied: self.peers.proxied,
             proxy_authority: self.greeting.and_then(|greeting| greeting.authority()),
             proxy_unique_id: self.greeting.and_then(|greeting| greeting.unique_id()),
@@ -228,11 +228,11 @@ impl EvalContext<'_> {
         let backend = phase.backend;
         let (link_source, link_destination) = memory.link.get();
         let server_tls = memory.server_tls.borrow();
-        let server = ServerFacts {
+        let server = ServerInfo {
             source: link_source,
             destination: link_destination,
-            tls: server_tls.as_deref().map(tls_facts),
-            backend: backend.map(|backend| proxy_facts(backend.id, &backend.name, b"")),
+            tls: server_tls.as_deref().map(tls_info),
+            backend: backend.map(|backend| proxy_info(backend.id, &backend.name, b"")),
             server: phase
                 .server
                 .filter(|server| !server.stands_in)
@@ -243,7 +243,7 @@ impl EvalContext<'_> {
         let settings = SettingsOf { frontend: Some(self.frontend), backend, memory: Some(memory) };
         let texts = memory.texts.borrow();
         let captures = CapturesOf { slots: &self.frontend.captures, memory };
-        let stream = StreamFacts {
+        let stream = StreamInfo {
             unique_id: texts.get(StreamText::UniqueId as usize),
             captures: Some(&captures),
             request_line,
@@ -318,7 +318,7 @@ impl EvalContext<'_> {
         phase: EvalPhase<'_>,
         work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R,
     ) -> R {
-        let known = self.log_facts(phase.backend, phase.server);
+        let known = self.log_info(phase.backend, phase.server);
         let record = self.course.map(RefCell::borrow);
         match record.as_deref() {
             Some(Some(record)) => record.with(self, known, self.local.here().now(), |log| {
@@ -386,13 +386,13 @@ impl EvalContext<'_> {
 
     /// Returns the values of aliases that do not depend on the log record: the numbers and dates of the
     /// stream, and current connections.
-    pub(crate) fn log_facts(&self, backend: Option<&Backend>, server: Option<&Server>) -> LogFacts<'static> {
+    pub(crate) fn log_info(&self, backend: Option<&Backend>, server: Option<&Server>) -> LogInfo<'static> {
         let memory = &self.scopes.memory;
         let began = self.frontend.counts.read_cheap_one(|counts| &counts.connections);
         let over = self.frontend.counts.read_cheap_one(|counts| &counts.connections_ended);
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let current = number(began.saturating_sub(over));
-        LogFacts {
+        LogInfo {
             request_date: memory.begun.get(),
             request_count: memory.number.get(),
             process_id: self.local.pid,
@@ -403,7 +403,7 @@ impl EvalContext<'_> {
                 let index = backend.balancer.servers().index(server.index);
                 index.map_or(0, |index| number(backend.balancer.load(index)))
             }),
-            ..LogFacts::default()
+            ..LogInfo::default()
         }
     }
 }

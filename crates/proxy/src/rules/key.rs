@@ -4,7 +4,7 @@ use super::context::{EvalContext, EvalPhase};
 use manylane_balance::{Index, Key};
 use manylane_expr::Type;
 use manylane_net::Endpoint;
-use manylane_plan::generation::{Backend, ServerPlace};
+use manylane_plan::generation::{Backend, ServerAddress};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// Returns the hash of the backend's expression. Without a value the stream has no key, and goes to the
@@ -33,7 +33,7 @@ pub(crate) fn of_rdp_cookie(
         let mut scratch = scratch.reborrow();
         rdp_address(expression.eval_as(Type::Bin, env, &mut scratch).ok()?.bytes()?)
     })?;
-    let endpoint = ServerPlace::At(Endpoint::Ip(address));
+    let endpoint = ServerAddress::At(Endpoint::Ip(address));
     let servers = backend.balancer.servers();
     let reader = eval.local.reader();
     let server = backend.listed().find(|server| *server.addr.load(&reader) == endpoint)?;

@@ -5,7 +5,7 @@ use crate::lane::{Local, Room};
 use crate::scopes::{LogLevel, StreamText};
 use manylane_balance::Index;
 use manylane_config::tree::LogStep;
-use manylane_expr::{Env, Format, LogFacts, Scratch, Timestamp, Writer};
+use manylane_expr::{Env, Format, LogInfo, Scratch, Timestamp, Writer};
 use manylane_logs::{Level, Line};
 use manylane_plan::clock;
 use manylane_plan::connect_timings::{ConnectTimings, NotReached};
@@ -51,12 +51,12 @@ pub(crate) struct Record {
 /// Writes the line of a connection that did not become a stream.
 pub(crate) fn refused(log: &FrontendLog, eval: &EvalContext<'_>, why: &str) {
     let level = if log.separate { Level::Err } else { Level::Info };
-    let known = LogFacts { partial: log.early, origin: "sess_error", ..eval.log_facts(None, None) };
-    let log_facts = match &log.errors {
-        Some(_) => LogFacts { termination: *b"PR--", ..known },
+    let known = LogInfo { partial: log.early, origin: "sess_error", ..eval.log_info(None, None) };
+    let log_info = match &log.errors {
+        Some(_) => LogInfo { termination: *b"PR--", ..known },
         None => known,
     };
-    let phase = EvalPhase { log: Some(&log_facts), ..EvalPhase::default() };
+    let phase = EvalPhase { log: Some(&log_info), ..EvalPhase::default() };
     let place = match &eval.listener.name {
         Some(name) => name.to_string(),
         None => eval.listener.id.to_string(),
@@ -279,9 +279,9 @@ impl Record {
             _ if failed && log.separate => Level::Err,
             _ => Level::Info,
         };
-        let known = LogFacts { partial: log.early, origin: origin(step), ..eval.log_facts(backend, server) };
-        self.with(eval, known, now, |log_facts| {
-            let phase = EvalPhase { backend, server, log: Some(log_facts), ..EvalPhase::default() };
+        let known = LogInfo { partial: log.early, origin: origin(step), ..eval.log_info(backend, server) };
+        self.with(eval, known, now, |log_info| {
+            let phase = EvalPhase { backend, server, log: Some(log_info), ..EvalPhase::default() };
             write_lines(log, eval, phase, level, step, |env, scratch, out| {
                 log.format.write(env, scratch, out);
             });
@@ -293,9 +293,9 @@ impl Record {
     pub(crate) fn with<R>(
         &self,
         eval: &EvalContext<'_>,
-        known: LogFacts<'static>,
+        known: LogInfo<'static>,
         now: Time,
-        work: impl FnOnce(&LogFacts<'_>) -> R,
+        work: impl FnOnce(&LogInfo<'_>) -> R,
     ) -> R {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
@@ -307,7 +307,7 @@ impl Record {
             + self.connected.unwrap_or_default();
         let before = before + self.response.unwrap_or_default();
         let texts = eval.scopes.memory.texts.borrow();
-        let log_facts = LogFacts {
+        let log_info = LogInfo {
             request_date: self.date,
             handshake: millis(self.handshake),
             idle: millis(self.idle),
@@ -338,7 +338,7 @@ impl Record {
             no_server: self.page.unwrap_or(known.no_server),
             ..known
         };
-        work(&log_facts)
+        work(&log_info)
     }
 
     /// Returns true if the line counts as an error for `option log-separate-errors` and `option

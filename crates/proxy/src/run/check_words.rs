@@ -1,12 +1,12 @@
 //! Evaluates the expressions of health checks.
 
 use crate::lane::Local;
-use crate::rules::{SettingsOf, current_of, proxy_facts, tls_facts};
+use crate::rules::{SettingsOf, current_of, proxy_info, tls_info};
 use manylane_balance::Index;
 use manylane_check::{CheckInput, Evaluate, HealthState, Setting, Value as To};
 use manylane_expr::{
-    ClientFacts, Data, Direction, Env, Expression, Format, LogFacts, Scratch, ServerFacts, StreamFacts,
-    Value, VariableLimits, Variables,
+    ClientInfo, Data, Direction, Env, Expression, Format, LogInfo, Scratch, ServerInfo, StreamInfo, Value,
+    VariableLimits, Variables,
 };
 use manylane_net::{Connection, Endpoint};
 use manylane_plan::clock::now;
@@ -71,17 +71,17 @@ impl<'a> CheckWords<'a> {
             announced: None,
             is_body: input.http,
         };
-        let server = ServerFacts {
+        let server = ServerInfo {
             reused: false,
             source: self.ends.0,
             destination: self.ends.1,
-            tls: self.tls.as_deref().map(tls_facts),
-            backend: Some(proxy_facts(backend.id, &backend.name, b"")),
+            tls: self.tls.as_deref().map(tls_info),
+            backend: Some(proxy_info(backend.id, &backend.name, b"")),
             server: Some((self.server().id.into(), self.server().name.as_bytes())),
             http_major: i64::from(input.http),
         };
-        let (client, stream) = (ClientFacts::default(), StreamFacts::default());
-        let log = LogFacts { request_date: now(), process_id: local.pid, ..LogFacts::default() };
+        let (client, stream) = (ClientInfo::default(), StreamInfo::default());
+        let log = LogInfo { request_date: now(), process_id: local.pid, ..LogInfo::default() };
         let reader = local.reader();
         let env = Env {
             now,

@@ -16,4 +16,4 @@ mod watch;
 
 pub use accept::{accept, bound, set_gate};
 pub use ocsp::renew_ocsp;
-pub use relocate::{NotRenamed, PreviousPlace, relocate, rename};
+pub use relocate::{NotRenamed, PreviousAddress, relocate, rename};

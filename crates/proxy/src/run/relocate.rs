@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// Address of a server before it was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PreviousPlace {
+pub struct PreviousAddress {
     /// The former address.
     pub ip: Option<IpAddr>,
     /// The former port; `None` if the port is the client's, or an offset to it.
@@ -26,7 +26,7 @@ pub fn relocate(
     index: Index,
     ip: IpAddr,
     port: Option<u16>,
-) -> Result<PreviousPlace, &'static str> {
+) -> Result<PreviousAddress, &'static str> {
     let server = &backend.servers[index.get()];
     if let Some(why) = server.stays {
         return Err(why);
@@ -41,7 +41,7 @@ pub fn relocate(
         Port::One(port) => Some(port),
         _ => None,
     };
-    Ok(PreviousPlace { ip: before.ip(), port })
+    Ok(PreviousAddress { ip: before.ip(), port })
 }
 
 /// Reason why a server does not get another name.

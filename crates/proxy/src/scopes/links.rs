@@ -1,6 +1,6 @@
 //! Connections of the current stream, for fetches that read them.
 
-use manylane_expr::{LinkError, LinkFacts, LinkStream, TcpFacts};
+use manylane_expr::{LinkError, LinkInfo, LinkStream, TcpInfo};
 use manylane_io::SocketId;
 use manylane_mux::h2::Conn;
 use manylane_plan::Side;
@@ -105,8 +105,8 @@ impl Links {
     }
 }
 
-fn facts_of(conn: &Conn) -> LinkFacts {
-    LinkFacts {
+fn info_of(conn: &Conn) -> LinkInfo {
+    LinkInfo {
         streams: u32::try_from(conn.open_streams()).unwrap_or(u32::MAX),
         streams_limit: conn.streams_limit(),
         glitches: Some(conn.glitches()),
@@ -116,9 +116,9 @@ fn facts_of(conn: &Conn) -> LinkFacts {
 }
 
 /// Returns what the kernel knows about a connection.
-fn tcp_facts(socket: Option<SocketId>) -> Option<TcpFacts> {
+fn tcp_info(socket: Option<SocketId>) -> Option<TcpInfo> {
     let info = socket?.tcp_info()?;
-    Some(TcpFacts {
+    Some(TcpInfo {
         rtt: info.rtt,
         rtt_variance: info.rtt_variance,
         unacknowledged: info.unacknowledged,
@@ -131,27 +131,27 @@ fn tcp_facts(socket: Option<SocketId>) -> Option<TcpFacts> {
 }
 
 impl manylane_expr::Links for Links {
-    fn front_tcp(&self) -> Option<TcpFacts> {
-        tcp_facts(self.front_socket.get())
+    fn front_tcp(&self) -> Option<TcpInfo> {
+        tcp_info(self.front_socket.get())
     }
 
-    fn back_tcp(&self) -> Option<TcpFacts> {
-        tcp_facts(self.back_socket.get())
+    fn back_tcp(&self) -> Option<TcpInfo> {
+        tcp_info(self.back_socket.get())
     }
 
-    fn front(&self) -> LinkFacts {
-        let facts = self.front.borrow().as_ref().map(facts_of).unwrap_or_default();
-        LinkFacts { error: self.front_error.get(), stream: self.front_stream.get(), ..facts }
+    fn front(&self) -> LinkInfo {
+        let info = self.front.borrow().as_ref().map(info_of).unwrap_or_default();
+        LinkInfo { error: self.front_error.get(), stream: self.front_stream.get(), ..info }
     }
 
-    fn back(&self) -> Option<LinkFacts> {
+    fn back(&self) -> Option<LinkInfo> {
         let error = self.back_error.get();
-        let facts = match &*self.back.borrow() {
-            Some(BackLink::Http2(conn)) => facts_of(conn),
-            Some(BackLink::Single) => LinkFacts::default(),
-            None if error.is_some() => LinkFacts::default(),
+        let info = match &*self.back.borrow() {
+            Some(BackLink::Http2(conn)) => info_of(conn),
+            Some(BackLink::Single) => LinkInfo::default(),
+            None if error.is_some() => LinkInfo::default(),
             None => return None,
         };
-        Some(LinkFacts { error, stream: self.back_stream.get(), ..facts })
+        Some(LinkInfo { error, stream: self.back_stream.get(), ..info })
     }
 }

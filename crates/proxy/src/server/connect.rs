@@ -15,7 +15,7 @@ use manylane_logs::Level;
 use manylane_mux::h2;
 use manylane_net::{ConnPurpose, Connection, Endpoint, Step, TlsStream, TransferError};
 use manylane_plan::connect_timings::{ConnectTimings, NotReached};
-use manylane_plan::generation::{Backend, Redispatch, Server, ServerPlace, ServerTls};
+use manylane_plan::generation::{Backend, Redispatch, Server, ServerAddress, ServerTls};
 use manylane_plan::{Cause, Phase, Side, Termination};
 use manylane_sched::Time;
 use manylane_sync::atomic::Ordering;
@@ -294,7 +294,7 @@ fn begun(conn: &h2::Conn) -> u32 {
 /// Stores the address of a server that was not reached, for samples.
 pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
     if local.generation.reads_connections
-        && let ServerPlace::At(Endpoint::Ip(address)) = server.addr.load(&local.reader())
+        && let ServerAddress::At(Endpoint::Ip(address)) = server.addr.load(&local.reader())
     {
         memory.link.set((None, Some(*address)));
     }
@@ -387,13 +387,13 @@ async fn one(
 ) -> Result<Connection, Cause> {
     let server = permit.server();
     let endpoint = match server.addr.load(&local.reader()) {
-        ServerPlace::At(Endpoint::Ip(address)) => Endpoint::Ip(*address),
-        ServerPlace::At(endpoint) => endpoint.clone(),
-        ServerPlace::OfClient(address) => match address.of_server(destination) {
+        ServerAddress::At(Endpoint::Ip(address)) => Endpoint::Ip(*address),
+        ServerAddress::At(endpoint) => endpoint.clone(),
+        ServerAddress::OfClient(address) => match address.of_server(destination) {
             Ok(endpoint) => endpoint,
             Err(_) => return Err(Cause::ServerLeft),
         },
-        ServerPlace::Nowhere => return Err(Cause::ServerLeft),
+        ServerAddress::Nowhere => return Err(Cause::ServerLeft),
     };
     let time = wanted.connect_time.or(backend.timeouts.connect);
     let deadline = time.map(|time| local.here().now() + time);

@@ -280,7 +280,7 @@ async fn admit(
             client.reset_on_close();
         }
         if let Some(log) = frontend.log.as_ref().filter(|log| !why.is_silent() || !log.no_null) {
-            let eval = facts_of(local, frontend, listener, &client, scopes);
+            let eval = eval_context(local, frontend, listener, &client, scopes);
             let error = why.error();
             scopes.memory.links.set_front_error(error);
             rules::refused(log, &eval, error.sentence);
@@ -297,7 +297,7 @@ async fn admit(
                 parties.client_handshake_failed();
                 let silent = matches!(why, NoHandshake::Empty);
                 if let Some(log) = frontend.log.as_ref().filter(|log| !silent || !log.no_null) {
-                    let eval = facts_of(local, frontend, listener, &client, scopes);
+                    let eval = eval_context(local, frontend, listener, &client, scopes);
                     scopes.memory.links.set_front_error(why.error());
                     rules::refused(log, &eval, &why.to_string());
                 }
@@ -308,12 +308,12 @@ async fn admit(
         Parties::client(&local.generation, frontend, listener).client_handshake(resumed);
     }
     rule(local, frontend, listener, &frontend.rules.session, &mut client, scopes)?;
-    facts_of(local, frontend, listener, &client, scopes).parties().session_admitted();
+    eval_context(local, frontend, listener, &client, scopes).parties().session_admitted();
     Some(client)
 }
 
 /// Returns the state that rules may read before the first request.
-fn facts_of<'a>(
+fn eval_context<'a>(
     local: &'a Rc<Local>,
     frontend: &'a Frontend,
     listener: &'a Listener,
@@ -347,7 +347,7 @@ fn rule(
     if rules.is_empty() {
         return Some(Greets::default());
     }
-    let eval = facts_of(local, frontend, listener, client, scopes);
+    let eval = eval_context(local, frontend, listener, client, scopes);
     let is_connection = std::ptr::eq(rules, &*frontend.rules.connection);
     let step = if is_connection { LogStep::TcpReqConn } else { LogStep::TcpReqSess };
     let entrance = rules::connection(&eval, rules, step);
