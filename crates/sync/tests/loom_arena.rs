@@ -7,7 +7,7 @@
 use machine::{AtomicPtr, AtomicUsize};
 use manylane_sync::cell::UnsafeCell;
 use manylane_sync::{Arc, const_fn, model, thread};
-use places::{ArenaOffset, Arenas, is_there};
+use offsets::{ArenaOffset, Arenas, is_there};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize as Count, Ordering};
@@ -18,8 +18,8 @@ mod machine {
     pub(super) use loom::sync::atomic::{AtomicPtr, AtomicUsize};
 }
 const NO_ARENA: usize = usize::MAX - (16 << 20) + 2;
-#[path = "../src/arena/places.rs"]
-mod places;
+#[path = "../src/arena/offsets.rs"]
+mod offsets;
 
 const LANES: usize = 3;
 const WORD: Layout = Layout::new::<AtomicUsize>();
