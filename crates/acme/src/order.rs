@@ -287,17 +287,17 @@ impl<T: Transport> Order<'_, T> {
             return Err(bad(&format!("needs 1 to {most} authorizations, one for each name, found {found}")));
         }
         let mut left: Vec<&str> = self.wanted.names.iter().map(|name| &**name).collect();
-        let (mut proofs, mut asked) = (Vec::new(), Vec::new());
+        let (mut proofs, mut challenges) = (Vec::new(), Vec::new());
         for own in addresses {
             let url = https(own.as_str().unwrap_or_default(), "the URL of an authorization")?;
             let value = self.post(&url, "").await?.value("an authorization")?;
             let plain = value["identifier"]["value"].as_str().unwrap_or_default().to_ascii_lowercase();
             let name = if value["wildcard"] == true { format!("*.{plain}") } else { plain.clone() };
-            let place = left.iter().position(|own| *own == name && value["identifier"]["type"] == "dns");
-            let Some(place) = place else {
+            let index = left.iter().position(|own| *own == name && value["identifier"]["type"] == "dns");
+            let Some(index) = index else {
                 return Err(bad(&format!("expects no authorization for '{}'", visible(&name))));
             };
-            left.swap_remove(place);
+            left.swap_remove(index);
             if status(&value) == "valid" {
                 continue;
             }
@@ -316,16 +316,16 @@ impl<T: Transport> Order<'_, T> {
                 Challenge::Dns01 => account.record(token),
             };
             proofs.push(Proof { name: plain.into(), token: token.into(), value: value.into() });
-            asked.push((name, url, address(challenge, "a challenge", "url")?));
+            challenges.push((name, url, address(challenge, "a challenge", "url")?));
         }
         if proofs.is_empty() {
             return Ok(());
         }
         self.transport.prove(proofs).await?;
-        for (_, _, challenge) in &asked {
+        for (_, _, challenge) in &challenges {
             self.post(challenge, "{}").await?.value("a challenge")?;
         }
-        for (name, url, _) in &asked {
+        for (name, url, _) in &challenges {
             let what = format!("the authorization for '{name}'");
             self.until(url, &what, "valid", &["pending", "processing"]).await?;
         }

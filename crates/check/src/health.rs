@@ -231,8 +231,8 @@ mod tests {
             (ErrorWeight::Last, [down, None], 0),
         ] {
             let mut health = Health::new(2, 4, Init::FullyUp);
-            let seen = [health.observe(counted).1, health.report(Status::L4Con).1];
-            assert_eq!((seen, health.value()), (changes, left), "{counted:?}");
+            let observed = [health.observe(counted).1, health.report(Status::L4Con).1];
+            assert_eq!((observed, health.value()), (changes, left), "{counted:?}");
         }
     }
 

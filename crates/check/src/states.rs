@@ -190,8 +190,8 @@ impl States {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
         let mut fields = [""; FIELDS];
         let mut count = 0;
-        for (place, field) in fields.iter_mut().zip(text.split_ascii_whitespace()) {
-            *place = field;
+        for (slot, field) in fields.iter_mut().zip(text.split_ascii_whitespace()) {
+            *slot = field;
             count += 1;
         }
         if count < LEAST_FIELDS {

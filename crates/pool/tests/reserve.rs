@@ -79,7 +79,7 @@ fn what_stays_leaves_memory_and_what_takes_the_reserve_is_told() {
     looking_makes_nothing_short(&pool);
     drop(stays);
     assert!(check_growth(BLOCK).is_err(), "it does not look");
-    reserve::look_again();
+    reserve::recheck();
     assert!(check_growth(BLOCK).is_ok());
 }
 
