@@ -28,7 +28,7 @@ pub struct ServerNumber {
     pub server: usize,
 }
 
-static FOLLOWERS: LockClass = LockClass::new("those that track a server", LockClass::LEAF);
+static FOLLOWERS: LockClass = LockClass::new("tracking servers", LockClass::LEAF);
 
 /// Servers that track a server; an added server may join them. Read when the server changes.
 #[derive(Debug)]
