@@ -205,7 +205,7 @@ impl OwnOptions {
     }
 }
 
-/// The end of a sentence about an option that there is not.
+/// The end of a sentence about an unknown or unsupported option.
 fn unknown(word: &str) -> String {
     match REFUSED.iter().find(|(names, _)| names.contains(&word)) {
         Some((_, why)) => format!("has the option '{word}', which is not supported: {why}"),
