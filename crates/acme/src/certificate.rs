@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_taken() {
+    fn only_what_was_requested_is_taken() {
         let key = NewKey::generate(KeyKind::P256).unwrap();
         let issued = |domains: &[&str], key: &rcgen::KeyPair, year| {
             let domains: Vec<String> = domains.iter().map(|name| (*name).to_owned()).collect();

@@ -448,7 +448,7 @@ mod tests {
 
     /// An error of TLS lists the names of a certificate.
     #[test]
-    fn errors_of_connections_are_told_in_few_visible_words() {
+    fn errors_of_connections_are_reported_in_few_visible_words() {
         struct Broken;
         impl Transport for Broken {
             async fn exchange(&self, _: Request<'_>) -> Result<Answer, String> {
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_is_not_proved() {
+    fn what_was_not_requested_is_not_proved() {
         let of = |name: &str, token: &str| {
             json!({"status": "pending", "identifier": {"type": "dns", "value": name},
                 "challenges": [{"type": "http-01", "url": "https://ca.test/challenge", "token": token}]})
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_told_in_few_visible_words() {
+    fn reasons_are_reported_in_few_visible_words() {
         let error = json!({"type": "urn:ietf:params:acme:error:unauthorized",
             "detail": format!("no\r\n<injected> {}", "x".repeat(9000))});
         let invalid = json!({"status": "invalid", "identifier": {"type": "dns", "value": "a.test"},

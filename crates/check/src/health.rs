@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_traffic_count_as_they_are_told_to() {
+    fn errors_of_traffic_count_as_configured() {
         let down = Some(Change { from: HealthState::Up, to: HealthState::Down });
         for (counted, changes, left) in [
             (ErrorWeight::AsCheck, [None, None], 3),

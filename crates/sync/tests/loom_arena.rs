@@ -83,7 +83,7 @@ impl Scene {
 
 /// Rule 1. The thread that reads is spawned last (see `loom_per_lane`).
 #[test]
-fn who_is_told_of_a_lane_finds_its_arena_whole() {
+fn who_learns_of_a_lane_finds_its_arena_whole() {
     /// Numbers of executions in which the reader saw no lane, the first, and the second.
     static TOLD: [Count; 3] = [const { Count::new(0) }; 3];
     model(|| {

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_of_names_are_known_and_others_are_told() {
+    fn both_forms_of_names_are_known_and_others_are_reported() {
         let mut warnings = Vec::new();
         let list = "ECDSA+SHA256:rsa_pss_rsae_sha256:RSA-PSS+SHA256:RSA+SHA1:ed448:PSS+SHA384:ED25519";
         assert_eq!(

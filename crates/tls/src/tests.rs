@@ -259,7 +259,7 @@ fn bytes_go_both_ways_however_they_are_cut() {
 }
 
 #[test]
-fn a_side_that_ends_can_still_be_told_something() {
+fn a_side_that_ends_can_still_receive_something() {
     let (_folder, server, client) = simple();
     let mut pair = Pair::shaken(&client, &server, "a.example");
     pair.client.send(&mut chain(b"last"), &mut pair.up).unwrap();
@@ -302,7 +302,7 @@ fn names_choose_certificates() {
 }
 
 #[test]
-fn what_a_retried_hello_asked_for_is_no_other_connections() {
+fn what_a_retried_hello_requested_is_no_other_connections() {
     let (folder, ca) = (Folder::new(), authority("ca"));
     let known = folder.write("ca.pem", &ca.pem());
     let mut settings = server_settings(&[&folder.write("a.pem", &ecdsa(&ca, &["a.example"]))]);
@@ -974,7 +974,7 @@ fn files_that_have_changed_and_are_complete_replace_a_watched_certificate() {
 /// The cost of a message grows with the number of its records, not with the number of pieces in which they
 /// arrive; and the number of records is limited.
 #[test]
-fn a_hello_in_many_small_records_is_looked_at_once_for_each_of_so_many() {
+fn a_hello_in_many_small_records_is_examined_once_for_each_of_so_many() {
     let (_folder, server, client) = simple();
     let (mut plain, mut out) = (Chain::new(), Chain::new());
     let mut hello = Chain::new();
@@ -1092,7 +1092,7 @@ fn bytes_that_come_one_by_one_hold_few_clusters() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_told_in_a_sentence() {
+fn files_that_cannot_be_used_are_reported_in_a_sentence() {
     let (folder, ca) = (Folder::new(), authority("ca"));
     let (one, two) = (ecdsa(&ca, &["a.example"]), ecdsa(&ca, &["a.example"]));
     let (certificate, key) = one.split_at(one.find("-----BEGIN PRIVATE").unwrap());

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_may_stand_in_any_order() {
+    fn what_is_requested_may_stand_in_any_order() {
         let read =
             |line: &str| PoolsQuery::read(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let wish = read("5 match se byusage detailed").unwrap();

@@ -191,7 +191,7 @@ fn what_would_not_be_read_is_not_written() {
 }
 
 #[test]
-fn families_that_differ_are_told_as_ipv6() {
+fn families_that_differ_are_reported_as_ipv6() {
     let ends = tcp("192.0.2.1:1", "[2001:db8::1]:2");
     let mut line = Vec::new();
     emit_v1(ends.as_ref(), &mut line);
