@@ -227,7 +227,7 @@ fn a_certificate_is_obtained_shown_and_renewed() {
 }
 
 #[test]
-fn a_challenge_that_fails_is_told_and_tried_again() {
+fn a_challenge_that_fails_is_reported_and_tried_again() {
     let (dns, (http, pages)) = (Dns::new(), listener());
     dns.addresses("a.test", &["127.0.0.1"]);
     let Some(pebble) = Pebble::start(&dns, pages, 0) else { return };
@@ -418,7 +418,7 @@ fn an_answer_that_drips_takes_no_more_than_at_once() {
 }
 
 #[test]
-fn an_authority_that_cannot_be_verified_is_told_nothing() {
+fn an_authority_that_cannot_be_verified_is_sent_nothing() {
     let (dns, (http, pages)) = (Dns::new(), listener());
     let Some(pebble) = Pebble::start(&dns, pages, 0) else { return };
     let other = Authority::new();
@@ -439,7 +439,7 @@ fn sections(folder: &Folder, section: &str, load: &str) -> String {
 }
 
 #[test]
-fn faults_are_told_by_place() {
+fn faults_are_reported_by_place() {
     let folder = Folder::new();
     std::fs::write(folder.0.join("bad.key"), "x").unwrap();
     let good = " directory https://a.test/d\n map virt@acme";
@@ -500,7 +500,7 @@ fn faults_are_told_by_place() {
 }
 
 #[test]
-fn a_check_makes_no_key_and_wide_rights_are_told() {
+fn a_check_makes_no_key_and_wide_rights_are_reported() {
     let folder = Folder::new();
     let key = folder.0.join("account.key");
     let section = format!(" directory https://a.test/d\n map virt@acme\n account-key {}", key.display());

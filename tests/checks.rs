@@ -548,7 +548,7 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
 
 /// A checking program gets its arguments, and exactly the environment that HAProxy's manual lists.
 #[test]
-fn a_program_that_checks_is_told_what_it_checks() {
+fn a_program_that_checks_is_informed_of_what_it_checks() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     let (told, ready) = (folder.0.join("told"), folder.0.join("ready"));

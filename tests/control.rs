@@ -246,7 +246,7 @@ fn what_is_not_built_is_refused_by_name_and_what_is_unknown_gets_proposals() {
 }
 
 #[test]
-fn half_a_command_is_not_run_and_what_is_too_long_is_told() {
+fn half_a_command_is_not_run_and_what_is_too_long_is_reported() {
     let program = Controlled::new("level admin");
     let mut client = program.client();
     client.write_all(b"set weight back/a 1").unwrap(); // an incomplete line, perhaps of `100`
@@ -577,7 +577,7 @@ fn a_file_may_have_nothing_but_a_socket_for_commands() {
 }
 
 #[test]
-fn what_was_said_of_the_files_can_be_asked_for() {
+fn what_was_said_of_the_files_can_be_requested() {
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
     let (web, address) = listener();
@@ -971,7 +971,7 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
 
 /// Only the requested parts are shown.
 #[test]
-fn profiling_is_shown_as_it_is_asked_for() {
+fn profiling_is_shown_as_it_is_requested() {
     let program = Controlled::new("level admin");
     const STATUS: &str = "Per-task CPU profiling              : ";
     const TASKS: &str = "Tasks activity:\n  kind ";

@@ -347,7 +347,7 @@ fn told_of(last: &'static [u8]) -> (SocketAddr, mpsc::Receiver<()>) {
 }
 
 #[test]
-fn a_bad_chunk_is_told_by_where_its_request_was() {
+fn a_bad_chunk_is_reported_by_where_its_request_was() {
     let (server, receiver) = told_of(b"abc\r\n");
     let course = Course::new("http", "", &format!("server s {server}"));
     let mut client =
@@ -372,7 +372,7 @@ fn who_resets_its_connection_gets_no_answer() {
 }
 
 #[test]
-fn a_response_that_is_dropped_in_silence_is_told_like_a_request() {
+fn a_response_that_is_dropped_in_silence_is_logged_like_a_request() {
     let server = origin(|mut stream| {
         stream.read_exact(&mut [0; 16]).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();

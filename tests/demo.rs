@@ -84,7 +84,7 @@ fn the_demo_speaks_tls_with_an_authority_of_its_own() {
 }
 
 #[test]
-fn words_that_the_demo_does_not_know_are_told() {
+fn words_that_the_demo_does_not_know_are_reported() {
     for (words, sentence) in [
         (&["0"][..], "expected a port from 1 to 65535, found '0'; use: manylane demo [--https] [port"),
         (&["--https", "1", "2", "3", "4"], "expected at most three ports, found '4'"),
@@ -97,7 +97,7 @@ fn words_that_the_demo_does_not_know_are_told() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_with_a_way_out() {
+fn a_port_that_is_taken_is_reported_with_a_way_out() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let outcome = command().args(["demo", &port, &free().port().to_string()]).output().unwrap();

@@ -335,7 +335,7 @@ fn log_targets_that_are_gone_hold_nothing_up() {
 /// The wall clock is set forward ten years, back twenty, and to its old time. Timeouts are not affected, and
 /// log lines have the dates of the clock.
 #[test]
-fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
+fn a_clock_that_jumps_stops_no_timer_and_is_reported_by_the_log() {
     const YEAR: i64 = 365 * 24 * 3600;
     let folder = Folder::new();
     let (library, clock) = (folder.0.join("wall_clock.so"), folder.0.join("clock"));

@@ -620,7 +620,7 @@ fn a_trace_tells_what_goes_on_and_pieces_of_random_size_arrive_unchanged() {
 }
 
 #[test]
-fn what_is_wrong_with_filters_is_told_in_one_sentence() {
+fn what_is_wrong_with_filters_is_reported_in_one_sentence() {
     let limit = "filter bwlim-out a default-limit 1k default-period 1s";
     for (lines, told) in [
         ("filter bwlim-out", "'filter bwlim-out' expects a name, found none"),

@@ -239,7 +239,7 @@ impl Running {
 }
 
 #[test]
-fn settings_are_told_to_clients() {
+fn settings_are_sent_to_clients() {
     // The defaults.
     let running = start("", ANSWER_OK, SERVER);
     let mut client = Raw::client(running.address);
@@ -294,7 +294,7 @@ const ANSWER_OK: &str = " http-request wait-for-body time 20s if { path /post }\
                          http-request return status 200 content-type a/b string ok\n";
 
 #[test]
-fn settings_are_told_to_servers() {
+fn settings_are_sent_to_servers() {
     let (tell, receiver) = mpsc::channel();
     let server = origin(move |stream| {
         // It allows two concurrent streams.
@@ -466,7 +466,7 @@ fn frames_and_resets_of_one_turn_are_bounded_and_all_are_handled() {
 }
 
 #[test]
-fn errors_without_a_request_are_logged_as_told() {
+fn errors_without_a_request_are_logged_as_configured() {
     let provoke = |running: &Running| {
         let mut client = Raw::client(running.address);
         // Two invalid streams, a valid one, and a frame for an unknown stream, which ends the connection.

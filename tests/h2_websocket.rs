@@ -233,7 +233,7 @@ fn no_server_is_offered_http_2_within_a_tunnel() {
 
 /// Any 2xx accepts an extended CONNECT, so an invalid acceptance of the server must not become one.
 #[test]
-fn what_is_no_agreement_is_not_told_as_one() {
+fn what_is_no_agreement_is_not_reported_as_one() {
     let (_program, address, log) = start("", "", server_of_1(), "");
     let statuses = block(async {
         let mut client = client(address).await;
@@ -306,7 +306,7 @@ fn ws_says_what_websocket_goes_by() {
 }
 
 #[test]
-fn clients_are_not_told_of_websocket_where_that_is_wanted() {
+fn clients_are_not_informed_of_websocket_where_that_is_wanted() {
     let (_program, address, _log) = start(" h2-workaround-bogus-websocket-clients\n", "", server_of_1(), "");
     block(async {
         let mut client = client(address).await;

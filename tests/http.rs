@@ -195,7 +195,7 @@ fn chunks_are_taken_off_for_clients_that_know_none() {
 
 /// R-G1: HTTP/1.0 connections close by default, so the client is told.
 #[test]
-fn a_client_of_http_1_0_is_told_that_its_connection_is_kept() {
+fn a_client_of_http_1_0_is_informed_that_its_connection_is_kept() {
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode http\nlisten l\n bind {}\n http-request return status 200 if {{ path /own }}\n \
@@ -302,7 +302,7 @@ fn an_error_file_takes_the_place_of_the_programs_answer() {
 
 /// R-G7
 #[test]
-fn the_clients_address_is_told_but_for_networks_that_are_excepted() {
+fn the_clients_address_is_sent_but_for_networks_that_are_excepted() {
     for (option, expected) in [
         (" option forwardfor", Some("127.0.0.1")),
         (" option forwardfor except 127.0.0.0/8", None),
@@ -319,7 +319,7 @@ fn the_clients_address_is_told_but_for_networks_that_are_excepted() {
 
 /// R-G7, for both ends of a connection and both families.
 #[test]
-fn addresses_of_either_family_are_told_but_for_networks_that_are_excepted() {
+fn addresses_of_either_family_are_sent_but_for_networks_that_are_excepted() {
     let cases = [
         ("127.0.0.1:0", "except 127.0.0.0/8", None),
         ("127.0.0.1:0", "except 10.0.0.0/8", Some("127.0.0.1")),

@@ -155,7 +155,7 @@ fn mails_tell_of_servers_by_level_as_in_haproxy() {
 }
 
 #[test]
-fn a_mail_server_that_refuses_or_is_silent_holds_nobody_up_and_is_told() {
+fn a_mail_server_that_refuses_or_is_silent_holds_nobody_up_and_is_reported() {
     let (good, mails) = mail_server("251 elsewhere\r\n");
     let (bad, refused) = mail_server("550 \x07no\r\n");
     let silent = origin(|mut stream| drop(std::io::Read::read(&mut stream, &mut [0])));
@@ -186,7 +186,7 @@ fn a_mail_server_that_refuses_or_is_silent_holds_nobody_up_and_is_told() {
 }
 
 #[test]
-fn incomplete_settings_of_alerts_are_told() {
+fn incomplete_settings_of_alerts_are_reported() {
     let of = |more: &str| {
         let config = format!(
             "mailers m\n mailer a 127.0.0.1:25\ndefaults\n timeout connect 1s\n timeout client 1s\n \

@@ -323,7 +323,7 @@ fn a_worker_that_survives_too_many_reloads_is_ended() {
 }
 
 #[test]
-fn the_service_manager_is_told() {
+fn the_service_manager_is_informed() {
     let folder = Folder::new();
     let path = folder.0.join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -572,7 +572,7 @@ fn a_long_script_for_a_worker_is_answered_to_its_end() {
 }
 
 #[test]
-fn what_a_master_cannot_be_is_told() {
+fn what_a_master_cannot_be_is_reported() {
     let refused = |arguments: &[&str], why: &str| {
         let folder = Folder::new();
         let file = folder.file("test.cfg", &answering(own_address(), 200, ""));

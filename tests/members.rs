@@ -153,7 +153,7 @@ fn a_server_comes_serves_and_goes() {
 }
 
 #[test]
-fn what_cannot_be_is_told_in_a_line() {
+fn what_cannot_be_is_reported_in_a_line() {
     let program = Program::start(
         " use-server b if { path /b }\n server a 127.0.0.1:9\n server b 127.0.0.1:9 check\n server t \
             127.0.0.1:9 track b\n\

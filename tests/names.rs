@@ -875,7 +875,7 @@ fn a_reload_goes_on_with_what_is_known() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_said_with_its_place() {
+fn what_cannot_be_requested_is_said_with_its_place() {
     for (line, sentence) in [
         ("server s a.test:80 resolvers nobody", "nobody"),
         (

@@ -365,13 +365,13 @@ fn is_taught_again(one: Peer, two: Peer, start: impl Fn(Peer) -> Peer) {
 }
 
 #[test]
-fn a_process_that_was_killed_is_told_all() {
+fn a_process_that_was_killed_is_sent_all() {
     let (one, two) = two();
     is_taught_again(one, two, Peer::manylane);
 }
 
 #[test]
-fn haproxy_that_was_killed_is_told_all() {
+fn haproxy_that_was_killed_is_sent_all() {
     if Haproxy::program().is_none() {
         return no_haproxy();
     }
@@ -436,7 +436,7 @@ fn connections_that_are_lost_begin_again_where_they_were() {
 }
 
 #[test]
-fn a_peer_that_talks_rubbish_is_told_so_and_does_no_harm() {
+fn a_peer_that_talks_rubbish_is_informed_and_does_no_harm() {
     let (own, other) = (own_address(), common::nobody());
     let one = Peer::new("one", own, ("two", other)).manylane();
     let say = |bytes: &[u8]| {
@@ -532,7 +532,7 @@ fn peers_stay_in_step_over_a_reload() {
 }
 
 #[test]
-fn what_peers_cannot_be_is_told_at_its_place() {
+fn what_peers_cannot_be_is_reported_at_its_place() {
     for (lines, message) in [
         ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 weight 1", "of the options of a peer only 'shard'"),
         ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 ssl verify none sni src", "expects a fixed name"),

@@ -180,7 +180,7 @@ fn what_is_not_built_is_refused_by_name_with_its_place() {
 }
 
 #[test]
-fn dynamic_cookies_that_would_not_work_are_told() {
+fn dynamic_cookies_that_would_not_work_are_reported() {
     for (lines, sentence) in [
         (" server a 127.0.0.1:82\n", "expects a 'dynamic-cookie-key', found none: no server has a cookie"),
         (" dynamic-cookie-key k\n server a /nowhere\n", "found server 'a' without: it has no cookie"),
@@ -313,7 +313,7 @@ fn conditions_versions_and_help_need_no_file() {
 }
 
 #[test]
-fn each_mistake_is_told_once() {
+fn each_mistake_is_reported_once() {
     let config = format!(
         "{DEFAULTS} mode http\nlisten l\n bind 127.0.0.1:80\n log-format \"%[nope]\"\n error-log-format \
             \"%[neither]\"\n acl a pth /\n \
@@ -618,7 +618,7 @@ fn a_listener_of_a_group_is_served_by_the_lanes_of_that_group() {
 }
 
 #[test]
-fn groups_that_cannot_be_are_told_with_their_place() {
+fn groups_that_cannot_be_are_reported_with_their_place() {
     for (lines, bind, said_of) in [
         ("", "thread 2/1", "'thread' expects lanes"),
         (" thread-groups 2\n", "thread 3/1", "or those of a group"),
@@ -848,7 +848,7 @@ fn in_the_background_the_number_of_the_process_is_in_its_file() {
 }
 
 #[test]
-fn an_address_in_use_is_told_with_its_frontend() {
+fn an_address_in_use_is_reported_with_its_frontend() {
     let (_socket, address) = listener();
     let folder = Folder::new();
     let file =
@@ -1008,7 +1008,7 @@ fn the_last_lines_of_an_idle_process_are_said() {
 }
 
 #[test]
-fn the_pools_are_told_on_sigquit() {
+fn the_pools_are_reported_on_sigquit() {
     let (socket, address) = listener();
     let config = format!("{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
     let (program, mut said) = Manylane::start_heard(&config, &["-V"]);

@@ -244,7 +244,7 @@ fn a_request_at_work_ends_where_it_began() {
 }
 
 #[test]
-fn a_session_with_variables_of_its_own_is_told_that_it_ends() {
+fn a_session_with_variables_of_its_own_is_informed_that_it_ends() {
     let (server, _) = counted();
     let file = |version| with_variable(version, server);
     let program = Changing::start(&file(1));
@@ -371,7 +371,7 @@ fn a_process_in_a_chroot_reads_its_files_again() {
 }
 
 #[test]
-fn what_needs_a_restart_is_told() {
+fn what_needs_a_restart_is_reported() {
     let (server, _) = counted();
     let program = Changing::start(&front(1, server));
     let other = program.global.replace("nbthread 2", "nbthread 3\n pidfile x");

@@ -499,7 +499,7 @@ fn turns(certificate: &str, rules: &str, server: &str, back: &str, fields: &[&st
 /// The server's certificate was checked for one name, and the server may have taken the connection for one of
 /// this name.
 #[test]
-fn idle_connections_of_tls_serve_only_the_name_that_they_asked_for() {
+fn idle_connections_of_tls_serve_only_the_name_that_they_requested() {
     let authority = crate::tls::Authority::new();
     let certificate = format!(" ssl crt {}", authority.bundle("a.pem", &["a.example"]).display());
     let hosts = ["Host: a.example", "Host: b.example", "Host: b.example", "Host: a.example", "Host: c"];

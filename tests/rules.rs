@@ -197,7 +197,7 @@ fn what_would_have_no_effect_is_refused_by_name() {
 }
 
 #[test]
-fn mistakes_in_rules_are_told_with_their_place() {
+fn mistakes_in_rules_are_reported_with_their_place() {
     for (line, column, part) in [
         (" acl a pth_beg /x", 8, "path_beg"),
         (" http-request set-header x %[srcc]", 30, "src"),
@@ -471,7 +471,7 @@ fn an_idle_session_keeps_its_addresses_and_variables_and_gets_nothing_of_others(
 
 /// A long list of rules is evaluated in parts; other tasks of the lane run between them.
 #[test]
-fn long_lists_of_rules_are_looked_at_in_turns() {
+fn long_lists_of_rules_are_examined_in_turns() {
     let polls = |at_once: u32| {
         let (socket, address) = listener();
         let folder = Folder::new();

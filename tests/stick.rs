@@ -205,7 +205,7 @@ fn what_is_no_request_counts_as_an_error_of_its_connection() {
 }
 
 #[test]
-fn what_tables_and_rules_cannot_be_is_told_at_its_place() {
+fn what_tables_and_rules_cannot_be_is_reported_at_its_place() {
     let table = "stick-table type ip size 10 store gpc0\n";
     for (lines, message) in [
         ("stick-table type ip", "'stick-table' expects"),
@@ -280,7 +280,7 @@ fn what_tables_and_rules_cannot_be_is_told_at_its_place() {
 
 /// A counting rule before a waiting one counts once, however often the list runs.
 #[test]
-fn a_rule_for_contents_counts_once_however_often_it_is_looked_at() {
+fn a_rule_for_contents_counts_once_however_often_it_is_examined() {
     let server = named("hello");
     let program = Program::start(&format!(
         " mode tcp\n stick-table type ip size 10 store gpc(2),gpt(1)\n tcp-request inspect-delay 1h\n \

@@ -283,7 +283,7 @@ fn a_body_of_unknown_length_ends_where_its_server_says_so() {
 }
 
 #[test]
-fn a_client_is_told_that_a_body_of_unknown_length_ends() {
+fn a_client_is_informed_that_a_body_of_unknown_length_ends() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let web = origin(|mut stream| {
@@ -312,7 +312,7 @@ fn a_client_is_told_that_a_body_of_unknown_length_ends() {
 }
 
 #[test]
-fn words_of_other_proxies_stand_before_tls_and_servers_are_told_of_it() {
+fn words_of_other_proxies_stand_before_tls_and_servers_are_informed_of_it() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let shown = authority.bundle("client.pem", &["client"]);
@@ -633,7 +633,7 @@ fn what_is_no_tls_and_what_takes_too_long_ends() {
 
 /// OpenSSL reports an end without close_notify as an attack.
 #[test]
-fn a_client_whose_time_between_requests_is_over_is_told_so() {
+fn a_client_whose_time_between_requests_is_over_is_informed() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let (socket, address) = listener();
@@ -688,7 +688,7 @@ fn a_reload_takes_new_certificates_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_used_is_told_with_its_place() {
+fn what_cannot_be_used_is_reported_with_its_place() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let crt = certificate.display();

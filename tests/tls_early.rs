@@ -277,7 +277,7 @@ fn steps(authority: &Authority, address: SocketAddr, answers_early: bool) -> Vec
 }
 
 #[test]
-fn requests_of_early_data_are_served_and_told_of_as_in_haproxy() {
+fn requests_of_early_data_are_served_and_marked_as_in_haproxy() {
     let authority = Authority::new();
     let expected = [
         r#"HTTP/1.1 200 OK ["x-early: 0", "x-rcvd: 0", "x-told:"]"#,

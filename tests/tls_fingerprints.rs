@@ -198,7 +198,7 @@ fn the_ja3_of_a_refused_hello_is_the_known_one() {
 /// An extension of the hello (RFC 7627) is hidden from the server, so both ends have seen other hellos, as
 /// their Finished messages tell; or a byte of the encrypted message is changed.
 #[test]
-fn finished_messages_that_are_wrong_are_told_in_the_words_of_openssl() {
+fn finished_messages_that_are_wrong_are_reported_in_the_words_of_openssl() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let config = |log: &common::watch::Syslog, socket: &Path| {

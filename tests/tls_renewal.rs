@@ -228,7 +228,7 @@ fn a_response_is_fetched_and_shown() {
 
 /// The program reports invalid responses and keeps the current one.
 #[test]
-fn failures_are_told_and_leave_what_is_shown() {
+fn failures_are_reported_and_leave_what_is_shown() {
     let authority = authority();
     let responder = Responder::start(&authority.folder.0);
     let url = format!("http://{}", responder.address);

@@ -737,7 +737,7 @@ fn reach(path: &str) -> UnixStream {
 
 /// Both programs report failed handshakes in the same words.
 #[test]
-fn failed_handshakes_are_told_in_the_words_of_openssl() {
+fn failed_handshakes_are_reported_in_the_words_of_openssl() {
     let (authority, other) = (Authority::new(), Authority::new());
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let (good, bad) = (authority.bundle("good.pem", &["good"]), other.bundle("bad.pem", &["bad"]));
@@ -809,7 +809,7 @@ fn failed_handshakes_are_told_in_the_words_of_openssl() {
 }
 
 #[test]
-fn a_failed_handshake_with_a_server_is_told_in_its_line() {
+fn a_failed_handshake_with_a_server_is_shown_in_its_line() {
     let (authority, other) = (Authority::new(), Authority::new());
     let inner = other.bundle("b.pem", &["b.example"]);
     let config = |log: &common::watch::Syslog, socket: &Path| {

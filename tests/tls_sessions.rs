@@ -202,7 +202,7 @@ fn files_without_keys_of_tickets_are_refused() {
 
 /// With `tune.ssl.keylog`, fetches return what OpenSSL at the other end writes into its own file.
 #[test]
-fn secrets_are_told_where_the_file_says_so_and_nowhere_else() {
+fn secrets_are_logged_where_the_file_says_so_and_nowhere_else() {
     const LABELS: [&str; 5] = [
         "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
         "SERVER_HANDSHAKE_TRAFFIC_SECRET",

@@ -161,7 +161,7 @@ const REPLY: &str = " http-request return status 200 content-type text/plain lf-
                     %[ssl_c_verify] %[ssl_c_err] %[ssl_c_ca_err] %[ssl_c_ca_err_depth]\\n\"\n";
 
 #[test]
-fn errors_of_chains_are_ignored_and_told_as_in_haproxy() {
+fn errors_of_chains_are_ignored_and_reported_as_in_haproxy() {
     let chains = Chains::filled();
     let certificate = Authority::new();
     let certificate = (certificate.bundle("a.pem", &["a.example"]), certificate);
@@ -252,7 +252,7 @@ fn a_client_whose_errors_were_ignored_is_verified_each_time() {
 /// The program trusts 'ca-verify-file' as it trusts 'ca-file', and sends clients the names of the latter
 /// only.
 #[test]
-fn clients_are_not_told_of_authorities_that_only_verify() {
+fn clients_are_not_informed_of_authorities_that_only_verify() {
     let (told, silent) = (Authority::new(), Authority::new());
     let certificate = told.bundle("a.pem", &["a.example"]);
     let config = |log: &common::watch::Syslog, socket: &Path| {

@@ -30,7 +30,7 @@ const STEPS: u32 = 3;
 /// Average time between two requests.
 const INTERVAL: Duration = Duration::from_millis(2);
 /// Cost of a poll in virtual time.
-const LOOK: Duration = Duration::from_micros(1);
+const POLL_TIME: Duration = Duration::from_micros(1);
 
 /// The source of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +77,9 @@ async fn request(here: Here, clock: Clock, due: Time, shared: Rc<RefCell<Shared>
     for step in 0..STEPS {
         clock.work(REQUEST_WORK / STEPS);
         if step + 1 < STEPS {
-            let mut asked = false;
+            let mut polled = false;
             poll_fn(|_| {
-                if std::mem::replace(&mut asked, true) {
+                if std::mem::replace(&mut polled, true) {
                     return Poll::Ready(());
                 }
                 shared.borrow_mut().ready.extend(here.task());
@@ -137,7 +137,7 @@ fn measure(clock: Clock, setting: &Setting, depth: u32, handshakes: usize, reque
         let ready = std::mem::take(&mut shared.borrow_mut().ready);
         ready.into_iter().for_each(TaskId::wake);
         if clock == Clock::Virtual {
-            clock.work(LOOK);
+            clock.work(POLL_TIME);
         }
         lane.round(clock.now());
     }

@@ -60,15 +60,15 @@ pub fn run(arguments: &ScaleArguments) -> Result<(), String> {
 fn extent(arguments: &ScaleArguments) -> Extent {
     let short = arguments.short;
     let simulated = run::MACHINE == Machine::Simulated;
-    let (asked, usual, brief): (&[usize], &[usize], &[usize]) = if simulated {
+    let (requested, usual, brief): (&[usize], &[usize], &[usize]) = if simulated {
         (&arguments.cores, &CORES, &CORES_SHORT)
     } else {
         (&arguments.threads, &THREADS, &THREADS_SHORT)
     };
-    let threads = match (asked, short) {
+    let threads = match (requested, short) {
         ([], false) => usual,
         ([], true) => brief,
-        _ => asked,
+        _ => requested,
     };
     let runs = match (simulated, short) {
         (false, false) => 10,

@@ -14,9 +14,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut queue: VecDeque<usize> = VecDeque::new();
     for &[operation, element] in data.as_chunks::<2>().0 {
         let (n, other) = (usize::from(element) % NODES, usize::from(element) / NODES % NODES);
-        let (node, place) = (nodes[n].as_ref(), nodes[other].as_ref());
+        let (node, anchor) = (nodes[n].as_ref(), nodes[other].as_ref());
         let is_in = queue.contains(&n);
-        let at_place = queue.iter().position(|&q| q == other);
+        let at_anchor = queue.iter().position(|&q| q == other);
         match operation % 8 {
             0 if !is_in => {
                 node.add();
@@ -44,14 +44,14 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             }
             5 => assert_eq!(list.pop_with(|&value| value), queue.pop_front()),
             6 if !is_in && n != other => {
-                assert_eq!(node.insert_after(place), at_place.is_some());
-                if let Some(at) = at_place {
+                assert_eq!(node.insert_after(anchor), at_anchor.is_some());
+                if let Some(at) = at_anchor {
                     queue.insert(at + 1, n);
                 }
             }
             7 if !is_in && n != other => {
-                assert_eq!(node.insert_before(place), at_place.is_some());
-                if let Some(at) = at_place {
+                assert_eq!(node.insert_before(anchor), at_anchor.is_some());
+                if let Some(at) = at_anchor {
                     queue.insert(at, n);
                 }
             }

@@ -15,11 +15,11 @@ fuzz_target!(|data: &[u8]| {
     let name = Name::parse("_http._tcp.example.test").expect("it is one");
     let id = section.want(name, kind, Duration::ZERO).expect("it is the first");
     let mut taken: Vec<ServiceMember> = vec![None; 3];
-    let (mut now, mut asked) = (Duration::ZERO, 0);
+    let (mut now, mut queries) = (Duration::ZERO, 0);
     for _ in 0..8 {
         section.handle_timeout(now);
         while let Some(ask) = section.poll_ask() {
-            asked += 1;
+            queries += 1;
             // With the right ID and question, so that the rest is parsed; or unchanged.
             let mut bytes = rest.to_vec();
             if tcp & 2 == 0 && bytes.len() > 12 {
@@ -52,5 +52,5 @@ fuzz_target!(|data: &[u8]| {
         }
         now = section.next_timeout().expect("it is wanted");
     }
-    assert!(asked <= 8 * 2 * 2, "{asked}");
+    assert!(queries <= 8 * 2 * 2, "{queries}");
 });

@@ -40,9 +40,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 model.insert(key, (before + 1, now + EXPIRE));
             }
             2 => {
-                let seen = table.peek(&[key], now, |entry| entry.get(DataType::Gpc0, now)).flatten();
+                let value = table.peek(&[key], now, |entry| entry.get(DataType::Gpc0, now)).flatten();
                 let expected = is_there(&model).then(|| model[&key].0);
-                assert_eq!(seen, expected, "{key} at {now}");
+                assert_eq!(value, expected, "{key} at {now}");
             }
             3 => {
                 assert!(table.clear_key(&[key]), "nobody holds it");

@@ -77,7 +77,7 @@ fn format_check(
         if let Some(path) = line.strip_prefix("Formatting ") {
             visited.insert(absolute(Path::new(path))?);
         } else if let Some((path, number)) =
-            line.strip_prefix("Diff in ").and_then(|place| place.trim_end_matches(':').rsplit_once(':'))
+            line.strip_prefix("Diff in ").and_then(|location| location.trim_end_matches(':').rsplit_once(':'))
             && changed.insert(path.to_owned())
         {
             let position = Position { line: number.parse().unwrap_or(1), column: 1 };

@@ -391,7 +391,9 @@ fn names_that_were_given_up_are_found_in_types_variants_and_macros() {
         "pub struct Seat;\npub struct CallSite;\npub enum Next { Rest }\n\
          macro_rules! m { () => { struct Told; } }\n\
          // A Place in prose.\npub const NAME: &str = \"Site\";\n\
-         pub const SEND_PATIENCE: u8 = 1;\npub fn ring_the_bell() {}\npub fn their() {}\n",
+         pub const SEND_PATIENCE: u8 = 1;\npub fn ring_the_bell() {}\npub fn their() {}\n\
+         pub fn is_told() {}\npub fn unseen() {}\n\
+         #[cfg(test)]\nmod tests {\n    #[test]\n    fn clients_are_informed() {}\n}\n",
     );
     let found = |at: &str, name: &str, instead: &str| {
         format!(
@@ -408,27 +410,31 @@ fn names_that_were_given_up_are_found_in_types_variants_and_macros() {
         &found("5:33", "Told", "ServerVersion or Epoch"),
         &part("8:11", "SEND_PATIENCE", "timeout"),
         &part("9:8", "ring_the_bell", "notify"),
+        &part("11:8", "is_told", "reported, sent or known"),
     ]);
 }
 
 #[test]
-fn fields_and_functions_with_words_of_many_meanings_are_found() {
+fn fields_functions_and_locals_with_words_of_many_meanings_are_found() {
     let tree = Tree::new("values");
     tree.code(
         "pool",
         "pub struct Pump { pub way: u8, pub ways: u8 }\npub fn watch() {}\n\
-         pub fn free(place: usize) -> usize { let told = place; told }\n\
-         pub enum Step { Take { place: usize } }\n",
+         pub fn free(place: usize) -> usize { let looks = place; looks }\n\
+         pub enum Step { Take { place: usize } }\n\
+         #[cfg(test)]\nmod tests {\n    fn free(place: usize) -> usize { place }\n}\n",
     );
-    tree.code("stats", "pub fn news() {}\n");
+    tree.code("stats", "#[cfg(test)]\npub fn news() {}\n");
     let found = |at: &str, name: &str, instead: &str| {
-        format!("{at}: `{name}` has many meanings as the name of a field or a function; say which: {instead}")
+        format!("{at}: `{name}` has many meanings as the name of a value; say which: {instead}")
     };
     tree.finds(&[
         &found("crates/pool/src/lib.rs:2:23", "way", "direction, delivery or path"),
         &found("crates/pool/src/lib.rs:3:8", "watch", "timeouts, or what is waited for"),
+        &found("crates/pool/src/lib.rs:4:13", "place", "index, slot, offset, position or address"),
+        &found("crates/pool/src/lib.rs:4:42", "looks", "checks, reads or attempts"),
         &found("crates/pool/src/lib.rs:5:24", "place", "index, slot, offset, position or address"),
-        &found("crates/stats/src/lib.rs:2:8", "news", "update, or what changed"),
+        &found("crates/stats/src/lib.rs:3:8", "news", "update, or what changed"),
     ]);
 }
 
@@ -463,25 +469,25 @@ fn this_workspace_has_a_row_for_each_of_its_packages() {
 fn a_file_in_bad_form_or_out_of_rustfmts_sight_is_found() {
     let tree = Tree::new("form");
     tree.write("rustfmt.toml", "");
-    tree.code("pool", "\nmod seen;\n").write("crates/pool/src/seen.rs", "fn f() {}\n").finds(&[]);
-    tree.write("crates/pool/src/seen.rs", "fn f() {}\n\nfn g( ) {}\n");
-    tree.finds(&["crates/pool/src/seen.rs:1:1: rustfmt would change this: run `cargo fmt --all`"]);
+    tree.code("pool", "\nmod form;\n").write("crates/pool/src/form.rs", "fn f() {}\n").finds(&[]);
+    tree.write("crates/pool/src/form.rs", "fn f() {}\n\nfn g( ) {}\n");
+    tree.finds(&["crates/pool/src/form.rs:1:1: rustfmt would change this: run `cargo fmt --all`"]);
     let comment = "fn f(a: bool, b: bool) -> bool {\n    a\n        // why\n        && b\n}\n";
-    tree.write("crates/pool/src/seen.rs", comment);
+    tree.write("crates/pool/src/form.rs", comment);
     tree.finds(&[
-        "crates/pool/src/seen.rs:2:1: rustfmt gives up on this: move the comment out of the expression",
+        "crates/pool/src/form.rs:2:1: rustfmt gives up on this: move the comment out of the expression",
     ]);
     let wide = format!("const TEXT: &str = \"{}\";\n", "words ".repeat(16));
-    tree.write("crates/pool/src/seen.rs", &wide);
-    tree.finds(&["crates/pool/src/seen.rs:1:111: the line has more than 110 columns: break it"]);
+    tree.write("crates/pool/src/form.rs", &wide);
+    tree.finds(&["crates/pool/src/form.rs:1:111: the line has more than 110 columns: break it"]);
     let row = format!("/// | {} |\nfn f() {{}}\n", "cell ".repeat(21).trim_end());
-    tree.write("crates/pool/src/seen.rs", &row);
-    tree.finds(&["crates/pool/src/seen.rs:1:111: the line has more than 110 columns: break it"]);
+    tree.write("crates/pool/src/form.rs", &row);
+    tree.finds(&["crates/pool/src/form.rs:1:111: the line has more than 110 columns: break it"]);
     let beside = |blanks: &str| format!("// {blanks}{}\nfn f() {{}}\n", "x".repeat(200));
-    tree.write("crates/pool/src/seen.rs", &beside(&"words ".repeat(7))).finds(&[]);
-    tree.write("crates/pool/src/seen.rs", &beside(&"words ".repeat(8)));
-    tree.finds(&["crates/pool/src/seen.rs:1:111: the line has more than 110 columns: break it"]);
-    tree.write("crates/pool/src/seen.rs", "fn f() {}\n");
+    tree.write("crates/pool/src/form.rs", &beside(&"words ".repeat(7))).finds(&[]);
+    tree.write("crates/pool/src/form.rs", &beside(&"words ".repeat(8)));
+    tree.finds(&["crates/pool/src/form.rs:1:111: the line has more than 110 columns: break it"]);
+    tree.write("crates/pool/src/form.rs", "fn f() {}\n");
     tree.write("scripts/chore", &format!("# {}\n", "words ".repeat(19)));
     tree.finds(&["scripts/chore:1:111: the line has more than 110 columns: break it"]);
     tree.write("scripts/chore", "# short\n");

@@ -61,12 +61,12 @@ impl<const AT_HEAD: bool> UnderMutex<AT_HEAD> {
     }
 
     #[inline]
-    fn add_after(&self, place: u64, new: u64) {
+    fn add_after(&self, anchor: u64, new: u64) {
         let _held = self.lock.lock();
-        let next = self.node(place).next.get();
-        self.node(new).prev.set(place);
+        let next = self.node(anchor).next.get();
+        self.node(new).prev.set(anchor);
         self.node(new).next.set(next);
-        self.node(place).next.set(new);
+        self.node(anchor).next.set(new);
         self.node(next).prev.set(new);
     }
 
@@ -110,9 +110,9 @@ impl<const AT_HEAD: bool> Variant for UnderMutex<AT_HEAD> {
     }
 
     #[inline]
-    fn operate(&self, place: &mut Position) {
-        self.add_after(place.after, place.element);
-        self.delete(place.element);
+    fn operate(&self, position: &mut Position) {
+        self.add_after(position.after, position.element);
+        self.delete(position.element);
     }
 
     fn check(&self, _: u64) -> Result<(), String> {

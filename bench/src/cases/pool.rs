@@ -51,38 +51,43 @@ struct Lists<const SHARDS: usize> {
 impl<const SHARDS: usize> Lists<SHARDS> {
     fn pop(&self, shard: usize) -> Option<u32> {
         let head = &self.heads[shard];
-        let mut seen = head.load(Ordering::Acquire);
+        let mut current = head.load(Ordering::Acquire);
         loop {
-            let index = (seen as u32).checked_sub(1)?;
+            let index = (current as u32).checked_sub(1)?;
             let next = self.objects[index as usize].next.load(Ordering::Relaxed);
-            match head.compare_exchange_weak(seen, tagged(seen, next), Ordering::AcqRel, Ordering::Acquire) {
+            match head.compare_exchange_weak(
+                current,
+                tagged(current, next),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Some(index),
-                Err(now) => seen = now,
+                Err(now) => current = now,
             }
         }
     }
 
     fn push(&self, shard: usize, index: u32) {
         let head = &self.heads[shard];
-        let mut seen = head.load(Ordering::Relaxed);
+        let mut current = head.load(Ordering::Relaxed);
         loop {
-            self.objects[index as usize].next.store(seen as u32, Ordering::Relaxed);
+            self.objects[index as usize].next.store(current as u32, Ordering::Relaxed);
             match head.compare_exchange_weak(
-                seen,
-                tagged(seen, index + 1),
+                current,
+                tagged(current, index + 1),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return,
-                Err(now) => seen = now,
+                Err(now) => current = now,
             }
         }
     }
 }
 
-/// The head after `seen`, with `first` as the start of the list and one more change.
-fn tagged(seen: u64, first: u32) -> u64 {
-    ((seen >> 32).wrapping_add(1) << 32) | u64::from(first)
+/// The head after `current`, with `first` as the start of the list and one more change.
+fn tagged(current: u64, first: u32) -> u64 {
+    ((current >> 32).wrapping_add(1) << 32) | u64::from(first)
 }
 
 /// A thread's cache, and the list behind it.

@@ -142,7 +142,7 @@ impl Running {
     /// processor; these are left out, since the load or another process causes them.
     pub(super) fn slices(&self, limit: Duration) -> Vec<String> {
         let said = self.said();
-        let told = said.lines().filter_map(|line| {
+        let reported = said.lines().filter_map(|line| {
             let (before, time) = line.split_once("` has been running for ")?;
             let unit = time.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
             let number: f64 = time.strip_suffix(unit)?.parse().ok()?;
@@ -151,7 +151,7 @@ impl Running {
             (seconds < 10.0 * limit.as_secs_f64())
                 .then(|| before.rsplit('`').next().unwrap_or_default().to_owned())
         });
-        told.collect()
+        reported.collect()
     }
 
     /// Checks that it answers a request itself.

@@ -93,10 +93,10 @@ fn one(bench: &Bench, kind: Kind) -> Result<(), String> {
         line.parse::<usize>().unwrap_or(0)
     };
     until("all sessions", || count() >= clients * CHAIN)?;
-    let quiet = looks(&running, probes, || std::thread::sleep(Duration::from_secs(2)))?;
+    let quiet = probe_times(&running, probes, || std::thread::sleep(Duration::from_secs(2)))?;
     let said = running.slices(MOST).len();
     let (began, mut bytes) = (Instant::now(), 0);
-    let busy = looks(&running, probes, || {
+    let busy = probe_times(&running, probes, || {
         for _ in 0..DUMPS {
             bytes = shown().unwrap_or(0);
         }
@@ -125,7 +125,7 @@ fn one(bench: &Bench, kind: Kind) -> Result<(), String> {
 }
 
 /// Response times of both lanes in microseconds while `what` runs, sorted.
-fn looks(running: &Running, probes: [u16; 2], what: impl FnOnce()) -> Result<Vec<u32>, String> {
+fn probe_times(running: &Running, probes: [u16; 2], what: impl FnOnce()) -> Result<Vec<u32>, String> {
     let over = AtomicBool::new(false);
     let mut all = std::thread::scope(|scope| {
         let asking = probes.map(|probe| {
@@ -149,8 +149,8 @@ fn looks(running: &Running, probes: [u16; 2], what: impl FnOnce()) -> Result<Vec
         what();
         over.store(true, Ordering::Relaxed);
         let mut all = Vec::new();
-        for asked in asking {
-            let times = asked.join().map_err(|_| "a client has ended by a panic".to_string())?;
+        for client in asking {
+            let times = client.join().map_err(|_| "a client has ended by a panic".to_string())?;
             all.extend(times.map_err(|error| format!("a client: {error}; {}", running.said()))?);
         }
         Ok::<_, String>(all)

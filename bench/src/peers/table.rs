@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lead_that_is_asked_for_has_a_verdict_of_its_own() {
+    fn a_lead_that_is_requested_has_a_verdict_of_its_own() {
         let verdicts = |times| {
             let mut row = row(2.0);
             row.target = row.target.map(|target| target.ahead_of("slow peer", times));

@@ -243,8 +243,8 @@ pub(super) fn all_answered(requests: u64, h2load: Child) -> Result<(), String> {
     if text.contains(&all) && text.contains(&format!("status codes: {requests} 2xx")) {
         return Ok(());
     }
-    let told: Vec<&str> = text.lines().filter(|line| line.contains("succeeded")).collect();
-    Err(format!("of {requests} requests not all were answered: {told:?}"))
+    let succeeded: Vec<&str> = text.lines().filter(|line| line.contains("succeeded")).collect();
+    Err(format!("of {requests} requests not all were answered: {succeeded:?}"))
 }
 
 /// Starts the clients.

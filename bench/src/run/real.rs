@@ -40,11 +40,11 @@ pub(super) fn once<V: Variant>(plan: &Plan) -> Sample {
             });
         }
         ready.wait();
-        let look = || (Instant::now(), done.iter().map(|d| d.get()).collect::<Vec<_>>());
+        let snapshot = || (Instant::now(), done.iter().map(|d| d.get()).collect::<Vec<_>>());
         std::thread::sleep(WARM_UP);
-        let (started, before) = look();
+        let (started, before) = snapshot();
         std::thread::sleep(plan.time);
-        let (ended, after) = look();
+        let (ended, after) = snapshot();
         stop.store(true, Ordering::Relaxed);
         let progress: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
         let (least, most) = (progress.iter().min().copied(), progress.iter().max().copied());

@@ -153,11 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_taken() {
+    fn only_what_was_requested_is_taken() {
         let key = NewKey::generate(KeyKind::P256).unwrap();
-        let issued = |asked: &[&str], key: &rcgen::KeyPair, year| {
-            let asked: Vec<String> = asked.iter().map(|name| (*name).to_owned()).collect();
-            let mut params = CertificateParams::new(asked).unwrap();
+        let issued = |domains: &[&str], key: &rcgen::KeyPair, year| {
+            let domains: Vec<String> = domains.iter().map(|name| (*name).to_owned()).collect();
+            let mut params = CertificateParams::new(domains).unwrap();
             params.not_after = rcgen::date_time_ymd(year, 1, 1);
             params.self_signed(key).unwrap().pem()
         };

@@ -287,17 +287,17 @@ impl<T: Transport> Order<'_, T> {
             return Err(bad(&format!("needs 1 to {most} authorizations, one for each name, found {found}")));
         }
         let mut left: Vec<&str> = self.wanted.names.iter().map(|name| &**name).collect();
-        let (mut proofs, mut asked) = (Vec::new(), Vec::new());
+        let (mut proofs, mut challenges) = (Vec::new(), Vec::new());
         for own in addresses {
             let url = https(own.as_str().unwrap_or_default(), "the URL of an authorization")?;
             let value = self.post(&url, "").await?.value("an authorization")?;
             let plain = value["identifier"]["value"].as_str().unwrap_or_default().to_ascii_lowercase();
             let name = if value["wildcard"] == true { format!("*.{plain}") } else { plain.clone() };
-            let place = left.iter().position(|own| *own == name && value["identifier"]["type"] == "dns");
-            let Some(place) = place else {
+            let index = left.iter().position(|own| *own == name && value["identifier"]["type"] == "dns");
+            let Some(index) = index else {
                 return Err(bad(&format!("expects no authorization for '{}'", visible(&name))));
             };
-            left.swap_remove(place);
+            left.swap_remove(index);
             if status(&value) == "valid" {
                 continue;
             }
@@ -316,16 +316,16 @@ impl<T: Transport> Order<'_, T> {
                 Challenge::Dns01 => account.record(token),
             };
             proofs.push(Proof { name: plain.into(), token: token.into(), value: value.into() });
-            asked.push((name, url, address(challenge, "a challenge", "url")?));
+            challenges.push((name, url, address(challenge, "a challenge", "url")?));
         }
         if proofs.is_empty() {
             return Ok(());
         }
         self.transport.prove(proofs).await?;
-        for (_, _, challenge) in &asked {
+        for (_, _, challenge) in &challenges {
             self.post(challenge, "{}").await?.value("a challenge")?;
         }
-        for (name, url, _) in &asked {
+        for (name, url, _) in &challenges {
             let what = format!("the authorization for '{name}'");
             self.until(url, &what, "valid", &["pending", "processing"]).await?;
         }
@@ -448,7 +448,7 @@ mod tests {
 
     /// An error of TLS lists the names of a certificate.
     #[test]
-    fn errors_of_connections_are_told_in_few_visible_words() {
+    fn errors_of_connections_are_reported_in_few_visible_words() {
         struct Broken;
         impl Transport for Broken {
             async fn exchange(&self, _: Request<'_>) -> Result<Answer, String> {
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_is_not_proved() {
+    fn what_was_not_requested_is_not_proved() {
         let of = |name: &str, token: &str| {
             json!({"status": "pending", "identifier": {"type": "dns", "value": name},
                 "challenges": [{"type": "http-01", "url": "https://ca.test/challenge", "token": token}]})
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_told_in_few_visible_words() {
+    fn reasons_are_reported_in_few_visible_words() {
         let error = json!({"type": "urn:ietf:params:acme:error:unauthorized",
             "detail": format!("no\r\n<injected> {}", "x".repeat(9000))});
         let invalid = json!({"status": "invalid", "identifier": {"type": "dns", "value": "a.test"},

@@ -201,7 +201,7 @@ pub fn ask(certificate: &str) -> bool {
 }
 
 /// True if a command requested an order for the certificate and the order has not begun.
-pub fn was_asked(certificate: &str) -> bool {
+pub fn is_requested(certificate: &str) -> bool {
     lock().get(certificate).is_some_and(|entry| entry.state.requested)
 }
 
@@ -311,7 +311,7 @@ mod tests {
         let after = state("a");
         assert_eq!((after.running, after.failures, after.reason), (false, 0, None));
         assert!((1..=AFTER_RELOAD).contains(&after.not_before.saturating_sub(now())));
-        assert!(ask("a") && was_asked("a"));
+        assert!(ask("a") && is_requested("a"));
         let mut running = begin("a", "x").unwrap();
         running.keep(Box::from(*b"der"), Zeroizing::new("pem".to_owned()));
         // The certificate is recorded before the order ends. Dropping the order then is not a failure.
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(obtained("a", b"another", 0), None);
         drop(running);
         assert!(state("a").not_before > now() + AFTER_RELOAD);
-        assert!(!was_asked("a"));
+        assert!(!is_requested("a"));
         retain(&[("a", b"der")]);
         assert_eq!(obtained("a", b"der", 0), Some((1, pem())));
         // A newer file drops the recorded certificate.

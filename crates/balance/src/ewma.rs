@@ -28,7 +28,7 @@ pub(crate) const ROW: Row = Row {
 /// Returns the server with the least expected time among the drawn ones.
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
-    pick.look_around();
+    pick.refresh_view();
     let (lane, now) = (pick.lane, pick.input.now);
     let found = lane.times.as_ref().and_then(|times| {
         let expected = |server| times.expected(server, lane, pick.snapshot, now);

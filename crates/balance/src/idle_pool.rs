@@ -20,7 +20,7 @@
 //!
 //! # Cost
 //! Taking and putting: a look-up in a hash table and a few stores; with `pool-max-conn`, a put also reads a
-//! cache line of each lane. Asking: a cache line of each lane that it looks at, at most [`LOOKED_AT`].
+//! cache line of each lane. Asking: a cache line of each lane that it looks at, at most [`MAX_SEARCHED`].
 
 use crate::lane::Numbers;
 use crate::spec::Index;
@@ -33,7 +33,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 /// Largest number of lanes that a search for a connection looks at.
-pub const LOOKED_AT: usize = 8;
+pub const MAX_SEARCHED: usize = 8;
 
 /// Limits of one server's idle connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl IdlePools {
         let own = lane::current();
         let low = self.limits[server.get()].low;
         let lanes = self.idle.iter().map(|(lane, _)| lane.index() + 1).max()?;
-        let mut looked = 0;
+        let mut searched = 0;
         for step in 0..lanes {
             let Ok(lane) = LaneId::new((start % lanes + step) % lanes) else { continue };
             if lane == own {
@@ -104,8 +104,8 @@ impl IdlePools {
             if idle.get(server.get()) > low {
                 return Some(lane);
             }
-            looked += 1;
-            if looked == LOOKED_AT {
+            searched += 1;
+            if searched == MAX_SEARCHED {
                 break;
             }
         }

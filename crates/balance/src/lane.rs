@@ -20,7 +20,7 @@ use std::fmt;
 pub(crate) const BLOCK: usize = 32;
 
 /// Shortest time, in nanoseconds, between two reads of other lanes' loads.
-const LOOK_EVERY: u64 = 1_000_000;
+const VIEW_INTERVAL: u64 = 1_000_000;
 
 /// A [`LaneState`] for each lane, made on first use for what the backend's algorithm needs.
 pub(crate) type Lanes = PerLane<LaneState, Box<dyn Fn(manylane_sync::LaneId) -> LaneState + Send + Sync>>;
@@ -160,7 +160,7 @@ impl LaneState {
     }
 
     /// Returns the load of all servers on all lanes, as far as this lane knows it.
-    pub(crate) fn seen_total(&self) -> u64 {
+    pub(crate) fn known_total(&self) -> u64 {
         self.total.get() + self.view.as_ref().map_or(0, |view| view.total.get())
     }
 
@@ -185,14 +185,14 @@ impl LaneState {
     /// Cost: a comparison; at most once a millisecond, one cache line of each other lane.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn look_around(
+    pub(crate) fn refresh_view(
         &self,
         lanes: (&Lanes, &[Arc<Lanes>]),
         servers: usize,
         now: Time,
     ) -> Option<std::ops::Range<usize>> {
         let view = self.view.as_ref()?;
-        if now.as_nanos().wrapping_sub(view.read_at.get()) < LOOK_EVERY {
+        if now.as_nanos().wrapping_sub(view.read_at.get()) < VIEW_INTERVAL {
             return None;
         }
         view.read_at.set(now.as_nanos());

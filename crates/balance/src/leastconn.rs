@@ -31,7 +31,7 @@ pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
     let (lane, snapshot) = (pick.lane, pick.snapshot);
     let least = lane.least.as_ref().expect("made with the lane for this algorithm");
     least.refresh(lane, snapshot);
-    for server in pick.look_around().into_iter().flatten() {
+    for server in pick.refresh_view().into_iter().flatten() {
         least.correct(server, lane.load(server));
     }
     pick.or_any(least.least(|server| server != pick.avoid && pick.has_room_or_queue(server)))

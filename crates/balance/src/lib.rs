@@ -27,7 +27,7 @@ mod turns;
 
 pub use algorithm::{Affinity, Algorithm, HashMethod, HashType, Input, Key, NoPick, Options};
 pub use balancer::{Balancer, Priority, QueueFull, QueueState, ServerFull, Settings, StaticWeight, Wait};
-pub use idle_pool::{IdleLimits, IdlePool, IdlePools, LOOKED_AT};
+pub use idle_pool::{IdleLimits, IdlePool, IdlePools, MAX_SEARCHED};
 pub use oneshot::{Reply, Request, oneshot};
 pub use queue::{QueuePosition, Waiter};
 pub use server_limit::ConnSlot;

@@ -25,7 +25,7 @@ pub(crate) fn prepare(members: &mut Members<'_>) -> Prepared {
 /// Returns the least loaded of the drawn servers, relative to its weight.
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
-    pick.look_around();
+    pick.refresh_view();
     let bound = pick.bound();
     let weighted =
         |of: usize, by: usize| u64::from(pick.lane.load(of)) * u64::from(pick.snapshot.weights[by]);

@@ -57,12 +57,12 @@ fn full(members: &Members<'_>) -> Ring {
 }
 
 /// Size of the range of hashed numbers that holds the points of one server.
-const PLACES_OF_ONE: u32 = 4096;
+const POINT_RANGE: u32 = 4096;
 
 /// Largest number of points of all servers: those of a thousand servers with the greatest weight. Without
 /// this bound, time and memory of a rebuild would grow with every weight. Above it, servers have fewer
 /// points, in proportion to their weights, but at least one each.
-const MAX_PLACES: u64 = 1000 * 256 * 16;
+const MAX_POINTS: u64 = 1000 * 256 * 16;
 
 /// Largest number of points of absent servers that a look-up skips on average, about half a microsecond. If a
 /// smaller share of the points takes part, the servers that take part get a small ring.
@@ -92,8 +92,8 @@ struct Owner {
 /// Returns the number of points of a server with `weight` sixteenths, if all weights together are `wanted`.
 #[inline]
 fn points(weight: u32, wanted: u64) -> u32 {
-    match wanted > MAX_PLACES && weight > 0 {
-        true => (u64::from(weight) * MAX_PLACES / wanted).max(1) as u32,
+    match wanted > MAX_POINTS && weight > 0 {
+        true => (u64::from(weight) * MAX_POINTS / wanted).max(1) as u32,
         false => weight,
     }
 }
@@ -101,7 +101,7 @@ fn points(weight: u32, wanted: u64) -> u32 {
 impl Ring {
     /// Builds the ring of servers, each with its hash key and its full weight in sixteenths.
     ///
-    /// Cost: sorts as many points as the sum of all weights, at most about [`MAX_PLACES`].
+    /// Cost: sorts as many points as the sum of all weights, at most about [`MAX_POINTS`].
     pub(crate) fn new(members: impl Iterator<Item = (u16, u32, u32)> + Clone) -> Self {
         let wanted: u64 = members.clone().map(|(_, _, weight)| u64::from(weight)).sum();
         let mut full = Vec::new();
@@ -111,7 +111,7 @@ impl Ring {
             let index = usize::from(server);
             full.resize(full.len().max(index + 1), 0);
             full[index] = weight;
-            let first = hash_key.wrapping_mul(PLACES_OF_ONE);
+            let first = hash_key.wrapping_mul(POINT_RANGE);
             all.extend((0..points(weight, wanted)).map(|n| {
                 u64::from(avalanche(first.wrapping_add(n))) << 32 | u64::from(server) << 16 | u64::from(n)
             }));
@@ -119,17 +119,17 @@ impl Ring {
         all.sort_unstable();
         let runs = all.len().next_power_of_two().clamp(2, 1 << 20);
         let shift = 32 - runs.trailing_zeros();
-        let place = |at: usize| (all[at] >> 32) as u32;
+        let position = |at: usize| (all[at] >> 32) as u32;
         let mut starts = Vec::with_capacity(runs + 1);
         let mut at = 0;
         for run in 0..=runs {
-            while at < all.len() && ((place(at) >> shift) as usize) < run {
+            while at < all.len() && ((position(at) >> shift) as usize) < run {
                 at += 1;
             }
             starts.push(at as u32);
         }
         Self {
-            points: (0..all.len()).map(place).collect(),
+            points: (0..all.len()).map(position).collect(),
             owners: all.iter().map(|&n| Owner { server: (n >> 16) as u16, nth: n as u16 }).collect(),
             starts: starts.into(),
             shift,
@@ -222,9 +222,9 @@ mod tests {
     fn places_are_bounded_and_every_server_has_some() {
         let all =
             |servers: u64, weight: u32| servers * u64::from(points(weight, servers * u64::from(weight)));
-        assert_eq!(all(1_000, 4_096), MAX_PLACES);
+        assert_eq!(all(1_000, 4_096), MAX_POINTS);
         assert_eq!(points(4_096, 1_000 * 4_096), 4_096);
-        assert!((MAX_PLACES / 2..=MAX_PLACES).contains(&all(65_535, 4_096)));
+        assert!((MAX_POINTS / 2..=MAX_POINTS).contains(&all(65_535, 4_096)));
         assert_eq!(points(1, 65_535 * 4_096), 1);
         assert_eq!(points(0, 65_535 * 4_096), 0);
     }

@@ -170,12 +170,12 @@ impl ServerLimit {
     pub(crate) fn enter(&self) -> (Option<u32>, bool) {
         let limit = self.limit();
         let enters = |c: Count| c.waiting == 0 && c.served < limit;
-        let mut looks = 0;
+        let mut attempts = 0;
         let entered = self.change(|c| {
-            looks += 1;
+            attempts += 1;
             enters(c).then(|| Count { served: c.served + 1, waiting: 0 })
         });
-        (entered.ok().map(|before| before.served + 1), looks > 1)
+        (entered.ok().map(|before| before.served + 1), attempts > 1)
     }
 
     /// Ends a request.

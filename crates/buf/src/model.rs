@@ -276,8 +276,8 @@ impl Run<'_> {
                 let mut vectors = [IoSlice::new(&[]); 8];
                 let n = chain.io_slices(&mut vectors);
                 assert_eq!(n, chain.segment_count().min(8));
-                let seen: Vec<u8> = vectors[..n].iter().flat_map(|vector| vector.iter().copied()).collect();
-                assert!(model.starts_with(&seen) && (n == 8 || seen.len() == model.len()));
+                let bytes: Vec<u8> = vectors[..n].iter().flat_map(|vector| vector.iter().copied()).collect();
+                assert!(model.starts_with(&bytes) && (n == 8 || bytes.len() == model.len()));
             }
             16 => self.mark(a),
             17 => {

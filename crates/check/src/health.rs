@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_traffic_count_as_they_are_told_to() {
+    fn errors_of_traffic_count_as_configured() {
         let down = Some(Change { from: HealthState::Up, to: HealthState::Down });
         for (counted, changes, left) in [
             (ErrorWeight::AsCheck, [None, None], 3),
@@ -231,8 +231,8 @@ mod tests {
             (ErrorWeight::Last, [down, None], 0),
         ] {
             let mut health = Health::new(2, 4, Init::FullyUp);
-            let seen = [health.observe(counted).1, health.report(Status::L4Con).1];
-            assert_eq!((seen, health.value()), (changes, left), "{counted:?}");
+            let observed = [health.observe(counted).1, health.report(Status::L4Con).1];
+            assert_eq!((observed, health.value()), (changes, left), "{counted:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 use manylane_sync::{LockClass, Mutex, SeqLatch};
 use std::time::Duration;
 
-static PASTS: LockClass = LockClass::new("past of a server", LockClass::LEAF);
+static HISTORIES: LockClass = LockClass::new("check history of a server", LockClass::LEAF);
 
 /// History of a server in reports. Times are by the machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl HistoryCell {
     /// Begins a history.
     pub fn new(now: Duration) -> Self {
         let since = History { changed: now, is_down: false, down_for: Duration::ZERO, downs: 0 };
-        Self { state: Mutex::new(&PASTS, since), published: SeqLatch::new(since.words()) }
+        Self { state: Mutex::new(&HISTORIES, since), published: SeqLatch::new(since.words()) }
     }
 
     fn edit(&self, edit: impl FnOnce(&mut History)) {

@@ -38,12 +38,12 @@ impl Intervals {
     /// Smallest `inter` that counts for the distance between first checks.
     pub const SPREADS_FROM: Duration = Duration::from_secs(1);
 
-    /// Returns the delay of the first check of the server at `place` of `count`, so that not all are checked
+    /// Returns the delay of the first check of the server at `index` of `count`, so that not all are checked
     /// at once. The first checks are spread over `shortest`, the shortest `inter` that is at least
     /// [`SPREADS_FROM`](Self::SPREADS_FROM), or over `most` (`max-spread-checks`) if that is less.
-    pub fn first(shortest: Duration, most: Option<Duration>, place: usize, count: usize) -> Duration {
+    pub fn first(shortest: Duration, most: Option<Duration>, index: usize, count: usize) -> Duration {
         let room = most.map_or(shortest, |most| shortest.min(most));
-        room.mul_f64(place as f64 / count.max(1) as f64)
+        room.mul_f64(index as f64 / count.max(1) as f64)
     }
 }
 
@@ -92,10 +92,10 @@ mod tests {
         let settled = Health::new(2, 3, Init::FullyUp);
         for lanes in [1, 2, 8] {
             let mut times = vec![[0_usize; 200]; lanes];
-            for place in 0..SERVERS {
-                let first = Intervals::first(INTERVALS.inter, None, place, SERVERS);
-                times[place % lanes][(first.as_millis() / 10) as usize] += 1;
-                assert_eq!(INTERVALS.next(&settled, place as u32), INTERVALS.inter);
+            for index in 0..SERVERS {
+                let first = Intervals::first(INTERVALS.inter, None, index, SERVERS);
+                times[index % lanes][(first.as_millis() / 10) as usize] += 1;
+                assert_eq!(INTERVALS.next(&settled, index as u32), INTERVALS.inter);
             }
             let share = SERVERS / 200 / lanes;
             assert!(times.iter().flatten().all(|count| count.abs_diff(share) <= 1), "{lanes}: {times:?}");

@@ -28,10 +28,10 @@ pub struct Report {
 }
 
 /// Largest number of bytes of [`CheckResult::info`] in a report: about as many as HAProxy keeps.
-const TOLD: usize = 128;
+const MAX_INFO: usize = 128;
 
 /// Number of words in a report: five for numbers, the others for the text.
-const WORDS: usize = 5 + TOLD / 8;
+const WORDS: usize = 5 + MAX_INFO / 8;
 
 /// Holder of one server's report. Writers take turns under the lock; reports read it without a lock.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl ReportCell {
     }
 
     /// Returns whether checks are made.
-    pub fn is_looked_after(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         let report = self.state.lock();
         !report.disabled && !report.paused
     }
@@ -165,8 +165,8 @@ impl Report {
     /// Encodes the report as [`ReportCell`] publishes it, with as much of the text as fits.
     fn words(&self) -> [u64; WORDS] {
         let Self { result, took, in_progress, paused, disabled, health, failed } = self;
-        let text = &result.info[..result.info.floor_char_boundary(TOLD)];
-        let mut bytes = [0; TOLD];
+        let text = &result.info[..result.info.floor_char_boundary(MAX_INFO)];
+        let mut bytes = [0; MAX_INFO];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
         let flags = [*in_progress, *paused, *disabled, result.code.is_some()]
             .into_iter()
@@ -192,7 +192,7 @@ impl Report {
         let [small, steps, took, code, failed, text @ ..] = words;
         let [status, flags, running, length, ..] = small.to_le_bytes();
         let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).take(length.into()).collect();
-        let flag = |place: u8| flags >> place & 1 != 0;
+        let flag = |bit: u8| flags >> bit & 1 != 0;
         let result = CheckResult {
             status: Status::by_number(status).unwrap_or(Status::Ini),
             code: flag(0).then_some(code.cast_signed()),
@@ -231,21 +231,21 @@ mod tests {
     #[test]
     fn a_report_is_read_as_it_was_written_but_for_a_text_that_is_too_long() {
         let board = ReportCell::new(Health::new(2, 3, Init::FullyUp));
-        let same = |text: &str, told: &str| {
+        let same = |text: &str, expected: &str| {
             let result = CheckResult { code: Some(-1), ..CheckResult::new(Status::L7Sts, text) };
             assert_eq!(board.end(result, Duration::from_millis(12)), (true, None));
             board.disable(true);
             board.begin();
             let written = board.state.lock(); // reading takes no lock
             let mut read = board.read();
-            assert_eq!(&*read.result.info, told);
+            assert_eq!(&*read.result.info, expected);
             read.result.info = text.into();
             assert_eq!(format!("{read:?}"), format!("{:?}", *written));
             assert!(read.in_progress && read.disabled && !read.paused);
         };
         same("it said é", "it said é");
-        let long = format!("{}é", "a".repeat(TOLD - 1));
-        same(&long, &long[..TOLD - 1]);
+        let long = format!("{}é", "a".repeat(MAX_INFO - 1));
+        same(&long, &long[..MAX_INFO - 1]);
         board.pause();
         board.cancel();
         board.set(HealthState::Stopping);

@@ -190,8 +190,8 @@ impl States {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
         let mut fields = [""; FIELDS];
         let mut count = 0;
-        for (place, field) in fields.iter_mut().zip(text.split_ascii_whitespace()) {
-            *place = field;
+        for (slot, field) in fields.iter_mut().zip(text.split_ascii_whitespace()) {
+            *slot = field;
             count += 1;
         }
         if count < LEAST_FIELDS {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_line_and_the_rest_holds() {
+    fn what_is_wrong_is_reported_by_its_line_and_the_rest_holds() {
         let other = LINE.replace(" g ", " h ");
         for (text, said) in [
             ("2\n", "line 1: expected version 1 of the file, found '2'"),
@@ -393,7 +393,7 @@ mod tests {
 
     /// Wherever a file is cut, one line reports it, and no server gets the state of half a line.
     #[test]
-    fn a_file_that_was_cut_is_told_of_and_the_line_of_the_cut_is_left_out() {
+    fn a_file_that_was_cut_is_reported_and_the_line_of_the_cut_is_left_out() {
         let header = "1\n# be_id be_name srv_id\n";
         let file = format!("{header}{LINE}\n{}\n", LINE.replace(" g ", " h "));
         for cut in 0..file.len() {

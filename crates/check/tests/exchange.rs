@@ -191,7 +191,7 @@ fn a_connection_that_breaks_behind_an_answer_ends_it() {
 }
 
 #[test]
-fn no_more_than_a_buffer_of_an_answer_is_looked_at() {
+fn no_more_than_a_buffer_of_an_answer_is_examined() {
     let far = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'x'; MOST_BYTES], b"good".to_vec()].concat();
     let script = get(vec![expect(bytes("good"), false)]);
     assert_eq!(play(&script, true, &[&far], 4096).1.status, Status::L7Rsp);
@@ -202,7 +202,7 @@ fn no_more_than_a_buffer_of_an_answer_is_looked_at() {
 
 /// The answer of a server that sends single bytes is examined this many times, and then only for each KiB.
 #[test]
-fn an_answer_that_drips_is_looked_at_a_bounded_number_of_times() {
+fn an_answer_that_drips_is_examined_a_bounded_number_of_times() {
     const LOOKS: usize = 256;
     let script = Script::new(vec![Step::send(*b"?"), expect(bytes("good"), false)]);
     // Two of them come before any byte.
@@ -374,7 +374,7 @@ fn a_step_says_how_much_it_looks_at_and_what_it_comes_to() {
 }
 
 #[test]
-fn what_is_told_is_what_the_step_says() {
+fn what_is_reported_is_what_the_step_says() {
     let step = |expect| Script::new(vec![Step::expect(expect)]);
     let good = || Expect { comment: Some("cc".into()), ..Expect::new(bytes("good"), 1) };
     let play = |script: &Script, answer: &[u8]| {

@@ -73,8 +73,8 @@ fn actions(name: &str) -> Option<String> {
 fn samples(name: &str) -> Vec<String> {
     let mut shown = Vec::new();
     for row in fetches().filter(|row| row.name == name) {
-        let places = row.points.map(|points| points.names()).unwrap_or_default();
-        let details: &[(&str, &str)] = if places.is_empty() { &[] } else { &[("There in", &places)] };
+        let points = row.points.map(|points| points.names()).unwrap_or_default();
+        let details: &[(&str, &str)] = if points.is_empty() { &[] } else { &[("There in", &points)] };
         shown.push(entry(name, &format!("A fetch: {}", row.help), details, row.refused));
     }
     for row in converters().filter(|row| row.name == name) {

@@ -39,7 +39,7 @@ fn file(line: &str) -> String {
 }
 
 #[test]
-fn a_mistake_is_told_by_what_was_expected_and_what_was_found() {
+fn a_mistake_is_reported_by_what_was_expected_and_what_was_found() {
     for (line, expected) in [
         (" bind 8080", "7 A 'bind' : '8080' is an address without a port; did you mean ':8080'?"),
         (
@@ -117,7 +117,7 @@ fn a_mistake_is_told_by_what_was_expected_and_what_was_found() {
 }
 
 #[test]
-fn one_mistake_is_told_once() {
+fn one_mistake_is_reported_once() {
     let wrong = "defaults\n mode htp\n timeout client x\n timeout connect 5s\n timeout server 5s\n\
                  frontend f\n bind :80\n option httplog\n cookie x\n http-request deny\n default_backend b\n\
                  backend b\n mode tcp\n server s :80\n";
@@ -236,7 +236,7 @@ fn many_alike_leave_the_others_their_words() {
 
 /// One mistake, and nothing that follows from it.
 #[test]
-fn what_follows_from_a_mistake_is_not_told() {
+fn what_follows_from_a_mistake_is_not_reported() {
     const DEFAULTS: &str =
         "defaults\n mode http\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n";
     const SERVER: &str = " server s 127.0.0.1:80\n";
@@ -361,7 +361,7 @@ fn no_message_lists_many_words() {
 }
 
 #[test]
-fn of_an_unknown_word_what_is_behind_its_equals_sign_is_not_told() {
+fn of_an_unknown_word_what_is_behind_its_equals_sign_is_not_shown() {
     for text in [
         "global\n cluster-secret=hidden\n",
         "backend b\n dynamic-cookie-key=hidden\n",

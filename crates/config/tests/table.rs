@@ -245,7 +245,7 @@ fn said(config: String) -> (String, bool) {
 }
 
 #[test]
-fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_looked_at() {
+fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_examined() {
     for (line, why) in [
         ("tune.ssl.default-dh-param 2048", "over elliptic curves only"),
         ("tune.ssl.force-private-cache", "lanes share sessions"),
@@ -272,7 +272,7 @@ fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_looked_a
 }
 
 #[test]
-fn what_haproxy_has_removed_or_renamed_is_told_what_stands_in_its_place() {
+fn what_haproxy_has_removed_or_renamed_is_refused_with_what_stands_in_its_place() {
     let of = |line: &str| said(format!("backend b\n mode http\n {line}\n"));
     for (line, instead) in [
         ("appsession JSESSIONID len 52 timeout 3h", "use 'cookie ... insert'"),

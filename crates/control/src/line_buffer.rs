@@ -127,7 +127,7 @@ mod tests {
 
     /// Whoever asks for the next line, or whether there is one, looks at new bytes only.
     #[test]
-    fn each_byte_of_a_line_is_looked_at_once() {
+    fn each_byte_of_a_line_is_examined_once() {
         let mut buffer = LineBuffer::default();
         for line in 0..3 {
             for length in 1..5_000 {

@@ -326,9 +326,9 @@ impl Test {
     }
 
     fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Truth {
-        let mut verdict = Truth::Fail;
+        let mut truth = Truth::Fail;
         let mut wait = false;
-        let seen = self.expression.each(env, scratch, |sample, scratch| {
+        let ended = self.expression.each(env, scratch, |sample, scratch| {
             wait |= sample.may_change;
             let mut scratch = scratch.reborrow();
             let holds = match self.kind {
@@ -341,12 +341,12 @@ impl Test {
                 }),
             };
             if holds {
-                verdict = Truth::Pass;
+                truth = Truth::Pass;
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         });
-        match (verdict, seen) {
+        match (truth, ended) {
             (Truth::Pass, _) => Truth::Pass,
             (_, Err(Absent::NotYet)) => Truth::Wait,
             _ if wait => Truth::Wait,
@@ -590,7 +590,7 @@ impl Condition {
     pub fn compile(
         unless: bool,
         words: &[&[u8]],
-        place: EvalPoints,
+        points: EvalPoints,
         compiler: &mut Compiler<'_>,
     ) -> Result<Self, Error> {
         let mut any_of = Vec::new();
@@ -650,11 +650,11 @@ impl Condition {
                 let acl = compiler.acl(name);
                 acl.map_err(|error| error.shifted(bangs).in_word(at))?
             };
-            if !acl.tests.is_empty() && !acl.points().meets(place) {
+            if !acl.tests.is_empty() && !acl.points().meets(points) {
                 let message = format!(
                     "'{}' never matches in {}: it has a value in {}",
                     Shown(criterion),
-                    place.some_names(),
+                    points.some_names(),
                     acl.points().some_names()
                 );
                 compiler.warnings.push(Error { message, ..mark });
@@ -676,8 +676,8 @@ impl Condition {
         for all_of in &self.any_of {
             let mut least = Truth::Pass;
             for term in all_of {
-                let verdict = term.acl.eval(env, scratch);
-                least = least.min(if term.negated { verdict.negated() } else { verdict });
+                let truth = term.acl.eval(env, scratch);
+                least = least.min(if term.negated { truth.negated() } else { truth });
                 if least == Truth::Fail {
                     break;
                 }

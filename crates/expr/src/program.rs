@@ -48,7 +48,7 @@ impl Expression {
                 format!("an expression expects ',' and a converter, found '{}'", Shown(&text[parsed.end..])),
             ));
         }
-        parsed.expression.check_place(0, points)?;
+        parsed.expression.check_points(0, points)?;
         Ok(parsed.expression)
     }
 
@@ -77,7 +77,7 @@ impl Expression {
             return Err(refused(start, "fetch", row.name, reason));
         }
         compiler.reads_data |= fetch.reads_data();
-        compiler.reads_connections |= fetch.looks_at_link();
+        compiler.reads_connections |= fetch.reads_link();
         compiler.reads_stream_record |= fetch.reads_stream_record();
         let mut expression = Self { fetch, steps: Vec::new(), gives: row.out, points: row.points };
         while text.get(end) == Some(&b',') {
@@ -122,7 +122,7 @@ impl Expression {
     }
 
     /// An error if the fetch has no value at `points`.
-    pub(crate) fn check_place(&self, at: usize, points: EvalPoints) -> Result<(), Error> {
+    pub(crate) fn check_points(&self, at: usize, points: EvalPoints) -> Result<(), Error> {
         if self.points.meets(points) {
             return Ok(());
         }

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_eight_is_looked_at() {
+    fn each_byte_of_eight_is_examined() {
         for byte in 0..=255u8 {
             for index in 0..8 {
                 let mut eight = *b"aZ09/.-_";

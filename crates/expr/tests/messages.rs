@@ -30,7 +30,7 @@ fn said(world: &mut World, kind: &str, text: &str) -> String {
 }
 
 #[test]
-fn each_mistake_is_told_by_what_was_expected_and_what_was_found() {
+fn each_mistake_is_reported_by_what_was_expected_and_what_was_found() {
     let mut world = World::new();
     world.names.files.insert(b"m.map".to_vec(), b"a x\n".to_vec());
     world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());

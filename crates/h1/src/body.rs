@@ -418,7 +418,7 @@ mod tests {
     /// A reader looks again at the bytes that it leaves in the input: of chunks that drip, none, or the
     /// line of a size that is passed on when it is whole.
     #[test]
-    fn each_byte_of_chunks_is_looked_at_once_but_a_short_line() {
+    fn each_byte_of_chunks_is_examined_once_but_a_short_line() {
         let chunk = format!("{:016x};{}\r\n{}\r\n", 100, "e".repeat(5_000), "x".repeat(100));
         for keeps in [false, true] {
             let mut reader = BodyReader::new(Body::Chunked, From::Client, Limits::default());

@@ -99,7 +99,7 @@ fn is_blank(byte: u8) -> bool {
 /// becomes a blank.
 fn frames(line: &[u8]) -> bool {
     #[cfg(test)]
-    tests::LOOKED.set(tests::LOOKED.get() + line.len());
+    tests::SCANNED.set(tests::SCANNED.get() + line.len());
     let colon = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
     matches!(Known::of(&line[..colon]), Known::CONTENT_LENGTH | Known::TRANSFER_ENCODING)
 }
@@ -182,8 +182,8 @@ fn passes_for_framing(name: &[u8]) -> bool {
     let mut token = [0; 17]; // as long as the longest of them
     let mut len = 0;
     for &byte in name.iter().filter(|&&byte| syntax::is_token_byte(byte)) {
-        let Some(place) = token.get_mut(len) else { return false };
-        *place = byte;
+        let Some(slot) = token.get_mut(len) else { return false };
+        *slot = byte;
         len += 1;
     }
     len < name.len() && framing.contains(&Known::of(&token[..len]))
@@ -251,7 +251,7 @@ mod tests {
 
     thread_local! {
         /// Number of bytes that `frames` has examined in this thread.
-        pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) };
+        pub(super) static SCANNED: Cell<usize> = const { Cell::new(0) };
     }
 
     /// `frames` examines each line once, and not again when lines are folded into it.
@@ -263,9 +263,9 @@ mod tests {
         }
         head.extend_from_slice(b"\n");
         let mut out = Vec::new();
-        LOOKED.set(0);
+        SCANNED.set(0);
         rewrite(&head, First::Request, Leniency::ALL, &mut out, 0);
         assert!(out.ends_with(b" \r\n\r\n") && out.len() > 10_000, "{}", out.len());
-        assert!(LOOKED.get() > 0 && LOOKED.get() <= head.len(), "{} of {}", LOOKED.get(), head.len());
+        assert!(SCANNED.get() > 0 && SCANNED.get() <= head.len(), "{} of {}", SCANNED.get(), head.len());
     }
 }

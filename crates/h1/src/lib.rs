@@ -20,6 +20,6 @@ pub use message::{Body, Connection, RequestInfo};
 pub use parse::{Request, RequestParser, Response, ResponseParser};
 pub use settle::{Reader, settle_request, settle_response};
 pub use write::{
-    BodyWriter, NamePolicy, Persist, WriteError, frame_for, is_told_to_close, restrict_names, restrict_te,
+    BodyWriter, NamePolicy, Persist, WriteError, frame_for, has_close_option, restrict_names, restrict_te,
     set_body, set_connection, write_head,
 };

@@ -107,7 +107,7 @@ pub(crate) struct FramingFields {
     websocket_accept: bool,
     proxy_connection: Connection,
     /// True if `connection` comes from `Proxy-Connection`.
-    pub(crate) told_by_proxy_connection: bool,
+    pub(crate) uses_proxy_connection: bool,
     pub(crate) connection: Connection,
     pub(crate) continue_expected: bool,
     pub(crate) te_trailers: bool,
@@ -349,7 +349,7 @@ impl FramingFields {
         if target.form == Form::Absolute && limits.proxy_header {
             let Connection { upgrade, names_fields, .. } = self.connection;
             self.connection = Connection { upgrade, names_fields, ..self.proxy_connection };
-            self.told_by_proxy_connection = true;
+            self.uses_proxy_connection = true;
         }
         let (Some(authority), Some((at, len))) = (target.authority, self.host) else { return Ok(()) };
         let default: &[u8] = match target.scheme {

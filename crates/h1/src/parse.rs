@@ -527,14 +527,14 @@ impl RequestParser {
             if framing.hop_by_hop {
                 // The offer does not count if `Proxy-Connection` is in force.
                 framing.connection.h2c =
-                    self.limits.h2c && framing.offers_h2c(body) && !framing.told_by_proxy_connection;
+                    self.limits.h2c && framing.offers_h2c(body) && !framing.uses_proxy_connection;
                 if !framing.connection.h2c {
                     end_hop(&mut head, framing.te_trailers)
                         .map_err(|_| request_error((Problem::NoMemory, 0)))?;
                 }
             }
-            let told = framing.told_by_proxy_connection;
-            if told || !framing.hop_by_hop && framing.connection.says_persistence() {
+            let by_proxy = framing.uses_proxy_connection;
+            if by_proxy || !framing.hop_by_hop && framing.connection.says_persistence() {
                 end_persistence(&mut head, framing.connection.upgrade)
                     .map_err(|_| request_error((Problem::NoMemory, 0)))?;
             }

@@ -41,7 +41,7 @@ pub(crate) fn end_persistence(head: &mut Head, keeps_upgrade: bool) -> Result<()
 }
 
 /// Returns whether a rule has written `close` into `Connection` of a parsed head.
-pub fn is_told_to_close(head: &Head) -> bool {
+pub fn has_close_option(head: &Head) -> bool {
     head.has(Known::CONNECTION)
         && head.list_values(Known::CONNECTION).any(|member| member.eq_ignore_ascii_case(b"close"))
 }

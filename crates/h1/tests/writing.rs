@@ -4,7 +4,7 @@
 use manylane_buf::Chain;
 use manylane_h1::{
     Body, BodyReader, BodyWriter, From, Limits, NamePolicy, Persist, Progress, RequestInfo, RequestParser,
-    ResponseParser, WriteError, frame_for, is_told_to_close, restrict_names, restrict_te, set_body,
+    ResponseParser, WriteError, frame_for, has_close_option, restrict_names, restrict_te, set_body,
     set_connection, write_head,
 };
 use manylane_http::{Known, Method, Version};
@@ -47,9 +47,9 @@ fn a_parsed_head_does_not_say_whether_the_connection_ends() {
         let mut request = RequestParser::new(Limits::default()).parse(&mut chain(&text)).unwrap().unwrap();
         let said: Vec<_> = request.head.values(Known::CONNECTION).collect();
         assert_eq!(said, left.iter().map(|left| left.as_bytes()).collect::<Vec<_>>(), "{fields}");
-        assert!(!is_told_to_close(&request.head), "{fields}");
+        assert!(!has_close_option(&request.head), "{fields}");
         request.head.add_field(Known::CONNECTION, b"x, Close").unwrap();
-        assert!(is_told_to_close(&request.head), "{fields}");
+        assert!(has_close_option(&request.head), "{fields}");
     }
 }
 

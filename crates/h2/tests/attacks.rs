@@ -298,7 +298,7 @@ fn what_came_and_what_went_wrong_is_counted_once() {
 }
 
 #[test]
-fn a_peer_that_opens_no_window_is_told_of() {
+fn a_peer_that_opens_no_window_is_reported() {
     let mut end = End::server(Config::default());
     end.feed(&frame(SETTINGS, 0, 0, &setting(4, 0))).expect("allowed");
     end.now = Duration::from_secs(5);

@@ -276,7 +276,7 @@ fn small_answers_of_many_streams_are_one_segment() {
 }
 
 #[test]
-fn pings_are_answered_and_answers_are_told() {
+fn pings_are_answered_and_answers_are_reported() {
     let mut end = End::server(Config::default());
     assert!(end.feed(&frame(PING, 0, 0, b"12345678")).expect("allowed").is_empty());
     let written = end.written();

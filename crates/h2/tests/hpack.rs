@@ -197,7 +197,7 @@ fn blocks_that_break_the_rules_are_refused() {
 }
 
 #[test]
-fn a_larger_table_has_to_be_asked_for() {
+fn a_larger_table_has_to_be_requested() {
     let mut decoder = Decoder::new(10_000);
     let entry = |n: u8| [&[0x40, 1, n, 0x7f, 0xa9, 0x0f][..], &[b'v'; 2_088]].concat(); // 2,121 bytes each
     for n in 0..4 {
@@ -222,7 +222,7 @@ fn a_smaller_table_that_was_acknowledged_is_owed() {
 }
 
 #[test]
-fn a_changed_limit_is_told_at_the_beginning_of_the_next_block() {
+fn a_changed_limit_is_sent_at_the_beginning_of_the_next_block() {
     let (mut encoder, mut decoder) = (Encoder::default(), Decoder::new(4096));
     let mut block = |limits: &[usize], decoder: &mut Decoder| {
         limits.iter().for_each(|&limit| encoder.set_limit(limit));

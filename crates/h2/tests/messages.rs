@@ -435,7 +435,7 @@ fn a_head_that_the_peer_does_not_take_is_not_sent() {
 }
 
 #[test]
-fn a_head_larger_than_the_limit_is_told_and_can_be_answered() {
+fn a_head_larger_than_the_limit_is_reported_and_can_be_answered() {
     let config = Config { head: 500, fields: 10, ..Config::default() };
     for fields in [
         [GET, &[("x", &"y".repeat(500)[..])]].concat(),

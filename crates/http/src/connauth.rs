@@ -41,7 +41,7 @@ mod tests {
     use crate::{Head, Known, Version};
 
     #[test]
-    fn challenges_and_credentials_of_connections_are_told_from_others() {
+    fn challenges_and_credentials_of_connections_are_distinguished_from_others() {
         let response = |status, fields: &[(Known, &str)]| {
             let mut head = Head::response(Version::HTTP_11, status, None).unwrap();
             for (name, value) in fields {

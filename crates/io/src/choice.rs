@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_trial_is_told_with_its_step() {
+    fn a_failed_trial_is_reported_with_its_step() {
         let unsuitable = IoUringUnavailable { step: "setting up a ring", errno: Errno::PERM };
         assert_eq!(
             unsuitable.to_string(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Interval at which a lane checks for clusters while a receive waits and nothing else happens: other lanes
 /// may have released clusters with bytes from here.
-pub(crate) const LOOK: Duration = Duration::from_millis(10);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// State of a source in the queue for clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

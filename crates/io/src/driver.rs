@@ -1,7 +1,7 @@
 //! A lane's driver, and the handle with which its tasks use it.
 
 use crate::choice::{DriverChoice, Kind, UnknownDriver, remedy};
-use crate::clusters::LOOK;
+use crate::clusters::CHECK_INTERVAL;
 use crate::core::{Backend, Core};
 use crate::epoll::Epoll;
 use crate::limits::{MOST_ACCEPTS_PER_ROUND, MOST_EVENTS_PER_WAIT, SMALLEST_PIPE};
@@ -79,7 +79,9 @@ impl Poller for Driver {
         let woken = core.begin_round() | core.offer_clusters();
         let timeout = match timeout {
             _ if woken => Some(Duration::ZERO),
-            timeout if core.clusters.are_waited_for() => Some(timeout.map_or(LOOK, |time| time.min(LOOK))),
+            timeout if core.clusters.are_waited_for() => {
+                Some(timeout.map_or(CHECK_INTERVAL, |time| time.min(CHECK_INTERVAL)))
+            }
             timeout => timeout,
         };
         crate::core::backend!(core, driver => driver.wait(core, timeout))?;

@@ -93,4 +93,4 @@ pub const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(1
 /// io_uring was killed, Linux empties its rings afterwards; until then (50 ms on an idle machine) they may
 /// take the one event of a connection to a socket that the next process shares, as after a restart with
 /// sockets of the service manager. Without the look such a connection would wait for the next one.
-pub const ACCEPT_LOOK: std::time::Duration = std::time::Duration::from_millis(500);
+pub const ACCEPT_CHECK: std::time::Duration = std::time::Duration::from_millis(500);

@@ -3,7 +3,7 @@
 use crate::core::{Core, Direction, FdKind, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
-use crate::limits::{ACCEPT_LOOK, ACCEPT_PAUSE};
+use crate::limits::{ACCEPT_CHECK, ACCEPT_PAUSE};
 use crate::slab::Key;
 use crate::stream::Stream;
 use crate::waiter::Waiting;
@@ -60,7 +60,7 @@ pub struct Listener {
     key: Key,
     fd: ManuallyDrop<OwnedFd>,
     tcp: bool,
-    /// When to look for connections that no event reported; see [`ACCEPT_LOOK`].
+    /// When to look for connections that no event reported; see [`ACCEPT_CHECK`].
     next_check: Cell<Option<Time>>,
 }
 
@@ -77,7 +77,7 @@ impl Io {
         let tcp = crate::stream::is_tcp(self.core(), fd.as_fd())?;
         crate::stream::set_nonblocking(self.core(), fd.as_fd())?;
         let key = self.core().add(FdKind::Listener);
-        let next_check = Cell::new(Some(self.here().now() + ACCEPT_LOOK));
+        let next_check = Cell::new(Some(self.here().now() + ACCEPT_CHECK));
         Ok(Listener { core: self.core().clone(), key, fd: ManuallyDrop::new(fd), tcp, next_check })
     }
 }
@@ -97,7 +97,7 @@ impl Listener {
         loop {
             let accepted = match self.next_check.get() {
                 None => self.accept_once().await,
-                Some(time) => self.accept_and_look(time).await,
+                Some(time) => self.accept_and_check(time).await,
             };
             match accepted {
                 Ok((fd, peer)) => {
@@ -117,9 +117,9 @@ impl Listener {
         })
     }
 
-    /// Accepts, and looks at `time` for connections without an event; see [`ACCEPT_LOOK`].
+    /// Accepts, and looks at `time` for connections without an event; see [`ACCEPT_CHECK`].
     #[cold]
-    async fn accept_and_look(&self, time: Time) -> Result<(OwnedFd, Option<SocketAddrAny>), Error> {
+    async fn accept_and_check(&self, time: Time) -> Result<(OwnedFd, Option<SocketAddrAny>), Error> {
         let mut accepted = pin!(self.accept_once());
         let mut sleep = pin!(self.core.here.sleep_until(time));
         poll_fn(|context| {

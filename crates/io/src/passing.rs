@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_alone_and_a_closed_end_are_told_apart() {
+    fn bytes_alone_and_a_closed_end_are_distinguished() {
         let (left, right) = pair(Shape::Stream).unwrap();
         rustix::io::write(&left, b"xyz").unwrap();
         assert!(matches!(receive_descriptor(right.as_fd()), Ok(Received::Nothing)));

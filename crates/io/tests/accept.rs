@@ -24,8 +24,8 @@ on_both_drivers! {
     an_accepted_connection_knows_its_peer;
     a_dropped_accept_has_taken_nothing;
     connections_that_no_task_asks_for_are_accepted_up_to_a_bound;
-    a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one;
-    a_connection_that_a_killed_process_was_told_of_is_accepted_by_the_next;
+    a_connection_that_only_one_of_two_was_notified_of_is_not_lost_with_that_one;
+    a_connection_that_a_killed_process_was_notified_of_is_accepted_by_the_next;
     what_cannot_be_taken_from_a_passage_counts_in_its_round;
     a_descriptor_that_is_no_socket_is_refused;
 }
@@ -63,7 +63,7 @@ fn every_connection_is_accepted_once(kind: Kind) {
 }
 
 /// Two generations of a proxy share a socket for a moment, and the older one's duplicate is woken first.
-fn a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one(kind: Kind) {
+fn a_connection_that_only_one_of_two_was_notified_of_is_not_lost_with_that_one(kind: Kind) {
     run(kind, |io| async move {
         for _ in 0..100 {
             let (first, address) = listener(&io);
@@ -88,7 +88,7 @@ fn a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one(kind:
 
 /// A process that was killed leaves a ring that the kernel still empties while the next process accepts from
 /// the same socket.
-fn a_connection_that_a_killed_process_was_told_of_is_accepted_by_the_next(kind: Kind) {
+fn a_connection_that_a_killed_process_was_notified_of_is_accepted_by_the_next(kind: Kind) {
     if !available(Kind::IoUring) {
         return; // which says so
     }

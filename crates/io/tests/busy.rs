@@ -17,11 +17,11 @@ fn busy() -> Config {
 }
 
 on_both_drivers! {
-    a_lane_that_never_sleeps_accepts_moves_bytes_and_is_told_of_ends;
+    a_lane_that_never_sleeps_accepts_moves_bytes_and_is_informed_of_ends;
     a_lane_that_never_sleeps_looks_at_epoll_and_needs_no_call_to_look_at_a_ring;
 }
 
-fn a_lane_that_never_sleeps_accepts_moves_bytes_and_is_told_of_ends(kind: Kind) {
+fn a_lane_that_never_sleeps_accepts_moves_bytes_and_is_informed_of_ends(kind: Kind) {
     run_with(busy(), kind, |io| async move {
         let (client, server) = tcp_pair(&io).await;
         for n in 0..100_u8 {

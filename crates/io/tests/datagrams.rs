@@ -22,7 +22,7 @@ on_both_drivers! {
     a_datagram_beyond_its_room_is_marked;
     a_datagram_that_is_too_long_is_refused_and_stays;
     nothing_is_waited_for_when_nothing_is_to_be_sent;
-    a_socket_that_receives_no_more_is_told_of_room_and_not_tried_again_and_again;
+    a_socket_that_receives_no_more_is_notified_of_room_and_not_tried_again_and_again;
 }
 
 fn socket(io: &Io) -> (manylane_io::Datagrams, SocketAddr) {
@@ -155,7 +155,7 @@ fn nothing_is_waited_for_when_nothing_is_to_be_sent(kind: Kind) {
 
 /// Programs that only send on a socket, such as loggers, may shut down its receiving half. The ring's polls
 /// for room then complete at once.
-fn a_socket_that_receives_no_more_is_told_of_room_and_not_tried_again_and_again(kind: Kind) {
+fn a_socket_that_receives_no_more_is_notified_of_room_and_not_tried_again_and_again(kind: Kind) {
     const ROUNDS: u64 = 200;
     run(kind, |io| async move {
         let (own, peer) = UnixDatagram::pair().unwrap();

@@ -40,7 +40,7 @@ fn auto_takes_what_the_kernel_allows() {
 }
 
 #[test]
-fn a_driver_that_was_asked_for_and_is_refused_is_one_sentence() {
+fn a_driver_that_was_requested_and_is_refused_is_one_sentence() {
     let sentence = |calls, choice| without(calls, choice).map(|outcome| outcome.unwrap_err().to_string());
     let refused = "the kernel does not offer io_uring to this program: Operation not permitted (os error 1); \
                    set MANYLANE_DRIVER to epoll or auto";

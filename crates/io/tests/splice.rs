@@ -24,7 +24,7 @@ on_both_drivers! {
     what_was_received_before_goes_first;
     the_lane_keeps_the_pipes;
     a_receiver_that_has_ended_and_does_not_read_is_waited_for_in_quiet;
-    pipes_are_as_large_and_as_many_as_the_lane_is_told;
+    pipes_are_as_large_and_as_many_as_configured;
 }
 
 /// Makes `source` send `bytes` and its end, and wait for the other's.
@@ -278,7 +278,7 @@ fn the_lane_keeps_the_pipes(kind: Kind) {
     });
 }
 
-fn pipes_are_as_large_and_as_many_as_the_lane_is_told(kind: Kind) {
+fn pipes_are_as_large_and_as_many_as_configured(kind: Kind) {
     run(kind, |io| async move {
         let (source, near) = tcp_pair(&io).await;
         let (far, sink) = tcp_pair(&io).await;

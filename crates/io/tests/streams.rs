@@ -44,12 +44,12 @@ on_both_drivers! {
     a_task_that_had_its_share_of_a_round_and_ends_is_not_woken;
     a_task_that_ends_with_the_stream_that_it_waited_for_is_not_woken;
     closing_while_another_end_sends_leaves_nothing;
-    what_arrives_before_it_is_asked_for_is_not_taken_without_bound;
+    what_arrives_before_it_is_requested_is_not_taken_without_bound;
     a_stream_is_not_silent_when_a_round_has_left_its_bytes_for_the_next;
     a_sleeping_lane_is_woken_from_another_thread;
     a_reset_is_not_lost_when_a_stream_is_given_up;
     bulk_and_single_bytes_arrive_in_order_through_either_way_of_receiving;
-    a_read_into_a_chain_takes_no_more_than_was_asked_for;
+    a_read_into_a_chain_takes_no_more_than_was_requested;
     who_waits_to_send_is_woken_when_the_partner_takes_some;
 }
 
@@ -615,7 +615,7 @@ async fn exactly_at_least(stream: &manylane_io::Stream, n: usize) {
     }
 }
 
-fn what_arrives_before_it_is_asked_for_is_not_taken_without_bound(kind: Kind) {
+fn what_arrives_before_it_is_requested_is_not_taken_without_bound(kind: Kind) {
     run(kind, |io| async move {
         let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
         let stream = io.stream(near).unwrap();
@@ -733,7 +733,7 @@ fn bulk_and_single_bytes_arrive_in_order_through_either_way_of_receiving(kind: K
 }
 
 /// All bytes are on their way before the first read, so that a second would find more.
-fn a_read_into_a_chain_takes_no_more_than_was_asked_for(kind: Kind) {
+fn a_read_into_a_chain_takes_no_more_than_was_requested(kind: Kind) {
     const BULK: usize = 4 << 20;
     run(kind, |io| async move {
         let (a, b) = tcp_pair(&io).await;

@@ -159,14 +159,14 @@ pub enum InsertError<H> {
     /// The element is in a list already.
     InList(H),
     /// The element next to which to insert is in no list.
-    PlaceNotInList(H),
+    AnchorNotInList(H),
 }
 
 impl<H> InsertError<H> {
     /// Returns the handle that was to be added.
     pub fn into_inner(self) -> H {
         match self {
-            Self::InList(handle) | Self::PlaceNotInList(handle) => handle,
+            Self::InList(handle) | Self::AnchorNotInList(handle) => handle,
         }
     }
 }
@@ -175,7 +175,7 @@ impl<H> fmt::Display for InsertError<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InList(_) => "the element is in a list already: delete it first",
-            Self::PlaceNotInList(_) => "the element to insert next to is in no list: add to an end instead",
+            Self::AnchorNotInList(_) => "the element to insert next to is in no list: add to an end instead",
         })
     }
 }
@@ -350,42 +350,42 @@ impl<H: Handle> OwningList<H> {
         }
     }
 
-    /// Adds an element right after `place`, into the list that contains `place`, unless the element is in a
+    /// Adds an element right after `anchor`, into the list that contains `anchor`, unless the element is in a
     /// list.
     ///
-    /// Cost: three locked instructions, on the element, on `place` and on its successor.
+    /// Cost: three locked instructions, on the element, on `anchor` and on its successor.
     ///
     /// # Errors
-    /// [`InsertError`] with the handle. `place` itself is refused, too: an element cannot be in a list and
+    /// [`InsertError`] with the handle. `anchor` itself is refused, too: an element cannot be in a list and
     /// out of it.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub fn insert_after(handle: H, place: &H) -> Result<(), InsertError<H>> {
-        let (item, place) = (handle.into_raw(), place.as_raw());
-        if item == place {
+    pub fn insert_after(handle: H, anchor: &H) -> Result<(), InsertError<H>> {
+        let (item, anchor) = (handle.into_raw(), anchor.as_raw());
+        if item == anchor {
             // SAFETY: no list took the item.
-            return Err(InsertError::PlaceNotInList(unsafe { H::from_raw(item) }));
+            return Err(InsertError::AnchorNotInList(unsafe { H::from_raw(item) }));
         }
         // SAFETY: both handles keep their items valid, and the items differ.
-        let added = unsafe { raw::insert_after::<true>(place.as_ptr().cast(), item.as_ptr().cast()) };
+        let added = unsafe { raw::insert_after::<true>(anchor.as_ptr().cast(), item.as_ptr().cast()) };
         // SAFETY: `item` is from `into_raw`.
         unsafe { inserted(added, item) }
     }
 
-    /// Adds an element right before `place`; as [`insert_after`](Self::insert_after).
+    /// Adds an element right before `anchor`; as [`insert_after`](Self::insert_after).
     ///
     /// # Errors
     /// As [`insert_after`](Self::insert_after).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub fn insert_before(handle: H, place: &H) -> Result<(), InsertError<H>> {
-        let (item, place) = (handle.into_raw(), place.as_raw());
-        if item == place {
+    pub fn insert_before(handle: H, anchor: &H) -> Result<(), InsertError<H>> {
+        let (item, anchor) = (handle.into_raw(), anchor.as_raw());
+        if item == anchor {
             // SAFETY: no list took the item.
-            return Err(InsertError::PlaceNotInList(unsafe { H::from_raw(item) }));
+            return Err(InsertError::AnchorNotInList(unsafe { H::from_raw(item) }));
         }
         // SAFETY: both handles keep their items valid, and the items differ.
-        let added = unsafe { raw::insert_before::<true>(place.as_ptr().cast(), item.as_ptr().cast()) };
+        let added = unsafe { raw::insert_before::<true>(anchor.as_ptr().cast(), item.as_ptr().cast()) };
         // SAFETY: `item` is from `into_raw`.
         unsafe { inserted(added, item) }
     }
@@ -456,7 +456,7 @@ unsafe fn inserted<H: Handle>(added: Added, item: NonNull<Item<H::Value>>) -> Re
         // SAFETY: no list took the item, so the handle is the caller's.
         Added::WasInList => Err(InsertError::InList(unsafe { H::from_raw(item) })),
         // SAFETY: as above.
-        Added::PlaceIsOut => Err(InsertError::PlaceNotInList(unsafe { H::from_raw(item) })),
+        Added::AnchorIsOut => Err(InsertError::AnchorNotInList(unsafe { H::from_raw(item) })),
     }
 }
 

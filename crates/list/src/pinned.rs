@@ -259,34 +259,34 @@ impl<'list, T> Node<'list, T> {
         out
     }
 
-    /// Adds the element right after `place`. Returns `false`, and changes nothing, if `place` is not in the
+    /// Adds the element right after `anchor`. Returns `false`, and changes nothing, if `anchor` is not in the
     /// list (another thread may just have popped it).
     ///
-    /// Cost: two locked instructions, on `place` and on its successor. Does not touch the head, unless
-    /// `place` is the last element.
+    /// Cost: two locked instructions, on `anchor` and on its successor. Does not touch the head, unless
+    /// `anchor` is the last element.
     ///
     /// # Panics
-    /// If the element is in the list or is `place`, or if `place` belongs to another list.
+    /// If the element is in the list or is `anchor`, or if `anchor` belongs to another list.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub fn insert_after(self: Pin<&Self>, place: Pin<&Self>) -> bool {
+    pub fn insert_after(self: Pin<&Self>, anchor: Pin<&Self>) -> bool {
         self.must_be_out();
-        self.must_fit(place);
-        // SAFETY: both are pinned and this thread's alone; the element is out of the list and not `place`.
-        unsafe { raw::insert_after::<false>(place.link_ptr(), self.link_ptr()) == Added::Yes }
+        self.must_fit(anchor);
+        // SAFETY: both are pinned and this thread's alone; the element is out of the list and not `anchor`.
+        unsafe { raw::insert_after::<false>(anchor.link_ptr(), self.link_ptr()) == Added::Yes }
     }
 
-    /// Adds the element right before `place`; as [`insert_after`](Self::insert_after).
+    /// Adds the element right before `anchor`; as [`insert_after`](Self::insert_after).
     ///
     /// # Panics
     /// As [`insert_after`](Self::insert_after).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub fn insert_before(self: Pin<&Self>, place: Pin<&Self>) -> bool {
+    pub fn insert_before(self: Pin<&Self>, anchor: Pin<&Self>) -> bool {
         self.must_be_out();
-        self.must_fit(place);
-        // SAFETY: both are pinned and this thread's alone; the element is out of the list and not `place`.
-        unsafe { raw::insert_before::<false>(place.link_ptr(), self.link_ptr()) == Added::Yes }
+        self.must_fit(anchor);
+        // SAFETY: both are pinned and this thread's alone; the element is out of the list and not `anchor`.
+        unsafe { raw::insert_before::<false>(anchor.link_ptr(), self.link_ptr()) == Added::Yes }
     }
 
     /// Removes the element from its list. Returns `false` if it was out already.
@@ -340,13 +340,13 @@ impl<'list, T> Node<'list, T> {
 
     #[inline]
     #[track_caller]
-    fn must_fit(&self, place: Pin<&Self>) {
+    fn must_fit(&self, anchor: Pin<&Self>) {
         assert!(
-            std::ptr::eq(self.list, place.list),
+            std::ptr::eq(self.list, anchor.list),
             "element inserted next to an element of another list: both must be made for the same list"
         );
         assert!(
-            !std::ptr::eq(self, &*place),
+            !std::ptr::eq(self, &*anchor),
             "element inserted next to itself: give another element as the place"
         );
     }

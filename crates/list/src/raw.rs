@@ -206,7 +206,7 @@ pub(crate) enum Added {
     /// The element was in a list already; nothing has changed.
     WasInList,
     /// The place to add the element at was in no list; nothing has changed.
-    PlaceIsOut,
+    AnchorIsOut,
 }
 
 /// Locks a shared element that is out, so that no other thread adds it. Returns `false` if it is in a list.
@@ -324,87 +324,87 @@ pub(crate) unsafe fn add_tail<const SHARED: bool>(head: *mut Link, el: *mut Link
     }
 }
 
-/// Adds `el` right after `place`. Takes two locked instructions, for a shared element one more.
+/// Adds `el` right after `anchor`. Takes two locked instructions, for a shared element one more.
 ///
 /// # Safety
-/// `place` is an element that the caller may lock (rule 5), and no head. `el` is as for [`add_head`], and not
-/// `place`.
+/// `anchor` is an element that the caller may lock (rule 5), and no head. `el` is as for [`add_head`], and
+/// not `anchor`.
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
-pub(crate) unsafe fn insert_after<const SHARED: bool>(place: *mut Link, el: *mut Link) -> Added {
+pub(crate) unsafe fn insert_after<const SHARED: bool>(anchor: *mut Link, el: *mut Link) -> Added {
     let mut wait = Wait::new();
     loop {
         // SAFETY: `el` is valid.
         if !unsafe { claim::<SHARED>(el, &mut wait) } {
             return Added::WasInList;
         }
-        // SAFETY: `place` is valid.
-        let next = unsafe { lock(place) };
+        // SAFETY: `anchor` is valid.
+        let next = unsafe { lock(anchor) };
         if next == OUT {
-            // SAFETY: this thread holds `place`, and `claim` locked `el`.
-            unsafe { place_is_out::<SHARED>(place, el) };
-            return Added::PlaceIsOut;
+            // SAFETY: this thread holds `anchor`, and `claim` locked `el`.
+            unsafe { anchor_is_out::<SHARED>(anchor, el) };
+            return Added::AnchorIsOut;
         }
         if next != BUSY {
-            // SAFETY: rule 3 pins `next` while this thread holds `place`.
+            // SAFETY: rule 3 pins `next` while this thread holds `anchor`.
             let after = unsafe { lock(next) };
             if after != BUSY {
                 wait.linger();
                 // SAFETY: this thread holds both ends of the link.
                 unsafe {
-                    fill::<SHARED>(el, place, next);
+                    fill::<SHARED>(el, anchor, next);
                     set_prev(next, el);
                     unlock(next, after);
-                    unlock(place, el);
+                    unlock(anchor, el);
                     filled::<SHARED>(el, next);
                 }
                 return Added::Yes;
             }
-            // SAFETY: this thread holds `place` and changed nothing.
-            unsafe { unlock(place, next) };
+            // SAFETY: this thread holds `anchor` and changed nothing.
+            unsafe { unlock(anchor, next) };
         }
         // SAFETY: `claim` locked it.
         unsafe { yield_claim::<SHARED>(el, &mut wait) };
     }
 }
 
-/// Adds `el` right before `place`. Takes two locked instructions, for a shared element one more.
+/// Adds `el` right before `anchor`. Takes two locked instructions, for a shared element one more.
 ///
 /// # Safety
 /// As for [`insert_after`].
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
-pub(crate) unsafe fn insert_before<const SHARED: bool>(place: *mut Link, el: *mut Link) -> Added {
+pub(crate) unsafe fn insert_before<const SHARED: bool>(anchor: *mut Link, el: *mut Link) -> Added {
     let mut wait = Wait::new();
     loop {
         // SAFETY: `el` is valid.
         if !unsafe { claim::<SHARED>(el, &mut wait) } {
             return Added::WasInList;
         }
-        // SAFETY: `place` is valid.
-        let next = unsafe { lock(place) };
+        // SAFETY: `anchor` is valid.
+        let next = unsafe { lock(anchor) };
         if next == OUT {
-            // SAFETY: this thread holds `place`, and `claim` locked `el`.
-            unsafe { place_is_out::<SHARED>(place, el) };
-            return Added::PlaceIsOut;
+            // SAFETY: this thread holds `anchor`, and `claim` locked `el`.
+            unsafe { anchor_is_out::<SHARED>(anchor, el) };
+            return Added::AnchorIsOut;
         }
         if next != BUSY {
-            // SAFETY: this thread holds `place`, which is in the list.
-            if let Some(before) = unsafe { lock_prev(place) } {
+            // SAFETY: this thread holds `anchor`, which is in the list.
+            if let Some(before) = unsafe { lock_prev(anchor) } {
                 wait.linger();
                 // SAFETY: this thread holds both ends of the link. If one is the head, it is `before`,
                 // released last (rule 6).
                 unsafe {
-                    fill::<SHARED>(el, before, place);
-                    set_prev(place, el);
-                    unlock(place, next);
+                    fill::<SHARED>(el, before, anchor);
+                    set_prev(anchor, el);
+                    unlock(anchor, next);
                     unlock(before, el);
-                    filled::<SHARED>(el, place);
+                    filled::<SHARED>(el, anchor);
                 }
                 return Added::Yes;
             }
-            // SAFETY: this thread holds `place` and changed nothing.
-            unsafe { unlock(place, next) };
+            // SAFETY: this thread holds `anchor` and changed nothing.
+            unsafe { unlock(anchor, next) };
         }
         // SAFETY: `claim` locked it.
         unsafe { yield_claim::<SHARED>(el, &mut wait) };
@@ -412,10 +412,10 @@ pub(crate) unsafe fn insert_before<const SHARED: bool>(place: *mut Link, el: *mu
 }
 
 #[cold]
-unsafe fn place_is_out<const SHARED: bool>(place: *mut Link, el: *mut Link) {
+unsafe fn anchor_is_out<const SHARED: bool>(anchor: *mut Link, el: *mut Link) {
     // SAFETY: the caller holds both, and both are in no list.
     unsafe {
-        free(place);
+        free(anchor);
         if SHARED {
             free(el);
         }

@@ -325,8 +325,8 @@ fn inserting_next_to_an_element_that_is_out_gives_the_handle_back() {
     let item = Arc::new(Item::new(2));
     let refused = OwningList::insert_after(item.clone(), &place).expect_err("place is out");
     assert!(refused.to_string().contains("add to an end instead"));
-    assert!(matches!(&refused, InsertError::PlaceNotInList(back) if Arc::ptr_eq(back, &item)));
-    assert!(matches!(OwningList::insert_before(place.clone(), &place), Err(InsertError::PlaceNotInList(_))));
+    assert!(matches!(&refused, InsertError::AnchorNotInList(back) if Arc::ptr_eq(back, &item)));
+    assert!(matches!(OwningList::insert_before(place.clone(), &place), Err(InsertError::AnchorNotInList(_))));
 }
 
 #[test]

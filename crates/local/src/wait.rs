@@ -263,7 +263,7 @@ pub(crate) fn block_slowly<A: Attempt>(mut attempt: A, until: BlockUntil) -> Res
 }
 
 /// Checks of a polling thread between two yields of its processor: some microseconds.
-const LOOKS: u32 = 32;
+const CHECKS_PER_YIELD: u32 = 32;
 
 /// Relaxations between two checks of a polling thread. A check holds the lock for a moment; with one
 /// relaxation it collided with a quarter of the sends.
@@ -279,7 +279,7 @@ fn spin<A: Attempt>(attempt: &mut A, until: BlockUntil) -> Option<Result<A::Outp
     // later check takes more data at once.
     let polls = until.spin > DEFAULT_SPIN;
     let (mut pause, longest) = if polls { (POLL_PAUSE, POLL_PAUSE) } else { (A::PAUSE, 128) };
-    let mut looks = 0u32;
+    let mut checks = 0u32;
     let started = Instant::now();
     loop {
         (0..pause).for_each(|_| relax());
@@ -287,8 +287,8 @@ fn spin<A: Attempt>(attempt: &mut A, until: BlockUntil) -> Option<Result<A::Outp
         if let Some(done) = attempt.glance() {
             return Some(done);
         }
-        looks += 1;
-        if polls && !looks.is_multiple_of(LOOKS) {
+        checks += 1;
+        if polls && !checks.is_multiple_of(CHECKS_PER_YIELD) {
             continue; // the clock costs more than a check
         }
         if polls {

@@ -417,7 +417,7 @@ fn a_sender_that_waits_gets_the_room_that_a_receive_makes() {
 }
 
 #[test]
-fn a_sender_that_waits_is_told_that_the_receiver_closes() {
+fn a_sender_that_waits_is_informed_that_the_receiver_closes() {
     a_sender_that_waits("Err(32)", |_, b| {
         drop(b);
         None
@@ -425,7 +425,7 @@ fn a_sender_that_waits_is_told_that_the_receiver_closes() {
 }
 
 #[test]
-fn a_sender_that_waits_is_told_that_the_receiver_shuts_its_half() {
+fn a_sender_that_waits_is_informed_that_the_receiver_shuts_its_half() {
     a_sender_that_waits("Err(32)", |_, b| {
         b.shutdown(Shutdown::Read).unwrap();
         Some(b)
@@ -433,7 +433,7 @@ fn a_sender_that_waits_is_told_that_the_receiver_shuts_its_half() {
 }
 
 #[test]
-fn a_sender_that_waits_is_told_that_its_own_half_is_shut() {
+fn a_sender_that_waits_is_informed_that_its_own_half_is_shut() {
     a_sender_that_waits("Err(32)", |a, b| {
         a.shutdown(Shutdown::Write).unwrap();
         Some(b)
@@ -467,7 +467,7 @@ fn a_sender_that_waits_gets_the_room_that_its_own_higher_limit_makes() {
 }
 
 #[test]
-fn a_receiver_that_waits_is_told_that_its_own_half_is_shut() {
+fn a_receiver_that_waits_is_informed_that_its_own_half_is_shut() {
     model(|| {
         let (a, b) = pair();
         let b = Arc::new(b);
@@ -483,7 +483,7 @@ fn a_receiver_that_waits_is_told_that_its_own_half_is_shut() {
 }
 
 #[test]
-fn a_receiver_of_datagrams_that_waits_is_told_that_the_other_one_closes() {
+fn a_receiver_of_datagrams_that_waits_is_informed_that_the_other_one_closes() {
     model(|| {
         let (a, b) = Socket::pair(Kind::Datagram);
         let other = thread::spawn(move || drop(b));
@@ -495,7 +495,7 @@ fn a_receiver_of_datagrams_that_waits_is_told_that_the_other_one_closes() {
 }
 
 #[test]
-fn a_sender_of_datagrams_that_waits_is_told_of_the_shutdown() {
+fn a_sender_of_datagrams_that_waits_is_informed_of_the_shutdown() {
     model(|| {
         let (a, b) = Socket::pair(Kind::Datagram);
         b.set_recv_limit(300).unwrap();

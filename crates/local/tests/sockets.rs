@@ -492,7 +492,7 @@ fn a_sender_that_polls_for_ever_is_done_when_there_is_room() {
 }
 
 #[test]
-fn a_datagram_sender_that_waits_for_room_is_told_that_its_half_was_shut() {
+fn a_datagram_sender_that_waits_for_room_is_informed_that_its_half_was_shut() {
     let (a, b) = Socket::pair(Kind::Datagram);
     b.set_recv_limit(600).unwrap();
     while a.try_send(&[1; 200]).is_ok() {}
@@ -643,7 +643,7 @@ fn each_refusal_is_one_sentence_that_says_what_to_do() {
 }
 
 #[test]
-fn who_gives_up_is_told_behind_what_was_sent_and_once() {
+fn who_gives_up_is_informed_behind_what_was_sent_and_once() {
     for kind in CONNECTED {
         let (a, b) = connected(kind);
         a.send(b"begun").unwrap();

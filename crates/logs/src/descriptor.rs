@@ -135,7 +135,7 @@ impl Descriptor {
     }
 
     fn has_room(&self) -> Result<bool, Errno> {
-        let mut asked = [PollFd::new(&self.fd, PollFlags::OUT)];
-        Ok(poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
+        let mut polled = [PollFd::new(&self.fd, PollFlags::OUT)];
+        Ok(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn both_framings_are_told_apart_message_by_message() {
+    fn both_framings_are_distinguished_message_by_message() {
         for (stream, messages, broken) in [
             ("5 hello6 world!", &["hello", "world!"][..], false),
             ("<13>a\n<14>b\r\n", &["<13>a", "<14>b"], false),

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_lines_make_room_and_readers_are_told() {
+    fn the_oldest_lines_make_room_and_readers_are_informed() {
         let ring = Ring::new("r", "", MIN_RING);
         let mut first = ring.reader(false);
         assert_eq!(ring.put(&batch(&numbered(0..10))), 10);

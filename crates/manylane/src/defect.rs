@@ -46,7 +46,7 @@ fn sentence(panic: &PanicHookInfo<'_>) -> String {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let location = panic.location().map(ToString::to_string).unwrap_or_default();
     let (whose, rest) = match running() {
         Some((lane, kind)) => (
             format!("lane {lane}, in a task of the kind '{kind}'"),
@@ -58,7 +58,7 @@ fn sentence(panic: &PanicHookInfo<'_>) -> String {
         None => (format!("thread '{}'", std::thread::current().name().unwrap_or("without a name")), ""),
     };
     format!(
-        "A defect of this program was met at {place} on {whose}: {}{rest}. Please report it.",
+        "A defect of this program was met at {location} on {whose}: {}{rest}. Please report it.",
         words.unwrap_or("it left no words")
     )
 }

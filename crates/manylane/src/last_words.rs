@@ -25,12 +25,12 @@ pub(crate) async fn last_words(here: Here) {
 /// Waits until the calling lane's log lines have left the process, but at most for the same time: their
 /// reader may have stopped.
 pub(crate) async fn lines_sent(here: Here) {
-    const LOOKS: u32 = 100;
-    for _ in 0..LOOKS {
+    const CHECKS: u32 = 100;
+    for _ in 0..CHECKS {
         if Local::unsent_lines() == 0 {
             return;
         }
-        here.sleep(LAST_WORDS / LOOKS).await;
+        here.sleep(LAST_WORDS / CHECKS).await;
     }
 }
 
@@ -56,10 +56,10 @@ mod tests {
                 here.yield_now().await;
             }
         };
-        let (seen, told) = (turns.clone(), over.clone());
+        let (counted, turns_at_end) = (turns.clone(), over.clone());
         let waits = async move {
             last_words(here).await;
-            told.set(Some(seen.get()));
+            turns_at_end.set(Some(counted.get()));
         };
         here.spawn(&WAITS, Class::Urgent, waits).expect("memory");
         lane.round(Time::ZERO);

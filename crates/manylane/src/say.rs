@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Most bytes of messages that are kept while a worker starts.
 pub(crate) const MOST_KEPT: usize = 32 << 10;
 
-static CLASS: LockClass = LockClass::new("words of the start", LockClass::LEAF);
+static CLASS: LockClass = LockClass::new("startup messages", LockClass::LEAF);
 static KEPT: OnceLock<Mutex<Option<String>>> = OnceLock::new();
 
 /// Starts to keep messages: a worker's master passes them to clients that asked for a reload.

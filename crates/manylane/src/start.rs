@@ -220,8 +220,8 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     let quiet = is_quiet(arguments, &generation.process);
     // With `-q` nothing is written; the exit code tells the result.
     // The process that started a master in the background has written the messages.
-    let told = arguments.background.is_some();
-    if !told && (!quiet || !arguments.quiet && (alerts > 0 || outcome.code == Code::Error)) {
+    let reported = arguments.background.is_some();
+    if !reported && (!quiet || !arguments.quiet && (alerts > 0 || outcome.code == Code::Error)) {
         say::text(&format!("{said}{}", outcome.errors));
     }
     if arguments.check {
@@ -272,7 +272,7 @@ fn take_over(at: &OsStr) -> Result<HandedOver, String> {
             say::warning(format_args!("{} Its addresses are bound anew.", failed(&error)));
             HandedOver::default()
         }
-        asked => asked.map_err(|error| failed(&error))?,
+        answer => answer.map_err(|error| failed(&error))?,
     };
     // The descriptor was inherited only for this; it gives all rights on that process.
     if let Endpoint::SocketPair(number) = endpoint {

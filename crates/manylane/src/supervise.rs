@@ -55,7 +55,7 @@ enum Event {
     /// The configuration was read.
     Read(Result<Box<NewGeneration>, String>),
     /// A client asks to add or remove a server.
-    AskedFor,
+    ChangeRequested,
     /// An agent asks for a change of a server, and does not wait for the result.
     Wanted(Change),
     /// The generation with the change was made.
@@ -92,7 +92,7 @@ pub(crate) async fn reload() -> Outcome {
 pub(crate) async fn change(change: Change) -> Outcome {
     let asker = ReloadWaiter::default();
     CHANGES.with_borrow_mut(|changes| changes.push_back((change, asker.clone())));
-    tell(Event::AskedFor);
+    tell(Event::ChangeRequested);
     asker.outcome().await
 }
 
@@ -769,12 +769,12 @@ impl Supervisor {
             let text = say::lines(&said, severity, &end);
             let _ = self.says.run(move || say::text(&text)); // the thread ends with the supervisor
         }
-        let told = match outcome {
+        let answer = match outcome {
             Ok(said) => Ok(said + &end),
             Err(said) => Err(format!("{}\n{end}", said.trim_end())),
         };
         for asker in self.askers.drain(..) {
-            asker.answer(told.clone());
+            asker.answer(answer.clone());
         }
         self.read();
     }
@@ -814,7 +814,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         if let Some(ending) = early {
             break 'running ending;
         }
-        if let Some(Err(error)) = begun.as_mut().map(PendingChanges::place_files) {
+        if let Some(Err(error)) = begun.as_mut().map(PendingChanges::rename_files) {
             break 'running Ending::Failed(error.to_string());
         }
         let mut supervisor = Supervisor {
@@ -865,8 +865,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                         supervisor.read();
                     }
                 }
-                Event::AskedFor if started.is_none() => supervisor.read(),
-                Event::AskedFor => {}
+                Event::ChangeRequested if started.is_none() => supervisor.read(),
+                Event::ChangeRequested => {}
                 Event::Wanted(change) => {
                     supervisor.want(change);
                     if started.is_none() {
@@ -936,8 +936,8 @@ async fn stop(
     let untold = lanes.iter().copied().filter(|lane| !stops(*lane)).collect();
     announce(generation, |front, back| {
         // `shutdown frontend` has logged it already.
-        let told = front.is_some_and(|frontend| frontend.gate.state() == FrontendGateState::Shut);
-        (!told).then(|| manylane_proxy::stopped(front, back))
+        let logged = front.is_some_and(|frontend| frontend.gate.state() == FrontendGateState::Shut);
+        (!logged).then(|| manylane_proxy::stopped(front, back))
     });
     let mut empty = pin!(emptied(here, (lanes, number), (untold, stops)));
     let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);
@@ -989,7 +989,7 @@ async fn last_lines(here: Here, lanes: &[LaneId], says: &JobThread) -> Ending {
                 Event::Silent => silent += 1,
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
                 Event::ReloadWanted => ASKERS.take().into_iter().for_each(refuse),
-                Event::AskedFor => refuse_changes(),
+                Event::ChangeRequested => refuse_changes(),
                 _ => {}
             }
         }
@@ -1060,7 +1060,7 @@ async fn emptied(
             Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
             Event::Failed(error) => return Ending::Failed(error),
             Event::ReloadWanted => ASKERS.take().into_iter().for_each(refuse),
-            Event::AskedFor => refuse_changes(),
+            Event::ChangeRequested => refuse_changes(),
             _ => {}
         }
     }

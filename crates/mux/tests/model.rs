@@ -37,7 +37,7 @@ static STREAMS: AtomicUsize = AtomicUsize::new(0);
 static DATA: AtomicUsize = AtomicUsize::new(0);
 
 #[test]
-fn streams_are_told_what_random_frames_say() {
+fn streams_receive_what_random_frames_say() {
     frames();
     let reached = [&STREAMS, &DATA].map(|count| count.load(Ordering::Relaxed));
     println!("streams, bytes: {reached:?}");

@@ -8,7 +8,7 @@
 //! 2. [`Changes::begin`] makes sockets listen that do not. If the process is about to give up its rights, it
 //!    also makes the changes that need them: it renames files, and sets privileged options. Dropping the
 //!    returned [`PendingChanges`] takes all of that back, except for the files.
-//! 3. [`PendingChanges::place_files`] runs once everything that accepts is ready, and
+//! 3. [`PendingChanges::rename_files`] runs once everything that accepts is ready, and
 //!    [`PendingChanges::complete`] once the process serves; it makes all other changes. A socket that was
 //!    taken over becomes what a new one would be, so options that left the configuration do not stay. An
 //!    inherited socket belongs to the parent, and only gets the options in the configuration.
@@ -169,7 +169,7 @@ impl PendingChanges {
     ///
     /// # Errors
     /// The first failure.
-    pub fn place_files(&mut self) -> Result<(), SocketError> {
+    pub fn rename_files(&mut self) -> Result<(), SocketError> {
         self.files.drain(..).try_for_each(|(file, endpoint)| {
             file.rename().map_err(|refused| SocketError::new(Purpose::Listen, &endpoint, refused))
         })
@@ -179,7 +179,7 @@ impl PendingChanges {
     /// are made nevertheless.
     pub fn complete(mut self) -> Option<SocketError> {
         self.undo.clear();
-        let mut first = self.place_files().err();
+        let mut first = self.rename_files().err();
         for change in &self.sockets {
             if let Err(refused) = change.finish() {
                 first.get_or_insert(SocketError::new(Purpose::Listen, &change.endpoint, refused));

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_resolved_to_the_family_that_is_asked_for() {
+    fn names_are_resolved_to_the_family_that_is_requested() {
         let resolve =
             |text| Address::parse(text, &Rules::BIND).unwrap().resolve().map(|address| address.to_string());
         assert_eq!(resolve("ipv4@localhost:80").as_deref(), Ok("127.0.0.1:80"));

@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_and_nothing_is_waited_for() {
+    fn what_is_no_answer_is_reported_and_nothing_is_waited_for() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let with = Some(socket.as_fd());
         type Parts<'a> = &'a [(&'a [u8], Option<BorrowedFd<'a>>)];

@@ -7,7 +7,7 @@ pub mod netscaler;
 pub mod proxy_protocol;
 
 pub use address::{Address, AddressError, Rules};
-pub use loads::{AcceptingLane, Balance, LOOKED_AT_ALL, LaneGuard, SLACK, load};
+pub use loads::{ALL_COMPARED, AcceptingLane, Balance, LaneGuard, SLACK, load};
 
 // Modules with system calls are left out of models and simulations: lanes share nothing in them.
 #[cfg(not(any(loom, manylane_sim)))]

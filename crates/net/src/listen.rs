@@ -130,12 +130,12 @@ fn bind(
         }),
     };
     let socket = socket.map_err(refused)?;
-    let told = match &socket {
+    let local = match &socket {
         Inner::System { socket, .. } => socket::local_address(socket.as_fd()).ok(),
         Inner::Passage(_) | Inner::Local(_) => None,
     };
-    let endpoint = match told.and_then(|address| Endpoint::from_system(&address)) {
-        Some(told @ Endpoint::Ip(_)) => told,
+    let endpoint = match local.and_then(|address| Endpoint::from_system(&address)) {
+        Some(local @ Endpoint::Ip(_)) => local,
         // The system reports a unix socket by its first name, beside its final path.
         _ => endpoint.clone(),
     };

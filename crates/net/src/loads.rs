@@ -10,7 +10,7 @@
 //!    the connection, which decrements `given`.
 //! 4. `ended` is read first. Each connection was given before it ended, so a load is never below zero, except
 //!    for connections that are taken back meanwhile; a negative load counts as zero.
-//! 5. Up to [`LOOKED_AT_ALL`] lanes are all compared. Among more, two other lanes are drawn and compared with
+//! 5. Up to [`ALL_COMPARED`] lanes are all compared. Among more, two other lanes are drawn and compared with
 //!    the own one: two choices keep the longest queue at O(log log n), and a third hardly helps
 //!    (Mitzenmacher, *The power of two choices in randomized load balancing*, 2001).
 //! 6. The accepting lane keeps a connection unless another lane's load is lower by more than an eighth of its
@@ -35,7 +35,7 @@ use std::marker::PhantomData;
 
 /// Largest number of lanes that are all compared: reading four lines costs less than waking a lane
 /// needlessly.
-pub const LOOKED_AT_ALL: usize = 4;
+pub const ALL_COMPARED: usize = 4;
 
 /// A difference of less than this part of the own load is no reason to give a connection away (rule 6).
 pub const SLACK: u64 = 8;
@@ -171,7 +171,7 @@ impl Balance {
         let here = lane::current();
         let mut own: Option<u64> = None;
         let mut best: Option<(u64, LaneId, &'static Load)> = None;
-        let mut look = |lane: LaneId| {
+        let mut compare = |lane: LaneId| {
             if let Some(load) = loads().get(lane)
                 && load.present.load(Ordering::Relaxed) > 0
             {
@@ -183,18 +183,18 @@ impl Balance {
                 }
             }
         };
-        if self.lanes.len() <= LOOKED_AT_ALL {
+        if self.lanes.len() <= ALL_COMPARED {
             // Among equals the first is chosen, so each search starts elsewhere.
             let (after, before) = self.lanes.split_at(self.draw(self.lanes.len()));
-            before.iter().chain(after).for_each(|lane| look(*lane));
+            before.iter().chain(after).for_each(|lane| compare(*lane));
         } else {
             let first = self.draw(self.lanes.len());
             let second = (first + 1 + self.draw(self.lanes.len() - 1)) % self.lanes.len();
             if self.lanes.contains(&here) {
-                look(here);
+                compare(here);
             }
-            look(self.lanes[first]);
-            look(self.lanes[second]);
+            compare(self.lanes[first]);
+            compare(self.lanes[second]);
         }
         match best {
             Some((n, lane, load)) if own.is_none_or(|own| n < own - own / SLACK) => {

@@ -58,8 +58,8 @@ pub fn beginning(received: &mut Chain) -> Result<&[u8], manylane_buf::Error> {
 /// # Errors
 /// [`HeaderError`], as soon as the bytes cannot become a header.
 pub fn parse(bytes: &[u8], magic: u32) -> Result<Option<Header>, HeaderError> {
-    let seen = bytes.len().min(4);
-    if bytes[..seen] != magic.to_be_bytes()[..seen] {
+    let received = bytes.len().min(4);
+    if bytes[..received] != magic.to_be_bytes()[..received] {
         return Err(HeaderError::Magic);
     }
     let number = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));

@@ -108,7 +108,7 @@ fn a_listener_has_every_option_and_hands_it_to_its_connections() {
 }
 
 #[test]
-fn nothing_is_set_that_was_not_asked_for() {
+fn nothing_is_set_that_was_not_requested() {
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let bound = listen(&endpoint(LOCAL), &ListenOptions { reuse_port: false, ..Default::default() }).unwrap();
     for which in SocketOption::ALL {
@@ -120,7 +120,7 @@ fn nothing_is_set_that_was_not_asked_for() {
 }
 
 #[test]
-fn ipv6_listeners_take_ipv4_as_they_are_told() {
+fn ipv6_listeners_take_ipv4_as_configured() {
     if let Err(error) = TcpListener::bind("[::1]:0") {
         return common::not_shown("v4v6 and v6only", error);
     }

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use xxhash_rust::xxh64::xxh64;
 
 /// Changed entries to visit for a peer in one call.
-const LOOKED_AT_ONCE: usize = 4096;
+const MAX_VISITED: usize = 4096;
 
 /// Milliseconds without output before a heartbeat is sent.
 pub const HEARTBEAT: u64 = 3000;
@@ -32,7 +32,7 @@ const RESYNC: u64 = 5000;
 /// Bytes after which [`Section::transmit`] returns, so that other tasks run.
 const FILL: usize = 16_384;
 /// Calls of [`Table::each`] for a resynchronisation in one call of [`Section::transmit`].
-const LOOKS: u32 = 16;
+const MAX_READS: u32 = 16;
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +225,7 @@ pub struct Section {
 
 /// True if peers are sent these data: concurrent connections belong to each process, and server names are not
 /// sent.
-fn is_told(data: &&Data) -> bool {
+fn is_sent(data: &&Data) -> bool {
     !matches!(data.kind, DataType::ConnCur | DataType::ServerKey)
 }
 
@@ -249,7 +249,7 @@ impl Shared {
             key: Some(spec.key),
             key_bytes: key_bytes(&self.table),
             expire: spec.expire,
-            data: spec.data.iter().filter(is_told).copied().collect(),
+            data: spec.data.iter().filter(is_sent).copied().collect(),
         }
     }
 
@@ -278,7 +278,7 @@ impl Shared {
         let mut bytes = [0; MAX_KEY_BYTES];
         let mut body = Vec::new();
         put_key(entry.key(&mut bytes), &mut body);
-        for data in self.table.spec().data.iter().filter(is_told) {
+        for data in self.table.spec().data.iter().filter(is_sent) {
             for index in 0..data.count {
                 if let Some(kept) = entry.kept(Datum { data: data.kind, index }, now) {
                     put_kept(kept, &mut body);
@@ -569,7 +569,7 @@ impl Section {
             Message::Ack { table: theirs.definition.table, update: theirs.last }.write(out);
         }
         let mut more = false;
-        let mut looks = 0;
+        let mut reads = 0;
         while let Some(at) = session.teaching {
             let Some(shared) = tables.get(at.table) else {
                 let done = *resync == Resync::Finished;
@@ -577,11 +577,11 @@ impl Section {
                 session.teaching = None;
                 break;
             };
-            if out.len() - begin >= FILL || looks == LOOKS {
+            if out.len() - begin >= FILL || reads == MAX_READS {
                 more = true;
                 break;
             }
-            looks += 1;
+            reads += 1;
             let mut next = None;
             if !shared.receives_only {
                 session.announce(at.table, shared, out);
@@ -602,8 +602,8 @@ impl Section {
         for (number, shared) in tables.iter().enumerate().filter(|(_, shared)| !shared.receives_only) {
             let cursor = &mut cursors[number];
             // Removed entries write nothing, and there may be many after a long absence.
-            for (seen, (change, entry)) in shared.changes.range(cursor.sent + 1..).enumerate() {
-                if more || seen >= LOOKED_AT_ONCE || out.len() - begin >= FILL {
+            for (visited, (change, entry)) in shared.changes.range(cursor.sent + 1..).enumerate() {
+                if more || visited >= MAX_VISITED || out.len() - begin >= FILL {
                     more = true;
                     break;
                 }
@@ -682,18 +682,18 @@ impl Section {
 impl Session {
     /// Sets the table of the following updates. It is unknown here unless a table has the same name and the
     /// same type of key.
-    fn define(&mut self, tables: &[Shared], told: &Definition<'_>) {
+    fn define(&mut self, tables: &[Shared], announced: &Definition<'_>) {
         let is_like = |shared: &&Shared| {
-            *shared.name.as_bytes() == *told.name
-                && Some(shared.table.spec().key) == told.key
-                && key_bytes(&shared.table) == told.key_bytes
+            *shared.name.as_bytes() == *announced.name
+                && Some(shared.table.spec().key) == announced.key
+                && key_bytes(&shared.table) == announced.key_bytes
         };
-        self.theirs.retain(|theirs| theirs.definition.table != told.table);
+        self.theirs.retain(|theirs| theirs.definition.table != announced.table);
         let own = tables.iter().position(|shared| is_like(&shared));
         // Each table here corresponds to one of the peer's at most, which bounds the state of a peer.
         self.theirs.retain(|theirs| Some(theirs.own) != own);
         self.receives = own.map(|own| {
-            let definition = Definition { name: &[], data: told.data.clone(), ..*told };
+            let definition = Definition { name: &[], data: announced.data.clone(), ..*announced };
             self.theirs.push(PeerTable { definition, own, last: 0, acked: 0 });
             self.theirs.len() - 1
         });
@@ -711,7 +711,7 @@ fn learn(
 ) -> Result<(), MessageError> {
     let spec = table.spec();
     let mut entry = None;
-    update.read(definition, |key, told| match told {
+    update.read(definition, |key, value| match value {
         None => {
             entry = with_key(spec, key, |words| table.get_or_make(words, now)).flatten();
             entry = entry.take().filter(|entry| !is_ahead(entry.number()));

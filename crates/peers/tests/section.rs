@@ -85,7 +85,7 @@ fn connect(one: &mut Process, two: &mut Process, now: u64) {
 }
 
 #[test]
-fn who_comes_later_is_told_all_and_who_is_connected_what_changes() {
+fn who_comes_later_is_sent_all_and_who_is_connected_what_changes() {
     let now = 1_000;
     let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
     (0..3_000).for_each(|key| one.set(key, key as u64 + 7, now));
@@ -107,7 +107,7 @@ fn who_comes_later_is_told_all_and_who_is_connected_what_changes() {
 /// However much there is to tell, one call writes 16 KiB and the message that was begun, to a peer that is
 /// taught everything and to one that is told changes.
 #[test]
-fn what_a_peer_is_told_at_once_has_a_bound() {
+fn what_a_peer_is_sent_at_once_has_a_bound() {
     const FILL: usize = 16_384;
     const MESSAGE: usize = 64; // of this table: a key and two numbers
     let now = 1_000;
@@ -144,7 +144,7 @@ fn what_a_peer_is_told_at_once_has_a_bound() {
 }
 
 #[test]
-fn what_a_peer_has_told_does_not_come_back() {
+fn what_a_peer_has_sent_does_not_come_back() {
     let now = 1_000;
     let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
     connect(&mut one, &mut two, now);

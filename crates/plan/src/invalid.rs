@@ -141,11 +141,11 @@ impl InvalidMessages {
         self.put(invalid, |kept| &mut kept.accepted);
     }
 
-    fn put(&self, mut invalid: Invalid, place: impl FnOnce(&mut InvalidReport) -> &mut Option<Invalid>) {
+    fn put(&self, mut invalid: Invalid, slot: impl FnOnce(&mut InvalidReport) -> &mut Option<Invalid>) {
         let mut kept = self.kept.lock();
         invalid.number = kept.total;
         kept.total += 1;
-        let before = place(&mut kept).replace(invalid);
+        let before = slot(&mut kept).replace(invalid);
         drop(kept);
         drop(before); // outside of the lock
     }

@@ -182,8 +182,8 @@ impl<C: MeteredCounters> Meter<C> {
             let since = self.counts.read_cheap_one(|counts| counts.rated(which)).saturating_sub(forgotten);
             // A sample may have been taken since, and it counted only events after the reset for the maximum.
             let Growth { current, grown, had, .. } = self.since_sample(which, now);
-            let looked = grown.min(had.saturating_sub(forgotten));
-            figures.most[which] = read(&most[which]).max(current.min(since)).max(looked);
+            let sampled = grown.min(had.saturating_sub(forgotten));
+            figures.most[which] = read(&most[which]).max(current.min(since)).max(sampled);
         }
         // There was an event since the last sample, or in the second before it, and after the counters were
         // cleared.

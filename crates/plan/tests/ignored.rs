@@ -194,7 +194,7 @@ fn what_a_generation_drops_is_read_elsewhere_or_said_to_do_nothing() {
 }
 
 #[test]
-fn every_switch_that_is_accepted_is_asked_for_or_always_so() {
+fn every_switch_that_is_accepted_is_requested_or_always_so() {
     let all = sources();
     let (_, code) = all.iter().find(|(path, _)| path.ends_with("/generation/proxies.rs")).unwrap();
     let list = code.split("const DONE: &[OptionSwitch] = &[").nth(1).unwrap().split("];").next().unwrap();

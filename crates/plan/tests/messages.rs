@@ -38,7 +38,7 @@ fn said(text: String) -> String {
 }
 
 #[test]
-fn each_mistake_is_told_by_what_was_expected_and_what_was_found() {
+fn each_mistake_is_reported_by_what_was_expected_and_what_was_found() {
     let (mut section, mut count, mut wrong) = ("", 0, Vec::new());
     for line in include_str!("messages.txt").lines().filter(|line| !line.starts_with('#')) {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {

@@ -101,7 +101,7 @@ fn what_the_table_says_is_refused_in_part_is_refused_by_name() {
 
 /// As in HAProxy, unused formats and error files are checked, too, and each error is reported once.
 #[test]
-fn formats_and_error_files_that_nobody_needs_are_looked_at() {
+fn formats_and_error_files_that_nobody_needs_are_examined() {
     let times = " mode http\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
     let with =
         |section: &str, line: &str| said(format!("{section}frontend f\n bind 127.0.0.1:1\n{times}{line}"));
@@ -120,7 +120,7 @@ fn formats_and_error_files_that_nobody_needs_are_looked_at() {
 
 /// As in HAProxy, an unused log format is reported even if its line is in 'defaults'.
 #[test]
-fn formats_that_no_line_is_made_by_are_told() {
+fn formats_that_no_line_is_made_by_are_reported() {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
     let log = " log 127.0.0.1:1 local0\n";
     let listen = |defaults: &str, own: &str| {

@@ -32,9 +32,9 @@ pub fn check_memory() -> Result<(), AllocError> {
 }
 
 /// Returns an error if the system would be left with less than 8 MiB beside the reserve once `bytes` more are
-/// allocated: for callers that are about to allocate for a client what stays when that client has left, such
-/// as an entry of a table. Looks once in 256 KiB of growth, if there is a [reserve](reserve::keep), and
-/// otherwise not. What it found too little it refuses until [`reserve::look_again`].
+/// allocated. Callers use it before they allocate memory that outlives the client, such as an entry of a
+/// table. With a [reserve](reserve::keep) it reads the free memory once in 256 KiB of growth; without one it
+/// always succeeds. After an error it may fail without reading until [`reserve::recheck`].
 ///
 /// # Errors
 /// [`Cause::Memory`]

@@ -80,7 +80,7 @@ static TURN: AtomicUsize = AtomicUsize::new(0);
 /// 1 while memory is short: the pieces were freed, and not all are allocated again.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
 
-/// 1 from when [`SPARE`] was not there until [`look_again`].
+/// 1 from when [`SPARE`] was not there until [`recheck`].
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
 struct Piece {
@@ -374,7 +374,7 @@ fn more_growth(bytes: usize) -> Result<usize, AllocError> {
 
 /// Has [`check_growth`](crate::check_growth) look again after it has found too little: a lane's housekeeping.
 /// Until then it refuses without looking, since a client could make it look for each of its keys.
-pub fn look_again() {
+pub fn recheck() {
     if REFUSED.load(Ordering::Relaxed) != 0 {
         REFUSED.store(0, Ordering::Relaxed);
     }

@@ -248,7 +248,7 @@ fn values_are_dropped_once_and_their_memory_returns_even_if_the_drop_panics() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn a_write_after_free_is_told_with_the_pools_name() {
+fn a_write_after_free_is_reported_with_the_pools_name() {
     let pool = BytePool::new("poisoned", 100).expect("valid");
     let block = pool.alloc().expect("memory").into_raw();
     // SAFETY: it comes from `into_raw`.

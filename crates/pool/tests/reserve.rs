@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Bounded {
 static ALLOCATOR: Reserving<Bounded> = Reserving(Bounded);
 
 #[test]
-fn what_stays_leaves_memory_and_what_takes_the_reserve_is_told() {
+fn what_stays_leaves_memory_and_what_takes_the_reserve_is_reported() {
     let pool = BytePool::new("short", 3 * BLOCK).expect("valid");
     assert!(check_growth(usize::MAX / 2).is_ok() && check_block(usize::MAX / 2).is_ok(), "nothing is kept");
     LEFT.store(64 * MEGABYTE, Ordering::Relaxed);
@@ -79,7 +79,7 @@ fn what_stays_leaves_memory_and_what_takes_the_reserve_is_told() {
     looking_makes_nothing_short(&pool);
     drop(stays);
     assert!(check_growth(BLOCK).is_err(), "it does not look");
-    reserve::look_again();
+    reserve::recheck();
     assert!(check_growth(BLOCK).is_ok());
 }
 

@@ -215,11 +215,12 @@ impl Client {
         let ClientOrigin { addresses, link_source, link_destination, socket, greeting, accepted } = of;
         let own = addresses.map(|known| CLIENT_ADDRESSES.alloc(known)).transpose()?;
         let greeting = greeting.clone().map(|greeting| GREETINGS.alloc(greeting)).transpose()?;
-        let (source, told) = own.as_deref().map_or((*link_source, None), |own| (own.source, own.destination));
+        let (source, destination) =
+            own.as_deref().map_or((*link_source, None), |own| (own.source, own.destination));
         Ok(Self {
             end,
             source,
-            destination: told,
+            destination,
             own,
             link_source: *link_source,
             link_destination: link_destination.clone(),

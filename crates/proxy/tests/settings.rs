@@ -157,7 +157,7 @@ fn sockets_of_clients_and_servers_have_the_buffers_that_the_file_says() {
 }
 
 #[test]
-fn a_negative_mss_has_no_effect_and_is_told() {
+fn a_negative_mss_has_no_effect_and_is_reported() {
     let mut sources = Sources::new();
     let text = "listen l\n mode tcp\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n bind \
         127.0.0.1:81 mss -100\n";

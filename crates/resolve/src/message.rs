@@ -260,7 +260,7 @@ fn found(message: &Message, name: &Name, kind: Kind, families: Families) -> Answ
         }
     }
     let mut items: Vec<Item> = Vec::new();
-    let mut seen = std::collections::HashSet::new();
+    let mut unique = std::collections::HashSet::new();
     let addresses = beside(message, kind, families);
     for record in &message.answers {
         if items.len() == MOST_RECORDS {
@@ -284,7 +284,7 @@ fn found(message: &Message, name: &Name, kind: Kind, families: Families) -> Answ
         };
         if record.dns_class == DNSClass::IN
             && plain(&record.name).as_ref() == Some(own)
-            && seen.insert(item.clone())
+            && unique.insert(item.clone())
         {
             items.push(item);
         }

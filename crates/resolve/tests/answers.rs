@@ -48,7 +48,7 @@ fn a_query_asks_one_question_and_says_how_much_fits() {
 }
 
 #[test]
-fn addresses_are_those_of_the_name_that_was_asked_for_and_where_it_leads() {
+fn addresses_are_those_of_the_name_that_was_requested_and_where_it_leads() {
     let found = |answers, kind| answer(&Message::to(ID, NAME, kind, answers), kind).unwrap();
     let plain = found(vec![a(NAME, "192.0.2.1"), a(NAME, "192.0.2.2"), a(NAME, "192.0.2.1")], Kind::A);
     assert_eq!((plain.code, addresses(&plain)), (Code::Found, vec!["192.0.2.1".into(), "192.0.2.2".into()]));

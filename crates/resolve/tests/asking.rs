@@ -72,7 +72,7 @@ fn known(section: &Section, name: Id) -> Vec<String> {
 }
 
 #[test]
-fn the_first_good_answer_counts_and_the_name_is_asked_for_again_in_its_time() {
+fn the_first_good_answer_counts_and_the_name_is_requested_again_in_its_time() {
     let mut section = section(2);
     let name = want(&mut section, Kind::A);
     section.handle_timeout(ms(0));
@@ -190,7 +190,7 @@ fn a_section_goes_on_where_the_one_before_was() {
 }
 
 #[test]
-fn one_that_is_silent_does_not_keep_the_other_family_from_being_asked_for() {
+fn one_that_is_silent_does_not_keep_the_other_family_from_being_requested() {
     let mut section = section(2);
     let name = want(&mut section, Kind::A);
     section.handle_timeout(ms(0));
@@ -260,7 +260,7 @@ fn records_hold_after_errors_for_as_long_as_their_kind_says() {
 }
 
 #[test]
-fn an_answer_that_is_cut_is_asked_for_over_tcp_and_lies_are_waited_past() {
+fn an_answer_that_is_cut_is_requested_over_tcp_and_lies_are_waited_past() {
     let mut section = section(1);
     let name = want(&mut section, Kind::A);
     section.handle_timeout(ms(0));
@@ -291,7 +291,7 @@ fn an_answer_that_is_cut_is_asked_for_over_tcp_and_lies_are_waited_past() {
 }
 
 #[test]
-fn a_name_is_asked_for_once_for_all_and_no_more_when_nobody_wants_it() {
+fn a_name_is_requested_once_for_all_and_no_more_when_nobody_wants_it() {
     let mut section = section(1);
     let name = want(&mut section, Kind::A);
     assert_eq!(want(&mut section, Kind::A), name);
@@ -315,7 +315,7 @@ fn a_name_is_asked_for_once_for_all_and_no_more_when_nobody_wants_it() {
 }
 
 #[test]
-fn what_a_rule_asked_for_is_known_for_who_asks_next_and_not_asked_for_meanwhile() {
+fn what_a_rule_requested_is_known_for_who_asks_next_and_not_requested_meanwhile() {
     let mut section = section(1);
     let name = want(&mut section, Kind::A);
     section.handle_timeout(ms(0));
@@ -357,7 +357,7 @@ fn timeouts_of_zero_do_not_ask_without_end() {
 
 /// `dns-accept-family`: one family is never asked for, whatever a user prefers.
 #[test]
-fn a_family_that_is_not_accepted_is_not_asked_for() {
+fn a_family_that_is_not_accepted_is_not_requested() {
     let families = Families { ipv4: true, ipv6: false };
     let settings = Settings { servers: 1, retries: 2, retry: ms(1000), families, ..Settings::USUAL };
     let mut section = Section::new(settings);

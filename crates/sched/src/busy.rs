@@ -20,15 +20,15 @@ use std::time::Duration;
 /// take 3 µs; the system call takes 0.3 µs. That system call delays one in ten events from other lanes, and
 /// events from outside wait for 2 µs on average.
 #[cfg(not(loom))]
-const LOOKS: u32 = 64;
+const INBOX_CHECKS: u32 = 64;
 /// A model's clock does not advance by itself, and each check adds a point where threads may switch.
 #[cfg(loom)]
-const LOOKS: u32 = 1;
+const INBOX_CHECKS: u32 = 1;
 
 /// Longest time between checks of the poller. Rounds that other lanes cause may follow each other without an
 /// unsuccessful check between them; the lane checks the poller after this time all the same, for a thirtieth
 /// of its time. The round that has just ended comes on top, since its end is not read from the clock.
-const LOOK_AT_LEAST_EVERY: Duration = Duration::from_micros(10);
+const MAX_POLL_INTERVAL: Duration = Duration::from_micros(10);
 
 /// When a busily polling lane next checks its poller.
 pub(crate) struct PollSchedule {
@@ -57,7 +57,7 @@ impl Lane {
     /// Looks for work for `time` after a round that left none. Steps aside for isolated work at each check of
     /// the poller.
     #[inline(never)]
-    pub(crate) fn look_around<P: Poller + ?Sized>(
+    pub(crate) fn find_work<P: Poller + ?Sized>(
         &mut self,
         poller: &mut P,
         round: &Round,
@@ -65,13 +65,13 @@ impl Lane {
     ) -> io::Result<Found> {
         let (home, here) = (self.home, self.here());
         let clock = home.settings.get().clock;
-        if here.now().since(self.looks.last) >= LOOK_AT_LEAST_EVERY || poller.has_work() {
-            self.looks.left = 0;
+        if here.now().since(self.poll_schedule.last) >= MAX_POLL_INTERVAL || poller.has_work() {
+            self.poll_schedule.left = 0;
         }
         let mut until = None;
         loop {
-            while self.looks.left > 0 {
-                self.looks.left -= 1; // decremented first, since a successful check counts, too
+            while self.poll_schedule.left > 0 {
+                self.poll_schedule.left -= 1; // decremented first, since a successful check counts, too
                 if !home.inbox.is_empty_to_drain() {
                     return Ok(Found::Work);
                 }
@@ -83,7 +83,7 @@ impl Lane {
             let came = home.queued() > 0;
             // After events from the poller more may follow: a lane whose work comes from outside checks the
             // poller after each round.
-            self.looks = PollSchedule { left: if came { 0 } else { LOOKS }, last: now };
+            self.poll_schedule = PollSchedule { left: if came { 0 } else { INBOX_CHECKS }, last: now };
             let due = round.next_timer.is_some_and(|at| at <= now);
             if came || due || home.local.stopping.get() {
                 return Ok(Found::Work);

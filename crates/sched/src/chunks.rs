@@ -117,7 +117,7 @@ impl<T: Fresh> Chunks<T> {
         // SAFETY: no `T` here has size 0; each element is written.
         unsafe {
             let start = NonNull::new(std::alloc::alloc(layout::<T>(chunk)).cast::<T>())?;
-            (0..length(chunk)).for_each(|place| start.add(place).write(T::fresh()));
+            (0..length(chunk)).for_each(|index| start.add(index).write(T::fresh()));
             Some(start)
         }
     }
@@ -170,12 +170,15 @@ mod tests {
 
     #[test]
     fn indices_fill_the_chunks_without_a_gap() {
-        let place = |index| {
+        let location = |index| {
             // SAFETY: those below are below the capacity.
             let chunk = unsafe { chunk_of(index) };
             (chunk, index as usize - before(chunk))
         };
-        assert_eq!((place(0), place(255), place(256)), ((0, 0), (0, 255), (1, 0)));
-        assert_eq!((place(767), place(768), place(CAPACITY - 1)), ((1, 511), (2, 0), (19, (256 << 19) - 1)));
+        assert_eq!((location(0), location(255), location(256)), ((0, 0), (0, 255), (1, 0)));
+        assert_eq!(
+            (location(767), location(768), location(CAPACITY - 1)),
+            ((1, 511), (2, 0), (19, (256 << 19) - 1))
+        );
     }
 }

@@ -129,24 +129,24 @@ impl Inbox {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     unsafe fn push(&self, node: NonNull<Node>, only_open: bool) -> Result<Pushed, Closed> {
-        let mut seen = null_mut::<Node>();
+        let mut head = null_mut::<Node>();
         let mut collisions = 0;
         let mut backoff = Backoff::new();
         loop {
-            let closed = seen.addr() & CLOSED;
+            let closed = head.addr() & CLOSED;
             if only_open && closed != 0 {
                 return Err(Closed);
             }
-            let asleep = seen.addr() == SLEEPING;
-            let below = if asleep { null_mut() } else { seen.map_addr(|address| address & !CLOSED) };
+            let asleep = head.addr() == SLEEPING;
+            let below = if asleep { null_mut() } else { head.map_addr(|address| address & !CLOSED) };
             // SAFETY: by contract, until the exchange below succeeds.
             unsafe { node.as_ref().set_next(below) };
             let new = node.as_ptr().map_addr(|address| address | closed);
             // Release: publishes the node and the pusher's writes; pairs with the swap in `take`. An earlier
             // push's release reaches the lane, too: this exchange continues its release sequence.
-            match self.head.compare_exchange(seen, new, Ordering::Release, Ordering::Relaxed) {
+            match self.head.compare_exchange(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(if asleep { Pushed::Asleep } else { Pushed::Awake }),
-                Err(now) => seen = now,
+                Err(now) => head = now,
             }
             collisions += 1;
             if collisions > 1 {

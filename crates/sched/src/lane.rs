@@ -118,7 +118,7 @@ impl Default for Config {
 /// The scheduler of the thread that created it. See the crate's page.
 pub struct Lane {
     pub(crate) home: &'static Home,
-    pub(crate) looks: PollSchedule,
+    pub(crate) poll_schedule: PollSchedule,
     not_send: PhantomData<*const ()>,
 }
 
@@ -164,7 +164,7 @@ impl Lane {
         home.published.thread.store(crate::watchdog::this_thread(), Ordering::Relaxed);
         home::set_current(Some(home));
         isolate::enter(home);
-        let lane = Self { home, looks: PollSchedule::new(), not_send: PhantomData };
+        let lane = Self { home, poll_schedule: PollSchedule::new(), not_send: PhantomData };
         // Messages for an earlier owner wake no task, but the inbox must return their nodes.
         home.collect();
         Ok(lane)
@@ -227,11 +227,11 @@ impl Lane {
 
     /// Publishes the counters of the round.
     #[cfg(not(loom))]
-    fn publish(&self, fired: u64, looked_at: u32) {
+    fn publish(&self, fired: u64, visited: u32) {
         let (local, published) = (&self.home.local, &self.home.published);
         published.counters.rounds.add(1);
         published.counters.timers.add(fired);
-        published.counters.timers_moved.add(u64::from(looked_at) - fired);
+        published.counters.timers_moved.add(u64::from(visited) - fired);
         for class in Class::ALL {
             let niced = if class == Class::Normal { local.niced.get() } else { 0 };
             published.queued[class as usize].set(u64::from(local.fifos[class as usize].len() + niced));
@@ -260,7 +260,7 @@ impl Lane {
         if !busy_poll.is_zero()
             && !round.more
             && !home.local.stopping.get()
-            && self.look_around(poller, round, busy_poll)? == Found::Work
+            && self.find_work(poller, round, busy_poll)? == Found::Work
         {
             return Ok(());
         }

@@ -29,7 +29,7 @@ fn clock() -> Time {
 /// Arguments of a lane's polls, and how often other threads called to wake it.
 #[derive(Default)]
 struct Observed {
-    looks: Cell<u32>,
+    checks: Cell<u32>,
     sleeps: Cell<u32>,
     rings: Arc<Rings>,
 }
@@ -57,8 +57,8 @@ impl<F: FnMut(u32)> Poller for Counts<F> {
 
     fn poll(&mut self, _: Here, timeout: Option<Duration>) -> std::io::Result<()> {
         if timeout == Some(Duration::ZERO) {
-            self.observed.looks.set(self.observed.looks.get() + 1);
-            (self.meanwhile)(self.observed.looks.get());
+            self.observed.checks.set(self.observed.checks.get() + 1);
+            (self.meanwhile)(self.observed.checks.get());
         } else {
             self.observed.sleeps.set(self.observed.sleeps.get() + 1);
         }
@@ -91,8 +91,8 @@ fn wake(id: TaskId) {
 #[test]
 fn a_lane_that_never_sleeps_is_woken_by_no_call() {
     on_lane(Duration::MAX, |lane, waiting, observed| {
-        let meanwhile = |looks: u32| {
-            if looks.is_multiple_of(3) {
+        let meanwhile = |checks: u32| {
+            if checks.is_multiple_of(3) {
                 wake(waiting);
             }
         };
@@ -106,7 +106,7 @@ fn a_lane_that_never_sleeps_is_woken_by_no_call() {
         }
         assert_eq!(observed.sleeps.get(), 0);
         assert_eq!(observed.rings.0.load(Ordering::Relaxed), 0);
-        assert_eq!(observed.looks.get(), 15, "and goes on looking where it was");
+        assert_eq!(observed.checks.get(), 15, "and goes on looking where it was");
     });
 }
 
@@ -118,7 +118,7 @@ fn a_lane_looks_for_the_time_that_it_was_given_and_then_sleeps_as_any_other() {
             lane.attach(&poller);
             let round = lane.round(clock());
             lane.park(&mut poller, &round).unwrap();
-            assert_eq!((observed.looks.get(), observed.sleeps.get()), (steps + 1, 1));
+            assert_eq!((observed.checks.get(), observed.sleeps.get()), (steps + 1, 1));
             // The next busy-polling time begins with the next round.
             wake(waiting);
             let round = lane.round(clock());
@@ -137,10 +137,10 @@ fn a_time_of_zero_polls_nothing_and_may_be_set_while_the_lane_runs() {
         lane.attach(&poller);
         let round = lane.round(clock());
         lane.park(&mut poller, &round).unwrap();
-        assert_eq!((observed.looks.get(), observed.sleeps.get()), (0, 1));
+        assert_eq!((observed.checks.get(), observed.sleeps.get()), (0, 1));
         lane.here().set_busy_poll(STEP);
         lane.park(&mut poller, &round).unwrap();
-        assert_eq!((observed.looks.get(), observed.sleeps.get()), (2, 2));
+        assert_eq!((observed.checks.get(), observed.sleeps.get()), (2, 2));
     });
 }
 
@@ -148,7 +148,7 @@ fn a_time_of_zero_polls_nothing_and_may_be_set_while_the_lane_runs() {
 fn a_lane_that_looks_around_leaves_for_timers_for_the_pollers_work_and_when_it_is_stopped() {
     on_lane(Duration::MAX, |lane, waiting, observed| {
         let here = lane.here();
-        let meanwhile = move |looks: u32| match looks {
+        let meanwhile = move |checks: u32| match checks {
             3 => waiting.wake(),
             6 => here.stop(),
             _ => {}
@@ -157,11 +157,11 @@ fn a_lane_that_looks_around_leaves_for_timers_for_the_pollers_work_and_when_it_i
         lane.attach(&poller);
         let round = lane.round(clock());
         lane.park(&mut poller, &round).unwrap();
-        assert_eq!(observed.looks.get(), 3);
+        assert_eq!(observed.checks.get(), 3);
         let round = lane.round(clock());
         assert_eq!(round.polled, 1);
         lane.park(&mut poller, &round).unwrap();
-        assert_eq!(observed.looks.get(), 6);
+        assert_eq!(observed.checks.get(), 6);
     });
     on_lane(Duration::MAX, |lane, _, observed| {
         let fired = Rc::new(Cell::new(false));
@@ -185,14 +185,18 @@ fn a_lane_that_looks_around_leaves_for_timers_for_the_pollers_work_and_when_it_i
         }
         assert!(clock().since(began) >= Duration::from_millis(3));
         assert_eq!(observed.sleeps.get(), 0);
-        assert!(parks < 20 && observed.looks.get() > 1000, "{parks} rounds, {} looks", observed.looks.get());
+        assert!(
+            parks < 20 && observed.checks.get() > 1000,
+            "{parks} rounds, {} looks",
+            observed.checks.get()
+        );
     });
 }
 
 /// Other lanes' wake-ups come so fast that the lane finds one at every check.
 #[test]
 fn neither_does_the_poller_hold_up_every_wake_up_nor_do_wake_ups_keep_the_lane_from_its_poller() {
-    let looks = |has_work: bool| {
+    let checks = |has_work: bool| {
         let (tell, receiver) = mpsc::channel();
         on_lane(Duration::MAX, move |lane, waiting, observed| {
             let mut poller = Counts { observed: observed.clone(), has_work, meanwhile: |_| {} };
@@ -202,11 +206,11 @@ fn neither_does_the_poller_hold_up_every_wake_up_nor_do_wake_ups_keep_the_lane_f
                 wake(waiting);
                 lane.park(&mut poller, &round).unwrap();
             }
-            tell.send(observed.looks.get()).unwrap();
+            tell.send(observed.checks.get()).unwrap();
         });
         receiver.recv().unwrap()
     };
-    let seldom = looks(false); // a round takes a microsecond here
+    let seldom = checks(false); // a round takes a microsecond here
     assert!((5..=25).contains(&seldom), "{seldom}");
-    assert_eq!(looks(true), 100, "what the poller has to do does not wait");
+    assert_eq!(checks(true), 100, "what the poller has to do does not wait");
 }

@@ -30,7 +30,7 @@ impl Drop for Counts {
 
 /// The thread looks for more jobs, becomes idle, or was requested to end: the jobs that it took are done.
 #[test]
-fn every_job_runs_once_whether_the_thread_is_busy_idle_or_told_to_end() {
+fn every_job_runs_once_whether_the_thread_is_busy_idle_or_stopped() {
     model(|| {
         let pool = BlockingPool::new(1, 4);
         let ran = Arc::new(AtomicUsize::new(0));

@@ -913,13 +913,13 @@ pub(crate) fn unpark_one(shared: &Shared, key: usize, leave: impl FnOnce(bool, b
     if !more {
         machine.sleepers.remove(&key);
     }
-    let (mut machine, told) = atomically(shared, machine, || leave(woken.is_some(), more));
+    let (mut machine, result) = atomically(shared, machine, || leave(woken.is_some(), more));
     if let Some(thread) = woken {
         let cost = machine.costs.wake_call;
         let it = machine.own();
         it.clock += cost + PRIVATE.take();
         let at = it.clock;
-        machine.threads[thread].wake_result = told;
+        machine.threads[thread].wake_result = result;
         machine.wake(thread, at);
     }
 }

@@ -117,9 +117,9 @@ impl MemSlot {
         self.allocs.add(1);
         self.bytes_in.add(size as u64);
         let class = MemCounts::size_class(size);
-        let seen = self.size_classes.get();
-        if seen & class == 0 {
-            self.size_classes.set(seen | class);
+        let classes = self.size_classes.get();
+        if classes & class == 0 {
+            self.size_classes.set(classes | class);
         }
         #[cfg(feature = "call-sites")]
         self.sites.record(Location::caller(), size);

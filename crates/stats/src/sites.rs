@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn sites_are_told_apart_and_sorted_by_bytes() {
+    fn sites_are_distinguished_and_sorted_by_bytes() {
         let table = SiteTable::default();
         let small = Location::caller();
         let large = Location::caller();

@@ -83,11 +83,11 @@ impl<'t> Entry<'t> {
     /// Subtracts one from a number, not below 0.
     pub fn take_one(&self, data: DataType) {
         let Some((word, ..)) = self.words_of(data.into()) else { return };
-        let mut seen = word.load(Ordering::Relaxed);
-        while seen > 0 {
-            match word.compare_exchange_weak(seen, seen - 1, Ordering::Relaxed, Ordering::Relaxed) {
+        let mut count = word.load(Ordering::Relaxed);
+        while count > 0 {
+            match word.compare_exchange_weak(count, count - 1, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return,
-                Err(now) => seen = now,
+                Err(now) => count = now,
             }
         }
     }
@@ -119,7 +119,7 @@ impl<'t> Entry<'t> {
             let ends = begins.saturating_add(cost);
             match word.compare_exchange_weak(taken, ends, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return begins,
-                Err(seen) => taken = seen,
+                Err(actual) => taken = actual,
             }
         }
     }
@@ -223,7 +223,7 @@ impl<'t> Entry<'t> {
 
     /// Answers `ask`; never with [`Outcome::NotTracked`] or [`Outcome::NoEntry`].
     pub fn ask(&self, ask: EntryOperation, now: u64) -> Outcome {
-        let told = match ask {
+        let value = match ask {
             EntryOperation::Read(datum) => {
                 let datum = if datum.index == 0 { self.kept_as(datum.data) } else { datum };
                 self.get(datum, now)
@@ -249,6 +249,6 @@ impl<'t> Entry<'t> {
             }
             EntryOperation::Exists => Some(1),
         };
-        told.map_or(Outcome::NotKept, |number| Outcome::Number(i64::try_from(number).unwrap_or(i64::MAX)))
+        value.map_or(Outcome::NotKept, |number| Outcome::Number(i64::try_from(number).unwrap_or(i64::MAX)))
     }
 }

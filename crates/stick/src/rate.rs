@@ -67,15 +67,15 @@ pub(crate) fn add<G>(
     lock: impl Fn() -> G,
 ) {
     let now = now as u32;
-    let mut seen = current.load(Ordering::Relaxed);
+    let mut loaded = current.load(Ordering::Relaxed);
     let mut guard = None;
     loop {
-        let half = Half::of(seen);
+        let half = Half::of(loaded);
         let next = match ended(half.since, period, now) {
             0 => Half { events: half.events.saturating_add(n), ..half },
             _ if guard.is_none() => {
                 guard = Some(lock());
-                seen = current.load(Ordering::Relaxed);
+                loaded = current.load(Ordering::Relaxed);
                 continue;
             }
             1 => {
@@ -89,9 +89,9 @@ pub(crate) fn add<G>(
             }
         };
         // Release: pairs with the load in `read`; publishes the other word.
-        match current.compare_exchange_weak(seen, next.word(), Ordering::Release, Ordering::Relaxed) {
+        match current.compare_exchange_weak(loaded, next.word(), Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return,
-            Err(now) => seen = now,
+            Err(now) => loaded = now,
         }
     }
 }

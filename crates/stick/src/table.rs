@@ -46,9 +46,9 @@ const MAX_STEPS: u32 = 1 << 12;
 /// Limits of a full table's search: the entries that it drops, and those that it visits in all shards. A lane
 /// waits for the search at each new key.
 const MAX_PURGE: usize = 64;
-const MAX_LOOKED_AT: usize = 64;
+const MAX_VISITED: usize = 64;
 /// Shards that the search visits: the key's own, then others in turn.
-const MAX_SHARDS_LOOKED_AT: u32 = 8;
+const MAX_SHARDS_VISITED: u32 = 8;
 /// Milliseconds before a full table searches again after it found nothing. A flood of new keys makes each
 /// lane search a hundred times a second at most.
 const NOTHING_FOR: u64 = 10;
@@ -286,16 +286,16 @@ impl Table {
         self.walk(shard, hash, words, now, &mut take)
     }
 
-    /// Runs `look` on the entry of a key, if it is present. Writes nothing. `look` may run more than once.
+    /// Runs `read` on the entry of a key, if it is present. Writes nothing. `read` may run more than once.
     #[inline]
-    pub fn peek<R>(&self, words: &[u64], now: u64, look: impl Fn(&Entry<'_>) -> R) -> Option<R> {
+    pub fn peek<R>(&self, words: &[u64], now: u64, read: impl Fn(&Entry<'_>) -> R) -> Option<R> {
         let hash = self.hash(words);
         self.find(hash, words, now, |at, state| {
             let entry = self.entry(at);
-            let seen = look(&entry);
+            let result = read(&entry);
             manylane_sync::atomic::fence(Ordering::Acquire);
             let after = entry.word(STATE).load(Ordering::Relaxed);
-            (after & !HELD == state & !HELD).then_some(seen)
+            (after & !HELD == state & !HELD).then_some(result)
         })
     }
 
@@ -310,7 +310,7 @@ impl Table {
             // Acquire: pairs with the store in `begin_life`, which publishes the key.
             match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => break,
-                Err(seen) => state = seen,
+                Err(actual) => state = actual,
             }
         }
         let held = EntryGuard { entry: self.entry(at) };
@@ -498,8 +498,8 @@ impl Table {
                 return false;
             }
             let most = ((self.spec.size >> 8) as usize + 1).min(MAX_PURGE);
-            let mut left = MAX_LOOKED_AT;
-            let purged = (0..MAX_SHARDS_LOOKED_AT).any(|n| {
+            let mut left = MAX_VISITED;
+            let purged = (0..MAX_SHARDS_VISITED).any(|n| {
                 let shard = match n {
                     0 => self.shard(hash),
                     _ => {
@@ -507,9 +507,9 @@ impl Table {
                         &self.shards[turn & (self.shards.len() - 1)]
                     }
                 };
-                let looks = left.div_ceil(2); // the rest is for the other shards
-                left -= looks;
-                self.purge(shard, &mut shard.inner.lock(), now, (most, looks)) > 0
+                let visits = left.div_ceil(2); // the rest is for the other shards
+                left -= visits;
+                self.purge(shard, &mut shard.inner.lock(), now, (most, visits)) > 0
             });
             if !purged {
                 self.nothing_until.store(now + NOTHING_FOR, Ordering::Relaxed);
@@ -518,11 +518,11 @@ impl Table {
         }
     }
 
-    /// Drops up to `most` entries and visits up to `looks`: expired ones and, without `nopurge`, the least
+    /// Drops up to `most` entries and visits up to `visits`: expired ones and, without `nopurge`, the least
     /// recently used ones. Returns the number of dropped entries.
-    fn purge(&self, shard: &Shard, inner: &mut Inner, now: u64, (most, looks): (usize, usize)) -> usize {
+    fn purge(&self, shard: &Shard, inner: &mut Inner, now: u64, (most, visits): (usize, usize)) -> usize {
         let mut gone = 0;
-        for looked_at in 0..looks.min(inner.len() * 2) {
+        for visited in 0..visits.min(inner.len() * 2) {
             if gone == most {
                 break;
             }
@@ -536,7 +536,7 @@ impl Table {
             }
             let due = self.word(at, DATE).load(Ordering::Relaxed);
             // The entry was used since it was filed, so others are older. If all were, any will do.
-            if due > date && (self.spec.nopurge || looked_at < looks / 2) {
+            if due > date && (self.spec.nopurge || visited < visits / 2) {
                 inner.file(due, at);
             } else if self.remove(shard, inner, at) {
                 gone += 1;
@@ -705,7 +705,7 @@ impl Table {
             // Acquire: pairs with the store of `begin_life`.
             match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(EntryGuard { entry: self.entry(at) }),
-                Err(seen) => state = seen,
+                Err(actual) => state = actual,
             }
         }
         None

@@ -17,7 +17,7 @@
 //! 4. [`ArenaOffset::assign`] stores the offset with release, under the lock of the list of free places, and
 //!    users load it with acquire. So the user of a place sees the zeroes that its last owner left.
 //!
-//! The module `places` implements these rules; the model checker runs its source on arenas of two words
+//! The module `offsets` implements these rules; the model checker runs its source on arenas of two words
 //! (`tests/loom_arena.rs`).
 //!
 //! # Cost
@@ -26,18 +26,18 @@
 //! (see [`LaneSlots`](crate::LaneSlots)); so are all objects on machines without `mmap`, in models and in
 //! simulations.
 
-mod places;
+mod offsets;
 
 use crate::lane::{LaneId, MAX_LANES};
 use crate::model::const_fn;
-use places::Arenas;
+use offsets::Arenas;
 use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-pub(crate) use places::is_there;
+pub(crate) use offsets::is_there;
 
-/// Primitives that `places` uses. The model has its own version of this module, with loom's types.
+/// Primitives that `offsets` uses. The model has its own version of this module, with loom's types.
 mod machine {
     pub(super) use std::sync::Mutex;
     pub(super) use std::sync::atomic::{AtomicPtr, AtomicUsize};
@@ -81,12 +81,12 @@ pub(crate) fn is_own(address: *const u8) -> bool {
 
 /// Offset of an object, the same in every arena of the process.
 #[derive(Debug)]
-pub(crate) struct ArenaOffset(places::ArenaOffset);
+pub(crate) struct ArenaOffset(offsets::ArenaOffset);
 
 impl ArenaOffset {
     /// No place yet.
     pub(crate) const fn new() -> Self {
-        Self(places::ArenaOffset::new())
+        Self(offsets::ArenaOffset::new())
     }
 
     /// Address of the place in the calling lane's arena. Valid only if [`is_there`] returns true for it: the
@@ -100,7 +100,7 @@ impl ArenaOffset {
     /// Address of the place in the arena of lane number `lane`, if the lane has an arena and the object a
     /// place.
     pub(crate) fn of(&self, lane: usize) -> Option<NonNull<u8>> {
-        ARENAS.place_of(&self.0, lane)
+        ARENAS.address_of(&self.0, lane)
     }
 
     /// Assigns a place for `layout`, unless the object has one. If there is no room, later calls do not
@@ -164,13 +164,13 @@ fn reserve() -> Option<NonNull<u8>> {
 impl ArenaOffset {
     /// An offset for which there was no room.
     pub(crate) const fn refused() -> Self {
-        Self(places::ArenaOffset::refused())
+        Self(offsets::ArenaOffset::refused())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::places::Free;
+    use super::offsets::Free;
     use super::*;
 
     fn layout(size: usize, align: usize) -> Layout {

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_beyond_the_last_lane_is_told_so_and_gets_the_first_number_given_back() {
+    fn a_thread_beyond_the_last_lane_is_refused_and_gets_the_first_number_given_back() {
         let mut numbers = platform::Numbers::starting_at(0);
         for number in 0..MAX_LANES as u32 {
             assert_eq!(numbers.take(), Ok(number));

@@ -304,8 +304,8 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     lanes.own().add(1);
-                    let seen: u64 = lanes.iter().map(|(_, n)| n.get()).sum();
-                    assert!((1..=THREADS).contains(&seen), "{seen}");
+                    let total: u64 = lanes.iter().map(|(_, n)| n.get()).sum();
+                    assert!((1..=THREADS).contains(&total), "{total}");
                     all_added.wait();
                 });
             }

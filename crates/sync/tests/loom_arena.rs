@@ -7,7 +7,7 @@
 use machine::{AtomicPtr, AtomicUsize};
 use manylane_sync::cell::UnsafeCell;
 use manylane_sync::{Arc, const_fn, model, thread};
-use places::{ArenaOffset, Arenas, is_there};
+use offsets::{ArenaOffset, Arenas, is_there};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize as Count, Ordering};
@@ -18,8 +18,8 @@ mod machine {
     pub(super) use loom::sync::atomic::{AtomicPtr, AtomicUsize};
 }
 const NO_ARENA: usize = usize::MAX - (16 << 20) + 2;
-#[path = "../src/arena/places.rs"]
-mod places;
+#[path = "../src/arena/offsets.rs"]
+mod offsets;
 
 const LANES: usize = 3;
 const WORD: Layout = Layout::new::<AtomicUsize>();
@@ -83,7 +83,7 @@ impl Scene {
 
 /// Rule 1. The thread that reads is spawned last (see `loom_per_lane`).
 #[test]
-fn who_is_told_of_a_lane_finds_its_arena_whole() {
+fn who_learns_of_a_lane_finds_its_arena_whole() {
     /// Numbers of executions in which the reader saw no lane, the first, and the second.
     static TOLD: [Count; 3] = [const { Count::new(0) }; 3];
     model(|| {

@@ -123,7 +123,7 @@ const KEYWORD: &str = "crt";
 impl Bundle {
     /// Loads a file with the certificate, its chain and its key. The key may also be in a file of the same
     /// name with `.key` appended.
-    pub(crate) fn load(definition: &Definition, told: &mut Vec<Problem>) -> Result<Self, Problem> {
+    pub(crate) fn load(definition: &Definition, warnings: &mut Vec<Problem>) -> Result<Self, Problem> {
         let shown = definition.certificate.display().to_string();
         let own = sections(KEYWORD, &definition.certificate)?;
         let mut bundle = Self::default();
@@ -164,7 +164,7 @@ impl Bundle {
             let why = if encrypted { "its key has a passphrase" } else { "it has no private key" };
             return Err(Problem::new(KEYWORD, format!("'{shown}' cannot be used: {why}")));
         }
-        bundle.finish(&shown, told)?;
+        bundle.finish(&shown, warnings)?;
         Ok(bundle)
     }
 
@@ -190,8 +190,8 @@ impl Bundle {
         Ok(())
     }
 
-    /// Makes the certificate from its parts. Adds warnings to `told`.
-    pub(crate) fn finish(&mut self, shown: &str, told: &mut Vec<Problem>) -> Result<(), Problem> {
+    /// Makes the certificate from its parts. Adds to `warnings`.
+    pub(crate) fn finish(&mut self, shown: &str, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
         let problem = |text: String| Problem::new(KEYWORD, text);
         let Some(first) = self.chain.first() else {
             return Err(problem(format!("'{shown}' has no certificate")));
@@ -206,9 +206,9 @@ impl Bundle {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let validity = parsed.validity();
         if validity.not_after.timestamp() < now {
-            told.push(problem(format!("the certificate of '{shown}' expired at {}", validity.not_after)));
+            warnings.push(problem(format!("the certificate of '{shown}' expired at {}", validity.not_after)));
         } else if validity.not_before.timestamp() > now {
-            told.push(problem(format!(
+            warnings.push(problem(format!(
                 "the certificate of '{shown}' is not valid before {}",
                 validity.not_before
             )));
@@ -229,7 +229,7 @@ impl Bundle {
                 Ok(()) => break,
                 Err(why) => {
                     let text = format!("the OCSP response of '{shown}' is ignored: {why}");
-                    told.push(Problem::new(ocsp::KEYWORD, text));
+                    warnings.push(Problem::new(ocsp::KEYWORD, text));
                 }
             }
         }

@@ -262,26 +262,26 @@ impl Chains {
     ) -> Result<(), rustls::Error> {
         let rustls::Error::InvalidCertificate(reason) = &refused else { return Err(refused) };
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let mut told = Verified::default();
+        let mut verified = Verified::default();
         let mut stopped = None;
         for Found { depth, error } in self.errors(certificate, sent, now, reason) {
-            told.result = error;
+            verified.result = error;
             let ignored = if depth == 0 {
-                told.certificate = if told.certificate == 0 { error } else { told.certificate };
+                verified.certificate = if verified.certificate == 0 { error } else { verified.certificate };
                 self.of_certificate
             } else {
-                if told.authority == 0 {
-                    (told.authority, told.authority_depth) = (error, depth as u32);
+                if verified.authority == 0 {
+                    (verified.authority, verified.authority_depth) = (error, depth as u32);
                 }
                 self.of_authorities
             };
             if !ignored.has(error) {
-                told.stopped_above = depth > 0;
+                verified.stopped_above = depth > 0;
                 stopped = Some(error);
                 break;
             }
         }
-        VERIFIED.set(Some(told));
+        VERIFIED.set(Some(verified));
         let nothing_ignored = self.of_certificate.is_empty() && self.of_authorities.is_empty();
         match stopped {
             None => Ok(()),

@@ -375,18 +375,17 @@ impl ListLine {
         keyword: &'static str,
         list: &str,
         certificate: &Certificate,
-        told: &mut Vec<Problem>,
+        warnings: &mut Vec<Problem>,
     ) -> Result<Certificate, Problem> {
         let sigalgs = self.options.sigalgs();
-        let schemes = sigalgs.map(|list| schemes("sigalgs", list, told)).transpose()?;
+        let schemes = sigalgs.map(|list| schemes("sigalgs", list, warnings)).transpose()?;
         let mut own = certificate.clone().signing_by(schemes.as_ref());
         if self.options.change_handshakes() {
-            let place = match self.number {
+            let location = match self.number {
                 0 => format!("'{}'", self.certificate),
                 number => format!("line {number} of '{list}'"),
             };
-            own.options =
-                Some(Arc::new(OwnOptions { keyword, location: place, options: self.options.clone() }));
+            own.options = Some(Arc::new(OwnOptions { keyword, location, options: self.options.clone() }));
         }
         if self.filters.is_empty() {
             return Ok(own);

@@ -78,17 +78,17 @@ impl ClientContext {
     }
 }
 
-/// Makes the configurations for rustls. Adds warnings to `told`.
+/// Makes the configurations for rustls. Adds to `warnings`.
 ///
 /// # Errors
 /// A sentence about the setting that cannot be used.
 pub(crate) fn config(
     settings: &ClientSettings,
     known: &mut Known,
-    told: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
 ) -> Result<ClientConfigs, Problem> {
-    let (provider, builder) = settings.common.begin(told, ClientConfig::builder_with_provider)?;
-    let [accepted, signs] = settings.common.signatures(told)?;
+    let (provider, builder) = settings.common.begin(warnings, ClientConfig::builder_with_provider)?;
+    let [accepted, signs] = settings.common.signatures(warnings)?;
     let mut own = HashSet::new();
     let verifier = match (&settings.verify, &settings.common.authorities) {
         (ServerVerify::None, _) => None,
@@ -134,7 +134,7 @@ pub(crate) fn config(
     let mut config = match &settings.certificate {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let own = known.own(path, told)?.signing_by(signs.as_ref());
+            let own = known.own(path, warnings)?.signing_by(signs.as_ref());
             builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own.key.clone())))
         }
     };
@@ -147,7 +147,7 @@ pub(crate) fn config(
         true => Resumption::store(Arc::new(Sessions(ClientSessionMemoryCache::new(NAMES * TICKETS)))),
         false => Resumption::disabled(),
     };
-    let early = (settings.early_data && sends_early_data(settings, told)).then(|| {
+    let early = (settings.early_data && sends_early_data(settings, warnings)).then(|| {
         let mut config = config.clone();
         config.enable_early_data = true;
         Arc::new(config)
@@ -156,7 +156,7 @@ pub(crate) fn config(
 }
 
 /// Returns whether a server with `allow-0rtt` can be sent early data, and tells the reason if it cannot.
-fn sends_early_data(settings: &ClientSettings, told: &mut Vec<Problem>) -> bool {
+fn sends_early_data(settings: &ClientSettings, warnings: &mut Vec<Problem>) -> bool {
     let why = if !settings.reuse {
         "with 'no-ssl-reuse' no session is resumed"
     } else if settings.common.newest == Some(Version::V12) {
@@ -164,7 +164,7 @@ fn sends_early_data(settings: &ClientSettings, told: &mut Vec<Problem>) -> bool 
     } else {
         return true;
     };
-    told.push(Problem::new("allow-0rtt", format!("no early data is sent: {why}")));
+    warnings.push(Problem::new("allow-0rtt", format!("no early data is sent: {why}")));
     false
 }
 
@@ -272,15 +272,15 @@ impl ServerCertVerifier for Verifier {
         &self,
         certificate: &CertificateDer<'_>,
         chain: &[CertificateDer<'_>],
-        asked: &ServerName<'_>,
+        requested: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let Some(known) = &self.known else { return Ok(ServerCertVerified::assertion()) };
-        let name = match (&self.expected, asked) {
+        let name = match (&self.expected, requested) {
             (Expected::Always(name), _) => name,
             (Expected::RequestedOr(name), ServerName::IpAddress(_)) => name, // SNI cannot carry an address
-            _ => asked,
+            _ => requested,
         };
         let verified = known.verify_server_cert(certificate, chain, name, ocsp, now);
         if let Err(refused) = &verified

@@ -75,7 +75,7 @@ pub struct Connection {
     goes_on: bool,
     /// Number of calls of rustls with input.
     #[cfg(test)]
-    pub(crate) looks: usize,
+    pub(crate) calls: usize,
     /// The server name: on a server the one that the client asked for, on a client the one that it sent.
     name: Option<Box<str>>,
     /// The peer's first bytes.
@@ -223,7 +223,7 @@ impl Connection {
         early: bool,
         reader: &Reader,
     ) -> Result<Self, Error> {
-        let asked = match &name {
+        let sent_name = match &name {
             ServerName::DnsName(name) if context.sends_name() => Some(name.as_ref().into()),
             _ => None,
         };
@@ -231,7 +231,8 @@ impl Connection {
         let config = configs.early.as_ref().filter(|_| early);
         let offers = config.is_some();
         let client = UnbufferedClientConnection::new(config.unwrap_or(&configs.usual).clone(), name)?;
-        let mut own = Self::new(Role::Client(client), asked, true, context.0.settings.common.keeps_secrets);
+        let mut own =
+            Self::new(Role::Client(client), sent_name, true, context.0.settings.common.keeps_secrets);
         own.offer = offers.then(Box::default);
         Ok(own)
     }
@@ -244,7 +245,7 @@ impl Connection {
             records: 0,
             goes_on: false,
             #[cfg(test)]
-            looks: 0,
+            calls: 0,
             name,
             begin: [0; 4],
             has_heard: false,
@@ -411,10 +412,10 @@ impl Connection {
 
     /// Records that rustls was given whole records up to `end`, `records` of them for the first time, and
     /// consumed `taken` bytes.
-    fn has_seen(&mut self, end: usize, records: usize, taken: usize) {
+    fn was_fed(&mut self, end: usize, records: usize, taken: usize) {
         #[cfg(test)]
         {
-            self.looks += 1;
+            self.calls += 1;
         }
         self.fed = end.saturating_sub(taken);
         self.goes_on = taken > 0;
@@ -432,7 +433,7 @@ impl Connection {
                     let (end, records) = whole_records(bytes, self.fed);
                     let (taken, result) = self.work(bytes, Sent::Nothing, plain, &mut scratch.output, out);
                     let left = segment.len().saturating_sub(taken);
-                    self.has_seen(end, records, taken);
+                    self.was_fed(end, records, taken);
                     segment.trim_front(taken).map_err(manylane_buf::Error::from)?;
                     if left > 0 {
                         self.unread.push_front(segment).map_err(|error| Error::Memory(error.into()))?;
@@ -448,7 +449,7 @@ impl Connection {
             let (end, records) = whole_records(input, self.fed);
             let (taken, result) = self.work(input, Sent::Nothing, plain, output, out);
             let left = &input[taken.min(input.len())..];
-            self.has_seen(end, records, taken);
+            self.was_fed(end, records, taken);
             if self.fed > 0 {
                 self.unread.clear();
                 self.unread.append(left)?;
@@ -623,7 +624,7 @@ impl Connection {
                     ) if !offer.closed => (discard, offer.make(hello, &mut sent, room, out)),
                     (status, offer) => {
                         let before = out.len();
-                        let looked = read_status(status, &mut sent, plain, room, out);
+                        let step = read_status(status, &mut sent, plain, room, out);
                         if let Some(offer) = offer
                             && !offer.accepted
                         {
@@ -631,7 +632,7 @@ impl Connection {
                             let _ = made.advance(before); // it is not longer now
                             offer.accepted = made.read_array() == Ok(END_OF_EARLY_DATA);
                         }
-                        looked
+                        step
                     }
                 },
             };
@@ -669,15 +670,15 @@ impl Connection {
             self.answer = hello.read_bytes(first).ok().and_then(|()| server_hello(first));
         }
         if was_handshaking && let Some(secrets) = &mut self.secrets {
-            secrets.take_told();
+            secrets.take_logged();
         }
         match failed {
             Some(error) => {
                 self.failed = true;
-                let mut told = out.cursor();
-                self.alert = told
+                let mut last = out.cursor();
+                self.alert = last
                     .advance(out.len().saturating_sub(UNEXPECTED_MESSAGE.len()))
-                    .and_then(|()| told.read_array())
+                    .and_then(|()| last.read_array())
                     .ok()
                     .and_then(|record| match record {
                         [21, 3, _, 0, 2, 2, alert] => Some(alert),

@@ -91,8 +91,8 @@ pub(crate) struct SigningAuthority {
 }
 
 impl SigningAuthority {
-    /// Reads a file. Adds warnings to `told`.
-    pub(crate) fn load(path: &Path, told: &mut Vec<Problem>) -> Result<Self, Problem> {
+    /// Reads a file. Adds to `warnings`.
+    pub(crate) fn load(path: &Path, warnings: &mut Vec<Problem>) -> Result<Self, Problem> {
         let of_file = |problem: Problem| Problem { keyword: KEYWORD, ..problem };
         let definition = Definition {
             certificate: path.to_owned(),
@@ -104,7 +104,7 @@ impl SigningAuthority {
         };
         let mut warned = Vec::new();
         let loaded = Bundle::load(&definition, &mut warned).map_err(of_file)?;
-        told.extend(warned.into_iter().map(of_file));
+        warnings.extend(warned.into_iter().map(of_file));
         let shown = path.display();
         let unusable = |why: &str| Problem::new(KEYWORD, format!("'{shown}' cannot be used: {why}"));
         let ready = loaded.ready.ok_or_else(|| unusable("it has no certificate"))?;
@@ -113,7 +113,7 @@ impl SigningAuthority {
         let (_, parsed) = parsed.ok_or_else(|| unusable("its certificate is malformed"))?;
         if !parsed.is_ca() {
             let text = format!("'{shown}' is no authority: clients will refuse what it signs");
-            told.push(Problem::new(KEYWORD, text));
+            warnings.push(Problem::new(KEYWORD, text));
         }
         let key = ready.key.key.clone();
         let known = SCHEMES.into_iter().find(|(scheme, _)| key.choose_scheme(&[*scheme]).is_some());

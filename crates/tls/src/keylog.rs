@@ -19,7 +19,7 @@ const LABELS: [&str; 7] = [
 
 thread_local! {
     /// Secrets of the connection that rustls is working on: rustls passes them only to a `KeyLog`.
-    static TOLD: RefCell<Secrets> = RefCell::default();
+    static LOGGED: RefCell<Secrets> = RefCell::default();
 }
 
 /// The secrets of a connection by label. They are zeroized on drop.
@@ -44,8 +44,8 @@ impl Secrets {
     }
 
     /// Takes the secrets that were logged since the last call.
-    pub(crate) fn take_told(&mut self) {
-        TOLD.with_borrow_mut(|told| self.0.append(&mut told.0));
+    pub(crate) fn take_logged(&mut self) {
+        LOGGED.with_borrow_mut(|logged| self.0.append(&mut logged.0));
     }
 }
 
@@ -61,16 +61,16 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// Keeps secrets until [`Secrets::take_told`].
+/// Keeps secrets until [`Secrets::take_logged`].
 #[derive(Debug)]
 struct Keeper;
 
 impl KeyLog for Keeper {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         let Some(label) = LABELS.iter().find(|own| **own == label) else { return };
-        TOLD.with_borrow_mut(|told| {
-            told.add(Secrets::CLIENT_RANDOM, client_random);
-            told.add(label, secret);
+        LOGGED.with_borrow_mut(|logged| {
+            logged.add(Secrets::CLIENT_RANDOM, client_random);
+            logged.add(label, secret);
         });
     }
 }

@@ -67,12 +67,12 @@ impl LineOptions {
     /// An unknown option, or an argument that is missing or wrong.
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>, ca_base: &Path) -> Result<Self, String> {
         let mut words = words.into_iter();
-        let mut places: [Option<Box<str>>; OPTIONS.len()] = Default::default();
+        let mut values: [Option<Box<str>>; OPTIONS.len()] = Default::default();
         while let Some(word) = words.next() {
-            let Some(place) = OPTIONS.iter().position(|(name, ..)| *name == word) else {
+            let Some(index) = OPTIONS.iter().position(|(name, ..)| *name == word) else {
                 return Err(unknown(word));
             };
-            let (name, argument, replaced) = OPTIONS[place];
+            let (name, argument, replaced) = OPTIONS[index];
             let value = match argument {
                 Argument::None => String::new(),
                 _ => words.next().ok_or_else(|| format!("has '{name}' without its argument"))?.to_owned(),
@@ -86,13 +86,13 @@ impl LineOptions {
             };
             for (other, (name, ..)) in OPTIONS.iter().enumerate() {
                 if replaced.contains(name) {
-                    places[other] = None;
+                    values[other] = None;
                 }
             }
-            places[place] = Some(value.into());
+            values[index] = Some(value.into());
         }
         let all =
-            OPTIONS.iter().zip(places).filter_map(|((name, ..), value)| Some((*name, value?))).collect();
+            OPTIONS.iter().zip(values).filter_map(|((name, ..), value)| Some((*name, value?))).collect();
         let parsed = Self { all };
         parsed.over(&ServerSettings::new(Vec::new()))?; // its arguments are checked here
         Ok(parsed)
@@ -205,7 +205,7 @@ impl OwnOptions {
     }
 }
 
-/// The end of a sentence about an option that there is not.
+/// The end of a sentence about an unknown or unsupported option.
 fn unknown(word: &str) -> String {
     match REFUSED.iter().find(|(names, _)| names.contains(&word)) {
         Some((_, why)) => format!("has the option '{word}', which is not supported: {why}"),
@@ -264,8 +264,8 @@ mod tests {
             ("ocsp-update 1", "has 'ocsp-update 1', expected on or off"),
             ("ssl-max-ver TLSv1.1", "has 'ssl-max-ver TLSv1.1', expected TLSv1.2 or TLSv1.3"),
         ] {
-            let told = parse(text).unwrap_err();
-            assert!(told.starts_with(why), "{told}");
+            let error = parse(text).unwrap_err();
+            assert!(error.starts_with(why), "{error}");
         }
         assert!(parse(&format!("alpn {}", "x".repeat(256))).unwrap_err().contains("255 bytes"));
     }

@@ -106,7 +106,7 @@ pub(crate) fn suite_name(id: CipherSuite) -> Option<&'static str> {
 pub(crate) fn ciphers(
     keyword: &'static str,
     list: &str,
-    told: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
 ) -> Result<Vec<SupportedCipherSuite>, Problem> {
     let mut chosen: Vec<&Suite> = Vec::new();
     let mut killed: Vec<&Suite> = Vec::new();
@@ -141,7 +141,7 @@ pub(crate) fn ciphers(
             }
         }
     }
-    tell_unknown(keyword, "cipher", &unknown, told);
+    tell_unknown(keyword, "cipher", &unknown, warnings);
     if chosen.is_empty() {
         let known: Vec<_> = SUITES.iter().filter(|suite| !suite.is_13()).map(|suite| suite.name).collect();
         let text = format!("no cipher of '{list}' is left; there are {}", known.join(", "));
@@ -154,7 +154,7 @@ pub(crate) fn ciphers(
 pub(crate) fn ciphersuites(
     keyword: &'static str,
     list: &str,
-    told: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
 ) -> Result<Vec<SupportedCipherSuite>, Problem> {
     let (mut chosen, mut unknown) = (Vec::new(), Vec::new());
     for word in list.split([':', ',', ' ']).filter(|word| !word.is_empty()) {
@@ -163,7 +163,7 @@ pub(crate) fn ciphersuites(
             None => unknown.push(word),
         }
     }
-    tell_unknown(keyword, "cipher suite", &unknown, told);
+    tell_unknown(keyword, "cipher suite", &unknown, warnings);
     if chosen.is_empty() {
         let known: Vec<_> = SUITES.iter().filter(|suite| suite.is_13()).map(|suite| suite.name).collect();
         let text = format!("no cipher suite of '{list}' is left; there are {}", known.join(", "));
@@ -176,7 +176,7 @@ pub(crate) fn ciphersuites(
 pub(crate) fn curves(
     keyword: &'static str,
     list: &str,
-    told: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
 ) -> Result<Vec<&'static dyn SupportedKxGroup>, Problem> {
     let (mut chosen, mut unknown): (Vec<&'static dyn SupportedKxGroup>, _) = (Vec::new(), Vec::new());
     for word in list.split([':', ',', ' ']).filter(|word| !word.is_empty()) {
@@ -198,7 +198,7 @@ pub(crate) fn curves(
             chosen.push(group);
         }
     }
-    tell_unknown(keyword, "curve", &unknown, told);
+    tell_unknown(keyword, "curve", &unknown, warnings);
     if chosen.is_empty() {
         let text = format!("no curve of '{list}' is left; there are X25519, P-256, P-384, X25519MLKEM768");
         return Err(Problem::new(keyword, text));
@@ -206,11 +206,11 @@ pub(crate) fn curves(
     Ok(chosen)
 }
 
-pub(crate) fn tell_unknown(keyword: &'static str, what: &str, unknown: &[&str], told: &mut Vec<Problem>) {
+pub(crate) fn tell_unknown(keyword: &'static str, what: &str, unknown: &[&str], warnings: &mut Vec<Problem>) {
     if !unknown.is_empty() {
         let s = if unknown.len() > 1 { "s" } else { "" };
         let text = format!("ignored the {what}{s} that rustls does not support: {}", unknown.join(", "));
-        told.push(Problem::new(keyword, text));
+        warnings.push(Problem::new(keyword, text));
     }
 }
 
@@ -219,18 +219,18 @@ mod tests {
     use super::*;
 
     fn named(list: &str) -> (Vec<&'static str>, Vec<String>) {
-        let mut told = Vec::new();
-        let chosen = ciphers("ciphers", list, &mut told).unwrap();
+        let mut warnings = Vec::new();
+        let chosen = ciphers("ciphers", list, &mut warnings).unwrap();
         let names = chosen.iter().filter_map(|suite| suite_name(suite.suite())).collect();
-        (names, told.into_iter().map(|problem| problem.text).collect())
+        (names, warnings.into_iter().map(|problem| problem.text).collect())
     }
 
     #[test]
     fn a_list_of_names_keeps_its_order_and_tells_what_is_not_there() {
-        let (names, told) =
+        let (names, warnings) =
             named("ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-SHA:ECDHE-ECDSA-CHACHA20-POLY1305");
         assert_eq!(names, ["ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"]);
-        assert_eq!(told, ["ignored the cipher that rustls does not support: DHE-RSA-AES128-SHA"]);
+        assert_eq!(warnings, ["ignored the cipher that rustls does not support: DHE-RSA-AES128-SHA"]);
     }
 
     #[test]
@@ -247,13 +247,14 @@ mod tests {
 
     #[test]
     fn suites_and_curves_likewise() {
-        let mut told = Vec::new();
-        let suites = ciphersuites("ciphersuites", "TLS_AES_128_GCM_SHA256:TLS_AES_128_CCM_SHA256", &mut told);
+        let mut warnings = Vec::new();
+        let suites =
+            ciphersuites("ciphersuites", "TLS_AES_128_GCM_SHA256:TLS_AES_128_CCM_SHA256", &mut warnings);
         assert_eq!(suites.unwrap().len(), 1);
-        assert!(told[0].text.ends_with("support: TLS_AES_128_CCM_SHA256"));
-        assert_eq!(curves("curves", "X25519:P-256:prime256v1:secp521r1", &mut told).unwrap().len(), 2);
-        assert!(told[1].text.ends_with("support: secp521r1"));
-        let none = curves("curves", "secp521r1", &mut told).err().unwrap();
+        assert!(warnings[0].text.ends_with("support: TLS_AES_128_CCM_SHA256"));
+        assert_eq!(curves("curves", "X25519:P-256:prime256v1:secp521r1", &mut warnings).unwrap().len(), 2);
+        assert!(warnings[1].text.ends_with("support: secp521r1"));
+        let none = curves("curves", "secp521r1", &mut warnings).err().unwrap();
         assert_eq!(none.keyword, "curves");
     }
 }

@@ -53,16 +53,16 @@ impl CommonSettings {
         Ok(versions)
     }
 
-    /// Starts a rustls configuration: the provider, and a builder for the versions. Adds warnings to `told`.
+    /// Starts a rustls configuration: the provider, and a builder for the versions. Adds to `warnings`.
     ///
     /// # Errors
     /// A sentence about the setting that cannot be used.
     pub(crate) fn begin<Side: ConfigSide>(
         &self,
-        told: &mut Vec<Problem>,
+        warnings: &mut Vec<Problem>,
         builder: fn(Arc<CryptoProvider>) -> ConfigBuilder<Side, WantsVersions>,
     ) -> Result<(Arc<CryptoProvider>, ConfigBuilder<Side, WantsVerifier>), Problem> {
-        let provider = self.provider(told)?;
+        let provider = self.provider(warnings)?;
         let builder = builder(provider.clone())
             .with_protocol_versions(&self.versions()?)
             .map_err(|error| Problem::new("ssl", error.to_string()))?;
@@ -72,27 +72,27 @@ impl CommonSettings {
     /// The algorithms that sign for the server, and those that sign for the client.
     pub(crate) fn signatures(
         &self,
-        told: &mut Vec<Problem>,
+        warnings: &mut Vec<Problem>,
     ) -> Result<[Option<Arc<[SignatureScheme]>>; 2], Problem> {
         let mut of = |keyword, list: &Option<String>| {
-            list.as_ref().map(|list| sigalgs::schemes(keyword, list, told)).transpose()
+            list.as_ref().map(|list| sigalgs::schemes(keyword, list, warnings)).transpose()
         };
         Ok([of("sigalgs", &self.sigalgs)?, of("client-sigalgs", &self.client_sigalgs)?])
     }
 
-    fn provider(&self, told: &mut Vec<Problem>) -> Result<Arc<CryptoProvider>, Problem> {
+    fn provider(&self, warnings: &mut Vec<Problem>) -> Result<Arc<CryptoProvider>, Problem> {
         let mut provider = aws_lc_rs::default_provider();
         let (mut new, mut old) = (Vec::new(), Vec::new());
         for suite in provider.cipher_suites.drain(..) {
             if suite.tls13().is_some() { new.push(suite) } else { old.push(suite) }
         }
         if let Some(list) = &self.ciphersuites {
-            new = names::ciphersuites("ciphersuites", list, told)?;
+            new = names::ciphersuites("ciphersuites", list, warnings)?;
         }
         if let Some(list) = &self.ciphers {
             // The TLS 1.3 suites come from 'ciphersuites' only.
             if self.oldest != Some(Version::V13) {
-                old = names::ciphers("ciphers", list, told)?;
+                old = names::ciphers("ciphers", list, warnings)?;
             }
         }
         // The certificate resolver compares the client's suites with these, so suites of disabled versions
@@ -105,7 +105,7 @@ impl CommonSettings {
         }
         provider.cipher_suites = new.into_iter().chain(old).collect();
         if let Some(list) = &self.curves {
-            provider.kx_groups = names::curves("curves", list, told)?;
+            provider.kx_groups = names::curves("curves", list, warnings)?;
         }
         Ok(Arc::new(provider))
     }

@@ -144,17 +144,17 @@ impl OwnConfigs {
     }
 }
 
-/// Makes the configurations for rustls. Adds warnings to `told`.
+/// Makes the configurations for rustls. Adds to `warnings`.
 ///
 /// # Errors
 /// A sentence about the setting that cannot be used.
 pub(crate) fn configs(
     settings: &ServerSettings,
     known: &mut Known,
-    told: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
 ) -> Result<Configs, Problem> {
-    let [signs, accepted] = settings.common.signatures(told)?;
-    let certificates = known.choose(&settings.certificates, settings.strict_sni, told)?;
+    let [signs, accepted] = settings.common.signatures(warnings)?;
+    let certificates = known.choose(&settings.certificates, settings.strict_sni, warnings)?;
     let certificates: Vec<_> =
         certificates.into_iter().map(|certificate| certificate.signing_by(signs.as_ref())).collect();
     if certificates.is_empty() && (settings.certificates.is_empty() || !settings.strict_sni) {
@@ -167,11 +167,11 @@ pub(crate) fn configs(
     }
     let tls13 = settings.common.newest != Some(Version::V12);
     let generator = match &settings.generates {
-        Some(own) => Some(Generator::new(known.signing_authority(&own.authority, told)?, own.kept)),
+        Some(own) => Some(Generator::new(known.signing_authority(&own.authority, warnings)?, own.kept)),
         None => None,
     };
     let choice = Arc::new(Choice::new(certificates, settings.strict_sni, generator, tls13));
-    let usual = Arc::new(config(settings, accepted, choice.clone(), known, told)?);
+    let usual = Arc::new(config(settings, accepted, choice.clone(), known, warnings)?);
     let mut made: Vec<(&LineOptions, ServerConfig)> = Vec::new();
     for own in choice.all.iter().filter_map(|certificate| certificate.options.as_deref()) {
         if made.iter().any(|(options, _)| *options == &own.options) {
@@ -179,12 +179,12 @@ pub(crate) fn configs(
         }
         let at = |problem: Problem| own.problem(format_args!(": {problem}"));
         let settings = own.options.over(settings).map_err(|why| own.problem(why))?;
-        let mut own_told = Vec::new();
-        let [_, accepted] = settings.common.signatures(&mut own_told).map_err(at)?;
-        let config = config(&settings, accepted, choice.clone(), known, &mut own_told).map_err(at)?;
+        let mut own_warnings = Vec::new();
+        let [_, accepted] = settings.common.signatures(&mut own_warnings).map_err(at)?;
+        let config = config(&settings, accepted, choice.clone(), known, &mut own_warnings).map_err(at)?;
         // What the listener's settings have told is not repeated.
-        let new = own_told.into_iter().filter(|problem| !told.contains(problem)).collect::<Vec<_>>();
-        told.extend(new.into_iter().map(at));
+        let new = own_warnings.into_iter().filter(|problem| !warnings.contains(problem)).collect::<Vec<_>>();
+        warnings.extend(new.into_iter().map(at));
         made.push((&own.options, config));
     }
     if made.is_empty() {
@@ -209,9 +209,9 @@ fn config(
     accepted: Option<Arc<[SignatureScheme]>>,
     resolver: Arc<dyn ResolvesServerCert>,
     known: &mut Known,
-    told: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
 ) -> Result<ServerConfig, Problem> {
-    let (provider, builder) = settings.common.begin(told, ServerConfig::builder_with_provider)?;
+    let (provider, builder) = settings.common.begin(warnings, ServerConfig::builder_with_provider)?;
     let rules = rules(settings, known)?;
     let builder = match settings.verify {
         ClientVerify::None => builder.with_no_client_auth(),
@@ -264,7 +264,7 @@ fn config(
     // rules. Listeners that verify clients have their own random keys and sessions. All others share them,
     // also across generations.
     let own = settings.verify != ClientVerify::None;
-    let early_data = settings.early_data && takes_early_data(settings, told);
+    let early_data = settings.early_data && takes_early_data(settings, warnings);
     if own && !(settings.ignored.is_empty() && settings.ignored_of_authorities.is_empty()) {
         // A session does not keep which errors were ignored, so each connection verifies the client anew.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -296,7 +296,7 @@ fn config(
 }
 
 /// Returns whether a listener with `allow-0rtt` can accept early data, and tells the reason if it cannot.
-fn takes_early_data(settings: &ServerSettings, told: &mut Vec<Problem>) -> bool {
+fn takes_early_data(settings: &ServerSettings, warnings: &mut Vec<Problem>) -> bool {
     let why = if settings.common.newest == Some(Version::V12) {
         "only TLS 1.3 has early data"
     } else if settings.ticket_keys.is_some() {
@@ -310,7 +310,7 @@ fn takes_early_data(settings: &ServerSettings, told: &mut Vec<Problem>) -> bool 
     } else {
         return true;
     };
-    told.push(Problem::new("allow-0rtt", format!("no early data is accepted: {why}")));
+    warnings.push(Problem::new("allow-0rtt", format!("no early data is accepted: {why}")));
     false
 }
 

@@ -28,7 +28,7 @@ const RSA: &[&str] = &["RSA"];
 pub(crate) fn schemes(
     keyword: &'static str,
     list: &str,
-    told: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
 ) -> Result<Arc<[Scheme]>, Problem> {
     let (mut chosen, mut unknown) = (Vec::new(), Vec::new());
     for word in list.split(':').map(str::trim).filter(|word| !word.is_empty()) {
@@ -45,7 +45,7 @@ pub(crate) fn schemes(
             None => unknown.push(name),
         }
     }
-    tell_unknown(keyword, "signature algorithm", &unknown, told);
+    tell_unknown(keyword, "signature algorithm", &unknown, warnings);
     if chosen.is_empty() {
         let known: Vec<_> = SCHEMES.iter().map(|(name, ..)| *name).collect();
         let text = format!("no signature algorithm of '{list}' is left; there are {}", known.join(", "));
@@ -114,14 +114,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_of_names_are_known_and_others_are_told() {
-        let mut told = Vec::new();
+    fn both_forms_of_names_are_known_and_others_are_reported() {
+        let mut warnings = Vec::new();
         let list = "ECDSA+SHA256:rsa_pss_rsae_sha256:RSA-PSS+SHA256:RSA+SHA1:ed448:PSS+SHA384:ED25519";
         assert_eq!(
-            *schemes("sigalgs", list, &mut told).unwrap(),
+            *schemes("sigalgs", list, &mut warnings).unwrap(),
             [Scheme::ECDSA_NISTP256_SHA256, Scheme::RSA_PSS_SHA256, Scheme::RSA_PSS_SHA384, Scheme::ED25519]
         );
-        assert!(told[0].text.ends_with("support: RSA+SHA1, ed448"), "{}", told[0].text);
-        assert!(schemes("sigalgs", "ed448", &mut told).is_err());
+        assert!(warnings[0].text.ends_with("support: RSA+SHA1, ed448"), "{}", warnings[0].text);
+        assert!(schemes("sigalgs", "ed448", &mut warnings).is_err());
     }
 }

@@ -336,7 +336,7 @@ impl Known {
     pub(crate) fn certificate(
         &mut self,
         name: &str,
-        told: &mut Vec<Problem>,
+        warnings: &mut Vec<Problem>,
     ) -> Result<Certificate, Problem> {
         if let Some(known) = self.certificates.all.get(name) {
             return match &known.ready {
@@ -362,16 +362,16 @@ impl Known {
             // Its stamps are older than what is read.
             self.watched.insert(name.into(), Watched::new(&definition));
         }
-        let bundle = Bundle::load(&definition, told)?;
+        let bundle = Bundle::load(&definition, warnings)?;
         let ready = bundle.ready.clone();
         self.certificates.all.insert(name.into(), Arc::new(bundle));
         ready.ok_or_else(|| Problem::new("crt", format!("'{name}' is empty")))
     }
 
     /// The certificate that this side presents to servers that ask for one.
-    pub(crate) fn own(&mut self, path: &Path, told: &mut Vec<Problem>) -> Result<Certificate, Problem> {
+    pub(crate) fn own(&mut self, path: &Path, warnings: &mut Vec<Problem>) -> Result<Certificate, Problem> {
         check_name("crt", path)?;
-        self.certificate(&name_of(path), told)
+        self.certificate(&name_of(path), warnings)
     }
 
     pub(crate) fn authorities(&mut self, path: &Path) -> Result<Arc<Authorities>, Problem> {
@@ -406,12 +406,12 @@ impl Known {
     pub(crate) fn signing_authority(
         &mut self,
         path: &Path,
-        told: &mut Vec<Problem>,
+        warnings: &mut Vec<Problem>,
     ) -> Result<Arc<SigningAuthority>, Problem> {
         if let Some(known) = self.signing.get(path) {
             return Ok(known.clone());
         }
-        let read = Arc::new(SigningAuthority::load(path, told)?);
+        let read = Arc::new(SigningAuthority::load(path, warnings)?);
         self.signing.insert(path.to_owned(), read.clone());
         Ok(read)
     }
@@ -464,7 +464,7 @@ impl Known {
         &mut self,
         sources: &[Source],
         may_be_empty: bool,
-        told: &mut Vec<Problem>,
+        warnings: &mut Vec<Problem>,
     ) -> Result<Vec<Certificate>, Problem> {
         self.read_lists(sources)?;
         let mut all = Vec::new();
@@ -472,7 +472,7 @@ impl Known {
             let name = name_of(source.path());
             let is_default = matches!(source, Source::Default(_));
             let Some((list, _)) = self.lists.get(&name) else {
-                let own = self.certificate(&name, told)?;
+                let own = self.certificate(&name, warnings)?;
                 all.push(Certificate { is_default, file: name, ..own });
                 continue;
             };
@@ -481,11 +481,11 @@ impl Known {
             }
             let keyword = list.keyword;
             for line in list.lines.clone() {
-                let own = self.certificate(&line.certificate, told).map_err(|problem| match keyword {
+                let own = self.certificate(&line.certificate, warnings).map_err(|problem| match keyword {
                     "ssl-f-use" => Problem { keyword, ..problem },
                     _ => problem,
                 })?;
-                let own = line.apply(keyword, &name, &own, told)?;
+                let own = line.apply(keyword, &name, &own, warnings)?;
                 let (is_default, file) = (is_default || own.is_default, line.certificate.clone());
                 all.push(Certificate { is_default, file, ..own });
             }
@@ -586,17 +586,17 @@ impl Known {
         server: impl Fn(&ClientSettings) -> bool,
     ) -> Result<usize, Problem> {
         let (listeners, servers) = self.live();
-        let mut told = Vec::new(); // the operator who changes a certificate knows its dates
+        let mut warnings = Vec::new(); // the operator who changes a certificate knows its dates
         let (mut new_listeners, mut new_servers) = (Vec::new(), Vec::new());
         for own in listeners {
             if listener(self, &own.0.settings) {
-                let made = server::configs(&own.0.settings, self, &mut told)?;
+                let made = server::configs(&own.0.settings, self, &mut warnings)?;
                 new_listeners.push((own, made));
             }
         }
         for own in servers {
             if server(&own.0.settings) {
-                let made = client::config(&own.0.settings, self, &mut told)?;
+                let made = client::config(&own.0.settings, self, &mut warnings)?;
                 new_servers.push((own, made));
             }
         }
@@ -716,46 +716,46 @@ impl Store {
         known.definitions.insert(name.into(), definition).is_none()
     }
 
-    /// Reads the files of a `crt-store` entry, even if nothing uses it. Adds warnings to `told`.
+    /// Reads the files of a `crt-store` entry, even if nothing uses it. Adds to `warnings`.
     ///
     /// # Errors
     /// A sentence about what cannot be used.
-    pub fn load(&self, name: &str, told: &mut Vec<Problem>) -> Result<(), Problem> {
-        self.0.lock().certificate(name, told).map(drop)
+    pub fn load(&self, name: &str, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
+        self.0.lock().certificate(name, warnings).map(drop)
     }
 
-    /// The context for listeners with these settings; equal settings share it. Adds warnings to `told`.
+    /// The context for listeners with these settings; equal settings share it. Adds to `warnings`.
     ///
     /// # Errors
     /// A sentence about what cannot be used.
     pub fn listener(
         &self,
         settings: &ServerSettings,
-        told: &mut Vec<Problem>,
+        warnings: &mut Vec<Problem>,
     ) -> Result<ServerContext, Problem> {
         let mut known = self.0.lock();
         let same = known.listeners.iter().filter_map(Weak::upgrade).find(|own| own.settings == *settings);
         if let Some(same) = same {
             return Ok(ServerContext(same));
         }
-        let made = server::configs(settings, &mut known, told)?;
+        let made = server::configs(settings, &mut known, warnings)?;
         let context = Arc::new(Context { settings: settings.clone(), now: Published::new(Arc::new(made)) });
         known.listeners.push(Arc::downgrade(&context));
         known.check_ocsp_modes()?;
         Ok(ServerContext(context))
     }
 
-    /// A new context for a server. Adds warnings to `told`.
+    /// A new context for a server. Adds to `warnings`.
     ///
     /// # Errors
     /// A sentence about what cannot be used.
     pub fn server(
         &self,
         settings: &ClientSettings,
-        told: &mut Vec<Problem>,
+        warnings: &mut Vec<Problem>,
     ) -> Result<ClientContext, Problem> {
         let mut known = self.0.lock();
-        let made = client::config(settings, &mut known, told)?;
+        let made = client::config(settings, &mut known, warnings)?;
         let context = Arc::new(Context { settings: settings.clone(), now: Published::new(Arc::new(made)) });
         known.servers.retain(|entry| entry.strong_count() > 0); // drop those of removed servers
         known.servers.push(Arc::downgrade(&context));

@@ -196,8 +196,8 @@ impl Pair {
             if let Err(error) = up {
                 let (n, mut alert) = (self.down.len(), std::mem::take(&mut self.down));
                 assert!(n > 0, "there is an alert");
-                let told = self.client.receive(&mut alert, &mut self.at_client, &mut self.up);
-                told.expect_err("the alert ends the client");
+                let result = self.client.receive(&mut alert, &mut self.at_client, &mut self.up);
+                result.expect_err("the alert ends the client");
                 return Err(("server", error.to_string()));
             }
             let n = self.down.len().min(at_once);
@@ -259,7 +259,7 @@ fn bytes_go_both_ways_however_they_are_cut() {
 }
 
 #[test]
-fn a_side_that_ends_can_still_be_told_something() {
+fn a_side_that_ends_can_still_receive_something() {
     let (_folder, server, client) = simple();
     let mut pair = Pair::shaken(&client, &server, "a.example");
     pair.client.send(&mut chain(b"last"), &mut pair.up).unwrap();
@@ -302,7 +302,7 @@ fn names_choose_certificates() {
 }
 
 #[test]
-fn what_a_retried_hello_asked_for_is_no_other_connections() {
+fn what_a_retried_hello_requested_is_no_other_connections() {
     let (folder, ca) = (Folder::new(), authority("ca"));
     let known = folder.write("ca.pem", &ca.pem());
     let mut settings = server_settings(&[&folder.write("a.pem", &ecdsa(&ca, &["a.example"]))]);
@@ -859,7 +859,7 @@ fn a_hello_that_selects_a_configuration_is_limited_as_others() {
             .chunks(at_once)
             .find_map(|piece| connection.receive(&mut chain(piece), &mut plain, &mut out).err());
         assert!(matches!(failed, Some(crate::Error::Flood)), "{at_once} {failed:?}");
-        assert_eq!(connection.looks, 0);
+        assert_eq!(connection.calls, 0);
     }
     // Whatever is no hello ends as without options.
     let (_folder, usual, _) = simple();
@@ -918,32 +918,32 @@ fn files_that_have_changed_and_are_complete_replace_a_watched_certificate() {
     assert!(store.watches_files());
     let client = client_of(&client_settings(&known));
     let is_shown = |name: &str| Pair::new(&client, &server, name).settle(1 << 20).is_ok();
-    let look = || store.look_at_files().into_iter().map(|change| change.result).collect::<Vec<_>>();
-    assert_eq!((look(), look()), (vec![], vec![]));
+    let check = || store.check_files().into_iter().map(|change| change.result).collect::<Vec<_>>();
+    assert_eq!((check(), check()), (vec![], vec![]));
 
     // A file that takes its place at once.
     fs::rename(folder.write("new.pem", &ecdsa(&ca, &["b.example"])), &file).unwrap();
-    assert_eq!(look(), [], "somebody may still write");
-    assert_eq!(look(), [Ok(())]);
+    assert_eq!(check(), [], "somebody may still write");
+    assert_eq!(check(), [Ok(())]);
     assert!(is_shown("b.example") && !is_shown("a.example"));
-    assert_eq!(look(), []);
+    assert_eq!(check(), []);
 
     // One that is written in two halves.
     let whole = ecdsa(&ca, &["a.example"]);
     let half = whole.len() - 40;
     fs::write(&file, &whole[..half]).unwrap();
-    assert_eq!(look(), []);
-    let told = look();
-    assert!(told[0].as_ref().unwrap_err().text.ends_with("a section has no end"), "{told:?}");
-    assert_eq!((look(), is_shown("b.example")), (vec![], true), "told once, and nothing has changed");
+    assert_eq!(check(), []);
+    let changes = check();
+    assert!(changes[0].as_ref().unwrap_err().text.ends_with("a section has no end"), "{changes:?}");
+    assert_eq!((check(), is_shown("b.example")), (vec![], true), "told once, and nothing has changed");
     fs::write(&file, &whole).unwrap();
-    assert_eq!(look(), []);
-    assert_eq!((look(), is_shown("a.example")), (vec![Ok(())], true));
+    assert_eq!(check(), []);
+    assert_eq!((check(), is_shown("a.example")), (vec![Ok(())], true));
 
     // One that changes between two looks is not complete.
     for length in [half, half + 1, half + 2] {
         fs::write(&file, &whole[..length]).unwrap();
-        assert_eq!(look(), []);
+        assert_eq!(check(), []);
     }
     // A key beside it that is none of its, and then the right one.
     let end = "-----END CERTIFICATE-----\n";
@@ -951,30 +951,30 @@ fn files_that_have_changed_and_are_complete_replace_a_watched_certificate() {
     let second = ecdsa(&ca, &["b.example"]);
     fs::write(&file, format!("{certificate}{end}")).unwrap();
     folder.write("a.pem.key", second.split_once(end).unwrap().1);
-    assert_eq!(look(), []);
-    assert!(look()[0].as_ref().unwrap_err().text.contains("is not that of its certificate"));
+    assert_eq!(check(), []);
+    assert!(check()[0].as_ref().unwrap_err().text.contains("is not that of its certificate"));
     folder.write("a.pem.key", key);
-    assert_eq!((look().len(), look()), (0, vec![Ok(())]));
+    assert_eq!((check().len(), check()), (0, vec![Ok(())]));
 
     // A transaction goes first.
     let kind = crate::Kind::Certificate;
     store.set(kind, "@s/a", second.as_bytes(), false).unwrap();
     fs::write(&file, format!("{certificate}{end}{end}")).unwrap();
-    assert_eq!((look(), look(), look()), (vec![], vec![], vec![]));
+    assert_eq!((check(), check(), check()), (vec![], vec![], vec![]));
     store.abort(kind, "@s/a").unwrap();
-    assert_eq!(look().len(), 1);
+    assert_eq!(check().len(), 1);
 
     // A file that is gone is told, too.
     fs::remove_file(&file).unwrap();
-    assert_eq!(look(), []);
-    assert!(look()[0].as_ref().unwrap_err().text.starts_with("cannot read "));
-    assert_eq!((look(), is_shown("a.example")), (vec![], true));
+    assert_eq!(check(), []);
+    assert!(check()[0].as_ref().unwrap_err().text.starts_with("cannot read "));
+    assert_eq!((check(), is_shown("a.example")), (vec![], true));
 }
 
 /// The cost of a message grows with the number of its records, not with the number of pieces in which they
 /// arrive; and the number of records is limited.
 #[test]
-fn a_hello_in_many_small_records_is_looked_at_once_for_each_of_so_many() {
+fn a_hello_in_many_small_records_is_examined_once_for_each_of_so_many() {
     let (_folder, server, client) = simple();
     let (mut plain, mut out) = (Chain::new(), Chain::new());
     let mut hello = Chain::new();
@@ -994,13 +994,13 @@ fn a_hello_in_many_small_records_is_looked_at_once_for_each_of_so_many() {
         assert_eq!(out.is_empty(), !served, "{size} {at_once}");
         if served {
             assert!(
-                connection.looks <= hello.len().div_ceil(size),
+                connection.calls <= hello.len().div_ceil(size),
                 "{} for {size} {at_once}",
-                connection.looks
+                connection.calls
             );
         } else {
             assert!(matches!(failed, Some(crate::Error::Flood)), "{failed:?}");
-            assert_eq!(connection.looks, crate::MOST_RECORDS + 1, "{size} {at_once}");
+            assert_eq!(connection.calls, crate::MOST_RECORDS + 1, "{size} {at_once}");
         }
     }
 }
@@ -1092,7 +1092,7 @@ fn bytes_that_come_one_by_one_hold_few_clusters() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_told_in_a_sentence() {
+fn files_that_cannot_be_used_are_reported_in_a_sentence() {
     let (folder, ca) = (Folder::new(), authority("ca"));
     let (one, two) = (ecdsa(&ca, &["a.example"]), ecdsa(&ca, &["a.example"]));
     let (certificate, key) = one.split_at(one.find("-----BEGIN PRIVATE").unwrap());
@@ -1135,9 +1135,9 @@ fn files_that_cannot_be_used_are_told_in_a_sentence() {
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);
         params.not_after = rcgen::date_time_ymd(2002, 1, 1);
     });
-    let (file, mut told) = (folder.write("old.pem", &old), Vec::<Problem>::new());
-    Store::default().listener(&server_settings(&[&file]), &mut told).unwrap();
-    assert!(told[0].text.contains("expired at Jan  1"), "{}", told[0].text);
+    let (file, mut warnings) = (folder.write("old.pem", &old), Vec::<Problem>::new());
+    Store::default().listener(&server_settings(&[&file]), &mut warnings).unwrap();
+    assert!(warnings[0].text.contains("expired at Jan  1"), "{}", warnings[0].text);
 }
 
 #[test]
@@ -1164,8 +1164,8 @@ fn no_sentence_repeats_a_private_key() {
         let mut listed = server_settings(&[]);
         listed.certificates = vec![list];
         for settings in [server_settings(&[&file]), trusting, listed] {
-            let told = Store::default().listener(&settings, &mut Vec::new()).unwrap_err().to_string();
-            assert!(!told.contains(&secret[..8]), "{told}");
+            let error = Store::default().listener(&settings, &mut Vec::new()).unwrap_err().to_string();
+            assert!(!error.contains(&secret[..8]), "{error}");
         }
     }
 }
@@ -1616,9 +1616,9 @@ fn early_data_for_servers_needs_sessions_of_tls_1_3() {
         (ClientSettings { reuse: false, ..usual }, "with 'no-ssl-reuse' no session is resumed"),
         (old, "only TLS 1.3"),
     ] {
-        let mut told = Vec::new();
-        Store::default().server(&settings, &mut told).unwrap();
-        assert!(told[0].to_string().contains(why), "{}", told[0]);
+        let mut warnings = Vec::new();
+        Store::default().server(&settings, &mut warnings).unwrap();
+        assert!(warnings[0].to_string().contains(why), "{}", warnings[0]);
     }
 }
 
@@ -1641,9 +1641,9 @@ fn early_data_is_not_accepted_where_sessions_can_be_used_twice() {
         let mut settings = server_settings(&[&file]);
         settings.early_data = true;
         change(&mut settings);
-        let mut told = Vec::new();
-        let server = Store::default().listener(&settings, &mut told).unwrap();
-        assert!(told[0].to_string().contains(why), "{}", told[0]);
+        let mut warnings = Vec::new();
+        let server = Store::default().listener(&settings, &mut warnings).unwrap();
+        assert!(warnings[0].to_string().contains(why), "{}", warnings[0]);
         assert_eq!(server.0.load(&Reader::new()).usual.max_early_data_size, 0);
     }
 }

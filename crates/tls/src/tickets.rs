@@ -327,8 +327,8 @@ mod tests {
             (format!("{one}\nsecret!\n"), "no key of 48 or 80 bytes in base64: line 2"),
             (String::new(), "expects at least 3 keys"),
         ] {
-            let told = keys(&text).err().unwrap();
-            assert!(told.contains(why) && !told.contains("secret"), "{told}");
+            let error = keys(&text).err().unwrap();
+            assert!(error.contains(why) && !error.contains("secret"), "{error}");
         }
     }
 

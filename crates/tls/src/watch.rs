@@ -71,13 +71,13 @@ impl Store {
     }
 
     /// Looks at the files of watched certificates, and takes over those that have changed.
-    pub fn look_at_files(&self) -> Vec<FileChange> {
+    pub fn check_files(&self) -> Vec<FileChange> {
         let all: Vec<(Box<str>, Watched)> =
             self.lock().watched.iter().map(|(name, own)| (name.clone(), own.clone())).collect();
-        all.into_iter().filter_map(|(name, own)| self.look_at(name, own)).collect()
+        all.into_iter().filter_map(|(name, own)| self.check_file(name, own)).collect()
     }
 
-    fn look_at(&self, certificate: Box<str>, own: Watched) -> Option<FileChange> {
+    fn check_file(&self, certificate: Box<str>, own: Watched) -> Option<FileChange> {
         let found = stamps(&own.definition);
         if found == own.read && found == own.found {
             return None;

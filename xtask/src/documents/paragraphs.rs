@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_told_from_the_rest() {
+    fn prose_is_distinguished_from_the_rest() {
         let text = "# Title\none\ntwo\n\n| a | b |\n|---|---|\n\n```sh\ncode\n```\n<!-- not\nthis -->\n- \
             item\n  more\n- next\n\n      code\n\n[x]: y\n";
         assert_eq!(texts(text), ["one/two", "- item/  more", "- next"]);

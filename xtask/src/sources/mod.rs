@@ -160,6 +160,13 @@ impl<'ast> Visit<'ast> for Check<'_> {
         visit::visit_field(self, field);
     }
 
+    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+        if !self.test {
+            self.value_name(&pattern.ident);
+        }
+        visit::visit_pat_ident(self, pattern);
+    }
+
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         self.macro_leftover(call);
         self.tokens(call.tokens.clone());

@@ -61,14 +61,29 @@ const GIVEN_UP_PARTS: [(&str, &str); 8] = [
     ("vitals", "process_stats"),
 ];
 
-/// Words with many meanings, which no field or function may have as its whole name, and names to use.
-const GIVEN_UP_VALUES: [(&str, &str); 13] = [
+/// Words with many meanings, which no part of a name may be, except in test code: names of tests are
+/// sentences.
+const GIVEN_UP_PARTS_OF_PRODUCT: [(&str, &str); 6] = [
+    ("asked", "requested, queried or named"),
+    ("looked", "read, visited or checked"),
+    ("news", "update, or what changed"),
+    ("seen", "received, read or known"),
+    ("told", "reported, sent or known"),
+    ("vain", "failed"),
+];
+
+/// Words with many meanings, which no field or function, and outside of test code no local variable or
+/// parameter, may have as its whole name, and names to use.
+const GIVEN_UP_VALUES: [(&str, &str); 16] = [
     ("aim", "check_target"),
     ("asked", "request or query"),
     ("facts", "what they are about"),
+    ("hand", "reply, or what is passed on"),
     ("look", "read, peek or sample"),
     ("looked", "what was read, or when it was sampled"),
+    ("looks", "checks, reads or attempts"),
     ("news", "update, or what changed"),
+    ("pace", "rate or interval"),
     ("place", "index, slot, offset, position or address"),
     ("places", "slots, points or indexes"),
     ("seen", "what was received or read"),
@@ -79,14 +94,15 @@ const GIVEN_UP_VALUES: [(&str, &str); 13] = [
 ];
 
 impl Check<'_> {
-    /// Checks the name of a field or a function.
+    /// Checks the name of a field, a function, a local variable or a parameter.
     pub(super) fn value_name(&mut self, name: &Ident) {
-        if let Some((_, instead)) = GIVEN_UP_VALUES.iter().find(|(given_up, _)| name == given_up) {
+        // `name` reports it once.
+        let reported = !self.test && GIVEN_UP_PARTS_OF_PRODUCT.iter().any(|(given_up, _)| name == given_up);
+        let found = GIVEN_UP_VALUES.iter().find(|(given_up, _)| name == given_up && !reported);
+        if let Some((_, instead)) = found {
             self.find(
                 name.span(),
-                format!(
-                    "`{name}` has many meanings as the name of a field or a function; say which: {instead}"
-                ),
+                format!("`{name}` has many meanings as the name of a value; say which: {instead}"),
             );
         }
     }
@@ -96,7 +112,11 @@ impl Check<'_> {
         let parts: Vec<_> = parts(&text).collect();
         let whole = GIVEN_UP.iter().find(|(given_up, _)| text == *given_up);
         let part = || GIVEN_UP_PARTS.iter().find(|(given_up, _)| parts.iter().any(|part| part == given_up));
-        if let Some((given_up, instead)) = whole.or_else(part) {
+        let part_of_product = || {
+            let mut all = GIVEN_UP_PARTS_OF_PRODUCT.iter().filter(|_| !self.test);
+            all.find(|(given_up, _)| parts.iter().any(|part| part == given_up))
+        };
+        if let Some((given_up, instead)) = whole.or_else(part).or_else(part_of_product) {
             let what = if text == *given_up { "is a name" } else { "contains a word" };
             self.find(
                 name.span(),

@@ -234,12 +234,12 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn start(attack: &'static Attack, to: SocketAddr) -> Self {
         let (stop, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (told, count) = (stop.clone(), ended.clone());
+        let (stopped, count) = (stop.clone(), ended.clone());
         let thread = std::thread::spawn(move || {
             let new = || Connection { socket: None, sender: Sender::default(), again: Instant::now() };
             let mut connections: Vec<_> = (0..attack.connections).map(|_| new()).collect();
             for tick in 0.. {
-                if told.load(Ordering::Relaxed) {
+                if stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 for connection in &mut connections {

@@ -177,13 +177,13 @@ fn table(
     load: &Load,
     origin: &Load,
 ) -> Result<String, String> {
-    let asked = Arc::new(innocent());
+    let requested = Arc::new(innocent());
     let served = Arc::new(Traffic { response: response(attack.body), clients: 0, ..innocent() });
     let mut text = String::new();
     for program in all {
         let failed = |sentence: String| format!("{}, {}: {sentence}", attack.name, program.kind);
         origin.open(&served, program.to).map_err(failed)?;
-        load.open(&asked, program.program.address()).map_err(failed)?;
+        load.open(&requested, program.program.address()).map_err(failed)?;
         let (mut without, mut with, mut ended) = (Measured::default(), Measured::default(), 0);
         load.go(REQUESTS / 5, Arrival::Rate(RATE)).map_err(failed)?;
         for _ in 0..rounds {

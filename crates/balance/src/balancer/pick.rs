@@ -36,9 +36,9 @@ impl Pick<'_> {
     /// Refreshes this lane's view of the loads on other lanes if it is due. Returns the servers whose loads
     /// were read.
     #[inline]
-    pub(crate) fn look_around(&self) -> Option<Range<usize>> {
+    pub(crate) fn refresh_view(&self) -> Option<Range<usize>> {
         let core = self.core;
-        self.lane.look_around((&core.lanes, &core.earlier), core.servers.len(), self.input.now)
+        self.lane.refresh_view((&core.lanes, &core.earlier), core.servers.len(), self.input.now)
     }
 
     /// Returns whether the algorithm may choose the server.
@@ -107,8 +107,8 @@ impl Pick<'_> {
     pub(crate) fn bound(&self) -> Bound<'_> {
         let factor = u64::from(self.core.options.balance_factor);
         let slots = (factor != 0 && self.lane.view.is_some()).then(|| {
-            self.look_around();
-            (self.lane.seen_total() + 1) * factor
+            self.refresh_view();
+            (self.lane.known_total() + 1) * factor
         });
         Bound { snapshot: self.snapshot, lane: self.lane, slots }
     }

@@ -28,13 +28,13 @@ proptest! {
         for (n, (len, large)) in cuts.into_iter().enumerate() {
             let bytes: Vec<u8> = (0..len).map(|at| (n * 31 + at) as u8).collect();
             let class = usize::from(large || len > CLUSTER_SIZES[0]);
-            let looked_at = shared.then(|| chain.share().expect("memory"));
+            let view = shared.then(|| chain.share().expect("memory"));
             chain.push_compact(read(&bytes, class)).expect("memory");
             let before = expected.len();
             expected.extend_from_slice(&bytes);
             prop_assert_eq!(chain.len(), expected.len());
-            if let Some(looked_at) = looked_at {
-                prop_assert_eq!(looked_at.to_vec(), &expected[..before]); // bytes that another view sees
+            if let Some(view) = view {
+                prop_assert_eq!(view.to_vec(), &expected[..before]); // bytes that another view sees
             }
             let bound = 2 * chain.len() + size_of::<Header>() + CLUSTER_SIZES[1];
             prop_assert!(memory(&chain) <= bound, "{} for {} bytes", memory(&chain), chain.len());

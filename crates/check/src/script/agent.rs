@@ -108,12 +108,12 @@ impl<'l> AgentReply<'l> {
                 CheckResult::said(status, 0, format!("via agent : {word}{more}").as_bytes())
             }
             None => {
-                let told = match (self.unknown, warning) {
+                let info = match (self.unknown, warning) {
                     (Some(unknown), _) => format!("agent reports an error : {unknown}"),
                     (None, Some(warning)) => format!("agent warns : {warning}"),
                     (None, None) => String::new(),
                 };
-                CheckResult { code: None, ..CheckResult::said(Status::Checked, 0, told.as_bytes()) }
+                CheckResult { code: None, ..CheckResult::said(Status::Checked, 0, info.as_bytes()) }
             }
         }
     }

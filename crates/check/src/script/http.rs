@@ -115,8 +115,8 @@ impl HttpRequest {
     /// Returns the request as it is sent. The results of formats are restricted: a target has no blanks, and
     /// a value has one line. If the request authenticates its connection, `keep` is cleared, so that requests
     /// of clients do not use the connection.
-    pub(super) fn made(&self, seen: CheckInput<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Vec<u8> {
-        let Made { uri, fields, body } = self.parts(seen, keep, by);
+    pub(super) fn made(&self, input: CheckInput<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Vec<u8> {
+        let Made { uri, fields, body } = self.parts(input, keep, by);
         let version = if self.version.starts_with(b"HTTP/1.") { &*self.version } else { b"HTTP/1.1" };
         let mut bytes = [&*self.method, b" ", &uri, b" ", version, b"\r\n"].concat();
         for (name, value) in &fields {
@@ -136,10 +136,10 @@ impl HttpRequest {
     /// A part of it is not allowed in a message.
     pub(super) fn made_h2(
         &self,
-        seen: CheckInput<'_>,
+        input: CheckInput<'_>,
         by: &mut dyn Evaluate,
     ) -> Result<(Head, Vec<u8>), EditError> {
-        let Made { uri, fields, body } = self.parts(seen, &mut false, by);
+        let Made { uri, fields, body } = self.parts(input, &mut false, by);
         let mut head = Head::request(&self.method, &uri, Version::HTTP_11)?;
         for (name, value) in &fields {
             head.add_field(*name, value)?;
@@ -147,15 +147,15 @@ impl HttpRequest {
         Ok((head, body))
     }
 
-    fn parts(&self, seen: CheckInput<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Made<'_> {
-        let mut uri = self.uri.get(seen, by).into_owned();
+    fn parts(&self, input: CheckInput<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Made<'_> {
+        let mut uri = self.uri.get(input, by).into_owned();
         uri.retain(|byte| is_of_target(*byte));
         if uri.is_empty() {
             uri.push(b'/');
         }
         let mut fields: Vec<(&[u8], Vec<u8>)> = Vec::new();
         for (name, value) in &self.fields {
-            let mut value = value.get(seen, by).into_owned();
+            let mut value = value.get(input, by).into_owned();
             value.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
             // An empty field is left out.
             if !value.is_empty() {
@@ -173,7 +173,7 @@ impl HttpRequest {
         if self.state {
             fields.push((b"x-haproxy-server-state", by.state()));
         }
-        let body = self.body.get(seen, by).into_owned();
+        let body = self.body.get(input, by).into_owned();
         // A method that usually has a body gets the length 0.
         let plain = matches!(&*self.method, b"OPTIONS" | b"GET" | b"HEAD" | b"DELETE");
         if !body.is_empty() || !plain {
@@ -419,20 +419,20 @@ impl Answer {
                 info: Box::default(),
             });
         }
-        let seen = CheckInput { head: Some(head), bytes: &self.body, http: true };
+        let input = CheckInput { head: Some(head), bytes: &self.body, http: true };
         // HTTP/2 has no reason: the head has the usual one only for HTTP/1.
         let reason = if self.http1.is_some() { head.reason() } else { b"" };
         let in_head = match &expect.pattern {
             Pattern::Status(ranges) => Some(ranges.has(code)),
             Pattern::StatusRegex(regex) => Some(regex.matches(code.to_string().as_bytes())),
             Pattern::Field { name, value, whole } => {
-                Some(has_field(head, name, value.as_ref(), *whole, seen, by))
+                Some(has_field(head, name, value.as_ref(), *whole, input, by))
             }
             _ => None,
         };
         let over = |by: &mut dyn Evaluate, status: Status, why: &dyn Fn() -> String| {
             let mut info = match &expect.on_error {
-                Some(told) => CheckResult::shown(&told.get(seen, by)).into_string(),
+                Some(info) => CheckResult::shown(&info.get(input, by)).into_string(),
                 None => why(),
             };
             info += &comment(expect);
@@ -454,11 +454,11 @@ impl Answer {
             };
         }
         if self.bad {
-            let told =
-                expect.on_error.as_ref().map(|told| CheckResult::shown(&told.get(seen, by)).into_string());
+            let info =
+                expect.on_error.as_ref().map(|info| CheckResult::shown(&info.get(input, by)).into_string());
             return Judgement::Over(CheckResult::new(
                 Status::L7Rsp,
-                told.unwrap_or_default() + &comment(expect),
+                info.unwrap_or_default() + &comment(expect),
             ));
         }
         let last = self.ended;
@@ -472,7 +472,7 @@ impl Answer {
         let matches = match &expect.pattern {
             Pattern::Bytes(bytes) => contains(&self.body, bytes),
             Pattern::Made(format) => {
-                let made = by.text(format, seen);
+                let made = by.text(format, input);
                 if made.is_empty() {
                     return super::tcp::over(expect, Status::L7Rsp, super::tcp::EMPTY.into());
                 }
@@ -519,11 +519,11 @@ fn has_field(
     name: &Text,
     value: Option<&Text>,
     whole: bool,
-    seen: CheckInput<'_>,
+    input: CheckInput<'_>,
     by: &mut dyn Evaluate,
 ) -> bool {
-    let name = name.at(seen, by);
-    let value = value.map(|value| value.at(seen, by));
+    let name = name.at(input, by);
+    let value = value.map(|value| value.at(input, by));
     head.fields().filter(|field| name.fits(&field.name.to_ascii_lowercase(), true)).any(
         |field| match &value {
             None => true,
@@ -540,10 +540,10 @@ struct Compared<'t> {
 }
 
 impl Text {
-    fn at(&self, seen: CheckInput<'_>, by: &mut dyn Evaluate) -> Compared<'_> {
+    fn at(&self, input: CheckInput<'_>, by: &mut dyn Evaluate) -> Compared<'_> {
         let with = match self {
             Self::Is(words) | Self::Begins(words) | Self::Ends(words) | Self::Has(words) => {
-                words.get(seen, by)
+                words.get(input, by)
             }
             Self::Matches(_) => Cow::Borrowed(&b""[..]),
         };

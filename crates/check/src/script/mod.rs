@@ -37,7 +37,7 @@ pub const MOST_BYTES: usize = 16 << 10;
 
 /// Number of times that an answer is examined as it comes. After that, it is examined only for each
 /// [`MANY_BYTES`], and at its end: a server that sends single bytes must not cause a search for each.
-const MOST_LOOKS: u32 = 256;
+const MAX_JUDGEMENTS: u32 = 256;
 const MANY_BYTES: usize = 1 << 10;
 
 /// The steps of a check, in order.
@@ -108,11 +108,11 @@ impl Service {
 /// connection, the variables and the lane.
 pub trait Evaluate {
     /// Returns the text that the format makes.
-    fn text(&mut self, format: &Format, seen: CheckInput<'_>) -> Vec<u8>;
+    fn text(&mut self, format: &Format, input: CheckInput<'_>) -> Vec<u8>;
     /// Returns the number that the expression yields, if it yields one.
-    fn number(&mut self, expression: &Expression, seen: CheckInput<'_>) -> Option<i64>;
+    fn number(&mut self, expression: &Expression, input: CheckInput<'_>) -> Option<i64>;
     /// Sets or unsets a variable.
-    fn set(&mut self, setting: &Setting, seen: CheckInput<'_>);
+    fn set(&mut self, setting: &Setting, input: CheckInput<'_>);
     /// Returns the state for `http-check send-state`.
     fn state(&mut self) -> Vec<u8>;
 }
@@ -159,10 +159,10 @@ impl CheckInput<'_> {
 
 impl TextSource {
     /// Returns the text at this moment.
-    pub(crate) fn get<'w>(&'w self, seen: CheckInput<'_>, by: &mut dyn Evaluate) -> Cow<'w, [u8]> {
+    pub(crate) fn get<'w>(&'w self, input: CheckInput<'_>, by: &mut dyn Evaluate) -> Cow<'w, [u8]> {
         match self {
             Self::Fixed(bytes) => Cow::Borrowed(bytes),
-            Self::Format(format) => Cow::Owned(by.text(format, seen)),
+            Self::Format(format) => Cow::Owned(by.text(format, input)),
         }
     }
 }
@@ -218,7 +218,7 @@ pub struct Exchange<'s> {
     /// Status code of the last answer.
     code: Option<u16>,
     /// Number of times that the answer was examined.
-    looks: u32,
+    judgements: u32,
     /// Number of bytes received since then.
     unseen: usize,
     /// Result of a service that passed.
@@ -312,7 +312,7 @@ impl Script {
             answer: None,
             ended: false,
             code: None,
-            looks: 0,
+            judgements: 0,
             unseen: 0,
             good: None,
             last: 0,
@@ -424,9 +424,9 @@ impl<'s> Exchange<'s> {
                     return Ok(Cow::Owned(hex));
                 }
                 tcp::from_hex(&hex).map(|bytes| Cow::Owned(bytes.into())).map_err(|_| {
-                    let told =
+                    let info =
                         format!("tcp-check send : failed to build log-format string at step {}", send.number);
-                    CheckResult::new(Status::L7Rsp, told)
+                    CheckResult::new(Status::L7Rsp, info)
                 })
             }
             SendSource::Request(request) if self.h2.is_some() => {
@@ -460,16 +460,16 @@ impl<'s> Exchange<'s> {
             return result.clone();
         }
         let usual = if self.script.names_steps && !self.script.http { "(tcp-check)" } else { "" };
-        let (status, told, code) = match self.script.steps.get(self.last) {
+        let (status, info, code) = match self.script.steps.get(self.last) {
             Some(Step::Connect(connect)) => {
                 return CheckResult::new(Status::L4Ok, if connect.number > 0 { "(tcp-check)" } else { "" });
             }
             Some(Step::Send(_) | Step::Set(_)) | None => (Status::L7Ok, None, None), // nothing has judged it
             Some(Step::Expect(expect)) => {
-                let told =
-                    expect.on_success.as_ref().map(|told| CheckResult::shown(&told.get(self.input(), by)));
+                let info =
+                    expect.on_success.as_ref().map(|info| CheckResult::shown(&info.get(self.input(), by)));
                 let code = expect.code.as_ref().and_then(|code| by.number(code, self.input()));
-                (expect.ok.unwrap_or(Status::L7Ok), told, code)
+                (expect.ok.unwrap_or(Status::L7Ok), info, code)
             }
         };
         let usual_code = if self.script.http { self.code.map(i64::from) } else { Some(0) };
@@ -477,17 +477,17 @@ impl<'s> Exchange<'s> {
         CheckResult {
             status,
             code: code.filter(|_| status.has_code()),
-            info: told.unwrap_or_else(|| usual.into()),
+            info: info.unwrap_or_else(|| usual.into()),
         }
     }
 
     fn judge(&mut self, expect: &Expect, by: &mut dyn Evaluate) -> Judgement {
         let ended =
             self.ended || self.input.len() >= MOST_BYTES || self.answer.as_ref().is_some_and(Answer::is_over);
-        if self.looks >= MOST_LOOKS && self.unseen < MANY_BYTES && !ended {
+        if self.judgements >= MAX_JUDGEMENTS && self.unseen < MANY_BYTES && !ended {
             return Judgement::Wait;
         }
-        (self.looks, self.unseen) = (self.looks + 1, 0);
+        (self.judgements, self.unseen) = (self.judgements + 1, 0);
         if !self.script.http {
             return tcp::judge(expect, self.input(), ended, by);
         }
@@ -538,7 +538,7 @@ impl<'s> Exchange<'s> {
         self.at += 1;
         self.input.clear();
         self.ended = false;
-        (self.looks, self.unseen) = (0, 0);
+        (self.judgements, self.unseen) = (0, 0);
         self.answer = self.script.http.then(|| match &self.h2 {
             Some(_) => Answer::of_h2(),
             None => Answer::new(self.method.as_deref().unwrap_or_default(), self.script.lenient),

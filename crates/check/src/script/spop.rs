@@ -131,7 +131,7 @@ impl<'a> Fields<'a> {
 const INVALID: &str = "invalid frame received";
 
 pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
-    let over = |told: &str| Judgement::Over(CheckResult::new(Status::L7Rsp, told));
+    let over = |info: &str| Judgement::Over(CheckResult::new(Status::L7Rsp, info));
     let cut = || if last { over(INVALID) } else { Judgement::Wait };
     let Some((length, frame)) = input.split_first_chunk::<4>() else { return cut() };
     let length = u32::from_be_bytes(*length);
@@ -141,9 +141,9 @@ pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
     if frame.len() < length.max(LEAST) as usize {
         return cut();
     }
-    let told = if frame.len() == length as usize { read(frame) } else { Some(INVALID) };
+    let info = if frame.len() == length as usize { read(frame) } else { Some(INVALID) };
     let well = || Judgement::Well(CheckResult::said(Status::L7Ok, 0, b"SPOA server is ok"));
-    told.map_or_else(well, over)
+    info.map_or_else(well, over)
 }
 
 /// Reads a frame of an agent. Returns what is wrong with it.

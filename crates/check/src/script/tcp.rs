@@ -32,8 +32,8 @@ pub(super) fn over(expect: &Expect, status: Status, info: String) -> Judgement {
 }
 
 /// Judges an answer. `last` says that no more of it is examined.
-pub(super) fn judge(expect: &Expect, seen: CheckInput<'_>, last: bool, by: &mut dyn Evaluate) -> Judgement {
-    let input = seen.bytes;
+pub(super) fn judge(expect: &Expect, answer: CheckInput<'_>, last: bool, by: &mut dyn Evaluate) -> Judgement {
+    let input = answer.bytes;
     let shortest = match &expect.pattern {
         Pattern::Bytes(bytes) | Pattern::Binary(bytes) => bytes.len(),
         _ => 1,
@@ -51,7 +51,7 @@ pub(super) fn judge(expect: &Expect, seen: CheckInput<'_>, last: bool, by: &mut 
         };
     }
     let made = match &expect.pattern {
-        Pattern::Made(format) | Pattern::MadeHex(format) => by.text(format, seen),
+        Pattern::Made(format) | Pattern::MadeHex(format) => by.text(format, answer),
         _ => Vec::new(),
     };
     if made.is_empty() && matches!(expect.pattern, Pattern::Made(_) | Pattern::MadeHex(_)) {
@@ -79,8 +79,12 @@ pub(super) fn judge(expect: &Expect, seen: CheckInput<'_>, last: bool, by: &mut 
     if matches != expect.negated {
         return Judgement::Good;
     }
-    if let Some(told) = &expect.on_error {
-        return over(expect, Status::L7Rsp, format!("{}{comment}", CheckResult::shown(&told.get(seen, by))));
+    if let Some(info) = &expect.on_error {
+        return over(
+            expect,
+            Status::L7Rsp,
+            format!("{}{comment}", CheckResult::shown(&info.get(answer, by))),
+        );
     }
     if input.is_empty() {
         return over(expect, Status::L7Rsp, nothing());

@@ -608,14 +608,14 @@ fn misplaced(b: &mut Builder<'_>, proxy: &Proxy) {
         .filter_map(|(pos, stage)| Some((pos, stage?)))
         .collect();
     lines.sort_unstable();
-    let mut seen = [false; STAGES.len()];
+    let mut present = [false; STAGES.len()];
     for (pos, stage) in lines {
-        if let Some(later) = (stage + 1..STAGES.len()).find(|later| seen[*later]) {
+        if let Some(later) = (stage + 1..STAGES.len()).find(|later| present[*later]) {
             let (own, above) = (STAGES[stage], STAGES[later]);
             let message = format!("'{own}' rules run before '{above}' rules, and this one stands behind one");
             b.found.warning(pos, message);
         }
-        seen[stage] = true;
+        present[stage] = true;
     }
 }
 

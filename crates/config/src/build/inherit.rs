@@ -30,7 +30,7 @@ pub(super) fn check(b: &mut Builder<'_>, proxies: &[Proxy]) {
                 let back = proxy.kind == ProxyKind::Backend;
                 let sides = users.entry(index).or_default();
                 sides[usize::from(back)].get_or_insert(proxy);
-                out_of_place(defaults, back).or_else(|| {
+                misplaced(defaults, back).or_else(|| {
                     sides[usize::from(!back)].map(|_| {
                         (
                             first(defaults),
@@ -62,7 +62,7 @@ fn first(defaults: &Proxy) -> &Rule {
 }
 
 /// A rule that is invalid on this side, the reason, and the advice.
-fn out_of_place(defaults: &Proxy, back: bool) -> Option<(&Rule, &'static str, &'static str)> {
+fn misplaced(defaults: &Proxy, back: bool) -> Option<(&Rule, &'static str, &'static str)> {
     let front_only = |list| matches!(list, Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession);
     let makes_slot =
         |rule: &&Rule| rule.action == "capture" && matches!(&rule.words[..], [.., len, _] if *len == *"len");

@@ -18,17 +18,17 @@ impl Diagnostics {
         sorted.sort_by_key(|finding| (finding.pos.is_none(), finding.pos));
         let mut groups: HashMap<(Severity, &str), Vec<Pos>> = HashMap::new();
         for finding in &sorted {
-            let places = groups.entry((finding.severity, finding.stem())).or_default();
-            places.extend(finding.pos);
+            let positions = groups.entry((finding.severity, finding.stem())).or_default();
+            positions.extend(finding.pos);
         }
         let mut out = String::new();
         for finding in sorted {
             let count = self.alike(finding);
             if count < MAX_ALIKE {
                 finding.render(sources, pid, &mut out);
-            } else if let Some(places) = groups.remove(&(finding.severity, finding.stem())) {
+            } else if let Some(positions) = groups.remove(&(finding.severity, finding.stem())) {
                 finding.render(sources, pid, &mut out);
-                out.push_str(&also(sources, count - 1, places.get(1..).unwrap_or_default()));
+                out.push_str(&also(sources, count - 1, positions.get(1..).unwrap_or_default()));
             }
         }
         if self.dropped() > 0 {
@@ -39,14 +39,14 @@ impl Diagnostics {
     }
 }
 
-/// One line about `count` more findings with the same text; `places` are the positions of the first of them.
-fn also(sources: &Sources, count: usize, places: &[Pos]) -> String {
-    if places.is_empty() {
+/// One line about `count` more findings with the same text; `positions` are those of the first of them.
+fn also(sources: &Sources, count: usize, positions: &[Pos]) -> String {
+    if positions.is_empty() {
         return format!("   | {count} more of the same\n");
     }
-    let shown = places.iter().map(|pos| format!("{}:{}", Shown(sources.name(pos.file)), pos.line));
+    let shown = positions.iter().map(|pos| format!("{}:{}", Shown(sources.name(pos.file)), pos.line));
     let shown = shown.collect::<Vec<_>>().join(", ");
-    let rest = if count > places.len() { ", ..." } else { "" };
+    let rest = if count > positions.len() { ", ..." } else { "" };
     format!("   | {count} more of the same: {shown}{rest}\n")
 }
 

@@ -281,7 +281,7 @@ fn user(b: &mut Builder<'_>, line: &Line<'_>) {
 fn load(b: &mut Builder<'_>, line: &Line<'_>) {
     let (mut crt, mut key, mut alias, mut ocsp, mut issuer) = (None, None, None, None, None);
     let (mut acme, mut domains) = (None, Vec::new());
-    let (mut at, mut ocsp_update, mut watch) = (0, None, None);
+    let (mut at, mut ocsp_update, mut watched) = (0, None, None);
     while let Some(word) = line.words.get(at) {
         let slot = match word.bytes() {
             b"ocsp-update" => {
@@ -299,7 +299,7 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
                 continue;
             }
             b"watch" => {
-                watch = Some(word.pos());
+                watched = Some(word.pos());
                 at += 1;
                 continue;
             }
@@ -344,7 +344,7 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
     if acme.is_some() && domains.is_empty() {
         return b.found.alert(line.pos(), "'load' : 'acme' expects 'domains <name>[,...]' in the same line");
     }
-    if let (Some(pos), Some(_)) = (watch, &acme) {
+    if let (Some(pos), Some(_)) = (watched, &acme) {
         let message =
             "'load' : 'watch' and 'acme' exclude each other: ACME replaces the certificate by itself";
         return b.found.alert(pos, message);
@@ -363,7 +363,7 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
                 issuer,
                 ocsp_update,
                 acme,
-                is_watched: watch.is_some(),
+                is_watched: watched.is_some(),
                 domains,
                 pos,
             });

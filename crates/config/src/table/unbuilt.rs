@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn every_entry_is_of_a_row_that_is_read_and_stands_in_one_list() {
-        let mut seen = std::collections::HashSet::new();
+        let mut unique = std::collections::HashSet::new();
         for (family, name, why) in [REFUSED, IDLE, PARTLY].into_iter().flatten() {
-            assert!(seen.insert((family, name)), "{name}");
+            assert!(unique.insert((family, name)), "{name}");
             let mut rows = Table::get().named(name).filter(|row| row.family == *family);
             let row = rows.next().unwrap_or_else(|| panic!("there is no {name} among {family}"));
             assert!(row.status.reason().unwrap_or(row.limitation) == *why, "{name}");

@@ -64,7 +64,7 @@ fn date(seconds: u64) -> String {
 /// `acme status`
 pub(super) async fn status(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let (all, scheduled) = (call.generation.acme.certificates.clone(), call.generation.acme.scheduled);
-    let look = move |store: &manylane_tls::Store| {
+    let read = move |store: &manylane_tls::Store| {
         let lines = all.into_iter().filter_map(|own| {
             let info = certificate_info(store, &own.name)?;
             let due = manylane_acme::due(&own.name, &info, &own.names, scheduled);
@@ -72,7 +72,7 @@ pub(super) async fn status(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
         });
         lines.collect::<Vec<_>>()
     };
-    let Some(lines) = aside(call, look).await else { return Ok(()) };
+    let Some(lines) = aside(call, read).await else { return Ok(()) };
     call.reply.put(
         "# certificate\tsection\tstate\texpiration date (UTC)\texpires in\tscheduled date (UTC)\tscheduled \
          in\n",

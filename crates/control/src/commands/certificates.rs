@@ -60,9 +60,9 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Repl
         }
         _ => (name, None),
     };
-    let asked = name.clone();
+    let requested = name.clone();
     let read = move |store: &Store| {
-        let shown = store.show(kind, &asked)?;
+        let shown = store.show(kind, &requested)?;
         let text = if kind == Kind::Certificate { String::new() } else { contents(kind, &shown.der, index) };
         Some((shown, text))
     };
@@ -336,8 +336,8 @@ pub(super) async fn show_list(call: &mut Call<'_, '_>) -> Result<(), ReplyError>
         }
         return Ok(());
     }
-    let asked = name.clone();
-    let Some(list) = aside(call, move |store| store.list(&asked)).await else { return Ok(()) };
+    let requested = name.clone();
+    let Some(list) = aside(call, move |store| store.list(&requested)).await else { return Ok(()) };
     let Some(list) = list else {
         call.error("didn't find the specified filename");
         return Ok(());
@@ -427,22 +427,23 @@ pub(super) async fn show_names(call: &mut Call<'_, '_>) -> Result<(), ReplyError
     for own in call.generation.frontends.iter().filter(|own| frontend.is_none_or(|name| *own.name == **name))
     {
         for listener in &own.listeners {
-            let place = format!("{}/{}", own.name, listener.line);
-            if let Some(context) = listener.tls.clone().filter(|_| lines.iter().all(|(own, _)| *own != place))
+            let bind_line = format!("{}/{}", own.name, listener.line);
+            if let Some(context) =
+                listener.tls.clone().filter(|_| lines.iter().all(|(own, _)| *own != bind_line))
             {
-                lines.push((place, context));
+                lines.push((bind_line, context));
             }
         }
     }
     let read = move |store: &Store| {
-        let all = lines.into_iter().map(|(place, context)| (place, store.shown_names(&context)));
+        let all = lines.into_iter().map(|(bind_line, context)| (bind_line, store.shown_names(&context)));
         all.collect::<Vec<_>>()
     };
     let Some(all) = aside(call, read).await else { return Ok(()) };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let limit = i64::try_from(now).unwrap_or(i64::MAX).saturating_add(offset);
     call.reply.put("# Frontend/Bind\tSNI\tNegative Filter\tType\tFilename\tNotAfter\tNotBefore\n");
-    for (place, names) in all {
+    for (bind_line, names) in all {
         for ShownName { name, not_for, key, certificate, not_before, not_after } in names {
             if expired && not_after >= limit {
                 continue;
@@ -454,8 +455,10 @@ pub(super) async fn show_names(call: &mut Call<'_, '_>) -> Result<(), ReplyError
             }
             let negative = if negative.is_empty() { "-" } else { &negative };
             let (after, before) = (openssl_date(not_after), openssl_date(not_before));
-            let _ =
-                writeln!(call.reply, "{place}\t{name}\t{negative}\t{key}\t{certificate}\t{after}\t{before}");
+            let _ = writeln!(
+                call.reply,
+                "{bind_line}\t{name}\t{negative}\t{key}\t{certificate}\t{after}\t{before}"
+            );
             call.reply.breathe().await?;
         }
     }
@@ -663,8 +666,8 @@ pub(super) async fn update_ocsp(call: &mut Call<'_, '_>) {
     if file.is_empty() {
         return call.error("'update ssl ocsp-response' expects a filename");
     }
-    let asked = file.clone();
-    let question = match aside(call, move |store| store.ask_ocsp(&asked)).await {
+    let requested = file.clone();
+    let question = match aside(call, move |store| store.ask_ocsp(&requested)).await {
         Some(Ok(question)) => question,
         Some(Err(NoQuestion::Unknown)) => {
             return call.error(&format!(

@@ -69,12 +69,12 @@ pub(super) fn tasks(call: &mut Call<'_, '_>) {
     for (class, name) in
         [(Class::Urgent, "urgent"), (Class::Normal, "normal"), (Class::Bulk, "bulk"), (Class::Heavy, "heavy")]
     {
-        let places = of(class);
-        if places > 0 {
+        let queued = of(class);
+        if queued > 0 {
             let _ = writeln!(
                 call.reply,
-                "  {name:<10} {places:>10} {:>5.1}%",
-                places as f64 * 100.0 / all as f64
+                "  {name:<10} {queued:>10} {:>5.1}%",
+                queued as f64 * 100.0 / all as f64
             );
         }
     }

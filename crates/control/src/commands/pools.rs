@@ -149,11 +149,11 @@ fn types(prefix: &str, lines: usize, by_name: bool) -> String {
     for (kind, sites) in types.iter().take(lines) {
         line(&mut table, kind);
         for CallSite { location, allocs, bytes } in sites {
-            let place = location.map_or_else(
+            let source_line = location.map_or_else(
                 || "other lines".to_owned(),
                 |caller| format!("{}:{}", caller.file(), caller.line()),
             );
-            let _ = writeln!(table, "  {place:<60} size: {bytes:>12} calls: {allocs:>12}");
+            let _ = writeln!(table, "  {source_line:<60} size: {bytes:>12} calls: {allocs:>12}");
         }
     }
     if cfg!(not(feature = "call-sites")) {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_may_stand_in_any_order() {
+    fn what_is_requested_may_stand_in_any_order() {
         let read =
             |line: &str| PoolsQuery::read(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let wish = read("5 match se byusage detailed").unwrap();
@@ -202,8 +202,8 @@ mod tests {
     #[cfg(feature = "call-sites")]
     #[test]
     fn places_in_the_source_stand_below_their_type() {
-        static ASKED: manylane_stats::MemType = manylane_stats::MemType::new("asked by a test");
-        ASKED.alloc(100);
+        static REQUESTED: manylane_stats::MemType = manylane_stats::MemType::new("asked by a test");
+        REQUESTED.alloc(100);
         let here = format!("{}:{}", file!(), line!() - 1);
         let table = types("asked by", 1, false);
         let lines: Vec<&str> = table.lines().map(str::trim).collect();

@@ -457,8 +457,8 @@ fn heard(line: &mut Line, report: &Report) {
 }
 
 /// A server's address, as `show stat` shows it.
-fn address(server_place: &ServerAddress) -> Option<String> {
-    match server_place {
+fn address(server_address: &ServerAddress) -> Option<String> {
+    match server_address {
         ServerAddress::At(Endpoint::Unix(_) | Endpoint::Abstract(_)) => Some("unix".into()),
         ServerAddress::At(endpoint) => Some(endpoint.to_string()),
         ServerAddress::OfClient(_) | ServerAddress::Nowhere => None,

@@ -39,7 +39,7 @@ fn addr_and_port(endpoint: &ServerAddress) -> (String, u16) {
 
 /// Address and port columns of a server; a server without an address still has its port.
 fn of_server(known: &ServerAddrState) -> (String, u16) {
-    match (&known.server_place, known.port) {
+    match (&known.address, known.port) {
         (ServerAddress::Nowhere, Port::One(port)) => ("-".into(), port),
         (at, _) => addr_and_port(at),
     }
@@ -50,7 +50,7 @@ fn of_server(known: &ServerAddrState) -> (String, u16) {
 fn check_target(check: Option<&ServerCheck>, is_agent: bool, own: &ServerAddress) -> (String, u16) {
     let Some(check) = check else { return ("-".into(), 0) };
     let target = check.target.read();
-    let ((file, file_port), (_, own_port)) = (addr_and_port(&check.server_place()), addr_and_port(own));
+    let ((file, file_port), (_, own_port)) = (addr_and_port(&check.address()), addr_and_port(own));
     let address = target
         .ip
         .map(|ip| ip.to_string())
@@ -127,8 +127,8 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
                 // Bits: configured, enabled, and of an agent.
                 if report.disabled { 18 } else { 22 | u8::from(report.in_progress) }
             });
-            let (check_addr, check_port) = check_target(server.check.as_ref(), false, &known.server_place);
-            let (agent_addr, agent_port) = check_target(server.agent.as_ref(), true, &known.server_place);
+            let (check_addr, check_port) = check_target(server.check.as_ref(), false, &known.address);
+            let (agent_addr, agent_port) = check_target(server.agent.as_ref(), true, &known.address);
             let _ = writeln!(
                 call.reply,
                 "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} \

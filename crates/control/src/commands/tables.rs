@@ -270,13 +270,13 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     }
     let mut next = Some(0);
     while let Some(from) = next {
-        let (mut looked_at, now) = (0, millis(call.here.now()));
+        let (mut visited, now) = (0, millis(call.here.now()));
         next = table.each(from, now, |entry| {
             if filters.iter().all(|filter| filter.holds(entry, now)) {
                 line(entry, &table, now, &mut out);
             }
-            looked_at += 1;
-            looked_at < AT_ONCE
+            visited += 1;
+            visited < AT_ONCE
         });
         call.reply.put(&out);
         out.clear();

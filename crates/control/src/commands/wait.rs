@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The longest delay. A client that disconnects meanwhile keeps its permit until the end.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Time between two checks of the server.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// `wait <delay> [srv-removable <backend>/<server>]`; older versions call it `srv-unused`.
 pub(super) async fn wait(call: &mut Call<'_, '_>) {
@@ -50,6 +50,6 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
         if left.is_zero() {
             return call.error("Wait delay expired.");
         }
-        here.sleep(left.min(LOOK)).await;
+        here.sleep(left.min(CHECK_INTERVAL)).await;
     }
 }

@@ -262,7 +262,7 @@ fn name(text: &[u8]) -> Option<(Name<'_>, &[u8])> {
 impl<'a> Node<'a> {
     fn parse(text: &'a [u8]) -> Option<Self> {
         match name(text)? {
-            (name, [b':', told @ ..]) => Some(Self { name, port: Some(port(told)?), rest: b"" }),
+            (name, [b':', digits @ ..]) => Some(Self { name, port: Some(port(digits)?), rest: b"" }),
             (name, rest) => Some(Self { name, port: None, rest }),
         }
     }

@@ -179,14 +179,14 @@ impl<'a> Bytes<'a> {
     fn properties(&mut self, whose: usize) -> Option<Properties<'a>> {
         let length = self.variable()?;
         let all = self.take(length)?;
-        let (mut rest, mut seen) = (Bytes(all), 0_u64);
+        let (mut rest, mut present) = (Bytes(all), 0_u64);
         while !rest.0.is_empty() {
             let id = rest.byte()?;
             let (_, kind, _) = PROPERTIES.iter().find(|(known, _, may)| *known == id && may[whose])?;
-            if *kind != Kind::Pair && seen & 1 << id > 0 {
+            if *kind != Kind::Pair && present & 1 << id > 0 {
                 return None;
             }
-            seen |= 1 << id;
+            present |= 1 << id;
             rest.skip(*kind)?;
         }
         Some(Properties(all))

@@ -33,10 +33,10 @@ fn made(args: &Args<'_, '_>, at: usize, query: Query, shows: Shows) -> Result<Co
 }
 
 macro_rules! numbers {
-    ($($name:literal, $asked:expr, $help:literal;)*) => {
+    ($($name:literal, $query:expr, $help:literal;)*) => {
         &[$(
             row($name, &[Table], 0, Type::Any, Type::Int, concat!($help, " of the entry with the key"),
-                |args| made(args, 0, $asked, Shows::Number)),
+                |args| made(args, 0, $query, Shows::Number)),
         )*]
     };
 }

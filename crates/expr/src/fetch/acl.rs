@@ -55,8 +55,8 @@ impl AllOf {
     pub(super) fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Sample<'static> {
         let mut least = Truth::Pass;
         for (acl, negated) in &self.0 {
-            let verdict = acl.eval(env, scratch);
-            least = least.min(if *negated { verdict.negated() } else { verdict });
+            let truth = acl.eval(env, scratch);
+            least = least.min(if *negated { truth.negated() } else { truth });
             if least == Truth::Fail {
                 break;
             }

@@ -574,7 +574,7 @@ fn nonempty(text: &[u8]) -> Option<&[u8]> {
 
 impl Connection {
     /// True for data that must be requested in advance: that of the connection to the server, and stream IDs.
-    pub(super) fn looks_at_link(self) -> bool {
+    pub(super) fn reads_link(self) -> bool {
         matches!(
             self,
             Self::BackLink(_) | Self::FrontLink(LinkFact::StreamId) | Self::FrontTcp(_) | Self::BackTcp(_)

@@ -741,16 +741,16 @@ fn nth<'x>(
     if skip < 0 {
         return None;
     }
-    let mut seen = None;
+    let mut found = None;
     let _ = each(&mut |text| {
         if skip == 0 {
-            seen = Some(text);
+            found = Some(text);
             return ControlFlow::Break(text);
         }
         skip -= 1;
         ControlFlow::Continue(())
     });
-    seen
+    found
 }
 
 /// Writes all fields: in HTTP/1 syntax with a final empty line, or with the length before each name and value

@@ -138,8 +138,8 @@ impl Fetch {
             Self::Constant(constant) => constant.eval(env, scratch),
             Self::Connection(connection) => connection.eval(env, scratch),
             Self::Course(course) => course.eval(env),
-            Self::Number(asked) => {
-                env.host.number(asked.0).map(|n| asked.value(n)).map_or(Err(Absent::Never), found)
+            Self::Number(number) => {
+                env.host.number(number.0).map(|n| number.value(n)).map_or(Err(Absent::Never), found)
             }
             Self::Http(http) => http.eval(env, scratch).map_err(|absent| later(env, absent)),
             Self::Data(data) => data.eval(env, scratch),
@@ -201,10 +201,10 @@ impl Fetch {
     }
 
     /// True if it uses the connection to the server.
-    pub(crate) fn looks_at_link(&self) -> bool {
+    pub(crate) fn reads_link(&self) -> bool {
         match self {
-            Self::Connection(connection) => connection.looks_at_link(),
-            Self::Tls(tls) => tls.looks_at_link(),
+            Self::Connection(connection) => connection.reads_link(),
+            Self::Tls(tls) => tls.reads_link(),
             _ => false,
         }
     }

@@ -55,7 +55,7 @@ impl Fetch {
 }
 
 fn of_tls(tls: &tls::Tls) -> Needs {
-    match (tls.looks_at_link(), tls.is_of_hello()) {
+    match (tls.reads_link(), tls.is_of_hello()) {
         (true, _) => Needs::SERVER,
         (false, true) => Needs::TLS,
         (false, false) => Needs::TLS | Needs::HANDSHAKE,

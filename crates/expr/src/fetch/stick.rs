@@ -48,8 +48,8 @@ pub(crate) const fn makes(ask: EntryOperation) -> Query {
 
 impl Query {
     /// The result as a sample. A missing entry counts as 0.
-    pub(crate) fn shown(self, told: Outcome) -> Option<i64> {
-        match told {
+    pub(crate) fn shown(self, outcome: Outcome) -> Option<i64> {
+        match outcome {
             Outcome::Number(n) if self.kilo => Some(n >> 10),
             Outcome::Number(n) => Some(n),
             Outcome::NoEntry => Some(0),
@@ -79,19 +79,19 @@ fn tracked(counter: u32, table: Option<TableId>, query: Query) -> Result<Fetch, 
 
 /// Rows for one number of an entry: by counter number, for the first three counters, and by client address.
 macro_rules! numbers {
-    ($place:ident; $($query:expr, $help:literal,
+    ($points:ident; $($query:expr, $help:literal,
         [$any:literal, $zero:literal, $one:literal, $two:literal, $src:literal];)*) => {
         &[$(
-            row($any, &[Int, Table], 1, Type::Int, EvalPoints::$place,
+            row($any, &[Int, Table], 1, Type::Int, EvalPoints::$points,
                 concat!($help, " of the entry that a counter tracks"),
                 |args| tracked(counter(args, 0)?, table(args, 1)?, $query)),
-            row($zero, &[Table], 0, Type::Int, EvalPoints::$place,
+            row($zero, &[Table], 0, Type::Int, EvalPoints::$points,
                 concat!($help, " of the entry that counter 0 tracks"),
                 |args| tracked(0, table(args, 0)?, $query)),
-            row($one, &[Table], 0, Type::Int, EvalPoints::$place,
+            row($one, &[Table], 0, Type::Int, EvalPoints::$points,
                 concat!($help, " of the entry that counter 1 tracks"),
                 |args| tracked(1, table(args, 0)?, $query)),
-            row($two, &[Table], 0, Type::Int, EvalPoints::$place,
+            row($two, &[Table], 0, Type::Int, EvalPoints::$points,
                 concat!($help, " of the entry that counter 2 tracks"),
                 |args| tracked(2, table(args, 0)?, $query)),
             row($src, &[Table], 0, Type::Int, EvalPoints::LINK,
@@ -332,7 +332,7 @@ const LONGEST_KEY: usize = 1024;
 impl Stick {
     pub(super) fn eval<'x>(&self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> FetchResult<'x> {
         let tables = env.tables.ok_or(Absent::Never)?;
-        let shown = |query: Query, told| match query.shown(told) {
+        let shown = |query: Query, outcome| match query.shown(outcome) {
             Some(n) => found(Value::Int(n)),
             None => Err(Absent::Never),
         };
@@ -346,8 +346,8 @@ impl Stick {
                 shown(query, tables.keyed(table.id, key, query.ask, query.makes))
             }
             Self::IsTracked { counter, table } => {
-                let told = tables.tracked(counter, table, EntryOperation::Exists);
-                found(Value::Bool(matches!(told, Outcome::Number(_))))
+                let outcome = tables.tracked(counter, table, EntryOperation::Exists);
+                found(Value::Bool(matches!(outcome, Outcome::Number(_))))
             }
             Self::Key(counter) => {
                 let mut bytes = [0; LONGEST_KEY];

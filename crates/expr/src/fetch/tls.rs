@@ -376,7 +376,7 @@ fn some<T>(value: Option<T>, make: impl FnOnce(T) -> Value<'static>) -> FetchRes
 
 impl Tls {
     /// True if it uses the connection to the server.
-    pub(super) fn looks_at_link(&self) -> bool {
+    pub(super) fn reads_link(&self) -> bool {
         self.0 == Side::Server
     }
 

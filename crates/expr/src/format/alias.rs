@@ -401,7 +401,7 @@ impl Alias {
     }
 
     /// True if it uses the connection to the server.
-    pub(super) fn looks_at_link(self) -> bool {
+    pub(super) fn reads_link(self) -> bool {
         matches!(self, A::BackendIp | A::BackendPort | A::ServerIp | A::ServerPort)
     }
 

@@ -167,7 +167,7 @@ impl Format {
                             ),
                         ));
                     }
-                    parsed.expression.check_place(head.at + 1, points)?;
+                    parsed.expression.check_points(head.at + 1, points)?;
                     named.push(Named {
                         part: parts.len(),
                         name: head.name,
@@ -200,7 +200,7 @@ impl Format {
                             .map_or(None, |name| (compiler.missing)(name, SampleSource::Alias));
                         match Alias::find(name).map(|known| missing.map_or(Ok(known), Err)) {
                             Some(Ok(alias)) => {
-                                compiler.reads_connections |= alias.looks_at_link();
+                                compiler.reads_connections |= alias.reads_link();
                                 compiler.reads_stream_record |= alias.reads_stream_record();
                                 named.push(Named {
                                     part: parts.len(),
@@ -333,7 +333,7 @@ impl Part {
     fn needs(&self, variables: OfVariable<'_>) -> Needs {
         match self {
             Self::Text(_) | Self::Space => Needs::NONE,
-            Self::Alias(alias, _) if alias.looks_at_link() => Needs::SERVER,
+            Self::Alias(alias, _) if alias.reads_link() => Needs::SERVER,
             Self::Alias(alias, _) if alias.reads_stream_record() => Needs::STATE,
             Self::Alias(..) => Needs::NONE,
             Self::Sample(expression, _) => expression.needs(variables),

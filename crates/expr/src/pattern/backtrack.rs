@@ -34,7 +34,7 @@ const FEW_STEPS: usize = 8;
 pub const MAX_LOOKAROUNDS: usize = 16;
 
 /// Expressions with up to this number of look-arounds have the full limit of steps; it is divided for others.
-const USUAL_LOOKS: usize = 4;
+const USUAL_LOOKAROUNDS: usize = 4;
 
 /// Maximum length of such an expression in bytes.
 pub const MAX_BACKTRACK_BYTES: usize = 4096;
@@ -58,7 +58,7 @@ pub fn given_up() -> u64 {
 
 /// Number of look-arounds and back references in a text: `(?=`, `(?!`, `(?<=`, `(?<!`, `(?>`, `\1`,
 /// `\k<name>`. An upper bound, as escapes and classes are not parsed.
-fn looks(text: &[u8]) -> usize {
+fn lookarounds(text: &[u8]) -> usize {
     let around =
         text.windows(3).filter(|three| three.starts_with(b"(?") && b"=!<>".contains(&three[2])).count();
     let back =
@@ -70,7 +70,7 @@ fn looks(text: &[u8]) -> usize {
 /// another look-around, of `(?>`, or of a possessive quantifier.
 fn hides_steps(text: &[u8]) -> bool {
     let mut open: Vec<bool> = Vec::new(); // for each open parenthesis: discards steps
-    let (mut looks, mut possessive) = (false, false);
+    let (mut lookarounds, mut possessive) = (false, false);
     let mut rest = text;
     while let [byte, tail @ ..] = rest {
         let starts = |with: &[&[u8]]| with.iter().any(|with| rest.starts_with(with));
@@ -80,7 +80,7 @@ fn hides_steps(text: &[u8]) -> bool {
         if (around || back) && open.contains(&true) {
             return true;
         }
-        looks |= around || back;
+        lookarounds |= around || back;
         match byte {
             b'(' => open.push(around || starts(&[b"(?>"])),
             b')' => drop(open.pop()),
@@ -97,7 +97,7 @@ fn hides_steps(text: &[u8]) -> bool {
             _ => tail,
         };
     }
-    looks && possessive
+    lookarounds && possessive
 }
 
 /// Length of an expression with its repetitions expanded; a lower bound if it is invalid.
@@ -152,7 +152,7 @@ pub(crate) struct BacktrackRegex {
     text: Box<str>,
     ignore_case: bool,
     /// Number of look-arounds and back references.
-    looks: usize,
+    lookarounds: usize,
     /// For threads that are not lanes.
     own: Machine,
 }
@@ -217,11 +217,11 @@ impl BacktrackRegex {
         if let Some(found) = UNUSUAL.iter().find(|unusual| text.contains(*unusual)) {
             return Err(format!("'{found}' is not built; write it in another way"));
         }
-        let looks = looks(text.as_bytes());
-        if looks > MAX_LOOKAROUNDS || text.len() > MAX_BACKTRACK_BYTES {
+        let lookarounds = lookarounds(text.as_bytes());
+        if lookarounds > MAX_LOOKAROUNDS || text.len() > MAX_BACKTRACK_BYTES {
             return Err(format!(
-                "it looks around or back at {looks} places in {} bytes; at most {MAX_LOOKAROUNDS} places and \
-                    {MAX_BACKTRACK_BYTES} bytes are taken",
+                "it looks around or back at {lookarounds} places in {} bytes; at most {MAX_LOOKAROUNDS} \
+                    places and {MAX_BACKTRACK_BYTES} bytes are taken",
                 text.len()
             ));
         }
@@ -235,12 +235,17 @@ impl BacktrackRegex {
                 "its repetitions have more than {MOST_INSTRUCTIONS} instructions when they are written out"
             ));
         }
-        Ok(Self { text: text.into(), ignore_case, looks, own: Machine::new(text, ignore_case, looks)? })
+        Ok(Self {
+            text: text.into(),
+            ignore_case,
+            lookarounds,
+            own: Machine::new(text, ignore_case, lookarounds)?,
+        })
     }
 
     /// Compiles the expression for a lane. `None` cannot happen, as [`BacktrackRegex::new`] has compiled it.
     pub(crate) fn machine(&self) -> Option<Machine> {
-        Machine::new(&self.text, self.ignore_case, self.looks).ok() // [`BacktrackRegex::new`] has compiled it
+        Machine::new(&self.text, self.ignore_case, self.lookarounds).ok() // [`Self::new`] has compiled it
     }
 
     /// The machine for threads that are not lanes. It takes its state from a shared pool.
@@ -250,8 +255,8 @@ impl BacktrackRegex {
 }
 
 impl Machine {
-    fn new(text: &str, ignore_case: bool, looks: usize) -> Result<Self, String> {
-        let share = looks.div_ceil(USUAL_LOOKS).max(1);
+    fn new(text: &str, ignore_case: bool, lookarounds: usize) -> Result<Self, String> {
+        let share = lookarounds.div_ceil(USUAL_LOOKAROUNDS).max(1);
         let build = |steps: usize| {
             let mut builder = RegexBuilder::new(text);
             builder
@@ -481,9 +486,9 @@ mod tests {
             (r"^[\]a]$", "]"),
             ("^[a~~b]$", "~"),
         ] {
-            for looks in ["", "(?!x)"] {
+            for prefix in ["", "(?!x)"] {
                 assert!(
-                    Regex::new(format!("{looks}{text}").as_bytes(), false)
+                    Regex::new(format!("{prefix}{text}").as_bytes(), false)
                         .unwrap()
                         .matches(matching.as_bytes()),
                     "{text}"

@@ -415,13 +415,13 @@ impl Reference {
             let state = self.lock();
             (state.entries.clone(), state.views.clone())
         };
-        let look = |Viewed { kind, ignore_case, index }: Viewed| {
+        let compare = |Viewed { kind, ignore_case, index }: Viewed| {
             let mut scratch = scratch.reborrow();
             let value = cast(Value::Str(sample), kind.takes(), &mut scratch);
             let found = value.and_then(|value| index.find(value, &entries, &mut scratch).cloned());
             Comparison { kind, ignore_case, is_list: index.is_list(), found }
         };
-        views.into_iter().map(look).collect()
+        views.into_iter().map(compare).collect()
     }
 
     /// `add-acl`: appends an entry, unless one with the same pattern as written exists. On an error, which is

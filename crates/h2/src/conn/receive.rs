@@ -254,18 +254,18 @@ impl Connection {
         // Padding is consumed as soon as its length is known.
         let around = header.len - data;
         let padding = around.saturating_sub(1);
-        let told = match self.admit_data(now, stream, header.len, data, end) {
-            Ok(told) => told,
+        let admitted = match self.admit_data(now, stream, header.len, data, end) {
+            Ok(admitted) => admitted,
             Err(fault) => {
                 self.act_on(now, fault)?;
                 false
             }
         };
         self.give_back(around)?;
-        if told && around > 0 {
+        if admitted && around > 0 {
             self.consume_of_stream(stream, around)?;
         }
-        self.reading = Reading::Data { stream: told.then_some(stream), left: data, padding, end };
+        self.reading = Reading::Data { stream: admitted.then_some(stream), left: data, padding, end };
         Ok(())
     }
 

@@ -286,7 +286,7 @@ impl<'a> Collector<'a> {
             };
             let host = authority::connect_host(target);
             let line = write_request_line(self.text, method, target, self.config)?;
-            let range = place_in(self.values, host);
+            let range = range_in(self.values, host);
             self.push_host(range)?;
             return Ok(FirstLine::Request(line, None));
         }
@@ -313,7 +313,7 @@ impl<'a> Collector<'a> {
         let line = write_request_line(self.text, method, path_value, self.config)?;
         let scheme = scheme.clone();
         if let Some(given) = given {
-            let range = place_in(self.values, without_default_port(scheme_value, given));
+            let range = range_in(self.values, without_default_port(scheme_value, given));
             self.push_host(range)?;
         }
         Ok(FirstLine::Request(line, scheme))
@@ -436,7 +436,7 @@ fn segment(text: &[u8]) -> Result<Segment, Problem> {
 }
 
 /// Returns the range of `part` in `bytes`.
-fn place_in(bytes: &[u8], part: &[u8]) -> Range<usize> {
+fn range_in(bytes: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr().addr() - bytes.as_ptr().addr();
     start..start + part.len()
 }

@@ -349,8 +349,8 @@ impl Head {
                 continue;
             }
             let options = List::new(field.value).filter(|option| names_a_field(option));
-            for (option, place) in options.zip(&mut ranges[count..]) {
-                *place = (at, option.as_ptr().addr() - field.value.as_ptr().addr(), option.len());
+            for (option, range) in options.zip(&mut ranges[count..]) {
+                *range = (at, option.as_ptr().addr() - field.value.as_ptr().addr(), option.len());
                 count += 1;
             }
         }

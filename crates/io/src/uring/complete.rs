@@ -39,7 +39,7 @@ impl Uring {
                 (true, false)
             }
             Op::Writable => {
-                source.told_of_room(result);
+                source.room_polled(result);
                 (false, true)
             }
             Op::Connect => {

@@ -417,14 +417,15 @@ impl Uring {
             let queue = ring.submission();
             (queue.len(), queue.taskrun(), queue.cq_overflow())
         };
-        let look = timeout == Some(Duration::ZERO) || !backlog.is_empty() || !ring.completion().is_empty();
-        if look && to_submit == 0 && !runs && !overflown {
+        let immediate =
+            timeout == Some(Duration::ZERO) || !backlog.is_empty() || !ring.completion().is_empty();
+        if immediate && to_submit == 0 && !runs && !overflown {
             return Ok(()); // there is nothing to submit or take
         }
         core.tallies.waits.add(1);
-        let wanted = u32::from(!look);
+        let wanted = u32::from(!immediate);
         let submitter = ring.submitter();
-        let outcome = match timeout.filter(|_| !look) {
+        let outcome = match timeout.filter(|_| !immediate) {
             None => {
                 let flags = EnterFlags::GETEVENTS.bits();
                 // SAFETY: no argument; the memory that the operations use lives (rule 1).

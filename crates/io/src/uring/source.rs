@@ -181,7 +181,7 @@ impl Source {
     /// Handles the end of a poll for room with these events. The ring's polls also complete at the end of the
     /// peer's stream, whatever they request. Such a poll would complete at once for ever, so this socket is
     /// not polled any more.
-    pub(crate) fn told_of_room(&mut self, result: Result<usize, Errno>) {
+    pub(crate) fn room_polled(&mut self, result: Result<usize, Errno>) {
         self.deaf = self.poller.is_none() && result == Ok(libc::POLLRDHUP as usize);
         self.writable = if self.deaf { Readiness::Unknown } else { Readiness::Ready };
     }

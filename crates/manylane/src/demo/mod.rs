@@ -90,8 +90,8 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
         }
         match (ports.get_mut(given), text.parse()) {
             (Some(port), Ok(number)) if number > 0 => *port = number,
-            (place, _) => {
-                let expected = if place.is_some() { "a port from 1 to 65535" } else { "at most three ports" };
+            (port, _) => {
+                let expected = if port.is_some() { "a port from 1 to 65535" } else { "at most three ports" };
                 say::alert(format_args!(
                     "demo : expected {expected}, found '{}'; use: manylane demo [{HTTPS}] [port [port of the \
                      page [port of https]]]",

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_one_sentence() {
+    fn what_is_wrong_is_reported_in_one_sentence() {
         for (words, sentence) in [
             (&["GET /"][..], "expected a file and a request"),
             (&["a.cfg", "--nothing", "GET /"], "unknown option '--nothing'; 'manylane test -h' lists all"),

@@ -98,9 +98,9 @@ impl Rendered<'_> {
                 if let Some(line) = line {
                     let _ = writeln!(text, "    {}:{}  {}", line.file, line.number, self.read.text(line));
                 }
-                let looks = (!needs.is_none()).then(|| format!("looks at {needs}"));
+                let reads = (!needs.is_none()).then(|| format!("looks at {needs}"));
                 let waits = waits.map(|waits| format!("waits for {waits}"));
-                let all: Vec<String> = [looks, waits, ends.clone()].into_iter().flatten().collect();
+                let all: Vec<String> = [reads, waits, ends.clone()].into_iter().flatten().collect();
                 if !all.is_empty() {
                     let _ = writeln!(text, "        {}", all.join("; "));
                 }

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_told_in_one_sentence() {
+    fn what_is_no_request_is_reported_in_one_sentence() {
         for (text, fields, sentence) in [
             ("", &[][..], "expects '[<method>] <URL or path>'"),
             ("GET a b", &[], "expects '[<method>] <URL or path>'"),

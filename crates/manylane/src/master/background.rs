@@ -24,10 +24,10 @@ pub(crate) fn to_background() -> io::Result<ExitCode> {
     command.arg("--background").arg(theirs.as_raw_fd().to_string()).args(std::env::args_os().skip(1));
     let mut master = command.spawn()?;
     drop((theirs, command));
-    let mut told = UnixStream::from(ours);
-    told.set_nonblocking(false)?;
+    let mut report = UnixStream::from(ours);
+    report.set_nonblocking(false)?;
     let mut word = [0];
-    if told.read_exact(&mut word).is_ok() && word == [SERVES] {
+    if report.read_exact(&mut word).is_ok() && word == [SERVES] {
         return Ok(ExitCode::SUCCESS);
     }
     let code = master.wait()?.code().and_then(|code| u8::try_from(code).ok());

@@ -438,11 +438,11 @@ impl Client {
         };
         let before = self.settings();
         let line: String = before.iter().map(|word| format!("{word};")).collect();
-        let asked = connect(&passage).and_then(|mut worker| {
+        let sent = connect(&passage).and_then(|mut worker| {
             worker.write_all(format!("{line}{command}\n{payload}").as_bytes())?;
             Ok(worker)
         });
-        let Ok(mut worker) = asked else {
+        let Ok(mut worker) = sent else {
             self.say("The worker does not answer.\n\n")?;
             return Ok(true);
         };

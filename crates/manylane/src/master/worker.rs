@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most bytes of the line in a worker's report: the worker has given up rights that the master still has, so
 /// the master trusts no length. The kept messages follow the line.
-const LONGEST_TOLD: u64 = 256;
+const MAX_REPORT_LINE: u64 = 256;
 
 /// Report of a worker once all of its lanes accept, or never will.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl WorkerReport {
     fn hear(passage: UnixStream) -> Self {
         let mut passage = BufReader::new(passage);
         let mut line = String::new();
-        let head = (&mut passage).take(LONGEST_TOLD).read_line(&mut line);
+        let head = (&mut passage).take(MAX_REPORT_LINE).read_line(&mut line);
         let words: Vec<&str> = line.split_whitespace().collect();
         let (Ok(1..), [word, most, version, length]) = (head, &words[..]) else { return Self::default() };
         let length = length.parse().unwrap_or(0).min(say::MOST_KEPT as u64);
@@ -75,7 +75,7 @@ fn inherit(descriptor: &OwnedFd) -> io::Result<()> {
 
 impl Worker {
     /// Starts a worker, which takes over from `before` if given. The `first` worker of all also does what the
-    /// command line says about other processes. Calls `told` on another thread with the worker's process
+    /// command line says about other processes. Calls `report` on another thread with the worker's process
     /// number, once it accepts or never will.
     ///
     /// # Errors
@@ -186,8 +186,8 @@ impl Joined {
         let text = format!("{word} {most} {} {}\n{said}", env!("CARGO_PKG_VERSION"), said.len());
         // Without a master the worker ends anyway. The socket has room for the whole report: nothing was
         // written before.
-        let told = socket::inherited(self.passage).map_err(io::Error::from);
-        let _ = told.and_then(|socket| UnixStream::from(socket).write_all(text.as_bytes()));
+        let inherited = socket::inherited(self.passage).map_err(io::Error::from);
+        let _ = inherited.and_then(|socket| UnixStream::from(socket).write_all(text.as_bytes()));
     }
 }
 

@@ -191,7 +191,7 @@ fn what_would_not_be_read_is_not_written() {
 }
 
 #[test]
-fn families_that_differ_are_told_as_ipv6() {
+fn families_that_differ_are_reported_as_ipv6() {
     let ends = tcp("192.0.2.1:1", "[2001:db8::1]:2");
     let mut line = Vec::new();
     emit_v1(ends.as_ref(), &mut line);
@@ -240,9 +240,9 @@ proptest! {
     fn binary_headers_read_back_as_they_are_written(ends in any_ends(), tlvs in any_tlvs(), checksum: bool,
         rest: [u8; 4]) {
         let tlvs: Vec<_> = tlvs.iter().map(|(kind, value)| Tlv { kind: *kind, value }).collect();
-        let told = if ends.is_some() { &tlvs[..] } else { &[] };
+        let expected = if ends.is_some() { &tlvs[..] } else { &[] };
         let mut bytes = Vec::new();
-        let contents = HeaderContents { ends, tlvs: told, checksum: checksum && ends.is_some() };
+        let contents = HeaderContents { ends, tlvs: expected, checksum: checksum && ends.is_some() };
         emit_v2(&contents, &mut bytes).unwrap();
         check_beginnings(&bytes)?;
         let length = bytes.len();
@@ -252,7 +252,7 @@ proptest! {
         prop_assert_eq!(header.ends, ends);
         prop_assert_eq!(header.relayed, ends.is_some());
         let found: Vec<_> = header.tlvs.filter(|tlv| tlv.kind != kind::CRC32C).collect();
-        prop_assert_eq!(found, told);
+        prop_assert_eq!(found, expected);
     }
 
     #[test]

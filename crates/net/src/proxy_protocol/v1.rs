@@ -13,21 +13,21 @@ pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 const PROTOCOLS: [&[u8]; 3] = [b"TCP4 ", b"TCP6 ", b"UNKNOWN"];
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
-    let seen = &bytes[..bytes.len().min(LONGEST_V1)];
-    let line = seen.strip_prefix(SIGNATURE).unwrap_or_default();
+    let received = &bytes[..bytes.len().min(LONGEST_V1)];
+    let line = received.strip_prefix(SIGNATURE).unwrap_or_default();
     if !PROTOCOLS.iter().any(|protocol| begins_alike(line, protocol)) {
         return Err(HeaderError::Protocol);
     }
-    let Some(end) = seen.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
+    let Some(end) = received.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
         let most = LONGEST_V1 - 2; // CR and LF have to follow
-        return if seen.len() > most { Err(HeaderError::LineEnd) } else { Ok(incomplete(bytes)) };
+        return if received.len() > most { Err(HeaderError::LineEnd) } else { Ok(incomplete(bytes)) };
     };
-    match seen[end..] {
+    match received[end..] {
         [b'\r', b'\n', ..] => {}
-        [b'\r'] if seen.len() < LONGEST_V1 => return Ok(incomplete(bytes)),
+        [b'\r'] if received.len() < LONGEST_V1 => return Ok(incomplete(bytes)),
         _ => return Err(HeaderError::LineEnd),
     }
-    let line = seen[..end].strip_prefix(SIGNATURE).ok_or(HeaderError::Line)?;
+    let line = received[..end].strip_prefix(SIGNATURE).ok_or(HeaderError::Line)?;
     let ends = ends(line).ok_or(HeaderError::Line)?;
     let header = Header { version: Version::V1, ends, relayed: true, tlvs: Tlvs::default() };
     Ok(Parsed::Complete { header, length: end + 2 })

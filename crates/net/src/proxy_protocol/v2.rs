@@ -122,12 +122,12 @@ fn check_sum(header: &[u8], mut at: usize, tlvs: Tlvs<'_>) -> Result<(), HeaderE
         }
         at += tlv.value.len();
     }
-    let Some((at, told)) = found else { return Ok(()) };
+    let Some((at, checksum)) = found else { return Ok(()) };
     let mut sum = CRC32C.digest();
     for part in [&header[..at], &[0; 4], &header[at + 4..]] {
         sum.update(part);
     }
-    if sum.finalize().to_be_bytes() == *told { Ok(()) } else { Err(HeaderError::Checksum) }
+    if sum.finalize().to_be_bytes() == *checksum { Ok(()) } else { Err(HeaderError::Checksum) }
 }
 
 /// Contents of a version 2 header to write.

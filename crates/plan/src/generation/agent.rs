@@ -52,17 +52,17 @@ impl CheckTarget {
 
 impl ServerCheck {
     /// Returns the target of the connections, without the settings of commands.
-    pub fn server_place(&self) -> ServerAddress {
+    pub fn address(&self) -> ServerAddress {
         match &self.follows {
-            Some(follows) => follows.server_place(&self.server_place),
-            None => self.server_place.clone(),
+            Some(follows) => follows.address(&self.address),
+            None => self.address.clone(),
         }
     }
 
     /// Returns the current target of the connections.
     pub fn endpoint(&self) -> Option<Endpoint> {
         let TargetOverride { ip, port, .. } = self.target.read();
-        match &self.server_place() {
+        match &self.address() {
             ServerAddress::At(Endpoint::Ip(address)) => {
                 Some(Endpoint::Ip((ip.unwrap_or(address.ip()), port.unwrap_or(address.port())).into()))
             }
@@ -97,7 +97,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             ip
         });
         let known = server.addr.read();
-        let own = match &known.server_place {
+        let own = match &known.address {
             ServerAddress::At(Endpoint::Ip(address)) => Some(address.ip()),
             // Once the server gets an address, its agent gets it too (`follows`); nothing queries it before.
             ServerAddress::Nowhere => Some(std::net::Ipv4Addr::UNSPECIFIED.into()),
@@ -131,7 +131,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             http2: false,
             reuses: false,
             usual_header: SendHeader::default(),
-            server_place: ServerAddress::At(Endpoint::Ip((ip, port.value).into())),
+            address: ServerAddress::At(Endpoint::Ip((ip, port.value).into())),
             has_address: given.is_some(),
             follows: given
                 .is_none()

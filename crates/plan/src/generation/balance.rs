@@ -116,9 +116,9 @@ pub(super) fn balancer(
     let specs = servers.iter().map(spec);
     let servers = Servers::new(specs).unwrap_or_else(|error| {
         // The check of the configuration has reported duplicates already, with their positions.
-        let told =
+        let reported =
             matches!(error, BuildError::SameName(_) | BuildError::SameId(_)) && refuse.found.errors() > 0;
-        if !told {
+        if !reported {
             let pos = settings.balance.as_ref().map(|set| set.pos);
             refuse.found.push(manylane_config::diag::Severity::Alert, pos, error.to_string());
         }
@@ -208,7 +208,7 @@ fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
 }
 
 pub(super) fn spec(server: &Server) -> ServerSpec {
-    let endpoint = server.addr.read().server_place;
+    let endpoint = server.addr.read().address;
     let address = || match &endpoint {
         ServerAddress::At(Endpoint::Ip(address)) => Some(*address),
         _ => None,

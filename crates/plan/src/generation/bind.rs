@@ -418,12 +418,12 @@ pub(super) fn served<'l>(
     refuse: &mut Refuse<'_>,
 ) {
     let mut lanes = None;
-    let mut told = HashSet::new(); // a line may have many listeners
+    let mut reported = HashSet::new(); // a line may have many listeners
     for listener in listeners {
         let Some(some) = &listener.lanes else { continue };
         // If the number of lanes is unknown, the start fails with a sentence about that.
         let lanes = *lanes.get_or_insert_with(|| process.lane_count().unwrap_or(super::MOST_LANES));
-        if !has_lanes(some, lanes) && told.insert(listener.pos) {
+        if !has_lanes(some, lanes) && reported.insert(listener.pos) {
             let message =
                 format!("'thread' expects lanes from 1 to {lanes}, found none of them; see 'nbthread'");
             refuse.found.alert(listener.pos, message);

@@ -36,7 +36,7 @@ pub struct ServerCheck {
     /// `check-reuse-pool`: the check uses idle connections of requests, and leaves its own for requests.
     pub reuses: bool,
     /// Target of the connections, unless the check follows the server.
-    pub server_place: ServerAddress,
+    pub address: ServerAddress,
     /// Set if the connections go to the server's current address.
     pub follows: Option<InheritedTarget>,
     /// The line names an address for the check: `addr`, `agent-addr`.
@@ -191,7 +191,7 @@ impl PartialEq for InheritedTarget {
 
 impl InheritedTarget {
     /// Returns the current target; `first` is the one of the configuration.
-    pub fn server_place(&self, first: &ServerAddress) -> ServerAddress {
+    pub fn address(&self, first: &ServerAddress) -> ServerAddress {
         if self.addr.word() >> 1 == 0 {
             return first.clone(); // the server has not moved
         }
@@ -328,7 +328,7 @@ pub(super) fn checks(
             http2,
             reuses: reuses && !elsewhere && !check_send_proxy.is_some_and(|set| set.value),
             has_address: addr.is_some(),
-            server_place: target_of(server, addr.as_ref(), port, script, line.pos, refuse),
+            address: target_of(server, addr.as_ref(), port, script, line.pos, refuse),
             follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address")))
                 .then(|| InheritedTarget { addr: server.addr.clone(), port }),
             connect: options,
@@ -457,8 +457,8 @@ fn target_of(
         None => own_ip,
     };
     let Some(ip) = ip else {
-        if known.server_place == ServerAddress::Nowhere {
-            return known.server_place; // checked once the server has an address
+        if known.address == ServerAddress::Nowhere {
+            return known.address; // checked once the server has an address
         }
         if port.is_some()
             || script.steps().iter().any(|step| matches!(step, Step::Connect(Connect { port: Some(_), .. })))
@@ -470,7 +470,7 @@ fn target_of(
             );
             refuse.found.alert(pos, message);
         }
-        return known.server_place;
+        return known.address;
     };
     let written = match &other {
         Some(Address { location: Location::Ip { port: Port::One(port), .. }, .. }) => Some(*port),

@@ -147,7 +147,7 @@ pub(super) fn log_server(
             other options are not built yet";
         refuse.keyword(line.pos, "server", why);
     }
-    let ServerAddress::At(Endpoint::Ip(address)) = server.addr.read().server_place else {
+    let ServerAddress::At(Endpoint::Ip(address)) = server.addr.read().address else {
         let message = "'server' expects an address with a port, known at the start, in 'mode log'";
         return refuse.found.alert(line.address.pos, message);
     };

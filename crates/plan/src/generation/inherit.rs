@@ -251,18 +251,16 @@ impl Server {
         let (own, was) = (&self.written, &other.written);
         match (&self.resolution, &other.resolution) {
             (Some(now), Some(then)) => match (&now.service, &then.service) {
-                (None, None) if own.name.is_none() => {
-                    own.server_place == was.server_place && was.name.is_none()
-                }
+                (None, None) if own.name.is_none() => own.address == was.address && was.name.is_none(),
                 (None, None) => own.port == was.port && own.name == was.name,
                 (now, then) => now == then,
             },
-            (None, None) if own.server_place == was.server_place => {
-                own.server_place != ServerAddress::Nowhere || (&own.name, own.port) == (&was.name, was.port)
+            (None, None) if own.address == was.address => {
+                own.address != ServerAddress::Nowhere || (&own.name, own.port) == (&was.name, was.port)
             }
             // Compare the current addresses. They agree if the name servers' last answer is what the system
             // resolves now, or if the configuration has adopted an operator's change.
-            _ => self.addr.read().server_place == other.addr.read().server_place,
+            _ => self.addr.read().address == other.addr.read().address,
         }
     }
 
@@ -301,7 +299,7 @@ impl Server {
     fn goes_where(&self, was: &Self) -> bool {
         match (&self.resolution, &was.resolution) {
             (Some(_), Some(_)) => true,
-            (None, None) => self.stays.is_none() && self.written.server_place == was.written.server_place,
+            (None, None) => self.stays.is_none() && self.written.address == was.written.address,
             _ => false, // only one of the two follows the name servers
         }
     }
@@ -309,7 +307,8 @@ impl Server {
     /// Returns the settings that hold now; `was` has those of the configuration before.
     fn settings(&self, was: &Self, now: Settings, is_static: bool) -> Settings {
         let Settings { standing, weight, maxconn } = now;
-        let looks = |server: &Self| (server.check.is_some(), server.agent.is_some(), server.tracks.is_some());
+        let checked_by =
+            |server: &Self| (server.check.is_some(), server.agent.is_some(), server.tracks.is_some());
         let own = match self.disabled {
             disabled if disabled == was.disabled => standing.own,
             true => Admin::Maintenance,
@@ -318,8 +317,12 @@ impl Server {
         let standing = Availability {
             own,
             inherited: if self.tracks.is_some() { standing.inherited } else { Admin::Ready },
-            operation: if looks(self) == looks(was) { standing.operation } else { operation(self.found()) },
-            unresolved: self.addr.read().server_place == ServerAddress::Nowhere,
+            operation: if checked_by(self) == checked_by(was) {
+                standing.operation
+            } else {
+                operation(self.found())
+            },
+            unresolved: self.addr.read().address == ServerAddress::Nowhere,
         };
         // A static algorithm keeps the weights of the configuration.
         let keeps = self.weight == was.weight && !(is_static && weight != 0 && weight != self.weight);
@@ -334,7 +337,7 @@ impl Server {
 impl ServerCheck {
     /// Takes over the results and settings of a check. The same check continues without a new start.
     fn succeed(&mut self, was: &Self) {
-        if self.server_place == was.server_place && self.follows == was.follows {
+        if self.address == was.address && self.follows == was.follows {
             self.target = was.target.clone();
         }
         if self.is_same(was) {
@@ -353,7 +356,7 @@ impl ServerCheck {
         // The CA of a check with TLS may have changed.
         (&self.wording, &self.program) == (&was.wording, &was.program)
             && (self.reuses, self.http2) == (was.reuses, was.http2)
-            && (&self.server_place, &self.follows, addr(self)) == (&was.server_place, &was.follows, addr(was))
+            && (&self.address, &self.follows, addr(self)) == (&was.address, &was.follows, addr(was))
             && self.tls.is_none()
             && was.tls.is_none()
             && self.tls_of_steps.is_empty()

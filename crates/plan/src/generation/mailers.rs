@@ -149,16 +149,16 @@ pub(super) fn alerts(
 ) -> Option<Arc<Alerts>> {
     let tree::EmailAlert { from, level, mailers, host, to } = &proxy.settings.email_alert;
     let words = [from, mailers, host, to].into_iter().flatten().map(|set| set.pos);
-    let mut places = words.chain(level.as_ref().map(|set| set.pos));
+    let mut positions = words.chain(level.as_ref().map(|set| set.pos));
     if proxy.kind == ProxyKind::Frontend {
         // Those of a 'defaults' section may be meant for its backends.
-        if let Some(pos) = places.find(|pos| *pos >= proxy.pos) {
+        if let Some(pos) = positions.find(|pos| *pos >= proxy.pos) {
             refuse.note(pos, "'email-alert' has no effect here: alerts tell of servers".to_owned());
         }
         return None;
     }
     let (Some(from), Some(to), Some(section)) = (from, to, mailers) else {
-        if let Some(pos) = places.next() {
+        if let Some(pos) = positions.next() {
             let message = "'email-alert' sends nothing: 'email-alert from', 'email-alert to' or 'email-alert \
                 mailers' is missing";
             refuse.found.warning(pos, message.to_owned());

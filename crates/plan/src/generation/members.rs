@@ -175,7 +175,7 @@ impl Generation {
             return Err("MUX protocol is not usable for server.".into());
         }
         let tracks = track.map(|track| self.tracked(backend, &track, &line.options)).transpose()?;
-        let position = backend.free_place();
+        let position = backend.free_slot();
         let (number, servers) = match backend.servers.get(position) {
             Some(before) => (before.number, self.servers),
             None => (self.servers, self.servers + 1),
@@ -278,7 +278,7 @@ impl Generation {
             ));
         }
         let number = ServerNumber { backend: backend.number, server: tracked.index };
-        if !self.server(self.root_of(number)).1.is_looked_after() {
+        if !self.server(self.root_of(number)).1.is_checked() {
             let what = "it does not have any check nor agent enabled";
             return Err(format!("unable to use {}/{name} for tracking as {what}.", backend.name));
         }
@@ -390,7 +390,7 @@ impl Backend {
     }
 
     /// Returns the first free slot, or the one behind the last.
-    fn free_place(&self) -> usize {
+    fn free_slot(&self) -> usize {
         let mut taken = vec![false; self.servers.len()];
         self.order.iter().for_each(|&number| taken[number] = true);
         let stands_in = |number: usize| self.servers[number].stands_in;
@@ -604,6 +604,6 @@ mod tests {
             ..server
         };
         let made = server::server(&line, &tree::Settings::default(), &process, 0, 0, None, &mut refuse);
-        assert_eq!(made.addr.read().server_place, ServerAddress::Nowhere);
+        assert_eq!(made.addr.read().address, ServerAddress::Nowhere);
     }
 }

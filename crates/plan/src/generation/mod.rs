@@ -296,7 +296,7 @@ impl Generation {
         let tls_rate = Arc::new(Rate::new(limit(&process.tls.rate)));
         let tls_conn_limit = Arc::new(ConnLimit::new(limit(&process.tls.connections)));
         stats_file::load(&proxies.frontends, &proxies.backends, &mut refuse);
-        let (expressions, looks) = proxies.expressions.take().expect("the proxies were read");
+        let (expressions, used) = proxies.expressions.take().expect("the proxies were read");
         acme.check_maps(&expressions, &mut refuse);
         let named = |namespace: &Option<Box<str>>| namespace.as_deref().map(Arc::from);
         let of_binds = proxies
@@ -324,8 +324,8 @@ impl Generation {
             process_stats: Arc::default(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),
-            reads_connections: looks.links,
-            reads_stream_record: looks.course,
+            reads_connections: used.links,
+            reads_stream_record: used.course,
             namespaces,
             tells_formats,
             frontends: proxies.frontends,

@@ -118,9 +118,9 @@ impl Peers {
     /// Returns true if both sections and their tables are the same. `own` and `others` are the tables of the
     /// two generations.
     pub(super) fn is_like(&self, own: &[StickTable], other: &Self, others: &[StickTable]) -> bool {
-        let place = |section: &Self| section.listener.as_ref().map(|listener| listener.endpoint.clone());
+        let endpoint = |section: &Self| section.listener.as_ref().map(|listener| listener.endpoint.clone());
         let of =
-            |section: &Self| (section.name.clone(), section.local.clone(), section.is_off, place(section));
+            |section: &Self| (section.name.clone(), section.local.clone(), section.is_off, endpoint(section));
         let same = |(one, two): (SharedTable, SharedTable)| {
             one.name == two.name
                 && Arc::ptr_eq(&one.table, &two.table)
@@ -228,7 +228,7 @@ fn one(
     let shards = shards.map_or(0, |set| set.value);
     let mut all: Vec<Peer> = Vec::new();
     let mut all_tls = Vec::new();
-    let mut places: Vec<Bind> = binds.clone();
+    let mut binds_of_peers: Vec<Bind> = binds.clone();
     for peer in peers {
         let is_local = peer.name.bytes() == local.as_bytes();
         let endpoint = peer.address.as_ref().and_then(|set| {
@@ -243,7 +243,7 @@ fn one(
         });
         if let Some(address) = peer.address.as_ref().filter(|_| is_local && binds.is_empty()) {
             let addresses = vec![address.clone()];
-            places.push(Bind { addresses, options: default_bind.clone(), pos: address.pos });
+            binds_of_peers.push(Bind { addresses, options: default_bind.clone(), pos: address.pos });
         }
         if endpoint.is_none() && !is_local {
             let message = format!("peer '{}' expects an address, found none", peer.name.shown());
@@ -265,9 +265,9 @@ fn one(
         all_tls.push(tls_of(peer, process, refuse));
     }
     let mut listeners = Vec::new();
-    for place in &places {
+    for bind in &binds_of_peers {
         listeners.extend(bind::listeners(
-            place,
+            bind,
             0,
             0,
             &Settings::default(),
@@ -285,12 +285,12 @@ fn one(
     let mut is_off = is_disabled;
     match own {
         Some(own) => {
-            let place = listeners.first().map(|listener| listener.endpoint.clone());
-            if place.is_none() && !is_disabled {
+            let listens_at = listeners.first().map(|listener| listener.endpoint.clone());
+            if listens_at.is_none() && !is_disabled {
                 let message = format!("peers '{}' expects an address to listen at, found none", name.shown());
                 refuse.found.alert(name.pos(), message);
             }
-            own.endpoint = own.endpoint.take().or(place);
+            own.endpoint = own.endpoint.take().or(listens_at);
         }
         None if is_disabled => {}
         // Its line was refused.

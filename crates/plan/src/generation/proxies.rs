@@ -12,7 +12,7 @@ use super::log::{EventLog, FrontendLog, Logs};
 use super::mailers::{self, Alerts, Mailer};
 use super::process::Process;
 use super::refuse::Refuse;
-use super::rules::{Captures, Directory, Expressions, LooksAt, RuleReader, Rules};
+use super::rules::{Captures, Directory, Expressions, RuleReader, Rules, UsedFeatures};
 use super::server::{self, Server};
 use super::state_file::StateFiles;
 use super::steps;
@@ -318,7 +318,7 @@ pub(super) struct Proxies {
     /// `mailers` sections, with their names.
     mailers: Vec<(Box<str>, Vec<Arc<Mailer>>)>,
     /// Set after all proxies are built, with the features that they use.
-    pub(super) expressions: Option<(Expressions, LooksAt)>,
+    pub(super) expressions: Option<(Expressions, UsedFeatures)>,
 }
 
 pub(super) fn proxies(

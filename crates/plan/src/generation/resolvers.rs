@@ -178,7 +178,7 @@ impl Resolvers {
     }
 
     /// Returns true if `wake_up` is the querying lane: no lane that began later is left.
-    pub fn is_asked_by(&self, wake_up: &Arc<Notify>) -> bool {
+    pub fn is_querier(&self, wake_up: &Arc<Notify>) -> bool {
         self.shared.lock().is_of(wake_up)
     }
 
@@ -439,7 +439,7 @@ mod tests {
             shared,
         };
         let (before, after): (Arc<Notify>, Arc<Notify>) = Default::default();
-        let asks = |wake_up| section.is_asked_by(wake_up);
+        let asks = |wake_up| section.is_querier(wake_up);
         section.begin(&before);
         assert!(asks(&before) && !asks(&after));
         section.begin(&after);

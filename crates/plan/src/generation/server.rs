@@ -162,7 +162,7 @@ impl Server {
 
     /// Returns the number of the expression for the server name in TLS.
     #[inline]
-    pub fn asked_name(&self) -> Option<usize> {
+    pub fn evaluated_name(&self) -> Option<usize> {
         match self.tls.as_ref()?.name {
             SniName::Evaluated(number) => Some(number),
             SniName::None | SniName::Fixed(_) => None,
@@ -190,7 +190,7 @@ impl Server {
     }
 
     /// Returns true if the server has a check or an agent.
-    pub(super) fn is_looked_after(&self) -> bool {
+    pub(super) fn is_checked(&self) -> bool {
         self.check.is_some() || self.agent.is_some()
     }
 
@@ -396,7 +396,7 @@ pub(super) fn server(
         common,
     };
     let (known, mut resolution) = whereabouts(address, init_addr, options, last, refuse);
-    let endpoint = &known.server_place;
+    let endpoint = &known.address;
     let dynamic = cookie.is_none() && settings.cookie.as_ref().is_some_and(|set| set.value.dynamic);
     let by_address = matches!(hash_key, Some(Set { value: "addr" | "addr-port", .. }));
     let stays = match endpoint {
@@ -426,7 +426,7 @@ pub(super) fn server(
         id: id.map_or(0, |set| set.value),
         name: text(name),
         guid: guid.as_ref().map(|set| text(&set.value)),
-        socks4: socks4.as_ref().and_then(|set| proxy(set, &known.server_place, refuse)),
+        socks4: socks4.as_ref().and_then(|set| proxy(set, &known.address, refuse)),
         cookie: match cookie {
             Some(set) => Some(set.value.bytes().into()),
             None => dynamic_cookie(settings, endpoint),
@@ -658,11 +658,11 @@ fn whereabouts(
     let resolution = resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse);
     let methods = methods(init_addr, resolution.is_some(), refuse);
     let mut known = ServerAddrState {
-        server_place: ServerAddress::Nowhere,
+        address: ServerAddress::Nowhere,
         port,
         name: None,
         renamed: false,
-        by_hand: false,
+        set_by_operator: false,
         answer: None,
     };
     let Some(Resolution { service: Some(service), .. }) = &resolution else {
@@ -671,7 +671,7 @@ fn whereabouts(
         let given = given.and_then(|last| last.name.clone()).filter(|given| Some(&**given) != host);
         known.renamed = given.is_some();
         known.name = given.or(host.map(Box::from));
-        known.server_place = initial_address(address, &methods, last.and_then(|last| last.address), refuse);
+        known.address = initial_address(address, &methods, last.and_then(|last| last.address), refuse);
         return (known, resolution);
     };
     // The server keeps its member of the service until the service's records change.

@@ -21,7 +21,7 @@ static SERVER_ADDRS: LockClass = LockClass::new("address of a server", LockClass
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddrState {
     /// The address.
-    pub server_place: ServerAddress,
+    pub address: ServerAddress,
     /// The port from the configuration, an operator or an SRV record.
     pub port: Port,
     /// The host name. `None` for an address in the configuration, or a service without a member for the
@@ -30,7 +30,7 @@ pub struct ServerAddrState {
     /// The name is not that of the configuration.
     pub renamed: bool,
     /// An operator has set the address; it holds until the name servers' answer differs from `answer`.
-    pub by_hand: bool,
+    pub set_by_operator: bool,
     /// Hash of the last answer of the name servers.
     pub answer: Option<u64>,
 }
@@ -38,7 +38,7 @@ pub struct ServerAddrState {
 impl ServerAddrState {
     /// Returns the IP address, if there is one.
     pub fn ip(&self) -> Option<IpAddr> {
-        match &self.server_place {
+        match &self.address {
             ServerAddress::At(Endpoint::Ip(address)) => Some(address.ip()),
             ServerAddress::OfClient(Address { location: Location::Ip { host, .. }, .. }) => match host {
                 Host::V4(ip) => Some((*ip).into()),
@@ -51,7 +51,7 @@ impl ServerAddrState {
 
     /// Returns the endpoint of connections, if it does not depend on the client.
     pub fn endpoint(&self) -> Option<&Endpoint> {
-        match &self.server_place {
+        match &self.address {
             ServerAddress::At(endpoint) => Some(endpoint),
             _ => None,
         }
@@ -59,19 +59,19 @@ impl ServerAddrState {
 
     /// Returns true if an answer leaves the address that an operator has set.
     #[inline]
-    pub fn stays_by_hand(&self, answer: u64) -> bool {
-        self.by_hand && self.answer == Some(answer)
+    pub fn keeps_operator_address(&self, answer: u64) -> bool {
+        self.set_by_operator && self.answer == Some(answer)
     }
 
     /// Notes an answer that decides about the address from now on.
     pub fn heard(&mut self, answer: u64) {
-        self.by_hand = false;
+        self.set_by_operator = false;
         self.answer = Some(answer);
     }
 
     /// Sets the IP address, with the known port; `None` leaves the server without an address.
     pub fn settle(&mut self, ip: Option<IpAddr>) {
-        self.server_place = match (ip, self.port) {
+        self.address = match (ip, self.port) {
             (None, _) => ServerAddress::Nowhere,
             (Some(ip), Port::One(port)) => ServerAddress::At(Endpoint::Ip((ip, port).into())),
             (Some(ip), port) => {
@@ -105,9 +105,9 @@ const OF_CLIENT: u32 = 1;
 impl ServerAddr {
     /// Returns the address of the configuration.
     pub fn new(known: ServerAddrState) -> Self {
-        let of_client = u32::from(matches!(known.server_place, ServerAddress::OfClient(_)));
+        let of_client = u32::from(matches!(known.address, ServerAddress::OfClient(_)));
         Self {
-            now: Published::new(known.server_place.clone()),
+            now: Published::new(known.address.clone()),
             word: AtomicU32::new(of_client),
             key: AtomicU64::new(NO_KEY),
             known: Mutex::new(&SERVER_ADDRS, known),
@@ -144,7 +144,7 @@ impl ServerAddr {
             return kept as u32;
         }
         // If the address changes after `word` was read, the next call computes the number again.
-        let text = match &self.read().server_place {
+        let text = match &self.read().address {
             // As HAProxy writes addresses: IPv6 without brackets.
             ServerAddress::At(Endpoint::Ip(address)) => Some(format!("{}:{}", address.ip(), address.port())),
             ServerAddress::At(endpoint) => Some(endpoint.to_string()),
@@ -167,10 +167,10 @@ impl ServerAddr {
         let mut known = self.known.lock();
         let before = known.clone();
         to(&mut known);
-        if known.server_place != before.server_place {
-            let of_client = u32::from(matches!(known.server_place, ServerAddress::OfClient(_)));
+        if known.address != before.address {
+            let of_client = u32::from(matches!(known.address, ServerAddress::OfClient(_)));
             let changes = (self.word.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
-            self.now.replace(known.server_place.clone()); // rule 2
+            self.now.replace(known.address.clone()); // rule 2
             self.word.store(changes.max(1) << 1 | of_client, Ordering::Relaxed);
         }
         before
@@ -184,11 +184,11 @@ mod tests {
     #[test]
     fn a_place_is_published_with_its_change_and_has_another_number_then() {
         let mut known = ServerAddrState {
-            server_place: ServerAddress::Nowhere,
+            address: ServerAddress::Nowhere,
             port: Port::One(80),
             name: None,
             renamed: false,
-            by_hand: false,
+            set_by_operator: false,
             answer: None,
         };
         known.settle(Some([192, 0, 2, 1].into()));

@@ -15,11 +15,11 @@ const LONGEST: u64 = 1 << 20;
 pub(super) fn spellings(global: &Global, refuse: &mut Refuse<'_>) -> Option<CaseTable> {
     let mut table = CaseTable::default();
     let mut any = false;
-    let mut add = |from: &[u8], to: &[u8], pos: Pos, place: &str, refuse: &mut Refuse<'_>| {
+    let mut add = |from: &[u8], to: &[u8], pos: Pos, suffix: &str, refuse: &mut Refuse<'_>| {
         any = true;
         if let Err(why) = table.insert(from, to) {
             let from = String::from_utf8_lossy(from);
-            refuse.found.alert(pos, format!("'h1-case-adjust' : '{}'{place}: {why}", from.escape_debug()));
+            refuse.found.alert(pos, format!("'h1-case-adjust' : '{}'{suffix}: {why}", from.escape_debug()));
         }
     };
     for (from, to) in &global.h1_case_adjust {
@@ -36,15 +36,15 @@ pub(super) fn spellings(global: &Global, refuse: &mut Refuse<'_>) -> Option<Case
                 for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
                     let line = if line.starts_with(b"#") { b"" } else { line };
                     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-                    let place = format!(" in line {}", number + 1);
+                    let suffix = format!(" in line {}", number + 1);
                     match (words.next(), words.next(), words.next()) {
                         (None, ..) => {}
-                        (Some(from), Some(to), None) => add(from, to, set.value.pos(), &place, refuse),
+                        (Some(from), Some(to), None) => add(from, to, set.value.pos(), &suffix, refuse),
                         _ => {
                             let found =
                                 line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).count();
                             let message =
-                                format!("'h1-case-adjust-file' expects two names{place}, found {found}");
+                                format!("'h1-case-adjust-file' expects two names{suffix}, found {found}");
                             refuse.found.alert(set.value.pos(), message);
                         }
                     }

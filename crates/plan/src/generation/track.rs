@@ -28,7 +28,7 @@ pub struct ServerNumber {
     pub server: usize,
 }
 
-static FOLLOWERS: LockClass = LockClass::new("those that track a server", LockClass::LEAF);
+static FOLLOWERS: LockClass = LockClass::new("tracking servers", LockClass::LEAF);
 
 /// Servers that track a server; an added server may join them. Read when the server changes.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             .is_some_and(|section| config.is_refused(section, "server", server(at).name.as_bytes()))
         {
             // Its options are not known.
-        } else if !server(at).is_looked_after() {
+        } else if !server(at).is_checked() {
             let root = format!("{}/{}", backends[at.backend].name, server(at).name);
             refuse.found.alert(
                 word.pos(),

@@ -48,8 +48,8 @@ fn address(
     let both = || fields.into_iter().flatten();
     let Some(AddressField { name, .. }) = both().next() else { return Ok(()) };
     let Some(address) = address() else { return Ok(()) };
-    let told = both().all(|field| field.tells(address));
-    if !told || both().all(|field| field.if_none) && head.has(&**name) {
+    let applies = both().all(|field| field.tells(address));
+    if !applies || both().all(|field| field.if_none) && head.has(&**name) {
         return Ok(());
     }
     let mut text = Text { bytes: [0; 48], len: 0 };

@@ -394,7 +394,7 @@ impl Stream<'_> {
                     && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
                 // A stream ends without its connection.
                 let whole_client = client.whole().filter(|_| persist != Persist::KeepAlive);
-                let told = Cell::new(sent);
+                let relayed = Cell::new(sent);
                 let relaxed = Cell::new(None);
                 let ended = if whole {
                     count_shown();
@@ -417,7 +417,7 @@ impl Stream<'_> {
                     }
                     let sending = pin!(async {
                         let sent = |n| {
-                            told.set(told.get() + n);
+                            relayed.set(relayed.get() + n);
                             count_shown();
                             count(0, n);
                         };
@@ -447,7 +447,7 @@ impl Stream<'_> {
                 }
                 // No byte has reached the client, so the proxy can still respond itself.
                 if let Ok(Ok(Err(Broken::Framing(_)))) = ended
-                    && told.get() == 0
+                    && relayed.get() == 0
                 {
                     self.note(|record| record.response = None);
                     return Err(Failed::Answer(502, exchange.failed(Cause::Refused)));

@@ -123,9 +123,9 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
     }
     let mut running = pin!(conn.run(&timeout, |stream, incoming| begin(&of, stream, incoming)));
     let mut stopping = local.stopping.waiter();
-    let (mut told, mut counted_glitches) = (false, 0);
+    let (mut shut_down, mut counted_glitches) = (false, 0);
     poll_fn(|context| {
-        if !told {
+        if !shut_down {
             let (event, slot) = stopping.parts();
             let stays = event.has_happened()
                 && conn.open_streams() == 0
@@ -133,7 +133,7 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
             if let Some((event, waiter_slot)) = event.unless(stays, slot, context)
                 && event.poll(waiter_slot, context).is_ready()
             {
-                told = true;
+                shut_down = true;
                 conn.shutdown();
             }
         }

@@ -12,7 +12,7 @@ use crate::rules::{Answer, Content, EvalPhase, Lookups, any_holds, chosen_backen
 use crate::traffic::Parties;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_h1::{
-    Body, From, Persist, Request, is_told_to_close, restrict_names, restrict_te, set_connection,
+    Body, From, Persist, Request, has_close_option, restrict_names, restrict_te, set_connection,
 };
 use manylane_http::{EditError, Form, Head, Method, Version};
 use manylane_plan::Side;
@@ -351,7 +351,7 @@ impl<'s> Stream<'s> {
         let head = &mut request.head;
         restrict_te(head)?;
         let server_closes =
-            self.mode >= CloseMode::Server && !backend.http.pretend_keep_alive || is_told_to_close(head);
+            self.mode >= CloseMode::Server && !backend.http.pretend_keep_alive || has_close_option(head);
         let persist = match (self.upgrade, server_closes) {
             (true, _) => Persist::Upgrade,
             (false, true) => Persist::Close,

@@ -6,7 +6,7 @@ use super::pipeline::After;
 use super::stream::Stream;
 use crate::rules::{Answer, EvalPhase};
 use manylane_buf::Chain;
-use manylane_h1::{Body, BodyWriter, Persist, Reader, is_told_to_close, set_connection, settle_response};
+use manylane_h1::{Body, BodyWriter, Persist, Reader, has_close_option, set_connection, settle_response};
 use manylane_http::{Head, Known, Method};
 use manylane_plan::generation::{End, TimeoutOf};
 use manylane_plan::{Cause, Phase, Termination};
@@ -211,7 +211,7 @@ impl Stream<'_> {
             && !tunnel
             && !matches!(*status, 400 | 408)
             && head.status() >= 200
-            && !is_told_to_close(&head);
+            && !has_close_option(&head);
         let persist = if keep { Persist::KeepAlive } else { Persist::Close };
         set_connection(&mut head, said, persist)
             .and_then(|()| edit::keep_alive(&mut head, self.version, persist))

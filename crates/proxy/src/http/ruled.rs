@@ -279,7 +279,7 @@ impl<'s> Stream<'s> {
 #[allow(clippy::result_large_err)] // in a box, a rule's response would be an allocation
 impl Exchange<'_> {
     /// Keeps a response for `show errors` whose body rules wanted to read and is invalid.
-    fn keep_looked_at(&self, broken: &Broken) {
+    fn keep_invalid(&self, broken: &Broken) {
         if let Broken::Framing(found) = broken {
             self.keep_response(found);
         }
@@ -296,7 +296,7 @@ impl Exchange<'_> {
         if rules.reads_data
             && let Err(broken) = incoming.peek.begin(incoming.input)
         {
-            self.keep_looked_at(&broken);
+            self.keep_invalid(&broken);
             return Err(Failed::Answer(502, refused));
         }
         let mut walk = Walk::response(&rules.response);
@@ -313,7 +313,7 @@ impl Exchange<'_> {
                     match self.stream.local.here().timeout(time, incoming.gather(least)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(broken)) => {
-                            self.keep_looked_at(&broken);
+                            self.keep_invalid(&broken);
                             return Err(Failed::Answer(
                                 502,
                                 Termination::new(Cause::ServerLeft, Phase::Data),

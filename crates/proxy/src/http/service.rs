@@ -12,7 +12,7 @@ use crate::rules::{Answer, EvalPhase, any_holds, challenge, see_other};
 use manylane_buf::{Chain, External};
 use manylane_expr::basic;
 use manylane_h1::{
-    Body, Connection as Said, Persist, Reader, Request, frame_for, is_told_to_close, set_body,
+    Body, Connection as Said, Persist, Reader, Request, frame_for, has_close_option, set_body,
     set_connection, settle_response,
 };
 use manylane_http::{Head, Known, Method, Version};
@@ -200,7 +200,7 @@ impl Stream<'_> {
         self.scopes.memory.response.set(Some((head.version(), 200)));
         let phase = EvalPhase { backend: self.backend, ..EvalPhase::default() };
         self.afterwards(phase, &mut head).map_err(|_| NoAnswer)?;
-        let persist = if is_told_to_close(&head) { Persist::Close } else { persist };
+        let persist = if has_close_option(&head) { Persist::Close } else { persist };
         let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
         let mut out = Chain::new();
         set_connection(&mut head, Said::default(), persist)

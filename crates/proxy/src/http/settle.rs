@@ -12,7 +12,7 @@ use crate::rules::{Answer, Content, EvalPhase, Lookups, content};
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
 use manylane_h1::{
-    Body, BodyWriter, From, Persist, Reader, Response, frame_for, is_told_to_close, set_body, set_connection,
+    Body, BodyWriter, From, Persist, Reader, Response, frame_for, has_close_option, set_body, set_connection,
     settle_response,
 };
 use manylane_http::{Head, Known, Method};
@@ -144,7 +144,7 @@ impl Exchange<'_> {
             && !matches!(body, Body::UntilClose | Body::Tunnel)
             && self.stream.mode == CloseMode::KeepAlive
             && !closes
-            && !is_told_to_close(&request.head)
+            && !has_close_option(&request.head)
             && request.head.method_kind() != Method::Connect;
         // A client that asked for a tunnel expects no length.
         let tunnels = self.stream.method != Method::Connect || body == Body::Tunnel;
@@ -170,7 +170,7 @@ impl Exchange<'_> {
         });
         let edited = edited.and_then(|()| {
             self.stream.afterwards(self.phase(), response_head)?;
-            if persist == Persist::KeepAlive && is_told_to_close(response_head) {
+            if persist == Persist::KeepAlive && has_close_option(response_head) {
                 persist = Persist::Close;
             }
             set_connection(response_head, said, persist)?;

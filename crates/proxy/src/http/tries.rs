@@ -95,10 +95,10 @@ async fn takes_protocols(
     conn: &h2::Conn,
 ) -> Result<(), Failed> {
     let time = backend.timeouts.server.unwrap_or(SETTINGS_TIMEOUT).min(SETTINGS_TIMEOUT);
-    let told = pin!(poll_fn(|context| conn.poll_takes_protocols(context)));
-    let told = pin!(local.here().timeout(time, told));
-    let told = server::waiting(backend, client, told).await;
-    let (status, cause) = match told.map_err(|ended| Failed::Client(ended.phase))? {
+    let supported = pin!(poll_fn(|context| conn.poll_takes_protocols(context)));
+    let supported = pin!(local.here().timeout(time, supported));
+    let supported = server::waiting(backend, client, supported).await;
+    let (status, cause) = match supported.map_err(|ended| Failed::Client(ended.phase))? {
         Ok(true) => return Ok(()),
         Ok(false) => (502, Cause::ServerLeft),
         Err(_) => (504, Cause::ServerSilent),
@@ -342,7 +342,7 @@ impl Stream<'_> {
             Err(failed) => {
                 if let Some(index) = failed.server {
                     self.server.set(Some(index));
-                    server::remember_place(local, &backend.servers[index.get()], memory);
+                    server::remember_address(local, &backend.servers[index.get()], memory);
                 }
                 self.note(|record| {
                     record.not_reached(&failed);

@@ -111,7 +111,7 @@ pub(super) struct Watched {
     pub(super) unseen: bool,
 }
 
-/// How a watched client leaves.
+/// Event by which a watched client counts as gone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
     /// The client resets the connection.

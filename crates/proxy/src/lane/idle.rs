@@ -14,7 +14,7 @@
 //!    that is made. A client without a request does not count: `maxconn` reserves half of the descriptors for
 //!    clients, and idle clients take none of the other half. A lane that uses less than its share of the
 //!    limit reads no other lane's count; a lane that uses more reads all of them, at most once in
-//!    [`LOOK_EVERY`].
+//!    [`READ_INTERVAL`].
 //! 5. The pools of the current generation are the lane's pools. A generation that retires passes its idle
 //!    connections to them, and its streams take connections from them and return them there, where both
 //!    generations have the same server.
@@ -47,7 +47,7 @@ static TAKEOVER: TaskKind = TaskKind::new("takeover");
 const TIMEOUT: Duration = Duration::from_millis(5);
 
 /// Shortest time between two readings of the other lanes' descriptor counts.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const READ_INTERVAL: Duration = Duration::from_millis(1);
 
 counters! {
     /// Clients without a request, of all generations.
@@ -333,11 +333,11 @@ impl Local {
             && self.used_by_all(most) > bound
     }
 
-    /// Returns the number of descriptors in use on all lanes, up to [`LOOK_EVERY`] old.
+    /// Returns the number of descriptors in use on all lanes, up to [`READ_INTERVAL`] old.
     fn used_by_all(&self, most: u64) -> u64 {
         let now = self.here().now();
-        let (looked, used) = self.used.get();
-        if now < looked + LOOK_EVERY {
+        let (read_at, used) = self.used.get();
+        if now < read_at + READ_INTERVAL {
             return used;
         }
         let began = IDLE_CLIENTS.read_cheap_one(|clients| &clients.began);

@@ -539,7 +539,7 @@ impl Local {
             }
             self.quiescent();
             free_replaced();
-            manylane_pool::reserve::look_again();
+            manylane_pool::reserve::recheck();
             if manylane_pool::reserve::is_short() {
                 manylane_pool::reserve::restore();
             } else if round.is_multiple_of(TRIM) && manylane_pool::trim() > 0 {

@@ -72,7 +72,7 @@ fn failed(
     observed: &TrafficObserver,
     observation: Observation,
 ) {
-    if !check.board.is_looked_after() {
+    if !check.board.is_active() {
         return;
     }
     let Some(errors) = observed.failed() else { return };

@@ -217,7 +217,7 @@ impl Local {
         let mut left = Vec::new();
         for shared in self.shared_conns.conns.take() {
             let free = shared.key.is_some() && !shared.conn.is_leaving();
-            match self.place_of(&shared, next).filter(|_| free) {
+            match self.server_in(&shared, next).filter(|_| free) {
                 Some((backend, index)) => {
                     let mut conns = next.shared_conns.conns.borrow_mut();
                     conns.push(SharedConn { backend, index, ..shared });
@@ -230,7 +230,7 @@ impl Local {
 
     /// Returns the backend and the server in another generation, if its connections would have the same
     /// settings.
-    fn place_of(&self, shared: &SharedConn, next: &Self) -> Option<(usize, Index)> {
+    fn server_in(&self, shared: &SharedConn, next: &Self) -> Option<(usize, Index)> {
         let own = &self.generation.backends[shared.backend];
         let successor = next.generation.backend_named(&own.name)?;
         let index = pooled_with(successor, &own.servers[shared.index.get()])?;

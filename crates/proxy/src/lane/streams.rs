@@ -40,7 +40,7 @@ static ANSWERS: LockClass = LockClass::new("answers about streams", LockClass::L
 /// Most streams in a slice.
 const SLICE: usize = 256;
 /// Most entries that a lane reads for a slice.
-const LOOKED_AT: usize = 16_384;
+const MAX_VISITED: usize = 16_384;
 
 /// Streams of one generation on a lane.
 #[derive(Debug, Default)]
@@ -284,7 +284,7 @@ pub type Slice = (Vec<StreamReport>, Option<Cursor>);
 /// Returns a slice of the calling lane's streams.
 fn slice_here(Cursor(first, entry): Cursor) -> Slice {
     let mut rows = Vec::with_capacity(SLICE);
-    let mut most = LOOKED_AT;
+    let mut most = MAX_VISITED;
     // The newest generation is the last.
     for of in Local::all().filter(|of| of.serial >= first) {
         let from = if of.serial == first { entry } else { 0 };
@@ -511,7 +511,7 @@ mod tests {
             assert!(rows.is_empty());
             (slices, from) = (slices + 1, next);
         }
-        assert_eq!(slices, STREAMS.div_ceil(LOOKED_AT));
+        assert_eq!(slices, STREAMS.div_ceil(MAX_VISITED));
         Local::remove_all();
     }
 
@@ -540,9 +540,9 @@ mod tests {
         entries.iter().step_by(3).for_each(|entry| streams.leave(*entry));
         let (mut shown, mut from, mut slices) = (Vec::new(), Some(0), 0);
         while let Some(index) = from {
-            let mut looked_at = 20;
+            let mut most = 20;
             let before = shown.len();
-            from = streams.show(index, &mut looked_at, |entry| {
+            from = streams.show(index, &mut most, |entry| {
                 let is_room = shown.len() < before + 8;
                 if is_room {
                     shown.push(entry.begun.number);

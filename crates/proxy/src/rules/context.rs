@@ -371,7 +371,7 @@ impl EvalContext<'_> {
     /// Returns the values of the backend's expressions, if any server uses one as its server name in TLS.
     /// Needed for a new connection.
     pub(crate) fn server_names(&self, phase: EvalPhase<'_>, backend: &Backend) -> Vec<Option<Box<str>>> {
-        if !backend.servers.iter().any(|server| server.asked_name().is_some()) {
+        if !backend.servers.iter().any(|server| server.evaluated_name().is_some()) {
             return Vec::new();
         }
         let text = |expression: &manylane_expr::Expression| {
@@ -437,11 +437,11 @@ impl Host for Local {
             there
                 .map(|(server, index)| {
                     let waiting = u64::from(balancer.waiting(index));
-                    let places = room(
+                    let slots = room(
                         balancer.servers()[index].state().maxconn(),
                         balancer.load(index).saturating_sub(waiting),
                     )?;
-                    Some(places + room(server.maxqueue, waiting)?)
+                    Some(slots + room(server.maxqueue, waiting)?)
                 })
                 .sum()
         };

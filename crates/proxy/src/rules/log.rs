@@ -57,7 +57,7 @@ pub(crate) fn refused(log: &FrontendLog, eval: &EvalContext<'_>, why: &str) {
         None => known,
     };
     let phase = EvalPhase { log: Some(&log_info), ..EvalPhase::default() };
-    let place = match &eval.listener.name {
+    let listener = match &eval.listener.name {
         Some(name) => name.to_string(),
         None => eval.listener.id.to_string(),
     };
@@ -65,7 +65,7 @@ pub(crate) fn refused(log: &FrontendLog, eval: &EvalContext<'_>, why: &str) {
         Some(format) => format.write(env, scratch, writer),
         None => {
             log.refused.write(env, scratch, writer);
-            let _ = writer.print(format_args!("/{place}: {why}")); // truncated if too long
+            let _ = writer.print(format_args!("/{listener}: {why}")); // truncated if too long
         }
     });
 }

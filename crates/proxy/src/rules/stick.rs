@@ -142,7 +142,7 @@ impl EvalContext<'_> {
         server: &Server,
         stores: &Stores,
     ) {
-        let asked = stores.0.take();
+        let requested = stores.0.take();
         if server.non_stick || server.stands_in {
             return;
         }
@@ -153,7 +153,7 @@ impl EvalContext<'_> {
             }
         };
         let mut count = 0;
-        for Store { table, words, key, next: _ } in iter(&asked) {
+        for Store { table, words, key, next: _ } in iter(&requested) {
             count += 1;
             if let Some(table) = self.local.tables.named(*table) {
                 keep(table, &key[..*words]);

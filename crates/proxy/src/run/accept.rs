@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 static ACCEPT: TaskKind = TaskKind::new("accept");
-static GATES: TaskKind = TaskKind::new("news of gates");
+static GATES: TaskKind = TaskKind::new("frontend enabled or disabled");
 static HOUSEKEEPING: TaskKind = TaskKind::new("housekeeping");
 static METER: TaskKind = TaskKind::new("rates");
 

@@ -82,7 +82,7 @@ async fn renew_due(local: Rc<Local>, certificates: Vec<AcmeCertificate>) {
             if unless_stopped(&local, local.here().sleep(TICK)).await.is_none() {
                 return;
             }
-            if certificates.iter().any(|own| manylane_acme::was_asked(&own.name)) {
+            if certificates.iter().any(|own| manylane_acme::is_requested(&own.name)) {
                 break;
             }
         }
@@ -107,7 +107,7 @@ async fn unless_replaced<T>(local: &Rc<Local>, mut order: Pin<Box<impl Future<Ou
 async fn first_due(local: &Local, certificates: &[AcmeCertificate]) -> Option<AcmeCertificate> {
     let all = certificates.to_vec();
     let scheduled = local.generation.acme.scheduled;
-    let look = move |store: &manylane_tls::Store| {
+    let read = move |store: &manylane_tls::Store| {
         let mut installed = Vec::new();
         let due = all.into_iter().filter_map(|own| {
             match own.install(store) {
@@ -122,7 +122,7 @@ async fn first_due(local: &Local, certificates: &[AcmeCertificate]) -> Option<Ac
         let due = due.min_by_key(|(at, _)| *at).map(|(_, own)| own);
         (installed, due)
     };
-    let (installed, due) = aside(local, look).await?;
+    let (installed, due) = aside(local, read).await?;
     for (name, result) in installed {
         match result {
             Ok(()) => say(local, &name, Level::Notice, &"The certificate that was obtained is installed."),

@@ -117,7 +117,7 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
         let Some(check) = own.kind.of(&own.server) else { return };
         let mut until = here.now() + wait;
         loop {
-            let paused = !check.board.is_looked_after();
+            let paused = !check.board.is_active();
             if until <= here.now() && !paused {
                 break;
             }
@@ -131,7 +131,7 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
             }
         }
         // Checks above the limit wait.
-        let Some(_place) = own.unless_over(CheckGuard::enter(&own.checks.conn_limit)).await else { return };
+        let Some(_guard) = own.unless_over(CheckGuard::enter(&own.checks.conn_limit)).await else { return };
         let Some((local, backend, index)) = own.find() else { return };
         let generation = local.generation.clone();
         let backend = &generation.backends[backend];
@@ -168,7 +168,7 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
         let Some((local, backend, index)) = own.find() else { return };
         let backend = &local.generation.backends[backend];
         let Some(check) = own.kind.of(&backend.servers[index.get()]) else { return };
-        if !check.board.is_looked_after() {
+        if !check.board.is_active() {
             check.board.cancel(); // the check was disabled since it began
             continue;
         }

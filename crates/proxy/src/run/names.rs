@@ -62,7 +62,7 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
         // The earlier task stops only now, so a task is always there for rules.
         let notify: Arc<Notify> = Arc::default();
         let section = local.generation.resolvers[number].begin(&notify);
-        let task = look_after(local.clone(), number, notify.clone(), section);
+        let task = run_section(local.clone(), number, notify.clone(), section);
         if let Err(error) = local.here().spawn(&NAMES, Class::Normal, task) {
             local.generation.resolvers[number].close(&notify);
             return Err(error.to_string());
@@ -121,7 +121,7 @@ struct SectionTask {
 }
 
 /// Task of a section, until the lane stops.
-async fn look_after(local: Rc<Local>, number: usize, notify: Arc<Notify>, section: Section) {
+async fn run_section(local: Rc<Local>, number: usize, notify: Arc<Notify>, section: Section) {
     let generation = local.generation.clone();
     let own = &generation.resolvers[number];
     let section_task = Rc::new(SectionTask {
@@ -141,7 +141,7 @@ async fn look_after(local: Rc<Local>, number: usize, notify: Arc<Notify>, sectio
     loop {
         // Once a later task has begun, only that one moves servers, because the two may know different
         // addresses. If the later one ends first, this one handles what has arrived meanwhile.
-        let due = own.is_asked_by(&notify).then(|| section_task.work(&mut users, &notify)).flatten();
+        let due = own.is_querier(&notify).then(|| section_task.work(&mut users, &notify)).flatten();
         let sleep = here.sleep_until(due.map_or(Time::MAX, |due| Time::ZERO + due));
         if unless_stopped(&local, notify.or(sleep)).await.is_none() {
             break;
@@ -175,7 +175,7 @@ impl SectionTask {
         }
         self.section.borrow_mut().handle_timeout(clock(local));
         let mut found = Vec::new();
-        while let Some(update) = self.next_news() {
+        while let Some(update) = self.next_update() {
             found.extend(self.section.borrow().memo(update.name));
             if self.section.borrow().status(update.name) != Status::Valid {
                 local.generation.process_stats.failed_resolutions.add(1);
@@ -201,7 +201,7 @@ impl SectionTask {
         self.section.borrow_mut().poll_ask()
     }
 
-    fn next_news(&self) -> Option<NameUpdate> {
+    fn next_update(&self) -> Option<NameUpdate> {
         self.section.borrow_mut().poll_update()
     }
 
@@ -236,7 +236,7 @@ async fn exchange(section_task: Rc<SectionTask>, ask: Query, for_rule: Option<Fo
     let until = Time::ZERO + ask.until;
     let work = async {
         let limits = if for_rule.is_some() { &section_task.of_rules } else { &section_task.of_servers };
-        let _place = CheckGuard::enter(limits).await;
+        let _guard = CheckGuard::enter(limits).await;
         let server = &section_task.resolvers().servers[ask.query.server];
         let talk = async {
             let reached = if server.tcp {
@@ -508,7 +508,7 @@ impl AddressUsers {
             .borrow()
             .records(id)
             .map_or(0, |records| mark(records.iter().filter_map(addresses)));
-        if known.stays_by_hand(answer) {
+        if known.keeps_operator_address(answer) {
             return;
         }
         // Two servers may have different ports of one address.
@@ -530,7 +530,7 @@ impl AddressUsers {
         });
         match choice {
             AddressChoice::Stay => {
-                if known.by_hand || known.answer != Some(answer) {
+                if known.set_by_operator || known.answer != Some(answer) {
                     server.addr.change(|known| known.heard(answer));
                 }
                 have(local, number);
@@ -634,7 +634,7 @@ impl AddressUsers {
         if let Some(address) = address {
             self.unfollow(section_task, local, number);
             let (known, answer) = (server.addr.read(), mark(std::iter::once(address)));
-            if new || known.ip() != Some(address) && !known.stays_by_hand(answer) {
+            if new || known.ip() != Some(address) && !known.keeps_operator_address(answer) {
                 go(local, number, "DNS additional record", |known| {
                     known.heard(answer);
                     known.port = Port::One(port);
@@ -721,7 +721,7 @@ fn lose(local: &Local, number: ServerNumber, why: &str) {
     let Some(index) = backend.balancer.servers().index(server.index) else { return };
     change(local, backend, index, why, |own| Availability { unresolved: true, ..own });
     server.addr.change(|known| {
-        known.by_hand = false;
+        known.set_by_operator = false;
         known.settle(None);
     });
 }

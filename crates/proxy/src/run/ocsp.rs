@@ -45,12 +45,12 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     if !is_first || !local.generation.certificates.renews_ocsp() {
         return Ok(());
     }
-    let task = look_after(local.clone());
+    let task = update_responses(local.clone());
     local.here().spawn(&RENEWALS, Class::Normal, task).map(drop).map_err(|error| error.to_string())
 }
 
 /// Renews responses as they become due, until the generation ends.
-async fn look_after(local: Rc<Local>) {
+async fn update_responses(local: Rc<Local>) {
     loop {
         let (due, next) = aside(&local, Store::due_ocsp).await.unwrap_or_default();
         for question in due {

@@ -61,7 +61,7 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
     for (number, section) in local.generation.peers.iter().enumerate() {
         if number % lanes.len() == own && !section.is_off {
-            let task = look_after(local.clone(), number);
+            let task = run_section(local.clone(), number);
             local.here().spawn(&PEERS, Class::Normal, task).map_err(|error| error.to_string())?;
         }
     }
@@ -107,7 +107,7 @@ fn clock(local: &Local) -> u64 {
 }
 
 /// Serves a section until the lane stops.
-async fn look_after(local: Rc<Local>, number: usize) {
+async fn run_section(local: Rc<Local>, number: usize) {
     let generation = local.generation.clone();
     let own = &generation.peers[number];
     local.begun(); // keeps the lane alive until everything is sent
@@ -172,7 +172,7 @@ impl SectionTask {
             };
             if silent {
                 self.section.borrow_mut().counts(peer).silences += 1;
-                self.take_place(peer, now);
+                self.replace_conn(peer, now);
                 self.links.borrow_mut()[peer].conn = None;
                 self.retry(peer, now, true);
                 continue;
@@ -184,7 +184,7 @@ impl SectionTask {
                 None if self.peer(peer).is_local || now < links[peer].retry => {}
                 None => {
                     drop(links);
-                    let conn = self.take_place(peer, now);
+                    let conn = self.replace_conn(peer, now);
                     let task = connect(self.clone(), peer, conn);
                     if self.local.here().spawn(&PEER, Class::Normal, task).is_err() {
                         self.links.borrow_mut()[peer].conn = None;
@@ -220,7 +220,7 @@ impl SectionTask {
     }
 
     /// Replaces the current connection or attempt (rule 2).
-    fn take_place(&self, peer: usize, now: u64) -> Rc<Conn> {
+    fn replace_conn(&self, peer: usize, now: u64) -> Rc<Conn> {
         let conn = Rc::<Conn>::default();
         let before = self.links.borrow_mut()[peer].conn.replace(conn.clone());
         if let Some(before) = before {
@@ -230,7 +230,7 @@ impl SectionTask {
         conn
     }
 
-    fn has_place(&self, peer: usize, conn: &Rc<Conn>) -> bool {
+    fn is_current(&self, peer: usize, conn: &Rc<Conn>) -> bool {
         self.links.borrow()[peer].conn.as_ref().is_some_and(|own| Rc::ptr_eq(own, conn))
     }
 
@@ -242,7 +242,7 @@ impl SectionTask {
 
     /// Ends a connection or attempt. `soon` is true if it was useful.
     fn ended(&self, peer: usize, conn: &Rc<Conn>, soon: bool) {
-        if self.has_place(peer, conn) {
+        if self.is_current(peer, conn) {
             let now = clock(&self.local);
             self.links.borrow_mut()[peer].conn = None;
             self.section.borrow_mut().end(peer, now);
@@ -263,12 +263,12 @@ impl SectionTask {
         while self.accepting.get() > 0 {
             self.local.here().sleep(EVERY).await;
         }
-        let conn = self.take_place(peer, clock(&self.local));
+        let conn = self.replace_conn(peer, clock(&self.local));
         let task = connect(self.clone(), peer, conn.clone());
         if self.local.here().spawn(&PEER, Class::Normal, task).is_ok() {
             let mut until = clock(&self.local) + SILENCE;
             let mut taught = self.section.borrow().taught(peer);
-            while self.has_place(peer, &conn) {
+            while self.is_current(peer, &conn) {
                 let now = clock(&self.local);
                 // A process that requests nothing needs nothing, and one that takes nothing may send
                 // heartbeats for ever.
@@ -300,7 +300,7 @@ impl SectionTask {
     fn leave(&self) {
         let now = clock(&self.local);
         for peer in 0..self.own().peers.len() {
-            self.take_place(peer, now);
+            self.replace_conn(peer, now);
         }
         let none = Section::new([], [], false, now);
         let section = std::mem::replace(&mut *self.section.borrow_mut(), none);
@@ -426,7 +426,7 @@ async fn welcome(section_task: Rc<SectionTask>, incoming: Incoming, stranger: Pe
             if section_task.links.borrow()[peer].conn.is_some() {
                 section_task.section.borrow_mut().counts(peer).collisions += 1;
             }
-            let conn = section_task.take_place(peer, now);
+            let conn = section_task.replace_conn(peer, now);
             let work = async {
                 if send(&connection, Status::Succeeded.line().as_bytes()).await.is_some() {
                     section_task.answered(peer, Status::Succeeded);
@@ -530,11 +530,11 @@ async fn talk(
             MessageError::Malformed => Message::ProtocolError.write(&mut out),
             MessageError::TooLong => Message::SizeError.write(&mut out),
         }
-        let told = async {
+        let sending = async {
             send(connection, &out).await?;
             connection.flush().await.ok()
         };
-        let _ = local.here().timeout(TIMEOUT, told).await;
+        let _ = local.here().timeout(TIMEOUT, sending).await;
     }
     fault.is_none()
 }

@@ -64,12 +64,12 @@ pub(super) async fn run(
 
 /// Returns the result for an exit status; `None` means that the time was over.
 fn result_of(ended: Option<ExitStatus>) -> CheckResult {
-    let told = |status, code| CheckResult { code: Some(code), ..CheckResult::new(status, "") };
+    let result = |status, code| CheckResult { code: Some(code), ..CheckResult::new(status, "") };
     match ended.map(|status| status.code()) {
-        Some(Some(0)) => told(Status::ProcOk, 0),
-        Some(Some(code)) => told(Status::ProcErr, code.into()),
-        Some(None) => told(Status::ProcErr, -1), // a signal ended the program
-        None => told(Status::ProcTout, 0),
+        Some(Some(0)) => result(Status::ProcOk, 0),
+        Some(Some(code)) => result(Status::ProcErr, code.into()),
+        Some(None) => result(Status::ProcErr, -1), // a signal ended the program
+        None => result(Status::ProcTout, 0),
     }
 }
 

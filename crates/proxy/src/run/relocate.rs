@@ -33,7 +33,7 @@ pub fn relocate(
     }
     let before = server.addr.change(|known| {
         known.port = port.map_or(known.port, Port::One);
-        known.by_hand = true;
+        known.set_by_operator = true;
         known.settle(Some(ip));
     });
     change(local, backend, index, "", |own| Availability { unresolved: false, ..own });
@@ -81,7 +81,7 @@ pub fn rename(
     let before = server.addr.change(|known| {
         known.name = Some(name.as_str().into());
         known.renamed = true;
-        known.by_hand = false; // the new name decides about the address
+        known.set_by_operator = false; // the new name decides about the address
     });
     if !local.generation.resolvers[resolution.section].order(Order::Rename(backend.number_of(index))) {
         server.addr.change(|known| *known = before);

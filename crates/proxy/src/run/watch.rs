@@ -11,7 +11,7 @@ use manylane_tls::{FileChange, Store};
 use std::rc::Rc;
 use std::time::Duration;
 
-static LOOKS: TaskKind = TaskKind::new("check files of certificates");
+static FILE_CHECKS: TaskKind = TaskKind::new("check files of certificates");
 
 /// Time between two looks. Files are read when two looks in a row found them the same.
 const TICK: Duration = Duration::from_secs(1);
@@ -25,16 +25,16 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     if !is_first || !local.generation.certificates.watches_files() {
         return Ok(());
     }
-    let task = look_after(local.clone());
-    local.here().spawn(&LOOKS, Class::Bulk, task).map(drop).map_err(|error| error.to_string())
+    let task = check_regularly(local.clone());
+    local.here().spawn(&FILE_CHECKS, Class::Bulk, task).map(drop).map_err(|error| error.to_string())
 }
 
 /// Looks again and again, until the generation ends.
-async fn look_after(local: Rc<Local>) {
+async fn check_regularly(local: Rc<Local>) {
     while unless_stopped(&local, local.here().sleep(TICK)).await.is_some() {
         // If the pool is full, the next look does it.
         for FileChange { certificate, result, warnings } in
-            aside(&local, Store::look_at_files).await.unwrap_or_default()
+            aside(&local, Store::check_files).await.unwrap_or_default()
         {
             for problem in warnings {
                 log_globally(&local, Level::Warning, &format!("Certificate {certificate}: {problem}."));

@@ -292,7 +292,7 @@ fn begun(conn: &h2::Conn) -> u32 {
 }
 
 /// Stores the address of a server that was not reached, for samples.
-pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
+pub(crate) fn remember_address(local: &Local, server: &Server, memory: &Memory) {
     if local.generation.reads_connections
         && let ServerAddress::At(Endpoint::Ip(address)) = server.addr.load(&local.reader())
     {

@@ -76,9 +76,9 @@ pub(crate) fn header(
         texts.push((kind::ALPN, protocol.to_vec()));
     }
     if how.authority {
-        let told = client.greeting().and_then(|greeting| greeting.authority());
+        let received = client.greeting().and_then(|greeting| greeting.authority());
         let wanted = tls.and_then(|info| info.name.as_deref()).map(str::as_bytes);
-        texts.extend(wanted.or(told).map(|name| (kind::AUTHORITY, name.to_vec())));
+        texts.extend(wanted.or(received).map(|name| (kind::AUTHORITY, name.to_vec())));
     }
     if how.unique_id {
         eval.make_id(phase.request);

@@ -7,7 +7,7 @@ mod pool_key;
 mod tls_guard;
 
 pub(crate) use connect::{
-    Attempt, IdleConn, Tried, at_once, connect, enter, has_agreed_on_h2, remember_link, remember_place,
+    Attempt, IdleConn, Tried, at_once, connect, enter, has_agreed_on_h2, remember_address, remember_link,
     shaken_with, waiting,
 };
 pub(crate) use header::{header, headers_before_tls};

@@ -67,7 +67,7 @@ pub(crate) fn pool_key(
     };
     let to = if server.addr.is_of_client() { client.destination() } else { None };
     let name = server.pool_name.and_then(|number| names[number]);
-    let wanted = server.asked_name().and_then(|number| names[number]);
+    let wanted = server.evaluated_name().and_then(|number| names[number]);
     let namespace = client.namespace_for(server).map(|name| &**name);
     let demands = Demands { from, to, name, wanted, namespace, packets };
     Some(demands.key(server.pool, server.addr.word() >> 1))

@@ -147,7 +147,7 @@ async fn proxy_header(local: &Rc<Local>, client: &mut Client) -> Result<(), Wron
         let complete = match parsed? {
             Parsed::Incomplete { .. } => None,
             Parsed::Complete { header, length } => {
-                let told = match header.ends.filter(|_| header.relayed) {
+                let addresses = match header.ends.filter(|_| header.relayed) {
                     Some(EndpointPair::Ip { source, destination, .. }) => Some((source, destination)),
                     _ => None,
                 };
@@ -157,13 +157,13 @@ async fn proxy_header(local: &Rc<Local>, client: &mut Client) -> Result<(), Wron
                     namespace: value(kind::NETNS).and_then(|name| local.generation.namespace(name)),
                     took: local.here().now().since(begun),
                 };
-                Some((told, greeting, length))
+                Some((addresses, greeting, length))
             }
         };
         match complete {
-            Some((told, greeting, length)) => {
+            Some((addresses, greeting, length)) => {
                 client.was_greeted(greeting).map_err(|_| Wrong::Failed)?;
-                if let Some((source, destination)) = told {
+                if let Some((source, destination)) = addresses {
                     client.is_between(source, destination).map_err(|_| Wrong::Failed)?;
                 }
                 return client.received.trim_front(length).map_err(|_| Wrong::Failed);

@@ -7,7 +7,7 @@ use manylane_http::{Head, Method};
 
 /// Returns the limits for heads that are only inspected and then forwarded unchanged: with every relaxation.
 /// A rule that refuses a path must see the path in each form that the server may accept.
-fn looked_at() -> Limits {
+fn inspection_limits() -> Limits {
     Limits { lenient: Leniency::ALL, relaxed: true, ..Limits::default() }
 }
 
@@ -30,7 +30,7 @@ enum Parser {
 
 impl Heads {
     pub(crate) fn new(side: Direction) -> Self {
-        let limits = looked_at();
+        let limits = inspection_limits();
         let parser = match side {
             Direction::Request => Parser::Request(RequestParser::new(limits)),
             Direction::Response => Parser::Response(ResponseParser::new(limits)),
@@ -73,7 +73,7 @@ impl Heads {
 /// Returns the head of the HTTP request that the bytes begin with, if there is one.
 pub(crate) fn request(received: &Chain) -> Option<Head> {
     let mut bytes = received.share().ok()?;
-    Some(RequestParser::new(looked_at()).parse(&mut bytes).ok()??.head)
+    Some(RequestParser::new(inspection_limits()).parse(&mut bytes).ok()??.head)
 }
 
 /// Returns the head of the HTTP response that the bytes begin with, if there is one.

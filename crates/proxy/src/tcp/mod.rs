@@ -68,7 +68,7 @@ pub(crate) async fn run(
         || frontend.log.is_some()
         || frontend.http.unique_id.is_some()
         || local.generation.tells_formats
-        || local.generation.backends.iter().any(|backend| backend.rules.looks_at_streams());
+        || local.generation.backends.iter().any(|backend| backend.rules.processes_streams());
     let mut record = Record::new(local.here().now());
     scopes.memory.begun.set(record.date);
     let number = local.next_number();
@@ -102,17 +102,17 @@ pub(crate) async fn run(
     let mut stream = Stream { local, frontend, eval: &eval, streaming: &streaming, logged: false };
     eval.log_step(LogStep::Accept);
     let defect = |cause| Termination::new(cause, Phase::Data);
-    let looked = {
+    let inspected = {
         let looking =
             pin!(stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client));
         caught(looking).await.unwrap_or_else(|cause| Err(defect(cause)))
     };
-    let ended = match looked {
+    let ended = match inspected {
         Err(ended) => Ok(ended),
         Ok(Content::SwitchMode(version)) => Err((version, None)),
         Ok(_) => {
-            let looks = !(rules.use_backend.is_empty() && rules.force_switch.is_empty());
-            let head = stream.head(looks, &client);
+            let reads_head = !(rules.use_backend.is_empty() && rules.force_switch.is_empty());
+            let head = stream.head(reads_head, &client);
             let chosen = chosen_backend(frontend, &eval, phase(head.as_ref(), &client));
             match chosen.map(|number| &local.generation.backends[number]) {
                 None => {
@@ -332,7 +332,8 @@ impl Stream<'_> {
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
         let (timings, timer) = (ConnectTimings::new(local.here().now()), Timer::new(local.here()));
         let (names, headers) = {
-            let head = self.head(backend.servers.iter().any(|server| server.asked_name().is_some()), client);
+            let head =
+                self.head(backend.servers.iter().any(|server| server.evaluated_name().is_some()), client);
             let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
             let headers = server::headers_before_tls(backend, client, self.eval, phase);
             (self.eval.server_names(phase, backend), headers)
@@ -358,7 +359,7 @@ impl Stream<'_> {
                     record.server = failed.server;
                 });
                 if let Some(index) = failed.server {
-                    server::remember_place(local, &backend.servers[index.get()], memory);
+                    server::remember_address(local, &backend.servers[index.get()], memory);
                 }
                 client.swallow();
                 return failed.ended;
@@ -407,7 +408,7 @@ impl Stream<'_> {
             server: Some(server),
             log: &log,
         };
-        let looked = async {
+        let inspected = async {
             let mut received = Chain::new();
             let decided = inspect(self.eval, &what, Direction::Response, connection, &mut received).await;
             client.mark(memory.client_packets.take());
@@ -430,7 +431,7 @@ impl Stream<'_> {
                 Err(()) => Err(Termination::new(Cause::ServerLeft, Phase::Data)),
             }
         };
-        let ended = tunnel.forward(first, looked, splicing, count).await;
+        let ended = tunnel.forward(first, inspected, splicing, count).await;
         self.eval.note(|record| (record.up, record.down) = tunnel.bytes());
         match ended.cause {
             Cause::ServerLeft | Cause::ServerSilent => {

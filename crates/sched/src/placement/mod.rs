@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_pinned_where_it_may_run_and_told_when_it_may_not() {
+    fn a_thread_is_pinned_where_it_may_run_and_refused_where_it_may_not() {
         let placement = Placement::read().expect("the system tells the mask");
         assert!(!placement.lanes.is_empty() && placement.lanes.len() <= placement.usable);
         let cpu = placement.lanes[0].cpu;

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 /// Checks within the warn limit: a task is reported at most a quarter of the limit late, unless the watchdog
 /// itself is late (rule 4).
-const LOOKS: u32 = 4;
+const CHECKS_PER_LIMIT: u32 = 4;
 
 /// Factor on a limit for a task that uses no processor (rule 5). With the default limits it is reported after
 /// 1 s and ends the process after 20 s: no operating system lets a thread wait that long for a processor.
@@ -85,16 +85,16 @@ impl Watchdog {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         stack::install()?;
-        let mut watch = LaneWatch::new(limits);
+        let mut lane_watch = LaneWatch::new(limits);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                watch.check(Instant::now(), processor_time, |kills, text| match kills {
+                lane_watch.check(Instant::now(), processor_time, |kills, text| match kills {
                     true => abort(text),
                     false => warn(text),
                 });
-                std::thread::park_timeout(first / LOOKS);
+                std::thread::park_timeout(first / CHECKS_PER_LIMIT);
             }
         })?;
         Ok(Self { stop, thread: Some(thread) })
@@ -150,7 +150,7 @@ impl LaneWatch {
     fn check(&mut self, now: Instant, used: fn(&Home) -> Option<Duration>, mut over: impl FnMut(bool, &str)) {
         let Self { limits: Limits { warn, kill }, .. } = *self;
         let gap = self.sampled.replace(now).map_or(Duration::ZERO, |before| now - before);
-        let gap = gap.min((warn / LOOKS).saturating_mul(2)); // rule 4
+        let gap = gap.min((warn / CHECKS_PER_LIMIT).saturating_mul(2)); // rule 4
         for (lane, home) in home::all() {
             let published = &home.published;
             // Acquire: pairs with the release in `run_task` (rule 3).

@@ -129,9 +129,9 @@ pub(super) fn stack_of(home: &Home) -> String {
     for (number, address) in addresses.into_iter().enumerate() {
         // Looks up the byte before a return address: it belongs to the call, while the return address may
         // belong to the next function. The innermost address is no return address.
-        let place = with_exposed_provenance_mut::<c_void>(address + usize::from(number == 0));
+        let call_site = with_exposed_provenance_mut::<c_void>(address + usize::from(number == 0));
         let before = text.len();
-        backtrace::resolve(place, |symbol| {
+        backtrace::resolve(call_site, |symbol| {
             let name = symbol.name().map_or_else(|| "<unknown>".to_owned(), |name| format!("{name:#}"));
             let _ = writeln!(text, "{number:>4}: {address:#x} {name}");
             if let (Some(file), Some(line)) = (symbol.filename(), symbol.lineno()) {
@@ -165,10 +165,10 @@ fn addresses(home: &Home) -> Result<Vec<usize>, &'static str> {
         }
         thread
     };
-    let asked = Instant::now();
+    let signalled = Instant::now();
     // Acquire: pairs with the release in the handler.
     while STATE.load(Ordering::Acquire) != DONE {
-        if asked.elapsed() >= TIMEOUT {
+        if signalled.elapsed() >= TIMEOUT {
             match STATE.compare_exchange(thread, DONE, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Err("the thread did not answer; it may block the last real-time signal"),
                 Err(WALKING) => return Err("the walk through it does not end"), // rule 3

@@ -18,22 +18,22 @@ fn a_task_that_does_not_come_back_is_reported_once_and_kills_at_the_limit() {
     // ten times as long.
     for (used, factor) in [(unknown, 1), (|_| Some(Duration::from_millis(7)), 10)] {
         let (warn, kill, begin) = (limits.warn * factor, limits.kill * factor, Instant::now());
-        let (tell, told) = mpsc::channel();
-        let looks_at_itself = async move {
-            let (mut watch, mut now, mut all) = (LaneWatch::new(limits), begin, Vec::new());
+        let (tell, receiver) = mpsc::channel();
+        let self_check = async move {
+            let (mut lane_watch, mut now, mut all) = (LaneWatch::new(limits), begin, Vec::new());
             while now <= begin + kill {
-                watch.check(now, used, |kills, text| {
+                lane_watch.check(now, used, |kills, text| {
                     all.extend(text.split_once(SAID).map(|(_, rest)| (kills, rest.to_owned())));
                 });
                 now += Duration::from_millis(25);
             }
-            let _ = tell.send((watch, all));
+            let _ = tell.send((lane_watch, all));
         };
         let mut lane = Lane::new(Config::new()).expect("a new thread");
-        lane.here().spawn(&STUCK, Class::Normal, looks_at_itself).expect("memory");
+        lane.here().spawn(&STUCK, Class::Normal, self_check).expect("memory");
         lane.round(Time::ZERO);
-        let (mut watch, all) = told.recv().expect("the task ends");
-        watch.check(begin + kill * 2, used, |_, text| assert!(!text.contains(SAID), "{text}"));
+        let (mut lane_watch, all) = receiver.recv().expect("the task ends");
+        lane_watch.check(begin + kill * 2, used, |_, text| assert!(!text.contains(SAID), "{text}"));
         assert_eq!(all.iter().map(|(kills, _)| *kills).collect::<Vec<_>>(), [false, true]);
         for ((_, text), after) in all.iter().zip([warn, kill]) {
             // The sanitizer may hold a signal back.
@@ -83,8 +83,8 @@ fn limits_that_make_no_sense_are_refused_in_a_sentence() {
         Watchdog::start(limits, |_| {}).expect_err("refused").to_string(),
         "a watchdog cannot warn after 1s and kill after 5ms: warn after 1ms or more, and kill not earlier"
     );
-    let mut watch = LaneWatch::new(Limits { warn: Duration::MAX, kill: Duration::MAX });
+    let mut lane_watch = LaneWatch::new(Limits { warn: Duration::MAX, kill: Duration::MAX });
     let now = Instant::now();
-    watch.check(now, |_| None, |_, _| {});
-    watch.check(now + Duration::from_secs(1), |_| None, |_, _| {});
+    lane_watch.check(now, |_| None, |_, _| {});
+    lane_watch.check(now + Duration::from_secs(1), |_| None, |_, _| {});
 }

@@ -280,8 +280,8 @@ mod tests {
             }
             drop(guard);
         });
-        let seen = contention();
-        let counted = seen.iter().find(|c| c.class == "counted").expect("one wait");
+        let reported = contention();
+        let counted = reported.iter().find(|c| c.class == "counted").expect("one wait");
         assert_eq!(counted.times, 1);
         assert!(counted.total >= counted.longest && !counted.longest.is_zero(), "{counted:?}");
     }

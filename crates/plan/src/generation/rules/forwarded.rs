@@ -110,9 +110,9 @@ impl Node {
             let mut area = [0; LONGEST_NODE];
             let mut text = Writer::new(&mut area);
             let usual = || address.map(|address| Value::Int(address.port().into()));
-            let told =
+            let written =
                 port.value(env, &mut scratch.reborrow(), usual, |value| put_node_port(value, &mut text));
-            if told.is_some() {
+            if written.is_some() {
                 out.push(b':')?;
                 out.put(text.written())?;
             }

@@ -109,7 +109,7 @@ pub struct Rules {
 
 impl Rules {
     /// Returns true if a backend with these rules has to process streams in TCP mode.
-    pub fn looks_at_streams(&self) -> bool {
+    pub fn processes_streams(&self) -> bool {
         !(self.content.is_empty()
             && self.response_content.is_empty()
             && self.use_server.is_empty()
@@ -250,14 +250,14 @@ impl Names for Directory<'_> {
 
 /// Features of expressions and formats that cost time at run time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LooksAt {
+pub(super) struct UsedFeatures {
     /// Some use addresses of connections to servers.
     pub(super) links: bool,
     /// Some rules use what is logged about their stream. Log formats do not count: log lines have it anyway.
     pub(super) course: bool,
 }
 
-impl LooksAt {
+impl UsedFeatures {
     fn add(&mut self, compiler: &Compiler<'_>) {
         self.links |= compiler.reads_connections;
         self.course |= compiler.reads_stream_record;
@@ -269,7 +269,7 @@ pub(super) struct RuleReader<'c> {
     directory: Directory<'c>,
     names: VariableNames,
     references: References,
-    looks_at: LooksAt,
+    used_features: UsedFeatures,
     lines: Vec<(Arc<[u8]>, u32)>,
 }
 
@@ -279,7 +279,7 @@ impl<'c> RuleReader<'c> {
             directory,
             names: VariableNames::default(),
             references: References::default(),
-            looks_at: LooksAt::default(),
+            used_features: UsedFeatures::default(),
             lines: Vec::new(),
         }
     }
@@ -290,7 +290,7 @@ impl<'c> RuleReader<'c> {
     }
 
     /// Returns the shared state after all rules are compiled.
-    pub(super) fn finish(mut self, zone: &Zone, refuse: &mut Refuse<'_>) -> (Expressions, LooksAt) {
+    pub(super) fn finish(mut self, zone: &Zone, refuse: &mut Refuse<'_>) -> (Expressions, UsedFeatures) {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(Mode::Tcp);
         let set = variables::read(&self.directory.config.global.variables, &mut compiler, refuse);
@@ -305,7 +305,7 @@ impl<'c> RuleReader<'c> {
                 references: self.references,
                 lines: self.lines,
             },
-            self.looks_at,
+            self.used_features,
         )
     }
 
@@ -316,7 +316,7 @@ impl<'c> RuleReader<'c> {
         compiler.missing = missing::in_logs(mode);
         compiler.position = self.directory.config.file_and_line(word.pos());
         let compiled = Format::compile(word.bytes(), Use::Log, EvalPoints::LOG, &mut compiler);
-        self.looks_at.links |= compiler.reads_connections;
+        self.used_features.links |= compiler.reads_connections;
         match compiled {
             Ok(format) => Some(format),
             Err(error) => {
@@ -344,7 +344,7 @@ impl<'c> RuleReader<'c> {
             EvalPoints::FRONT_REQUEST | EvalPoints::LOG,
             &mut compiler,
         );
-        self.looks_at.add(&compiler);
+        self.used_features.add(&compiler);
         match compiled {
             Ok(format) => Some(format),
             Err(error) => {
@@ -380,7 +380,7 @@ impl<'c> RuleReader<'c> {
         let mut node = |name, port| source(name).map(|name| Node { name, port: source(port) });
         let (by, from) = (node(&set.proxy, &set.proxy_port), node(&set.client, &set.client_port));
         let host = source(&set.host);
-        self.looks_at.add(&compiler);
+        self.used_features.add(&compiler);
         Forwarded { proto: set.proto, host, proxy: by, client: from }
     }
 
@@ -441,7 +441,7 @@ impl<'c> RuleReader<'c> {
                 tls.name = SniName::Evaluated(number);
             }
         }
-        self.looks_at.add(&compiler);
+        self.used_features.add(&compiler);
         names
     }
 
@@ -572,7 +572,7 @@ impl<'c> RuleReader<'c> {
                 proxy.settings.persist_rdp.as_ref().and_then(|name| reader.rdp_cookie(&name.value));
         }
         rules.reads_data = compiler.reads_data;
-        self.looks_at.add(&compiler);
+        self.used_features.add(&compiler);
         (rules, slots.captures)
     }
 
@@ -597,7 +597,7 @@ impl<'c> RuleReader<'c> {
         };
         let errors =
             proxy.settings.http_errors.iter().filter_map(|statement| reader.http_error(statement)).collect();
-        self.looks_at.add(&compiler);
+        self.used_features.add(&compiler);
         errors
     }
 }

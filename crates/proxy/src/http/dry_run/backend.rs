@@ -6,7 +6,7 @@ use crate::explain::{Effects, line_of, of_key};
 use crate::rules::{Answer, chosen_server, forward, key};
 use manylane_balance::{Index, Input, Key};
 use manylane_expr::{Direction, Needs};
-use manylane_h1::{Body, Persist, Request, is_told_to_close, restrict_te, set_connection, settle_request};
+use manylane_h1::{Body, Persist, Request, has_close_option, restrict_te, set_connection, settle_request};
 use manylane_http::{EditError, Known, Method, Version};
 use manylane_plan::clock::now;
 use manylane_plan::generation::{Backend, CloseMode, Persist as Obeyed, Rule};
@@ -235,7 +235,7 @@ impl<'a> DryRun<'a> {
             _ => CloseMode::KeepAlive,
         };
         let closes = close.max(backend.http.close) >= CloseMode::Server && !backend.http.pretend_keep_alive
-            || is_told_to_close(head);
+            || has_close_option(head);
         let upgrades = request.connection.upgrade || head.method_kind() == Method::Connect;
         let persist = match (upgrades, closes) {
             (true, _) => Persist::Upgrade,

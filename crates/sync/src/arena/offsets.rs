@@ -77,7 +77,7 @@ impl<const LANES: usize> Arenas<LANES> {
     }
 
     /// See [`ArenaOffset::of`](super::ArenaOffset::of).
-    pub(super) fn place_of(&self, arena_offset: &ArenaOffset, lane: usize) -> Option<NonNull<u8>> {
+    pub(super) fn address_of(&self, arena_offset: &ArenaOffset, lane: usize) -> Option<NonNull<u8>> {
         // Acquire: rule 4.
         let offset = arena_offset.0.load(Ordering::Acquire);
         if offset & INVALID != 0 {
