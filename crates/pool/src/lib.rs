@@ -33,8 +33,9 @@ pub fn check_memory() -> Result<(), AllocError> {
 
 /// Returns an error if the system would be left with less than 8 MiB beside the reserve once `bytes` more are
 /// allocated: for callers that are about to allocate for a client what stays when that client has left, such
-/// as an entry of a table. Looks once in 256 KiB of growth, if there is a [reserve](reserve::keep), and
-/// otherwise not. What it found too little it refuses until [`reserve::look_again`].
+/// as an entry of a table. Without a [reserve](reserve::keep) it returns no error. With one, it asks
+/// the system once for each 256 KiB of growth; after an answer of too little, it refuses until
+/// [`reserve::look_again`].
 ///
 /// # Errors
 /// [`Cause::Memory`]

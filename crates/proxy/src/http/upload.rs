@@ -111,7 +111,7 @@ pub(super) struct Watched {
     pub(super) unseen: bool,
 }
 
-/// How a watched client leaves.
+/// What a watched client did when it stopped sending.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
     /// The client resets the connection.
