@@ -45,7 +45,7 @@ fn choose(b: &mut Builder<'_>, line: &Line<'_>) -> Option<SwitchingRule> {
             None
         }
         _ => {
-            b.found.alert(line.pos(), format!("'{}' expects a name", line.keyword.name));
+            b.found.alert(line.pos(), format!("'{}' expects a name, found none", line.keyword.name));
             None
         }
     }
