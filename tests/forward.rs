@@ -351,7 +351,7 @@ fn bad_sections_are_refused_with_place_and_remedy() {
         ("log-forward f\n dgram-bind tcp@127.0.0.1:1\n", "does not take streams"),
         ("log-forward f\n mode http\n", "'mode' not allowed in 'log-forward' section"),
         ("frontend f\n mode log\n bind 127.0.0.1:1\n", "'mode log' is for backends"),
-        ("backend b\n mode log\n balance source\n", "expects roundrobin, random, sticky or log-hash"),
+        ("backend b\n mode log\n balance source\n", "expects log-hash, random, roundrobin or sticky"),
         ("backend b\n mode log\n balance log-hash nonsense\n", "unknown converter"),
         ("backend b\n mode log\n balance log-hash lower\n hash-type consistent\n", "'hash-type map-based'"),
         ("backend b\n mode log\n server s udp@127.0.0.1\n", "an address with a port"),

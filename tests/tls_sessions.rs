@@ -186,7 +186,10 @@ fn files_without_keys_of_tickets_are_refused() {
     let file = authority.folder.file("keys", &keys(&['A', 'E'], true));
     for (file, told) in [
         (file, "expects at least 3 keys, a line each"),
-        (certificate.clone(), "has a line that is no key of 48 or 80 bytes in base64: line 1"),
+        (
+            certificate.clone(),
+            "expects a key of 48 or 80 bytes in base64 in each line, found 27 other characters: line 1",
+        ),
         (PathBuf::from("/none"), "'tls-ticket-keys' : cannot read '/none'"),
     ] {
         let config = format!(

@@ -32,43 +32,42 @@ use UnsafeCode::{Allowed, Refused};
 
 /// From top to bottom: a room may depend on those below it only. Planned rooms are listed, too, so that the
 /// order is settled before the first dependency.
-#[rustfmt::skip]
 pub(crate) static ROOMS: &[Room] = &[
-    //    name        unsafe    shared memory
-    room("xtask",     Refused,  ThroughSync),
+    // name, `unsafe`, shared memory
+    room("xtask", Refused, ThroughSync),
     // calls peers' allocators by raw pointers, and uses their locks and atomics
-    room("bench",     Allowed,  Direct),
-    room("fuzz",      Allowed,  ThroughSync), // looks at blocks that the pool manages
-    room("tests",     Refused,  Direct), // a test may use any tool
-    room("manylane",  Refused,  ThroughSync),
-    room("control",   Refused,  ThroughSync),
-    room("proxy",     Refused,  ThroughSync),
-    room("plan",      Refused,  ThroughSync),
-    room("balance",   Refused,  ThroughSync),
-    room("check",     Refused,  ThroughSync),
-    room("resolve",   Refused,  ThroughSync),
-    room("peers",     Refused,  ThroughSync),
-    room("acme",      Refused,  ThroughSync),
-    room("stick",     Refused,  ThroughSync),
-    room("logs",      Refused,  ThroughSync),
-    room("config",    Refused,  ThroughSync),
-    room("expr",      Refused,  ThroughSync),
-    room("mux",       Refused,  ThroughSync),
-    room("h1",        Refused,  ThroughSync),
-    room("h2",        Refused,  ThroughSync),
-    room("http",      Refused,  ThroughSync),
-    room("net",       Refused,  ThroughSync),
-    room("tls",       Refused,  ThroughSync),
-    room("io",        Allowed,  ThroughSync),
-    room("sched",     Allowed,  ThroughSync),
+    room("bench", Allowed, Direct),
+    room("fuzz", Allowed, ThroughSync), // looks at blocks that the pool manages
+    room("tests", Refused, Direct),     // a test may use any tool
+    room("manylane", Refused, ThroughSync),
+    room("control", Refused, ThroughSync),
+    room("proxy", Refused, ThroughSync),
+    room("plan", Refused, ThroughSync),
+    room("balance", Refused, ThroughSync),
+    room("check", Refused, ThroughSync),
+    room("resolve", Refused, ThroughSync),
+    room("peers", Refused, ThroughSync),
+    room("acme", Refused, ThroughSync),
+    room("stick", Refused, ThroughSync),
+    room("logs", Refused, ThroughSync),
+    room("config", Refused, ThroughSync),
+    room("expr", Refused, ThroughSync),
+    room("mux", Refused, ThroughSync),
+    room("h1", Refused, ThroughSync),
+    room("h2", Refused, ThroughSync),
+    room("http", Refused, ThroughSync),
+    room("net", Refused, ThroughSync),
+    room("tls", Refused, ThroughSync),
+    room("io", Allowed, ThroughSync),
+    room("sched", Allowed, ThroughSync),
     room("local-capi", Allowed, ThroughSync), // pointers from C
-    room("local",     Allowed,  ThroughSync),
-    room("buf",       Allowed,  ThroughSync),
-    room("pool",      Allowed,  ThroughSync),
-    room("stats",     Refused,  ThroughSync),
-    room("list",      Allowed,  ThroughSync),
-    room("sync",      Allowed,  Direct), // the gateway
-    room("sim",       Allowed,  Direct), // below the gateway: the machine that `sync` can run on
+    room("local", Allowed, ThroughSync),
+    room("buf", Allowed, ThroughSync),
+    room("pool", Allowed, ThroughSync),
+    room("stats", Refused, ThroughSync),
+    room("list", Allowed, ThroughSync),
+    room("sync", Allowed, Direct), // the gateway
+    room("sim", Allowed, Direct),  // below the gateway: the machine that `sync` can run on
 ];
 
 /// Rooms whose package has no prefix.

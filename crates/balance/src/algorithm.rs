@@ -1,4 +1,7 @@
-//! The algorithms. Each has a module, and a variant here that names it.
+//! The algorithms. Each has a module with its name, its [`Row`] and its pick.
+//!
+//! The enum stays although rows exist: it carries parameters, and its `match` lets the compiler inline the
+//! picks.
 
 use crate::balancer::Pick;
 use crate::hash::HashFunction;
@@ -40,6 +43,10 @@ pub enum Algorithm {
 
 /// Description of an algorithm, except for its pick. It stands in the algorithm's module.
 pub(crate) struct Row {
+    /// The word of `balance` that chooses it.
+    pub(crate) name: &'static str,
+    /// Returns the algorithm with a number of draws and a type of hash, of which it takes what it needs.
+    pub(crate) make: fn(u32, HashType) -> Algorithm,
     /// True if a weight may only be set to 0 and back, because the table depends on the weights as a whole.
     pub(crate) is_static: bool,
     /// True if servers may be added while the algorithm is in use.
@@ -56,8 +63,10 @@ pub(crate) struct Row {
 
 impl Row {
     /// Creates the row of an algorithm that has turns, needs no state on lanes and takes any change.
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(name: &'static str, make: fn(u32, HashType) -> Algorithm) -> Self {
         Self {
+            name,
+            make,
             is_static: false,
             grows: true,
             by_key: false,
@@ -68,26 +77,29 @@ impl Row {
     }
 
     /// Creates the row of an algorithm that has no turns, and is otherwise as [`new`](Self::new) states.
-    pub(crate) const fn without_turns() -> Self {
-        Self { turns: |_| Turns::Own(Box::default()), ..Self::new() }
+    pub(crate) const fn without_turns(name: &'static str, make: fn(u32, HashType) -> Algorithm) -> Self {
+        Self { turns: |_| Turns::Own(Box::default()), ..Self::new(name, make) }
     }
 }
+
+/// The rows of algorithms that a word of their own chooses.
+static ROWS: [&Row; 8] = [
+    &roundrobin::ROW,
+    &roundrobin::STATIC,
+    &leastconn::ROW,
+    &first::ROW,
+    &random::ROW,
+    &ewma::ROW,
+    &sticky::ROW,
+    &maglev::ROW,
+];
 
 impl Algorithm {
     /// Returns the algorithm that the word `name` of `balance` chooses. `random` makes `draws`, and `kind`
     /// says how a hash leads to a server. A word without an algorithm of its own names the key of a hash.
     pub fn by_name(name: &str, draws: u32, kind: HashType) -> Self {
-        match name {
-            "roundrobin" => Self::RoundRobin,
-            "static-rr" => Self::StaticRr,
-            "leastconn" => Self::LeastConn,
-            "first" => Self::First,
-            "random" => Self::Random { draws },
-            "ewma" => Self::Ewma { draws: 2 },
-            "sticky" => Self::Sticky,
-            "maglev" => Self::Maglev(kind),
-            _ => Self::Hash(kind),
-        }
+        let row = ROWS.iter().find(|row| row.name == name);
+        row.map_or(Self::Hash(kind), |row| (row.make)(draws, kind))
     }
 
     pub(crate) fn row(&self) -> &'static Row {

@@ -4,15 +4,19 @@
 //! turns. [`ring`](crate::ring) and [`maglev`](crate::maglev) map the hash differently. A request without a
 //! key takes the next turn.
 
-use crate::algorithm::{Affinity, HashType, Key, NoPick, Row};
+use crate::algorithm::{Affinity, Algorithm, HashType, Key, NoPick, Row};
 use crate::balancer::Pick;
 use crate::roundrobin;
 use crate::snapshot::Prepared;
 use crate::spec::Index;
 use manylane_expr::hash;
 
-pub(crate) const ROW: Row =
-    Row { by_key: true, is_static: true, turns: roundrobin::static_turns, ..Row::new() };
+pub(crate) const ROW: Row = Row {
+    by_key: true,
+    is_static: true,
+    turns: roundrobin::static_turns,
+    ..Row::new("hash", |_, kind| Algorithm::Hash(kind))
+};
 
 fn hash_of(kind: HashType, key: Key<'_>) -> Option<u32> {
     let hash = match key {

@@ -10,7 +10,7 @@
 //! Cost of a report: one exponential and stores to the lane's own cache lines. Cost of a pick: two random
 //! numbers, two averages.
 
-use crate::algorithm::{NoPick, Row};
+use crate::algorithm::{Algorithm, NoPick, Row};
 use crate::balancer::Pick;
 use crate::lane::{LaneNeeds, LaneState, Wide};
 use crate::random;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(crate) const ROW: Row = Row {
     wants: |_| LaneNeeds { view: true, times: true, ..LaneNeeds::default() },
     prepare: random::prepare,
-    ..Row::without_turns()
+    ..Row::without_turns("ewma", |_, _| Algorithm::Ewma { draws: 2 })
 };
 
 /// Returns the server with the least expected time among the drawn ones.

@@ -12,13 +12,13 @@
 //!
 //! Cost: one load of each word before the first server with room, at most `servers / 64`.
 
-use crate::algorithm::{NoPick, Row};
+use crate::algorithm::{Algorithm, NoPick, Row};
 use crate::balancer::Pick;
 use crate::server_limit::Bits;
 use crate::snapshot::Snapshot;
 use crate::spec::Index;
 
-pub(crate) const ROW: Row = Row::without_turns();
+pub(crate) const ROW: Row = Row::without_turns("first", |_, _| Algorithm::First);
 
 /// Number of servers over which lanes spread that meet each other.
 const SPREAD: usize = 64;

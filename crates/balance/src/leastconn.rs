@@ -15,15 +15,17 @@
 //! Cost: a pick reads the root. A load that changes plays `log2(servers)` matches, all in the lane's own
 //! memory.
 
-use crate::algorithm::{NoPick, Row};
+use crate::algorithm::{Algorithm, NoPick, Row};
 use crate::balancer::Pick;
 use crate::lane::{LaneNeeds, LaneState, Numbers, Wide};
 use crate::snapshot::Snapshot;
 use crate::spec::{Index, MAX_WEIGHT, WEIGHT_SCALE};
 use manylane_sync::atomic::OwnedU64;
 
-pub(crate) const ROW: Row =
-    Row { wants: |_| LaneNeeds { view: true, least: true, ..LaneNeeds::default() }, ..Row::without_turns() };
+pub(crate) const ROW: Row = Row {
+    wants: |_| LaneNeeds { view: true, least: true, ..LaneNeeds::default() },
+    ..Row::without_turns("leastconn", |_, _| Algorithm::LeastConn)
+};
 
 /// Returns the least loaded server with room, or with room in its queue.
 #[inline]

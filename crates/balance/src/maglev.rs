@@ -5,7 +5,7 @@
 //! nearly exact and a look-up is one load; but when a server comes or goes, a few keys of other servers move,
 //! too.
 
-use crate::algorithm::Row;
+use crate::algorithm::{Algorithm, Row};
 use crate::snapshot::Prepared;
 use manylane_expr::hash::avalanche;
 
@@ -14,7 +14,7 @@ pub(crate) const ROW: Row = Row {
     by_key: true,
     grows: false,
     prepare: |members| Prepared::Maglev(Maglev::new(&members.hashed().collect::<Vec<_>>())),
-    ..Row::new()
+    ..Row::new("maglev", |_, kind| Algorithm::Maglev(kind))
 };
 
 /// Sizes of the table, all primes. With at least a hundred places for each server, the shares are even.

@@ -5,14 +5,17 @@
 //! two draws is nearly as good as the least loaded of all (M. Mitzenmacher, *The power of two choices in
 //! randomized load balancing*, 2001).
 
-use crate::algorithm::{NoPick, Row};
+use crate::algorithm::{Algorithm, NoPick, Row};
 use crate::balancer::Pick;
 use crate::lane::{LaneNeeds, LaneState};
 use crate::snapshot::{Members, Prepared};
 use crate::spec::Index;
 
-pub(crate) const ROW: Row =
-    Row { wants: |_| LaneNeeds { view: true, ..LaneNeeds::default() }, prepare, ..Row::without_turns() };
+pub(crate) const ROW: Row = Row {
+    wants: |_| LaneNeeds { view: true, ..LaneNeeds::default() },
+    prepare,
+    ..Row::without_turns("random", |draws, _| Algorithm::Random { draws })
+};
 
 /// Largest number of draws: more cost time and choose no better.
 const MAX_DRAWS: u32 = 256;

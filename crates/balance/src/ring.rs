@@ -19,7 +19,7 @@
 //! the start of its run; a run has about one place. A look-up reads one start and the few places behind it,
 //! however many servers there are.
 
-use crate::algorithm::Row;
+use crate::algorithm::{Algorithm, Row};
 use crate::lane::LaneNeeds;
 use crate::snapshot::{Members, Prepared};
 use crate::spec::WEIGHT_SCALE;
@@ -31,7 +31,7 @@ pub(crate) const ROW: Row = Row {
     by_key: true,
     wants: |options| LaneNeeds { view: options.balance_factor != 0, ..LaneNeeds::default() },
     prepare,
-    ..Row::new()
+    ..Row::new("hash", |_, kind| Algorithm::Hash(kind))
 };
 
 /// Returns the ring of all servers, rebuilt if it lacks points; or a small ring of the servers that take

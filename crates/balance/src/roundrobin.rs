@@ -14,7 +14,7 @@
 //!
 //! Cost: three loads, and a store to the lane's own cache line.
 
-use crate::algorithm::{NoPick, Row};
+use crate::algorithm::{Algorithm, NoPick, Row};
 use crate::balancer::Pick;
 use crate::lane::LaneState;
 use crate::sequence;
@@ -23,8 +23,9 @@ use crate::spec::Index;
 use crate::turns::{KeptTurns, Turns};
 use manylane_sync::lane;
 
-pub(crate) const ROW: Row = Row::new();
-pub(crate) const STATIC: Row = Row { is_static: true, turns: static_turns, ..Row::new() };
+pub(crate) const ROW: Row = Row::new("roundrobin", |_, _| Algorithm::RoundRobin);
+pub(crate) const STATIC: Row =
+    Row { is_static: true, turns: static_turns, ..Row::new("static-rr", |_, _| Algorithm::StaticRr) };
 
 /// Computes the turns of `static-rr` and of map-based hashing.
 pub(crate) fn static_turns(members: &mut Members<'_>) -> Turns {

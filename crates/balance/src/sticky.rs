@@ -5,12 +5,12 @@
 //!
 //! Cost: one load; with limits, one for each full server before the first with room.
 
-use crate::algorithm::{NoPick, Row};
+use crate::algorithm::{Algorithm, NoPick, Row};
 use crate::balancer::Pick;
 use crate::snapshot::{Members, Prepared};
 use crate::spec::Index;
 
-pub(crate) const ROW: Row = Row { prepare, ..Row::without_turns() };
+pub(crate) const ROW: Row = Row { prepare, ..Row::without_turns("sticky", |_, _| Algorithm::Sticky) };
 
 fn prepare(members: &mut Members<'_>) -> Prepared {
     let mut fresh: Vec<bool> = members.by_server.iter().map(|&weight| weight > 0).collect();

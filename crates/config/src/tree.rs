@@ -1032,14 +1032,17 @@ pub struct Algorithm {
     pub key: AlgorithmKey,
     /// Number of servers to draw: the argument of `random`, or its default.
     pub draws: u32,
+    /// The name that `show stat` gives it in `mode log`; `None` if that mode does not accept it.
+    pub log_name: Option<&'static str>,
 }
 
 impl Algorithm {
     /// The algorithm of a section without `balance`.
-    pub const ROUNDROBIN: Self = Self::new("roundrobin", AlgorithmKey::None);
+    pub const ROUNDROBIN: Self =
+        Self { log_name: Some("roundrobin"), ..Self::new("roundrobin", AlgorithmKey::None) };
 
     pub(crate) const fn new(name: &'static str, key: AlgorithmKey) -> Self {
-        Self { name, key, draws: 2 }
+        Self { name, key, draws: 2, log_name: None }
     }
 }
 

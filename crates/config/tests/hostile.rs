@@ -142,7 +142,7 @@ fn doubling_variables_end() {
 fn templates_cannot_fill_the_memory() {
     let text = format!("backend b\n{}", " server-template s 1-60000 127.0.0.1:80\n".repeat(50));
     let (found, shown) = read(text.as_bytes());
-    assert!(shown.contains("more than 100000 servers"), "{shown}");
+    assert!(shown.contains("at most 100000 servers"), "{shown}");
     assert!(found.errors() >= 49);
 }
 

@@ -50,7 +50,17 @@ fn a_mistake_is_reported_by_what_was_expected_and_what_was_found() {
             " bind :80 proto quic",
             "17 A 'proto quic' is a keyword of HAProxy that this program refuses: QUIC is not built yet",
         ),
-        (" bind :80 proto h3", "17 A 'proto' expects h1|h2|none, found 'h3'; did you mean 'h1' or 'h2'?"),
+        (" bind :80 proto h3", "17 A 'proto' expects h1|h2|none, found 'h3': HTTP/3 is not built"),
+        (
+            " http-request add-header x",
+            "15 A 'http-request add-header' expects <name> <format>, found 1 argument",
+        ),
+        (" use_backend", "13 A 'use_backend' expects <name> [if|unless <condition>], found none"),
+        (" use_backend if TRUE", "2 A 'use_backend' expects a name, found none"),
+        (
+            " acl a!b src 10.0.0.1",
+            "7 A 'acl' expects a name of letters, digits and . : _ -, found '!' in 'a!b'",
+        ),
         (" bind :80 nmae x", "11 A unknown keyword 'nmae' of a 'bind' line; did you mean 'name'?"),
         (" bind :80 name", "11 A 'name' expects <name>, found none"),
         (

@@ -36,7 +36,7 @@ pub const CHEAP_BURST: u32 = 1_000;
 /// that measure bandwidth.
 pub const CHEAP_PER_SECOND: u32 = 500;
 
-/// Data that we send for which the peer may send one WINDOW_UPDATE, in bytes, beside two for each frame: a
+/// Bytes of sent data that allow the peer one WINDOW_UPDATE. Each sent frame allows two more, since a
 /// receiver that announces each of its reads updates the stream's window and the connection's.
 pub const UPDATES_EARNED: u32 = 512;
 

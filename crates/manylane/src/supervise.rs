@@ -44,7 +44,7 @@ enum Event {
     Failed(String),
     /// A lane has retired the generation with this number.
     Retired(u64),
-    /// A lane has no session left of the generation with this number, which takes no more.
+    /// A lane has no session left of the generation with this number, which accepts no new ones.
     Emptied(u64, LaneId),
     /// The `hard-stop-after` of the generation with this number is over.
     Limit(u64),

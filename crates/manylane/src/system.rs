@@ -122,8 +122,8 @@ pub(crate) fn dumpable() {
 /// File that says which allocations the system refuses: with 2, those beyond its memory.
 const OVERCOMMIT: &str = "/proc/sys/vm/overcommit_memory";
 
-/// Returns whether the system refuses memory beyond some limit, which is not by `-m`. A group of processes
-/// (cgroup) has no such limit: the system ends one of them instead.
+/// Returns whether the system refuses memory beyond a limit other than `-m`. The limit of a group of
+/// processes (cgroup) does not count: the system ends one of them instead of refusing memory.
 fn may_be_refused() -> bool {
     let is_limited = |which| getrlimit(which).is_ok_and(|(soft, _)| soft != RLIM_INFINITY);
     is_limited(Resource::RLIMIT_DATA)

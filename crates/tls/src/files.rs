@@ -15,7 +15,10 @@ pub(crate) fn read(keyword: &'static str, path: &Path) -> Result<Zeroizing<Vec<u
     let failed = |error: std::io::Error| Problem::new(keyword, format!("cannot read '{shown}': {error}"));
     let length = fs::metadata(path).map_err(failed)?.len();
     if length > MOST_BYTES {
-        return Err(Problem::new(keyword, format!("'{shown}' has more than {MOST_BYTES} bytes")));
+        return Err(Problem::new(
+            keyword,
+            format!("'{shown}' : expected at most {MOST_BYTES} bytes, found more"),
+        ));
     }
     fs::read(path).map(Zeroizing::new).map_err(failed)
 }

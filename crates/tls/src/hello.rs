@@ -1,5 +1,5 @@
-//! What is kept of hellos for samples: the lists of a client's (`tune.ssl.capture-buffer-size`), and the
-//! random value and the session of a server's.
+//! The parts of hellos that samples read: the lists in a client's hello (`tune.ssl.capture-buffer-size`), and
+//! the random value and the session in a server's hello.
 
 use std::borrow::Cow;
 use xxhash_rust::xxh64::xxh64;

@@ -75,7 +75,10 @@ impl LineOptions {
             let (name, argument, replaced) = OPTIONS[index];
             let value = match argument {
                 Argument::None => String::new(),
-                _ => words.next().ok_or_else(|| format!("has '{name}' without its argument"))?.to_owned(),
+                _ => words
+                    .next()
+                    .ok_or_else(|| format!("expects an argument behind '{name}', found none"))?
+                    .to_owned(),
             };
             let value = match argument {
                 Argument::File if !value.starts_with('@') => {
@@ -143,7 +146,8 @@ impl LineOptions {
                     common.alpn = names.map(|name| name.as_bytes().to_vec()).collect();
                     if common.alpn.iter().any(|name| name.len() > LONGEST_PROTOCOL) {
                         return Err(format!(
-                            "has a name of more than {LONGEST_PROTOCOL} bytes behind 'alpn'"
+                            "expects names of at most {LONGEST_PROTOCOL} bytes behind 'alpn', found a \
+                                longer one"
                         ));
                     }
                 }

@@ -135,10 +135,16 @@ impl TicketKeys {
         let mut keys: Vec<Arc<Key>> = Vec::new();
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             let key = Key::read(line.trim()).map_err(|_| {
-                format!("has a line that is no key of 48 or 80 bytes in base64: line {number}")
+                format!(
+                    "expects a key of 48 or 80 bytes in base64 in each line, found {} other characters: line \
+                        {number}",
+                    line.trim().chars().count()
+                )
             })?;
             if keys.first().is_some_and(|first| first.length != key.length) {
-                return Err(format!("has keys of 48 and of 80 bytes: line {number} begins to differ"));
+                return Err(format!(
+                    "expects keys of one length, found 48 and 80 bytes: line {number} begins to differ"
+                ));
             }
             keys.push(Arc::new(key));
         }
@@ -323,8 +329,8 @@ mod tests {
         for (text, why) in [
             (format!("{one}\n{one}\n"), "expects at least 3 keys"),
             (format!("{one}\n\n{one}\n{other}\n"), "line 4 begins to differ"),
-            (format!("{one}\n{one}\n{}\n", line(1, 60)), "no key of 48 or 80 bytes in base64: line 3"),
-            (format!("{one}\nsecret!\n"), "no key of 48 or 80 bytes in base64: line 2"),
+            (format!("{one}\n{one}\n{}\n", line(1, 60)), "found 80 other characters: line 3"),
+            (format!("{one}\nsecret!\n"), "found 7 other characters: line 2"),
             (String::new(), "expects at least 3 keys"),
         ] {
             let error = keys(&text).err().unwrap();

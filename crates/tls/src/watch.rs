@@ -101,7 +101,7 @@ impl Store {
 }
 
 impl Known {
-    /// Replaces a certificate by what its files have.
+    /// Replaces a certificate by the present content of its files.
     fn take_over(&mut self, name: &str, mut bundle: Bundle) -> Result<usize, Problem> {
         if let Some(before) = self.bundle(name) {
             bundle.keep_ocsp(&before);

@@ -69,6 +69,22 @@ impl Check<'_> {
         }
     }
 
+    /// `#[rustfmt::skip]`, which takes an item out of rustfmt's sight, needs a `//` comment directly above.
+    pub(super) fn attribute_skip(&mut self, attribute: &Attribute) {
+        let segments = &attribute.path().segments;
+        if segments.first().is_none_or(|segment| segment.ident != "rustfmt") {
+            return;
+        }
+        let span = attribute.pound_token.span;
+        let line = span.start().line - 1;
+        let above = if line == 0 { "" } else { self.lines[line - 1].trim_start() };
+        if !above.starts_with("//") || above.starts_with("///") || above.starts_with("//!") {
+            let message =
+                "`#[rustfmt::skip]` without a reason; remove it, or say why in a `//` comment above";
+            self.find(span, message.to_owned());
+        }
+    }
+
     fn conditionally_ignored(&mut self, tokens: TokenStream) {
         for token in tokens {
             if let proc_macro2::TokenTree::Ident(name) = token

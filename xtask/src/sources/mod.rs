@@ -146,6 +146,7 @@ impl<'ast> Visit<'ast> for Check<'_> {
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         self.attribute_leftover(attribute);
         self.attribute_unsafe(attribute);
+        self.attribute_skip(attribute);
         visit::visit_attribute(self, attribute);
     }
 

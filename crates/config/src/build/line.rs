@@ -262,7 +262,7 @@ impl Builder<'_> {
                     keyword.name,
                     keyword.usage(),
                     word.shown(),
-                    error.message
+                    unbuilt::hint(keyword.name, word.bytes()).unwrap_or(&error.message)
                 )
             }
         };

@@ -1,6 +1,7 @@
 //! Backends in `mode log`, and who logs to them.
 
 use super::Builder;
+use super::parse::algorithms_for_logs;
 use crate::source::Pos;
 use crate::tree::{AlgorithmKey, LogSink, LogTarget, Mode, Proxy, ProxyKind};
 use manylane_net::address::{Location, Transport};
@@ -31,15 +32,9 @@ pub(super) fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
         );
         return b.found.alert(mode, message);
     }
-    if let Some(set) = &settings.balance {
-        let fits = matches!(set.value.algorithm.name, "roundrobin" | "random" | "sticky" | "log-hash");
-        if !fits {
-            let message = format!(
-                "'balance' in 'mode log' expects roundrobin, random, sticky or log-hash, found '{}'",
-                set.value.algorithm.name
-            );
-            b.found.alert(set.pos, message);
-        }
+    if let Some(set) = settings.balance.as_ref().filter(|set| set.value.algorithm.log_name.is_none()) {
+        let (expected, found) = (algorithms_for_logs(), set.value.algorithm.name);
+        b.found.alert(set.pos, format!("'balance' in 'mode log' expects {expected}, found '{found}'"));
     }
     if algorithm.is_some_and(|algorithm| algorithm.key == AlgorithmKey::LogLine)
         && let Some(set) = settings.hash_type.filter(|set| set.value.consistent)

@@ -228,7 +228,7 @@ impl Builder<'_> {
     /// Counts `count` more servers. False, with an error, beyond the limit.
     pub(crate) fn has_room_for_servers(&mut self, pos: Pos, count: u64) -> bool {
         if count > (MAX_SERVERS - self.servers) as u64 {
-            self.found.alert(pos, format!("there are more than {MAX_SERVERS} servers"));
+            self.found.alert(pos, format!("expected at most {MAX_SERVERS} servers, found more"));
             return false;
         }
         self.servers += count as usize;
@@ -238,7 +238,7 @@ impl Builder<'_> {
     /// Counts a `bind` line. False, with an error, beyond the limit.
     pub(crate) fn has_room_for_bind(&mut self, pos: Pos) -> bool {
         if self.binds >= MAX_BINDS {
-            self.found.alert(pos, format!("there are more than {MAX_BINDS} 'bind' lines"));
+            self.found.alert(pos, format!("expected at most {MAX_BINDS} 'bind' lines, found more"));
             return false;
         }
         self.binds += 1;

@@ -97,7 +97,7 @@ impl Builder<'_> {
         self.indent = words[0].pos().column;
         self.sections += 1;
         if self.sections > MAX_SECTIONS {
-            self.found.alert(words[0].pos(), format!("there are more than {MAX_SECTIONS} sections"));
+            self.found.alert(words[0].pos(), format!("expected at most {MAX_SECTIONS} sections, found more"));
             self.current = Current::Skipped;
             return;
         }
@@ -154,9 +154,9 @@ impl Builder<'_> {
             self.found.alert(name.pos(), format!("'{}' expects a name that is not empty", header.shown()));
         } else if let Some(at) = super::parse::bad_name_byte(name.bytes()) {
             let message = format!(
-                "character '{}' is not permitted in '{}' name '{}', use letters, digits and . : _ -",
-                Shown(&name.bytes()[at..=at]),
+                "'{}' expects a name of letters, digits and . : _ -, found '{}' in '{}'",
                 header.shown(),
+                Shown(&name.bytes()[at..=at]),
                 name.shown()
             );
             self.found.alert(name.pos_at(at), message);

@@ -144,7 +144,9 @@ impl Parser<'_> {
         if self.takes(b"(") {
             self.depth += 1;
             if self.depth > MAX_EXPRESSION_DEPTH {
-                let message = format!("more than {MAX_EXPRESSION_DEPTH} parentheses inside each other");
+                let message = format!(
+                    "expected at most {MAX_EXPRESSION_DEPTH} parentheses inside each other, found more"
+                );
                 return Err(self.error(open, message));
             }
             let inner = self.expression()?;

@@ -255,14 +255,14 @@ impl Splitter<'_> {
         self.expanded += bytes;
         if self.expanded > MAX_EXPANDED_BYTES {
             let message =
-                format!("the variables of this line are longer than {MAX_EXPANDED_BYTES} bytes together");
+                format!("expected at most {MAX_EXPANDED_BYTES} bytes of variables in this line, found more");
             return Err(error(self.column_of(dollar), message));
         }
         match self.budget.left.checked_sub(bytes) {
             Some(left) => self.budget.left = left,
             None => {
                 let message = format!(
-                    "the variables of all lines are longer than {MAX_EXPANSION_TOTAL} bytes together"
+                    "expected at most {MAX_EXPANSION_TOTAL} bytes of variables in all lines, found more"
                 );
                 return Err(error(self.column_of(dollar), message));
             }

@@ -69,7 +69,9 @@ impl Blocks {
         match name.bytes() {
             b".if" if self.refused > 0 || self.open.len() >= MAX_CONDITION_DEPTH => {
                 if self.refused == 0 {
-                    let message = format!("more than {MAX_CONDITION_DEPTH} '.if' blocks inside each other");
+                    let message = format!(
+                        "expected at most {MAX_CONDITION_DEPTH} '.if' blocks inside each other, found more"
+                    );
                     found.alert(name.pos(), message);
                 }
                 self.refused += 1;

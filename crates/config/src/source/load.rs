@@ -43,7 +43,8 @@ pub(super) fn load(sources: &mut Sources, path: &Path) -> Result<Vec<FileId>, Lo
             continue;
         }
         if names.len() >= MAX_FILES {
-            let reason = format!("the folder holds more than {MAX_FILES} files that end in .cfg");
+            let reason =
+                format!("expected at most {MAX_FILES} files that end in .cfg in the folder, found more");
             return Err(LoadError::new(path.as_os_str().as_bytes(), reason));
         }
         names.push(entry.path());

@@ -68,16 +68,21 @@ impl Sources {
         if self.files.len() >= MAX_FILES {
             return Err(LoadError::new(
                 &name,
-                format!("there are more than {MAX_FILES} files; join some of them"),
+                format!("expected at most {MAX_FILES} files, found more; join some of them"),
             ));
         }
         if text.len() > MAX_FILE_BYTES {
-            let reason =
-                format!("it is longer than {MAX_FILE_BYTES} bytes; split it and give -f several times");
+            let reason = format!(
+                "expected at most {MAX_FILE_BYTES} bytes, found {}; split it and give -f several times",
+                text.len()
+            );
             return Err(LoadError::new(&name, reason));
         }
         if self.bytes + text.len() > MAX_TOTAL_BYTES {
-            let reason = format!("with it, the files are longer than {MAX_TOTAL_BYTES} bytes together");
+            let reason = format!(
+                "expected at most {MAX_TOTAL_BYTES} bytes in all files, found {}",
+                self.bytes + text.len()
+            );
             return Err(LoadError::new(&name, reason));
         }
         self.bytes += text.len();

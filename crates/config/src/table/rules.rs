@@ -387,7 +387,7 @@ fn acl(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = &line.words[0];
     if let Some(at) = parse::bad_name_byte(name.bytes()) {
         let message = format!(
-            "character '{}' is not permitted in ACL name '{}'",
+            "'acl' expects a name of letters, digits and . : _ -, found '{}' in '{}'",
             crate::Shown(&name.bytes()[at..=at]),
             name.shown()
         );

@@ -102,6 +102,11 @@ pub(crate) fn choice(keyword: &str, value: &[u8]) -> Option<&'static str> {
         .map(|(.., why)| *why)
 }
 
+/// What follows "found '{value}'" for a value that no version of HAProxy has but that a reader may try.
+pub(crate) fn hint(keyword: &str, value: &[u8]) -> Option<&'static str> {
+    (keyword == "proto" && value == b"h3").then_some(": HTTP/3 is not built")
+}
+
 /// The row with its status from these lists.
 pub(super) fn settled(mut row: Keyword) -> Keyword {
     let of = |list: &[Row]| {

@@ -304,8 +304,8 @@ fn rename(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server,
 /// `set server <bk>/<srv> health|state|weight ...`
 pub(super) fn set_server(call: &mut Call<'_, '_>) {
     const USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
-        agent-send | check-addr | check-port | fqdn | health | state | weight; 'ssl' is HAProxy's and not \
-        built yet";
+        agent-send | check-addr | check-port | fqdn | health | state | weight; 'ssl' is \
+        refused: HAProxy deprecates it; add another server with or without 'ssl'";
     let Some(found @ (backend, _, index)) = find(call, 0) else { return };
     match call.word(1) {
         "weight" => weigh(call, found, 2),

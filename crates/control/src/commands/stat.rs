@@ -630,10 +630,8 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
     }
     line.gauge(Column::Act, active as u64);
     line.gauge(Column::Bck, backups as u64);
-    // HAProxy has no names for the algorithms of log lines.
-    let named = backend.mode != Mode::Log || backend.algorithm.name == "roundrobin";
-    let algorithm = if named { backend.algorithm.name } else { "unknown" };
-    line.set(Column::Algo, Text(algorithm.into()));
+    let log_name = backend.algorithm.log_name.filter(|_| backend.mode == Mode::Log);
+    line.set(Column::Algo, Text(log_name.unwrap_or(backend.algorithm.name).into()));
     sums.fill(
         &mut line,
         &[

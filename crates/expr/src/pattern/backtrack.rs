@@ -195,9 +195,32 @@ const UNUSUAL: &[&str] = &["(?(", "(?R", "(?&", "(?P>", "(?~", "{,"];
 /// Offset of a syntax error in `text`; 0 for other errors.
 pub(super) fn fault(text: &str) -> usize {
     match fancy_regex::Regex::new(text) {
+        Err(fancy_regex::Error::ParseError(_, fancy_regex::ParseError::UnclosedOpenParen)) => {
+            unclosed(text.as_bytes()).unwrap_or(0)
+        }
         Err(fancy_regex::Error::ParseError(at, _)) => at,
         _ => 0,
     }
+}
+
+/// Offset of the innermost parenthesis that is not closed.
+fn unclosed(text: &[u8]) -> Option<usize> {
+    let (mut open, mut class) = (Vec::new(), None);
+    let mut bytes = text.iter().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match (byte, class) {
+            (b'\\', _) => {
+                bytes.next();
+            }
+            (b'[', None) => class = Some(at + 1 + usize::from(text.get(at + 1) == Some(&b'^'))),
+            // The first byte of a class is no end.
+            (b']', Some(first)) if at > first => class = None,
+            (b'(', None) => open.push(at),
+            (b')', None) => drop(open.pop()),
+            _ => {}
+        }
+    }
+    open.pop()
 }
 
 impl BacktrackRegex {

@@ -273,10 +273,7 @@ impl Reference {
                 value: value.into(),
             }));
             if entries.len() > MAX_ENTRIES {
-                return Err(format!(
-                    "'{}' has more than {MAX_ENTRIES} entries, which is the most",
-                    Shown(name)
-                ));
+                return Err(format!("'{}' expects at most {MAX_ENTRIES} entries, found more", Shown(name)));
             }
         }
         Ok(Self::of(Some(name.into()), is_map, entries))

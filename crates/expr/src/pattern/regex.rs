@@ -405,7 +405,14 @@ mod tests {
 
     #[test]
     fn the_fault_is_pointed_at_and_backward_repetitions_are_refused() {
-        let faults = [("^/(foo|bar[", 10), ("a{3,1}", 1), ("(?!x)ab{12,2}c", 7), ("a)", 1), ("^/(?!a", 6)];
+        let faults = [
+            ("^/(foo|bar[", 10),
+            ("a{3,1}", 1),
+            ("(?!x)ab{12,2}c", 7),
+            ("a)", 1),
+            ("^/(?!a", 2),
+            ("(a)[](](?=b|\\\\)", 7),
+        ];
         for (text, at) in faults {
             assert!(Regex::new(text.as_bytes(), false).is_err(), "{text}");
             assert_eq!(fault(text.as_bytes()), at, "{text}");

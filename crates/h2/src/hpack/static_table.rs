@@ -1,14 +1,9 @@
 //! The static table (RFC 7541, appendix A), with an index of its names.
 
 /// The entries, beginning with index 1.
+// rustfmt would give each pair a line of its own.
 #[rustfmt::skip]
-static ENTRIES: [(&str, &str); LEN] = TABLE;
-
-/// Number of entries in the static table.
-pub(crate) const LEN: usize = 61;
-
-#[rustfmt::skip]
-const TABLE: [(&str, &str); LEN] = [
+static ENTRIES: [(&str, &str); LEN] = [
     (":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/"), (":path", "/index.html"),
     (":scheme", "http"), (":scheme", "https"), (":status", "200"), (":status", "204"), (":status", "206"),
     (":status", "304"), (":status", "400"), (":status", "404"), (":status", "500"), ("accept-charset", ""),
@@ -23,6 +18,9 @@ const TABLE: [(&str, &str); LEN] = [
     ("retry-after", ""), ("server", ""), ("set-cookie", ""), ("strict-transport-security", ""),
     ("transfer-encoding", ""), ("user-agent", ""), ("vary", ""), ("via", ""), ("www-authenticate", ""),
 ];
+
+/// Number of entries in the static table.
+pub(crate) const LEN: usize = 61;
 
 const SLOTS: usize = 128;
 
@@ -40,8 +38,8 @@ static FIRST: [u8; SLOTS] = {
     let mut first = [0; SLOTS];
     let mut n = 0;
     while n < LEN {
-        let name = TABLE[n].0.as_bytes();
-        let repeated = n > 0 && same(name, TABLE[n - 1].0.as_bytes());
+        let name = ENTRIES[n].0.as_bytes();
+        let repeated = n > 0 && same(name, ENTRIES[n - 1].0.as_bytes());
         if !repeated {
             let mut at = slot(name);
             while first[at] != 0 {

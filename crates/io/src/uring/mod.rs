@@ -14,10 +14,12 @@
 //! 3. **Receiving is one operation for many reads.** It takes buffers from a ring of clusters; a filled
 //!    buffer becomes a segment, and a new cluster takes its place. It stops when
 //!    [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) segments wait for the task, and begins again when they are
-//!    gone: so a peer cannot fill the lane's memory. After several full reads it ends, and bulk is read and
-//!    sent with system calls, and waits by rule 5: a ring uses its buffers in turn, so that each is out of
-//!    the cache when it is filled, unlike clusters that were sent a moment ago. If connections have a limit
-//!    of clusters (R-D4), all data is received as bulk is.
+//!    gone: so a peer cannot fill the lane's memory.
+//!
+//!    After several full reads it ends, and bulk is read and sent with system calls, and waits by rule 5: a
+//!    ring uses its buffers in turn, so that each is out of the cache when it is filled, unlike clusters that
+//!    were sent a moment ago. If connections have a limit of clusters (R-D4), all data is received as bulk
+//!    is.
 //! 4. **Accepting likewise**, with [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD).
 //! 5. **Readiness** (datagrams, splices) is requested once at a time, by operations that report when a call
 //!    may succeed. The ring's polls, even those for room, also complete at the end of the peer's stream.

@@ -505,49 +505,131 @@ enum Run {
 }
 
 /// All commands of the master.
-#[rustfmt::skip]
 static TABLE: &[Row<Run>] = &[
     row("@!<pid>", "", User, "send a command to the worker of that number", Run::Nobody),
     row("@<relative pid>", "", User, "send a command to the worker: @1 is the one that serves", Run::Nobody),
     row("@master", "", User, "send a command to the master", Run::Nobody),
-    row("expert-mode", "[on|off]", Admin, "allow expert commands at workers",
-        Run::Client(|own, more| own.set_mode("expert-mode", more, |own| &mut own.expert))),
-    row("experimental-mode", "[on|off]", Admin, "allow experimental commands at workers",
-        Run::Client(|own, more| own.set_mode("experimental-mode", more, |own| &mut own.experimental))),
-    row("@@<pid or relative pid>", "[<command>]", User,
-        "join this client to the worker, both ways, to its end", Run::Nobody),
-    row("mcli-debug-mode", "[on|off]", Admin, "commands that tell of the master's own inside",
-        Run::Client(|own, more| own.set_mode("mcli-debug-mode", more, |own| &mut own.debug))),
-    row("operator", "", Operator, "lower this client's level to operator", Run::Client(|own, _| {
-        own.level = Operator; // it was not lower, or this is denied
-        Ok(true)
-    })),
-    row("reload", "", Operator, "start a worker that reads the configuration, and have it take over",
-        Run::Master(|own, _| own.reload())),
-    row("show cli level", "", User, "this client's level",
-        Run::Master(|own, _| own.answer(&format!("{}\n", own.level.name())))),
-    row("show cli sockets", "", User, "where the master listens",
-        Run::Master(|own, _| own.answer(&own.sockets.clone()))),
-    row("show proc", "[debug]", Operator, "the processes",
-        Run::Master(|own, _| own.tell(Question::Processes))),
-    row("show startup-logs", "", Operator, "what was said during the last reload, or the start",
-        Run::Master(|own, _| own.tell(Question::Said))),
-    row("show version", "", User, "the program's version",
-        Run::Master(|own, _| own.answer(concat!(env!("CARGO_PKG_VERSION"), "\n")))),
-    row("user", "", User, "lower this client's level to user", Run::Client(|own, _| {
-        own.level = User;
-        Ok(true)
-    })),
-    row("help", "[<command>]", User, "all commands, or those that begin so", Run::Master(|own, more| {
-        own.answer(&format!("The following commands are valid at this level:\n{}", own.help(&more.join(" "))))
-    })),
-    row("prompt", "", User, "ask for each line, or stop that", Run::Client(|own, _| {
-        own.interactive = !own.interactive;
-        Ok(true)
-    })),
+    row(
+        "expert-mode",
+        "[on|off]",
+        Admin,
+        "allow expert commands at workers",
+        Run::Client(|own, more| own.set_mode("expert-mode", more, |own| &mut own.expert)),
+    ),
+    row(
+        "experimental-mode",
+        "[on|off]",
+        Admin,
+        "allow experimental commands at workers",
+        Run::Client(|own, more| own.set_mode("experimental-mode", more, |own| &mut own.experimental)),
+    ),
+    row(
+        "@@<pid or relative pid>",
+        "[<command>]",
+        User,
+        "join this client to the worker, both ways, to its end",
+        Run::Nobody,
+    ),
+    row(
+        "mcli-debug-mode",
+        "[on|off]",
+        Admin,
+        "commands that tell of the master's own inside",
+        Run::Client(|own, more| own.set_mode("mcli-debug-mode", more, |own| &mut own.debug)),
+    ),
+    row(
+        "operator",
+        "",
+        Operator,
+        "lower this client's level to operator",
+        Run::Client(|own, _| {
+            own.level = Operator; // it was not lower, or this is denied
+            Ok(true)
+        }),
+    ),
+    row(
+        "reload",
+        "",
+        Operator,
+        "start a worker that reads the configuration, and have it take over",
+        Run::Master(|own, _| own.reload()),
+    ),
+    row(
+        "show cli level",
+        "",
+        User,
+        "this client's level",
+        Run::Master(|own, _| own.answer(&format!("{}\n", own.level.name()))),
+    ),
+    row(
+        "show cli sockets",
+        "",
+        User,
+        "where the master listens",
+        Run::Master(|own, _| own.answer(&own.sockets.clone())),
+    ),
+    row(
+        "show proc",
+        "[debug]",
+        Operator,
+        "the processes",
+        Run::Master(|own, _| own.tell(Question::Processes)),
+    ),
+    row(
+        "show startup-logs",
+        "",
+        Operator,
+        "what was said during the last reload, or the start",
+        Run::Master(|own, _| own.tell(Question::Said)),
+    ),
+    row(
+        "show version",
+        "",
+        User,
+        "the program's version",
+        Run::Master(|own, _| own.answer(concat!(env!("CARGO_PKG_VERSION"), "\n"))),
+    ),
+    row(
+        "user",
+        "",
+        User,
+        "lower this client's level to user",
+        Run::Client(|own, _| {
+            own.level = User;
+            Ok(true)
+        }),
+    ),
+    row(
+        "help",
+        "[<command>]",
+        User,
+        "all commands, or those that begin so",
+        Run::Master(|own, more| {
+            own.answer(&format!(
+                "The following commands are valid at this level:\n{}",
+                own.help(&more.join(" "))
+            ))
+        }),
+    ),
+    row(
+        "prompt",
+        "",
+        User,
+        "ask for each line, or stop that",
+        Run::Client(|own, _| {
+            own.interactive = !own.interactive;
+            Ok(true)
+        }),
+    ),
     row("quit", "", User, "disconnect", Run::Client(|_, _| Ok(false))),
-    row("show env", "[<name>...]", Operator, "the master's environment",
-        Run::Master(|own, names| own.show_environment(names))).only_in(Mode::Debug),
+    row(
+        "show env",
+        "[<name>...]",
+        Operator,
+        "the master's environment",
+        Run::Master(|own, names| own.show_environment(names)),
+    )
+    .only_in(Mode::Debug),
 ];
 
 #[cfg(test)]

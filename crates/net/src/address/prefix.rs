@@ -47,7 +47,6 @@ const NO_QUIC: &str = "QUIC is not built; listen with TCP and 'ssl' for HTTP/1 a
 
 use Transport::{Datagram, Multipath, Stream};
 
-#[rustfmt::skip]
 pub(super) static PREFIXES: &[Prefix] = &[
     plain("ip", Kind::Ip(None)),
     plain("ipv4", Kind::Ip(Some(Family::V4))),
@@ -68,8 +67,11 @@ pub(super) static PREFIXES: &[Prefix] = &[
     Prefix { name: "local", kind: Kind::Local, transport: None, plain: false },
     refused("quic4", NO_QUIC),
     refused("quic6", NO_QUIC),
-    refused("rhttp", "reverse HTTP is not built; have the server accept connections at an address of its \
-        own"),
+    refused(
+        "rhttp",
+        "reverse HTTP is not built; have the server accept connections at an address of its \
+        own",
+    ),
     alias("mptcp", Kind::Ip(None), Multipath),
     alias("mptcp4", Kind::Ip(Some(Family::V4)), Multipath),
     alias("mptcp6", Kind::Ip(Some(Family::V6)), Multipath),

@@ -389,7 +389,7 @@ fn read_key(path: &Path) -> Result<Option<KeyFile>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     file.take(LONGEST_KEY + 1).read_to_end(&mut pem).map_err(|error| error.to_string())?;
     if pem.len() as u64 > LONGEST_KEY {
-        return Err(format!("it has more than {LONGEST_KEY} bytes"));
+        return Err(format!("expected at most {LONGEST_KEY} bytes, found more"));
     }
     Ok(Some((pem, metadata.permissions().mode() & 0o777)))
 }

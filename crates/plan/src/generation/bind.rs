@@ -289,7 +289,7 @@ pub(super) fn listeners(
             refuse.found.alert(
                 address.pos,
                 format!(
-                    "'bind' : there are more than {MAX_LISTENERS} listeners: \
+                    "'bind' : expected at most {MAX_LISTENERS} listeners, found more: \
                 a range of ports has one for each"
                 ),
             );

@@ -58,11 +58,11 @@ impl Files {
         let mut bytes = Vec::new();
         open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         if bytes.len() > MAX_FILE_BYTES {
-            return Err(Error::other(format!("it has more than {MAX_FILE_BYTES} bytes")));
+            return Err(Error::other(format!("expected at most {MAX_FILE_BYTES} bytes, found more")));
         }
         if bytes.len() > MAX_TOTAL_BYTES - self.bytes {
             return Err(Error::other(format!(
-                "with it, the files of answers have more than {MAX_TOTAL_BYTES} bytes"
+                "expected at most {MAX_TOTAL_BYTES} bytes in all files of answers, found more"
             )));
         }
         self.bytes += bytes.len();
@@ -103,11 +103,11 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &files.bytes(path(0)).unwrap()));
         assert_eq!(
             files.bytes(path(most)).unwrap_err().to_string(),
-            "with it, the files of answers have more than 67108864 bytes"
+            "expected at most 67108864 bytes in all files of answers, found more"
         );
         std::fs::write(path(0), vec![b'x'; MAX_FILE_BYTES + 1]).unwrap();
         let error = Files::default().bytes(path(0)).unwrap_err().to_string();
-        assert_eq!(error, "it has more than 1048576 bytes");
+        assert_eq!(error, "expected at most 1048576 bytes, found more");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -59,7 +59,10 @@ pub(super) fn alert(alerts: &Alerts, here: Here, level: Level, line: &str, repor
         match mailer.queue(mail) {
             Queued::Waits => {}
             Queued::Dropped => {
-                report(&format!("Mailer {}: an alert is dropped, as {MOST_MAILS} wait.", mailer.name));
+                report(&format!(
+                    "Mailer {}: at most {MOST_MAILS} alerts wait, another one is dropped.",
+                    mailer.name
+                ));
             }
             Queued::First => start(mailer, here, report),
         }

@@ -16,6 +16,7 @@ pub(crate) use peers::{
     table as peers_table,
 };
 pub use proxy::algorithms;
+pub(super) use proxy::algorithms_for_logs;
 pub(crate) use proxy::{
     RDP_TOKEN, balance, capture, cookie, persist_rdp, retry_on, source, split_condition, use_backend,
     use_server,

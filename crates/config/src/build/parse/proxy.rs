@@ -45,7 +45,7 @@ fn choose(b: &mut Builder<'_>, line: &Line<'_>) -> Option<SwitchingRule> {
             None
         }
         _ => {
-            b.found.alert(line.pos(), format!("'{}' expects a name", line.keyword.name));
+            b.found.alert(line.pos(), format!("'{}' expects a name, found none", line.keyword.name));
             None
         }
     }
@@ -84,6 +84,14 @@ const fn with_argument(name: &'static str, key: AlgorithmKey, options: Options) 
     AlgorithmRow { takes_argument: true, ..row(name, key, options) }
 }
 
+impl AlgorithmRow {
+    /// Accepts the algorithm in `mode log`, where HAProxy has a name for `roundrobin` only.
+    const fn for_logs(mut self) -> Self {
+        self.algorithm.log_name = Some("unknown");
+        self
+    }
+}
+
 /// All algorithms by name, with their keys, words and arguments. The crate `balance` has the behaviour of
 /// each.
 const ALGORITHMS: [AlgorithmRow; 15] = [
@@ -95,14 +103,15 @@ const ALGORITHMS: [AlgorithmRow; 15] = [
     row("log-hash", AlgorithmKey::LogLine, |b, line| {
         line.no_more(b, 2);
         has_word(b, line, "a list of converters")
-    }),
+    })
+    .for_logs(),
     row("maglev", AlgorithmKey::SourceOrExpression, |_, _| true),
-    with_argument("random", AlgorithmKey::None, no_options),
+    with_argument("random", AlgorithmKey::None, no_options).for_logs(),
     with_argument("rdp-cookie", AlgorithmKey::RdpCookie, no_options),
-    row("roundrobin", AlgorithmKey::None, no_options),
+    AlgorithmRow { algorithm: Algorithm::ROUNDROBIN, takes_argument: false, options: no_options },
     row("source", AlgorithmKey::Source, no_options),
     row("static-rr", AlgorithmKey::None, no_options),
-    row("sticky", AlgorithmKey::None, no_options),
+    row("sticky", AlgorithmKey::None, no_options).for_logs(),
     row("uri", AlgorithmKey::Uri, uri_options),
     row("url_param", AlgorithmKey::Parameter, url_param_options),
 ];
@@ -110,6 +119,14 @@ const ALGORITHMS: [AlgorithmRow; 15] = [
 /// Names of the algorithms of `balance`.
 pub fn algorithms() -> impl Iterator<Item = &'static str> {
     ALGORITHMS.iter().map(|row| row.algorithm.name)
+}
+
+/// Names of the algorithms that `mode log` accepts, as a message lists them.
+pub(crate) fn algorithms_for_logs() -> String {
+    let rows = ALGORITHMS.iter().filter(|row| row.algorithm.log_name.is_some());
+    let mut names: Vec<_> = rows.map(|row| row.algorithm.name).collect();
+    let last = names.pop().unwrap_or_default();
+    format!("{} or {last}", names.join(", "))
 }
 
 /// Default cookie of `balance rdp-cookie`: the name of the user.
@@ -135,7 +152,7 @@ pub(crate) fn persist_rdp(b: &mut Builder<'_>, line: &Line<'_>) {
 }
 
 pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
-    let bare = [Word::plain("roundrobin", line.pos())];
+    let bare = [Word::plain(Algorithm::ROUNDROBIN.name, line.pos())];
     let line =
         &Line { words: if line.words.is_empty() { &bare } else { line.words }, values: Vec::new(), ..*line };
     let word = &line.words[0];
@@ -170,11 +187,12 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
     }
     let (mut algorithm, mut words) = (row.algorithm, line.words[1..].to_vec());
     match (&row.algorithm, &argument) {
-        (Algorithm { name: "random", .. }, Some(argument)) => {
+        // Without a key, the argument is the number of draws.
+        (Algorithm { key: AlgorithmKey::None, name, .. }, Some(argument)) => {
             match value::integer(&argument.bytes, 1, i64::from(i32::MAX)) {
                 Ok(number) => algorithm.draws = number as u32,
                 Err(error) => {
-                    let message = format!("'balance random' {}", error.message);
+                    let message = format!("'balance {name}' {}", error.message);
                     return b.found.alert(word.pos_at(name.len() + 1), message);
                 }
             }

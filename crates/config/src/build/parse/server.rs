@@ -36,7 +36,8 @@ fn check_name(b: &mut Builder<'_>, line: &Line<'_>, name: &Word) -> bool {
     }
     if let Some(at) = bad_name_byte(name.bytes()) {
         let message = format!(
-            "character '{}' is not permitted in server name '{}'",
+            "'{}' expects a name of letters, digits and . : _ -, found '{}' in '{}'",
+            line.keyword.name,
             Shown(&name.bytes()[at..=at]),
             name.shown()
         );
