@@ -7,6 +7,7 @@
 
 use crate::client::Client;
 use crate::lane::{Local, datagram_listeners};
+use crate::message_buffer::MessageBuffer;
 use crate::traffic::Parties;
 use manylane_io::{Datagram, Datagrams};
 use manylane_logs::{Frame, Frames, Message};
@@ -74,28 +75,30 @@ pub(crate) async fn serve(local: &Local, frontend: &Frontend, client: Client) {
     parties.stream_ends();
 }
 
-async fn messages_of(local: &Local, frontend: &Frontend, section: &LogForward, client: Client) {
+async fn messages_of(local: &Local, frontend: &Frontend, section: &LogForward, mut client: Client) {
     let mut sender = Sender::default();
     sender.is(client.source);
     let mut frames = Frames::new(section.longest, section.lines_only);
     // The beginning of a message whose end is still to come.
-    let mut part = client.received.to_vec();
+    let mut part = MessageBuffer::default();
+    let mut take = |received: &[u8]| {
+        part.read(received, |bytes| messages(local, section, &mut frames, bytes, &sender).ok_or(())).is_ok()
+    };
+    while let Some(segment) = client.received.pop_front() {
+        if !take(&segment) {
+            return;
+        }
+    }
     let connection = client.end.connection();
-    while let Some(used) = messages(local, section, &mut frames, &part, &sender) {
-        part.drain(..used);
+    loop {
         let receiving = async { connection.recv().await.ok().flatten() };
         let received = match frontend.timeouts.client {
             Some(time) => local.here().timeout(time, receiving).await.ok().flatten(),
             None => receiving.await,
         };
-        let Some(segment) = received else { break };
-        if !part.is_empty() {
-            part.extend_from_slice(&segment);
-            continue;
+        if !received.is_some_and(|segment| take(&segment)) {
+            break;
         }
-        // Messages are forwarded from the segment; only an incomplete one is copied.
-        let Some(used) = messages(local, section, &mut frames, &segment, &sender) else { break };
-        part.extend_from_slice(&segment[used..]);
     }
 }
 

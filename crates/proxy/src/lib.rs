@@ -12,6 +12,7 @@ mod forward;
 mod h2_counts;
 mod http;
 mod lane;
+mod message_buffer;
 mod origin;
 mod panics;
 mod rules;

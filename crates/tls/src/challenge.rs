@@ -9,13 +9,14 @@
 //! 3. Each connection reads [`COUNT`] once. Only while there are challenges does it look at its hello, and
 //!    only a hello of the protocol takes the lock.
 
+use crate::hello::accepted;
 use manylane_buf::Chain;
 use manylane_sync::atomic::{AtomicUsize, Ordering};
 use manylane_sync::{LockClass, Mutex};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{default_provider, sign::any_supported_type};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::{Acceptor, NoServerSessionStorage};
+use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use std::fmt;
 use std::sync::Arc;
@@ -90,12 +91,7 @@ pub(crate) fn are_published() -> bool {
 /// challenge. A hello that is longer than what has come so far asks for none: those of authorities fit a
 /// record.
 pub(crate) fn config_for(received: &Chain) -> Option<Arc<ServerConfig>> {
-    let mut acceptor = Acceptor::default();
-    for segment in received.segments() {
-        let mut bytes = segment.as_slice();
-        while !bytes.is_empty() && acceptor.read_tls(&mut bytes).ok()? > 0 {}
-    }
-    let accepted = acceptor.accept().ok()??;
+    let accepted = accepted(received)?;
     let hello = accepted.client_hello();
     if !hello.alpn()?.eq([PROTOCOL]) {
         return None;

@@ -5,7 +5,7 @@ use crate::challenge;
 use crate::choose;
 use crate::client::ClientContext;
 use crate::error::Error;
-use crate::hello::{ClientHello, ServerHello, server_hello};
+use crate::hello::{CLIENT_HELLO, ClientHello, HANDSHAKE, ServerHello, accepted, server_hello};
 use crate::keylog::Secrets;
 use crate::negotiated::Negotiated;
 use crate::openssl::Reason;
@@ -17,7 +17,7 @@ use manylane_sync::qsbr::Reader;
 use rustls::ContentType;
 use rustls::client::{ClientConnectionData, EarlyDataError, UnbufferedClientConnection};
 use rustls::pki_types::ServerName;
-use rustls::server::{Acceptor, ServerConnectionData, UnbufferedServerConnection};
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::sign::CertifiedKey;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, ReadEarlyData, TransmitTlsData, UnbufferedStatus,
@@ -43,6 +43,9 @@ const HEADER: usize = 5;
 /// Most bytes of a record with a ServerHello up to its session: header, version, random value, and the
 /// length and the bytes of the session.
 const FIRST: usize = HEADER + 4 + 2 + 32 + 1 + 32;
+
+/// Longest message of a handshake that rustls takes, without its header.
+const LONGEST_MESSAGE: usize = 0xffff;
 
 /// Types of records that no client begins with: change of cipher, alert, data. rustls ignores some alerts,
 /// and the look at the hello does not.
@@ -90,7 +93,7 @@ pub struct Connection {
     secrets: Option<Box<Secrets>>,
     /// A server that needs the hello before rustls has it, until the whole hello has come: the configuration
     /// depends on the hello, or parts of it are kept.
-    pending: Option<Box<Hello>>,
+    pending: Option<Arc<Configs>>,
     /// Most bytes to keep of a client's hello.
     hello_bytes: usize,
     /// What is kept of it.
@@ -145,15 +148,6 @@ enum Role {
     Client(UnbufferedClientConnection),
 }
 
-/// Waits for the hello of a client. rustls takes a configuration before it has the hello, so the hello is
-/// read twice: here, to select the configuration, and by the connection with this configuration.
-struct Hello {
-    acceptor: Acceptor,
-    /// Number of bytes of `unread` that it has seen.
-    fed: usize,
-    configs: Arc<Configs>,
-}
-
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -203,7 +197,7 @@ impl Connection {
         let mut own = Self::new(Role::Server(server), None, false, context.0.settings.common.keeps_secrets);
         own.hello_bytes = context.0.settings.common.hello_bytes;
         if configs.own.is_some() || own.hello_bytes > 0 {
-            own.pending = Some(Box::new(Hello { acceptor: Acceptor::default(), fed: 0, configs }));
+            own.pending = Some(configs);
         }
         if challenge::are_published() {
             own.challenge = ChallengeState::Perhaps;
@@ -353,38 +347,23 @@ impl Connection {
         Ok(self.progress())
     }
 
-    /// Looks for the whole hello in `unread`, and begins anew with the configuration that it selects.
+    /// Looks for the whole hello in `unread`, and begins anew with the configuration that it selects. rustls
+    /// takes a configuration before it has the hello, so the hello is read twice: here, when it is whole, and
+    /// by the connection with this configuration.
     fn select_configuration(&mut self) -> Result<(), Error> {
-        let Some(Hello { acceptor, fed, configs }) = self.pending.as_deref_mut() else { return Ok(()) };
-        let mut old = *fed;
-        for segment in self.unread.segments() {
-            let mut bytes = segment.as_slice();
-            bytes = &bytes[old.min(bytes.len())..];
-            old = old.saturating_sub(segment.len());
-            while !bytes.is_empty() {
-                let before = bytes.len();
-                // Whatever is wrong with the bytes, the connection meets most of it, too, and sends the
-                // alert. What it takes for a hello all the same gets no certificate (`Unlisted`).
-                let accepted = match acceptor.read_tls(&mut bytes) {
-                    Ok(1..) => acceptor.accept().map_err(drop),
-                    _ => Err(()),
-                };
-                *fed += before - bytes.len();
-                let own = match accepted {
-                    Ok(None) => continue,
-                    Ok(Some(accepted)) => {
-                        configs.own.as_ref().and_then(|own| own.of(&accepted.client_hello()))
-                    }
-                    Err(()) => None,
-                };
-                if let Some(own) = own {
-                    self.role = Role::Server(UnbufferedServerConnection::new(own)?);
-                }
-                (self.pending, self.records) = (None, 0);
-                return Ok(());
-            }
+        let Some(configs) = &self.pending else { return Ok(()) };
+        let (records, decided) = records_of_hello(self.unread.cursor());
+        if !decided {
+            self.records = records;
+            return Ok(());
         }
-        self.records = records_in(self.unread.cursor());
+        // Whatever is wrong with the bytes, the connection meets most of it, too, and sends the alert. What
+        // it takes for a hello all the same gets no certificate (`Unlisted`).
+        let own = configs.own.as_ref().and_then(|own| own.of(&accepted(&self.unread)?.client_hello()));
+        if let Some(own) = own {
+            self.role = Role::Server(UnbufferedServerConnection::new(own)?);
+        }
+        (self.pending, self.records) = (None, 0);
         Ok(())
     }
 
@@ -849,15 +828,33 @@ fn is_record(mut cursor: Cursor<'_>) -> bool {
     (20..=23).contains(&bytes[0]) && bytes[1] == 3
 }
 
-/// The number of whole records.
-fn records_in(mut cursor: Cursor<'_>) -> usize {
-    let mut records = 0;
-    while let Ok([_, _, _, high, low]) = cursor.read_array::<HEADER>()
-        && cursor.advance(usize::from(u16::from_be_bytes([high, low]))).is_ok()
-    {
-        records += 1;
+/// The number of whole records at the beginning of a client's bytes, and true if the hello in them is whole,
+/// or if the bytes cannot become one.
+fn records_of_hello(mut cursor: Cursor<'_>) -> (usize, bool) {
+    let (mut records, mut came, mut begin) = (0, 0, [0; 4]);
+    while is_record(cursor.clone()) {
+        let Ok([kind, _, _, high, low]) = cursor.read_array::<HEADER>() else { return (records, false) };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if kind != HANDSHAKE {
+            break;
+        }
+        if cursor.remaining() < length {
+            return (records, false);
+        }
+        let missing = &mut begin[came.min(4)..];
+        let n = missing.len().min(length);
+        // They are there.
+        let _ = cursor.read_bytes(&mut missing[..n]).and_then(|()| cursor.advance(length - n));
+        (records, came) = (records + 1, came + length);
+        let [kind, lengths @ ..] = begin;
+        let promised = lengths.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+        if came > 0 && kind != CLIENT_HELLO
+            || came >= 4 && (promised > LONGEST_MESSAGE || came - 4 >= promised)
+        {
+            break;
+        }
     }
-    records
+    (records, true)
 }
 
 /// True if the next record is complete.

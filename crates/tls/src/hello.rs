@@ -1,6 +1,8 @@
 //! The parts of hellos that samples read: the lists in a client's hello (`tune.ssl.capture-buffer-size`), and
 //! the random value and the session in a server's hello.
 
+use manylane_buf::Chain;
+use rustls::server::{Accepted, Acceptor};
 use std::borrow::Cow;
 use xxhash_rust::xxh64::xxh64;
 
@@ -9,11 +11,11 @@ use xxhash_rust::xxh64::xxh64;
 pub struct ClientHello(Vec<(&'static str, Box<[u8]>)>);
 
 /// Type of a record with handshake messages, and of one that middleboxes expect before them.
-const HANDSHAKE: u8 = 22;
+pub(crate) const HANDSHAKE: u8 = 22;
 const CHANGE_CIPHER_SPEC: u8 = 20;
 
 /// Types of messages.
-const CLIENT_HELLO: u8 = 1;
+pub(crate) const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
 
 /// The random value of a ServerHello that asks for another ClientHello (RFC 8446, 4.1.3).
@@ -159,6 +161,22 @@ impl<'a> Fields<'a> {
         let len = self.take(width)?.iter().fold(0, |n, byte| n << 8 | usize::from(*byte));
         self.take(len)
     }
+}
+
+/// Returns the hello in a client's bytes, if rustls finds it whole and good.
+pub(crate) fn accepted(received: &Chain) -> Option<Accepted> {
+    let mut acceptor = Acceptor::default();
+    for segment in received.segments() {
+        let mut bytes = segment.as_slice();
+        while !bytes.is_empty() {
+            acceptor.read_tls(&mut bytes).ok().filter(|taken| *taken > 0)?;
+            // It makes room for a long hello when it has seen the beginning.
+            if let Some(accepted) = acceptor.accept().ok()? {
+                return Some(accepted);
+            }
+        }
+    }
+    None
 }
 
 #[cfg(all(test, not(any(loom, manylane_sim))))]

@@ -2,10 +2,10 @@
 //! a connection of its own. The caller sets a deadline.
 
 use super::checks::encrypted;
+use super::http_answer::{AnswerReader, HttpAnswer};
 use crate::lane::Local;
 use manylane_buf::Chain;
-use manylane_h1::{BodyReader, From, Limits, RequestInfo, ResponseParser};
-use manylane_http::{Head, Method};
+use manylane_http::Method;
 use manylane_net::{ConnectOptions, Connection, Connector, Endpoint};
 use manylane_plan::generation::{HttpClientSettings, Question};
 use manylane_resolve::{Kind, Name};
@@ -25,12 +25,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Largest number of jobs that wait for the thread.
 const WAITING: usize = 64;
-
-/// An answer.
-pub(super) struct HttpAnswer {
-    pub(super) head: Head,
-    pub(super) body: Vec<u8>,
-}
 
 /// Returns the pool of one thread for work that may block.
 pub(super) fn pool() -> &'static BlockingPool {
@@ -130,46 +124,11 @@ async fn connect(local: &Local, addresses: &[SocketAddr]) -> Result<Connection, 
 }
 
 async fn receive(connection: &Connection, method: Method, most: usize) -> Result<HttpAnswer, String> {
-    let limits = Limits::default();
-    let (mut received, mut body) = (Chain::new(), Chain::new());
-    let mut parser = ResponseParser::new(limits);
-    let mut begun: Option<(Head, BodyReader)> = None;
-    loop {
-        while begun.is_none()
-            && let Some(response) =
-                parser.parse(&mut received, RequestInfo { method, upgrade: false }).map_err(text)?
-        {
-            if response.is_interim() {
-                parser = ResponseParser::new(limits);
-                continue;
-            }
-            begun = Some((response.head, BodyReader::new(response.body, From::Server, limits)));
-        }
-        if let Some((_, reader)) = &mut begun {
-            let mut data = Chain::new();
-            reader.read(&mut received, &mut data).map_err(text)?;
-            body.append_compact(&mut data).map_err(text)?;
-            if body.len() > most {
-                return Err(format!("the response has more than {most} bytes"));
-            }
-        }
-        if let Some((head, _)) = begun.take_if(|(_, reader)| reader.is_done()) {
-            return Ok(HttpAnswer { head, body: body.to_vec() });
-        }
-        match connection.recv().await.map_err(text)? {
-            Some(segment) => {
-                received.push_compact(segment).map_err(|error| text(manylane_buf::Error::from(error)))?
-            }
-            None => {
-                let Some((head, mut reader)) = begun else {
-                    return Err("the host closed the connection without an answer".to_owned());
-                };
-                // A body that ends with its connection may have been cut by an attacker.
-                if connection.is_truncated() {
-                    return Err("the connection ended within the answer".to_owned());
-                }
-                return reader.end().map(|()| HttpAnswer { head, body: body.to_vec() }).map_err(text);
-            }
+    let mut reader = AnswerReader::new(method, most);
+    while let Some(segment) = connection.recv().await.map_err(text)? {
+        if let Some(answer) = reader.read(segment)? {
+            return Ok(answer);
         }
     }
+    reader.end(connection.is_truncated())
 }

@@ -5,6 +5,7 @@ mod acme;
 mod agent;
 mod check_words;
 mod checks;
+mod http_answer;
 mod http_client;
 mod meter;
 mod names;

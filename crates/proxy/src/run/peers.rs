@@ -11,6 +11,7 @@
 
 use super::checks::{encrypted, unless_happens, unless_stopped};
 use crate::lane::{Event, Local};
+use crate::message_buffer::MessageBuffer;
 use crate::scopes::table_millis;
 use crate::server::TlsGuard;
 use manylane_buf::Chain;
@@ -485,19 +486,22 @@ async fn talk(
     let local = &section_task.local;
     section_task.section.borrow_mut().begin(peer, clock(local));
     let reader = async {
-        let mut came = rest;
+        let mut part = MessageBuffer::default();
+        let mut take = |received: &[u8]| {
+            part.read(received, |bytes| section_task.section.borrow_mut().receive(peer, bytes, clock(local)))
+        };
+        let mut read = take(&rest);
+        drop(rest);
         loop {
-            let read = section_task.section.borrow_mut().receive(peer, &came, clock(local));
-            match read {
-                Ok(used) => came.drain(..used),
-                Err(fault) => return Some(fault),
-            };
+            if let Err(fault) = read {
+                return Some(fault);
+            }
             conn.wake.notify_one();
             local.here().yield_now().await;
-            match connection.recv().await {
-                Ok(Some(segment)) => came.extend_from_slice(segment.as_slice()),
+            read = match connection.recv().await {
+                Ok(Some(segment)) => take(segment.as_slice()),
                 _ => return None,
-            }
+            };
         }
     };
     let writer = async {
