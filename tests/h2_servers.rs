@@ -17,6 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -360,8 +361,11 @@ fn connections_to_servers_go_over_to_the_next_generation() {
     });
 }
 
-/// Responds to the first request and to nothing after it. Returns true if it got a ping and was then closed.
-fn is_asked(mut stream: TcpStream) -> bool {
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Reads to the end and responds to nothing. Returns true if a ping came.
+fn is_asked(mut stream: &TcpStream) -> bool {
     let mut head = [0; 9];
     let mut asked = false;
     while stream.read_exact(&mut head).is_ok() {
@@ -372,31 +376,52 @@ fn is_asked(mut stream: TcpStream) -> bool {
     asked
 }
 
-#[test]
-fn idle_peers_that_do_not_answer_pings_are_given_up() {
-    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    let (sender, given_up) = std::sync::mpsc::channel();
+/// Runs a program whose client and server of HTTP/2 are silent after one request. Returns whether each of
+/// them got a ping before it was closed, and after what time: the server, and the client.
+fn silent_peers(frontend: &str, server_options: &str) -> [(bool, Duration); 2] {
+    let (sender, closed) = std::sync::mpsc::channel();
     let server = origin(move |mut stream| {
         stream.read_exact(&mut [0; PREFACE.len()]).unwrap();
         // SETTINGS, the acknowledgement, and `:status: 200` for the first stream.
         let answer = [0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
+        let begin = Instant::now();
         stream.write_all(&[SETTINGS, &answer].concat()).unwrap();
-        sender.send(is_asked(stream)).unwrap();
+        sender.send((is_asked(&stream), begin.elapsed())).unwrap();
     });
     let (web, address) = listener();
     let _program = Manylane::start_ready(&format!(
-        "{DEFAULTS} mode http\nlisten l\n bind {} idle-ping 100ms\n server s {server} proto h2 \
-         idle-ping 100ms pool-purge-delay 10m\n",
+        "{DEFAULTS} mode http\n http-reuse always\nlisten l\n bind {}{frontend}\n server s {server} proto h2 \
+         {server_options}\n",
         fd(&web)
     ));
     let mut stream = connect(address);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     stream.read_exact(&mut [0; 12]).unwrap();
-    assert!(given_up.recv_timeout(TIMEOUT).unwrap(), "the server");
+    let of_server = closed.recv_timeout(TIMEOUT).unwrap();
     let mut stream = connect(address);
-    stream.write_all(&[PREFACE, SETTINGS, &[0, 0, 0, 4, 1, 0, 0, 0, 0]].concat()).unwrap();
-    assert!(is_asked(stream), "the client");
+    let begin = Instant::now();
+    stream.write_all(&[PREFACE, SETTINGS, &[0, 0, 0, 4, 1, 0, 0, 0, 0], GET].concat()).unwrap();
+    [of_server, (is_asked(&stream), begin.elapsed())]
+}
+
+/// `GET http://a/` on stream 1.
+const GET: &[u8] = &[0, 0, 6, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84, 0x01, 1, b'a'];
+
+#[test]
+fn idle_peers_that_do_not_answer_pings_are_given_up() {
+    for (asked, time) in silent_peers(" idle-ping 100ms", "idle-ping 100ms pool-purge-delay 10m") {
+        assert!(asked && time < TIMEOUT, "{time:?}");
+    }
+}
+
+#[test]
+fn idle_peers_are_closed_when_their_time_is_over() {
+    let peers = silent_peers("\n timeout http-keep-alive 300ms", "pool-purge-delay 300ms");
+    // A lane's clock may be behind by a millisecond or two. Without the option it would take 5 s or more.
+    let bounds = Duration::from_millis(290)..Duration::from_millis(4_900);
+    for (asked, time) in peers {
+        assert!(!asked && bounds.contains(&time), "{time:?}");
+    }
 }
 
 /// Returns the data. Its end must come with the last frame of data, not in a frame of its own.

@@ -561,6 +561,11 @@ fn what_is_nothing_comes_to_an_end() {
     let mut client = connect(address);
     let refused = (0..100_000).any(|_| client.write_all(&b"\r\n".repeat(100)).is_err());
     assert!(refused, "empty lines are taken without end");
+    // 64 bytes are allowed.
+    let mut client = connect(address);
+    client.write_all(&[&b"\r\n".repeat(32)[..], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"].concat()).unwrap();
+    let (lines, _) = response(&mut BufReader::new(client)).unwrap();
+    assert!(lines[0].starts_with("HTTP/1.1 503 "), "{}", lines[0]);
     let mut client = connect(address);
     client.write_all(&b"\r\n".repeat(33)).unwrap();
     let (lines, _) = response(&mut BufReader::new(client)).unwrap();

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Exceeds the socket buffers of a client that does not read, and what io_uring holds in addition.
 const TOO_MUCH: usize = 40_000;
@@ -353,7 +353,7 @@ fn frame(client: &mut impl Read) -> (u8, bool, Vec<u8>) {
         client.read_exact(&mut head).unwrap();
         let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
         client.read_exact(&mut payload).unwrap();
-        if head[8] == 1 && matches!(head[3], 0 | 1) {
+        if head[8] == 1 && matches!(head[3], 0 | 1 | 3) {
             return (head[3], head[4] & 1 != 0, payload);
         }
     }
@@ -432,6 +432,25 @@ fn interim_responses_do_not_wait_for_a_window() {
     }
     client.write_all(&[0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 2]).unwrap();
     assert_eq!(frame(&mut client), (0, true, b"ok".to_vec()));
+}
+
+/// A client that keeps its window closed has `timeout client` for each stream, and its connection goes on.
+#[test]
+fn a_window_of_http_2_that_stays_closed_ends_its_stream() {
+    let (socket, address) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "{GLOBAL}{TIMES} timeout client 1s\n timeout http-keep-alive 1h\nlisten l\n bind {}\n server s {}\n",
+        fd(&socket),
+        server(String::new(), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    ));
+    let mut client = ask_over_2(address, 0);
+    let begin = Instant::now();
+    let (kind, end, _) = frame(&mut client);
+    assert_eq!((kind, end), (1, false));
+    let (kind, _, _) = frame(&mut client);
+    assert_eq!(kind, 3, "a reset");
+    let time = begin.elapsed();
+    assert!((Duration::from_millis(950)..TIMEOUT).contains(&time), "{time:?}");
 }
 
 /// Responses without a body to clients of HTTP/2 that read nothing: each stream holds its head, and no more.

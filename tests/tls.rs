@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A CA, and files that it has issued.
 pub(crate) struct Authority {
@@ -601,34 +602,44 @@ fn ends(stream: &mut TcpStream) -> Vec<u8> {
 fn what_is_no_tls_and_what_takes_too_long_ends() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
-    let (socket, address) = listener();
-    let config = format!(
-        "{DEFAULTS} timeout client-hs 300ms\n mode http\n log stderr local0\n\
-         frontend f\n bind {} ssl crt {}\n{PAGE}",
-        fd(&socket),
-        certificate.display()
-    );
-    let (_program, mut said) = Manylane::start_heard(&config, &[]);
-    let mut told = |text: &str| {
-        let line = said.by_ref().map_while(Result::ok).find(|line| line.contains("SSL handshake"));
-        assert!(line.as_ref().is_some_and(|line| line.contains(text)), "{line:?} for {text}");
-    };
-    let mut plain = connect(address);
-    plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let came = ends(&mut plain);
-    assert!(!text(&came).contains("HTTP"), "{came:?}");
-    told("SSL handshake failure");
-    for part in [&b""[..], b"\x16\x03\x01\x02\x00\x01"] {
-        let mut slow = connect(address);
-        slow.write_all(part).unwrap();
-        assert!(ends(&mut slow).is_empty());
-        told("Timeout during SSL handshake");
+    // Without `timeout client-hs`, `timeout client` bounds a handshake.
+    for times in ["timeout client-hs 300ms", "timeout client 300ms"] {
+        let (socket, address) = listener();
+        let config = format!(
+            "{DEFAULTS} {times}\n mode http\n log stderr local0\n\
+             frontend f\n bind {} ssl crt {}\n{PAGE}",
+            fd(&socket),
+            certificate.display()
+        );
+        let (_program, mut said) = Manylane::start_heard(&config, &[]);
+        let mut told = |text: &str| {
+            let line = said.by_ref().map_while(Result::ok).find(|line| line.contains("SSL handshake"));
+            assert!(line.as_ref().is_some_and(|line| line.contains(text)), "{line:?} for {text}");
+        };
+        let mut plain = connect(address);
+        plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let came = ends(&mut plain);
+        assert!(!text(&came).contains("HTTP"), "{came:?}");
+        told("SSL handshake failure");
+        for part in [&b""[..], b"\x16\x03\x01\x02\x00\x01"] {
+            let mut slow = connect(address);
+            let begin = Instant::now();
+            slow.write_all(part).unwrap();
+            assert!(ends(&mut slow).is_empty());
+            let time = begin.elapsed();
+            // A lane's clock may be behind by a millisecond or two; the timeout of `DEFAULTS` is 30 s.
+            assert!(
+                (Duration::from_millis(290)..Duration::from_secs(20)).contains(&time),
+                "{times}: {time:?}"
+            );
+            told("Timeout during SSL handshake");
+        }
+        drop(connect(address));
+        told("Connection closed during SSL handshake");
+        // Others are served meanwhile.
+        let url = format!("https://a.example:{}/", address.port());
+        assert!(text(&curl(&authority, address, "a.example", &[&url]).stdout).starts_with("hello|200"));
     }
-    drop(connect(address));
-    told("Connection closed during SSL handshake");
-    // Others are served meanwhile.
-    let url = format!("https://a.example:{}/", address.port());
-    assert!(text(&curl(&authority, address, "a.example", &[&url]).stdout).starts_with("hello|200"));
 }
 
 /// OpenSSL reports an end without close_notify as an attack.
@@ -681,9 +692,9 @@ fn a_reload_takes_new_certificates_and_a_bad_one_changes_nothing() {
     authority.bundle("a.pem", &["b.example"]);
     program.signal(Signal::SIGHUP);
     wait("Reloaded");
-    let deadline = std::time::Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     while !works("b.example") {
-        assert!(std::time::Instant::now() < deadline, "the new certificate is not shown");
+        assert!(Instant::now() < deadline, "the new certificate is not shown");
     }
 }
 

@@ -49,9 +49,10 @@ fn answer(reader: &mut BufReader<TcpStream>) -> Option<(u16, bool, String)> {
     Some((head[9..12].parse().unwrap(), head.contains("connection: close"), String::from_utf8(body).unwrap()))
 }
 
-/// The head of a request, and a framed body of about `bytes` bytes.
+/// The head of a request, and a framed body of `bytes` bytes.
 fn framed(path: &str, chunked: bool, expect: bool, bytes: usize) -> (String, String) {
-    let data = EVIL.repeat(bytes.div_ceil(EVIL.len()));
+    let mut data = EVIL.repeat(bytes.div_ceil(EVIL.len()));
+    data.truncate(bytes);
     let expect = if expect { "Expect: 100-continue\r\n" } else { "" };
     if !chunked {
         return (
@@ -200,6 +201,36 @@ fn a_connection_ends_with_a_large_body() {
         let _ = client.write_all(format!("{body}{NEXT}").as_bytes());
         assert_eq!(answer(&mut reader), None, "{what}");
     }
+}
+
+/// Of a body whose length is told, the limit counts its bytes; of one in chunks, all bytes on the wire.
+#[test]
+fn a_body_of_the_limit_is_read_and_one_byte_more_is_not() {
+    let (_program, address) = start("");
+    let ask = |head: &str| {
+        let mut client = connect(address);
+        let mut reader = BufReader::new(client.try_clone().unwrap());
+        client.write_all(head.as_bytes()).unwrap();
+        let (status, closes, _) = answer(&mut reader).unwrap();
+        assert_eq!(status, 403);
+        (client, reader, closes)
+    };
+    let (head, body) = framed("/deny", false, false, SKIPPED);
+    goes_on(address, 403, &[(&head, true), (&body, false), (NEXT, false)], "65,536 bytes");
+    let (_client, mut reader, closes) = ask(&framed("/deny", false, false, SKIPPED + 1).0);
+    assert!(closes, "65,537 bytes");
+    assert_eq!(answer(&mut reader), None);
+
+    let head = framed("/deny", true, false, 1).0;
+    // The last five bytes and two line ends of the chunk are framing.
+    let chunk = |data: usize| format!("{data:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(data));
+    let body = chunk(SKIPPED - "fff3\r\n\r\n0\r\n\r\n".len());
+    assert_eq!(body.len(), SKIPPED);
+    goes_on(address, 403, &[(&head, true), (&body, false), (NEXT, false)], "65,536 bytes in chunks");
+    let (mut client, mut reader, closes) = ask(&head);
+    assert!(!closes);
+    client.write_all(&chunk(2 * SKIPPED).as_bytes()[..SKIPPED + 1]).unwrap();
+    assert_eq!(answer(&mut reader), None, "it waits for the rest of a body that is too long");
 }
 
 /// Invalid framing closes the connection, before or after the response.

@@ -148,10 +148,23 @@ fn first_lines_that_are_not_exactly_so_are_refused() {
     }
     assert_eq!(request(b"GET / HTTP/1.1\nHost: a\n\n", Limits::default()), Err((400, BareLf, 14)));
     assert_eq!(request(b"\nGET / HTTP/1.1\r\n\r\n", Limits::default()), Err((400, BareLf, 0)));
-    assert_eq!(
-        request(&[&b"\r\n".repeat(33)[..], b"GET"].concat(), Limits::default()),
-        Err((400, EmptyLine, 0))
-    );
+}
+
+#[test]
+fn empty_lines_before_a_message_are_64_bytes_at_most() {
+    for (lines, refused) in [(32, false), (33, true)] {
+        let before = |message: &str| [&b"\r\n".repeat(lines)[..], message.as_bytes()].concat();
+        let outcome = |body| if refused { Err((400, Problem::EmptyLine, 0)) } else { Ok(Some(body)) };
+        let got = request(&before("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Limits::default());
+        assert_eq!(got, outcome(Body::None), "{lines} lines");
+        // One by one.
+        let mut parser = RequestParser::new(Limits::default());
+        let ended = (0..lines).find_map(|_| parser.parse(&mut chain(b"\r\n")).err());
+        assert_eq!(ended.map(|error| error.problem), refused.then_some(Problem::EmptyLine), "{lines} lines");
+        let got = response(&before("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"), ASKED);
+        let expected = outcome(Body::Length(3)).map_err(|(_, problem, at)| (502, problem, at));
+        assert_eq!(got, expected, "{lines} lines");
+    }
 }
 
 #[test]

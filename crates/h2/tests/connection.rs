@@ -170,12 +170,42 @@ fn more_data_than_a_window_allows_is_an_error() {
         .map(|frame| u32::from_be_bytes(frame.payload[..].try_into().expect("four")))
         .sum();
     assert_eq!(updates, 25);
-    // The window of the connection.
-    let mut end = End::server(Config { stream_window: 1 << 20, ..Config::default() });
+}
+
+/// Feeds a stream `bytes` of data, in the largest frames. Returns the last event.
+fn fill(end: &mut End, stream: u32, bytes: usize) -> Option<Event> {
+    let data = vec![0; bytes];
+    let frames: Vec<u8> = data.chunks(16_384).flat_map(|piece| frame(DATA, 0, stream, piece)).collect();
+    end.feed(&frames).expect("the connection's window allows it").pop()
+}
+
+#[test]
+fn windows_hold_to_the_byte_what_they_say() {
+    // Without `tune.h2.*`: 65,535 bytes of a stream, and 1,600 KiB of a connection.
+    const CONNECTION: usize = 1_600 << 10;
+    let config = Config { connection_window: CONNECTION as u32, ..Config::default() };
+    let mut end = End::server(config);
     end.one(&post(1));
-    end.feed(&frame(DATA, 0, 1, &[0; 16_384]).repeat(3)).expect("allowed");
-    let error = end.feed(&frame(DATA, 0, 1, &[0; 16_384])).expect_err("one byte too much");
-    assert_eq!((error.problem, error.reason), (Problem::ConnectionWindow, Reason::FLOW_CONTROL_ERROR));
+    assert!(matches!(fill(&mut end, 1, 65_535), Some(Event::Data { .. })));
+    let event = fill(&mut end, 1, 1);
+    assert!(matches!(event, Some(Event::Reset { problem: Some(Problem::StreamWindow), .. })), "{event:?}");
+
+    for (connection_window, bytes) in [(config.connection_window, CONNECTION), (0, 65_535)] {
+        let mut end = End::server(Config { stream_window: 65_000, connection_window, ..config });
+        let mut left = bytes;
+        for number in 0.. {
+            let (stream, piece) = (2 * number + 1, left.min(65_000));
+            end.one(&post(stream));
+            assert!(matches!(fill(&mut end, stream, piece), Some(Event::Data { .. })));
+            left -= piece;
+            if left == 0 {
+                let error = end.feed(&frame(DATA, 0, stream, &[0])).expect_err("one byte too much");
+                let wanted = (Problem::ConnectionWindow, Reason::FLOW_CONTROL_ERROR);
+                assert_eq!((error.problem, error.reason), wanted, "{bytes}");
+                break;
+            }
+        }
+    }
 }
 
 #[test]
@@ -380,14 +410,17 @@ fn a_client_begins_no_more_streams_than_either_side_allows() {
 
 #[test]
 fn a_server_refuses_streams_beyond_its_bound() {
-    let mut end = End::server(Config { max_streams: 2, ..Config::default() });
-    end.one(&post(1));
-    end.one(&post(3));
-    let event = end.one(&post(5));
-    assert!(matches!(event, Event::Refused { problem: Problem::TooManyStreams, .. }), "{event:?}");
-    assert_eq!(end.written()[0].payload, Reason::REFUSED_STREAM.code().to_be_bytes());
-    end.one(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
-    assert!(matches!(end.one(&post(7)), Event::Request { .. }));
+    for (config, most) in [(Config { max_streams: 2, ..Config::default() }, 2), (Config::default(), 100)] {
+        let mut end = End::server(config);
+        for number in 0..most {
+            assert!(matches!(end.one(&post(2 * number + 1)), Event::Request { .. }));
+        }
+        let event = end.one(&post(2 * most + 1));
+        assert!(matches!(event, Event::Refused { problem: Problem::TooManyStreams, .. }), "{event:?}");
+        assert_eq!(end.written()[0].payload, Reason::REFUSED_STREAM.code().to_be_bytes());
+        end.one(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+        assert!(matches!(end.one(&post(2 * most + 3)), Event::Request { .. }));
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@
 
 use manylane_buf::{Chain, External, Segment};
 use manylane_http::{
-    CaseTable, CaseTableError, EditError, FieldLine, Fields, Head, Kind, Known, MAX_OPTIONS, Method,
-    RequestLine, StatusLine, Version,
+    CaseTable, CaseTableError, EditError, FieldLine, Fields, Head, Kind, Known, MAX_FIELDS, MAX_OPTIONS,
+    Method, PushError, RequestLine, StatusLine, Version,
 };
 use proptest::prelude::*;
 
@@ -300,6 +300,17 @@ enum Edit {
     ReplaceSecond(usize, String),
     Line(String),
     Write,
+}
+
+#[test]
+fn a_head_has_32_766_fields_at_most() {
+    let mut fields = Fields::new().expect("memory");
+    let line = FieldLine { name: 0, name_len: 1, value: 2, value_len: 0, end: 4, known: Known::of(b"a") };
+    for _ in 0..32_766 {
+        fields.push(line).expect("room");
+    }
+    assert!(matches!(fields.push(line), Err(PushError::TooMany)));
+    assert_eq!(fields.len(), MAX_FIELDS);
 }
 
 const NAMES: [&str; 8] = ["Cookie", "X-Foo", "x-foo", "Accept", "ACCEPT", "X-Bar-Baz", "Connection", "Via"];

@@ -24,6 +24,7 @@ on_both_drivers! {
     an_accepted_connection_knows_its_peer;
     a_dropped_accept_has_taken_nothing;
     connections_that_no_task_asks_for_are_accepted_up_to_a_bound;
+    a_burst_that_no_task_asks_for_is_accepted_up_to_a_backlog_more;
     a_connection_that_only_one_of_two_was_notified_of_is_not_lost_with_that_one;
     a_connection_that_a_killed_process_was_notified_of_is_accepted_by_the_next;
     what_cannot_be_taken_from_a_passage_counts_in_its_round;
@@ -250,6 +251,29 @@ fn connections_that_no_task_asks_for_are_accepted_up_to_a_bound(kind: Kind) {
         let (_, ahead) = listener.detach().await.unwrap();
         let bound = if kind == Kind::IoUring { ACCEPTED_AHEAD..=ACCEPTED_AHEAD + 2 } else { 0..=0 };
         assert!(bound.contains(&ahead.len()), "{} of {CLIENTS} connections were accepted", ahead.len());
+    });
+}
+
+/// The kernel accepts all that the backlog holds at one check, before anything can stop it, and no more.
+fn a_burst_that_no_task_asks_for_is_accepted_up_to_a_backlog_more(kind: Kind) {
+    const BACKLOG: u16 = 128;
+    const HELD: usize = BACKLOG as usize + 1; // Linux counts from 0
+    run(kind, |io| async move {
+        let socket = tcp_listener(&"127.0.0.1:0".parse().unwrap(), BACKLOG, false).unwrap();
+        let address = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+        let address: std::net::SocketAddr = address;
+        let listener = io.listener(socket).unwrap();
+        let early = io.here().timeout(Duration::ZERO, listener.accept()).await;
+        assert!(early.is_err());
+        let mut clients = Vec::new();
+        let bursts = if kind == Kind::IoUring { [ACCEPTED_AHEAD - 1, HELD, HELD] } else { [HELD, 0, 0] };
+        for burst in bursts {
+            clients.extend((0..burst).map(|_| TcpStream::connect(address).unwrap()));
+            rounds(&io, 2).await; // one takes it, and the other stops the operation
+        }
+        let (_, ahead) = listener.detach().await.unwrap();
+        let bound = if kind == Kind::IoUring { ACCEPTED_AHEAD - 1 + HELD } else { 0 };
+        assert_eq!(ahead.len(), bound, "{} of {} connections", ahead.len(), clients.len());
     });
 }
 

@@ -220,6 +220,12 @@ mod tests {
         assert_eq!(part(&all, ClientHello::POINT_FORMATS), [0, 1]);
         assert_eq!(part(&all, ClientHello::SIGNATURES), [4, 3]);
         assert_eq!(part(&all, ClientHello::VERSIONS), [3, 4]);
+        let lists =
+            |hello: &ClientHello| hello.all().iter().skip(2).map(|(_, part)| part.len()).sum::<usize>();
+        assert_eq!(lists(&all), 22);
+        for most in 0..22 {
+            assert_eq!(lists(&ClientHello::read(&records, most).unwrap()), most);
+        }
         let some = ClientHello::read(&records, 14).unwrap();
         assert_eq!(part(&some, ClientHello::GROUPS), [0, 29]);
         assert_eq!(part(&some, ClientHello::POINT_FORMATS), []);

@@ -515,4 +515,17 @@ mod tests {
         assert_eq!(sessions.get(b"usual"), Some(vec![1; LONGEST_SESSION]));
         assert_eq!(sessions.get(b"long"), None);
     }
+
+    #[test]
+    fn as_many_sessions_are_kept_as_the_configuration_says() {
+        const KEPT: u32 = 20_000; // the default of `tune.ssl.cachesize`
+        let kept = ServerSessionMemoryCache::new(KEPT as usize);
+        let sessions = Sessions { kept, lifetime: 300, rules: Rules::default() };
+        let put = |number: u32| assert!(sessions.put(number.to_be_bytes().to_vec(), vec![1]));
+        let is_kept = |number: u32| sessions.get(&number.to_be_bytes()).is_some();
+        (0..KEPT).for_each(put);
+        assert!((0..KEPT).all(is_kept));
+        put(KEPT);
+        assert!(!is_kept(0) && (1..=KEPT).all(is_kept), "the oldest has gone");
+    }
 }

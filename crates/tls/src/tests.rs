@@ -486,8 +486,13 @@ impl rustls::server::ProducesTickets for Tickets {
 
 /// Returns whether a new connection to a server of rustls resumes a session.
 fn is_resumed_by(client: &ClientContext, server: &std::sync::Arc<rustls::ServerConfig>) -> bool {
+    is_resumed_of("a.example", client, server)
+}
+
+/// As above, for a server of this name.
+fn is_resumed_of(name: &str, client: &ClientContext, server: &std::sync::Arc<rustls::ServerConfig>) -> bool {
     let mut server = rustls::ServerConnection::new(server.clone()).unwrap();
-    let mut client = begin_client(client, "a.example");
+    let mut client = begin_client(client, name);
     let (mut up, mut down, mut data) = (Chain::new(), Chain::new(), Chain::new());
     loop {
         client.receive(&mut down, &mut data, &mut up).unwrap();
@@ -524,6 +529,38 @@ fn sessions_with_long_tickets_are_not_kept() {
             assert_eq!(is_resumed_by(&client, &config), is_kept, "{newest}, {length} bytes");
         }
     }
+}
+
+#[test]
+fn of_a_server_eight_names_are_kept_and_eight_tickets_of_each() {
+    let (_folder, server, client) = simple();
+    let usual = server.0.load(&Reader::new()).usual.clone();
+    // A server that gives this many tickets to each connection of TLS 1.3.
+    let giving = |tickets| {
+        let mut config = (*usual).clone();
+        config.ticketer = std::sync::Arc::new(Tickets(2000));
+        config.send_tls13_tickets = tickets;
+        std::sync::Arc::new(config)
+    };
+    let (generous, none) = (giving(9), giving(0));
+    for newest in [Version::V12, Version::V13] {
+        let mut settings = client.0.settings.clone();
+        (settings.common.newest, settings.verify) = (Some(newest), ServerVerify::None);
+        let client = client_of(&settings);
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+        for name in names {
+            assert!(!is_resumed_of(name, &client, &generous));
+        }
+        for name in &names[1..] {
+            assert!(is_resumed_of(name, &client, &none), "{newest}: {name}");
+        }
+        assert!(!is_resumed_of(names[0], &client, &none), "{newest}: there were eight others");
+    }
+    // With TLS 1.3 each ticket is used once.
+    let client = client_of(&client.0.settings);
+    assert!(!is_resumed_by(&client, &generous));
+    let resumed = (0..10).take_while(|_| is_resumed_by(&client, &none)).count();
+    assert_eq!(resumed, 8);
 }
 
 #[test]
@@ -1002,6 +1039,32 @@ fn a_hello_in_many_small_records_is_examined_once_for_each_of_so_many() {
             assert!(matches!(failed, Some(crate::Error::Flood)), "{failed:?}");
             assert_eq!(connection.calls, crate::MOST_RECORDS + 1, "{size} {at_once}");
         }
+    }
+}
+
+/// Where a hello is looked at before rustls has it, there are two copies until it is whole.
+#[test]
+fn a_hello_that_is_held_twice_has_64_kib_at_most() {
+    let (_folder, server, _) = simple();
+    let mut settings = server.0.settings.clone();
+    settings.common.hello_bytes = 1000;
+    let server = server_of(&settings);
+    for (length, refused) in [(0xffff_u32, false), (0x1_0000, true)] {
+        // The last byte is missing.
+        let mut hello = [&[1][..], &length.to_be_bytes()[1..]].concat();
+        hello.resize(3 + length as usize, 0);
+        let records = hello.chunks(1 << 14).map(|part| {
+            let length = (part.len() as u16).to_be_bytes();
+            [&[22, 3, 1][..], &length, part].concat()
+        });
+        let mut connection = begin_server(&server);
+        let (mut plain, mut out) = (Chain::new(), Chain::new());
+        let mut ended = false;
+        for record in records {
+            ended |= connection.receive(&mut chain(&record), &mut plain, &mut out).is_err();
+        }
+        assert_eq!(ended, refused, "{length}");
+        assert!(connection.unread.len() <= crate::MOST_UNREAD, "{length}");
     }
 }
 

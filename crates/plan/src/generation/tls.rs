@@ -521,3 +521,19 @@ fn position_of(keyword: &str, own: &TlsOptions, defaults: &TlsOptions) -> Option
     };
     of(own).or_else(|| of(defaults)).or(own.ssl.map(|set| set.pos))
 }
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use manylane_config::table::{KeywordContext, Table};
+
+    #[test]
+    fn defaults_are_those_that_the_reference_tells() {
+        for (keyword, default) in
+            [("tune.ssl.cachesize", SESSIONS), ("tune.ssl.ssl-ctx-cache-size", GENERATED)]
+        {
+            let row = Table::get().find(keyword, KeywordContext::Global);
+            assert_eq!(row.map(|row| row.default), Some(&*default.to_string()), "{keyword}");
+        }
+    }
+}
