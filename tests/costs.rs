@@ -1,5 +1,5 @@
-//! Cost of a request in instructions, counted by valgrind, so the load of the machine does not matter.
-//! Release builds only.
+//! Cost of a request in instructions and in calls of the global allocator, counted by valgrind, so the load of
+//! the machine does not matter. Release builds only.
 
 use crate::common;
 
@@ -16,6 +16,22 @@ const MOST: u64 = 19_420;
 
 /// Limit for a request over HTTP/2, one at a time, to an HTTP/1 server.
 const MOST_H2: u64 = 31_040;
+
+/// Functions of the global allocator that allocate. With them, valgrind counts what runs inside of them only.
+const ALLOCATING: &[&str] = &[
+    "--toggle-collect=mi_malloc_aligned",
+    "--toggle-collect=mi_zalloc_aligned",
+    "--toggle-collect=mi_realloc_aligned",
+];
+
+/// Requests that a rule answers: path, its rule, and the status.
+const ANSWERED: [(&str, &str, u16); 5] = [
+    ("/return", "return status 200 content-type text/plain lf-string \"hello %[src]\" hdr x-a %[path]", 200),
+    ("/deny", "deny", 403),
+    ("/prefix", "redirect prefix http://other.example append-slash", 302),
+    ("/scheme", "redirect scheme https code 301", 301),
+    ("/location", "redirect location http://other.example/%[path]#part keep-query", 302),
+];
 
 /// Reads a head and returns its first line; `None` at the end of the stream.
 fn first_line(stream: &mut impl BufRead) -> Option<String> {
@@ -75,8 +91,47 @@ fn over_http2(address: SocketAddr, requests: usize) {
     });
 }
 
+/// Sends requests that rules answer, one after another.
+fn to_rules(address: SocketAddr, requests: usize) {
+    let mut client = connect(address);
+    let mut responses = BufReader::new(client.try_clone().unwrap());
+    for (path, _, status) in ANSWERED.iter().cycle().take(requests) {
+        let post = format!("POST {path}?a=b HTTP/1.1\r\nHost: example.org\r\nContent-Length: 5\r\n\r\nhello");
+        client.write_all(post.as_bytes()).unwrap();
+        let (mut line, mut length) = (String::new(), 0);
+        responses.read_line(&mut line).unwrap();
+        assert!(line.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {line}");
+        while line != "\r\n" {
+            line.clear();
+            responses.read_line(&mut line).unwrap();
+            if let Some((name, value)) = line.split_once(": ")
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        responses.read_exact(&mut vec![0; length]).unwrap();
+    }
+}
+
+/// What is counted.
+struct Load {
+    /// Sends so many requests to an address.
+    make: fn(SocketAddr, usize),
+    /// Lines of the section.
+    rules: String,
+    /// Options of valgrind.
+    only: &'static [&'static str],
+}
+
+impl Load {
+    fn of(make: fn(SocketAddr, usize)) -> Self {
+        Self { make, rules: String::new(), only: &[] }
+    }
+}
+
 /// Instructions of a whole run with epoll, from start to soft stop.
-fn instructions(requests: usize, make: fn(SocketAddr, usize)) -> u64 {
+fn instructions(requests: usize, Load { make, rules, only }: &Load) -> u64 {
     let server = origin(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let response = format!("HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n{}", "x".repeat(1024));
@@ -88,12 +143,13 @@ fn instructions(requests: usize, make: fn(SocketAddr, usize)) -> u64 {
         "test.cfg",
         &format!(
             "global\n nbthread 1\ndefaults\n mode http\n timeout client 5m\n timeout server 5m\n timeout \
-             connect 1m\nlisten l\n bind {}\n server s {server}\n",
+             connect 1m\nlisten l\n bind {}\n{rules} server s {server}\n",
             fd(&socket)
         ),
     );
     let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", env!("CARGO_BIN_EXE_manylane")]);
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(*only);
+    command.arg(env!("CARGO_BIN_EXE_manylane"));
     command.arg("-db").arg("-f").arg(config).env("MANYLANE_DRIVER", "epoll");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut program = Counted(command.spawn().unwrap());
@@ -107,8 +163,8 @@ fn instructions(requests: usize, make: fn(SocketAddr, usize)) -> u64 {
     counted.unwrap_or_else(|| panic!("valgrind does not say what it has counted: {said}"))
 }
 
-/// Instructions of one request; `None` if they cannot be counted.
-fn of_a_request(make: fn(SocketAddr, usize)) -> Option<u64> {
+/// Instructions of 300 requests and of 2,300; `None` if they cannot be counted.
+fn of_few_and_many(load: &Load) -> Option<(u64, u64)> {
     if cfg!(debug_assertions) {
         return None;
     }
@@ -116,7 +172,12 @@ fn of_a_request(make: fn(SocketAddr, usize)) -> Option<u64> {
         println!("NOT SHOWN HERE: there is no valgrind: 'scripts/setup test' installs what is missing");
         return None;
     }
-    let (few, many) = (instructions(300, make), instructions(2300, make));
+    Some((instructions(300, load), instructions(2300, load)))
+}
+
+/// Instructions of one request; `None` if they cannot be counted.
+fn of_a_request(make: fn(SocketAddr, usize)) -> Option<u64> {
+    let (few, many) = of_few_and_many(&Load::of(make))?;
     let each = (many - few) / 2000;
     println!("{each} instructions a request");
     Some(each)
@@ -132,4 +193,24 @@ fn a_request_of_http1_takes_so_many_instructions() {
 fn a_request_of_http2_takes_so_many_instructions() {
     let Some(each) = of_a_request(over_http2) else { return };
     assert!(each <= MOST_H2, "{each} instructions a request, and at most {MOST_H2} are allowed");
+}
+
+/// An allocation takes more than ten instructions. 2,000 requests may have a few together, such as those of
+/// the process that passes time meanwhile.
+fn allocates_nothing(load: &Load) {
+    let Some((few, many)) = of_few_and_many(load) else { return };
+    println!("{few} instructions in the allocator with 300 requests, {many} with 2,300");
+    assert!(few > 10_000, "the functions of the allocator are not counted: {few}");
+    assert!(many < few + 2_000, "{few} in the allocator with 300 requests, {many} with 2,300");
+}
+
+#[test]
+fn a_proxied_request_allocates_nothing() {
+    allocates_nothing(&Load { only: ALLOCATING, ..Load::of(over_http1) });
+}
+
+#[test]
+fn a_request_that_a_rule_answers_allocates_nothing() {
+    let rule = |(path, rule, _)| format!(" http-request {rule} if {{ path {path} }}\n");
+    allocates_nothing(&Load { make: to_rules, rules: ANSWERED.map(rule).concat(), only: ALLOCATING });
 }

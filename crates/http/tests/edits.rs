@@ -222,6 +222,33 @@ fn fields_that_connection_names_are_removed_whatever_else_it_has() {
 }
 
 #[test]
+fn a_joined_value_is_that_of_one_part() {
+    let value = |parts: [&[u8]; 6]| {
+        let mut head = Head::response(Version::HTTP_11, 302, None).expect("memory");
+        head.add_joined(Known::LOCATION, parts)?;
+        let mut whole = Head::response(Version::HTTP_11, 302, None).expect("memory");
+        whole.add_field(Known::LOCATION, &parts.concat())?;
+        assert_eq!(head.value(Known::LOCATION), whole.value(Known::LOCATION));
+        let (line, pairs) = read(&written(&mut head));
+        assert_eq!((line, pairs.len()), ("HTTP/1.1 302 Found".to_owned(), 1));
+        Ok::<_, EditError>(pairs[0].1.clone())
+    };
+    assert_eq!(value([b"https", b"://", b"a", b"/b", b"?", b"c"]).unwrap(), "https://a/b?c");
+    assert_eq!(value([b"", b"", b" \t", b"/ b", b"", b"c \t"]).unwrap().trim(), "/ bc");
+    assert_eq!(value([b"", b"", b"", b"", b"", b""]).unwrap(), "");
+    assert!(value([b" ", b"\t", b"", b" ", b"", b" "]).unwrap().trim().is_empty());
+    assert!(matches!(value([b"a", b"", b"\r\nb: c", b"", b"", b""]), Err(EditError::Invalid(_))));
+    let mut head = Head::response(Version::HTTP_11, 302, None).expect("memory");
+    let length: [&[u8]; 6] = [b"1", b"2", b"", b"", b"", b""];
+    assert!(matches!(head.add_joined(Known::CONTENT_LENGTH, length), Err(EditError::Invalid(_))));
+    let long = vec![b'a'; usize::from(u16::MAX)];
+    assert!(matches!(
+        head.add_joined(Known::LOCATION, [&long, b"", b"", b"", b"", b""]),
+        Err(EditError::Full)
+    ));
+}
+
+#[test]
 fn a_head_never_takes_more_than_its_room() {
     let mut head = parsed(Kind::Request, &[("X".to_owned(), "y".to_owned())], 100);
     assert_eq!(head.add_field("Y", &[b'y'; 100]), Err(EditError::Full));

@@ -8,7 +8,7 @@ use crate::list::List;
 use crate::method::Method;
 use crate::name::{Known, NameRef};
 use crate::status;
-use crate::syntax::{is_token, is_value, trim, trim_start};
+use crate::syntax::{is_token, is_value, is_value_byte, trim, trim_start};
 use crate::target::{Form, Target};
 use crate::version::Version;
 use manylane_pool::AllocError;
@@ -243,8 +243,47 @@ impl Head {
     /// # Errors
     /// [`EditError`]; the name must be a token, the value must not have control characters except for tabs.
     pub fn add_field<'n>(&mut self, name: impl Into<NameRef<'n>>, value: &[u8]) -> Result<(), EditError> {
+        let entry = self.write_field(name.into(), value, 0)?;
+        self.push_written(entry)
+    }
+
+    /// Adds a field behind all others whose value is `parts` together, such as the location of a redirection.
+    ///
+    /// # Errors
+    /// Those of [`add_field`](Self::add_field); a field that frames a body is invalid.
+    pub fn add_joined<'n>(
+        &mut self,
+        name: impl Into<NameRef<'n>>,
+        parts: [&[u8]; 6],
+    ) -> Result<(), EditError> {
         let name = name.into();
-        let entry = self.write_field(name, value, 0)?;
+        let bytes = name.bytes();
+        let value = || parts.iter().copied().flatten().copied();
+        if !is_token(bytes) || name.known().frames() || !value().all(is_value_byte) {
+            return Err(EditError::Invalid("a joined value has no control characters and frames nothing"));
+        }
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let before = value().take_while(is_blank).count();
+        let behind = value().rev().take_while(is_blank).count();
+        let value_len = parts.iter().map(|part| part.len()).sum::<usize>();
+        let len = bytes.len() + value_len + 4;
+        if self.size as usize + len > self.room as usize {
+            return Err(EditError::Full);
+        }
+        let [a, b, c, d, e, f] = parts;
+        let at = self.write(&[bytes, b": ", a, b, c, d, e, f, b"\r\n"], len)?;
+        self.push_written(Entry {
+            name: at,
+            name_len: bytes.len() as u16,
+            value: at + (bytes.len() + 2 + before) as u16,
+            value_len: value_len.saturating_sub(before + behind) as u16,
+            end: at + len as u16,
+            known: name.known().number(),
+            flags: EDITED,
+        })
+    }
+
+    fn push_written(&mut self, entry: Entry) -> Result<(), EditError> {
         self.fields.push_entry(entry)?;
         self.size += u32::from(entry.end - entry.name);
         self.edited = true;

@@ -34,7 +34,7 @@ pub(super) fn usual(
                 (ReplyBody::Usual, _) => continue, // a reply without a body
                 (ReplyBody::Whole(bytes), _) => return from_file(bytes),
                 (_, Some((eval, phase))) => match rules::reply(eval, phase, reply) {
-                    Ok(Answer::Own(head, body)) => return sized(*head, body),
+                    Ok(Answer::Own(head, body)) => return sized(head, body),
                     _ => return Err(NoAnswer),
                 },
                 (_, None) => {}
@@ -87,11 +87,13 @@ pub(super) fn whole(mut chain: Chain) -> Result<Made, NoAnswer> {
 fn page(code: u16) -> Result<Made, NoAnswer> {
     let mut head = Head::response(Version::HTTP_11, code, None).map_err(|_| NoAnswer)?;
     let (reason, more) = (status::reason(code), explanation(code));
-    let text = format!("<html><body><h1>{code} {reason}</h1>\n{more}\n</body></html>\n");
     let mut body = Chain::new();
-    body.append(text.as_bytes()).map_err(|_| NoAnswer)?;
+    let digits = [code / 100, code / 10 % 10, code % 10].map(|digit| b'0' + digit as u8);
+    let (reason, more) = (reason.as_bytes(), more.as_bytes());
+    let text = [b"<html><body><h1>", &digits[..], b" ", reason, b"</h1>\n", more, b"\n</body></html>\n"];
+    text.iter().try_for_each(|part| body.append(part)).map_err(|_| NoAnswer)?;
     let add = |head: &mut Head| {
-        head.add_field(Known::CONTENT_LENGTH, text.len().to_string().as_bytes())?;
+        set_body(head, Body::None, Body::Length(body.len() as u64))?;
         head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
         if code == 408 || code == 400 {
             head.add_field(Known::CONNECTION, b"close")?;

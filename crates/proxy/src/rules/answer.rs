@@ -12,7 +12,7 @@ pub(crate) enum Answer {
     /// The usual response with 401 or 407, with this challenge for a password.
     Challenge(u16, Box<[u8]>),
     /// This response: its head, without fields for framing and connection, and its body.
-    Own(Box<Head>, Chain),
+    Own(Head, Chain),
     /// A complete message from a file, for this status.
     Whole(u16, Chain),
     /// The metrics that this query selects.
@@ -50,7 +50,7 @@ pub(crate) fn reply(
         let kind: &[u8] = if reply.content_type.is_empty() { b"text/plain" } else { &reply.content_type };
         head.add_field(Known::CONTENT_TYPE, kind)?;
     }
-    Ok(Answer::Own(Box::new(head), body))
+    Ok(Answer::Own(head, body))
 }
 
 /// Returns the redirection; `None` if the target is empty and the rule ignores that.
@@ -59,64 +59,58 @@ pub(super) fn redirect(
     phase: EvalPhase<'_>,
     redirect: &Redirect,
 ) -> Result<Option<Answer>, EditError> {
-    let target = eval.text(phase, &redirect.target, |text| text.map(<[u8]>::to_vec)).unwrap_or_default();
-    if redirect.ignore_empty && target.is_empty() {
-        return Ok(None);
-    }
-    let location = match (redirect.kind, phase.request) {
-        (RedirectKind::Location, Some(request)) if redirect.keep_query => with_query(target, request.query()),
-        (RedirectKind::Location, _) | (_, None) => target,
-        (kind, Some(request)) => {
-            let pathq = |request: &Head| -> Vec<u8> {
-                let path = request.path().unwrap_or(b"/");
-                let mut all = path.to_vec();
-                if redirect.append_slash && !all.ends_with(b"/") {
-                    all.push(b'/');
-                }
-                if !redirect.drop_query
-                    && let Some(query) = request.query()
-                {
-                    all.push(b'?');
-                    all.extend_from_slice(query);
-                }
-                all
-            };
-            match kind {
-                RedirectKind::Scheme => {
-                    let host = request.host().unwrap_or_default();
-                    [&target[..], b"://", host, &pathq(request)].concat()
-                }
-                _ if target == b"/" => pathq(request),
-                _ => [target, pathq(request)].concat(),
-            }
+    eval.text(phase, &redirect.target, |text| {
+        let target = text.unwrap_or_default();
+        if redirect.ignore_empty && target.is_empty() {
+            return Ok(None);
         }
-    };
-    let mut head = Head::response(Version::HTTP_11, redirect.code, None)?;
-    head.add_field(Known::LOCATION, &location)?;
-    if let Some(cookie) = &redirect.cookie {
-        head.add_field(Known::SET_COOKIE, cookie)?;
-    }
-    // Caches may store permanent redirections.
-    if !matches!(redirect.code, 301 | 308) {
-        head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
-    }
-    Ok(Some(Answer::Own(Box::new(head), Chain::new())))
+        let mut head = Head::response(Version::HTTP_11, redirect.code, None)?;
+        head.add_joined(Known::LOCATION, location(redirect, target, phase.request))?;
+        if let Some(cookie) = &redirect.cookie {
+            head.add_field(Known::SET_COOKIE, cookie)?;
+        }
+        // Caches may store permanent redirections.
+        if !matches!(redirect.code, 301 | 308) {
+            head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
+        }
+        Ok(Some(Answer::Own(head, Chain::new())))
+    })
 }
 
-/// `keep-query`: appends the query of the request to a location, behind its own query and before its
-/// fragment.
-fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
-    let Some(query) = query.filter(|query| !query.is_empty()) else { return location };
+/// Returns the parts of a location.
+fn location<'a>(redirect: &Redirect, target: &'a [u8], request: Option<&'a Head>) -> [&'a [u8]; 6] {
+    let Some(request) = request else { return [target, b"", b"", b"", b"", b""] };
+    let (target, separator, host): (_, &[u8], _) = match redirect.kind {
+        RedirectKind::Location if redirect.keep_query => return with_query(target, request.query()),
+        RedirectKind::Location => return [target, b"", b"", b"", b"", b""],
+        RedirectKind::Scheme => (target, b"://", request.host().unwrap_or_default()),
+        RedirectKind::Prefix if target == b"/" => (&b""[..], b"", &b""[..]),
+        RedirectKind::Prefix => (target, b"", &b""[..]),
+    };
+    let path = request.path().unwrap_or(b"/");
+    let query = request.query().filter(|_| !redirect.drop_query);
+    let slash = redirect.append_slash && !path.ends_with(b"/");
+    let mark: &[u8] = match (slash, query) {
+        (false, None) => b"",
+        (false, Some(_)) => b"?",
+        (true, None) => b"/",
+        (true, Some(_)) => b"/?",
+    };
+    [target, separator, host, path, mark, query.unwrap_or_default()]
+}
+
+/// `keep-query`: puts the query of the request behind the location's own query and before its fragment.
+fn with_query<'a>(location: &'a [u8], query: Option<&'a [u8]>) -> [&'a [u8]; 6] {
+    let query = query.unwrap_or_default();
     let end = location.iter().position(|&byte| byte == b'#').unwrap_or(location.len());
-    let fragment = location.split_off(end);
-    match location.iter().position(|&byte| byte == b'?') {
-        None => location.push(b'?'),
-        Some(last) if last + 1 == location.len() => {}
-        Some(_) => location.push(b'&'),
-    }
-    location.extend_from_slice(query);
-    location.extend_from_slice(&fragment);
-    location
+    let (location, fragment) = location.split_at(end);
+    let mark: &[u8] = match location.iter().position(|&byte| byte == b'?') {
+        _ if query.is_empty() => b"",
+        None => b"?",
+        Some(last) if last + 1 == location.len() => b"",
+        Some(_) => b"&",
+    };
+    [location, mark, query, fragment, b"", b""]
 }
 
 /// Returns the response to a form of the statistics page.
@@ -125,20 +119,17 @@ pub(crate) fn see_other(location: &[u8]) -> Result<Answer, EditError> {
     head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
     head.add_field(Known::CONTENT_TYPE, b"text/plain")?;
     head.add_field(Known::LOCATION, location)?;
-    Ok(Answer::Own(Box::new(head), Chain::new()))
+    Ok(Answer::Own(head, Chain::new()))
 }
 
 /// Returns the redirection to a server with `redir`: its prefix and the request's path and query.
 pub(crate) fn to_server(prefix: &[u8], request: &Head) -> Result<Answer, EditError> {
-    let mut location = [prefix, request.path().unwrap_or(b"/")].concat();
-    if let Some(query) = request.query() {
-        location.push(b'?');
-        location.extend_from_slice(query);
-    }
+    let (mark, query): (&[u8], _) = request.query().map_or((b"", &b""[..]), |query| (b"?", query));
     let mut head = Head::response(Version::HTTP_11, 302, None)?;
-    head.add_field(Known::LOCATION, &location)?;
+    let location = [prefix, request.path().unwrap_or(b"/"), mark, query, b"", b""];
+    head.add_joined(Known::LOCATION, location)?;
     head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
-    Ok(Answer::Own(Box::new(head), Chain::new()))
+    Ok(Answer::Own(head, Chain::new()))
 }
 
 /// Returns the response of `auth`: 407 to a request that uses this as its proxy, else 401.
