@@ -34,7 +34,7 @@ pub(super) fn usual(
                 (ReplyBody::Usual, _) => continue, // a reply without a body
                 (ReplyBody::Whole(bytes), _) => return from_file(bytes),
                 (_, Some((eval, phase))) => match rules::reply(eval, phase, reply) {
-                    Ok(Answer::Own(head, body)) => return sized(head, body),
+                    Ok(Answer::Own(head, body)) => return sized(head.into_inner(), body),
                     _ => return Err(NoAnswer),
                 },
                 (_, None) => {}

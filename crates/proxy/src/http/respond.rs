@@ -185,7 +185,7 @@ impl Stream<'_> {
                 made
             }
             Answer::Whole(_, message) => answer::whole(message)?,
-            Answer::Own(head, body) => answer::sized(head, body)?,
+            Answer::Own(head, body) => answer::sized(head.into_inner(), body)?,
             Answer::Metrics(_) => return Err(NoAnswer), // the page is sent in parts
         };
         let made = head.status();

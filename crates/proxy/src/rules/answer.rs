@@ -3,7 +3,12 @@
 use super::{EvalContext, EvalPhase};
 use manylane_buf::Chain;
 use manylane_http::{EditError, Head, Known, Version};
+use manylane_pool::{Pool, Pooled};
 use manylane_plan::generation::{Redirect, RedirectKind, Reply, ReplyBody};
+
+manylane_sync::lazy_static! {
+    static HEADS: Pool<Head> = Pool::new("own response").expect("the size is a constant below the bound");
+}
 
 /// A response that rules decided on.
 pub(crate) enum Answer {
@@ -12,11 +17,16 @@ pub(crate) enum Answer {
     /// The usual response with 401 or 407, with this challenge for a password.
     Challenge(u16, Box<[u8]>),
     /// This response: its head, without fields for framing and connection, and its body.
-    Own(Head, Chain),
+    Own(Pooled<Head>, Chain),
     /// A complete message from a file, for this status.
     Whole(u16, Chain),
     /// The metrics that this query selects.
     Metrics(Box<[u8]>),
+}
+
+/// A head is large, and requests that are passed on would move the room for it.
+fn own(head: Head, body: Chain) -> Result<Answer, EditError> {
+    Ok(Answer::Own(HEADS.alloc(head).map_err(|_| EditError::NoMemory)?, body))
 }
 
 /// Returns the response of `return`, of `deny` with a response, or of `http-error`.
@@ -50,7 +60,7 @@ pub(crate) fn reply(
         let kind: &[u8] = if reply.content_type.is_empty() { b"text/plain" } else { &reply.content_type };
         head.add_field(Known::CONTENT_TYPE, kind)?;
     }
-    Ok(Answer::Own(head, body))
+    own(head, body)
 }
 
 /// Returns the redirection; `None` if the target is empty and the rule ignores that.
@@ -73,7 +83,7 @@ pub(super) fn redirect(
         if !matches!(redirect.code, 301 | 308) {
             head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
         }
-        Ok(Some(Answer::Own(head, Chain::new())))
+        own(head, Chain::new()).map(Some)
     })
 }
 
@@ -119,7 +129,7 @@ pub(crate) fn see_other(location: &[u8]) -> Result<Answer, EditError> {
     head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
     head.add_field(Known::CONTENT_TYPE, b"text/plain")?;
     head.add_field(Known::LOCATION, location)?;
-    Ok(Answer::Own(head, Chain::new()))
+    own(head, Chain::new())
 }
 
 /// Returns the redirection to a server with `redir`: its prefix and the request's path and query.
@@ -129,7 +139,7 @@ pub(crate) fn to_server(prefix: &[u8], request: &Head) -> Result<Answer, EditErr
     let location = [prefix, request.path().unwrap_or(b"/"), mark, query, b"", b""];
     head.add_joined(Known::LOCATION, location)?;
     head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
-    Ok(Answer::Own(head, Chain::new()))
+    own(head, Chain::new())
 }
 
 /// Returns the response of `auth`: 407 to a request that uses this as its proxy, else 401.

@@ -728,7 +728,7 @@ impl<'a> DryRun<'a> {
                 Ok(made)
             }),
             Answer::Whole(_, message) => answer::whole(message),
-            Answer::Own(head, body) => answer::sized(head, body),
+            Answer::Own(head, body) => answer::sized(head.into_inner(), body),
         };
         let Ok(Made { head, .. }) = made else {
             let how = "the file of the answer is empty: closes the connection without a response".to_owned();
