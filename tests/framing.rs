@@ -766,6 +766,32 @@ fn what_connection_names_weakens_nothing() {
     assert_none(&wrongs);
 }
 
+/// An interim response loses what is for one hop, as each other message does, and says nothing of the
+/// client's connection.
+#[test]
+fn what_is_for_one_hop_of_an_interim_response_ends_there() {
+    let wrongs = Wrongs::default();
+    let server = judging(&wrongs, |message| {
+        let of_one_hop = "Connection: X-Own, upgrade, close\r\nUpgrade: other\r\nX-Own: 1\r\nKeep-Alive: \
+                          a\r\nProxy-Connection: b\r\nHTTP2-Settings: c\r\nTE: trailers\r\n";
+        let interim = |status| format!("HTTP/1.1 {status} Early\r\n{of_one_hop}Link: d\r\n\r\n");
+        [interim(103).as_bytes(), interim(102).as_bytes(), &echo(message)].concat()
+    });
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server}\n",
+        fd(&socket)
+    ));
+    let answers = ask(address, [&plain("a")[..], &plain("b")]).unwrap();
+    let got: Vec<_> = answers.iter().map(|answer| (answer.status(), answer.field("x-id"))).collect();
+    let each = |id| [(103, None), (102, None), (200, Some(id))];
+    assert_eq!(got, [each("a"), each("b")].concat());
+    for answer in answers.iter().filter(|answer| answer.status() < 200) {
+        assert_eq!(answer.fields, [("link".to_owned(), "d".to_owned())]);
+    }
+    assert_none(&wrongs);
+}
+
 /// Pseudorandom numbers.
 struct Random(u64);
 

@@ -3,8 +3,10 @@
 
 use crate::common;
 
+use bytes::Bytes;
 use common::watch::{Syslog, ask as command, until};
 use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin, reset};
+use h2::client::SendRequest;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -392,7 +394,8 @@ fn a_connection_to_where_a_server_was_serves_nobody_who_asks_where_it_is() {
 }
 
 /// A request with every feature that stores something, and one after it that must not see any of that: on the
-/// same connection, and on the next one of the lane, which reuses the memory.
+/// same connection, and on the next one of the lane, which reuses the memory. Each goes over HTTP/1 and
+/// HTTP/2.
 #[test]
 fn nothing_of_a_request_is_left_for_the_next_one() {
     let server = origin(|mut stream| {
@@ -434,34 +437,63 @@ fn nothing_of_a_request_is_left_for_the_next_one() {
         syslog.address(),
         fd(&socket)
     ));
-    let asks = |client: &mut TcpStream, what: &str| {
-        client.write_all(format!("GET {what}\r\n\r\n").as_bytes()).unwrap();
+    let asks = |client: &mut TcpStream, path: &str, fields: &[(&str, &str)]| {
+        let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        client.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes()).unwrap();
         let (lines, body) = response(&mut BufReader::new(client)).unwrap();
-        format!("{}|{body}", lines.join("|"))
+        format!("{}|{body}", lines.join("|")).to_ascii_lowercase()
     };
-    let secret = "/secret HTTP/1.1\r\nHost: a\r\nX-In: secret\r\nCookie: c=secret\r\nX-From: 192.0.2.77";
-    let mut client = connect(address);
-    for _ in 0..3 {
-        let first = asks(&mut client, secret);
-        assert!(
-            first.contains("X-Source: 192.0.2.77")
-                && first.contains("X-Timeout: 7000")
-                && first.contains("secretsecret"),
-            "{first}"
-        );
-        let line = syslog.wait("uri /secret");
-        assert!(line.contains("txn secret") && line.contains("192.0.2.77"), "{line}");
-        let mut other = connect(address);
-        for client in [&mut client, &mut other] {
-            let next = asks(client, "/next HTTP/1.1\r\nHost: a");
-            let line = syslog.wait("uri /next");
-            for said in [&next, &line] {
-                assert!(!said.contains("secret") && !said.contains("192.0.2.77"), "{said}");
-            }
-            assert!(next.contains("X-Source: 127.0.0.1") && next.contains("X-Timeout: 30000"), "{next}");
-            assert!(line.contains("<134>"), "its level is the usual one: {line}");
+    let fields = [("x-in", "secret"), ("cookie", "c=secret"), ("x-from", "192.0.2.77")];
+    let check_next = |next: &str| {
+        let line = syslog.wait("/next");
+        for said in [next, &line] {
+            assert!(!said.contains("secret") && !said.contains("192.0.2.77"), "{said}");
         }
+        assert!(next.contains("x-source: 127.0.0.1") && next.contains("x-timeout: 30000"), "{next}");
+        assert!(line.contains("<134>"), "its level is the usual one: {line}");
+    };
+    common::h2::block(async {
+        let mut client = connect(address);
+        let over_2 = common::h2::client(address).await;
+        for round in 0..6 {
+            let first = match round % 2 {
+                0 => asks(&mut client, "/secret", &fields),
+                _ => asks_over_2(&over_2, "/secret", &fields).await,
+            };
+            assert!(
+                first.contains("x-source: 192.0.2.77")
+                    && first.contains("x-timeout: 7000")
+                    && first.contains("secretsecret"),
+                "{first}"
+            );
+            let line = syslog.wait("/secret");
+            assert!(line.contains("txn secret") && line.contains("192.0.2.77"), "{line}");
+            let other_over_2 = common::h2::client(address).await;
+            for client in [&mut client, &mut connect(address)] {
+                check_next(&asks(client, "/next", &[]));
+            }
+            for client in [&over_2, &other_over_2] {
+                check_next(&asks_over_2(client, "/next", &[]).await);
+            }
+        }
+    });
+}
+
+/// A request over HTTP/2. Returns the fields and the body of its response, in lower case.
+async fn asks_over_2(client: &SendRequest<Bytes>, path: &str, fields: &[(&str, &str)]) -> String {
+    let request = http::Request::get(format!("http://a{path}"));
+    let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let mut client = client.clone().ready().await.unwrap();
+    let (response, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
+    let (head, mut body) = response.await.unwrap().into_parts();
+    let mut text: String =
+        head.headers.iter().map(|(name, value)| format!("{name}: {}|", value.to_str().unwrap())).collect();
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        body.flow_control().release_capacity(data.len()).unwrap();
+        text += std::str::from_utf8(&data).unwrap();
     }
+    text.to_ascii_lowercase()
 }
 
 /// Clients that read nothing: endless responses, thousands of pipelined requests, endless 1xx responses. The

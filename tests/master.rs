@@ -13,6 +13,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 /// A master, the output of it and its workers, and the path of its socket.
 struct Master {
@@ -749,7 +750,10 @@ fn a_worker_that_hangs_is_replaced() {
     let hangs = Pid::from_raw(master.worker());
     kill(hangs, Signal::SIGSTOP).unwrap();
     master.write(&config(403));
+    let begun = Instant::now();
     let said = master.reloads(true);
+    // Half of the time after which a process that is no worker gives up.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert!(said.contains(GIVES_UP), "{said}");
     assert_ne!(master.worker(), hangs.as_raw());
     assert_eq!(master.rows("# old workers")[0][0], hangs.to_string());

@@ -333,6 +333,23 @@ fn an_authenticated_connection_is_not_passed_to_the_next_generation() {
     nobody_else_is("ann", proxy.address, "after a reload");
 }
 
+/// The same over HTTP/2, where a reload passes on connections that nobody has authenticated.
+#[test]
+fn an_authenticated_connection_of_http_2_is_not_passed_to_the_next_generation() {
+    for fields in ["", "Authorization: NTLM ann\r\n", "X-Asks: Negotiate\r\n"] {
+        let (waiting, release) = (Arc::default(), Arc::new(Notify::new()));
+        let server = numbers(&waiting, &release);
+        let proxy = Proxy::start(1, &format!(" http-reuse always\n server s {server} proto h2"));
+        let mut ann = connect(proxy.address);
+        let own = ask(&mut ann, "/", fields).1;
+        let said = common::watch::ask(&proxy.control(), "reload");
+        assert!(said.contains("Reloaded: generation"), "{said}");
+        let shared = (0..4).any(|_| ask(&mut connect(proxy.address), "/", "").1 == own);
+        assert_eq!(shared, fields.is_empty(), "{fields:?}");
+        drop(ann);
+    }
+}
+
 /// `check-reuse-pool`: a check leaves its connection to clients only if it is not authenticated.
 #[test]
 fn a_connection_that_a_check_authenticated_serves_no_client() {

@@ -427,8 +427,8 @@ fn what_is_for_one_hop_ends_there() {
     assert_eq!(connection("1.1", offer, Persist::Upgrade), "connection: Upgrade\r\nUpgrade: a\r\n");
     let request = RequestInfo { method: Method::Get, upgrade: false };
     let mut input = chain(
-        "HTTP/1.1 200\r\nConnection: X, TE\r\nX: a\r\nTE: trailers\r\nKeep-Alive: b\r\nContent-Length: \
-            0\r\n\r\n",
+        "HTTP/1.1 200\r\nConnection: X, TE\r\nX: a\r\nTE: trailers\r\nKeep-Alive: b\r\nProxy-Connection: \
+            c\r\nHTTP2-Settings: d\r\nContent-Length: 0\r\n\r\n",
     );
     let mut response =
         ResponseParser::new(Limits::default()).parse(&mut input, request).expect("valid").expect("complete");

@@ -2,7 +2,9 @@
 
 use crate::flow::{BodyEnd, ClientEnd, Direction, H2End, NotSent, Waits};
 use manylane_buf::Chain;
-use manylane_h1::{Body, Connection as Said, RequestInfo, Response, ResponseParser, set_body};
+use manylane_h1::{
+    Body, Connection as Said, Persist, RequestInfo, Response, ResponseParser, set_body, set_connection,
+};
 use manylane_http::{Head, Method, Version};
 use manylane_io::READ_AT_ONCE;
 use manylane_mux::h2;
@@ -89,7 +91,11 @@ impl<C: Fn(u64)> Onward<'_, C> {
         if self.version < Version::HTTP_11 {
             return Ok(());
         }
-        set_body(&mut head, Body::None, Body::None).map_err(|_| NoHead::Memory)?;
+        // `Said::default` offers no upgrade: `Upgrade` is for the hop to the server, and only the final
+        // response says what becomes of the client's connection.
+        set_body(&mut head, Body::None, Body::None)
+            .and_then(|()| set_connection(&mut head, Said::default(), Persist::Upgrade))
+            .map_err(|_| NoHead::Memory)?;
         let sent = self.client.send_interim(self.down, self.here, &mut head).await;
         self.down.waits(Waits::Sender, self.here.now());
         (self.count)(sent.map_err(|why| match why {

@@ -88,19 +88,30 @@ impl Links {
         self.back.replace(Some(link));
     }
 
-    /// Clears everything for the next request.
+    /// Clears everything for the next request. The pattern names each field, so that a new one cannot be
+    /// forgotten.
     #[inline]
     pub(super) fn clear(&self) {
-        if self.is_set.get() {
-            self.is_set.set(false);
-            self.front.take();
-            self.front_error.take();
-            self.front_stream.take();
-            self.front_socket.take();
-            self.back.take();
-            self.back_error.take();
-            self.back_stream.take();
-            self.back_socket.take();
+        let Self {
+            is_set,
+            front,
+            front_error,
+            front_stream,
+            front_socket,
+            back,
+            back_error,
+            back_stream,
+            back_socket,
+        } = self;
+        if is_set.take() {
+            front.take();
+            front_error.take();
+            front_stream.take();
+            front_socket.take();
+            back.take();
+            back_error.take();
+            back_stream.take();
+            back_socket.take();
         }
     }
 }

@@ -29,13 +29,15 @@ pub(crate) struct Scopes {
 }
 
 impl Scopes {
-    /// Resets everything that belongs to the previous request.
+    /// Resets everything that belongs to the previous request. The pattern names each field, so that for a
+    /// new one it is decided here whether it ends with the request or with the session.
     pub(crate) fn next_request(&self) {
-        self.memory.clear();
-        self.tracks.end_stream();
-        self.transaction.borrow_mut().clear();
-        self.request.borrow_mut().clear();
-        self.response.borrow_mut().clear();
+        let Self { memory, tracks, session: _, transaction, request, response } = self;
+        memory.clear();
+        tracks.end_stream();
+        transaction.borrow_mut().clear();
+        request.borrow_mut().clear();
+        response.borrow_mut().clear();
     }
 
     /// Drops the variables of the request when the response begins.
@@ -71,8 +73,9 @@ impl Scopes {
     /// Resets everything that belongs to the session.
     fn clear(&self) {
         self.next_request();
-        self.session.borrow_mut().clear();
-        drop(self.tracks.take_session());
+        let Self { memory: _, tracks, session, transaction: _, request: _, response: _ } = self;
+        session.borrow_mut().clear();
+        drop(tracks.take_session());
     }
 }
 
