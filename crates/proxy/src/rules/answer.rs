@@ -3,8 +3,8 @@
 use super::{EvalContext, EvalPhase};
 use manylane_buf::Chain;
 use manylane_http::{EditError, Head, Known, Version};
-use manylane_pool::{Pool, Pooled};
 use manylane_plan::generation::{Redirect, RedirectKind, Reply, ReplyBody};
+use manylane_pool::{Pool, Pooled};
 
 manylane_sync::lazy_static! {
     static HEADS: Pool<Head> = Pool::new("own response").expect("the size is a constant below the bound");
