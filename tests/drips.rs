@@ -75,6 +75,8 @@ struct Drip {
     /// Number of bytes.
     bytes: usize,
     pieces: Pieces,
+    /// Rounds between two checks whether everything was read.
+    rounds: u64,
     /// Makes what carries a piece.
     carried: fn(Vec<u8>) -> Vec<u8>,
 }
@@ -91,7 +93,7 @@ impl Drip {
     /// [`BYTES`] in pieces of `step`, or at once.
     fn of(step: usize) -> Self {
         let pieces = if step == 1 { Pieces::Single } else { Pieces::AtOnce };
-        Self { bytes: BYTES, pieces, carried: |piece| piece }
+        Self { bytes: BYTES, pieces, rounds: ROUNDS, carried: |piece| piece }
     }
 
     fn send(self, streams: &mut [impl Write], all_is_read: impl Fn()) {
@@ -109,7 +111,7 @@ impl Drip {
             for stream in &mut *streams {
                 stream.write_all(&piece).unwrap();
             }
-            if round.is_multiple_of(ROUNDS) {
+            if round.is_multiple_of(self.rounds) {
                 all_is_read();
             }
             round += 1;
@@ -307,6 +309,68 @@ fn a_header_of_the_proxy_protocol_takes_no_more_drop_by_drop() {
         [Pieces::Single, Pieces::Random(seed)].map(|pieces| Drip { bytes: 3800, pieces, ..Drip::of(1) });
     println!("seed {seed}");
     carried_take_no_more(config, begin, &drips, |stream| stream);
+}
+
+/// The copies of IP and TCP headers that are announced here, of 256 bytes, are the longest.
+#[test]
+fn a_header_of_netscaler_takes_no_more_drop_by_drop() {
+    let begin = "\0\0\x30\x39\0\0\x01\0\x45"; // the number, the length, and the version of IP
+    let config = "listen l\n bind @bind accept-netscaler-cip 12345\n mode http\n server s @server\n";
+    carried_take_no_more(config, begin, &[Drip { bytes: 250, rounds: 2, ..Drip::of(1) }], |stream| stream);
+}
+
+/// Memory of a program to which as many peers are connected. They have sent `bytes` of a message in pieces of
+/// `step`, or of the last line of a greeting.
+fn memory_with_peers(greets: bool, bytes: usize, step: usize) -> usize {
+    let own = common::own_address();
+    let (socket, _) = listener();
+    let away = common::nobody();
+    let others: String = (0..CLIENTS).map(|number| format!(" peer p{number} {away}\n")).collect();
+    let program = Manylane::start_ready(&format!(
+        "global\n localpeer own\n{}peers ps\n peer own {own}\n{others}listen l\n bind {}\n mode http\n \
+         stick-table type ip size 1k peers ps store gpc0\n",
+        defaults(),
+        fd(&socket)
+    ));
+    let mut clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let mut client = connect(own);
+            client.set_nodelay(true).unwrap();
+            if greets {
+                client.write_all(b"HAProxyS 2.1\nown\n").unwrap();
+            } else {
+                write!(client, "HAProxyS 2.1\nown\np{number} 1 1\n").unwrap();
+                let mut answer = [0; 4];
+                client.read_exact(&mut answer).unwrap();
+                assert_eq!(&answer, b"200\n");
+                client.write_all(b"\x0a\x80\xf0\xf1\x06").unwrap(); // an update of 16,384 bytes
+            }
+            client
+        })
+        .collect();
+    let drip = Drip { bytes, ..Drip::of(step) };
+    drip.send(&mut clients, || all_is_read(own.port(), false));
+    let memory = program.memory();
+    for client in &clients {
+        // All wait. Who has greeted may have been told something.
+        client.set_nonblocking(true).unwrap();
+        let peeked = client.peek(&mut [0]).map_err(|error| error.kind());
+        let waits = matches!(peeked, Err(std::io::ErrorKind::WouldBlock)) || !greets && peeked == Ok(1);
+        assert!(waits, "{peeked:?}");
+    }
+    memory
+}
+
+/// Few bytes, since a greeting and a silence are limited to five seconds. With a cluster for each byte they
+/// would take 21 MB, and 1.4 MB if the program read only when it is checked.
+#[test]
+fn what_peers_say_takes_no_more_drop_by_drop() {
+    const SAID: usize = 250;
+    for greets in [true, false] {
+        let at_once = memory_with_peers(greets, SAID, SAID);
+        let drops = memory_with_peers(greets, SAID, 1);
+        assert!(drops <= at_once + MORE / 2, "{greets}: {drops} KB drop by drop, {at_once} KB at once");
+    }
 }
 
 /// Reads to the end of a head.
