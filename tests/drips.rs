@@ -316,7 +316,7 @@ fn a_header_of_the_proxy_protocol_takes_no_more_drop_by_drop() {
 fn a_header_of_netscaler_takes_no_more_drop_by_drop() {
     let begin = "\0\0\x30\x39\0\0\x01\0\x45"; // the number, the length, and the version of IP
     let config = "listen l\n bind @bind accept-netscaler-cip 12345\n mode http\n server s @server\n";
-    carried_take_no_more(config, begin, &[Drip { bytes: 250, ..Drip::of(1) }], |stream| stream);
+    carried_take_no_more(config, begin, &[Drip { bytes: 250, rounds: 2, ..Drip::of(1) }], |stream| stream);
 }
 
 /// Memory of a program to which as many peers are connected. They have sent `bytes` of a message in pieces of
@@ -348,7 +348,7 @@ fn memory_with_peers(greets: bool, bytes: usize, step: usize) -> usize {
             client
         })
         .collect();
-    let drip = Drip { bytes, rounds: ROUNDS_IN_HASTE as u64, ..Drip::of(step) };
+    let drip = Drip { bytes, ..Drip::of(step) };
     drip.send(&mut clients, || all_is_read(own.port(), false));
     let memory = program.memory();
     for client in &clients {
@@ -362,14 +362,14 @@ fn memory_with_peers(greets: bool, bytes: usize, step: usize) -> usize {
 }
 
 /// Few bytes, since a greeting and a silence are limited to five seconds. With a cluster for each byte they
-/// would take 17 MB.
+/// would take 21 MB, and 1.4 MB if the program read only when it is checked.
 #[test]
 fn what_peers_say_takes_no_more_drop_by_drop() {
-    const SAID: usize = 200;
+    const SAID: usize = 250;
     for greets in [true, false] {
         let at_once = memory_with_peers(greets, SAID, SAID);
         let drops = memory_with_peers(greets, SAID, 1);
-        assert!(drops <= at_once + MORE, "{greets}: {drops} KB drop by drop, {at_once} KB at once");
+        assert!(drops <= at_once + MORE / 2, "{greets}: {drops} KB drop by drop, {at_once} KB at once");
     }
 }
 
