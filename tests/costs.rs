@@ -1,5 +1,5 @@
-//! Cost of a request in instructions, counted by valgrind, so the load of the machine does not matter.
-//! Release builds only.
+//! Cost of a request, and of a byte that comes alone, in instructions, counted by valgrind, so the load of the
+//! machine does not matter. Release builds only.
 
 use crate::common;
 
@@ -16,6 +16,9 @@ const MOST: u64 = 19_420;
 
 /// Limit for a request over HTTP/2, one at a time, to an HTTP/1 server.
 const MOST_H2: u64 = 31_040;
+
+/// Limit for a byte of a head that drips: the measured number and 5 %.
+const MOST_DRIP: u64 = 6_000;
 
 /// Reads a head and returns its first line; `None` at the end of the stream.
 fn first_line(stream: &mut impl BufRead) -> Option<String> {
@@ -75,6 +78,17 @@ fn over_http2(address: SocketAddr, requests: usize) {
     });
 }
 
+/// Sends single bytes of a head that does not end, each when the one before is read.
+fn single_bytes(address: SocketAddr, bytes: usize) {
+    let mut client = connect(address);
+    client.set_nodelay(true).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX: ").unwrap();
+    for _ in 0..bytes {
+        client.write_all(b"x").unwrap();
+        crate::drips::all_is_read(address.port(), false);
+    }
+}
+
 /// Instructions of a whole run with epoll, from start to soft stop.
 fn instructions(requests: usize, make: fn(SocketAddr, usize)) -> u64 {
     let server = origin(|mut stream| {
@@ -107,8 +121,8 @@ fn instructions(requests: usize, make: fn(SocketAddr, usize)) -> u64 {
     counted.unwrap_or_else(|| panic!("valgrind does not say what it has counted: {said}"))
 }
 
-/// Instructions of one request; `None` if they cannot be counted.
-fn of_a_request(make: fn(SocketAddr, usize)) -> Option<u64> {
+/// Instructions of one request or byte; `None` if they cannot be counted.
+fn of_each(make: fn(SocketAddr, usize)) -> Option<u64> {
     if cfg!(debug_assertions) {
         return None;
     }
@@ -118,18 +132,24 @@ fn of_a_request(make: fn(SocketAddr, usize)) -> Option<u64> {
     }
     let (few, many) = (instructions(300, make), instructions(2300, make));
     let each = (many - few) / 2000;
-    println!("{each} instructions a request");
+    println!("{each} instructions each");
     Some(each)
 }
 
 #[test]
 fn a_request_of_http1_takes_so_many_instructions() {
-    let Some(each) = of_a_request(over_http1) else { return };
+    let Some(each) = of_each(over_http1) else { return };
     assert!(each <= MOST, "{each} instructions a request, and at most {MOST} are allowed");
 }
 
 #[test]
 fn a_request_of_http2_takes_so_many_instructions() {
-    let Some(each) = of_a_request(over_http2) else { return };
+    let Some(each) = of_each(over_http2) else { return };
     assert!(each <= MOST_H2, "{each} instructions a request, and at most {MOST_H2} are allowed");
+}
+
+#[test]
+fn a_byte_that_drips_takes_so_many_instructions() {
+    let Some(each) = of_each(single_bytes) else { return };
+    assert!(each <= MOST_DRIP, "{each} instructions a byte, and at most {MOST_DRIP} are allowed");
 }
