@@ -1,5 +1,5 @@
-//! Cost of a request in instructions and in calls of the global allocator, counted by valgrind, so the load of
-//! the machine does not matter. Release builds only.
+//! Cost of a request, and of a byte that comes alone, in instructions and in calls of the global allocator,
+//! counted by valgrind, so the load of the machine does not matter. Release builds only.
 
 use crate::common;
 
@@ -16,6 +16,9 @@ const MOST: u64 = 19_420;
 
 /// Limit for a request over HTTP/2, one at a time, to an HTTP/1 server.
 const MOST_H2: u64 = 31_040;
+
+/// Limit for a byte of a head that drips: the measured number and 5 %.
+const MOST_DRIP: u64 = 6_000;
 
 /// Functions of the global allocator that allocate. With them, valgrind counts what runs inside of them only.
 const ALLOCATING: &[&str] = &[
@@ -89,6 +92,17 @@ fn over_http2(address: SocketAddr, requests: usize) {
             assert_eq!(length, 1024);
         }
     });
+}
+
+/// Sends single bytes of a head that does not end, each when the one before is read.
+fn single_bytes(address: SocketAddr, bytes: usize) {
+    let mut client = connect(address);
+    client.set_nodelay(true).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX: ").unwrap();
+    for _ in 0..bytes {
+        client.write_all(b"x").unwrap();
+        crate::drips::all_is_read(address.port(), false);
+    }
 }
 
 /// Sends requests that rules answer, one after another.
@@ -175,24 +189,30 @@ fn of_few_and_many(load: &Load) -> Option<(u64, u64)> {
     Some((instructions(300, load), instructions(2300, load)))
 }
 
-/// Instructions of one request; `None` if they cannot be counted.
-fn of_a_request(make: fn(SocketAddr, usize)) -> Option<u64> {
+/// Instructions of one request or byte; `None` if they cannot be counted.
+fn of_each(make: fn(SocketAddr, usize)) -> Option<u64> {
     let (few, many) = of_few_and_many(&Load::of(make))?;
     let each = (many - few) / 2000;
-    println!("{each} instructions a request");
+    println!("{each} instructions each");
     Some(each)
 }
 
 #[test]
 fn a_request_of_http1_takes_so_many_instructions() {
-    let Some(each) = of_a_request(over_http1) else { return };
+    let Some(each) = of_each(over_http1) else { return };
     assert!(each <= MOST, "{each} instructions a request, and at most {MOST} are allowed");
 }
 
 #[test]
 fn a_request_of_http2_takes_so_many_instructions() {
-    let Some(each) = of_a_request(over_http2) else { return };
+    let Some(each) = of_each(over_http2) else { return };
     assert!(each <= MOST_H2, "{each} instructions a request, and at most {MOST_H2} are allowed");
+}
+
+#[test]
+fn a_byte_that_drips_takes_so_many_instructions() {
+    let Some(each) = of_each(single_bytes) else { return };
+    assert!(each <= MOST_DRIP, "{each} instructions a byte, and at most {MOST_DRIP} are allowed");
 }
 
 /// An allocation takes more than ten instructions. 2,000 requests may have a few together, such as those of

@@ -9,6 +9,7 @@ use http::Request;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// A program with a run-time interface.
 struct Program {
@@ -300,6 +301,30 @@ fn a_rule_for_contents_counts_once_however_often_it_is_examined() {
     assert_eq!(read_all(&mut client), "hello");
     assert_eq!(program.number("front", "gpc0"), Some(1));
     assert_eq!(program.number("front", "gpc1"), Some(3));
+}
+
+/// Rules look at each of the first bytes that drip, and after that at most every 10 ms. A client that sends
+/// no more before it has an answer gets one.
+#[test]
+fn rules_look_at_what_drips_only_so_often() {
+    let server = named("hello");
+    let program = Program::start(&format!(
+        " mode tcp\n stick-table type ip size 10 store gpc0\n tcp-request inspect-delay 1h\n tcp-request \
+         connection track-sc0 src\n tcp-request content reject if {{ sc0_inc_gpc0 gt 10000 }}\n tcp-request \
+         content accept if {{ req.payload(0,0) -m sub end }}\n default_backend b\nbackend b\n mode tcp\n \
+         server s {server}\n"
+    ));
+    let mut client = connect(program.address);
+    client.set_nodelay(true).unwrap();
+    let begun = Instant::now();
+    for byte in "x".repeat(1_500).bytes().chain(*b"end") {
+        client.write_all(&[byte]).unwrap();
+        crate::drips::all_is_read(program.address.port(), false);
+    }
+    assert_eq!(read_all(&mut client), "hello");
+    let most = 258 + begun.elapsed().as_millis() as u64 / 10;
+    let looks = program.number("front", "gpc0").unwrap();
+    assert!((256..=most).contains(&looks), "{looks} looks, and {most} are allowed");
 }
 
 /// A large table can be used while it is cleared, and new entries stay.

@@ -71,7 +71,7 @@ enum Work {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Key {
+pub(super) enum Key {
     Ecdsa,
     Rsa,
 }
@@ -339,7 +339,7 @@ fn flood(one: &Contestant, how: &How, load: &Load, traffic: &Arc<Traffic>) -> Re
 }
 
 /// A rustls client configuration that accepts any certificate.
-fn unverified() -> ClientConfig {
+pub(super) fn unverified() -> ClientConfig {
     #[derive(Debug)]
     struct Any(Arc<CryptoProvider>);
     impl ServerCertVerifier for Any {
@@ -383,7 +383,7 @@ fn unverified() -> ClientConfig {
 }
 
 /// Makes a self-signed certificate, with its key in the same file.
-fn certificate(key: Key, folder: &Path) -> Result<PathBuf, String> {
+pub(super) fn certificate(key: Key, folder: &Path) -> Result<PathBuf, String> {
     let (name, kind): (_, &[&str]) = match key {
         Key::Ecdsa => ("ecdsa", &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]),
         Key::Rsa => ("rsa", &["-newkey", "rsa:2048"]),

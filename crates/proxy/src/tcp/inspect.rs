@@ -13,6 +13,13 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+/// Number of times that rules look at the bytes whenever some come. After that, bytes are awaited until there
+/// are [`MANY_BYTES`] more or [`PAUSE`] is over: a peer that sends single bytes must not cause a search in all
+/// of them for each. Only time may end the wait, because the peer may send nothing before it has an answer.
+const MOST_LOOKS: u32 = 256;
+const MANY_BYTES: usize = 1 << 10;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Rules, and what they may read.
 pub(crate) struct Inspected<'a> {
     pub(crate) rules: &'a [Rule<ContentAction>],
@@ -43,28 +50,48 @@ pub(crate) async fn inspect(
     let room = eval.local.generation.process.bufsize;
     let deadline = what.delay.map_or(Time::ZERO, |delay| here.now() + delay);
     // Bytes that have arrived already are seen even without a delay.
-    let mut more = if received.is_empty() { next(eval, connection, Time::ZERO).await? } else { More::Late };
-    let mut ended = false;
+    let mut ended = received.is_empty() && collect(eval, connection, received, 1, Time::ZERO).await?;
     let lookups = Lookups::default();
     let mut heads = Heads::new(side);
+    let mut looks = 0;
     loop {
-        match more {
-            More::Bytes(segment) => received.push_compact(segment).map_err(|_| ())?,
-            More::End => ended = true,
-            More::Late => {}
-        }
         let complete = ended || received.len() >= room;
         heads.parse(received);
         match decide(eval, what, &heads, (received, complete), here.now() < deadline, &lookups) {
             Content::LookUp => {
                 let phase = EvalPhase { backend: what.backend, side: Some(side), ..EvalPhase::default() };
                 lookups.look_up(eval, phase).await;
-                more = More::Late;
             }
-            Content::Wait => more = next(eval, connection, deadline).await?,
+            Content::Wait => {
+                let one = received.len() + 1;
+                ended |= collect(eval, connection, received, one, deadline).await?;
+                looks += 1;
+                if looks >= MOST_LOOKS && !ended {
+                    let (many, pause) = (room.min(one + MANY_BYTES), deadline.min(here.now() + PAUSE));
+                    ended |= collect(eval, connection, received, many, pause).await?;
+                }
+            }
             decided => return Ok(decided),
         }
     }
+}
+
+/// Receives until there are `enough` bytes or `deadline` is over. Returns true if the stream ended.
+async fn collect(
+    eval: &EvalContext<'_>,
+    connection: &Connection,
+    received: &mut Chain,
+    enough: usize,
+    deadline: Time,
+) -> Result<bool, ()> {
+    while received.len() < enough {
+        match next(eval, connection, deadline).await? {
+            More::Bytes(segment) => received.push_compact(segment).map_err(|_| ())?,
+            More::End => return Ok(true),
+            More::Late => break,
+        }
+    }
+    Ok(false)
 }
 
 enum More {
@@ -116,4 +143,35 @@ fn decide(
         Direction::Response => EvalPhase { response: heads.head.as_ref(), response_data: data, ..phase },
     };
     content(eval, phase, what.rules, what.log, lookups)
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+
+    /// What was seen is changed behind the parser's back: it would notice if it looked again.
+    #[test]
+    fn each_byte_of_a_head_is_looked_at_once() {
+        for (side, line) in
+            [(Direction::Request, "\r\nGET / HTTP/1.1"), (Direction::Response, "HTTP/1.1 200 OK")]
+        {
+            let seen = format!("{line}\r\nX: {}", "x".repeat(5_000));
+            let mut heads = Heads::new(side);
+            let parse = |heads: &mut Heads, bytes: &[u8]| {
+                let mut chain = Chain::new();
+                chain.append(bytes).expect("memory");
+                heads.parse(&chain);
+            };
+            for length in 1..=seen.len() {
+                let mut bytes = seen.as_bytes()[..length].to_vec();
+                if length > line.len() + 10 {
+                    bytes[length - 5..length - 1].copy_from_slice(b"\r\n\r\n");
+                }
+                parse(&mut heads, &bytes);
+                assert!(heads.head.is_none(), "{side:?}: byte {length} was looked at again");
+            }
+            parse(&mut heads, format!("{seen}\r\n\r\n").as_bytes());
+            assert!(heads.head.is_some(), "{side:?}");
+        }
+    }
 }
