@@ -607,6 +607,27 @@ fn constants_that_security_md_names_and_nobody_has_are_found() {
 }
 
 #[test]
+fn commands_of_the_changelog_that_run_nothing_are_found() {
+    let tree = Tree::new("commands");
+    tree.code("pool", "#[test]\nfn it_is_bounded_however_it_comes() {}\n");
+    tree.write("crates/pool/tests/a.rs", "#[test]\nfn it_drips() {}\n");
+    tree.write("tests/differential/h2-stream.case", "");
+    let page = "# Changes\n\n- `X=1 cargo test -p manylane-pool --lib is_bounded`, `--test a drips`;\n  \
+                `CASE=h2- cargo test --profile stress -p manylane-pool -- lib::it it_drips`; `--version`.\n\
+                - `cargo test -p manylane-pool --lib it_drips`, `--test b`, `CASE=h3`.\n\
+                - `cargo test -p manylane-gone`; `cargo test -p manylane-pool\n  --test a drips \
+                was_bounded`.\n";
+    tree.write("CHANGELOG.md", page);
+    tree.finds(&[
+        "CHANGELOG.md:5:4: no test's name has `it_drips`: correct it",
+        "CHANGELOG.md:5:50: `manylane-pool` has no target of this name: correct it",
+        "CHANGELOG.md:5:62: no case's name has `h3`: correct it",
+        "CHANGELOG.md:6:4: there is no package `manylane-gone`: correct it",
+        "CHANGELOG.md:6:35: no test's name has `was_bounded`: correct it",
+    ]);
+}
+
+#[test]
 fn a_page_of_figures_is_made_from_data_and_stale_ones_are_found() {
     let tree = Tree::new("results");
     let data = "title = \"Us\"\n[[table]]\ntitle = \"Times\"\ncolumns = [\"row\", \"ours\"]\nrows = [[\"a\", \
