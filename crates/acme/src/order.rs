@@ -445,6 +445,12 @@ mod tests {
     }
 
     #[test]
+    fn operators_have_an_hour_and_machines_ten_minutes() {
+        let minutes = [Challenge::Http01, Challenge::TlsAlpn01, Challenge::Dns01].map(|own| own.deadline());
+        assert_eq!(minutes, [10, 10, 60].map(|minutes| Duration::from_secs(minutes * 60)));
+    }
+
+    #[test]
     fn many_names_have_more_polls() {
         let all = |_: usize, path: &str, _: &str| well(path, &|_| None);
         let names: Vec<Box<str>> = (0..30)
