@@ -602,6 +602,46 @@ fn tests_that_security_md_names_and_nobody_has_are_found() {
 }
 
 #[test]
+fn constants_that_security_md_names_and_nobody_has_are_found() {
+    let tree = Tree::new("constants");
+    let code = "const LIMIT: usize = 1; // MOST\npub(crate) const fn f() {}\n\
+                pub struct Head;\n#[test]\nfn it_is_bounded() {}\n";
+    tree.code("pool", code);
+    tree.write("crates/pool/tests/a.rs", "const MOST: u8 = 1;\n");
+    let page = "# Security\n\n- **`RLIMIT_AS`**: 1. Constant: `LIMIT`, `MOST`,\n  `Head` (pool), keyword \
+                (`maxconn`), `LIMIT` (stats). The\n  test: pool `it_is_bounded`.\n\
+                - **b**: 2. Constant: `LIMIT`. The test: pool `it_is_bounded`.\n\
+                - **c**: 3. Constant: none. The test: pool `it_is_bounded`. `SIGQUIT` (signal)\n";
+    tree.write("SECURITY.md", page);
+    tree.finds(&[
+        "SECURITY.md:3:43: crates/pool has no constant `MOST`: correct it",
+        "SECURITY.md:4:40: crates/stats has no constant `LIMIT`: correct it",
+        "SECURITY.md:6:24: the row names no crate of `LIMIT`: name it in brackets behind it",
+    ]);
+}
+
+#[test]
+fn commands_of_the_changelog_that_run_nothing_are_found() {
+    let tree = Tree::new("commands");
+    tree.code("pool", "#[test]\nfn it_is_bounded_however_it_comes() {}\n");
+    tree.write("crates/pool/tests/a.rs", "#[test]\nfn it_drips() {}\n");
+    tree.write("tests/differential/h2-stream.case", "");
+    let page = "# Changes\n\n- `X=1 cargo test -p manylane-pool --lib is_bounded`, `--test a drips`;\n  \
+                `CASE=h2- cargo test --profile stress -p manylane-pool -- lib::it it_drips`; `--version`.\n\
+                - `cargo test -p manylane-pool --lib it_drips`, `--test b`, `CASE=h3`.\n\
+                - `cargo test -p manylane-gone`; `cargo test -p manylane-pool\n  --test a drips \
+                was_bounded`.\n";
+    tree.write("CHANGELOG.md", page);
+    tree.finds(&[
+        "CHANGELOG.md:5:4: no test's name has `it_drips`: correct it",
+        "CHANGELOG.md:5:50: `manylane-pool` has no target of this name: correct it",
+        "CHANGELOG.md:5:62: no case's name has `h3`: correct it",
+        "CHANGELOG.md:6:4: there is no package `manylane-gone`: correct it",
+        "CHANGELOG.md:6:35: no test's name has `was_bounded`: correct it",
+    ]);
+}
+
+#[test]
 fn a_page_of_figures_is_made_from_data_and_stale_ones_are_found() {
     let tree = Tree::new("results");
     let data = "title = \"Us\"\n[[table]]\ntitle = \"Times\"\ncolumns = [\"row\", \"ours\"]\nrows = [[\"a\", \

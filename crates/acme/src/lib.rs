@@ -12,7 +12,7 @@ mod schedule;
 pub use account::{AccountKey, BindingAlgorithm, ExternalAccount, KeyKind};
 pub use answer::{Answer, Failure, LONGEST_ANSWER};
 pub use certificate::{CertificateInfo, NewKey, now};
-pub use order::{Challenge, DEADLINE, DEADLINE_DNS, Method, Proof, Request, Transport, Wanted, obtain};
+pub use order::{Challenge, Method, Proof, Request, Transport, Wanted, obtain};
 pub use schedule::{
     Running, State, ask, begin, due, expect, is_ready, is_requested, obtained, retain, set_ready, state,
 };

@@ -13,7 +13,7 @@
 //! 6. [`NewKey::accept`] verifies the certificate against the key and the names.
 //!
 //! An order always ends: a request has at most [`MOST_NONCES`] tries, an order at most [`MOST_POLLS`] polls,
-//! or [`POLLS_A_NAME`] for each name, and the caller limits the order to [`DEADLINE`] or [`DEADLINE_DNS`].
+//! or [`POLLS_A_NAME`] for each name, and the caller limits the order to [`Challenge::deadline`].
 
 use crate::account::{AccountKey, ExternalAccount, KeyKind, is_token};
 use crate::answer::{Answer, Failure, address, checked, https, problem, status, visible};
@@ -24,10 +24,10 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Time limit of an order with `http-01` or `tls-alpn-01`.
-pub const DEADLINE: Duration = Duration::from_secs(10 * 60);
+const DEADLINE: Duration = Duration::from_secs(10 * 60);
 
 /// Time limit of an order with `dns-01`: an operator or a script adds the TXT records within it.
-pub const DEADLINE_DNS: Duration = Duration::from_secs(60 * 60);
+const DEADLINE_DNS: Duration = Duration::from_secs(60 * 60);
 
 /// Largest number of tries of a request whose nonce the authority refuses.
 const MOST_NONCES: usize = 10;
@@ -62,6 +62,14 @@ impl Challenge {
             Self::Http01 => "http-01",
             Self::Dns01 => "dns-01",
             Self::TlsAlpn01 => "tls-alpn-01",
+        }
+    }
+
+    /// Returns the time limit of an order with this challenge.
+    pub const fn deadline(self) -> Duration {
+        match self {
+            Self::Http01 | Self::TlsAlpn01 => DEADLINE,
+            Self::Dns01 => DEADLINE_DNS,
         }
     }
 }
@@ -434,6 +442,12 @@ mod tests {
         assert_eq!(said, "the authorization for 'a.test' is 'pending' after 100 polls");
         assert_eq!((&*proofs[0].token, &*proofs[0].name), ("t0k-_", "a.test"));
         assert!(waited <= DEADLINE, "{waited:?}");
+    }
+
+    #[test]
+    fn operators_have_an_hour_and_machines_ten_minutes() {
+        let minutes = [Challenge::Http01, Challenge::TlsAlpn01, Challenge::Dns01].map(|own| own.deadline());
+        assert_eq!(minutes, [10, 10, 60].map(|minutes| Duration::from_secs(minutes * 60)));
     }
 
     #[test]

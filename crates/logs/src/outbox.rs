@@ -307,6 +307,22 @@ mod tests {
         assert_eq!(outbox.target.counts().read_cheap(), [0, 5]);
         outbox.unserved();
         assert_eq!(outbox.target.counts().read_cheap(), [0, MOST_LINES as u64 + 5]);
+        assert_eq!(MOST_LINES, 4_096);
+    }
+
+    #[test]
+    fn lines_of_256_kib_wait_and_no_more() {
+        let outbox = outbox(None, Level::Debug, Level::Emerg);
+        let put = |length: usize| {
+            let around = b"<6>\n".len();
+            put(&outbox, Level::Info, &[b'x'; 80][around..length]);
+            outbox.filling.borrow().bytes.len()
+        };
+        (1..=3_276).for_each(|n| assert_eq!(put(80), n * 80));
+        let lost = || outbox.target.counts().read_cheap()[1];
+        assert_eq!((put(65), lost()), (262_080, 1));
+        assert_eq!((put(64), lost()), (262_144, 1));
+        assert_eq!((put(4), lost()), (262_144, 2));
     }
 
     #[test]

@@ -93,6 +93,34 @@ fn a_local_socket_that_is_full_is_waited_for_and_not_tried_again_and_again() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// The system holds what fits into the sockets' buffers; the program reads nothing.
+#[test]
+fn what_a_server_of_log_lines_sends_is_left_to_the_system() {
+    for kind in drivers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = target(Sink::Tcp(listener.local_addr().unwrap(), Framing::Lines));
+        on_driver(kind, [target.clone()], |io, logs| async move {
+            logs.log(0, &line(b"a"));
+            until(io.here(), &target, 1).await;
+            let (mut server, _) = listener.accept().unwrap();
+            server.set_nonblocking(true).unwrap();
+            let mut fill = || while server.write(&[b'x'; 4096]).is_ok() {};
+            fill();
+            let reads = || {
+                let own = manylane_sync::lane::current();
+                manylane_io::report().iter().find(|report| report.lane == own).unwrap().reads
+            };
+            let before = reads();
+            for n in 2..=100 {
+                fill();
+                logs.log(0, &line(b"a"));
+                until(io.here(), &target, n).await;
+            }
+            assert_eq!(reads(), before, "{kind}");
+        });
+    }
+}
+
 /// A socket is replaced while the old one is still open and not read.
 #[test]
 fn a_socket_that_is_made_anew_gets_what_waits_for_the_one_before() {

@@ -143,6 +143,35 @@ fn what_a_peer_is_sent_at_once_has_a_bound() {
     }
 }
 
+/// However often an entry changes while a peer is away, the peer is told one change of it.
+#[test]
+fn a_peer_that_was_away_is_told_one_change_an_entry() {
+    let told = |changes: u64| {
+        let now = 1_000;
+        let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
+        (0..2).for_each(|key| one.set(key, 1, now));
+        connect(&mut one, &mut two, now);
+        settle(&mut one, &mut two, now);
+        let now = now + 10_000;
+        for own in [&mut one, &mut two] {
+            own.section.tick(now);
+            assert_eq!(own.section.resync(), Resync::Finished);
+            own.section.end(0, now);
+        }
+        for n in 0..changes {
+            one.set(5, 2 + n % 7, now);
+            one.section.tick(now);
+        }
+        connect(&mut one, &mut two, now);
+        let out = one.sends(0, now);
+        assert_eq!(two.section.receive(0, &out, now), Ok(out.len()));
+        assert_eq!(two.all(now).get(&5).copied(), changes.checked_sub(1).map(|n| 2 + n % 7));
+        out.len()
+    };
+    assert!(told(0) < told(1));
+    assert_eq!(told(1), told(1_000));
+}
+
 #[test]
 fn what_a_peer_has_sent_does_not_come_back() {
     let now = 1_000;

@@ -72,3 +72,18 @@ fn a_file_of_answers_is_in_memory_once_and_no_pipe() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn an_order_of_a_certificate_has_at_most_100_names() {
+    let found = |names: usize| {
+        let names: Vec<_> = (0..names).map(|n| format!("n{n}.test")).collect();
+        let lines = format!(
+            "acme x\n directory https://a.test/d\n challenge dns-01\ncrt-store\n load crt /none.pem acme x \
+             domains {}\n",
+            names.join(",")
+        );
+        said(&lines).0.into_iter().filter(|message| message.contains("'domains'")).collect::<Vec<_>>()
+    };
+    assert_eq!(found(100), Vec::<String>::new());
+    assert_eq!(found(101), ["Some(10): 'domains' has at most 100 names, found 101"]);
+}

@@ -4,6 +4,8 @@
 // models of the state that lanes share.
 #![cfg(not(any(loom, manylane_sim)))]
 
+#[cfg(test)]
+mod bounds;
 mod client;
 pub mod explain;
 mod filters;

@@ -86,6 +86,12 @@ fn entries_are_found_by_keys_of_every_type() {
     let same = [&b"0123456789abcdef"[..], b"0123456789abcdefg"];
     let words = same.map(|text| with_key(table.spec(), Value::Str(text), <[u64]>::to_vec));
     assert_eq!(words[0], words[1], "text is cut to the length that is kept");
+    let other = with_key(table.spec(), Value::Str(b"0123456789abcde"), <[u64]>::to_vec);
+    assert_ne!(words[0], other);
+    let long = Spec { key_bytes: 2_000, ..spec(Type::Str, 10, 0) };
+    let words = |length| with_key(&long, Value::Str(&[b'a'; 2_000][..length]), <[u64]>::to_vec);
+    assert_eq!(words(1_024), words(1_025), "no key is longer than 1,024 bytes");
+    assert_ne!(words(1_023), words(1_024));
     let nul = with_key(table.spec(), Value::Str(b"a\0b"), <[u64]>::to_vec);
     assert_eq!(nul, with_key(table.spec(), Value::Str(b"a"), <[u64]>::to_vec));
 }

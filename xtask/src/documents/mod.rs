@@ -1,6 +1,7 @@
 //! Checks documents: width of lines, length of paragraphs and pages, links, numbers of requirements, the map
-//! of rooms, counts of tests, and names of tests.
+//! of rooms, counts of tests, names of tests, and commands that run them.
 
+mod commands;
 mod counts;
 mod links;
 mod map;
@@ -74,6 +75,7 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
     }
     map::check(root, findings)?;
     requirements::check(root, findings)?;
+    commands::check(root, findings)?;
     tests_named::check(root, findings)
 }
 

@@ -681,3 +681,19 @@ pub fn split(line: &[u8]) -> (&[u8], &[u8]) {
     let end = memchr::memchr2(b' ', b'\t', line).unwrap_or(line.len());
     (&line[..end], line[end..].trim_ascii())
 }
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_at_most_16_million_entries_and_256_mib() {
+        let list = Reference::new(b"list", true, b"a b\n").unwrap();
+        let mut state = list.state.lock();
+        let bytes = state.entries.bytes();
+        state.coming = ((16 << 20) - 2, (256 << 20) - bytes - 10);
+        assert_eq!(state.has_room(1, 10), Ok(()));
+        assert_eq!(state.has_room(2, 10), Err("at most 16777216 entries fit, found more".to_owned()));
+        assert_eq!(state.has_room(1, 11), Err("at most 268435456 bytes fit, found more".to_owned()));
+    }
+}

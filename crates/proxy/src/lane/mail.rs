@@ -242,6 +242,7 @@ impl Dialogue {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::sync::mpsc;
 
     /// A listener whose queue is full drops further connections, as a firewall would.
     #[test]
@@ -258,6 +259,43 @@ mod tests {
         assert_eq!(connected.peer_addr().unwrap(), second);
         assert!(connect(&[first], Instant::now() + Duration::from_millis(10)).unwrap_err().is_some());
         assert!(connect(&[], deadline).unwrap_err().is_none());
+    }
+
+    #[test]
+    fn a_reply_that_is_too_long_is_not_read_to_its_end() {
+        let reply = |length: usize| {
+            let server = TcpListener::bind("127.0.0.1:0").unwrap();
+            let stream = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+            let (mut peer, _) = server.accept().unwrap();
+            let end = "220 a\r\n";
+            let lines = "220-b\n".repeat(length).into_bytes();
+            peer.write_all(&lines[..length - end.len() - 1]).unwrap();
+            peer.write_all(format!("\n{end}").as_bytes()).unwrap();
+            drop(peer);
+            let mut dialogue = Dialogue { stream, deadline: Instant::now() + Duration::from_secs(60) };
+            dialogue.reply().map(|reply| reply.len())
+        };
+        assert_eq!(reply(4_096), Ok(4_096));
+        assert_eq!(reply(4_097), Err("it has more than 4096 bytes".to_owned()));
+    }
+
+    #[test]
+    fn eight_servers_are_sent_to_at_once_and_more_wait() {
+        let (begins, begun) = mpsc::channel();
+        let gates: Vec<_> = (0..8)
+            .map(|_| {
+                let ((gate, opens), begins) = (mpsc::channel::<()>(), begins.clone());
+                drop(pool().run(move || {
+                    begins.send(()).unwrap();
+                    let _ = opens.recv();
+                }));
+                begun.recv_timeout(Duration::from_secs(60)).unwrap();
+                gate
+            })
+            .collect();
+        (0..64).for_each(|_| drop(pool().run(|| ()).unwrap()));
+        assert!(pool().run(|| ()).is_err());
+        drop(gates);
     }
 
     #[test]

@@ -15,8 +15,7 @@ use super::checks::unless_stopped;
 use super::http_client::{self, aside, pool};
 use crate::lane::{Local, log_globally};
 use manylane_acme::{
-    Answer, Challenge, DEADLINE, DEADLINE_DNS, Failure, KeyKind, LONGEST_ANSWER, NewKey, Proof, Request,
-    Running, Transport, Wanted,
+    Answer, Challenge, Failure, KeyKind, LONGEST_ANSWER, NewKey, Proof, Request, Running, Transport, Wanted,
 };
 use manylane_expr::{EntrySelector, Reference};
 use manylane_http::Method;
@@ -204,7 +203,7 @@ async fn obtain(local: &Local, own: &AcmeCertificate) -> Result<zeroize::Zeroizi
         names: &own.names,
         challenge: section.challenge,
     };
-    let deadline = if section.challenge == Challenge::Dns01 { DEADLINE_DNS } else { DEADLINE };
+    let deadline = section.challenge.deadline();
     let transport = LaneTransport {
         local,
         own,

@@ -132,3 +132,35 @@ async fn receive(connection: &Connection, method: Method, most: usize) -> Result
     }
     reader.end(connection.is_truncated())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::serving;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    #[test]
+    fn an_answer_has_at_most_64_kib() {
+        assert_eq!([super::super::ocsp::LONGEST_RESPONSE, manylane_acme::LONGEST_ANSWER], [65_536; 2]);
+        serving("global\n", |local| async move {
+            for (length, framed) in [(65_536, true), (65_537, true), (65_536, false), (65_537, false)] {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let address = listener.local_addr().unwrap();
+                let server = std::thread::spawn(move || {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    assert_eq!(stream.read(&mut [0; 64]).unwrap(), 4);
+                    let field = if framed { format!("Content-Length: {length}\r\n") } else { String::new() };
+                    let _ = write!(stream, "HTTP/1.1 200 OK\r\n{field}\r\n{}", "x".repeat(length));
+                });
+                let answer = exchange(&local, &[address], None, Method::Get, b"GET ", 65_536).await;
+                let expected = match length {
+                    65_536 => Ok(length),
+                    _ => Err("the response has more than 65536 bytes".to_owned()),
+                };
+                assert_eq!(answer.map(|answer| answer.body.len()), expected, "framed: {framed}");
+                server.join().unwrap();
+            }
+        });
+    }
+}

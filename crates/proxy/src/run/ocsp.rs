@@ -28,7 +28,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(LONGEST_ANSWER - 10);
 
 /// Largest response in bytes, without the head.
-const LONGEST_RESPONSE: usize = 64 << 10;
+pub(super) const LONGEST_RESPONSE: usize = 64 << 10;
 
 type Failure = (OcspUpdate, String);
 
