@@ -61,6 +61,10 @@ pub(crate) async fn inspect(
                 lookups.look_up(eval, phase).await;
                 more = More::Late;
             }
+            Content::Turn => {
+                here.yield_now().await;
+                more = More::Late;
+            }
             Content::Wait => more = next(eval, connection, deadline).await?,
             decided => return Ok(decided),
         }
