@@ -2,6 +2,10 @@
 //! reload or a soft stop. The crate `h2` is at both ends.
 
 use crate::common;
+use crate::h2_settings::{
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, Raw, SETTINGS, WINDOW_UPDATE, field,
+    frame,
+};
 
 use bytes::Bytes;
 use common::h2::{block, client, serve};
@@ -558,5 +562,168 @@ fn streams_that_nobody_reads_hold_back_no_other_client() {
         while let Some(body) = reading.join_next().await {
             assert_eq!(body.unwrap().unwrap().len(), LARGE);
         }
+    });
+}
+
+/// What a server sends in response to a request on a stream, and the code by which the proxy has to end the
+/// connection (GOAWAY) or the stream (RST_STREAM).
+type Wrong = (&'static str, fn(u32) -> Vec<Vec<u8>>, u32);
+
+const PROTOCOL_ERROR: u32 = 1;
+const FLOW_CONTROL_ERROR: u32 = 3;
+const FRAME_SIZE_ERROR: u32 = 6;
+const COMPRESSION_ERROR: u32 = 9;
+
+const CONTINUATION: u8 = 9;
+const PADDED: u8 = 8;
+
+/// `:status: 200`
+const OK: &[u8] = b"\x88";
+const MOST: [u8; 4] = 0x7fff_ffff_u32.to_be_bytes();
+
+/// The head of a response, then these frames.
+fn after_head(stream: u32, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    [&[frame(HEADERS, END_HEADERS, stream, OK)][..], frames].concat()
+}
+
+const WRONG_FOR_THE_CONNECTION: &[Wrong] = &[
+    ("data without a stream", |_| vec![frame(DATA, 0, 0, b"x")], PROTOCOL_ERROR),
+    ("data of an idle stream", |n| vec![frame(DATA, 0, n + 2, b"x")], PROTOCOL_ERROR),
+    ("padding", |n| after_head(n, &[frame(DATA, PADDED, n, &[5, 0, 0])]), PROTOCOL_ERROR),
+    ("no length of padding", |n| after_head(n, &[frame(DATA, PADDED, n, &[])]), FRAME_SIZE_ERROR),
+    ("a head without a stream", |_| vec![frame(HEADERS, END_HEADERS, 0, OK)], PROTOCOL_ERROR),
+    ("a head of an even stream", |_| vec![frame(HEADERS, END_HEADERS, 2, OK)], PROTOCOL_ERROR),
+    ("a head of an idle stream", |n| vec![frame(HEADERS, END_HEADERS, n + 2, OK)], PROTOCOL_ERROR),
+    ("a padded head", |n| vec![frame(HEADERS, END_HEADERS | PADDED, n, &[9, 0x88])], PROTOCOL_ERROR),
+    ("an interrupted head", |n| vec![frame(HEADERS, 0, n, OK), frame(PING, 0, 0, &[0; 8])], PROTOCOL_ERROR),
+    ("a stray continuation", |n| vec![frame(CONTINUATION, END_HEADERS, n, OK)], PROTOCOL_ERROR),
+    ("compression", |n| vec![frame(HEADERS, END_HEADERS, n, &[0xff, 0xff])], COMPRESSION_ERROR),
+    ("a short reset", |n| vec![frame(RST_STREAM, 0, n, &[0; 3])], FRAME_SIZE_ERROR),
+    ("settings of a stream", |n| vec![frame(SETTINGS, 0, n, &[])], PROTOCOL_ERROR),
+    ("short settings", |_| vec![frame(SETTINGS, 0, 0, &[0; 5])], FRAME_SIZE_ERROR),
+    ("push enabled", |_| vec![frame(SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 1])], PROTOCOL_ERROR),
+    ("a window setting", |_| vec![frame(SETTINGS, 0, 0, &[0, 4, 0x80, 0, 0, 0])], FLOW_CONTROL_ERROR),
+    ("a frame size setting", |_| vec![frame(SETTINGS, 0, 0, &[0, 5, 0, 0, 1, 0])], PROTOCOL_ERROR),
+    ("a push", |n| vec![frame(5, END_HEADERS, n, &[0, 0, 0, 2, 0x82])], PROTOCOL_ERROR),
+    ("a ping of a stream", |n| vec![frame(PING, 0, n, &[0; 8])], PROTOCOL_ERROR),
+    ("a short ping", |_| vec![frame(PING, 0, 0, &[0; 7])], FRAME_SIZE_ERROR),
+    (
+        "a goaway that allows more",
+        |n| [n, n + 2].map(|last| frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())).into(),
+        PROTOCOL_ERROR,
+    ),
+    ("no window", |_| vec![frame(WINDOW_UPDATE, 0, 0, &[0; 4])], PROTOCOL_ERROR),
+    ("too much window", |_| vec![frame(WINDOW_UPDATE, 0, 0, &MOST)], FLOW_CONTROL_ERROR),
+    ("too long a frame", |n| after_head(n, &[frame(DATA, 0, n, &[0; 16_385])]), FRAME_SIZE_ERROR),
+    ("a priority update", |_| vec![frame(0x10, 0, 0, &[0, 0, 0, 1, b'u'])], PROTOCOL_ERROR),
+];
+
+const WRONG_FOR_THE_STREAM: &[Wrong] = &[
+    ("no status", |n| vec![frame(HEADERS, END_HEADERS, n, &field("a", "b"))], PROTOCOL_ERROR),
+    (
+        "upper case",
+        |n| vec![frame(HEADERS, END_HEADERS, n, &[OK, &field("A", "b")].concat())],
+        PROTOCOL_ERROR,
+    ),
+    (
+        "a field of connections",
+        |n| vec![frame(HEADERS, END_HEADERS, n, &[OK, &field("connection", "close")].concat())],
+        PROTOCOL_ERROR,
+    ),
+    (
+        "a late status",
+        |n| vec![frame(HEADERS, END_HEADERS, n, &[&field("a", "b")[..], OK].concat())],
+        PROTOCOL_ERROR,
+    ),
+    ("data before the head", |n| vec![frame(DATA, 0, n, b"x")], PROTOCOL_ERROR),
+    (
+        "an interim response that ends",
+        |n| vec![frame(HEADERS, END_HEADERS | END_STREAM, n, &field(":status", "103"))],
+        PROTOCOL_ERROR,
+    ),
+    ("no window", |n| vec![frame(WINDOW_UPDATE, 0, n, &[0; 4])], PROTOCOL_ERROR),
+    ("too much window", |n| vec![frame(WINDOW_UPDATE, 0, n, &MOST)], FLOW_CONTROL_ERROR),
+    (
+        "trailers that do not end",
+        |n| after_head(n, &[frame(HEADERS, END_HEADERS, n, &field("a", "b"))]),
+        PROTOCOL_ERROR,
+    ),
+    (
+        "more data than was told",
+        |n| {
+            let head = [OK, &field("content-length", "1")].concat();
+            vec![frame(HEADERS, END_HEADERS, n, &head), frame(DATA, END_STREAM, n, b"xx")]
+        },
+        PROTOCOL_ERROR,
+    ),
+];
+
+/// A server that sends what is wrong with the number in `which`, of all in the order of the tables, and tells
+/// by which frame the proxy ended what: its type, the number of the connection, and the code. After a GOAWAY,
+/// the proxy has to close the connection.
+fn wrong(which: Arc<AtomicUsize>, tell: std::sync::mpsc::Sender<(u8, usize, u32)>) -> SocketAddr {
+    let connections = AtomicUsize::new(0);
+    origin(move |stream| {
+        let number = connections.fetch_add(1, Ordering::SeqCst);
+        let mut server = Raw::server(stream, &[]);
+        while let Some(received) = server.next() {
+            match received.kind {
+                HEADERS => {
+                    let all = [WRONG_FOR_THE_CONNECTION, WRONG_FOR_THE_STREAM].concat();
+                    let (_, frames, _) = all[which.load(Ordering::SeqCst)];
+                    server.send(&frames(received.stream));
+                }
+                RST_STREAM => tell.send((RST_STREAM, number, received.number())).unwrap(),
+                GOAWAY => {
+                    let code = u32::from_be_bytes(*received.payload[4..].first_chunk().unwrap());
+                    server.rest();
+                    tell.send((GOAWAY, number, code)).unwrap();
+                    return;
+                }
+                _ => {}
+            }
+        }
+    })
+}
+
+#[test]
+fn what_a_server_does_wrong_ends_its_stream_or_its_connection_and_nothing_else() {
+    let origin = Origin::new();
+    let which = Arc::new(AtomicUsize::new(0));
+    let (tell, told) = std::sync::mpsc::channel();
+    let wrong = wrong(which.clone(), tell);
+    let (web, address) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "{}\n mode http\n http-reuse always\nfrontend f\n bind {}\n use_backend wrong if {{ path /wrong }}\n \
+         default_backend right\nbackend right\n server s {} proto h2\nbackend wrong\n retries 0\n server s \
+         {wrong} proto h2\n",
+        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        fd(&web),
+        origin.address
+    ));
+    block(async {
+        let client = client(address).await;
+        assert_eq!(get(&client, "/first").await.unwrap(), (200, "1:/first".into()));
+        let held = origin.hold(&client, 10).await;
+        let mut connections = Vec::new();
+        let of_connection = WRONG_FOR_THE_CONNECTION.iter().map(|wrong| (wrong, GOAWAY));
+        let of_stream = WRONG_FOR_THE_STREAM.iter().map(|wrong| (wrong, RST_STREAM));
+        for (n, ((what, frames, code), kind)) in of_connection.chain(of_stream).enumerate() {
+            which.store(n, Ordering::SeqCst);
+            let answer = get(&client, "/wrong").await;
+            if frames(1)[0] == frame(HEADERS, END_HEADERS, 1, OK) || *what == "more data than was told" {
+                assert!(is_cut(answer), "{what}"); // the head may have gone on
+            } else {
+                assert_eq!(answer.unwrap().0, 502, "{what}");
+            }
+            let (ended, connection, told) = told.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{what}"));
+            assert_eq!((ended, told), (kind, *code), "{what}");
+            connections.push(connection);
+        }
+        // Each wrong connection is replaced by one; streams that end leave theirs to the next.
+        let expected: Vec<usize> =
+            (0..connections.len()).map(|n| n.min(WRONG_FOR_THE_CONNECTION.len())).collect();
+        assert_eq!(connections, expected);
+        origin.release(held).await;
     });
 }

@@ -14,29 +14,29 @@ use std::sync::{Arc, mpsc};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 
 const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
 const ENHANCE_YOUR_CALM: u32 = 11;
 const FRAME_SIZE_ERROR: u32 = 6;
 const REFUSED_STREAM: u32 = 7;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u32).to_be_bytes();
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// A field that is not indexed.
-fn field(name: &str, value: &str) -> Vec<u8> {
+pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     [vec![0], text(name), text(value)].concat()
 }
@@ -64,11 +64,11 @@ fn bad(stream: u32) -> Vec<u8> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Frame {
-    kind: u8,
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
     flags: u8,
-    stream: u32,
-    payload: Vec<u8>,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Frame {
@@ -77,7 +77,7 @@ impl Frame {
     }
 
     /// The last number of the frame: the code of a reset or GOAWAY, the increment of a WINDOW_UPDATE.
-    fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         u32::from_be_bytes(*self.payload.last_chunk().unwrap())
     }
 
@@ -90,7 +90,7 @@ impl Frame {
 }
 
 /// One end of a connection, frame by frame.
-struct Raw {
+pub(crate) struct Raw {
     stream: TcpStream,
     bytes: Vec<u8>,
 }
@@ -104,7 +104,7 @@ impl Raw {
     }
 
     /// A server that has received the preface.
-    fn server(mut stream: TcpStream, settings: &[u8]) -> Self {
+    pub(crate) fn server(mut stream: TcpStream, settings: &[u8]) -> Self {
         let mut preface = [0; PREFACE.len()];
         stream.read_exact(&mut preface).unwrap();
         assert_eq!(preface, PREFACE);
@@ -113,12 +113,12 @@ impl Raw {
         raw
     }
 
-    fn send(&mut self, frames: &[Vec<u8>]) {
+    pub(crate) fn send(&mut self, frames: &[Vec<u8>]) {
         self.stream.write_all(&frames.concat()).unwrap();
     }
 
     /// The next frame; `None` at the end.
-    fn next(&mut self) -> Option<Frame> {
+    pub(crate) fn next(&mut self) -> Option<Frame> {
         loop {
             if let [a, b, c, kind, flags, d, e, f, g, rest @ ..] = &*self.bytes
                 && let len = u32::from_be_bytes([0, *a, *b, *c]) as usize
@@ -163,7 +163,7 @@ impl Raw {
     }
 
     /// Frames until the end.
-    fn rest(&mut self) -> Vec<Frame> {
+    pub(crate) fn rest(&mut self) -> Vec<Frame> {
         std::iter::from_fn(|| self.next()).collect()
     }
 }

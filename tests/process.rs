@@ -1097,9 +1097,11 @@ os.execv(sys.argv[2], sys.argv[2:])
     }
     let folder = Folder::new();
     let (socket, address) = listener();
+    let control = folder.0.join("cli");
+    let global = format!("nbthread 6\n stats socket {} mode 666", control.display());
     let lines = format!(
         "{} mode http\nlisten l\n bind {}\n http-request return\n",
-        DEFAULTS.replace("nbthread 2", "nbthread 6"),
+        DEFAULTS.replace("nbthread 2", &global),
         fd(&socket)
     );
     let file = folder.file("test.cfg", &lines);
@@ -1115,9 +1117,13 @@ os.execv(sys.argv[2], sys.argv[2:])
                   ('ulimit -l', LimitMEMLOCK= of systemd) to 88 KiB for each lane of each worker";
     let told = |driver| format!("io_uring failed at setting up a {driver}");
     // Enough for no ring, and for three lanes.
-    for (kib, expected) in [
-        (0, told(&format!("ring: {reason}; the driver is epoll"))),
-        (3 * 88, told(&format!("lane's ring: {reason}; lanes without a ring use epoll"))),
+    for (kib, expected, drivers) in [
+        (0, told(&format!("ring: {reason}; the driver is epoll")), "epoll\n"),
+        (
+            3 * 88,
+            told(&format!("lane's ring: {reason}; lanes without a ring use epoll")),
+            "io_uring on 3 of 6 lanes, epoll on 3\n",
+        ),
     ] {
         let mut program = limited(kib, "auto");
         let said = BufReader::new(program.0.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -1127,6 +1133,8 @@ os.execv(sys.argv[2], sys.argv[2:])
         for _ in 0..24 {
             assert_eq!(common::status_of(address), Ok(200));
         }
+        let info = common::watch::ask(&control, "show info");
+        assert!(info.contains(&format!("Driver: {drivers}")), "{info}");
     }
     let mut program = limited(0, "io_uring");
     let mut said = String::new();

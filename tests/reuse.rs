@@ -511,7 +511,7 @@ fn idle_connections_of_tls_serve_only_the_name_that_they_requested() {
 #[test]
 fn idle_connections_from_the_address_of_one_client_do_not_serve_another() {
     if !crate::servers::may_pretend() {
-        return eprintln!("usesrc is not shown: this process has no CAP_NET_ADMIN");
+        return eprintln!("NOT SHOWN HERE: usesrc: this process has no CAP_NET_ADMIN");
     }
     let [a, b] = ["Host: a\r\nX-From: 127.0.0.7", "Host: a\r\nX-From: 127.0.0.8"];
     // The address and the port: two clients could have the same port.

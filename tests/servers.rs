@@ -161,7 +161,7 @@ pub(crate) fn may_pretend() -> bool {
 #[test]
 fn a_server_sees_the_address_that_a_field_of_the_request_has() {
     if !may_pretend() {
-        return eprintln!("usesrc is not shown: this process has no CAP_NET_ADMIN");
+        return eprintln!("NOT SHOWN HERE: usesrc: this process has no CAP_NET_ADMIN");
     }
     for (which, field, ip) in [
         ("x-from", "X-From: 127.0.0.7, 127.0.0.8\r\n", "127.0.0.8"),

@@ -2,14 +2,19 @@
 //! `differential/switch-mode*` compares the common behaviour with HAProxy; here are clients that need more.
 
 use crate::common;
+use crate::tls::Authority;
 
 use common::h2::{block, client};
-use common::watch::log_lines;
+use common::watch::{Played, both, log_lines};
 use common::{DEFAULTS, Manylane, TIMEOUT, connect, echo, fd, listener, named, read_all};
 use h2::Reason;
 use http::Request;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 /// A frontend in TCP mode whose rules switch clients that begin with a letter, and a backend that tells what
 /// it sees.
@@ -136,4 +141,50 @@ fn a_backend_in_http_mode_gets_http_from_a_frontend_in_tcp_mode() {
     stream.write_all(b"\x16\x03\x01 no request\r\n\r\n").unwrap();
     let answer = read_to_end(&mut stream);
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
+/// `proto h1` holds for the whole connection, although the handshake agreed on HTTP/2: a second request that
+/// is not finished is answered as the first one is.
+#[test]
+fn the_version_of_a_switch_holds_for_later_requests_as_in_haproxy() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let config = |_: &common::watch::Syslog, socket: &std::path::Path| {
+        let (shown, certificate) = (socket.display(), certificate.display());
+        format!(
+            "{}frontend f\n mode tcp\n timeout http-request 200ms\n bind unix@{shown}.f ssl crt \
+             {certificate} alpn h2\n tcp-request inspect-delay 9s\n tcp-request content switch-mode http \
+             proto h1 if {{ req.len gt 0 }}\n default_backend web\nbackend web\n mode http\n http-request \
+             return status 200 content-type text/plain string ok\n",
+            DEFAULTS.replacen("global\n", &format!("global\n stats socket {shown}\n"), 1)
+        )
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(authority.own.der().to_vec())).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut client = client.with_root_certificates(roots).with_no_client_auth();
+    client.alpn_protocols = vec![b"h2".to_vec()];
+    let client = Arc::new(client);
+    let play = |played: Played| {
+        let socket = UnixStream::connect(format!("{}.f", played.socket.display())).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let tls = ClientConnection::new(client.clone(), "a.example".try_into().unwrap()).unwrap();
+        let mut stream = StreamOwned::new(tls, socket);
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        assert_eq!(stream.conn.alpn_protocol(), Some(&b"h2"[..]));
+        let mut first = Vec::new();
+        while !first.ends_with(b"\r\n\r\nok") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            first.push(byte[0]);
+        }
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n").unwrap();
+        let mut second = Vec::new();
+        let _ = stream.read_to_end(&mut second); // whether the end is told is another question
+        String::from_utf8(second).unwrap().lines().next().unwrap_or_default().to_owned()
+    };
+    let (ours, theirs) = both(config, play);
+    assert_eq!(ours, "HTTP/1.1 408 Request Timeout");
+    theirs.into_iter().for_each(|theirs| assert!(theirs.starts_with("HTTP/1.1 408 "), "{theirs}"));
 }

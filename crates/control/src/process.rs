@@ -21,8 +21,6 @@ pub struct ProcessInfo {
     pub released: &'static str,
     /// Number of lanes.
     pub lanes: usize,
-    /// The driver of sockets: `epoll` or `io_uring`.
-    pub driver: &'static str,
     /// `-m`: the memory limit, in megabytes.
     pub megabytes: Option<u64>,
     /// The limit of open descriptors.

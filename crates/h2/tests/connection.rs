@@ -3,17 +3,12 @@
 
 mod support;
 
-use manylane_buf::Chain;
+use manylane_buf::{Chain, Cluster};
 use manylane_h2::hpack::Decoder;
 use manylane_h2::{Config, Connection, Event, PREFACE, Problem, Reason, SendError};
 use manylane_http::{Head, Known, Version};
 use std::time::Duration;
 use support::*;
-
-/// Returns the problem that ends a server's connection if these bytes follow the preface and settings.
-fn ends_with(bytes: &[u8]) -> Option<Problem> {
-    End::server(Config::default()).feed(bytes).err().map(|error| error.problem)
-}
 
 #[test]
 fn a_server_announces_itself_and_expects_the_preface() {
@@ -47,29 +42,29 @@ fn a_client_announces_itself_and_takes_no_pushes() {
     );
 }
 
-#[test]
-fn frames_that_break_the_rules_end_the_connection() {
+/// Frames that break the rules for either role. `head` is a header block that begins a message on stream 1.
+fn broken_frames(head: &[u8]) -> Vec<(Vec<u8>, Problem)> {
     use Problem::*;
-    for (bytes, problem) in [
+    let open = || frame(HEADERS, END_HEADERS, 1, head);
+    vec![
         (frame(DATA, 0, 0, b"x"), NoStream),
-        (frame(DATA, 0, 1, b"x"), IdleStream),
+        (frame(DATA, 0, 3, b"x"), IdleStream),
         (frame(DATA, 0, 2, b"x"), IdleStream),
-        ([post(1), frame(DATA, PADDED, 1, &[5, 0, 0])].concat(), Padding),
-        ([post(1), frame(DATA, PADDED, 1, &[])].concat(), FrameSize),
-        (frame(HEADERS, END_HEADERS, 0, &block(GET)), NoStream),
-        (frame(HEADERS, END_HEADERS, 2, &block(GET)), WrongStream),
-        ([get(3), get(1)].concat(), ClosedStream),
+        ([open(), frame(DATA, PADDED, 1, &[5, 0, 0])].concat(), Padding),
+        ([open(), frame(DATA, PADDED, 1, &[])].concat(), FrameSize),
+        (frame(HEADERS, END_HEADERS, 0, head), NoStream),
+        (frame(HEADERS, END_HEADERS, 2, head), WrongStream),
         (frame(HEADERS, END_HEADERS | PADDED, 1, &[9, 0x82]), Padding),
         (frame(HEADERS, END_HEADERS | PADDED, 1, &[]), FrameSize),
         (frame(HEADERS, END_HEADERS | 0x20, 1, &[0, 0]), FrameSize),
-        ([frame(HEADERS, 0, 1, &block(GET)), frame(PING, 0, 0, &[0; 8])].concat(), Interrupted),
-        ([frame(HEADERS, 0, 1, &block(GET)), frame(CONTINUATION, 4, 3, &[])].concat(), Interrupted),
-        (frame(CONTINUATION, END_HEADERS, 1, &block(GET)), StrayContinuation),
+        ([frame(HEADERS, 0, 1, head), frame(PING, 0, 0, &[0; 8])].concat(), Interrupted),
+        ([frame(HEADERS, 0, 1, head), frame(CONTINUATION, 4, 3, &[])].concat(), Interrupted),
+        (frame(CONTINUATION, END_HEADERS, 1, head), StrayContinuation),
         (frame(HEADERS, END_HEADERS, 1, &[0xff, 0xff]), Compression),
         (frame(PRIORITY, 0, 0, &[0; 5]), NoStream),
         (frame(RST_STREAM, 0, 0, &[0; 4]), NoStream),
-        (frame(RST_STREAM, 0, 1, &[0; 4]), IdleStream),
-        ([post(1), frame(RST_STREAM, 0, 1, &[0; 3])].concat(), FrameSize),
+        (frame(RST_STREAM, 0, 3, &[0; 4]), IdleStream),
+        ([open(), frame(RST_STREAM, 0, 1, &[0; 3])].concat(), FrameSize),
         (frame(SETTINGS, 0, 1, &[]), StreamNotAllowed),
         (frame(SETTINGS, 0, 0, &[0; 5]), FrameSize),
         (frame(SETTINGS, ACK, 0, &setting(1, 1)), FrameSize),
@@ -91,15 +86,61 @@ fn frames_that_break_the_rules_end_the_connection() {
         ),
         (frame(WINDOW_UPDATE, 0, 0, &[0; 4]), ZeroUpdate),
         (frame(WINDOW_UPDATE, 0, 0, &[0; 5]), FrameSize),
-        (frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]), IdleStream),
+        (frame(WINDOW_UPDATE, 0, 3, &[0, 0, 0, 1]), IdleStream),
         (frame(WINDOW_UPDATE, 0, 0, &0x7fff_ffffu32.to_be_bytes()), WindowOverflow),
-        (frame(0x10, 0, 1, &[0; 4]), StreamNotAllowed),
-        (frame(0x10, 0, 0, &[0; 3]), FrameSize),
         (vec![0, 0x40, 1, DATA, 0, 0, 0, 0, 1], TooLargeFrame),
         (vec![0, 0x40, 1, 77, 0, 0, 0, 0, 1], TooLargeFrame),
-    ] {
-        assert_eq!(ends_with(&bytes), Some(problem), "{bytes:x?}");
+    ]
+}
+
+/// Feeds frames that end the connection with `problem`, of which the last frame to the peer tells.
+fn expect_end(mut end: End, bytes: &[u8], problem: Problem) {
+    let found = end.feed(bytes).err().map(|error| error.problem);
+    assert_eq!(found, Some(problem), "{bytes:x?}");
+    let last = end.written().pop().expect("a GOAWAY");
+    assert_eq!(
+        (last.kind, &last.payload[4..8]),
+        (GOAWAY, &problem.reason().code().to_be_bytes()[..]),
+        "{problem:?}"
+    );
+}
+
+#[test]
+fn frames_of_clients_that_break_the_rules_end_the_connection() {
+    use Problem::*;
+    let mut rows = broken_frames(&block(POST));
+    rows.extend([
+        (frame(DATA, 0, 1, b"x"), IdleStream),
+        (frame(RST_STREAM, 0, 1, &[0; 4]), IdleStream),
+        (frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]), IdleStream),
+        ([get(3), get(1)].concat(), ClosedStream),
+        (frame(0x10, 0, 1, &[0; 4]), StreamNotAllowed),
+        (frame(0x10, 0, 0, &[0; 3]), FrameSize),
+    ]);
+    for (bytes, problem) in rows {
+        expect_end(End::server(Config::default()), &bytes, problem);
     }
+}
+
+#[test]
+fn frames_of_servers_that_break_the_rules_end_the_connection() {
+    use Problem::*;
+    let head = block(&[(":status", "200")]);
+    let mut rows = broken_frames(&head);
+    rows.extend([
+        (frame(HEADERS, END_HEADERS, 3, &head), IdleStream),
+        (frame(SETTINGS, 0, 0, &setting(2, 1)), BadSetting),
+        (frame(0x10, 0, 0, &[0, 0, 0, 1, b'u']), PriorityUpdateFromServer),
+    ]);
+    for (bytes, problem) in rows {
+        let mut end = End::client(Config::default());
+        end.connection.send_request(&request(), b"http", None, false).expect("it may begin");
+        expect_end(end, &bytes, problem);
+    }
+    let mut fresh = Connection::client(Config::default(), Duration::ZERO).expect("memory");
+    let mut ping: Chain = Cluster::with(&frame(PING, 0, 0, &[0; 8])).expect("memory").into_segment().into();
+    let error = fresh.handle_input(Duration::ZERO, &mut ping).expect_err("no settings");
+    assert_eq!(error.problem, NoSettings);
 }
 
 #[test]

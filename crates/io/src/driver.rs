@@ -39,6 +39,11 @@ impl Driver {
             Kind::IoUring => Uring::new().map(Backend::Uring),
         };
         let backend = backend.map_err(|errno| DriverError::new(kind, errno))?;
+        let rings = &crate::stats::own().rings;
+        match kind {
+            Kind::Epoll => rings.forget(),
+            Kind::IoUring => rings.raise(1),
+        }
         Ok(Self { io: Io { core: Rc::new(Core::new(here, backend)) } })
     }
 

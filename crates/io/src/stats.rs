@@ -28,6 +28,8 @@ counters! {
         pub(crate) pipes_closed,
         pub(crate) pipes_taken,
         pub(crate) pipes_given,
+        /// 1 while the lane's driver is io_uring.
+        pub(crate) rings,
     }
 }
 
@@ -61,6 +63,8 @@ fn open_of(tallies: &Tallies) -> u64 {
 pub struct IoReport {
     /// The lane.
     pub lane: LaneId,
+    /// True if the latest driver of the lane is io_uring, false if it is epoll.
+    pub is_io_uring: bool,
     /// Number of checks of the kernel: `epoll_wait`; each `io_uring_enter`, even one that only makes room in
     /// a full submission queue.
     pub waits: u64,
@@ -135,6 +139,7 @@ pub fn report() -> Vec<IoReport> {
             let used = t.pipes_taken.get().saturating_sub(given);
             IoReport {
                 lane,
+                is_io_uring: t.rings.get() > 0,
                 // Reads ends before beginnings, so that ends never exceed beginnings.
                 released: t.released.get(),
                 opened: t.opened.get(),

@@ -69,6 +69,8 @@ events! {
     connection_denied: [frontend listener += connections_denied];
     session_denied: [frontend listener += sessions_denied];
     client_handshake_failed: [frontend listener += request_errors tls_failed];
+    /// A connection of a listener with `proto h2` begins.
+    h2_only_begins: [frontend += h2_only];
 
     /// A stream of TCP mode begins, or one of log messages.
     stream_begins: [frontend += streams];
@@ -91,6 +93,8 @@ events! {
     response_denied: [frontend listener backend server += responses_denied];
     rewrite_failed: [frontend listener backend server += failed_rewrites];
     internal_error: [frontend listener backend += internal_errors];
+    /// A line of the frontend's log was written.
+    line_logged: [frontend += lines];
 
     backend_request: [backend += requests];
     /// The algorithm chose the server.
@@ -99,6 +103,8 @@ events! {
     server_left: [backend += left];
     connects: [backend server += connects] [server += sessions];
     reuses: [backend server += reuses] [server += sessions];
+    /// The connection came from the idle pool of another lane.
+    connection_taken_over: [server += takeovers];
     connection_retried: [backend server += retries];
     redispatched: [backend server += redispatches];
     connection_error: [backend server += connection_errors];
@@ -109,6 +115,8 @@ events! {
     server_failed: Failure;
     client_aborts: [backend server += client_aborts];
     server_aborts: [backend server += server_aborts];
+    /// `observe` counted one error more than `error-limit` allows.
+    observed_too_many: [server += health_errors];
 }
 
 impl<'a> Parties<'a> {

@@ -17,7 +17,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
             OS name: {}\n  OS release: {}\n  OS version: {}\n  OS architecture: {}\n  node name: {node}\n  \
             distro pretty name: {}\nProcess info\n  pid: {}\n  cmdline: {}\n",
         process_info.version,
-        process_info.driver,
+        super::info::drivers(),
         process_info.lanes,
         field("/proc/cpuinfo", "model name", ':'),
         system("ostype"),

@@ -4,6 +4,7 @@ use super::Call;
 use super::values::{Field, Form, Value};
 use crate::activity;
 use crate::process::ProcessInfo;
+use manylane_io::Kind;
 use manylane_plan::Generation;
 use manylane_plan::generation::FrontendGateState;
 use manylane_sched::Time;
@@ -144,7 +145,7 @@ pub(crate) fn value(
         "Release_date" => Text(process.released.into()),
         "Version" | "Build info" => Text(process.version.into()),
         "Nbthread" => Number32(process.lanes as u64),
-        "Driver" => Text(process.driver.into()),
+        "Driver" => Text(drivers()),
         "Nbproc" | "Process_num" => Number32(1),
         "Pid" => Number32(std::process::id().into()),
         "Uptime" => Text(span(up)),
@@ -235,6 +236,19 @@ pub(crate) fn value(
 pub(super) fn span(seconds: u64) -> String {
     let minutes = seconds / 60;
     format!("{}d {}h{:02}m{:02}s", minutes / 1440, minutes / 60 % 24, minutes % 60, seconds % 60)
+}
+
+/// Returns the driver of all lanes. If they differ, `io_uring on 3 of 4 lanes, epoll on 1`.
+pub(super) fn drivers() -> String {
+    let lanes = manylane_io::report();
+    let all = lanes.len();
+    match lanes.iter().filter(|lane| lane.is_io_uring).count() {
+        0 => Kind::Epoll.to_string(),
+        rings if rings == all => Kind::IoUring.to_string(),
+        rings => {
+            format!("{} on {rings} of {all} lanes, {} on {}", Kind::IoUring, Kind::Epoll, all - rings)
+        }
+    }
 }
 
 /// From the connections and the new keys of the last second: the percentage of connections without a new key.

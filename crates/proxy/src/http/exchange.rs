@@ -293,7 +293,7 @@ impl Stream<'_> {
                 return Err(again);
             }
             let closes = !backend.rules.response_content.is_empty()
-                && exchange.response_contents(response, &from_server)?;
+                && exchange.response_contents(response, &from_server).await?;
             // Content rules do not read it, as in HAProxy.
             self.scopes.memory.server_status.set(response.head.status());
             exchange.answered(response, begun);

@@ -15,6 +15,7 @@ use crate::lane::{Local, SESSION, Timer};
 use crate::panics::caught;
 use crate::rules::{EvalContext, Record};
 use crate::scopes::{Countable, SessionTracks};
+use crate::traffic::Parties;
 use manylane_balance::Index;
 use manylane_config::tree::LogStep;
 use manylane_expr::Variables;
@@ -95,7 +96,7 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
         },
     };
     if listener.http2 {
-        frontend.counts.own().h2_only.add(1);
+        Parties::client(&local.generation, frontend, listener).h2_only_begins();
     }
     let mut counted = CountedConn::begin(&*frontend.counts, conn.clone());
     let of = Rc::new(Multiplexed {

@@ -263,8 +263,13 @@ impl<'s> Stream<'s> {
         let decided = loop {
             let eval = self.eval();
             let decided = content(&eval, phase, rules, &|| self.log_now(LogStep::TcpReqCont), &lookups);
-            if decided != Content::LookUp {
-                break decided;
+            match decided {
+                Content::LookUp => {}
+                Content::Turn => {
+                    self.local.here().yield_now().await;
+                    continue;
+                }
+                _ => break decided,
             }
             if let Err(cause) = self.unless_ended(pin!(lookups.look_up(&eval, phase))).await {
                 self.note(|record| record.ended = Termination::new(cause, Phase::Request));

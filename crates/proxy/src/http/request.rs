@@ -203,12 +203,14 @@ impl Stream<'_> {
     }
 
     /// Returns true if the client speaks only HTTP/2: the listener or the rule that changed the mode requires
-    /// it, or the TLS handshake agreed on it.
+    /// it, or the TLS handshake agreed on it. A connection that has had a request here speaks HTTP/1,
+    /// whatever was agreed.
     fn speaks_h2(&self) -> bool {
-        match self.switched_to() {
-            Some(version) => version == Version::HTTP_2,
-            None => self.listener.http2 || self.client.has_agreed_on_h2(),
-        }
+        self.requests == 0
+            && match self.switched_to() {
+                Some(version) => version == Version::HTTP_2,
+                None => self.listener.http2 || self.client.has_agreed_on_h2(),
+            }
     }
 
     /// Returns the version that the rule `switch-mode` of this stream requires.

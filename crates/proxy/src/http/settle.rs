@@ -52,20 +52,43 @@ impl Exchange<'_> {
 
     /// Runs `tcp-response content` rules on a response; `from_server` holds the bytes behind its head.
     /// Returns true if the server's connection has to close behind the response.
-    pub(super) fn response_contents(&self, response: &Response, from_server: &Chain) -> Result<bool, Failed> {
+    pub(super) async fn response_contents(
+        &self,
+        response: &Response,
+        from_server: &Chain,
+    ) -> Result<bool, Failed> {
+        let mut next_rule = 0;
+        loop {
+            match self.some_response_contents(response, from_server, &mut next_rule)? {
+                Content::Turn => self.stream.local.here().yield_now().await,
+                decided => return Ok(decided == Content::Close),
+            }
+        }
+    }
+
+    /// Runs rules from `next_rule` on until they decide or have to yield. Only the position stays in the
+    /// task's memory meanwhile: these rules neither wait nor look names up.
+    fn some_response_contents(
+        &self,
+        response: &Response,
+        from_server: &Chain,
+        next_rule: &mut usize,
+    ) -> Result<Content, Failed> {
         let Self { backend, server, .. } = *self;
         let mut peek = BodyPeek::new(server, response.body, From::Server, backend.http.response_limits);
         if backend.rules.reads_data {
             let _ = peek.begin(from_server); // the forwarder finds an invalid body again
         }
         let phase = EvalPhase { response: Some(&response.head), response_data: peek.data(), ..self.phase() };
+        let lookups = Lookups::at(*next_rule);
         let decided = content(
             &self.stream.eval(),
             phase,
             &backend.rules.response_content,
             &|| self.stream.log_now(LogStep::TcpResCont),
-            &Lookups::default(),
+            &lookups,
         );
+        *next_rule = lookups.next_rule();
         self.stream.mark();
         if matches!(decided, Content::Reject | Content::Drop(_)) {
             self.stream.note(|record| record.status = Some(response.head.status()));
@@ -78,7 +101,7 @@ impl Exchange<'_> {
             self.parties().response_denied();
             return Err(Failed::Refused(Phase::Data));
         }
-        Ok(decided == Content::Close)
+        Ok(decided)
     }
 
     /// Runs `stick on`, `stick store-request` and `stick store-response` after the server has responded.

@@ -23,6 +23,7 @@
 //!    pass one connection to and fro.
 
 use super::Local;
+use crate::traffic::Parties;
 use manylane_balance::{ConnSlot, IdlePool, Index, Reply, oneshot};
 use manylane_net::{Connection, UseSource};
 use manylane_plan::generation::{Backend, Generation, Server};
@@ -246,7 +247,8 @@ impl Local {
         if !idle.may_be_used() {
             return None; // the server closed it meanwhile, or sent something
         }
-        backend.servers[index.get()].counts.own().takeovers.add(1);
+        let server = Some(&*backend.servers[index.get()]);
+        Parties { server, ..Parties::new(&self.generation) }.connection_taken_over();
         Some(idle)
     }
 

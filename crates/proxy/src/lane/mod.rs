@@ -8,10 +8,12 @@ mod conn_guard;
 mod conn_slot;
 mod datagrams;
 mod event;
+mod host;
 mod idle;
 mod listen;
 mod local;
 mod log_servers;
+mod look_up;
 mod mail;
 mod observe;
 mod passwords;
@@ -30,6 +32,7 @@ pub(crate) use checks::{CheckKind, Checks, checks_beside, find as find_check};
 pub(crate) use conn_guard::{ConnGuard, SESSION};
 pub(crate) use datagrams::datagram_listeners;
 pub(crate) use event::{Event, WaiterSlot};
+pub(crate) use host::{backend_named, current_of};
 pub(crate) use idle::{Idle, IdleClient, hasher};
 pub use listen::{
     Backlogs, BindFailure, BoundListener, ListenersBeside, bind, bind_beside, bind_listener, listen_again,

@@ -2,6 +2,7 @@
 
 use super::check_report::tell;
 use super::local::Local;
+use crate::traffic::Parties;
 use manylane_balance::Index;
 use manylane_check::{CheckResult, Status};
 use manylane_plan::generation::{Backend, OnError, ServerCheck, TrafficObserver};
@@ -76,7 +77,8 @@ fn failed(
         return;
     }
     let Some(errors) = observed.failed() else { return };
-    backend.servers[index.get()].counts.own().health_errors.add(1);
+    let server = Some(&*backend.servers[index.get()]);
+    Parties { server, ..Parties::new(&local.generation) }.observed_too_many();
     if let OnError::Counts(counted) = observed.on_error {
         let info = format!("Detected {errors} consecutive errors, last one was: {}", observation.words());
         let (is_new, change) = check.board.observe(CheckResult::new(Status::Hana, info), counted);

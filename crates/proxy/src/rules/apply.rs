@@ -1,10 +1,11 @@
 //! Runs lists of rules on a head and returns their decisions.
 
 use super::answer::{self, Answer};
-use super::context::{EvalContext, EvalPhase, backend_named};
+use super::context::{EvalContext, EvalPhase};
 use super::log::Record;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
+use crate::lane::backend_named;
 use manylane_balance::{Index, Servers};
 use manylane_config::tree::LogStep;
 use manylane_expr::{Condition, Format, VariableId, Writer};

@@ -22,6 +22,8 @@ pub(crate) enum Content {
     Drop(DropMode),
     /// Look up a name, then run the rules again.
     LookUp,
+    /// Continue with the next rule after other tasks have run: `tune.max-rules-at-once`.
+    Turn,
     /// Close the connection to the server; the client gets the data received so far.
     Close,
     /// Continue in HTTP, of this version if there is one.
@@ -29,9 +31,11 @@ pub(crate) enum Content {
 }
 
 /// Actions that must happen only once, although rules before a waiting one run again with it: name lookups,
-/// and increments of general counters.
+/// and increments of general counters. Also the position behind a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
+    /// The first rule to run: 0, except behind [`Content::Turn`].
+    next_rule: Cell<usize>,
     /// Rules before this index have looked up their name.
     done: Cell<usize>,
     /// Bit set of the rules that have counted, for the first 128 rules.
@@ -43,6 +47,16 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
+    /// Begins at a rule, behind a turn.
+    pub(crate) fn at(rule: usize) -> Self {
+        Self { next_rule: Cell::new(rule), ..Self::default() }
+    }
+
+    /// Returns where the rules continue behind a turn.
+    pub(crate) fn next_rule(&self) -> usize {
+        self.next_rule.get()
+    }
+
     /// Marks the rule at `at` as counted. Returns true the first time.
     fn counts(&self, at: usize) -> bool {
         let Some(bit) = u32::try_from(at).ok().and_then(|at| 1_u128.checked_shl(at)) else {
@@ -60,8 +74,8 @@ impl Lookups {
     }
 }
 
-/// Runs content rules on the data at `phase`. After a wait, the rules before the waiting one run again. `log`
-/// writes a log line.
+/// Runs content rules on the data at `phase`. After a wait, the rules before the waiting one run again; after
+/// a turn, they do not. `log` writes a log line.
 pub(crate) fn content(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
@@ -69,7 +83,13 @@ pub(crate) fn content(
     log: &dyn Fn(),
     lookups: &Lookups,
 ) -> Content {
-    for (at, rule) in rules.iter().enumerate() {
+    let first = lookups.next_rule.take();
+    let at_once = eval.local.generation.process.rules_at_once as usize;
+    for (at, rule) in rules.iter().enumerate().skip(first) {
+        if at - first == at_once {
+            lookups.next_rule.set(at);
+            return Content::Turn;
+        }
         let truth = match &rule.condition {
             None => Truth::Pass,
             Some(condition) => eval.with(phase, |env, scratch| condition.eval(env, scratch)),

@@ -142,7 +142,7 @@ fn write_lines(
             write(line.and_then(|line| line.format.as_ref()), sd, &profile.tag, &profile.targets);
         }
         if any {
-            eval.frontend.counts.own().lines.add(1);
+            eval.parties().line_logged();
         }
     });
 }

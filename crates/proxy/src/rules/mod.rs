@@ -18,7 +18,7 @@ pub(crate) use apply::{
     chosen_server, connection, first_persist, takes_streams,
 };
 pub(crate) use content::{Content, Lookups, content};
-pub(crate) use context::{EvalContext, EvalPhase, SettingsOf, current_of, proxy_info, tls_info};
+pub(crate) use context::{EvalContext, EvalPhase, SettingsOf, proxy_info, tls_info};
 pub(crate) use forward::forward;
 pub(crate) use key::{key, of_rdp_cookie};
 pub(crate) use log::{Record, logs_step, refused};

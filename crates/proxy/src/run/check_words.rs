@@ -1,7 +1,7 @@
 //! Evaluates the expressions of health checks.
 
-use crate::lane::Local;
-use crate::rules::{SettingsOf, current_of, proxy_info, tls_info};
+use crate::lane::{Local, current_of};
+use crate::rules::{SettingsOf, proxy_info, tls_info};
 use manylane_balance::Index;
 use manylane_check::{CheckInput, Evaluate, HealthState, Setting, Value as To};
 use manylane_expr::{

@@ -62,6 +62,7 @@ pub(crate) async fn inspect(
                 let phase = EvalPhase { backend: what.backend, side: Some(side), ..EvalPhase::default() };
                 lookups.look_up(eval, phase).await;
             }
+            Content::Turn => here.yield_now().await,
             Content::Wait => {
                 let one = received.len() + 1;
                 ended |= collect(eval, connection, received, one, deadline).await?;
