@@ -365,7 +365,7 @@ fn connections_to_servers_go_over_to_the_next_generation() {
     });
 }
 
-const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Reads to the end and responds to nothing. Returns true if a ping came.
@@ -389,7 +389,7 @@ fn silent_peers(frontend: &str, server_options: &str) -> [(bool, Duration); 2] {
         // SETTINGS, the acknowledgement, and `:status: 200` for the first stream.
         let answer = [0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
         let begin = Instant::now();
-        stream.write_all(&[SETTINGS, &answer].concat()).unwrap();
+        stream.write_all(&[EMPTY_SETTINGS, &answer].concat()).unwrap();
         sender.send((is_asked(&stream), begin.elapsed())).unwrap();
     });
     let (web, address) = listener();
@@ -404,7 +404,7 @@ fn silent_peers(frontend: &str, server_options: &str) -> [(bool, Duration); 2] {
     let of_server = closed.recv_timeout(TIMEOUT).unwrap();
     let mut stream = connect(address);
     let begin = Instant::now();
-    stream.write_all(&[PREFACE, SETTINGS, &[0, 0, 0, 4, 1, 0, 0, 0, 0], GET].concat()).unwrap();
+    stream.write_all(&[PREFACE, EMPTY_SETTINGS, &[0, 0, 0, 4, 1, 0, 0, 0, 0], GET].concat()).unwrap();
     [of_server, (is_asked(&stream), begin.elapsed())]
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use common::watch::{Syslog, ask as command, until};
 use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin, reset};
 use h2::client::SendRequest;
+use rustls::{ServerConfig, ServerConnection};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -82,25 +83,93 @@ fn get(client: &mut TcpStream, path: &str) -> Option<(Vec<String>, String)> {
 /// byte of the data.
 #[test]
 fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
+    strays_are_given_to_nobody(None, "");
+}
+
+/// The same over TLS.
+#[test]
+fn bytes_that_come_on_idle_connections_over_tls_close_them_and_are_given_to_nobody() {
+    strays_are_given_to_nobody(Some(crate::drips::server_of_tls()), " ssl verify none");
+}
+
+/// A connection of a server, in clear or over TLS: one thread reads, and others may write meanwhile.
+#[derive(Clone)]
+struct Peer {
+    stream: Arc<TcpStream>,
+    tls: Option<Arc<Mutex<ServerConnection>>>,
+}
+
+impl Peer {
+    /// Sends what TLS has to send.
+    fn flush_tls(&self, tls: &mut ServerConnection) -> std::io::Result<()> {
+        while tls.wants_write() {
+            tls.write_tls(&mut &*self.stream)?;
+        }
+        Ok(())
+    }
+}
+
+impl Read for Peer {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        let Some(tls) = &self.tls else { return (&*self.stream).read(room) };
+        loop {
+            match tls.lock().unwrap().reader().read(room) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                outcome => return outcome,
+            }
+            let mut bytes = [0; 4096];
+            let length = (&*self.stream).read(&mut bytes)?;
+            let mut came = &bytes[..length];
+            if came.is_empty() {
+                return Ok(0);
+            }
+            let mut tls = tls.lock().unwrap();
+            while !came.is_empty() {
+                tls.read_tls(&mut came)?;
+                tls.process_new_packets().map_err(std::io::Error::other)?;
+            }
+            self.flush_tls(&mut tls)?;
+        }
+    }
+}
+
+impl Write for Peer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let Some(tls) = &self.tls else { return (&*self.stream).write(bytes) };
+        let mut tls = tls.lock().unwrap();
+        let length = tls.writer().write(bytes)?;
+        self.flush_tls(&mut tls)?;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn strays_are_given_to_nobody(tls: Option<Arc<ServerConfig>>, ssl: &str) {
     const CLIENTS: u64 = 24;
     let seed = Dice::seed();
     let mut dice = Dice::new(seed, 0);
     // Open connections of the server, and whether stray data was sent on them.
-    type Open = BTreeMap<usize, (TcpStream, Arc<AtomicBool>)>;
+    type Open = BTreeMap<usize, (Peer, Arc<AtomicBool>)>;
     let open: Arc<Mutex<Open>> = Arc::default();
     let asked_there = Arc::new(AtomicUsize::new(0));
     let (shared, wrong, next) = (open.clone(), asked_there.clone(), AtomicUsize::new(0));
-    let server = origin(move |mut stream| {
+    let server = origin(move |stream| {
         let number = next.fetch_add(1, Ordering::SeqCst);
         // Without this, stray data would wait for the acknowledgement in the next request, and arrive after
         // it.
         stream.set_nodelay(true).unwrap();
         let dirty = Arc::new(AtomicBool::new(false));
-        shared.lock().unwrap().insert(number, (stream.try_clone().unwrap(), dirty.clone()));
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let tls = tls.clone().map(|config| Arc::new(Mutex::new(ServerConnection::new(config).unwrap())));
+        let mut peer = Peer { stream: Arc::new(stream), tls };
+        let mut reader = BufReader::new(peer.clone());
         while let Some(request) = head(&mut reader) {
+            // Not before: over TLS nothing can be sent on a connection whose handshake is under way.
+            shared.lock().unwrap().entry(number).or_insert_with(|| (peer.clone(), dirty.clone()));
             wrong.fetch_add(usize::from(dirty.load(Ordering::SeqCst)), Ordering::SeqCst);
-            if stream.write_all(answer(&path(&request)).as_bytes()).is_err() {
+            if peer.write_all(answer(&path(&request)).as_bytes()).is_err() {
                 break;
             }
         }
@@ -108,7 +177,7 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
     });
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n http-reuse always\nlisten l\n bind {}\n server s {server}\n",
+        "{DEFAULTS} mode http\n http-reuse always\nlisten l\n bind {}\n server s {server}{ssl}\n",
         fd(&socket)
     ));
     // Requests hold it shared. A holder of the exclusive lock finds all connections idle.
@@ -268,7 +337,7 @@ fn in_a_storm_each_answer_is_to_the_request_that_asked_for_it() {
 }
 
 /// One client of the storm; returns the number of complete responses.
-fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests: u64) -> u64 {
+pub(crate) fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests: u64) -> u64 {
     let (mut client, mut whole, mut count) = (BufReader::new(connect(address)), 0, 0);
     while count < requests {
         let several = 1 + dice.below(3); // pipelined

@@ -485,3 +485,30 @@ fn what_a_client_of_http_2_authenticated_serves_this_client_alone() {
         }
     }
 }
+
+/// The same if both sides speak HTTP/2.
+#[test]
+fn a_connection_of_http_2_that_a_client_of_http_2_authenticated_serves_nobody_else() {
+    for mode in ["safe", "aggressive", "always"] {
+        for fields in [[("authorization", "NTLM ann")], [("x-asks", "Negotiate")]] {
+            let what = format!("http-reuse {mode}, {fields:?}");
+            let (waiting, release) = (Arc::default(), Arc::new(Notify::new()));
+            let server = numbers(&waiting, &release);
+            let proxy = Proxy::start(1, &format!(" http-reuse {mode}\n server s {server} proto h2"));
+            let address = proxy.address;
+            common::h2::block(async {
+                let (ann, other) = (common::h2::client(address).await, common::h2::client(address).await);
+                let mut own = 0;
+                for _ in 0..4 {
+                    own = asked_by_2(&ann, &[]).await.0; // by now each mode shares it
+                }
+                assert_eq!(asked_by_2(&other, &[]).await.0, own, "{what}");
+                assert_eq!(asked_by_2(&ann, &fields).await.0, own, "{what}");
+                for _ in 0..4 {
+                    assert_ne!(asked_by_2(&other, &[]).await.0, own, "{what}");
+                    assert_ne!(ask(&mut connect(address), "/", "").1, own, "{what}");
+                }
+            });
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! HTTP/1 on both sides is in `isolation.rs`. `MANYLANE_SEED` repeats a run as far as timing allows.
 
 use crate::common;
-use crate::isolation::{Dice, head, path};
+use crate::isolation::{Dice, head, path, storms};
 
 use common::h2::{block, client};
 use common::{DEFAULTS, Manylane, connect, fd, listener, origin};
@@ -54,32 +54,48 @@ fn server_of_2(seed: u64) -> SocketAddr {
 /// A server of HTTP/1 that does the same, one request at a time.
 fn server_of_1(seed: u64) -> SocketAddr {
     let next = AtomicUsize::new(0);
-    origin(move |mut stream| {
-        let mut dice = Dice::new(seed, 1_000_000 + next.fetch_add(1, Ordering::SeqCst) as u64);
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        while let Some(request) = head(&mut reader) {
-            let field = |name: &str| {
-                let value = |line: &String| line.to_ascii_lowercase().strip_prefix(name).map(str::to_owned);
-                request.iter().find_map(value)
-            };
-            let mut body = vec![0; field("content-length: ").map_or(0, |length| length.parse().unwrap())];
-            if reader.read_exact(&mut body).is_err() {
-                return;
-            }
-            let named = format!("{} {}", path(&request), String::from_utf8(body).unwrap());
-            let text = format!("{named}\n").repeat(1 + dice.below(20) as usize);
-            let length = text.len();
-            let whole = format!(
-                "HTTP/1.1 200 OK\r\nX-Named: {}\r\nContent-Length: {length}\r\n\r\n{text}",
-                named.trim_end()
-            );
-            let end = if dice.below(20) == 0 { dice.below(whole.len() as u64) as usize } else { whole.len() };
-            if stream.write_all(&whole.as_bytes()[..end]).is_err() || end < whole.len() || dice.below(30) == 0
-            {
-                return;
-            }
-        }
+    origin(move |stream| {
+        let dice = Dice::new(seed, 1_000_000 + next.fetch_add(1, Ordering::SeqCst) as u64);
+        serve_1(stream, dice);
     })
+}
+
+/// The same over TLS.
+fn server_of_tls(seed: u64) -> SocketAddr {
+    let (next, config) = (AtomicUsize::new(0), crate::drips::server_of_tls());
+    origin(move |stream| {
+        let dice = Dice::new(seed, 4_000_000 + next.fetch_add(1, Ordering::SeqCst) as u64);
+        let tls = rustls::ServerConnection::new(config.clone()).unwrap();
+        serve_1(rustls::StreamOwned::new(tls, stream), dice);
+    })
+}
+
+fn serve_1(stream: impl Read + Write, mut dice: Dice) {
+    let mut reader = BufReader::new(stream);
+    while let Some(request) = head(&mut reader) {
+        let field = |name: &str| {
+            let value = |line: &String| line.to_ascii_lowercase().strip_prefix(name).map(str::to_owned);
+            request.iter().find_map(value)
+        };
+        let mut body = vec![0; field("content-length: ").map_or(0, |length| length.parse().unwrap())];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        let named = format!("{} {}", path(&request), String::from_utf8(body).unwrap());
+        let text = format!("{named}\n").repeat(1 + dice.below(20) as usize);
+        let length = text.len();
+        let whole = format!(
+            "HTTP/1.1 200 OK\r\nX-Named: {}\r\nContent-Length: {length}\r\n\r\n{text}",
+            named.trim_end()
+        );
+        let end = if dice.below(20) == 0 { dice.below(whole.len() as u64) as usize } else { whole.len() };
+        if reader.get_mut().write_all(&whole.as_bytes()[..end]).is_err()
+            || end < whole.len()
+            || dice.below(30) == 0
+        {
+            return;
+        }
+    }
 }
 
 /// Whatever comes belongs to the request `named`. Returns whether it is whole and from a server.
@@ -152,6 +168,7 @@ fn over_http_2_each_answer_is_to_the_request_that_asked_for_it() {
     let seed = Dice::seed();
     for (servers, protocol) in [
         ([server_of_1(seed), server_of_1(seed + 1)], ""),
+        ([server_of_tls(seed), server_of_tls(seed + 1)], " ssl verify none"),
         ([server_of_2(seed), server_of_2(seed + 1)], " proto h2"),
     ] {
         let (socket, address) = listener();
@@ -170,6 +187,34 @@ fn over_http_2_each_answer_is_to_the_request_that_asked_for_it() {
             .fold((0, 0), |(asked, whole), (more, right)| (asked + more, whole + right));
         println!("{whole} of {asked} answers were whole and right{protocol}");
         assert!(asked > 10 * CLIENTS && whole > asked / 2, "{whole} of {asked}");
+        assert!(program.runs());
+    }
+}
+
+/// Clients of HTTP/1 in a storm, with servers of HTTP/1 over TLS, and of HTTP/2, where they share
+/// connections.
+#[test]
+fn over_tls_and_from_servers_of_http_2_each_answer_is_to_its_request() {
+    const CLIENTS: u64 = 60;
+    const REQUESTS: u64 = 40;
+    let seed = Dice::seed();
+    for (servers, words) in [
+        ([server_of_tls(seed), server_of_tls(seed + 1)], " ssl verify none"),
+        ([server_of_2(seed), server_of_2(seed + 1)], " proto h2"),
+    ] {
+        let (socket, address) = listener();
+        let [one, two] = servers;
+        let mut program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\n http-reuse always\n retries 2\n \
+             retry-on all-retryable-errors\nlisten l\n \
+             bind {}\n server s {one}{words}\n server t {two}{words}\n",
+            fd(&socket)
+        ));
+        let client = |number| move || storms(address, Dice::new(seed, number), number, REQUESTS);
+        let clients: Vec<_> = (0..CLIENTS).map(|number| std::thread::spawn(client(number))).collect();
+        let whole: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
+        println!("{whole} of {} answers were whole and right{words}", CLIENTS * REQUESTS);
+        assert!(whole > CLIENTS * REQUESTS / 2, "{whole} only{words}");
         assert!(program.runs());
     }
 }

@@ -103,6 +103,8 @@ impl Ring {
     ///
     /// Cost: sorts as many points as the sum of all weights, at most about [`MAX_POINTS`].
     pub(crate) fn new(members: impl Iterator<Item = (u16, u32, u32)> + Clone) -> Self {
+        #[cfg(all(test, not(any(loom, manylane_sim))))]
+        tests::BUILT.set(tests::BUILT.get() + 1);
         let wanted: u64 = members.clone().map(|(_, _, weight)| u64::from(weight)).sum();
         let mut full = Vec::new();
         // From the upper bits to the lower ones: position, server, and number of the point.
@@ -183,7 +185,16 @@ impl Ring {
 #[cfg(all(test, not(any(loom, manylane_sim))))]
 mod tests {
     use super::*;
+    use crate::{Admin, Algorithm, Balancer, HashType, Input, Key, Options, ServerSpec, Servers};
+    use manylane_sched::Time;
+    use manylane_sync::Reader;
     use proptest::prelude::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Number of rings that this thread has built.
+        pub(super) static BUILT: Cell<u32> = const { Cell::new(0) };
+    }
 
     /// Returns `usual`, or the number of cases in `PROPTEST_CASES`.
     fn cases(usual: u32) -> u32 {
@@ -216,6 +227,40 @@ mod tests {
                 prop_assert_eq!(whole.pick(&weights, hash, good), anew.pick(&weights, hash, good));
             }
         }
+    }
+
+    /// A thousand changes among a thousand servers, with a pick behind each, build no ring: neither the
+    /// thread that changes a server pays for one, nor the lane that picks.
+    #[test]
+    fn changes_of_states_and_weights_build_no_ring() {
+        let spec = |id| ServerSpec { weight: 10, ..ServerSpec::new(format!("s{id}"), id) };
+        let servers = Servers::new((1..=1000).map(spec)).unwrap();
+        let b = Balancer::new(servers, Algorithm::Hash(HashType::CONSISTENT), Options::default());
+        let (reader, mut picked) = (Reader::new(), 0);
+        let mut pick = |n: usize| {
+            let input = Input { key: Key::Bytes(&n.to_le_bytes()), ..Input::new(Time::ZERO) };
+            picked += usize::from(b.pick(&reader, &input).is_ok());
+        };
+        pick(0);
+        let before = BUILT.get();
+        assert_eq!(before, 1);
+        for n in 0..1000 {
+            let index = b.servers().index(n * 37 % 500).unwrap();
+            match n % 4 {
+                0 => b.set_admin(index, Admin::Maintenance, Time::ZERO),
+                1 => b.set_weight(index, 5, Time::ZERO).unwrap(),
+                2 => b.set_admin(index, Admin::Drain, Time::ZERO),
+                _ => b.set_admin(index, Admin::Ready, Time::ZERO),
+            }
+            pick(n);
+        }
+        assert_eq!((BUILT.get(), picked), (before, 1001));
+        // A weight above the configured one needs points that the ring lacks, once.
+        let index = b.servers().index(0).unwrap();
+        for weight in [20, 15, 20] {
+            b.set_weight(index, weight, Time::ZERO).unwrap();
+        }
+        assert_eq!(BUILT.get(), before + 1);
     }
 
     #[test]

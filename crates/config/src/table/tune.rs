@@ -128,10 +128,10 @@ tune! {
     pipesize: u64 = size("bytes", 0, G), size, "tune.pipesize", "system's", "bytes of a pipe for splicing";
     pool_high_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-high-fd-ratio", "25", "share of the \
         descriptors that the process may open: with more in use an idle connection is closed for each new \
-        one; idle clients do not count";
+        one; idle clients do not count, up to half of the descriptors";
     pool_low_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-low-fd-ratio", "20", "share of the \
         descriptors that the process may open: with more in use no connection is kept idle; idle clients do \
-        not count";
+        not count, up to half of the descriptors";
     rcvbuf_client: u64 = size("bytes", 0, G), size, "tune.rcvbuf.client", "system's", "bytes of the receive \
         buffer of client sockets";
     rcvbuf_server: u64 = size("bytes", 0, G), size, "tune.rcvbuf.server", "system's", "bytes of the receive \

@@ -110,13 +110,99 @@ impl Spare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use manylane_expr::{Captures as _, Direction, Value};
-    use manylane_http::Version;
+    use manylane_buf::Chain;
+    use manylane_expr::{Captures as _, Direction, LinkError, TableId, Type, Value};
+    use manylane_http::{Head, Version};
+    use manylane_io::{Driver, DriverChoice, Kind, SocketId};
+    use manylane_mux::h2::{self, Conn};
+    use manylane_net::Connection;
+    use manylane_plan::Side;
     use manylane_plan::clock::now;
-    use manylane_plan::generation::{Captures, TimeoutOf};
+    use manylane_plan::generation::{Bandwidth, Captures, FilterId, StickTable, TimeoutOf};
+    use manylane_sched::Lane;
+    use manylane_stick::{Spec, Table};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    /// Returns the text of each field of a `Debug` output with `{:#?}`.
+    fn fields(text: &str) -> Vec<(&str, String)> {
+        let mut all: Vec<(&str, String)> = Vec::new();
+        for line in text.lines().filter_map(|line| line.strip_prefix("    ")) {
+            match line.split_once(": ") {
+                Some((name, value)) if !name.starts_with(' ') => all.push((name, value.to_owned())),
+                _ => all.last_mut().expect("a field has a name").1.push_str(line),
+            }
+        }
+        all
+    }
+
+    /// Checks that no field is as it is by default: a test that leaves one out does not see that it stays.
+    fn assert_all_set<T: std::fmt::Debug + Default>(used: &T) {
+        let (used, fresh) = (format!("{used:#?}"), format!("{:#?}", T::default()));
+        let (used, fresh) = (fields(&used), fields(&fresh));
+        assert!(!fresh.is_empty() && used.len() == fresh.len());
+        for (used, fresh) in used.iter().zip(&fresh) {
+            assert_eq!(used.0, fresh.0);
+            assert_ne!(used.1, fresh.1, "`{}` is not set", used.0);
+        }
+    }
+
+    /// Sets each field of the links.
+    fn use_links(links: &Links, conn: Conn, socket: SocketId) {
+        links.set_front(conn);
+        links.set_back(BackLink::Single);
+        for side in [Side::Client, Side::Server] {
+            links.set_socket(side, Some(socket));
+            links.set_id(side, 7);
+            links.set_reset(side, 8);
+        }
+        let error = LinkError { code: 1, name: "a", sentence: "b" };
+        links.set_front_error(error);
+        links.set_back_error(error);
+        assert_all_set(links);
+    }
+
+    /// Tracks an entry of a table with one counter of the session and one of the stream.
+    fn use_tracks(tracks: &Tracks) {
+        let spec = Spec {
+            key: Type::Int,
+            key_bytes: 4,
+            size: 8,
+            expire: 0,
+            nopurge: false,
+            data: Vec::new(),
+            turns: false,
+        };
+        let table = StickTable {
+            name: "t".into(),
+            table: std::sync::Arc::new(Table::new(spec)),
+            by_address: false,
+            peers: None,
+            receives_only: false,
+        };
+        let tables = LaneTables::new(&[table]);
+        for (counter, of_session) in [(0, true), (1, false)] {
+            let entry = tables.get(TableId(0)).and_then(|table| table.get_or_make(&[7], 0));
+            let number = entry.expect("room").into_number();
+            let held = HeldEntry { tables: tables.clone(), table: TableId(0), number };
+            tracks.track(of_session, counter, Tracked(held), 0);
+        }
+        assert_all_set(tracks);
+    }
 
     #[test]
     fn scopes_that_were_used_have_nothing_of_it_for_the_next() {
+        let mut lane = Lane::new(manylane_sched::Config::new()).unwrap();
+        let here = lane.here();
+        let mut driver = Driver::new(here, DriverChoice::Only(Kind::Epoll)).unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let socket = SocketId::of(ours.as_fd()).unwrap();
+        let connection = Connection::Socket(driver.io().stream(ours).unwrap());
+        let conn = Conn::server(connection, Chain::new(), h2::Config::default(), here).unwrap();
+        lane.block_on(&mut driver, async move { uses(&conn, socket) }).unwrap();
+    }
+
+    fn uses(conn: &Conn, socket: SocketId) {
         let spare = Spare::default();
         let fresh = format!("{:?}", Scopes::default());
         let scopes = spare.take();
@@ -130,6 +216,8 @@ mod tests {
         for direction in [Direction::Request, Direction::Response] {
             assert!(captures.store(direction, 0, b"a secret"));
         }
+        let head = Head::request(b"GET", b"/a-secret", Version::HTTP_11).unwrap();
+        memory.remember_whole(&head, b"", 1024);
         memory.texts.borrow_mut().set(StreamText::UniqueId as usize, b"a secret");
         memory.response.set(Some((Version::HTTP_11, 200)));
         memory.server_status.set(200);
@@ -148,10 +236,20 @@ mod tests {
         for address in [&memory.source, &memory.destination] {
             address.set(Some(([192, 0, 2, 1], 80).into()));
         }
+        memory.server_tls.replace(Some(std::rc::Rc::default()));
+        for flag in [&memory.server_h2, &memory.server_reused, &memory.reached_server] {
+            flag.set(true);
+        }
         for packets in [&memory.client_packets, &memory.server_packets] {
             packets.set(manylane_net::Packets { mark: Some(1), tos: Some(1) });
         }
-        assert_ne!(format!("{scopes:?}"), fresh);
+        let bandwidth = Bandwidth { limit: 1, period: std::time::Duration::from_secs(1), min_size: 0 };
+        let limit = FilterId { proxy: 0, index: 0 };
+        memory.limits.set(limit, Side::Client, bandwidth, manylane_sched::Time::now());
+        use_links(&memory.links, conn.clone(), socket);
+        assert_all_set(memory);
+        use_tracks(&scopes.tracks);
+        assert_all_set(&*scopes);
         spare.put(scopes);
         assert_eq!(format!("{:?}", spare.take()), fresh);
         // A session that continues keeps only its own variables.
