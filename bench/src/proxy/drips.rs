@@ -1,10 +1,10 @@
 //! `manylane-bench drips`: clients and servers that send single bytes.
 //!
 //! # Measurement
-//! For each place where incomplete input waits, [`CLIENTS`] connections get [`BYTES`] bytes each, or as many as fit: once in one
-//! piece, and once a byte at a time, every [`BYTE_INTERVAL`] one on each connection. The table shows the
-//! resident memory of a program with one thread in both cases, and its processor time while the bytes drip.
-//! Programs alternate; each measurement has a new process.
+//! For each place where incomplete input waits, [`CLIENTS`] connections get [`BYTES`] bytes each, or as many
+//! as fit: once in one piece, and once a byte at a time, every [`BYTE_INTERVAL`] one on each connection. The
+//! table shows the resident memory of a program with one thread in both cases, and its processor time while
+//! the bytes drip. Programs alternate; each measurement has a new process.
 
 use super::program::{Kind, Program, Programs, free_port};
 use super::{How, median, tls};

@@ -35,11 +35,11 @@ impl Host for Local {
             there
                 .map(|(server, index)| {
                     let waiting = u64::from(balancer.waiting(index));
-                    let places = room(
+                    let slots = room(
                         balancer.servers()[index].state().maxconn(),
                         balancer.load(index).saturating_sub(waiting),
                     )?;
-                    Some(places + room(server.maxqueue, waiting)?)
+                    Some(slots + room(server.maxqueue, waiting)?)
                 })
                 .sum()
         };

@@ -13,10 +13,10 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Number of times that rules look at the bytes whenever some come. After that, bytes are awaited until there
-/// are [`MANY_BYTES`] more or [`PAUSE`] is over: a peer that sends single bytes must not cause a search in all
-/// of them for each. Only time may end the wait, because the peer may send nothing before it has an answer.
-const MOST_LOOKS: u32 = 256;
+/// Number of times that rules are evaluated whenever bytes come. After that they wait until [`MANY_BYTES`]
+/// more have come or [`PAUSE`] is over: a peer that sends single bytes must not cause a search in all of them
+/// for each. Only time may end the wait, because the peer may send nothing before it has an answer.
+const MAX_EVALUATIONS: u32 = 256;
 const MANY_BYTES: usize = 1 << 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -53,7 +53,7 @@ pub(crate) async fn inspect(
     let mut ended = received.is_empty() && collect(eval, connection, received, 1, Time::ZERO).await?;
     let lookups = Lookups::default();
     let mut heads = Heads::new(side);
-    let mut looks = 0;
+    let mut evaluations = 0;
     loop {
         let complete = ended || received.len() >= room;
         heads.parse(received);
@@ -66,8 +66,8 @@ pub(crate) async fn inspect(
             Content::Wait => {
                 let one = received.len() + 1;
                 ended |= collect(eval, connection, received, one, deadline).await?;
-                looks += 1;
-                if looks >= MOST_LOOKS && !ended {
+                evaluations += 1;
+                if evaluations >= MAX_EVALUATIONS && !ended {
                     let (many, pause) = (room.min(one + MANY_BYTES), deadline.min(here.now() + PAUSE));
                     ended |= collect(eval, connection, received, many, pause).await?;
                 }
