@@ -93,10 +93,10 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     if wish.status {
         let _ = writeln!(
             call.reply,
-            "Per-task CPU profiling              : {:<13} # set profiling tasks {{on|auto|off}}",
+            "Per-task CPU profiling              : {:<6} # set profiling tasks {{on|auto|off}}",
             mode()
         );
-        call.reply.put("Memory usage profiling              : on            # always\n\n");
+        call.reply.put("Memory usage profiling              : on     # always\n\n");
     }
     if wish.tasks {
         tasks(call, &wish);
