@@ -17,8 +17,9 @@ const MOST: u64 = 19_420;
 /// Limit for a request over HTTP/2, one at a time, to an HTTP/1 server.
 const MOST_H2: u64 = 31_040;
 
-/// Limit for a byte of a head that drips: the measured number and 5 %.
-const MOST_DRIP: u64 = 6_000;
+/// Limit for a byte of a head that drips. 5,700 were measured; the longer the bytes take on a busy machine,
+/// the more of what the process does each second is counted with them.
+const MOST_DRIP: u64 = 9_000;
 
 /// Functions of the global allocator that allocate. With them, valgrind counts what runs inside of them only.
 const ALLOCATING: &[&str] = &[
@@ -156,7 +157,7 @@ fn instructions(requests: usize, Load { make, rules, only }: &Load) -> u64 {
     let config = folder.file(
         "test.cfg",
         &format!(
-            "global\n nbthread 1\ndefaults\n mode http\n timeout client 5m\n timeout server 5m\n timeout \
+            "global\n nbthread 1\ndefaults\n mode http\n timeout client 1h\n timeout server 5m\n timeout \
              connect 1m\nlisten l\n bind {}\n{rules} server s {server}\n",
             fd(&socket)
         ),
@@ -215,13 +216,13 @@ fn a_byte_that_drips_takes_so_many_instructions() {
     assert!(each <= MOST_DRIP, "{each} instructions a byte, and at most {MOST_DRIP} are allowed");
 }
 
-/// An allocation takes more than ten instructions. 2,000 requests may have a few together, such as those of
-/// the process that passes time meanwhile.
+/// An allocation takes more than 20 instructions, so one in each of 2,000 requests takes more than 40,000.
+/// What the process allocates as time passes is less.
 fn allocates_nothing(load: &Load) {
     let Some((few, many)) = of_few_and_many(load) else { return };
     println!("{few} instructions in the allocator with 300 requests, {many} with 2,300");
     assert!(few > 10_000, "the functions of the allocator are not counted: {few}");
-    assert!(many < few + 2_000, "{few} in the allocator with 300 requests, {many} with 2,300");
+    assert!(many < few + 20_000, "{few} in the allocator with 300 requests, {many} with 2,300");
 }
 
 #[test]

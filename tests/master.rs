@@ -752,8 +752,8 @@ fn a_worker_that_hangs_is_replaced() {
     master.write(&config(403));
     let begun = Instant::now();
     let said = master.reloads(true);
-    // Half of the time after which a process that is no worker gives up.
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // The time after which a process that is no worker gives up, and what the start of a worker takes.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(said.contains(GIVES_UP), "{said}");
     assert_ne!(master.worker(), hangs.as_raw());
     assert_eq!(master.rows("# old workers")[0][0], hangs.to_string());

@@ -443,8 +443,8 @@ fn a_window_of_http_2_that_stays_closed_ends_its_stream() {
         fd(&socket),
         server(String::new(), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
     ));
-    let mut client = ask_over_2(address, 0);
     let begin = Instant::now();
+    let mut client = ask_over_2(address, 0);
     let (kind, end, _) = frame(&mut client);
     assert_eq!((kind, end), (1, false));
     let (kind, _, _) = frame(&mut client);

@@ -152,10 +152,11 @@ fn the_version_of_a_switch_holds_for_later_requests_as_in_haproxy() {
     let config = |_: &common::watch::Syslog, socket: &std::path::Path| {
         let (shown, certificate) = (socket.display(), certificate.display());
         format!(
-            "{}frontend f\n mode tcp\n timeout http-request 200ms\n bind unix@{shown}.f ssl crt \
-             {certificate} alpn h2\n tcp-request inspect-delay 9s\n tcp-request content switch-mode http \
-             proto h1 if {{ req.len gt 0 }}\n default_backend web\nbackend web\n mode http\n http-request \
-             return status 200 content-type text/plain string ok\n",
+            "{}frontend f\n mode tcp\n timeout http-request 200ms\n timeout http-keep-alive 30s\n bind \
+             unix@{shown}.f ssl crt {certificate} alpn h2\n tcp-request inspect-delay 9s\n \
+             tcp-request content switch-mode http proto h1 if {{ req.len gt 0 }}\n default_backend \
+             web\nbackend web\n mode http\n http-request return status 200 content-type text/plain \
+             string ok\n",
             DEFAULTS.replacen("global\n", &format!("global\n stats socket {shown}\n"), 1)
         )
     };

@@ -188,7 +188,7 @@ fn files_without_keys_of_tickets_are_refused() {
         (file, "expects at least 3 keys, a line each"),
         (
             certificate.clone(),
-            "expects a key of 48 or 80 bytes in base64 in each line, found 27 other characters: line 1",
+            "expects 48 or 80 bytes in base64 in each line, found 27 characters that are neither in line 1",
         ),
         (PathBuf::from("/none"), "'tls-ticket-keys' : cannot read '/none'"),
     ] {

@@ -492,13 +492,13 @@ fn a_file_in_bad_form_or_out_of_rustfmts_sight_is_found() {
     tree.finds(&["scripts/chore:1:111: the line has more than 110 columns: break it"]);
     tree.write("scripts/chore", "# short\n");
     let skip = "#[rustfmt::skip]\nconst TABLE: [u8; 4] = [\n    1, 2,\n    3, 4,\n];\n";
-    tree.write("crates/pool/src/seen.rs", &format!("/// A square.\n// Two in each line.\n{skip}")).finds(&[]);
-    tree.write("crates/pool/src/seen.rs", &format!("/// A square.\n{skip}"));
+    tree.write("crates/pool/src/form.rs", &format!("/// A square.\n// Two in each line.\n{skip}")).finds(&[]);
+    tree.write("crates/pool/src/form.rs", &format!("/// A square.\n{skip}"));
     tree.finds(&[
-        "crates/pool/src/seen.rs:2:1: `#[rustfmt::skip]` without a reason; remove it, or say why in \
+        "crates/pool/src/form.rs:2:1: `#[rustfmt::skip]` without a reason; remove it, or say why in \
         a `//` comment above",
     ]);
-    tree.write("crates/pool/src/seen.rs", "fn f() {}\n");
+    tree.write("crates/pool/src/form.rs", "fn f() {}\n");
     let hiding = "\nmacro_rules! all {\n    ($m:item) => {\n        $m\n    };\n}\n\nall! { mod hidden; }\n";
     tree.code("stats", hiding).write("crates/stats/src/hidden.rs", "fn f() {}\n");
     let unseen = "rustfmt does not see this file: declare its module outside of macros";

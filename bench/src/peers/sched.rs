@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_runtime_does_all_that_it_was_requested() {
+    fn every_runtime_does_all_that_was_requested() {
         fn check<R: Runtime>() {
             let Some(mut runtime) = R::new() else {
                 println!("{} does not work here", R::NAME);

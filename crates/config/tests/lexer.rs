@@ -194,7 +194,7 @@ fn limits_on_lines_words_and_variables_hold() {
     env.set(b"BIG", &vec![b'x'; 100_000]).unwrap();
     let line = format!("\"{}\"", "$BIG".repeat(11));
     let error = words_in(&env, line.as_bytes()).unwrap_err();
-    assert!(error.message.contains("variables of this line are longer"), "{error:?}");
+    assert!(error.message.contains("bytes of variables in this line, found more"), "{error:?}");
     env.set(b"MANY", "x ".repeat(60_000).as_bytes()).unwrap();
     let error = words_in(&env, br#""${MANY[*]}""#).unwrap_err();
     assert!(error.message.contains("too many words"), "{error:?}");

@@ -64,7 +64,7 @@ options! {
     /// Before connecting: sends the first bytes with the handshake; 0 or 1.
     FastOpenConnect = IPPROTO_TCP, TCP_FASTOPEN_CONNECT;
     /// Acknowledges data at once. 0 delays acknowledgements to combine them with data sent soon; the kernel
-    /// stops to delay them after a delay without such data. Connections inherit the value of their listener.
+    /// stops delaying them after a delay without such data. Connections inherit the value of their listener.
     QuickAck = IPPROTO_TCP, TCP_QUICKACK;
     /// Milliseconds that sent bytes may stay unacknowledged; 0 leaves it to the system.
     UserTimeout = IPPROTO_TCP, TCP_USER_TIMEOUT;

@@ -2,8 +2,8 @@
 
 use manylane_buf::MAX_CLUSTER;
 
-/// Received bytes of an incomplete message. It takes at most twice the memory of its bytes, and a cluster:
-/// also after a long message, whose memory would otherwise stay for the life of a connection.
+/// Received bytes of an incomplete message. Its memory is at most twice its bytes and a cluster; what a long
+/// message leaves over is given back, and does not stay for the life of the connection.
 #[derive(Debug, Default)]
 pub(crate) struct MessageBuffer(Vec<u8>);
 

@@ -115,8 +115,8 @@ events! {
     server_failed: Failure;
     client_aborts: [backend server += client_aborts];
     server_aborts: [backend server += server_aborts];
-    /// `observe` counted one error more than `error-limit` allows.
-    observed_too_many: [server += health_errors];
+    /// `observe` counted `error-limit` errors in a row.
+    error_limit_reached: [server += health_errors];
 }
 
 impl<'a> Parties<'a> {

@@ -61,7 +61,7 @@ impl Scene {
 
     /// Returns the word at `offset` in the arena of `lane`, if both exist.
     fn word_of(&self, offset: &ArenaOffset, lane: usize) -> Option<&AtomicUsize> {
-        let word = self.arenas.place_of(offset, lane)?;
+        let word = self.arenas.address_of(offset, lane)?;
         // SAFETY: no thread writes it any more.
         assert!(self.made[lane].with(|made| unsafe { *made }), "lane {lane} has an arena");
         // SAFETY: a place of a word, in an arena of words that lives as long as the scene.

@@ -835,15 +835,15 @@ fn records_of_hello(mut cursor: Cursor<'_>) -> (usize, bool) {
     while is_record(cursor.clone()) {
         let Ok([kind, _, _, high, low]) = cursor.read_array::<HEADER>() else { return (records, false) };
         let length = usize::from(u16::from_be_bytes([high, low]));
-        if kind != HANDSHAKE {
-            break;
+        if kind != HANDSHAKE || length == 0 {
+            break; // rustls refuses an empty record, and says so by an alert
         }
         if cursor.remaining() < length {
             return (records, false);
         }
         let missing = &mut begin[came.min(4)..];
         let n = missing.len().min(length);
-        // They are there.
+        // `remaining` was checked above, so this cannot fail.
         let _ = cursor.read_bytes(&mut missing[..n]).and_then(|()| cursor.advance(length - n));
         (records, came) = (records + 1, came + length);
         let [kind, lengths @ ..] = begin;

@@ -263,7 +263,7 @@ mod tests {
             ("ca-ignore-err all", "has the option 'ca-ignore-err', expected one of alpn, no-alpn, "),
             ("npn h2", "has the option 'npn', which is not supported: browsers"),
             ("key a.key", "has the option 'key', which is not supported: set it on a 'load' line"),
-            ("verify", "has 'verify' without its argument"),
+            ("verify", "expects an argument behind 'verify', found none"),
             ("verify maybe", "has 'verify maybe', expected none, optional or required"),
             ("ocsp-update 1", "has 'ocsp-update 1', expected on or off"),
             ("ssl-max-ver TLSv1.1", "has 'ssl-max-ver TLSv1.1', expected TLSv1.2 or TLSv1.3"),

@@ -1042,9 +1042,9 @@ fn a_hello_in_many_small_records_is_examined_once_for_each_of_so_many() {
     }
 }
 
-/// Where a hello is looked at before rustls has it, there are two copies until it is whole.
+/// Where the certificate depends on the hello, the whole message is copied for one call of rustls.
 #[test]
-fn a_hello_that_is_held_twice_has_64_kib_at_most() {
+fn a_hello_that_the_listener_examines_has_64_kib_at_most() {
     let (_folder, server, _) = simple();
     let mut settings = server.0.settings.clone();
     settings.common.hello_bytes = 1000;

@@ -136,8 +136,8 @@ impl TicketKeys {
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             let key = Key::read(line.trim()).map_err(|_| {
                 format!(
-                    "expects a key of 48 or 80 bytes in base64 in each line, found {} other characters: line \
-                        {number}",
+                    "expects 48 or 80 bytes in base64 in each line, found {} characters that are neither in \
+                        line {number}",
                     line.trim().chars().count()
                 )
             })?;
@@ -329,8 +329,8 @@ mod tests {
         for (text, why) in [
             (format!("{one}\n{one}\n"), "expects at least 3 keys"),
             (format!("{one}\n\n{one}\n{other}\n"), "line 4 begins to differ"),
-            (format!("{one}\n{one}\n{}\n", line(1, 60)), "found 80 other characters: line 3"),
-            (format!("{one}\nsecret!\n"), "found 7 other characters: line 2"),
+            (format!("{one}\n{one}\n{}\n", line(1, 60)), "found 80 characters that are neither in line 3"),
+            (format!("{one}\nsecret!\n"), "found 7 characters that are neither in line 2"),
             (String::new(), "expects at least 3 keys"),
         ] {
             let error = keys(&text).err().unwrap();

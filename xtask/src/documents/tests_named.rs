@@ -73,6 +73,10 @@ pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
             }
         }
     }
+    for (at, name) in constants {
+        let message = format!("the row names no crate of `{name}`: name it in brackets behind it");
+        findings.push(Finding::new(root, &page, Position::at(&text, at), message));
+    }
     Ok(())
 }
 

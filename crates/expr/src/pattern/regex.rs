@@ -411,7 +411,7 @@ mod tests {
             ("(?!x)ab{12,2}c", 7),
             ("a)", 1),
             ("^/(?!a", 2),
-            ("(a)[](](?=b|\\\\)", 7),
+            (r"(a)[](](?=b|\)", 7),
         ];
         for (text, at) in faults {
             assert!(Regex::new(text.as_bytes(), false).is_err(), "{text}");

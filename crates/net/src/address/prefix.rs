@@ -69,8 +69,7 @@ pub(super) static PREFIXES: &[Prefix] = &[
     refused("quic6", NO_QUIC),
     refused(
         "rhttp",
-        "reverse HTTP is not built; have the server accept connections at an address of its \
-        own",
+        "reverse HTTP is not built; have the server accept connections at an address of its own",
     ),
     alias("mptcp", Kind::Ip(None), Multipath),
     alias("mptcp4", Kind::Ip(Some(Family::V4)), Multipath),

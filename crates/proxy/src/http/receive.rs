@@ -91,8 +91,10 @@ impl<C: Fn(u64)> Onward<'_, C> {
         if self.version < Version::HTTP_11 {
             return Ok(());
         }
-        // `Said::default` offers no upgrade: `Upgrade` is for the hop to the server, and only the final
-        // response says what becomes of the client's connection.
+        // `Persist::Upgrade` adds neither close nor keep-alive; as `Said::default` offers no upgrade,
+        // `Upgrade` goes, too. Only the final response says what becomes of the client's connection. Without
+        // `TE`, which means nothing in a response, these edits only shrink the head.
+        head.remove_fields(Known::TE);
         set_body(&mut head, Body::None, Body::None)
             .and_then(|()| set_connection(&mut head, Said::default(), Persist::Upgrade))
             .map_err(|_| NoHead::Memory)?;

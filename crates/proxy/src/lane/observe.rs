@@ -78,7 +78,7 @@ fn failed(
     }
     let Some(errors) = observed.failed() else { return };
     let server = Some(&*backend.servers[index.get()]);
-    Parties { server, ..Parties::new(&local.generation) }.observed_too_many();
+    Parties { server, ..Parties::new(&local.generation) }.error_limit_reached();
     if let OnError::Counts(counted) = observed.on_error {
         let info = format!("Detected {errors} consecutive errors, last one was: {}", observation.words());
         let (is_new, change) = check.board.observe(CheckResult::new(Status::Hana, info), counted);

@@ -24,7 +24,7 @@ pub(crate) enum Answer {
     Metrics(Box<[u8]>),
 }
 
-/// A head is large, and requests that are passed on would move the room for it.
+/// A head in the enum would make each `Answer` and `RuleOutcome` as large, also of requests that go on.
 fn own(head: Head, body: Chain) -> Result<Answer, EditError> {
     Ok(Answer::Own(HEADS.alloc(head).map_err(|_| EditError::NoMemory)?, body))
 }

@@ -31,7 +31,7 @@ pub(crate) enum Content {
 }
 
 /// Actions that must happen only once, although rules before a waiting one run again with it: name lookups,
-/// and increments of general counters. Also the position behind a turn.
+/// and increments of general counters. Also the position after a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     /// The first rule to run: 0, except behind [`Content::Turn`].

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Number of times that rules are evaluated whenever bytes come. After that they wait until [`MANY_BYTES`]
 /// more have come or [`PAUSE`] is over: a peer that sends single bytes must not cause a search in all of them
-/// for each. Only time may end the wait, because the peer may send nothing before it has an answer.
+/// for each. Time must be able to end the wait, because the peer may send nothing before it has an answer.
 const MAX_EVALUATIONS: u32 = 256;
 const MANY_BYTES: usize = 1 << 10;
 const PAUSE: Duration = Duration::from_millis(10);

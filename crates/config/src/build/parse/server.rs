@@ -36,8 +36,7 @@ fn check_name(b: &mut Builder<'_>, line: &Line<'_>, name: &Word) -> bool {
     }
     if let Some(at) = bad_name_byte(name.bytes()) {
         let message = format!(
-            "'{}' expects a name of letters, digits and . : _ -, found '{}' in '{}'",
-            line.keyword.name,
+            "character '{}' is not permitted in server name '{}'",
             Shown(&name.bytes()[at..=at]),
             name.shown()
         );
