@@ -5,7 +5,7 @@ use manylane_buf::Chain;
 use manylane_h1::{
     Body, Connection as Said, Persist, RequestInfo, Response, ResponseParser, set_body, set_connection,
 };
-use manylane_http::{Head, Method, Version};
+use manylane_http::{Head, Known, Method, Version};
 use manylane_io::READ_AT_ONCE;
 use manylane_mux::h2;
 use manylane_sched::Here;
