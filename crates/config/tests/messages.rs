@@ -51,7 +51,7 @@ fn a_mistake_is_reported_by_what_was_expected_and_what_was_found() {
             "17 A 'proto quic' is a keyword of HAProxy that this program refuses: QUIC is not built yet",
         ),
         (" bind :80 proto h3", "17 A 'proto' expects h1|h2|none, found 'h3': HTTP/3 is not built"),
-        (" use_backend", "13 A 'use_backend' expects <name> [if|unless <condition>], found none"),
+        (" use_backend", "2 A 'use_backend' expects <name> [if|unless <condition>], found none"),
         (" use_backend if TRUE", "2 A 'use_backend' expects a name, found none"),
         (
             " acl a!b src 10.0.0.1",
