@@ -591,13 +591,8 @@ fn what_was_said_of_the_files_can_be_requested() {
     assert!(said.starts_with("[NOTICE]") && said.contains("tune.idletimer"), "{said}");
 }
 
-/// A program whose server never responds, and a channel that reports each request at the server.
-fn with_a_silent_server() -> (Controlled, std::sync::mpsc::Receiver<()>) {
-    with_a_silent_server_of("", "")
-}
-
-/// The same, with options for the server and lines for the backend.
-fn with_a_silent_server_of(options: &str, lines: &str) -> (Controlled, std::sync::mpsc::Receiver<()>) {
+/// A server that never responds, and a channel that reports each request at it.
+fn silent_server() -> (std::net::SocketAddr, std::sync::mpsc::Receiver<()>) {
     let (sender, is_asked) = std::sync::mpsc::channel();
     let silent = origin(move |mut stream| {
         let mut bytes = [0; 4096];
@@ -605,6 +600,17 @@ fn with_a_silent_server_of(options: &str, lines: &str) -> (Controlled, std::sync
             let _ = sender.send(()); // the test may have ended
         }
     });
+    (silent, is_asked)
+}
+
+/// A program whose server never responds, and a channel that reports each request at the server.
+fn with_a_silent_server() -> (Controlled, std::sync::mpsc::Receiver<()>) {
+    with_a_silent_server_of("", "")
+}
+
+/// The same, with options for the server and lines for the backend.
+fn with_a_silent_server_of(options: &str, lines: &str) -> (Controlled, std::sync::mpsc::Receiver<()>) {
+    let (silent, is_asked) = silent_server();
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
     let (web, address) = listener();
@@ -682,13 +688,7 @@ fn an_operator_limits_a_server_that_had_no_limit() {
 /// Running streams are listed in each mode, and a command ends one of them: with a server, and in a queue.
 #[test]
 fn an_operator_sees_streams_and_ends_one_of_them() {
-    let (sender, is_asked) = std::sync::mpsc::channel();
-    let silent = origin(move |mut stream| {
-        let mut bytes = [0; 4096];
-        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
-            let _ = sender.send(()); // the test may have ended
-        }
-    });
+    let (silent, is_asked) = silent_server();
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
     let ((web, address), (plain, plain_address)) = (listener(), listener());
@@ -768,13 +768,7 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
 fn younger_streams_are_not_in_a_dump_that_began_before() {
     const HOPS: usize = 16;
     const CLIENTS: usize = 300;
-    let (sender, is_asked) = std::sync::mpsc::channel();
-    let silent = origin(move |mut stream| {
-        let mut bytes = [0; 4096];
-        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
-            let _ = sender.send(()); // the test may have ended
-        }
-    });
+    let (silent, is_asked) = silent_server();
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
     let ((old, old_address), (young, young_address)) = (listener(), listener());

@@ -7,10 +7,12 @@ use bytes::Bytes;
 use common::watch::{Syslog, ask as command, until};
 use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin, reset};
 use h2::client::SendRequest;
+use nix::poll::{PollFd, PollFlags};
 use rustls::{ServerConfig, ServerConnection};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::time::{Duration, Instant};
@@ -712,7 +714,9 @@ fn who_was_refused_and_goes_on_sending_is_left() {
     let (mut client, begin) = (refused(), Instant::now());
     while client.write_all(b"x").is_ok() {
         assert!(begin.elapsed() < 5 * LINGERING.1, "what nobody needs is read for too long");
-        std::thread::sleep(Duration::from_millis(10));
+        // The pace of the bytes, unless the connection is reset before.
+        let socket = PollFd::new(client.as_fd(), PollFlags::empty());
+        nix::poll::poll(&mut [socket], 10u16).unwrap();
     }
     assert!(begin.elapsed() > LINGERING.1 - Duration::from_millis(200), "{:?}", begin.elapsed());
 }
