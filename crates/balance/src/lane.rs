@@ -94,6 +94,8 @@ pub(crate) struct LaneState {
     pub(crate) loads: Numbers,
     /// Sum of `loads`.
     pub(crate) total: OwnedU64,
+    /// Number of lanes that used the backend before this one did.
+    pub(crate) order: u32,
     /// Position in the table of turns, and the length of that table: see `roundrobin`.
     pub(crate) turn: OwnedU64,
     /// Time of the lane's last adaptation of limits to the load, in nanoseconds.
@@ -135,10 +137,17 @@ impl View {
 }
 
 impl LaneState {
-    pub(crate) fn new(servers: usize, seed: u64, wants: LaneNeeds, earlier: &[Arc<Lanes>]) -> Self {
+    pub(crate) fn new(
+        servers: usize,
+        order: u32,
+        seed: u64,
+        wants: LaneNeeds,
+        earlier: &[Arc<Lanes>],
+    ) -> Self {
         Self {
             loads: Numbers::new(servers),
             total: OwnedU64::new(0),
+            order,
             turn: OwnedU64::new(0),
             adapted: OwnedU64::new(0),
             crowded: OwnedU64::new(0),

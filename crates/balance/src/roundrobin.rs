@@ -21,7 +21,6 @@ use crate::sequence;
 use crate::snapshot::Members;
 use crate::spec::Index;
 use crate::turns::{KeptTurns, Turns};
-use manylane_sync::lane;
 
 pub(crate) const ROW: Row = Row::new("roundrobin", |_, _| Algorithm::RoundRobin);
 pub(crate) const STATIC: Row =
@@ -39,10 +38,10 @@ const MOST_PASSED: usize = 64;
 /// Number of turns that a pick tries for a server with room, before it searches the words of bits.
 const TRIES: usize = 8;
 
-/// Returns the starting point of this lane, as a 32-bit fraction of the table.
-fn beginning() -> u64 {
-    // The first lane starts at the beginning, so with one lane the first server is the first.
-    (lane::current().index() as u64).wrapping_mul(0x9e37_79b9) & 0xffff_ffff
+/// Returns the starting point of a lane, as a 32-bit fraction of the table.
+fn beginning(state: &LaneState) -> u64 {
+    // The first lane starts at the beginning, so the first request goes to the first server.
+    u64::from(state.order).wrapping_mul(0x9e37_79b9) & 0xffff_ffff
 }
 
 /// Returns the position in a table of `len` turns, and advances it by one. The lower half of `turn` is the
@@ -54,7 +53,7 @@ fn next(state: &LaneState, len: usize) -> usize {
     let (of, mut position) = (kept >> 32, kept & 0xffff_ffff);
     if of != len as u64 {
         position = match of {
-            0 => (beginning() * len as u64) >> 32,
+            0 => (beginning(state) * len as u64) >> 32,
             _ => position * len as u64 / of, // the same fraction of the new table
         };
     }

@@ -9,6 +9,7 @@ use crate::servers::Servers;
 use crate::snapshot::Snapshot;
 use crate::spec::Index;
 use crate::{LANES_PER_GROUP, QUEUE_LINES};
+use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::{Arc, LockClass, Mutex, PerLane, Published};
 
 static CHANGES: LockClass = LockClass::new("snapshots of a balancer", 50);
@@ -51,8 +52,13 @@ impl Core {
                 let most = before.map_or(0, |before| 2 * before.capacity);
                 let (capacity, seed) = (servers.len().max(most).next_multiple_of(BLOCK), options.seed);
                 let of_before = earlier.clone();
-                let lane: Box<dyn Fn(_) -> _ + Send + Sync> =
-                    Box::new(move |_| LaneState::new(capacity, seed, wants, &of_before));
+                // Written once by each lane. A lane's number will not do: a thread that served no request
+                // may have the first.
+                let lanes_before = AtomicU32::new(0);
+                let lane: Box<dyn Fn(_) -> _ + Send + Sync> = Box::new(move |_| {
+                    let order = lanes_before.fetch_add(1, Ordering::Relaxed);
+                    LaneState::new(capacity, order, seed, wants, &of_before)
+                });
                 (Arc::new(PerLane::new(lane)), capacity)
             }
         };
