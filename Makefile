@@ -74,7 +74,8 @@ LONG_MODEL_SECONDS ?= 30
 LONG_CASES ?= 20000
 LONG_FUZZ_SECONDS ?= 120
 
-.PHONY: help setup run examples scale test test-form test-debug test-release test-models test-budgets \
+.PHONY: help setup run examples scale test test-setup test-form test-debug test-release test-models \
+	test-budgets \
 	test-long long-models long-properties long-budgets long-soak long-faults long-reloads long-mutations \
 	long-fuzz tsan \
 	check bench fuzz doc deb install
@@ -98,10 +99,14 @@ scale: setup ## the scaling demonstration: real threads here, simulated cores up
 
 # Two steps at a time: tests of programs wait more than they compute, and so do the last crates of a build.
 test: ## everything that must hold, within bounds: what CI runs
-	@scripts/setup test
-	@$(MAKE) --no-print-directory test-form
+	@scripts/setup build
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-setup test-form
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-debug test-models test-budgets test-release
 	@scripts/not-shown
+
+# It waits for downloads, and what ends soon needs none of it.
+test-setup: ## the programs that tests talk to and compare with
+	@scripts/setup test
 
 test-form: ## format, lints, rooms and arrows, fuzz targets that compile: what ends soon comes first
 	cargo xtask check
