@@ -269,6 +269,24 @@ fn variables_of_a_session_are_those_of_its_connection() {
     });
 }
 
+/// A stream that began before another one sets a variable, and ends behind it, does not erase it.
+#[test]
+fn streams_at_the_same_time_share_the_variables_of_their_session() {
+    let origin = Origin::new();
+    let rules = " http-request deny if { var(sess.bad) -m bool }\n \
+                 http-request set-var(sess.bad) bool(true) if { path /attack }\n";
+    let (_program, address, _log) = start(rules, "", &origin);
+    let status = async |client: &SendRequest<Bytes>, path: &str| get(client, path).await.unwrap().0;
+    block(async {
+        let client = client(address).await;
+        let held = origin.hold(&client, 1).await;
+        assert_eq!(status(&client, "/attack").await, 200);
+        assert_eq!(status(&client, "/next").await, 403);
+        origin.release(held).await;
+        assert_eq!(status(&client, "/later").await, 403, "the stream that began first has erased it");
+    });
+}
+
 /// Open streams of ten clients when the generation ends.
 #[test]
 fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {

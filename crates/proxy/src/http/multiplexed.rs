@@ -51,7 +51,8 @@ struct Multiplexed {
     last: Cell<Option<(usize, Index)>>,
     /// Private connections to servers, while no stream holds them.
     private: RefCell<Private>,
-    variables: RefCell<Option<Variables>>,
+    /// Variables of the session.
+    variables: Rc<RefCell<Variables>>,
     tracks: SessionTracks,
 }
 
@@ -107,7 +108,7 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
         requests: Cell::new(0),
         last: Cell::new(None),
         private: RefCell::new(private),
-        variables: RefCell::new(variables),
+        variables: Rc::new(RefCell::new(variables.unwrap_or_default())),
         tracks: tracks.into_shared(),
     });
     let (first, _) = timeouts(frontend, 0);
@@ -211,7 +212,8 @@ impl Multiplexed {
         if frontend.log.is_none() {
             return;
         }
-        let scopes = local.scopes.take();
+        let mut scopes = local.scopes.take();
+        scopes.share_session(self.variables.clone());
         scopes.memory.links.set_front(self.conn.clone());
         let mut record = Record::new(local.here().now());
         record.status = Some(0);
@@ -238,10 +240,8 @@ impl Multiplexed {
         let frontend = &local.generation.frontends[self.whose.0];
         let listener = &frontend.listeners[self.whose.1];
         let Ok(client) = Client::with_stream(&self.origin, end) else { return };
-        let scopes = local.scopes.take();
-        if let Some(variables) = &*self.variables.borrow() {
-            scopes.put_session(variables.clone());
-        }
+        let mut scopes = local.scopes.take();
+        scopes.share_session(self.variables.clone());
         if !self.tracks.is_none() {
             scopes.tracks.put_session(self.tracks.share());
         }
@@ -276,9 +276,6 @@ impl Multiplexed {
         self.last.set(last);
         if !private.is_empty() {
             self.private.replace(private);
-        }
-        if let Some(variables) = scopes.take_session() {
-            self.variables.replace(Some(variables));
         }
         local.scopes.put(scopes);
     }

@@ -278,7 +278,7 @@ impl EvalContext<'_> {
             tables: view.as_ref().map(|view| view as &dyn StickTables),
             variables: manylane_expr::Scopes {
                 process: Some(&generation.expressions.process),
-                session: Some(&self.scopes.session),
+                session: Some(self.scopes.session()),
                 transaction: Some(&self.scopes.transaction),
                 request: Some(&self.scopes.request),
                 response: Some(&self.scopes.response),

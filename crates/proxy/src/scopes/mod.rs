@@ -15,6 +15,7 @@ pub(crate) use tracks::{
 
 use manylane_expr::Variables;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// Variables of a session and of its current request, and the request's memory.
 #[derive(Debug, Default)]
@@ -22,7 +23,10 @@ pub(crate) struct Scopes {
     pub(crate) memory: Memory,
     /// Tracked entries of stick tables.
     pub(crate) tracks: Tracks,
-    pub(crate) session: RefCell<Variables>,
+    /// The session's variables, where its requests come one after another.
+    session: RefCell<Variables>,
+    /// The session's variables, where it has concurrent streams.
+    shared: Option<Rc<RefCell<Variables>>>,
     pub(crate) transaction: RefCell<Variables>,
     pub(crate) request: RefCell<Variables>,
     pub(crate) response: RefCell<Variables>,
@@ -32,7 +36,7 @@ impl Scopes {
     /// Resets everything that belongs to the previous request. The pattern names each field, so that for a
     /// new one it is decided here whether it ends with the request or with the session.
     pub(crate) fn next_request(&self) {
-        let Self { memory, tracks, session: _, transaction, request, response } = self;
+        let Self { memory, tracks, session: _, shared: _, transaction, request, response } = self;
         memory.clear();
         tracks.end_stream();
         transaction.borrow_mut().clear();
@@ -48,20 +52,32 @@ impl Scopes {
         }
     }
 
+    /// Returns the session's variables.
+    #[inline]
+    pub(crate) fn session(&self) -> &RefCell<Variables> {
+        self.shared.as_deref().unwrap_or(&self.session)
+    }
+
     /// Returns true if the session has state that only its generation understands.
     pub(crate) fn has_session(&self) -> bool {
-        !self.session.borrow().is_empty() || self.tracks.has_session()
+        !self.session().borrow().is_empty() || self.tracks.has_session()
     }
 
     /// Takes the session's variables, if it has any.
     pub(crate) fn take_session(&self) -> Option<Variables> {
-        let mut session = self.session.borrow_mut();
+        let mut session = self.session().borrow_mut();
         if session.is_empty() { None } else { Some(std::mem::take(&mut *session)) }
     }
 
     /// Sets the variables of a session that continues.
     pub(crate) fn put_session(&self, variables: Variables) {
-        self.session.replace(variables);
+        self.session().replace(variables);
+    }
+
+    /// Sets the variables that the streams of a session share. A variable that one stream sets or unsets is
+    /// set or unset for all of them at once.
+    pub(crate) fn share_session(&mut self, variables: Rc<RefCell<Variables>>) {
+        self.shared = Some(variables);
     }
 
     /// Bytes that the buffers of all texts have.
@@ -71,10 +87,11 @@ impl Scopes {
     }
 
     /// Resets everything that belongs to the session.
-    fn clear(&self) {
+    fn clear(&mut self) {
         self.next_request();
-        let Self { memory: _, tracks, session, transaction: _, request: _, response: _ } = self;
+        let Self { memory: _, tracks, session, shared, transaction: _, request: _, response: _ } = self;
         session.borrow_mut().clear();
+        *shared = None;
         drop(tracks.take_session());
     }
 }
@@ -98,7 +115,7 @@ impl Spare {
     }
 
     /// Returns scopes to the free list.
-    pub(crate) fn put(&self, scopes: Box<Scopes>) {
+    pub(crate) fn put(&self, mut scopes: Box<Scopes>) {
         let mut spare = self.0.borrow_mut();
         if spare.len() < SPARE && scopes.capacity() <= SPARE_BYTES {
             scopes.clear();
@@ -205,7 +222,7 @@ mod tests {
     fn uses(conn: &Conn, socket: SocketId) {
         let spare = Spare::default();
         let fresh = format!("{:?}", Scopes::default());
-        let scopes = spare.take();
+        let mut scopes = spare.take();
         let name = manylane_expr::VariableNames::default().resolve(b"sess.name").unwrap();
         for scope in [&scopes.session, &scopes.transaction, &scopes.request, &scopes.response] {
             assert!(scope.borrow_mut().set(name, Value::Str(b"a secret")));
@@ -249,9 +266,14 @@ mod tests {
         use_links(&memory.links, conn.clone(), socket);
         assert_all_set(memory);
         use_tracks(&scopes.tracks);
+        let shared = Rc::<RefCell<Variables>>::default();
+        assert!(shared.borrow_mut().set(name, Value::Str(b"a secret")));
+        scopes.share_session(shared.clone());
         assert_all_set(&*scopes);
         spare.put(scopes);
         assert_eq!(format!("{:?}", spare.take()), fresh);
+        // The session's other streams keep what they share.
+        assert_eq!(shared.borrow().get(name), Some(Value::Str(b"a secret")));
         // A session that continues keeps only its own variables.
         let scopes = spare.take();
         assert!(scopes.take_session().is_none());
