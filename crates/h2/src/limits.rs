@@ -58,6 +58,14 @@ pub const MAX_OUTPUT: usize = 256 * 1024;
 /// their last frames.
 pub const MAX_REMEMBERED: usize = 1_024;
 
+/// Number of frames that a server may have sent for a stream before it sees this client's reset: a head, an
+/// end, and a reset of its own. Clients that leave while responses are on their way are no attack of the
+/// server, whose connection carries the streams of other clients, too.
+pub const LATE_FRAMES: u32 = 3;
+
+/// Largest number of late frames that a client expects.
+pub const MAX_LATE_FRAMES: u32 = 65_536;
+
 /// Limits that one side of a connection keeps and announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {

@@ -6,8 +6,9 @@ mod support;
 
 use manylane_buf::Chain;
 use manylane_h2::{
-    CHEAP_BURST, CHEAP_PER_SECOND, Config, Connection, ConnectionError, Counts, Event, Glitch, MAX_ANSWERS,
-    MAX_CONTINUATIONS, MAX_OUTPUT, OUTPUT_ROOM, PREFACE, Problem, RESET_BURST, RESETS_PER_SECOND, Reason,
+    CHEAP_BURST, CHEAP_PER_SECOND, Config, Connection, ConnectionError, Counts, Event, Glitch, LATE_FRAMES,
+    MAX_ANSWERS, MAX_CONTINUATIONS, MAX_LATE_FRAMES, MAX_OUTPUT, OUTPUT_ROOM, PREFACE, Problem, RESET_BURST,
+    RESETS_PER_SECOND, Reason,
 };
 use manylane_http::{Head, Version};
 use std::time::Duration;
@@ -374,9 +375,46 @@ fn data_of_a_stream_that_we_reset_is_no_attack() {
             }
         } else {
             let flood = |_| frame(DATA, 0, 1, &[]);
-            assert_eq!(until_it_ends(&mut end, flood), (CHEAP_BURST, Problem::CheapFrames));
+            assert_eq!(until_it_ends(&mut end, flood), (LATE_FRAMES + CHEAP_BURST, Problem::CheapFrames));
         }
     }
+}
+
+/// Other clients have streams on the same connection.
+#[test]
+fn what_comes_late_for_streams_that_we_reset_is_no_attack() {
+    let head = block(&[(":status", "200")]);
+    let mut end = End::client(Config::default());
+    let ids = || (1..).step_by(2).take(2 * CHEAP_BURST as usize);
+    for _ in ids() {
+        let stream = ask(&mut end, true);
+        end.connection.reset(stream, Reason::CANCEL).expect("it is open");
+        end.written();
+    }
+    for id in ids() {
+        let answer = [
+            frame(HEADERS, END_HEADERS, id, &head),
+            frame(DATA, END_STREAM, id, &[]),
+            frame(RST_STREAM, 0, id, &8u32.to_be_bytes()),
+        ];
+        end.feed(&answer.concat()).expect("it was on its way");
+        end.written();
+    }
+    assert_eq!(end.connection.glitches().total(), 0);
+    let flood = |_| frame(RST_STREAM, 0, 1, &8u32.to_be_bytes());
+    assert_eq!(until_it_ends(&mut end, flood), (CHEAP_BURST, Problem::CheapFrames));
+}
+
+#[test]
+fn frames_that_are_expected_late_are_bounded() {
+    let mut end = End::client(Config::default());
+    for _ in 0..MAX_LATE_FRAMES / LATE_FRAMES + 10 {
+        let stream = ask(&mut end, true);
+        end.connection.reset(stream, Reason::CANCEL).expect("it is open");
+        end.written();
+    }
+    let flood = |_| frame(RST_STREAM, 0, 1, &8u32.to_be_bytes());
+    assert_eq!(until_it_ends(&mut end, flood), (MAX_LATE_FRAMES + CHEAP_BURST, Problem::CheapFrames));
 }
 
 #[test]

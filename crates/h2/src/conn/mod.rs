@@ -33,8 +33,8 @@ use crate::frame::{DEFAULT_MAX, goaway, rst_stream, window_update};
 use crate::glitch::{Glitch, Glitches};
 use crate::hpack;
 use crate::limits::{
-    Allowance, CHEAP_BURST, CHEAP_PER_SECOND, Config, DECODED_TIMES, DEFAULT_WINDOW, MAX_ANSWERS,
-    MAX_REMEMBERED, RESET_BURST, RESETS_PER_SECOND,
+    Allowance, CHEAP_BURST, CHEAP_PER_SECOND, Config, DECODED_TIMES, DEFAULT_WINDOW, LATE_FRAMES,
+    MAX_ANSWERS, MAX_LATE_FRAMES, MAX_REMEMBERED, RESET_BURST, RESETS_PER_SECOND,
 };
 use crate::stream_id::StreamId;
 use flow::{ReceiveWindow, SendWindow};
@@ -100,6 +100,10 @@ pub struct Connection {
     opened: Vec<StreamId>,
     /// Streams that this side reset lately, newest last.
     remembered: VecDeque<StreamId>,
+    /// Number of frames that may still come for streams that this client reset.
+    late: u32,
+    /// Whether this side reset more streams than it remembers.
+    has_forgotten: bool,
     out: Chain,
     /// Number of times that output was taken.
     outputs: u64,
@@ -186,6 +190,8 @@ impl Connection {
             refused: VecDeque::new(),
             opened: Vec::new(),
             remembered: VecDeque::new(),
+            late: 0,
+            has_forgotten: false,
             out: Chain::new(),
             outputs: 0,
             unwritten: 0,
@@ -425,6 +431,17 @@ impl Connection {
         if self.cheap.is_low() { self.glitch(Glitch::CheapFrame) } else { Ok(()) }
     }
 
+    /// Counts a frame for a stream that has ended.
+    fn late_frame(&mut self, now: Duration) -> Result<(), Problem> {
+        match self.late.checked_sub(1) {
+            Some(left) => {
+                self.late = left;
+                Ok(())
+            }
+            None => self.cheap_frame(now),
+        }
+    }
+
     /// Counts a stream that was reset, by the peer or for its fault.
     fn count_reset(&mut self, now: Duration) -> Result<(), Problem> {
         self.resets.take(now).ok_or(Problem::Resets).map(|_| ())
@@ -467,8 +484,12 @@ impl Connection {
     fn remember(&mut self, stream: StreamId) {
         if self.remembered.len() >= MAX_REMEMBERED {
             self.remembered.pop_front();
+            self.has_forgotten = true;
         }
         self.remembered.push_back(stream);
+        if self.role == Role::Client {
+            self.late = (self.late + LATE_FRAMES).min(MAX_LATE_FRAMES);
+        }
     }
 
     /// Removes a stream that was reset. With `by_us`, the peer learns of its end from the output.

@@ -224,7 +224,12 @@ impl Connection {
         if self.is_idle(stream) {
             return Absent::Fault(Problem::IdleStream);
         }
-        if self.remembered.contains(&stream) { Absent::Ignored } else { Absent::Fault(Problem::ClosedStream) }
+        let may_be_late = self.role == Role::Client && self.has_forgotten;
+        if may_be_late || self.remembered.contains(&stream) {
+            Absent::Ignored
+        } else {
+            Absent::Fault(Problem::ClosedStream)
+        }
     }
 
     /// Returns whether the stream has not begun.
@@ -284,7 +289,7 @@ impl Connection {
                 // Data that was under way when this side reset the stream is no attack: windows bound it.
                 Absent::Ignored if data > 0 && self.role == Role::Client => Ok(false),
                 Absent::Ignored => {
-                    self.cheap_frame(now)?;
+                    self.late_frame(now)?;
                     Ok(false)
                 }
             };
@@ -451,7 +456,7 @@ impl Connection {
             self.decode_unwanted(&block)?;
             return match absent {
                 Absent::Fault(problem) => Err(problem),
-                Absent::Ignored => self.cheap_frame(now),
+                Absent::Ignored => self.late_frame(now),
             };
         };
         let receive = stream.receive;
@@ -580,7 +585,7 @@ impl Connection {
         // A stream that has ended, and is kept for its data, reports nothing more.
         if self.streams.get(stream).is_none_or(|stream| stream.ended) {
             let idle = self.is_idle(stream) && !self.is_beyond_goaway(stream);
-            return if idle { Err(Problem::IdleStream) } else { self.cheap_frame(now) };
+            return if idle { Err(Problem::IdleStream) } else { self.late_frame(now) };
         }
         self.forget(stream, false)?;
         // A server that resets streams of this client is no attack.
