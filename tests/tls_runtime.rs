@@ -197,7 +197,12 @@ fn authorities_and_revoked_certificates_change_for_clients() {
 
 /// A CRL of `authority`.
 fn revoked_by(authority: &Authority, serials: &[u64]) -> String {
-    let now = rcgen::date_time_ymd(2020, 1, 1);
+    revoked_in(authority, serials, (2020, 2090))
+}
+
+/// A CRL of `authority` from the first year, due to be replaced in the second.
+fn revoked_in(authority: &Authority, serials: &[u64], (year, until): (i32, i32)) -> String {
+    let now = rcgen::date_time_ymd(year, 1, 1);
     let revoked = |serial: &u64| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),
         revocation_time: now,
@@ -206,13 +211,48 @@ fn revoked_by(authority: &Authority, serials: &[u64]) -> String {
     };
     let params = CertificateRevocationListParams {
         this_update: now,
-        next_update: rcgen::date_time_ymd(2090, 1, 1),
+        next_update: rcgen::date_time_ymd(until, 1, 1),
         crl_number: SerialNumber::from(1),
         issuing_distribution_point: None,
         revoked_certs: serials.iter().map(revoked).collect(),
         key_identifier_method: KeyIdMethod::Sha256,
     };
     params.signed_by(&authority.own).unwrap().pem().unwrap()
+}
+
+/// An older list of the same issuer, which has not the serial or is overdue, does not hide it, whatever their
+/// order in the file.
+#[test]
+fn the_newest_list_of_an_issuer_decides() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let mut params = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    params.serial_number = Some(SerialNumber::from(4711));
+    let key = KeyPair::generate().unwrap();
+    let shown = params.signed_by(&key, &authority.own).unwrap();
+    let shown = authority.folder.file("client.pem", &format!("{}{}", shown.pem(), key.serialize_pem()));
+    let of = |serials: &[u64], years| revoked_in(&authority, serials, years);
+    let (before, after) = (of(&[1], (2020, 2090)), of(&[1, 4711], (2021, 2090)));
+    let (overdue, fresh) = (of(&[1], (2020, 2021)), of(&[1], (2021, 2090)));
+    for (n, (lists, served_then)) in
+        [([&before, &after], false), ([&after, &before], false), ([&overdue, &fresh], true)]
+            .iter()
+            .enumerate()
+    {
+        let list = authority.folder.file(&format!("{n}.pem"), &lists.map(String::as_str).concat());
+        for ignored in ["", " crt-ignore-err 10"] {
+            let served = Served::start(
+                &authority,
+                &format!(
+                    "crt {} verify required ca-file {} crl-file {}{ignored}",
+                    certificate.display(),
+                    authority.file().display(),
+                    list.display()
+                ),
+            );
+            assert_eq!(served.serves(&authority, &shown), *served_then, "{n}{ignored}");
+        }
+    }
 }
 
 #[test]

@@ -424,7 +424,7 @@ impl Chains {
                     ParsedExtension::BasicConstraints(own) => {
                         (authority, length) = (Some(own.ca), own.path_len_constraint);
                     }
-                    ParsedExtension::ExtendedKeyUsage(usage) => purpose = usage.client_auth,
+                    ParsedExtension::ExtendedKeyUsage(usage) => purpose &= usage.client_auth,
                     ParsedExtension::KeyUsage(usage) if depth == 0 => {
                         purpose &= usage.digital_signature() || usage.key_agreement();
                     }
@@ -502,32 +502,38 @@ fn best_issuer<'a>(
     (!links.is_empty()).then(|| links.swap_remove(best.unwrap_or(0)))
 }
 
-/// Checks a certificate against the lists. Returns the error; `None` if a valid list does not contain it.
+/// Returns when a list of revoked certificates was issued.
+pub(crate) fn issued(list: &[u8]) -> Option<i64> {
+    List::of(list).map(|(_, list)| list.since)
+}
+
+/// Checks a certificate against the lists, newest first. Returns the error; `None` if a valid list does not
+/// contain it, and no other does.
 fn check_revocation(
     lists: &[CertificateRevocationListDer<'static>],
     own: &Link<'_>,
     issuer: &Link<'_>,
     now: i64,
 ) -> Option<u32> {
-    let mut worst = Some(NO_LIST);
+    let mut first = None;
     for list in lists {
         let Some((signed, revoked)) = List::of(list) else { continue };
         if revoked.issuer != own.parsed.issuer().as_raw() {
             continue;
         }
         let has_signed = Issuer::of(&issuer.parsed).is_some_and(|issuer| issuer.has_signed(signed));
-        worst = match () {
+        let error = match () {
             () if !has_signed => Some(BAD_LIST_SIGNATURE),
             () if revoked.since > now => Some(LIST_NOT_YET_VALID),
             () if revoked.until.is_some_and(|until| until < now) => Some(LIST_EXPIRED),
             () if revoked.has(own.parsed.raw_serial()) => return Some(REVOKED),
             () => None,
         };
-        if worst.is_none() {
-            break;
+        if first.is_none_or(|first: Option<u32>| first.is_some() && error.is_none()) {
+            first = Some(error);
         }
     }
-    worst
+    first.unwrap_or(Some(NO_LIST))
 }
 
 /// A list of revoked certificates.

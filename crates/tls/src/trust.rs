@@ -1,5 +1,6 @@
 //! Trusted CA certificates and revocation lists.
 
+use crate::chain;
 use crate::error::Problem;
 use crate::files::{Section, files, sections};
 use rustls::client::WebPkiServerVerifier;
@@ -108,7 +109,7 @@ impl Revoked {
                 format!("'{}' has no list of revoked certificates", path.display()),
             ));
         }
-        Ok(Self(lists))
+        Ok(Self(newest_first(lists)))
     }
 
     /// Parses the revocation lists of `sections`; `shown` is the name for messages.
@@ -117,7 +118,7 @@ impl Revoked {
         let lists: Vec<_> =
             found.map(|section| CertificateRevocationListDer::from(section.der.to_vec())).collect();
         match unusable(&lists) {
-            None => Ok(Self(lists)),
+            None => Ok(Self(newest_first(lists))),
             Some(why) => {
                 let text = format!("'{shown}' has a list of revoked certificates that cannot be used: {why}");
                 Err(Problem::new("crl-file", text))
@@ -128,6 +129,15 @@ impl Revoked {
     pub(crate) fn der(&self) -> Vec<Box<[u8]>> {
         self.0.iter().map(|der| Box::from(&**der)).collect()
     }
+}
+
+/// Sorts lists by their dates. Verifiers believe the first list of an issuer, which may have revoked more
+/// certificates since an older one that is not overdue.
+fn newest_first(
+    mut lists: Vec<CertificateRevocationListDer<'static>>,
+) -> Vec<CertificateRevocationListDer<'static>> {
+    lists.sort_by_cached_key(|list| std::cmp::Reverse(chain::issued(list)));
+    lists
 }
 
 /// Why a verifier cannot use one of the lists.
