@@ -366,3 +366,14 @@ fn a_token_does_not_choose_how_a_public_key_is_used() {
     world.text("str(none),set-var(txn.alg)");
     assert_eq!(world.text(&format!("str({NONE}),jwt_verify(txn.alg,secret)")).as_deref(), Some("1"));
 }
+
+/// A client that has the search give up does not get a text past it that should have been changed.
+#[test]
+fn a_text_that_a_search_gives_up_on_is_not_passed_on_unchanged() {
+    let mut world = World::new();
+    for (length, expected) in [(20, Some("a<".repeat(20) + "b.")), (1_500, None)] {
+        let text = "a<".repeat(length) + "b<";
+        world.request = Some(request("GET", "/", &[("x", &text)]));
+        assert_eq!(world.text("req.hdr(x),regsub('(?<!a)<',.,g)"), expected, "{length}");
+    }
+}

@@ -196,8 +196,10 @@ impl Regex {
     ) -> Option<&'x [u8]> {
         let mut slots = [None; 2 * GROUPS];
         let mut searches = Searches::new();
-        let Ok(Some(mut at)) = self.groups(text, 0, scratch, &mut slots, &mut searches) else {
-            return Some(text);
+        let mut at = match self.groups(text, 0, scratch, &mut slots, &mut searches) {
+            Ok(Some(at)) => at,
+            Ok(None) => return Some(text),
+            Err(StepLimitExceeded) => return None, // the text may have what is to be replaced
         };
         // The result grows at the start of the scratch, between searches, which borrow the scratch too.
         let mut copied = 0;
