@@ -710,10 +710,11 @@ fn learn(
     now: u64,
 ) -> Result<(), MessageError> {
     let spec = table.spec();
+    let date = now + update.expire.map_or(spec.expire, |expire| spec.expire.min(expire.into()));
     let mut entry = None;
     update.read(definition, |key, value| match value {
         None => {
-            entry = with_key(spec, key, |words| table.get_or_make(words, now)).flatten();
+            entry = with_key(spec, key, |words| table.get_or_make_until(words, now, date)).flatten();
             entry = entry.take().filter(|entry| !is_ahead(entry.number()));
         }
         Some((datum, kept)) => {
@@ -730,8 +731,7 @@ fn learn(
     if let Some(entry) = entry
         && spec.expire > 0
     {
-        let expire = update.expire.map_or(spec.expire, |expire| spec.expire.min(expire.into()));
-        entry.set_expiry(now + expire);
+        entry.set_expiry(date);
     }
     Ok(())
 }

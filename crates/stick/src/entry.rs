@@ -151,9 +151,10 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Sets the expiry date.
+    /// Sets the expiry date, unless it is later already: the shard looks at an entry at its first date or
+    /// later.
     pub fn set_expiry(&self, date: u64) {
-        self.word(DATE).store(date, Ordering::Relaxed);
+        self.word(DATE).fetch_max(date, Ordering::Relaxed);
     }
 
     /// The entry's number in the table, valid for its life.

@@ -327,10 +327,15 @@ impl Table {
     /// Holds the entry of a key; makes it if necessary. `None` if the table is full and cannot drop an entry,
     /// or there is no memory.
     pub fn get_or_make(&self, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
+        self.get_or_make_until(words, now, now + self.spec.expire)
+    }
+
+    /// As [`get_or_make`](Self::get_or_make); an entry that is made expires on `date`.
+    pub fn get_or_make_until(&self, words: &[u64], now: u64, date: u64) -> Option<EntryGuard<'_>> {
         let hash = self.hash(words);
         match self.find(hash, words, now, |at, state| self.hold(at, state, hash, words, now)) {
             Some(held) => Some(held),
-            None => self.make(hash, words, now),
+            None => self.make(hash, words, (now, date)),
         }
     }
 
@@ -351,13 +356,13 @@ impl Table {
     }
 
     #[cold]
-    fn make(&self, hash: u32, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
+    fn make(&self, hash: u32, words: &[u64], (now, date): (u64, u64)) -> Option<EntryGuard<'_>> {
         if !self.reserve(hash, now) {
             return None;
         }
         let shard = self.shard(hash);
         let mut inner = shard.inner.lock();
-        let made = self.make_in(shard, &mut inner, hash, words, now);
+        let made = self.make_in(shard, &mut inner, hash, words, (now, date));
         if !matches!(made, Some((_, true))) {
             self.used.fetch_sub(1, Ordering::Relaxed);
         }
@@ -371,7 +376,7 @@ impl Table {
         inner: &mut Inner,
         hash: u32,
         words: &[u64],
-        now: u64,
+        (now, date): (u64, u64),
     ) -> Option<(EntryGuard<'_>, bool)> {
         let there = self.walk(shard, hash, words, now, |at, state| self.hold(at, state, hash, words, now));
         if let Some(held) = there {
@@ -381,7 +386,7 @@ impl Table {
         let old = self.walk(shard, hash, words, 0, |at, _| Some(at));
         if let Some(at) = old {
             if self.end_life(at) {
-                self.begin_life(at, words, now);
+                self.begin_life(at, words, (now, date));
                 return Some((EntryGuard { entry: self.entry(at) }, false));
             }
             // Another lane, whose clock is behind, holds the entry meanwhile: it lives on. It cannot end
@@ -393,9 +398,9 @@ impl Table {
         let at = self.take_free(inner)?;
         let first = bucket.load(Ordering::Relaxed);
         self.word(at, LINK).store(u64::from(hash) << 32 | u64::from(first), Ordering::Release);
-        self.begin_life(at, words, now);
+        self.begin_life(at, words, (now, date));
         shard.changing(|| bucket.store(at, Ordering::Release));
-        inner.file(now + self.spec.expire, at);
+        inner.file(date, at);
         Some((EntryGuard { entry: self.entry(at) }, true))
     }
 
@@ -412,12 +417,17 @@ impl Table {
         state & LIVE != 0
             && state & HELD == 0
             && word
-                .compare_exchange(state, (state & !LIVE) + LIFE, Ordering::Acquire, Ordering::Relaxed)
+                .compare_exchange(
+                    state,
+                    ((state & !LIVE) + LIFE) & !LIVE,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                )
                 .is_ok()
     }
 
     /// Begins a life, with one hold.
-    fn begin_life(&self, at: u32, words: &[u64], now: u64) {
+    fn begin_life(&self, at: u32, words: &[u64], (now, date): (u64, u64)) {
         // Release: pairs with the fence in `peek`; a reader that sees the new words also sees that the old
         // life is over.
         manylane_sync::atomic::fence(Ordering::Release);
@@ -435,7 +445,7 @@ impl Table {
                 }
             }
         }
-        entry.word(DATE).store(now + self.spec.expire, Ordering::Relaxed);
+        entry.word(DATE).store(date, Ordering::Relaxed);
         let state = entry.word(STATE).load(Ordering::Relaxed);
         // Release: pairs with the acquire in `hold`; publishes the key.
         entry.word(STATE).store(((state + LIFE) & !LIVE & !HELD) | LIVE | 1, Ordering::Release);

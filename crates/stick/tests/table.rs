@@ -352,3 +352,32 @@ fn another_server_that_a_peer_tells_of_has_no_name_here() {
         assert_eq!(entry.get(DataType::ServerKey, 0), Some(0));
     });
 }
+
+/// What peers tell of has a part of its time behind it.
+#[test]
+fn an_entry_that_is_made_with_an_earlier_date_goes_on_that_date() {
+    let table = Table::new(Spec { nopurge: true, ..spec(Type::Int, 10, 100_000) });
+    for key in 0..10 {
+        let made = with_key(table.spec(), Value::Int(key), |words| {
+            table.get_or_make_until(words, 0, 500).map(|entry| entry.expires_in(0))
+        });
+        assert_eq!(made, Some(Some(500)));
+    }
+    assert_eq!(count(&table, 100, 499), None, "the table is full");
+    assert_eq!(count(&table, 100, 564), Some(1), "what has expired goes");
+    while table.sweep(&mut 0, 1_000, 100) {}
+    assert_eq!(table.used(), 1);
+}
+
+/// The shard looks at an entry on its first date, or later.
+#[test]
+fn a_date_is_not_moved_to_an_earlier_one() {
+    let table = Table::new(spec(Type::Int, 10, 1_000));
+    with_key(table.spec(), Value::Int(7), |words| {
+        let entry = table.get_or_make(words, 0).unwrap();
+        entry.set_expiry(500);
+        assert_eq!(entry.expires_in(0), 1_000);
+        entry.set_expiry(2_000);
+        assert_eq!(entry.expires_in(0), 2_000);
+    });
+}
