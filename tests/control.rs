@@ -1018,6 +1018,22 @@ fn a_schema_describes_what_is_shown() {
     }
 }
 
+/// Those who gave up shut nobody out: `stats maxconn` is 10.
+#[test]
+fn who_leaves_during_wait_gives_its_place_back() {
+    let program = Controlled::new("level admin");
+    assert!(program.ask("show version").contains('.'));
+    let waiting: Vec<_> = (0..10)
+        .map(|_| {
+            let mut client = UnixStream::connect(&program.socket).unwrap();
+            client.write_all(b"wait 1h\n").unwrap();
+            client
+        })
+        .collect();
+    drop(waiting);
+    assert!(program.ask("show version").contains('.'));
+}
+
 /// `wait` waits for a time, or until a server may be removed.
 #[test]
 fn an_operator_waits_until_a_server_serves_nobody() {

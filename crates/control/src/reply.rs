@@ -29,6 +29,11 @@ impl<'a> Reply<'a> {
         Self { connection, here, timeout, text: String::with_capacity(SLICE + SLICE / 4) }
     }
 
+    /// Returns whether the client has closed its connection. One that has only ended its commands has not.
+    pub(crate) fn client_is_gone(&self) -> bool {
+        self.connection.has_hung_up()
+    }
+
     /// Sets the longest time that the client may take for a slice.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;

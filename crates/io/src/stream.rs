@@ -9,6 +9,7 @@ use crate::receive::Destination;
 use crate::slab::Key;
 use crate::waiter::Waiting;
 use manylane_buf::{Chain, Segment};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketType, recv, sockopt};
 use std::fmt;
@@ -223,6 +224,16 @@ impl Stream {
                 _ => false,
             };
         }
+    }
+
+    /// Returns whether the peer has closed both directions or reset the connection, as far as the kernel
+    /// knows. A peer over TCP that has closed, and to which nothing was sent since, may still be reading.
+    ///
+    /// Cost: one `poll`.
+    pub fn has_hung_up(&self) -> bool {
+        let mut one = [PollFd::new(&*self.fd, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut one, Some(&now)).is_ok() && one[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Sends all of `chain` without copying: the chain is empty afterwards, and its clusters are held until

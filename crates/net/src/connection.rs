@@ -232,6 +232,17 @@ impl Connection {
         }
     }
 
+    /// Returns whether the peer has closed both directions, as far as the kernel knows: one system call.
+    /// False inside of the process.
+    pub fn has_hung_up(&self) -> bool {
+        let socket = match self {
+            Self::Socket(stream) => Some(stream),
+            Self::Local(_) => None,
+            Self::Tls(tls) => tls.socket(),
+        };
+        socket.is_some_and(Stream::has_hung_up)
+    }
+
     /// Sends all of `chain`, and waits while there is no room for it.
     ///
     /// # Errors

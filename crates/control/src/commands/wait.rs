@@ -5,10 +5,12 @@ use crate::level::Level;
 use manylane_config::value::Unit;
 use std::time::Duration;
 
-/// The longest delay. A client that disconnects meanwhile keeps its permit until the end.
+/// The longest delay.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Time between two checks of the server.
+/// Time between two checks of the server, and of the client: one that is gone gives its permit back.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Time between two checks of the client if no server is checked.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// `wait <delay> [srv-removable <backend>/<server>]`; older versions call it `srv-unused`.
 pub(super) async fn wait(call: &mut Call<'_, '_>) {
@@ -23,8 +25,15 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
         }
     };
     let here = call.here;
+    let until = here.now() + delay;
     let (backend, server) = match call.word(1) {
-        "" => return here.sleep(delay).await,
+        "" => loop {
+            let left = until.since(here.now());
+            if left.is_zero() || call.reply.client_is_gone() {
+                return;
+            }
+            here.sleep(left.min(CLIENT_CHECK_INTERVAL)).await;
+        },
         // The answer reveals what `del server` would say.
         "srv-unused" | "srv-removable" if call.settings.level < Level::Admin => {
             return call.error("Permission denied");
@@ -38,7 +47,6 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
         },
         _ => return call.error("'wait' expects 'srv-removable <backend>/<server>' as its condition."),
     };
-    let until = here.now() + delay;
     loop {
         // The generation may be replaced meanwhile.
         match call.control.generation().removable(backend, server) {
@@ -47,7 +55,7 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
             Err(_) => {}
         }
         let left = until.since(here.now());
-        if left.is_zero() {
+        if left.is_zero() || call.reply.client_is_gone() {
             return call.error("Wait delay expired.");
         }
         here.sleep(left.min(CHECK_INTERVAL)).await;
