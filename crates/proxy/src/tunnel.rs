@@ -130,6 +130,8 @@ impl<'a> Tunnel<'a> {
         let receiver = |error: EndFailed| failed(direction.receiver(), &error);
         let filters = self.filters.and_then(|filters| filters.seeing(direction.sender));
         'direction: loop {
+            // Drips for a receiver that does not read stay in the kernel, and do not renew its time.
+            let is_full = to.whole().is_some_and(|to| to.unsent() > 0);
             if let Some(filters) = filters {
                 while !chain.is_empty() {
                     let n = filters.pass(direction, chain.len()).await;
@@ -144,6 +146,9 @@ impl<'a> Tunnel<'a> {
                 let n = chain.len() as u64;
                 to.send(direction, here, &mut chain, false).await.map_err(receiver)?;
                 count(n);
+            }
+            if is_full {
+                to.flush(direction, here).await.map_err(receiver)?;
             }
             if only {
                 to.flush(direction, here).await.map_err(receiver)?;
