@@ -4,11 +4,11 @@
 use crate::common;
 
 use common::watch::ask;
-use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 /// Bytes of a body: more than one read takes, and more than what a splice is worth.
 const LONG: usize = 300_000;
@@ -105,4 +105,62 @@ fn a_body_that_a_client_must_not_get_leaves_its_connection_in_use() {
         }
         assert_eq!(connections.load(Ordering::SeqCst), 1, "{options}");
     }
+}
+
+/// Neither a long body nor one that never ends is read for a client that must not get it.
+#[test]
+fn a_long_body_that_a_client_must_not_get_is_not_read() {
+    /// What the proxy may read of it (`MOST_DROPPED`), and what the system's buffers hold.
+    const MOST: usize = (1 << 20) + (8 << 20);
+    for framing in ["Content-Length: 10000000000", "Transfer-Encoding: chunked"] {
+        let ((socket, address), (sent, how_many)) = (listener(), mpsc::channel());
+        let server = origin(move |mut stream| {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while let Some(head) = head(&mut reader) {
+                if head.contains(" /short ") {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+                    continue;
+                }
+                stream.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes()).unwrap();
+                let (chunk, mut all) = (chunked(), 0);
+                let piece = &chunk[..chunk.len() - b"0\r\n\r\n".len()];
+                while all <= MOST && stream.write_all(piece).is_ok() {
+                    all += piece.len();
+                }
+                sent.send(all).unwrap();
+                return;
+            }
+        });
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\nlisten l\n bind {}\n http-request set-method GET\n server s {server}\n",
+            fd(&socket),
+        ));
+        let mut client = BufReader::new(connect(address));
+        for path in ["/long", "/short"] {
+            let request = format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.get_mut().write_all(request.as_bytes()).unwrap();
+            let head = head(&mut client).unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 "), "{framing}, {path}: {head}");
+        }
+        let all = how_many.recv_timeout(TIMEOUT).unwrap();
+        assert!(all <= MOST, "{framing}: the proxy has read at least {all} bytes");
+    }
+}
+
+/// A client of HTTP/1.0 knows the end of a body by that of the connection alone.
+#[test]
+fn a_chunked_response_that_breaks_off_does_not_look_complete_to_http_1_0() {
+    let server = origin(|mut stream| {
+        let _ = head(&mut BufReader::new(stream.try_clone().unwrap()));
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nwho").unwrap();
+    });
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server}\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let error = client.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }

@@ -242,6 +242,26 @@ fn a_client_that_waits_for_100_continue_owes_its_body() {
     assert_eq!(course.line()["ts"], "cH");
 }
 
+/// Who has not asked for a body may never get it, and what comes in its place may be another request.
+#[test]
+fn a_final_response_in_place_of_100_ends_both_connections() {
+    const EXPECTING: &[u8] =
+        b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 40\r\n\r\n";
+    let (came, has_come) = std::sync::mpsc::channel();
+    let early = origin(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        came.send(rest).unwrap();
+    });
+    let course = Course::new("http", "", &format!("server s {early}"));
+    let answer = read_all(&mut course.send(EXPECTING)).to_ascii_lowercase();
+    assert!(answer.starts_with("http/1.1 404 ") && answer.contains("connection: close"), "{answer}");
+    assert_eq!(course.line()["ts"], "--");
+    assert_eq!(has_come.recv_timeout(common::TIMEOUT).unwrap(), b"", "the server's connection was kept");
+}
+
 #[test]
 fn who_ends_its_own_side_stays_in_the_tarpit() {
     let front = "timeout tarpit 150ms\n http-request tarpit";

@@ -89,6 +89,11 @@ impl Direction {
         self.excused.set(excused);
     }
 
+    /// Returns whether the sender still waits for the other side before it sends.
+    pub(crate) fn is_excused(&self) -> bool {
+        self.excused.get()
+    }
+
     /// Ends the excuse: the sender was asked to send, or has sent unasked.
     pub(crate) fn called(&self, now: Time) {
         if self.excused.replace(false) {

@@ -335,7 +335,10 @@ impl Stream<'_> {
                 }
             }
             exchange.check_cache(&response.head).inspect_err(|_| answered_with())?;
-            let settled = exchange.settle(response, closes)?;
+            // The server did not ask for the body that the client announced. The client may leave it out, and
+            // send another request instead: neither connection shows where that would begin.
+            let left_out = timeouts.up.is_excused() && going_up.outcome.is_none();
+            let settled = exchange.settle(response, closes, left_out)?;
             let Settled { mut back, sent, shown, body, framed, persist, sends_off, .. } = settled;
             let Settled { dropped, server_persists, .. } = settled;
             if let Some(filters) = &filters {
@@ -396,6 +399,7 @@ impl Stream<'_> {
                 let whole_client = client.whole().filter(|_| persist != Persist::KeepAlive);
                 let relayed = Cell::new(sent);
                 let relaxed = Cell::new(None);
+                let server_is_kept = Cell::new(server_persists);
                 let ended = if whole {
                     count_shown();
                     let sending = pin!(async {
@@ -407,7 +411,8 @@ impl Stream<'_> {
                         let rest = Pump::new(server, body, Body::None, From::Server, limits, true);
                         // In a block of its own: most responses never need it.
                         let dropping = Boxed::new(|| rest.drop_all(&down_ends, &mut from_server));
-                        dropping.map_err(|_| Broken::Memory)?.await
+                        server_is_kept.set(dropping.map_err(|_| Broken::Memory)?.await?);
+                        Ok(())
                     });
                     timeouts.over(self.timer, permit, pin!(going_up.beside(sending))).await
                 } else {
@@ -454,9 +459,10 @@ impl Stream<'_> {
                 }
                 count_shown();
                 let complete = matches!(ended, Ok(Ok(Ok(()))));
-                if !complete && framed == Body::UntilClose && server_end.connection().tls().is_some() {
-                    // TLS protects the end of the body from attackers in between; a plain close would hide
-                    // that it broke off.
+                let shows_end = body != Body::UntilClose || server_end.connection().tls().is_some();
+                if !complete && framed == Body::UntilClose && shows_end {
+                    // The server's framing, or TLS, has shown that the body broke off; a plain close would
+                    // hide it.
                     if let Some(client) = client.whole() {
                         client.reset_on_close();
                     }
@@ -465,7 +471,7 @@ impl Stream<'_> {
                 // as the server is there and has not announced that it closes.
                 let unsent = matches!(server, BodyEnd::Http1(connection) if connection.unsent() > 0);
                 let owed = going_up.outcome.is_none() || unsent;
-                let rest = if owed && complete && server_persists {
+                let rest = if owed && complete && server_is_kept.get() {
                     let mut leaving = pin!(server_end.connection().recv());
                     let mut ending = pin!(async {
                         poll_fn(|context| going_up.poll_end(context)).await;
@@ -482,11 +488,11 @@ impl Stream<'_> {
                 } else {
                     Ok(())
                 };
-                let termination = termination(&ended, rest, &going_up.outcome, server_persists);
+                let termination = termination(&ended, rest, &going_up.outcome, server_is_kept.get());
                 exchange.passed_on(&ended, termination);
                 let sent_all = matches!(going_up.outcome, Some(Ok(())));
                 let whole = sent_all && (complete || termination.cause == Cause::ServerLeft);
-                (Ended::Message { complete, sent_all, whole, sends_off }, persist, server_persists)
+                (Ended::Message { complete, sent_all, whole, sends_off }, persist, server_is_kept.get())
             }
         };
         let (complete, sent_all, whole, sends_off) = match ended {

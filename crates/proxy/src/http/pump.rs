@@ -11,6 +11,7 @@ use manylane_net::{Connection, Expected, SplicePolicy, TransferError};
 use manylane_plan::invalid::Found;
 use manylane_stats::Tally;
 use std::cell::RefCell;
+use std::time::Duration;
 
 /// Reason why a body broke off.
 #[derive(Debug)]
@@ -55,6 +56,13 @@ enum Sink {
 
 /// Most bytes that are received with one call to be dropped.
 const DROPPED_AT_ONCE: usize = 65_536;
+
+/// Most bytes of a response body that the proxy reads for nobody, so that the server's connection stays in
+/// use behind it. A longer body costs more than a new connection, and may never end.
+pub(super) const MOST_DROPPED: u64 = 1 << 20;
+
+/// Longest time for that. Nobody watches the client meanwhile.
+const DROPPING_TIME: Duration = Duration::from_secs(2);
 
 /// One body while it is forwarded.
 #[derive(Debug)]
@@ -357,21 +365,29 @@ impl Pump {
         Ok(())
     }
 
-    /// Reads all of the body and drops it: its receiver must not get it. What follows stays in `input`.
-    pub(super) async fn drop_all(mut self, ends: &Ends<'_>, input: &mut Chain) -> Result<(), Broken> {
+    /// Reads the body and drops it: its receiver must not get it. What follows stays in `input`. Returns
+    /// false if [`MOST_DROPPED`] bytes were not all of it, or it took too long.
+    pub(super) async fn drop_all(self, ends: &Ends<'_>, input: &mut Chain) -> Result<bool, Broken> {
+        ends.io.here().timeout(DROPPING_TIME, self.drop_most(ends, input)).await.unwrap_or(Ok(false))
+    }
+
+    async fn drop_most(mut self, ends: &Ends<'_>, input: &mut Chain) -> Result<bool, Broken> {
         let Ends { io, direction, from, passage, .. } = *ends;
         let here = io.here();
+        let mut received = 0;
         loop {
             // The receiver has the whole message already, so only the sender is at fault.
             self.skip(from, input).map_err(|_| Broken::Sender)?;
-            if self.done {
+            if self.done || received > MOST_DROPPED {
                 direction.waits(Waits::Nobody, here.now());
-                return Ok(());
+                return Ok(self.done);
             }
             direction.waits(Waits::Sender, here.now());
             let had = input.len();
             let more = from.receive(input, DROPPED_AT_ONCE).await;
-            passage.received.add((input.len() - had) as u64);
+            let new = (input.len() - had) as u64;
+            passage.received.add(new);
+            received += new;
             match more {
                 Ok(true) => direction.called(here.now()),
                 Ok(false) => return Err(Broken::Sender),

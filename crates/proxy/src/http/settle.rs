@@ -4,6 +4,7 @@ use super::body_peek::BodyPeek;
 use super::cacheable::gives_cookie_away;
 use super::edit;
 use super::exchange::Exchange;
+use super::pump::MOST_DROPPED;
 use super::tries::{Failed, no_memory};
 use super::websocket::as_connected;
 use crate::flow::NotSent;
@@ -158,8 +159,14 @@ impl Exchange<'_> {
         Err(Failed::Ruled(End::Denied, Answer::Usual(502)))
     }
 
-    /// Edits the head for the client and decides about the framing of the body.
-    pub(super) fn settle(&self, response: &mut Response, closes: bool) -> Result<Settled, Failed> {
+    /// Edits the head for the client and decides about the framing of the body. With `left_out` the request
+    /// may remain without its body.
+    pub(super) fn settle(
+        &self,
+        response: &mut Response,
+        closes: bool,
+        left_out: bool,
+    ) -> Result<Settled, Failed> {
         let Self { backend, permit, server, request, method, .. } = *self;
         let Response { head: response_head, body, connection: said } = response;
         let (body, said) = (*body, *said);
@@ -167,12 +174,13 @@ impl Exchange<'_> {
             && !matches!(body, Body::UntilClose | Body::Tunnel)
             && self.stream.mode == CloseMode::KeepAlive
             && !closes
+            && !left_out
             && !has_close_option(&request.head)
             && request.head.method_kind() != Method::Connect;
         // A client that asked for a tunnel expects no length.
         let tunnels = self.stream.method != Method::Connect || body == Body::Tunnel;
         let keeps = self.stream.keeps();
-        let wished = if keeps && tunnels { Persist::KeepAlive } else { Persist::Close };
+        let wished = if keeps && tunnels && !left_out { Persist::KeepAlive } else { Persist::Close };
         let (framed, mut persist) = frame_for(body, self.stream.version, wished);
         let edited = set_body(response_head, body, framed).and_then(|()| match &backend.http.cookie {
             Some(cookie) => {
@@ -216,7 +224,8 @@ impl Exchange<'_> {
                 (Body::None | Body::Length(0), _) => framed = body,
                 (_, Body::None) => {
                     // The client gets no body. A stream of HTTP/2 ends without its connection.
-                    server_persists &= server.h2().is_none();
+                    let is_short = !matches!(body, Body::Length(length) if length > MOST_DROPPED);
+                    server_persists &= server.h2().is_none() && is_short;
                     dropped = server_persists.then_some(body);
                     body = Body::None;
                 }
