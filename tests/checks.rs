@@ -461,7 +461,7 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             " option httpchk\n http-check expect status 200\n http-check connect",
             "expects 'http-check connect' as the first step, found another one",
         ),
-        (" option httpchk\n http-check expect hdr nam x", "unknown argument 'nam' of 'http-check expect'"),
+        (" option httpchk\n http-check expect hdr nam x", "'hdr' expects name or name-lf, found 'nam'"),
         (" option httpchk\n http-check expect hdr name -m big x", "'-m' expects str, beg, end, sub or reg"),
         (" option httpchk\n http-check expect hdr name x value", "'value' expects a value, found none"),
         (" option httpchk\n http-check expect on-error %[dat] status 200", "unknown fetch method 'dat'"),
@@ -499,7 +499,7 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         (" option tcp-check\n tcp-check set-car(check.a) int(1)", "found 'set-car'; did you mean 'set-var'?"),
         (
             " option tcp-check\n tcp-check unset-var(check.a) b",
-            "unknown argument 'b' of 'tcp-check unset-var'",
+            "'tcp-check unset-var' expects no further argument, found 'b'",
         ),
         (
             " option external-check\n external-check command /bin/true",
