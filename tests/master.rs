@@ -783,20 +783,24 @@ fn a_fault_that_another_process_sends_ends_a_worker() {
     }
 }
 
+/// The packaged configuration with an address and a run-time socket of the test.
+fn packaged(address: SocketAddr, socket: &Path) -> String {
+    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/debian/manylane.cfg");
+    let packaged = std::fs::read_to_string(packaged).unwrap();
+    packaged
+        .replace("127.0.0.1:8404", &address.to_string())
+        .replace("/run/manylane.sock", &socket.display().to_string())
+}
+
 /// The packaged configuration, with paths and rights of the test: a crashed worker is replaced.
 #[test]
 fn the_packaged_configuration_survives_a_crash() {
-    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/debian/manylane.cfg");
-    let packaged = std::fs::read_to_string(packaged).unwrap();
     let (address, folder) = (own_address(), Folder::new());
-    let socket = folder.0.join("stats").display().to_string();
     let of_root = ["user ", "group ", "chroot "];
-    let config: String = packaged
+    let config: String = packaged(address, &folder.0.join("stats"))
         .split_inclusive('\n')
         .filter(|line| !of_root.iter().any(|word| line.trim_start().starts_with(word)))
-        .collect::<String>()
-        .replace("127.0.0.1:8404", &address.to_string())
-        .replace("/run/manylane.sock", &socket);
+        .collect();
     let master = Master::start(&config, |program| {
         program.arg("-Ws");
     });
@@ -804,6 +808,39 @@ fn the_packaged_configuration_survives_a_crash() {
     master.hears("another worker begins");
     master.hears("Loading success.");
     assert_eq!(status_behind_a_kill(address), 200);
+}
+
+/// The packaged configuration with its `chroot` and without the rights of root: the worker reads the file
+/// again when it is told to reload, also from the empty folder that is its root.
+#[test]
+fn the_packaged_configuration_is_reloaded_in_its_chroot() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return println!("NOT SHOWN HERE: only root enters a chroot");
+    }
+    let (address, folder) = (own_address(), Folder::new());
+    let (socket, empty) = (folder.0.join("stats"), folder.0.join("empty"));
+    std::fs::create_dir(&empty).unwrap();
+    let mut config = packaged(address, &socket);
+    for (line, of_test) in [
+        ("    user manylane\n", "    uid 65534\n".to_owned()),
+        ("    group manylane\n", "    gid 65534\n".to_owned()),
+        ("    chroot /var/lib/manylane\n", format!("    chroot {}\n", empty.display())),
+    ] {
+        assert!(config.contains(line), "the packaged file has no line '{}'", line.trim());
+        config = config.replace(line, &of_test);
+    }
+    let master = Master::start(&config, |program| {
+        program.arg("-Ws");
+    });
+    let root = std::fs::read_link(format!("/proc/{}/root", master.worker())).unwrap();
+    assert!(root.ends_with("empty"), "{}", root.display());
+    assert_eq!(status_of(address).unwrap(), 200);
+    let page = "    stats uri /\n";
+    assert!(config.contains(page), "{config}");
+    master.write(&config.replace(page, "    http-request return status 403\n"));
+    let answer = asked_at(&socket, "reload");
+    assert!(answer.contains("Reloaded: generation 1 serves."), "{answer}");
+    assert_eq!(status_of(address).unwrap(), 403);
 }
 
 /// `restart-on-crash`: a crashed worker is replaced; one that was stopped on purpose is not.
