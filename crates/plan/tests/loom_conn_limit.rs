@@ -46,7 +46,7 @@ fn who_waits_while_a_place_is_given_back_is_woken() {
             outcome = entering.as_mut().poll(&mut context);
         }
         assert_eq!(outcome, Poll::Ready(()));
-        assert!(!conn_limit.try_enter(), "there is one place");
+        assert!(!conn_limit.try_enter(), "there is one permit");
         conn_limit.leave();
         assert!(conn_limit.try_enter(), "nothing was lost");
     });
@@ -86,7 +86,7 @@ fn two_who_want_the_same_place_both_have_it() {
             let (conn_limit, inside) = (conn_limit.clone(), inside.clone());
             thread::spawn(move || {
                 if conn_limit.try_enter() {
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in one place");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two with one permit");
                     inside.fetch_sub(1, Ordering::SeqCst);
                     conn_limit.leave();
                 }
@@ -105,6 +105,6 @@ fn two_who_want_the_same_place_both_have_it() {
             outcome = entering.as_mut().poll(&mut context);
         }
         assert!(outcome.is_ready());
-        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in one place");
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two with one permit");
     });
 }
