@@ -314,7 +314,7 @@ impl SniName {
 }
 
 impl ServerTls {
-    /// Returns the server name of a new connection. `asked` has the values of the backend's expressions.
+    /// Returns the server name of a new connection. `names` has the values of the backend's expressions.
     pub fn name(&self, names: &[Option<Box<str>>]) -> ServerName<'static> {
         let named = match &self.name {
             SniName::None => None,
