@@ -103,7 +103,7 @@ test: ## everything that must hold, within bounds: what CI runs
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-debug test-models test-budgets test-release
 	@scripts/not-shown
 
-test-form: ## format, lints, rooms and arrows, fuzz targets that compile: what ends soon comes first
+test-form: ## format, lints, rooms and arrows, types of the fuzz targets: what ends soon comes first
 	cargo xtask check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
