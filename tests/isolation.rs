@@ -714,7 +714,7 @@ fn who_was_refused_and_goes_on_sending_is_left() {
     let (mut client, begin) = (refused(), Instant::now());
     while client.write_all(b"x").is_ok() {
         assert!(begin.elapsed() < 5 * LINGERING.1, "what nobody needs is read for too long");
-        // The pace of the bytes, unless the connection is reset before.
+        // The rate of the bytes, unless the connection is reset before.
         let socket = PollFd::new(client.as_fd(), PollFlags::empty());
         nix::poll::poll(&mut [socket], 10u16).unwrap();
     }

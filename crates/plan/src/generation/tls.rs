@@ -290,7 +290,7 @@ pub struct ServerTls {
     pub sends_early: bool,
     /// Source of the server name (SNI).
     pub name: SniName,
-    /// True after the log was told that a handshake failed, until one succeeds.
+    /// True after a failed handshake was logged, until one succeeds.
     pub failing: AtomicBool,
 }
 
