@@ -439,7 +439,7 @@ fn sections(folder: &Folder, section: &str, load: &str) -> String {
 }
 
 #[test]
-fn faults_are_reported_by_place() {
+fn faults_are_reported_by_position() {
     let folder = Folder::new();
     std::fs::write(folder.0.join("bad.key"), "x").unwrap();
     let good = " directory https://a.test/d\n map virt@acme";

@@ -428,7 +428,7 @@ fn services_that_are_known_by_heart_are_judged_as_haproxy_judges_them() {
 }
 
 #[test]
-fn what_is_wrong_with_checks_is_said_with_its_place() {
+fn what_is_wrong_with_checks_is_said_with_its_position() {
     let folder = Folder::new();
     for (lines, sentence) in [
         (" server a 127.0.0.1:1 check inter", "'inter' expects <delay>, found none"),

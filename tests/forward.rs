@@ -337,7 +337,7 @@ fn a_disabled_section_receives_nothing_until_it_is_enabled() {
 }
 
 #[test]
-fn bad_sections_are_refused_with_place_and_remedy() {
+fn bad_sections_are_refused_with_position_and_remedy() {
     for (config, expected) in [
         (
             "log-forward f\n log backend@b local0\n dgram-bind 127.0.0.1:1\n",

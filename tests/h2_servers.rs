@@ -369,7 +369,7 @@ const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Reads to the end and responds to nothing. Returns true if a ping came.
-fn is_asked(mut stream: &TcpStream) -> bool {
+fn gets_request(mut stream: &TcpStream) -> bool {
     let mut head = [0; 9];
     let mut asked = false;
     while stream.read_exact(&mut head).is_ok() {
@@ -390,7 +390,7 @@ fn silent_peers(frontend: &str, server_options: &str) -> [(bool, Duration); 2] {
         let answer = [0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
         let begin = Instant::now();
         stream.write_all(&[EMPTY_SETTINGS, &answer].concat()).unwrap();
-        sender.send((is_asked(&stream), begin.elapsed())).unwrap();
+        sender.send((gets_request(&stream), begin.elapsed())).unwrap();
     });
     let (web, address) = listener();
     let _program = Manylane::start_ready(&format!(
@@ -405,7 +405,7 @@ fn silent_peers(frontend: &str, server_options: &str) -> [(bool, Duration); 2] {
     let mut stream = connect(address);
     let begin = Instant::now();
     stream.write_all(&[PREFACE, EMPTY_SETTINGS, &[0, 0, 0, 4, 1, 0, 0, 0, 0], GET].concat()).unwrap();
-    [of_server, (is_asked(&stream), begin.elapsed())]
+    [of_server, (gets_request(&stream), begin.elapsed())]
 }
 
 /// `GET http://a/` on stream 1.

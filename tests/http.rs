@@ -289,7 +289,7 @@ fn what_fails_is_answered_with_its_status() {
 }
 
 #[test]
-fn an_error_file_takes_the_place_of_the_programs_answer() {
+fn an_error_file_replaces_the_programs_answer() {
     let folder = Folder::new();
     let file =
         folder.file("503.http", "HTTP/1.0 503 Gone fishing\nX-Own: yes\nConnection: close\n\nback soon\n");

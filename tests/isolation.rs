@@ -156,8 +156,8 @@ fn strays_are_given_to_nobody(tls: Option<Arc<ServerConfig>>, ssl: &str) {
     // Open connections of the server, and whether stray data was sent on them.
     type Open = BTreeMap<usize, (Peer, Arc<AtomicBool>)>;
     let open: Arc<Mutex<Open>> = Arc::default();
-    let asked_there = Arc::new(AtomicUsize::new(0));
-    let (shared, wrong, next) = (open.clone(), asked_there.clone(), AtomicUsize::new(0));
+    let misdirected = Arc::new(AtomicUsize::new(0));
+    let (shared, wrong, next) = (open.clone(), misdirected.clone(), AtomicUsize::new(0));
     let server = origin(move |stream| {
         let number = next.fetch_add(1, Ordering::SeqCst);
         // Without this, stray data would wait for the acknowledgement in the next request, and arrive after
@@ -233,7 +233,7 @@ fn strays_are_given_to_nobody(tls: Option<Arc<ServerConfig>>, ssl: &str) {
     over.store(true, Ordering::SeqCst);
     clients.into_iter().for_each(|client| client.join().unwrap());
     println!("{sent} connections were sent something, {} requests were served", count.load(Ordering::SeqCst));
-    assert_eq!(asked_there.load(Ordering::SeqCst), 0, "requests went where something had come");
+    assert_eq!(misdirected.load(Ordering::SeqCst), 0, "requests went where something had come");
 }
 
 /// Bytes that arrived before a client's second request are not the response to it, in whatever order the

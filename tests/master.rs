@@ -70,7 +70,7 @@ impl Master {
 
     /// Returns the response to lines.
     fn ask(&self, lines: &str) -> String {
-        asked_at(&self.folder.0.join("master"), lines)
+        answer_at(&self.folder.0.join("master"), lines)
     }
 
     /// Reloads; `well` says whether that succeeds. Returns the messages.
@@ -108,7 +108,7 @@ impl Drop for Master {
 }
 
 /// Returns the response to lines at a socket.
-fn asked_at(socket: &Path, lines: &str) -> String {
+fn answer_at(socket: &Path, lines: &str) -> String {
     let mut client = UnixStream::connect(socket).unwrap();
     client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(format!("{lines}\n").as_bytes()).unwrap();
@@ -420,16 +420,16 @@ fn commands_go_to_the_process_that_they_name() {
             assert!(said.contains(answer), "{asked}: {said}");
         }
     }
-    assert_eq!(asked_at(&low, "show cli level;reload"), "user\n\nPermission denied\n\n");
+    assert_eq!(answer_at(&low, "show cli level;reload"), "user\n\nPermission denied\n\n");
     // 'help' omits commands that the level refuses, and those with another prefix.
     let help = |at: &str, words: &str| {
-        let all = if at == "low" { asked_at(&low, words) } else { master.ask(words) };
+        let all = if at == "low" { answer_at(&low, words) } else { master.ask(words) };
         ["  reload", "  show proc", "  show version"].map(|line| all.contains(line))
     };
     assert_eq!(help("high", "help"), [true, true, true]);
     assert_eq!(help("low", "help"), [false, false, true]);
     assert_eq!(help("high", "help show proc"), [false, true, false]);
-    assert_eq!(asked_at(&low, "@1 show cli level"), "user\n\n");
+    assert_eq!(answer_at(&low, "@1 show cli level"), "user\n\n");
     assert_eq!(std::fs::metadata(&low).unwrap().mode() & 0o777, 0o600);
     // An incomplete line is not run, and an incomplete payload changes nothing, nor does one that is too
     // long.
@@ -520,7 +520,7 @@ fn each_command_of_the_master_needs_its_level() {
         haproxy.hears("Loading success.");
         haproxy
     });
-    let help = asked_at(&folder.0.join("admin"), "mcli-debug-mode on; help");
+    let help = answer_at(&folder.0.join("admin"), "mcli-debug-mode on; help");
     let mut seen = Vec::new();
     for line in help.lines().skip(1).filter(|line| !line.is_empty()) {
         let words = line.split_whitespace().take_while(|word| !word.starts_with(['[', '<', ':', '@']));
@@ -602,7 +602,7 @@ fn a_reload_that_fails_leaves_files_and_sockets_alone() {
     let said = master.reloads(false);
     assert!(said.contains("Some protocols failed to start their listeners"), "{said}");
     assert_eq!((inodes(), master.worker()), (before, worker));
-    assert!(asked_at(&control, "show info").contains(&format!("\nPid: {worker}\n")));
+    assert!(answer_at(&control, "show info").contains(&format!("\nPid: {worker}\n")));
     let mut client = UnixStream::connect(&web).unwrap();
     client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -661,11 +661,11 @@ fn a_master_goes_to_the_background_once_it_serves() {
     let pid: i32 = std::fs::read_to_string(&pidfile).unwrap().trim().parse().unwrap();
     let elsewhere = Elsewhere(pid);
     assert_eq!(status_of(address), Ok(200));
-    assert!(asked_at(&socket, "show proc").contains(&format!("\n{pid} ")));
+    assert!(answer_at(&socket, "show proc").contains(&format!("\n{pid} ")));
     folder.file("test.cfg", &answering(address, 404, " daemon\n"));
-    assert!(asked_at(&socket, "reload").starts_with("Success=1\n--\n"));
+    assert!(answer_at(&socket, "reload").starts_with("Success=1\n--\n"));
     // Until the old worker has closed its sockets it may respond, too.
-    while asked_at(&socket, "show proc").contains("# old workers") {
+    while answer_at(&socket, "show proc").contains("# old workers") {
         std::thread::yield_now();
     }
     assert_eq!(status_of(address), Ok(404));
@@ -721,7 +721,7 @@ fn the_unit_for_systemd_starts_and_reloads() {
     assert_eq!(signal.join(" "), "/bin/kill -USR2 $MAINPID");
     master.signal(Signal::SIGUSR2);
     master.hears("Former worker");
-    assert!(asked_at(&socket, "show proc").contains(" master          1 [failed: 0] "));
+    assert!(answer_at(&socket, "show proc").contains(" master          1 [failed: 0] "));
     assert_eq!(status_of(address), Ok(200));
 }
 
@@ -838,7 +838,7 @@ fn the_packaged_configuration_is_reloaded_in_its_chroot() {
     let page = "    stats uri /\n";
     assert!(config.contains(page), "{config}");
     master.write(&config.replace(page, "    http-request return status 403\n"));
-    let answer = asked_at(&socket, "reload");
+    let answer = answer_at(&socket, "reload");
     assert!(answer.contains("Reloaded: generation 1 serves."), "{answer}");
     assert_eq!(status_of(address).unwrap(), 403);
 }

@@ -517,7 +517,7 @@ fn get(socket: &Path, host: &str) -> String {
 
 /// Starts servers at 127.0.0.2 and 127.0.0.3 that respond with `first` and `second`; returns their common
 /// port.
-fn two_places() -> u16 {
+fn two_addresses() -> u16 {
     let serve = |listener: TcpListener, name: &'static str| {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -548,7 +548,7 @@ fn two_places() -> u16 {
 
 #[test]
 fn requests_go_where_the_name_leads_and_not_where_it_led() {
-    let port = two_places();
+    let port = two_addresses();
     let dns = Dns::new();
     dns.addresses("a.test", &["127.0.0.2"]);
     let (log, folder) = (Syslog::new(), Folder::new());
@@ -802,7 +802,7 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
 /// A request that waits during a reload goes to the server's current address, not to that at the time of the
 /// reload.
 fn goes_where_the_server_is(moves: impl Fn(&Dns, &Played)) {
-    let port = two_places();
+    let port = two_addresses();
     let dns = Dns::new();
     dns.addresses("a.test", &["127.0.0.2"]);
     let (log, folder) = (Syslog::new(), Folder::new());
@@ -875,7 +875,7 @@ fn a_reload_goes_on_with_what_is_known() {
 }
 
 #[test]
-fn what_cannot_be_requested_is_said_with_its_place() {
+fn what_cannot_be_requested_is_said_with_its_position() {
     for (line, sentence) in [
         ("server s a.test:80 resolvers nobody", "nobody"),
         (

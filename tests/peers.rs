@@ -532,7 +532,7 @@ fn peers_stay_in_step_over_a_reload() {
 }
 
 #[test]
-fn what_peers_cannot_be_is_reported_at_its_place() {
+fn what_peers_cannot_be_is_reported_at_its_position() {
     for (lines, message) in [
         ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 weight 1", "of the options of a peer only 'shard'"),
         ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 ssl verify none sni src", "expects a fixed name"),

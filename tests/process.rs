@@ -163,7 +163,7 @@ fn variables_of_the_program_are_defined() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_by_name_with_its_place() {
+fn what_is_not_built_is_refused_by_name_with_its_position() {
     for (line, keyword) in [
         (" cpu-affinity per-core\n", "cpu-affinity"),
         ("ring r\n backing-file /nowhere\n", "backing-file"),
@@ -618,7 +618,7 @@ fn a_listener_of_a_group_is_served_by_the_lanes_of_that_group() {
 }
 
 #[test]
-fn groups_that_cannot_be_are_reported_with_their_place() {
+fn groups_that_cannot_be_are_reported_with_their_position() {
     for (lines, bind, said_of) in [
         ("", "thread 2/1", "'thread' expects lanes"),
         (" thread-groups 2\n", "thread 3/1", "or those of a group"),

@@ -197,7 +197,7 @@ fn what_would_have_no_effect_is_refused_by_name() {
 }
 
 #[test]
-fn mistakes_in_rules_are_reported_with_their_place() {
+fn mistakes_in_rules_are_reported_with_their_position() {
     for (line, column, part) in [
         (" acl a pth_beg /x", 8, "path_beg"),
         (" http-request set-header x %[srcc]", 30, "src"),

@@ -31,11 +31,11 @@ fn watched() -> (SocketAddr, Receiver<(SocketAddr, Vec<u8>)>) {
 
 /// What a server sees of a request with this field, through a proxy with these lines.
 fn header_of(mode: &str, more: &str, options: &str, before: &str, field: &str) -> (SocketAddr, Vec<u8>) {
-    seen_while(mode, more, options, before, field, || ())
+    received_while(mode, more, options, before, field, || ())
 }
 
 /// The same; runs `work` before the program ends.
-fn seen_while(
+fn received_while(
     mode: &str,
     more: &str,
     options: &str,
@@ -96,7 +96,7 @@ fn a_field_that_does_not_fit_a_proxy_header_is_left_out_and_logged_once() {
     );
     let value = "x".repeat(1500);
     let mut line = String::new(); // written at the end of the lane's round
-    let (_, bytes) = seen_while("http", &more, &options, "", &format!("X-Long: {value}\r\n"), || {
+    let (_, bytes) = received_while("http", &more, &options, "", &format!("X-Long: {value}\r\n"), || {
         line = syslog.wait("does not fit a header of the PROXY protocol and is left out");
     });
     let told = tlvs(&bytes);

@@ -91,7 +91,7 @@ fn servers_that_track_are_as_what_they_track() {
 }
 
 #[test]
-fn what_cannot_be_tracked_is_said_with_its_place() {
+fn what_cannot_be_tracked_is_said_with_its_position() {
     for (servers, sentence) in [
         (
             "server a 127.0.0.1:1 track a",

@@ -702,7 +702,7 @@ fn a_reload_takes_new_certificates_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_used_is_reported_with_its_place() {
+fn what_cannot_be_used_is_reported_with_its_position() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let crt = certificate.display();
@@ -895,7 +895,7 @@ fn hello_config(
 }
 
 /// The fields that [`hello_config`] adds, for clients of both versions, and with a list that is too long.
-fn told_of_hellos(authority: &Authority, address: SocketAddr) -> Vec<String> {
+fn reported_hellos(authority: &Authority, address: SocketAddr) -> Vec<String> {
     let shown = authority.bundle("client.pem", &["client", "*.example", "127.0.0.1", "::1"]);
     let [shown, ca] = [shown, authority.file()].map(|file| file.to_str().unwrap().to_owned());
     let address = address.to_string();
@@ -932,7 +932,7 @@ fn samples_tell_of_hellos_and_chains_as_in_haproxy() {
     let (inner, between) = listener();
     let (outer, address) = listener();
     let _program = Manylane::start(&hello_config(&authority, &chain, &fd(&outer), &fd(&inner), between));
-    let ours = told_of_hellos(&authority, address);
+    let ours = reported_hellos(&authority, address);
     let first: Vec<&str> = ours[0].split(' ').collect();
     let ciphers = "C02B003500FF";
     let names = "ECDHE-ECDSA-AES128-GCM-SHA256,AES256-SHA,TLS_EMPTY_RENEGOTIATION_INFO_SCSV";
@@ -944,6 +944,6 @@ fn samples_tell_of_hellos_and_chains_as_in_haproxy() {
     let config = hello_config(&authority, &chain, &address.to_string(), &between.to_string(), between);
     if let Some(_haproxy) = Haproxy::start(&authority.folder.file("haproxy.cfg", &config)) {
         until(|| TcpStream::connect(address).is_ok());
-        assert_eq!(told_of_hellos(&authority, address), ours);
+        assert_eq!(reported_hellos(&authority, address), ours);
     }
 }

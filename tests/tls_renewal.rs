@@ -38,8 +38,8 @@ struct Responder {
 impl Responder {
     fn start(folder: &Path) -> Self {
         let (mood, asked) = (Arc::new(Mutex::new(Mood::Good)), Arc::new(Mutex::new(Vec::new())));
-        let (own_mood, own_asked, folder) = (mood.clone(), asked.clone(), folder.to_owned());
-        let address = origin(move |stream| answer(stream, &folder, &own_mood, &own_asked));
+        let (own_mood, own_requests, folder) = (mood.clone(), asked.clone(), folder.to_owned());
+        let address = origin(move |stream| answer(stream, &folder, &own_mood, &own_requests));
         Self { address, mood, requests: asked }
     }
 

@@ -157,7 +157,7 @@ fn a_certificate_is_replaced_and_what_is_established_goes_on() {
 }
 
 #[test]
-fn a_key_alone_takes_the_place_of_that_of_the_file() {
+fn a_key_alone_replaces_that_of_the_file() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let second = std::fs::read_to_string(authority.bundle("new.pem", &["b.example"])).unwrap();

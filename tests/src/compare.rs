@@ -24,7 +24,7 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
         }
         Part::Origin => {
             let seen: String =
-                outcome.requests.iter().map(|(name, requests)| seen_text(name, requests)).collect();
+                outcome.requests.iter().map(|(name, requests)| requests_text(name, requests)).collect();
             seen + &outcome.heard.iter().map(|(name, heard)| heard_text(name, heard)).collect::<String>()
         }
         Part::Log => {
@@ -173,7 +173,7 @@ fn without_last_digit_of_dates(cookie: &str) -> String {
     text
 }
 
-fn seen_text(name: &str, requests: &[RecordedRequest]) -> String {
+fn requests_text(name: &str, requests: &[RecordedRequest]) -> String {
     let mut text = String::new();
     for seen in requests {
         text += &format!("--- {name}, connection {}\n", seen.connection);

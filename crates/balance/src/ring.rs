@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded_and_every_server_has_some() {
+    fn points_are_bounded_and_every_server_has_some() {
         let all =
             |servers: u64, weight: u32| servers * u64::from(points(weight, servers * u64::from(weight)));
         assert_eq!(all(1_000, 4_096), MAX_POINTS);

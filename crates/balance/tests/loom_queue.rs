@@ -30,7 +30,7 @@ impl Notify {
 
 const NOW: Time = Time::from_millis(1);
 
-fn one_place() -> (Arc<Balancer<Notify>>, Index) {
+fn one_permit() -> (Arc<Balancer<Notify>>, Index) {
     let spec = ServerSpec { maxconn: 1, ..ServerSpec::new("s", 1) };
     let servers = Servers::new([spec]).expect("one server");
     let options = Options { lanes: 2, lanes_per_group: 1, ..Options::default() };
@@ -49,7 +49,7 @@ fn all_is_back(b: &Balancer<Notify>, s: Index) {
 /// One lane releases while another takes or waits, for this server or for any.
 fn release_beside_waiting(any: bool) {
     model(move || {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         b.take(s, NOW).expect("it is free");
         let other = {
             let b = b.clone();
@@ -93,7 +93,7 @@ fn no_wake_up_is_lost_between_a_release_and_one_who_begins_to_wait_for_any_serve
 /// A request that leaves while its turn comes either gets the permit, or the next waiter does.
 fn leave_beside_release(any: bool) {
     model(move || {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         b.take(s, NOW).expect("it is free");
         let leaving = {
             let b = b.clone();
@@ -114,20 +114,20 @@ fn leave_beside_release(any: bool) {
 }
 
 #[test]
-fn a_place_is_not_lost_with_one_who_leaves_the_queue_of_the_server() {
+fn a_permit_is_not_lost_with_one_who_leaves_the_queue_of_the_server() {
     leave_beside_release(false);
 }
 
 #[test]
-fn a_place_is_not_lost_with_one_who_leaves_the_queue_of_the_backend() {
+fn a_permit_is_not_lost_with_one_who_leaves_the_queue_of_the_backend() {
     leave_beside_release(true);
 }
 
 /// Of two waiters, the first leaves while the permit is released: the other gets it.
 #[test]
-fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
+fn a_permit_passes_by_one_who_leaves_to_one_who_stays() {
     model(|| {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         b.take(s, NOW).expect("it is free");
         let stays = Notify::new();
         let position =
@@ -155,7 +155,7 @@ fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
 fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
     use manylane_balance::Admin;
     model(|| {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         b.take(s, NOW).expect("it is free");
         let waiting = {
             let b = b.clone();
@@ -195,8 +195,8 @@ fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
 }
 
 fn two_balancers() -> (Arc<Balancer<Notify>>, Arc<Balancer<Notify>>, Index) {
-    let (first, s) = one_place();
-    let (second, _) = one_place();
+    let (first, s) = one_permit();
+    let (second, _) = one_permit();
     let mut second = Arc::try_unwrap(second).expect("nobody else has it");
     second.succeed(&first, Some, NOW);
     (first, Arc::new(second), s)
@@ -259,12 +259,12 @@ fn no_wake_up_is_lost_between_balancers_of_one_server_where_one_waits_for_any() 
 /// new one at once (`balancer::shared`, rule 4).
 fn attaches_beside_a_release(any: bool) {
     model(move || {
-        let (first, s) = one_place();
+        let (first, s) = one_permit();
         first.take(s, NOW).expect("it is free");
         let coming = {
             let first = first.clone();
             thread::spawn(move || {
-                let (second, _) = one_place();
+                let (second, _) = one_permit();
                 let mut second = Arc::try_unwrap(second).expect("nobody else has it");
                 second.succeed(&first, Some, NOW);
                 let entered = enter(&second, s, any);
@@ -278,12 +278,12 @@ fn attaches_beside_a_release(any: bool) {
 }
 
 #[test]
-fn who_waits_by_a_new_balancer_hears_of_a_place_that_is_given_back() {
+fn who_waits_by_a_new_balancer_hears_of_a_permit_that_is_given_back() {
     attaches_beside_a_release(false);
 }
 
 #[test]
-fn who_waits_for_any_by_a_new_balancer_hears_of_a_place_that_is_given_back() {
+fn who_waits_for_any_by_a_new_balancer_hears_of_a_permit_that_is_given_back() {
     attaches_beside_a_release(true);
 }
 
@@ -291,7 +291,7 @@ fn who_waits_for_any_by_a_new_balancer_hears_of_a_place_that_is_given_back() {
 /// is offered there, and another request comes to the first: the permit is not lost with the request that
 /// left.
 #[test]
-fn a_place_that_was_offered_to_one_who_had_left_by_another_balancer_is_not_lost() {
+fn a_permit_that_was_offered_to_one_who_had_left_by_another_balancer_is_not_lost() {
     model(|| {
         let (first, second, s) = two_balancers();
         first.take(s, NOW).expect("it is free");
@@ -342,7 +342,7 @@ fn the_last_change_is_what_all_balancers_show() {
 #[test]
 fn what_is_set_is_not_undone_by_one_who_looks_again() {
     model(|| {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         let looking = {
             let b = b.clone();
             thread::spawn(move || b.set_weight(s, 1, NOW).expect("it can have any"))
@@ -360,7 +360,7 @@ fn what_is_set_is_not_undone_by_one_who_looks_again() {
 #[test]
 fn what_is_set_back_is_not_undone_by_the_one_who_set_before() {
     model(|| {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         let setting = {
             let b = b.clone();
             thread::spawn(move || {

@@ -52,7 +52,7 @@ fn granted(turn: QueueState) -> Index {
 const NOW: Time = Time::from_millis(5);
 
 #[test]
-fn a_place_goes_to_the_first_who_waits_and_nobody_overtakes() {
+fn a_permit_goes_to_the_first_who_waits_and_nobody_overtakes() {
     let b = limited(&[(1, 0)], Options::default());
     let s = index(&b, 0);
     b.take(s, NOW).unwrap();
@@ -169,7 +169,7 @@ fn maxqueue_refuses_and_leastconn_counts_such_a_queue_as_room() {
 }
 
 #[test]
-fn who_waits_for_any_server_gets_the_first_place_of_all() {
+fn who_waits_for_any_server_gets_the_first_permit_of_all() {
     let b = limited(&[(1, 0), (1, 0)], Options::default());
     let (s, t) = (index(&b, 0), index(&b, 1));
     b.take(s, NOW).unwrap();
@@ -448,7 +448,7 @@ use std::future::Future;
 /// A `maxconn` is exact over all balancers of a server, and a waiter of one balancer gets the permit that
 /// another one releases.
 #[test]
-fn balancers_of_one_server_fill_its_places_together() {
+fn balancers_of_one_server_share_its_permits() {
     let spec = |name: &str, id| ServerSpec { maxconn: 3, ..ServerSpec::new(name, id) };
     let before = limited(&[(3, 0)], Options::default());
     let s = index(&before, 0);

@@ -206,7 +206,7 @@ fn an_answer_that_drips_is_examined_a_bounded_number_of_times() {
     const LOOKS: usize = 256;
     let script = Script::new(vec![Step::send(*b"?"), expect(bytes("good"), false)]);
     // Two of them come before any byte.
-    for (before, seen_at) in [(LOOKS - 6, LOOKS - 2), (LOOKS - 5, LOOKS - 2 + 1024)] {
+    for (before, found_at) in [(LOOKS - 6, LOOKS - 2), (LOOKS - 5, LOOKS - 2 + 1024)] {
         let mut run = script.run(true);
         while !matches!(run.ask(&mut NoExpressions), NextAction::Receive) {
             run.sent();
@@ -217,7 +217,7 @@ fn an_answer_that_drips_is_examined_a_bounded_number_of_times() {
             give(&mut run, &answer[given..=given]);
             given += 1;
         }
-        assert_eq!(given, seen_at, "behind {before} bytes");
+        assert_eq!(given, found_at, "behind {before} bytes");
     }
 }
 

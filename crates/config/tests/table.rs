@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[test]
-fn every_keyword_is_there_once_per_place_with_a_help_of_its_own() {
+fn every_keyword_is_there_once_per_context_with_a_help_of_its_own() {
     let mut seen = BTreeSet::new();
     for row in Table::get().rows() {
         assert!(!row.help.is_empty() && !row.help.ends_with('.'), "{}", row.name);
@@ -272,7 +272,7 @@ fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_examined
 }
 
 #[test]
-fn what_haproxy_has_removed_or_renamed_is_refused_with_what_stands_in_its_place() {
+fn what_haproxy_has_removed_or_renamed_is_refused_with_what_replaces_it() {
     let of = |line: &str| said(format!("backend b\n mode http\n {line}\n"));
     for (line, instead) in [
         ("appsession JSESSIONID len 52 timeout 3h", "use 'cookie ... insert'"),

@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_behind_early_data_holds_no_place() {
+    fn a_handshake_behind_early_data_holds_no_permit() {
         let (server, client) = both();
         let begun = move || ClientConnection::new(client.clone(), "a.example".try_into().unwrap()).unwrap();
         // The first connection leaves a session with the client.

@@ -25,7 +25,7 @@ fn notify() -> (std::sync::Arc<Notify>, Waker) {
 /// One task releases its permit while another begins to wait and is polled once more spuriously: the waiter
 /// gets the permit, or is woken for it.
 #[test]
-fn who_waits_while_a_place_is_given_back_is_woken() {
+fn who_waits_while_a_permit_is_given_back_is_woken() {
     model(|| {
         let conn_limit = Arc::new(ConnLimit::new(1));
         assert!(conn_limit.try_enter());
@@ -54,7 +54,7 @@ fn who_waits_while_a_place_is_given_back_is_woken() {
 
 /// Two tasks wait, and one gives up while the permit is released: the other one gets it.
 #[test]
-fn a_place_is_not_lost_with_one_who_gives_up() {
+fn a_permit_is_not_lost_with_one_who_gives_up() {
     model(|| {
         let conn_limit = Arc::new(ConnLimit::new(1));
         assert!(conn_limit.try_enter());
@@ -77,7 +77,7 @@ fn a_place_is_not_lost_with_one_who_gives_up() {
 
 /// Two tasks compete for one permit while it is released: both get it, one after the other.
 #[test]
-fn two_who_want_the_same_place_both_have_it() {
+fn two_who_want_the_same_permit_both_have_it() {
     model(|| {
         let conn_limit = Arc::new(ConnLimit::new(1));
         assert!(conn_limit.try_enter());

@@ -143,7 +143,7 @@ fn a_request_waits_in_a_queue_for_timeout_queue() {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         let [mut first, mut second] = [client(&front), client(&front)];
         first.write_all(request).unwrap();
-        let _asked = accepts(here, &server).await;
+        let _accepted = accepts(here, &server).await;
         second.write_all(request).unwrap();
         let counts = &local.generation.frontends[0].counts;
         until(here, "the second request is there", || counts.read_cheap_one(|counts| &counts.requests) == 2)

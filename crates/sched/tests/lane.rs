@@ -266,7 +266,7 @@ fn a_task_changes_its_class_while_it_runs() {
 
 /// R-F1
 #[test]
-fn a_nice_value_moves_a_task_by_that_many_places_and_starves_nobody() {
+fn a_nice_value_moves_a_task_by_that_many_positions_and_starves_nobody() {
     on_lane(Config::new().runqueue_depth(1000), |lane| {
         let log = Log::default();
         for (n, nice) in [(0, 0), (1, 0), (2, -2), (3, 3), (4, 0), (5, 0), (6, 0), (7, 0), (8, -1024)] {

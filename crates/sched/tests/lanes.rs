@@ -221,7 +221,7 @@ fn tasks_that_spawn_on_random_lanes_all_run_once() {
 
 /// Wakers outlive their tasks, slots are reused, and other lanes go on waking: no live task is missed.
 #[test]
-fn late_wake_ups_from_other_lanes_never_take_the_place_of_good_ones() {
+fn late_wake_ups_from_other_lanes_never_replace_good_ones() {
     let lanes = vec![start(), start(), start()];
     let stop_noise = Arc::new(AtomicBool::new(false));
     let stale = Arc::new(Mutex::new(&OUTER, Vec::<Waker>::new()));

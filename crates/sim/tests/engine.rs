@@ -444,7 +444,7 @@ fn labels_name_the_hottest_lines_with_the_offset_of_what_spans_lines() {
 }
 
 #[test]
-fn lines_without_a_label_are_named_after_the_place_that_moved_them() {
+fn lines_without_a_label_are_named_after_the_call_site_that_moved_them() {
     let report = shared_counter(2);
     assert!(report.hottest[0].name.starts_with("crates/sim/tests/engine.rs:"), "{report}");
 }

@@ -116,7 +116,7 @@ fn who_learns_of_a_lane_finds_its_arena_whole() {
 /// Rules 2 to 4: a place is released while two lanes race to assign one. Both get the same place, whole and
 /// with zeroes in it, the released one or another; and none is lost.
 #[test]
-fn a_place_that_is_used_again_holds_nothing_of_its_last_owner() {
+fn memory_that_is_used_again_holds_nothing_of_its_last_owner() {
     /// Numbers of executions in which the lanes got a place that was never used, and the released one.
     static GOT: [Count; 2] = [const { Count::new(0) }; 2];
     model(|| {

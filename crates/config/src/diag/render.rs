@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_is_haproxys_with_the_place_and_the_word_underlined() {
+    fn the_shape_is_haproxys_with_the_position_and_the_word_underlined() {
         assert_eq!(
             shown(b"  maxcon 3\n", 3),
             "[ALERT]    (7) : config : parsing [t.cfg:1] : bad\n  --> t.cfg:1:3\n  maxcon 3\n  ^~~~~~\n"
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn each_severity_has_its_tag_and_no_place_no_caret() {
+    fn each_severity_has_its_tag_and_no_position_no_caret() {
         let mut all = Diagnostics::new(true);
         for severity in [Severity::Diag, Severity::Notice, Severity::Warning, Severity::Alert] {
             all.push(severity, None, "m");
