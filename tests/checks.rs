@@ -350,8 +350,8 @@ fn first_checks(log: &Syslog, backends: usize) -> Vec<String> {
     while lines.iter().any(String::is_empty) {
         let line = log.wait("Health check for server b");
         let line = line.split_once("Health check for server b").unwrap().1;
-        let (number, told) = line.split_once("/a ").unwrap();
-        let (before, after) = told.split_once(", check duration: ").unwrap();
+        let (number, reported) = line.split_once("/a ").unwrap();
+        let (before, after) = reported.split_once(", check duration: ").unwrap();
         lines[number.parse::<usize>().unwrap()] = format!("{before}, {}", after.split_once(", ").unwrap().1);
     }
     lines
@@ -551,13 +551,13 @@ fn what_is_wrong_with_checks_is_said_with_its_position() {
 fn a_program_that_checks_is_informed_of_what_it_checks() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
-    let (told, ready) = (folder.0.join("told"), folder.0.join("ready"));
+    let (reported, ready) = (folder.0.join("told"), folder.0.join("ready"));
     let script = folder.file(
         "check.sh",
         &format!(
             "#!/bin/sh\nPATH=/usr/bin:/bin\n{{ echo \"$@\"; env | grep -v -e '^_=' -e '^PWD=' -e '^SHLVL=' \
-                -e '^OLDPWD=' -e '^PATH=' | sort; }} > {told}\nmv {told} {ready}\nexit 7\n",
-            told = told.display(),
+                -e '^OLDPWD=' -e '^PATH=' | sort; }} > {reported}\nmv {reported} {ready}\nexit 7\n",
+            reported = reported.display(),
             ready = ready.display()
         ),
     );
@@ -683,7 +683,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
     const IDLE: usize = 16;
     let (hangs, unanswered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let all_there = Barrier::new(IDLE);
-    let (hung, asked) = (hangs.clone(), unanswered.clone());
+    let (hung, requested) = (hangs.clone(), unanswered.clone());
     let endpoint = origin(move |mut stream| {
         let (mut heard, mut bytes) = (Vec::new(), [0; 4096]);
         while let Ok(length @ 1..) = stream.read(&mut bytes) {
@@ -694,7 +694,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
             if !heard.starts_with(b"GET /health ") {
                 all_there.wait();
             } else if hung.load(Ordering::SeqCst) {
-                asked.fetch_add(1, Ordering::SeqCst);
+                requested.fetch_add(1, Ordering::SeqCst);
                 continue; // reads on: the check ends
             }
             heard.clear();

@@ -99,9 +99,9 @@ fn each_command_needs_its_level() {
         let (command, level) = line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | ")?;
         Some((command, levels.iter().position(|name| *name == level)?))
     });
-    let mut seen = 0;
+    let mut observed = 0;
     for (command, needs) in rows {
-        seen += 1;
+        observed += 1;
         for (level, program) in programs.iter().enumerate() {
             // A prompt keeps the connection open.
             let ended = if command == "prompt" { "prompt; quit" } else { command };
@@ -126,7 +126,7 @@ fn each_command_needs_its_level() {
             }
         }
     }
-    assert!(seen > 60, "{seen} commands");
+    assert!(observed > 60, "{observed} commands");
 }
 
 #[test]

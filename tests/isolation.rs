@@ -343,7 +343,7 @@ pub(crate) fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests:
     let (mut client, mut whole, mut count) = (BufReader::new(connect(address)), 0, 0);
     while count < requests {
         let several = 1 + dice.below(3); // pipelined
-        let asked: Vec<String> = (0..several)
+        let requested: Vec<String> = (0..several)
             .map(|_| {
                 count += 1;
                 format!("/{number}-{count}")
@@ -351,7 +351,7 @@ pub(crate) fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests:
             .collect();
         let mut named = Vec::new();
         let mut out = String::new();
-        for path in &asked {
+        for path in &requested {
             let body = if dice.below(3) == 0 { "b".repeat(dice.below(3000) as usize) } else { String::new() };
             let method = if body.is_empty() { "GET" } else { "POST" };
             out += &format!(
@@ -474,11 +474,14 @@ fn nothing_of_a_request_is_left_for_the_next_one() {
         while let Some(request) = head(&mut reader) {
             let secret =
                 if path(&request) == "/secret" { "X-Out: secret\r\nSet-Cookie: c=secret\r\n" } else { "" };
-            let seen = request.join("|");
+            let observed = request.join("|");
             if stream
                 .write_all(
-                    format!("HTTP/1.1 200 OK\r\n{secret}Content-Length: {}\r\n\r\n{seen}", seen.len())
-                        .as_bytes(),
+                    format!(
+                        "HTTP/1.1 200 OK\r\n{secret}Content-Length: {}\r\n\r\n{observed}",
+                        observed.len()
+                    )
+                    .as_bytes(),
                 )
                 .is_err()
             {

@@ -364,7 +364,7 @@ fn commands_go_to_the_process_that_they_name() {
     let places = format!("unix@{};unix@{}", master.folder.0.join("master").display(), low.display());
     let (own, worker) = (master.child.id().to_string(), master.worker().to_string());
     let version = format!("{}\n\n", env!("CARGO_PKG_VERSION"));
-    for (asked, answer) in [
+    for (requested, answer) in [
         ("show version", &*version),
         ("@master show version", &version),
         ("@1 show version", &version),
@@ -412,12 +412,12 @@ fn commands_go_to_the_process_that_they_name() {
         ("expert-mode x", "'expert-mode' expects 'on', 'off', or nothing to show the mode.\n\n"),
         ("help", "The following commands are valid at this level:\n"),
     ] {
-        let said = master.ask(asked);
-        let is_all = !["help", "show cli sockets", "show startup-logs"].contains(&asked);
+        let said = master.ask(requested);
+        let is_all = !["help", "show cli sockets", "show startup-logs"].contains(&requested);
         if answer.ends_with('\n') && is_all || answer.ends_with("> ") {
-            assert_eq!(said, answer, "{asked}");
+            assert_eq!(said, answer, "{requested}");
         } else {
-            assert!(said.contains(answer), "{asked}: {said}");
+            assert!(said.contains(answer), "{requested}: {said}");
         }
     }
     assert_eq!(answer_at(&low, "show cli level;reload"), "user\n\nPermission denied\n\n");
@@ -521,7 +521,7 @@ fn each_command_of_the_master_needs_its_level() {
         haproxy
     });
     let help = answer_at(&folder.0.join("admin"), "mcli-debug-mode on; help");
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     for line in help.lines().skip(1).filter(|line| !line.is_empty()) {
         let words = line.split_whitespace().take_while(|word| !word.starts_with(['[', '<', ':', '@']));
         let command = words.collect::<Vec<_>>().join(" ");
@@ -536,11 +536,11 @@ fn each_command_of_the_master_needs_its_level() {
         if haproxy.is_some() {
             assert_eq!(denies(&theirs.0, "", &command), expected, "HAProxy: {command}");
         }
-        seen.push(command);
+        observed.push(command);
     }
-    assert!(seen.len() > 12, "{seen:?}");
+    assert!(observed.len() > 12, "{observed:?}");
     for (command, _) in rows {
-        assert!(seen.iter().any(|name| name == command), "no '{command}' in {seen:?}");
+        assert!(observed.iter().any(|name| name == command), "no '{command}' in {observed:?}");
     }
     for master in [Some(master), haproxy].into_iter().flatten() {
         master.signal(Signal::SIGTERM);

@@ -316,18 +316,18 @@ fn ten_lanes_stand_still_for_seven_askers_that_ask_at_once_and_all_go_on() {
     let lanes: Vec<_> = (0..10).map(|_| start()).collect();
     let inside = Arc::new(AtomicUsize::new(0));
     let isolated = Arc::new(AtomicUsize::new(0));
-    let asked = Arc::new(AtomicUsize::new(0));
-    let ask = |inside: &AtomicUsize, isolated: &AtomicUsize, asked: &AtomicUsize| {
+    let requested = Arc::new(AtomicUsize::new(0));
+    let ask = |inside: &AtomicUsize, isolated: &AtomicUsize, requested: &AtomicUsize| {
         isolate(|| {
             assert_eq!(isolated.fetch_add(1, Ordering::SeqCst), 0, "two at once");
             assert_eq!(inside.load(Ordering::SeqCst), 0, "a lane ran");
             isolated.fetch_sub(1, Ordering::SeqCst);
         });
-        asked.fetch_add(1, Ordering::Relaxed);
+        requested.fetch_add(1, Ordering::Relaxed);
     };
     let (done, ended) = mpsc::channel();
     for (n, (remote, _)) in lanes.iter().enumerate() {
-        let (inside, isolated, asked) = (inside.clone(), isolated.clone(), asked.clone());
+        let (inside, isolated, requested) = (inside.clone(), isolated.clone(), requested.clone());
         let done = done.clone();
         remote
             .spawn_with(&KIND, Class::ALL[n % 4], move |here| async move {
@@ -336,7 +336,7 @@ fn ten_lanes_stand_still_for_seven_askers_that_ask_at_once_and_all_go_on() {
                     assert_eq!(isolated.load(Ordering::SeqCst), 0, "a task ran beside isolated work");
                     inside.fetch_sub(1, Ordering::SeqCst);
                     if n % 2 == 0 && turn % 4 == n % 4 {
-                        ask(&inside, &isolated, &asked);
+                        ask(&inside, &isolated, &requested);
                     }
                     here.yield_now().await;
                 }
@@ -350,13 +350,13 @@ fn ten_lanes_stand_still_for_seven_askers_that_ask_at_once_and_all_go_on() {
             scope.spawn(|| {
                 for _ in 0..TURNS / 4 {
                     both.wait();
-                    ask(&inside, &isolated, &asked);
+                    ask(&inside, &isolated, &requested);
                 }
             });
         }
     });
     count(&ended, 10);
-    assert_eq!(asked.load(Ordering::Relaxed), 7 * TURNS / 4);
+    assert_eq!(requested.load(Ordering::Relaxed), 7 * TURNS / 4);
     stop(lanes);
 }
 
