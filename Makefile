@@ -108,7 +108,7 @@ test: ## everything that must hold, within bounds: what CI runs
 test-setup: ## the programs that tests talk to and compare with
 	@scripts/setup test
 
-test-form: ## format, lints, rooms and arrows, fuzz targets that compile: what ends soon comes first
+test-form: ## format, lints, rooms and arrows, types of the fuzz targets: what ends soon comes first
 	cargo xtask check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 

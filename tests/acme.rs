@@ -372,8 +372,8 @@ fn an_authority_that_stalls_is_given_up() {
     let begun = Begun::start("verify none", &directory, "map virt@acme", "a.test", &http, false);
     let (_first, _) = silent.accept().unwrap();
     until(|| begun.status()[2] == "Running");
-    let asked = begun.ask("acme renew CERT");
-    assert!(asked.contains("Task already exists for '"), "{asked}");
+    let requested = begun.ask("acme renew CERT");
+    assert!(requested.contains("Task already exists for '"), "{requested}");
     assert_eq!(begun.failure(), "127.0.0.1 is not reached: it gave no answer within 15 seconds.");
     until(|| begun.status()[2] == "Scheduled");
     // An order that a reload interrupts is not a failure, and no other one begins at once.
@@ -439,7 +439,7 @@ fn sections(folder: &Folder, section: &str, load: &str) -> String {
 }
 
 #[test]
-fn faults_are_reported_by_place() {
+fn faults_are_reported_by_position() {
     let folder = Folder::new();
     std::fs::write(folder.0.join("bad.key"), "x").unwrap();
     let good = " directory https://a.test/d\n map virt@acme";

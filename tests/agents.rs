@@ -71,7 +71,7 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
         )
     };
     let (ours, theirs) = both(config, |played| {
-        let mut seen = Vec::new();
+        let mut observed = Vec::new();
         let columns = [
             "status",
             "weight",
@@ -83,13 +83,13 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
             "agent_desc",
             "agent_health",
         ];
-        for &(says, last, status, told) in STEPS {
+        for &(says, last, status, reported) in STEPS {
             say(says);
-            seen.push(format!("says {says:?}"));
+            observed.push(format!("says {says:?}"));
 
             if !last.is_empty() {
                 // HAProxy repeats the line about drain.
-                seen.extend(
+                observed.extend(
                     played.lines(last).into_iter().filter(|line| !line.contains("remains in forced drain")),
                 );
             }
@@ -99,9 +99,9 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
             until(|| {
                 row = played.columns("l", "a", &columns);
                 row[6] = row[6].replace(" )", ")"); // one of HAProxy's texts ends a line there
-                (&*row[4], &*row[6]) == (status, told)
+                (&*row[4], &*row[6]) == (status, reported)
             });
-            seen.push(format!("{row:?} {:?}", &played.state("l", "a")[..2]));
+            observed.push(format!("{row:?} {:?}", &played.state("l", "a")[..2]));
         }
         say("up\n");
         until(is_dealt_with);
@@ -126,10 +126,10 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
             // For any other query the agent responds "maint".
             ("set server l/a agent-send hi", "is going DOWN for maintenance"),
         ] {
-            seen.push(format!("> {command}"));
-            seen.extend(played.ask(command).lines().filter(|line| !line.is_empty()).map(str::to_owned));
+            observed.push(format!("> {command}"));
+            observed.extend(played.ask(command).lines().filter(|line| !line.is_empty()).map(str::to_owned));
             if !last.is_empty() {
-                seen.extend(played.lines(last));
+                observed.extend(played.lines(last));
             }
         }
         let answer = played.ask("show servers state");
@@ -141,8 +141,12 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
                 .unwrap();
             row[row.len() - 4..].join(" ")
         };
-        seen.push(format!("{} / {}", fields("r"), fields("a").replace(&agent.port().to_string(), "PORT")));
-        seen
+        observed.push(format!(
+            "{} / {}",
+            fields("r"),
+            fields("a").replace(&agent.port().to_string(), "PORT")
+        ));
+        observed
     });
     assert!(
         ours.iter()
@@ -205,7 +209,7 @@ fn an_agent_limits_a_server_that_had_no_limit() {
                 assert!(clients.len() < 100, "nobody waits");
             }
             // A running check is marked.
-            let seen: Vec<String> =
+            let observed: Vec<String> =
                 vec![column("a", "agent_status").trim_start_matches("* ").into(), column("a", "status")];
             *word.lock().unwrap() = "maxconn:2\n";
             held.push(at.recv_timeout(TIMEOUT).unwrap());
@@ -214,7 +218,7 @@ fn an_agent_limits_a_server_that_had_no_limit() {
             for mut client in clients {
                 client.read_exact(&mut [0; 12]).unwrap();
             }
-            seen
+            observed
         },
     );
     assert_eq!(ours, ["CHECKED", "no check"]);

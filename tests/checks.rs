@@ -350,8 +350,8 @@ fn first_checks(log: &Syslog, backends: usize) -> Vec<String> {
     while lines.iter().any(String::is_empty) {
         let line = log.wait("Health check for server b");
         let line = line.split_once("Health check for server b").unwrap().1;
-        let (number, told) = line.split_once("/a ").unwrap();
-        let (before, after) = told.split_once(", check duration: ").unwrap();
+        let (number, reported) = line.split_once("/a ").unwrap();
+        let (before, after) = reported.split_once(", check duration: ").unwrap();
         lines[number.parse::<usize>().unwrap()] = format!("{before}, {}", after.split_once(", ").unwrap().1);
     }
     lines
@@ -428,7 +428,7 @@ fn services_that_are_known_by_heart_are_judged_as_haproxy_judges_them() {
 }
 
 #[test]
-fn what_is_wrong_with_checks_is_said_with_its_place() {
+fn what_is_wrong_with_checks_is_said_with_its_position() {
     let folder = Folder::new();
     for (lines, sentence) in [
         (" server a 127.0.0.1:1 check inter", "'inter' expects <delay>, found none"),
@@ -461,7 +461,7 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             " option httpchk\n http-check expect status 200\n http-check connect",
             "expects 'http-check connect' as the first step, found another one",
         ),
-        (" option httpchk\n http-check expect hdr nam x", "unknown argument 'nam' of 'http-check expect'"),
+        (" option httpchk\n http-check expect hdr nam x", "'hdr' expects name or name-lf, found 'nam'"),
         (" option httpchk\n http-check expect hdr name -m big x", "'-m' expects str, beg, end, sub or reg"),
         (" option httpchk\n http-check expect hdr name x value", "'value' expects a value, found none"),
         (" option httpchk\n http-check expect on-error %[dat] status 200", "unknown fetch method 'dat'"),
@@ -499,7 +499,7 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         (" option tcp-check\n tcp-check set-car(check.a) int(1)", "found 'set-car'; did you mean 'set-var'?"),
         (
             " option tcp-check\n tcp-check unset-var(check.a) b",
-            "unknown argument 'b' of 'tcp-check unset-var'",
+            "'tcp-check unset-var' expects no further argument, found 'b'",
         ),
         (
             " option external-check\n external-check command /bin/true",
@@ -551,13 +551,13 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
 fn a_program_that_checks_is_informed_of_what_it_checks() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
-    let (told, ready) = (folder.0.join("told"), folder.0.join("ready"));
+    let (reported, ready) = (folder.0.join("told"), folder.0.join("ready"));
     let script = folder.file(
         "check.sh",
         &format!(
             "#!/bin/sh\nPATH=/usr/bin:/bin\n{{ echo \"$@\"; env | grep -v -e '^_=' -e '^PWD=' -e '^SHLVL=' \
-                -e '^OLDPWD=' -e '^PATH=' | sort; }} > {told}\nmv {told} {ready}\nexit 7\n",
-            told = told.display(),
+                -e '^OLDPWD=' -e '^PATH=' | sort; }} > {reported}\nmv {reported} {ready}\nexit 7\n",
+            reported = reported.display(),
             ready = ready.display()
         ),
     );
@@ -683,7 +683,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
     const IDLE: usize = 16;
     let (hangs, unanswered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let all_there = Barrier::new(IDLE);
-    let (hung, asked) = (hangs.clone(), unanswered.clone());
+    let (hung, requested) = (hangs.clone(), unanswered.clone());
     let endpoint = origin(move |mut stream| {
         let (mut heard, mut bytes) = (Vec::new(), [0; 4096]);
         while let Ok(length @ 1..) = stream.read(&mut bytes) {
@@ -694,7 +694,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
             if !heard.starts_with(b"GET /health ") {
                 all_there.wait();
             } else if hung.load(Ordering::SeqCst) {
-                asked.fetch_add(1, Ordering::SeqCst);
+                requested.fetch_add(1, Ordering::SeqCst);
                 continue; // reads on: the check ends
             }
             heard.clear();

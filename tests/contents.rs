@@ -73,9 +73,13 @@ fn of_what_a_rejected_client_has_sent_a_part_is_read() {
         let _program = Manylane::start_as(&config, |command| {
             command.env("MANYLANE_DRIVER", driver);
         });
-        let seen = client.read(&mut [0]);
-        assert_eq!(seen.as_ref().err().map(std::io::Error::kind), end, "{driver}, {sent} bytes: {seen:?}");
-        assert_eq!(seen.unwrap_or(0), 0);
+        let observed = client.read(&mut [0]);
+        assert_eq!(
+            observed.as_ref().err().map(std::io::Error::kind),
+            end,
+            "{driver}, {sent} bytes: {observed:?}"
+        );
+        assert_eq!(observed.unwrap_or(0), 0);
     }
 }
 

@@ -99,9 +99,9 @@ fn each_command_needs_its_level() {
         let (command, level) = line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | ")?;
         Some((command, levels.iter().position(|name| *name == level)?))
     });
-    let mut seen = 0;
+    let mut observed = 0;
     for (command, needs) in rows {
-        seen += 1;
+        observed += 1;
         for (level, program) in programs.iter().enumerate() {
             // A prompt keeps the connection open.
             let ended = if command == "prompt" { "prompt; quit" } else { command };
@@ -126,7 +126,7 @@ fn each_command_needs_its_level() {
             }
         }
     }
-    assert!(seen > 60, "{seen} commands");
+    assert!(observed > 60, "{observed} commands");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn a_client_that_is_silent_or_does_not_read_holds_nobody_up() {
 }
 
 #[test]
-fn a_client_that_does_not_read_loses_its_place() {
+fn a_client_that_does_not_read_is_closed_for_the_next() {
     let program = Controlled::new("level admin\n stats maxconn 1\n stats timeout 2s");
     let deaf = deaf(&program);
     assert_eq!(program.ask("show cli level"), "admin\n\n");
@@ -593,14 +593,14 @@ fn what_was_said_of_the_files_can_be_requested() {
 
 /// A server that never responds, and a channel that reports each request at it.
 fn silent_server() -> (std::net::SocketAddr, std::sync::mpsc::Receiver<()>) {
-    let (sender, is_asked) = std::sync::mpsc::channel();
+    let (sender, requests) = std::sync::mpsc::channel();
     let silent = origin(move |mut stream| {
         let mut bytes = [0; 4096];
         while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
             let _ = sender.send(()); // the test may have ended
         }
     });
-    (silent, is_asked)
+    (silent, requests)
 }
 
 /// A program whose server never responds, and a channel that reports each request at the server.
@@ -610,7 +610,7 @@ fn with_a_silent_server() -> (Controlled, std::sync::mpsc::Receiver<()>) {
 
 /// The same, with options for the server and lines for the backend.
 fn with_a_silent_server_of(options: &str, lines: &str) -> (Controlled, std::sync::mpsc::Receiver<()>) {
-    let (silent, is_asked) = silent_server();
+    let (silent, requests) = silent_server();
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
     let (web, address) = listener();
@@ -621,16 +621,16 @@ fn with_a_silent_server_of(options: &str, lines: &str) -> (Controlled, std::sync
         socket.display(),
         fd(&web),
     ));
-    (Controlled { _folder: folder, program, address, socket }, is_asked)
+    (Controlled { _folder: folder, program, address, socket }, requests)
 }
 
 #[test]
 fn an_operator_ends_what_a_server_serves() {
-    let (program, is_asked) = with_a_silent_server();
+    let (program, requests) = with_a_silent_server();
     let address = program.address;
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(program.ask("shutdown sessions server back/a"), "\n");
     let answer = common::read_all(&mut client);
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
@@ -639,10 +639,10 @@ fn an_operator_ends_what_a_server_serves() {
 /// A request that leaves the queue without a server counts as a connection error, and the backend responds.
 #[test]
 fn who_leaves_a_queue_is_an_error_of_its_backend() {
-    let (program, is_asked) = with_a_silent_server_of(" maxconn 1", " timeout queue 10ms\n");
+    let (program, requests) = with_a_silent_server_of(" maxconn 1", " timeout queue 10ms\n");
     let mut first = connect(program.address);
     first.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
     let mut second = connect(program.address);
     second.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let answer = common::read_all(&mut second);
@@ -658,18 +658,18 @@ fn who_leaves_a_queue_is_an_error_of_its_backend() {
 /// A server without `maxconn` gets a limit from a command. A reload keeps it, and 0 removes it.
 #[test]
 fn an_operator_limits_a_server_that_had_no_limit() {
-    let (program, is_asked) = with_a_silent_server();
+    let (program, requests) = with_a_silent_server();
     let ask = || {
         let mut client = connect(program.address);
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         client
     };
     let _first = ask();
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(program.ask("set maxconn server back/a 0"), "\n", "as it is");
     assert_eq!(program.ask("set maxconn server back/a 1"), "\n");
     let _second = ask(); // the first one is not counted
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
     let queued = |count: usize| {
         common::watch::until(|| program.ask("show sess").matches("state=queue").count() == count)
     };
@@ -680,15 +680,15 @@ fn an_operator_limits_a_server_that_had_no_limit() {
     let _fourth = ask(); // the second one still has the permit
     queued(2);
     assert_eq!(program.ask("set maxconn server back/a 0"), "\n");
-    is_asked.recv_timeout(TIMEOUT).unwrap();
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
     queued(0);
 }
 
 /// Running streams are listed in each mode, and a command ends one of them: with a server, and in a queue.
 #[test]
 fn an_operator_sees_streams_and_ends_one_of_them() {
-    let (silent, is_asked) = silent_server();
+    let (silent, requests) = silent_server();
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
     let ((web, address), (plain, plain_address)) = (listener(), listener());
@@ -706,10 +706,10 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let mut client = connect(address);
     client.write_all(request).unwrap();
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
     let mut other = connect(plain_address);
     other.write_all(request).unwrap();
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
     let mut queued = connect(address);
     queued.write_all(request).unwrap();
     let until = std::time::Instant::now() + TIMEOUT;
@@ -768,7 +768,7 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
 fn younger_streams_are_not_in_a_dump_that_began_before() {
     const HOPS: usize = 16;
     const CLIENTS: usize = 300;
-    let (silent, is_asked) = silent_server();
+    let (silent, requests) = silent_server();
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
     let ((old, old_address), (young, young_address)) = (listener(), listener());
@@ -800,7 +800,7 @@ fn younger_streams_are_not_in_a_dump_that_began_before() {
     while program.ask("show sess").lines().count() < CLIENTS * (HOPS + 1) {
         assert!(std::time::Instant::now() < until, "{}", program.ask("show sess").lines().count());
     }
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
 
     let mut slow = UnixStream::connect(&program.socket).unwrap();
     slow.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -809,7 +809,7 @@ fn younger_streams_are_not_in_a_dump_that_began_before() {
     slow.read_exact(&mut first).unwrap();
     let mut younger = connect(young_address);
     younger.write_all(request).unwrap();
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
     let mut rest = String::new();
     slow.read_to_string(&mut rest).unwrap();
     assert!(rest.lines().count() >= CLIENTS * (HOPS + 1), "{} lines", rest.lines().count());
@@ -1037,13 +1037,13 @@ fn who_leaves_during_wait_gives_its_place_back() {
 /// `wait` waits for a time, or until a server may be removed.
 #[test]
 fn an_operator_waits_until_a_server_serves_nobody() {
-    let (program, is_asked) = with_a_silent_server();
+    let (program, requests) = with_a_silent_server();
     let address = program.address;
     assert_eq!(program.ask("wait 1"), "\n");
     assert!(program.ask("wait 1 srv-removable back/a").starts_with("Only servers in maintenance mode"));
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    is_asked.recv_timeout(TIMEOUT).unwrap();
+    requests.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(program.ask("disable server back/a"), "\n");
     assert_eq!(program.ask("wait 50ms srv-unused back/a"), "Wait delay expired.\n\n");
     assert_eq!(program.ask("shutdown sessions server back/a"), "\n");

@@ -114,7 +114,7 @@ fn responses_before_the_final_one_are_counted() {
 }
 
 #[test]
-fn a_queue_that_is_left_has_its_time_and_place() {
+fn a_queue_that_is_left_has_its_time_and_position() {
     let course = Course::new("http", "", &format!("timeout queue 60ms\n server s {} maxconn 1", silent()));
     let _first = course.send(GET);
     until(|| course.cli("show stat b 4 -1").lines().any(|line| line.starts_with("b,s,0,0,1,")));
@@ -131,7 +131,7 @@ fn a_queue_that_is_left_has_its_time_and_place() {
 }
 
 #[test]
-fn a_client_that_leaves_a_queue_is_logged_with_its_place() {
+fn a_client_that_leaves_a_queue_is_logged_with_its_position() {
     let back = format!("option abortonclose\n server s {} maxconn 1", silent());
     let course = Course::new("http", "", &back);
     let _first = course.send(GET);
@@ -351,7 +351,7 @@ fn aliases_of_http_are_refused_in_tcp_mode() {
 }
 
 /// A server that reads up to `last`, reports that, and never responds.
-fn told_of(last: &'static [u8]) -> (SocketAddr, mpsc::Receiver<()>) {
+fn reporting_server(last: &'static [u8]) -> (SocketAddr, mpsc::Receiver<()>) {
     let (tell, receiver) = mpsc::channel();
     let server = origin(move |mut stream| {
         let mut bytes = Vec::new();
@@ -368,7 +368,7 @@ fn told_of(last: &'static [u8]) -> (SocketAddr, mpsc::Receiver<()>) {
 
 #[test]
 fn a_bad_chunk_is_reported_by_where_its_request_was() {
-    let (server, receiver) = told_of(b"abc\r\n");
+    let (server, receiver) = reporting_server(b"abc\r\n");
     let course = Course::new("http", "", &format!("server s {server}"));
     let mut client =
         course.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
@@ -382,7 +382,7 @@ fn a_bad_chunk_is_reported_by_where_its_request_was() {
 
 #[test]
 fn who_resets_its_connection_gets_no_answer() {
-    let (server, receiver) = told_of(b"\r\n\r\n");
+    let (server, receiver) = reporting_server(b"\r\n\r\n");
     let course = Course::new("http", "", &format!("option abortonclose\n server s {server}"));
     let client = course.send(GET);
     receiver.recv_timeout(common::TIMEOUT).unwrap();

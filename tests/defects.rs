@@ -111,7 +111,7 @@ fn a_panic_ends_its_stream_and_nothing_else() {
     assert!(program.wait().success(), "it ends as it was told to, when all sessions are over");
     let mut said = String::new();
     says.read_to_string(&mut said).unwrap();
-    let told =
+    let reported =
         said.lines().filter(|line| line.contains("A defect of this program was met at crates/")).count();
-    assert_eq!(told, 4, "{said}");
+    assert_eq!(reported, 4, "{said}");
 }

@@ -450,12 +450,12 @@ fn drops_of_servers_take_no_more(
     asks: fn(&mut TcpStream),
     begin: &'static [u8],
 ) {
-    let asked = move |mut stream: TcpStream| {
+    let requested = move |mut stream: TcpStream| {
         asks(&mut stream);
         stream
     };
-    let at_once = memory_with_servers(&config, request, asked, begin, BYTES);
-    let drops = memory_with_servers(&config, request, asked, begin, 1);
+    let at_once = memory_with_servers(&config, request, requested, begin, BYTES);
+    let drops = memory_with_servers(&config, request, requested, begin, 1);
     let begin = String::from_utf8_lossy(begin);
     assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
 }

@@ -622,7 +622,7 @@ fn a_trace_tells_what_goes_on_and_pieces_of_random_size_arrive_unchanged() {
 #[test]
 fn what_is_wrong_with_filters_is_reported_in_one_sentence() {
     let limit = "filter bwlim-out a default-limit 1k default-period 1s";
-    for (lines, told) in [
+    for (lines, reported) in [
         ("filter bwlim-out", "'filter bwlim-out' expects a name, found none"),
         ("filter bwlim-out a default-limit 1k", "'filter bwlim-out' expects 'default-period', found none"),
         ("filter bwlim-in a default-period 1s", "'filter bwlim-in' expects 'default-limit', found none"),
@@ -706,7 +706,7 @@ fn what_is_wrong_with_filters_is_reported_in_one_sentence() {
         let config = format!("{DEFAULTS} mode http\nlisten l\n bind 127.0.0.1:1\n {lines}\n");
         let output = check(&config, &[]);
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && said.contains(told), "{lines}\n{said}");
+        assert!(!output.status.success() && said.contains(reported), "{lines}\n{said}");
         let alerts = said.lines().filter(|line| line.contains("[ALERT]") && line.contains("parsing"));
         assert_eq!(alerts.count(), 1, "{lines}\n{said}");
     }

@@ -181,22 +181,22 @@ fn a_log_backend_balances_lines_over_its_servers_that_are_up() {
         own.send_to(line.as_bytes(), udp).unwrap();
     }
     until(|| info(&cli, "CumRecvLogs") == 3);
-    let mut seen: Vec<Vec<String>> = vec![Vec::new(); servers.len()];
+    let mut observed: Vec<Vec<String>> = vec![Vec::new(); servers.len()];
     // Received lines may not have been sent yet. So send marks, and collect what each server has got before
     // its mark, until all nine lines are there.
     until(|| {
-        for (server, lines) in servers.iter().zip(&mut seen) {
+        for (server, lines) in servers.iter().zip(&mut observed) {
             own.send_to(b"mark", server.address()).unwrap();
             lines.extend(server.until("mark"));
         }
-        seen.iter().map(Vec::len).sum::<usize>() >= 9
+        observed.iter().map(Vec::len).sum::<usize>() >= 9
     });
-    let total = |text: &str| seen.iter().flatten().filter(|line| line.as_str() == text).count();
-    assert_eq!((total("k:1"), total("K:2"), total("other")), (3, 3, 3), "{seen:?}");
-    for (number, lines) in seen.iter().enumerate() {
-        assert!(!lines.is_empty(), "{number} has had no turn: {seen:?}");
+    let total = |text: &str| observed.iter().flatten().filter(|line| line.as_str() == text).count();
+    assert_eq!((total("k:1"), total("K:2"), total("other")), (3, 3, 3), "{observed:?}");
+    for (number, lines) in observed.iter().enumerate() {
+        assert!(!lines.is_empty(), "{number} has had no turn: {observed:?}");
     }
-    assert!(seen[0].len() >= 4, "{seen:?}");
+    assert!(observed[0].len() >= 4, "{observed:?}");
 
     assert_eq!(info(&cli, "DroppedLogs"), 0);
     for server in ["s0", "s1", "s2"] {
@@ -337,7 +337,7 @@ fn a_disabled_section_receives_nothing_until_it_is_enabled() {
 }
 
 #[test]
-fn bad_sections_are_refused_with_place_and_remedy() {
+fn bad_sections_are_refused_with_position_and_remedy() {
     for (config, expected) in [
         (
             "log-forward f\n log backend@b local0\n dgram-bind 127.0.0.1:1\n",

@@ -606,20 +606,20 @@ type Requests = Arc<Mutex<Vec<(usize, String)>>>;
 
 /// An HTTP/2 origin that responds by the path.
 fn server_of_2() -> (SocketAddr, Requests) {
-    let seen = Requests::default();
-    let own = seen.clone();
-    (serve(move |stream, number| connection(stream, number, own.clone())), seen)
+    let observed = Requests::default();
+    let own = observed.clone();
+    (serve(move |stream, number| connection(stream, number, own.clone())), observed)
 }
 
-async fn connection(stream: tokio::net::TcpStream, number: usize, seen: Requests) {
+async fn connection(stream: tokio::net::TcpStream, number: usize, observed: Requests) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     while let Some(Ok((request, respond))) = connection.accept().await {
         let path = request.uri().path().to_owned();
-        seen.lock().unwrap().push((number, path.clone()));
+        observed.lock().unwrap().push((number, path.clone()));
         if path == "/leave" {
             connection.graceful_shutdown();
         }
-        let first = seen.lock().unwrap().iter().filter(|(_, seen)| *seen == path).count() == 1;
+        let first = observed.lock().unwrap().iter().filter(|(_, observed)| *observed == path).count() == 1;
         tokio::task::spawn_local(respond_to(request, respond, first));
     }
 }
@@ -670,7 +670,7 @@ async fn respond_to(
 
 /// Starts the program in front of such an origin, with options of the server.
 fn start_before_2(backend: &str, options: &str) -> (Manylane, SocketAddr, Requests) {
-    let (server, seen) = server_of_2();
+    let (server, observed) = server_of_2();
     let (web, address) = listener();
     let program = Manylane::start_ready(&format!(
         "{}\n mode http\nfrontend f\n bind {}\n default_backend b\nbackend b\n{backend} \
@@ -678,12 +678,12 @@ fn start_before_2(backend: &str, options: &str) -> (Manylane, SocketAddr, Reques
         DEFAULTS.replace("nbthread 2", "nbthread 1"),
         fd(&web)
     ));
-    (program, address, seen)
+    (program, address, observed)
 }
 
 /// Numbers of the connections with requests.
-fn connections(seen: &Requests) -> Vec<usize> {
-    let mut numbers: Vec<usize> = seen.lock().unwrap().iter().map(|(number, _)| *number).collect();
+fn connections(observed: &Requests) -> Vec<usize> {
+    let mut numbers: Vec<usize> = observed.lock().unwrap().iter().map(|(number, _)| *number).collect();
     numbers.sort_unstable();
     numbers.dedup();
     numbers
@@ -691,7 +691,7 @@ fn connections(seen: &Requests) -> Vec<usize> {
 
 #[test]
 fn messages_go_to_a_server_of_http_2_and_back() {
-    let (_program, address, seen) = start_before_2(" http-reuse always\n", "");
+    let (_program, address, observed) = start_before_2(" http-reuse always\n", "");
     block(async {
         let client = client(address).await;
         let plain = get(&client, "/plain?a=b").await.unwrap();
@@ -721,17 +721,17 @@ fn messages_go_to_a_server_of_http_2_and_back() {
     let old = ask("GET /large HTTP/1.0\r\n\r\n");
     assert!(old.ends_with(&"x".repeat(LARGE)));
     assert!(!ask(&format!("HEAD /plain {head}\r\n")).contains("GET http"));
-    assert_eq!(connections(&seen), [1], "one connection does for all");
+    assert_eq!(connections(&observed), [1], "one connection does for all");
 }
 
 #[test]
 fn a_stream_that_a_server_refuses_goes_elsewhere() {
-    let (_program, address, seen) = start_before_2(" http-reuse always\n", "");
+    let (_program, address, observed) = start_before_2(" http-reuse always\n", "");
     block(async {
         let client = client(address).await;
         assert_eq!(get(&client, "/refuse").await.unwrap().status, 200);
     });
-    assert_eq!(seen.lock().unwrap().len(), 2);
+    assert_eq!(observed.lock().unwrap().len(), 2);
 }
 
 #[test]
@@ -757,26 +757,26 @@ fn a_server_of_http_2_that_resets_a_stream_ends_no_other() {
 fn connections_to_servers_of_http_2_are_kept_as_configured() {
     let ask = |address, path: &'static str| block(async { get(&client(address).await, path).await.unwrap() });
     // After its first request a connection serves this many more.
-    let (_program, address, seen) = start_before_2(" http-reuse always\n", "max-reuse 2");
+    let (_program, address, observed) = start_before_2(" http-reuse always\n", "max-reuse 2");
     for _ in 0..6 {
         assert_eq!(ask(address, "/").status, 200);
     }
-    let numbers: Vec<usize> = seen.lock().unwrap().iter().map(|(number, _)| *number).collect();
+    let numbers: Vec<usize> = observed.lock().unwrap().iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [1, 1, 1, 2, 2, 2]);
     // Each session has its own connection, and none is kept.
     for (backend, options) in [(" http-reuse never\n", ""), (" http-reuse always\n", "pool-max-conn 0")] {
-        let (_program, address, seen) = start_before_2(backend, options);
+        let (_program, address, observed) = start_before_2(backend, options);
         for _ in 0..3 {
             assert_eq!(ask(address, "/").status, 200);
         }
-        assert_eq!(connections(&seen), [1, 2, 3], "{backend}{options}");
+        assert_eq!(connections(&observed), [1, 2, 3], "{backend}{options}");
     }
     // A connection that ends is replaced by another one.
-    let (_program, address, seen) = start_before_2(" http-reuse always\n", "");
+    let (_program, address, observed) = start_before_2(" http-reuse always\n", "");
     for path in ["/leave", "/", "/"] {
         assert_eq!(ask(address, path).status, 200);
     }
-    assert_eq!(connections(&seen).len(), 2);
+    assert_eq!(connections(&observed).len(), 2);
 }
 
 #[test]

@@ -301,8 +301,8 @@ fn start(first: &str, second: &str, server: SocketAddr) -> (Manylane, SocketAddr
 }
 
 fn run(property: impl Fn(Exchange) -> Result<(), TestCaseError>) {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
-    let cases = asked.map_or(CASES, |asked| asked.div_ceil(SHARE));
+    let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
+    let cases = requested.map_or(CASES, |requested| requested.div_ceil(SHARE));
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     if let Err(failed) = runner.run(&exchange(), property) {
         panic!("{failed}");
@@ -316,9 +316,9 @@ fn messages_of_http_1_pass_through_http_2() {
     let server = origin(move |stream| {
         let mut out = stream.try_clone().unwrap();
         let mut stream = BufReader::new(stream);
-        while let Some(seen) = Content::read(&mut stream, |_| true) {
+        while let Some(observed) = Content::read(&mut stream, |_| true) {
             let mut script = own.lock().unwrap();
-            script.received = Some(seen);
+            script.received = Some(observed);
             let exchange = script.next.take().unwrap();
             let first = format!("HTTP/1.1 {} As it is\r\n", exchange.status);
             if out.write_all(&exchange.response.write(&first, exchange.has_body())).is_err() {
@@ -336,9 +336,9 @@ fn messages_of_http_1_pass_through_http_2() {
         let request = exchange.request.write(&first, framed);
         client.get_mut().write_all(&request).unwrap();
         let (status, response) = Content::read(&mut client, |_| exchange.has_body()).unwrap();
-        let (line, seen) = script.lock().unwrap().received.take().unwrap();
+        let (line, observed) = script.lock().unwrap().received.take().unwrap();
         prop_assert_eq!(line, format!("{} {} HTTP/1.1", exchange.method, exchange.target));
-        prop_assert_eq!(seen.sorted(), exchange.request.sorted());
+        prop_assert_eq!(observed.sorted(), exchange.request.sorted());
         prop_assert!(status.starts_with(&format!("HTTP/1.1 {} ", exchange.status)), "{}", status);
         prop_assert_eq!(response.sorted(), exchange.response.sorted());
         Ok(())
@@ -390,13 +390,13 @@ fn messages_of_http_2_pass_through_http_1() {
         };
         let asking = async { tokio::time::timeout(TIMEOUT, asking).await.expect("it takes too long") };
         let (status, response) = runtime.block_on(tasks.run_until(asking));
-        let (line, seen) = script.lock().unwrap().received.take().unwrap();
+        let (line, observed) = script.lock().unwrap().received.take().unwrap();
         prop_assert_eq!(line, format!("{} http://a.example{}", exchange.method, exchange.target));
         let framed = |content: Content, has_body: bool| {
             let sized = content.sized && has_body;
             Content { sized, ..content }.sorted()
         };
-        prop_assert_eq!(seen, framed(exchange.request.clone(), exchange.tells_of_no_body()));
+        prop_assert_eq!(observed, framed(exchange.request.clone(), exchange.tells_of_no_body()));
         prop_assert_eq!(status, exchange.status);
         prop_assert_eq!(response, framed(exchange.response.clone(), exchange.has_body()));
         Ok(())

@@ -114,9 +114,13 @@ fn clients_go_on_in_http_2_from_http_1() {
     if is_there("curl", "--version", [7, 50]) {
         let output =
             Command::new("curl").args(["-sv", "--http2", &url("/"), &url("/large")]).output().unwrap();
-        let (got, told) = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
+        let (got, reported) =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
         assert!(got.starts_with("0 bytesxxx") && got.len() == LARGE + "0 bytes".len());
-        assert!(told.contains("101 Switching Protocols") && told.contains("HTTP/2 200"), "{told}");
+        assert!(
+            reported.contains("101 Switching Protocols") && reported.contains("HTTP/2 200"),
+            "{reported}"
+        );
     }
 }
 
@@ -124,7 +128,7 @@ fn clients_go_on_in_http_2_from_http_1() {
 /// does not see the offer.
 #[test]
 fn offers_that_are_not_taken_are_answered_in_http_1() {
-    let (seen, requests) = mpsc::channel();
+    let (observed, requests) = mpsc::channel();
     let server = origin(move |stream| {
         let mut out = stream.try_clone().unwrap();
         let mut stream = BufReader::new(stream);
@@ -132,7 +136,7 @@ fn offers_that_are_not_taken_are_answered_in_http_1() {
         while stream.read_line(&mut line).is_ok_and(|length| length > 0) {
             head += &line.to_lowercase();
             if line == "\r\n" {
-                let _ = seen.send(std::mem::take(&mut head));
+                let _ = observed.send(std::mem::take(&mut head));
                 out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
             }
             line.clear();

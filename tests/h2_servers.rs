@@ -387,15 +387,15 @@ const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Reads to the end and responds to nothing. Returns true if a ping came.
-fn is_asked(mut stream: &TcpStream) -> bool {
+fn gets_request(mut stream: &TcpStream) -> bool {
     let mut head = [0; 9];
-    let mut asked = false;
+    let mut requested = false;
     while stream.read_exact(&mut head).is_ok() {
         let mut payload = vec![0; usize::from(head[2])];
         stream.read_exact(&mut payload).unwrap();
-        asked |= head[3] == 6 && head[4] == 0;
+        requested |= head[3] == 6 && head[4] == 0;
     }
-    asked
+    requested
 }
 
 /// Runs a program whose client and server of HTTP/2 are silent after one request. Returns whether each of
@@ -408,7 +408,7 @@ fn silent_peers(frontend: &str, server_options: &str) -> [(bool, Duration); 2] {
         let answer = [0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
         let begin = Instant::now();
         stream.write_all(&[EMPTY_SETTINGS, &answer].concat()).unwrap();
-        sender.send((is_asked(&stream), begin.elapsed())).unwrap();
+        sender.send((gets_request(&stream), begin.elapsed())).unwrap();
     });
     let (web, address) = listener();
     let _program = Manylane::start_ready(&format!(
@@ -423,7 +423,7 @@ fn silent_peers(frontend: &str, server_options: &str) -> [(bool, Duration); 2] {
     let mut stream = connect(address);
     let begin = Instant::now();
     stream.write_all(&[PREFACE, EMPTY_SETTINGS, &[0, 0, 0, 4, 1, 0, 0, 0, 0], GET].concat()).unwrap();
-    [of_server, (is_asked(&stream), begin.elapsed())]
+    [of_server, (gets_request(&stream), begin.elapsed())]
 }
 
 /// `GET http://a/` on stream 1.
@@ -431,8 +431,8 @@ const GET: &[u8] = &[0, 0, 6, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84, 0x01, 1, b'a']
 
 #[test]
 fn idle_peers_that_do_not_answer_pings_are_given_up() {
-    for (asked, time) in silent_peers(" idle-ping 100ms", "idle-ping 100ms pool-purge-delay 10m") {
-        assert!(asked && time < TIMEOUT, "{time:?}");
+    for (requested, time) in silent_peers(" idle-ping 100ms", "idle-ping 100ms pool-purge-delay 10m") {
+        assert!(requested && time < TIMEOUT, "{time:?}");
     }
 }
 
@@ -708,7 +708,7 @@ fn wrong(which: Arc<AtomicUsize>, tell: std::sync::mpsc::Sender<(u8, usize, u32)
 fn what_a_server_does_wrong_ends_its_stream_or_its_connection_and_nothing_else() {
     let origin = Origin::new();
     let which = Arc::new(AtomicUsize::new(0));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, reported) = std::sync::mpsc::channel();
     let wrong = wrong(which.clone(), tell);
     let (web, address) = listener();
     let _program = Manylane::start_ready(&format!(
@@ -734,8 +734,9 @@ fn what_a_server_does_wrong_ends_its_stream_or_its_connection_and_nothing_else()
             } else {
                 assert_eq!(answer.unwrap().0, 502, "{what}");
             }
-            let (ended, connection, told) = told.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{what}"));
-            assert_eq!((ended, told), (kind, *code), "{what}");
+            let (ended, connection, reported) =
+                reported.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{what}"));
+            assert_eq!((ended, reported), (kind, *code), "{what}");
             connections.push(connection);
         }
         // Each wrong connection is replaced by one; streams that end leave theirs to the next.

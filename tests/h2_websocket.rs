@@ -79,13 +79,13 @@ fn server_of_1() -> SocketAddr {
     origin(|stream| {
         let mut out = stream.try_clone().unwrap();
         let mut stream = BufReader::new(stream);
-        let asked = head(&mut stream);
-        let field = |name: &str| asked.lines().find_map(|line| line.strip_prefix(name));
+        let requested = head(&mut stream);
+        let field = |name: &str| requested.lines().find_map(|line| line.strip_prefix(name));
         let key = field("sec-websocket-key: ").or_else(|| field("Sec-WebSocket-Key: ")).unwrap();
         assert_eq!(key.len(), 24);
-        let path = asked.split(' ').nth(1).unwrap();
-        assert!(asked.to_lowercase().contains("\r\nupgrade: websocket\r\n"), "{asked}");
-        assert!(asked.to_lowercase().contains("\r\nconnection: upgrade\r\n"), "{asked}");
+        let path = requested.split(' ').nth(1).unwrap();
+        assert!(requested.to_lowercase().contains("\r\nupgrade: websocket\r\n"), "{requested}");
+        assert!(requested.to_lowercase().contains("\r\nconnection: upgrade\r\n"), "{requested}");
         let accept = if path == "/wrong" { "AAAA".into() } else { accept_of(key) };
         let answer = match path {
             "/200" => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno".into(),
@@ -339,8 +339,8 @@ fn a_reset_ends_a_tunnel() {
     let server = origin(move |stream| {
         let mut out = stream.try_clone().unwrap();
         let mut stream = BufReader::new(stream);
-        let asked = head(&mut stream);
-        let key = asked.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
+        let requested = head(&mut stream);
+        let key = requested.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
         let answer = format!(
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Accept: {}\r\n\r\n",
@@ -401,13 +401,13 @@ fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
     assert!(line.contains(" CC-- "), "{line}");
     block(async {
         let mut two = client(address).await;
-        let asked = two.send_request(chat("/two"), false).unwrap();
+        let requested = two.send_request(chat("/two"), false).unwrap();
         let begun = std::time::Instant::now();
         while reached.try_recv().is_err() {
             assert!(begun.elapsed() < TIMEOUT, "the server is not reached");
             tokio::task::yield_now().await;
         }
-        drop(asked); // resets the stream
+        drop(requested); // resets the stream
         tokio::task::yield_now().await;
         let line = tokio::task::spawn_blocking(move || log.wait("/two")).await.unwrap();
         assert!(line.contains(" CC-- "), "{line}");
@@ -434,10 +434,10 @@ fn lengths() -> SocketAddr {
         let number = connections.fetch_add(1, Ordering::SeqCst) + 1;
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while reader.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
-            let asked = head(&mut reader).to_lowercase();
-            let text = format!("{number} {asked}");
+            let requested = head(&mut reader).to_lowercase();
+            let text = format!("{number} {requested}");
             let answer = format!("HTTP/1.1 404 No\r\nContent-Length: {}\r\n\r\n{text}", text.len());
-            let length = asked.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length = requested.lines().find_map(|line| line.strip_prefix("content-length: "));
             let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
             if stream.write_all(answer.as_bytes()).is_err() || reader.read_exact(&mut body).is_err() {
                 return;
@@ -454,8 +454,8 @@ fn frame_of(stream: &mut BufReader<TcpStream>, line: &str) -> (usize, String) {
     let mut body = vec![0; length.parse().unwrap()];
     stream.read_exact(&mut body).unwrap();
     let body = String::from_utf8(body).unwrap();
-    let (number, asked) = body.split_once(' ').unwrap();
-    (number.parse().unwrap(), asked.to_owned())
+    let (number, requested) = body.split_once(' ').unwrap();
+    (number.parse().unwrap(), requested.to_owned())
 }
 
 /// A connection whose server has refused a tunnel serves other requests. The server must not expect a body of
@@ -490,10 +490,13 @@ fn a_tunnel_with_a_length_takes_nothing_of_the_next_request() {
                     text.push_str(std::str::from_utf8(&data.unwrap()).unwrap());
                 }
                 assert!(!text.contains("content-length") && !text.contains("expect"), "{what}: {text}");
-                let asked =
+                let requested =
                     move || [(); 2].map(|()| frame_of(&mut other, &format!("{begin}DELETE HTTP/1.1")));
-                for (_, asked) in tokio::task::spawn_blocking(asked).await.unwrap() {
-                    assert!(asked.starts_with("get /victim?q=delete http/1.1\r\n"), "{what}: {asked}");
+                for (_, requested) in tokio::task::spawn_blocking(requested).await.unwrap() {
+                    assert!(
+                        requested.starts_with("get /victim?q=delete http/1.1\r\n"),
+                        "{what}: {requested}"
+                    );
                 }
             });
         }

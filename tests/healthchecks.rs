@@ -41,12 +41,12 @@ fn servers_are_checked_as_the_section_says_that_they_name() {
     ));
     assert_eq!(of_web.recv().unwrap(), "GET /health HTTP/1.0\r\n\r\n");
     assert_eq!(of_bytes.recv().unwrap(), "hello");
-    let mut asked = [usually.recv().unwrap(), usually.recv().unwrap()];
-    while asked[0] == asked[1] {
-        asked[1] = usually.recv().unwrap();
+    let mut requested = [usually.recv().unwrap(), usually.recv().unwrap()];
+    while requested[0] == requested[1] {
+        requested[1] = usually.recv().unwrap();
     }
-    asked.sort();
-    assert_eq!(asked, ["GET /health HTTP/1.0\r\n\r\n", "HEAD / HTTP/1.0\r\n\r\n"]);
+    requested.sort();
+    assert_eq!(requested, ["GET /health HTTP/1.0\r\n\r\n", "HEAD / HTTP/1.0\r\n\r\n"]);
     let status = || {
         let stat = ask(&cli, "show stat b 4 -1");
         let column = |line: &str, at: usize| line.split(',').nth(at).unwrap().to_owned();

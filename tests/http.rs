@@ -289,7 +289,7 @@ fn what_fails_is_answered_with_its_status() {
 }
 
 #[test]
-fn an_error_file_takes_the_place_of_the_programs_answer() {
+fn an_error_file_replaces_the_programs_answer() {
     let folder = Folder::new();
     let file =
         folder.file("503.http", "HTTP/1.0 503 Gone fishing\nX-Own: yes\nConnection: close\n\nback soon\n");
@@ -311,9 +311,9 @@ fn the_clients_address_is_sent_but_for_networks_that_are_excepted() {
     ] {
         let (socket, address) = listener();
         let _program = http(option, &socket, serves(|head, _, _| ok(head)));
-        let (_, seen) = ask(&connect(address), GET);
-        assert_eq!(field(&seen, "x-forwarded-for"), expected, "{option}: {seen}");
-        assert_eq!(field(&seen, "x-client").is_some(), option.contains("X-Client"));
+        let (_, observed) = ask(&connect(address), GET);
+        assert_eq!(field(&observed, "x-forwarded-for"), expected, "{option}: {observed}");
+        assert_eq!(field(&observed, "x-client").is_some(), option.contains("X-Client"));
     }
 }
 
@@ -367,8 +367,8 @@ fn an_upgrade_becomes_a_tunnel() {
     let (socket, address) = listener();
     let server = origin(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let asked = head(&mut reader);
-        assert_eq!(field(&asked, "upgrade"), Some("echo"));
+        let requested = head(&mut reader);
+        assert_eq!(field(&requested, "upgrade"), Some("echo"));
         stream
             .write_all(b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst ")
             .unwrap();
@@ -506,11 +506,11 @@ fn requests_are_balanced_by_what_the_file_names() {
             "{DEFAULTS} mode http\nlisten l\n bind {}\n balance {balance}\n{lines}",
             fd(&socket)
         ));
-        let seen = Mutex::new(std::collections::BTreeSet::new());
+        let observed = Mutex::new(std::collections::BTreeSet::new());
         for _ in 0..8 {
-            seen.lock().unwrap().insert(ask(&connect(address), request).1);
+            observed.lock().unwrap().insert(ask(&connect(address), request).1);
         }
-        assert_eq!(seen.lock().unwrap().len(), 1, "{balance}");
+        assert_eq!(observed.lock().unwrap().len(), 1, "{balance}");
     }
 }
 
@@ -670,11 +670,11 @@ fn a_body_goes_on_behind_an_answer_that_came_early() {
     let _program = http("", &socket, server);
     let mut client = connect(address);
     client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nab").unwrap();
-    let mut seen = Vec::new();
-    while !seen.ends_with(b"early") {
+    let mut observed = Vec::new();
+    while !observed.ends_with(b"early") {
         let mut byte = [0];
         client.read_exact(&mut byte).unwrap();
-        seen.push(byte[0]);
+        observed.push(byte[0]);
     }
     client.write_all(b"cdefghij").unwrap();
     assert_eq!(&receiver.recv_timeout(common::TIMEOUT).unwrap(), b"cdefghij");

@@ -156,8 +156,8 @@ fn strays_are_given_to_nobody(tls: Option<Arc<ServerConfig>>, ssl: &str) {
     // Open connections of the server, and whether stray data was sent on them.
     type Open = BTreeMap<usize, (Peer, Arc<AtomicBool>)>;
     let open: Arc<Mutex<Open>> = Arc::default();
-    let asked_there = Arc::new(AtomicUsize::new(0));
-    let (shared, wrong, next) = (open.clone(), asked_there.clone(), AtomicUsize::new(0));
+    let misdirected = Arc::new(AtomicUsize::new(0));
+    let (shared, wrong, next) = (open.clone(), misdirected.clone(), AtomicUsize::new(0));
     let server = origin(move |stream| {
         let number = next.fetch_add(1, Ordering::SeqCst);
         // Without this, stray data would wait for the acknowledgement in the next request, and arrive after
@@ -233,7 +233,7 @@ fn strays_are_given_to_nobody(tls: Option<Arc<ServerConfig>>, ssl: &str) {
     over.store(true, Ordering::SeqCst);
     clients.into_iter().for_each(|client| client.join().unwrap());
     println!("{sent} connections were sent something, {} requests were served", count.load(Ordering::SeqCst));
-    assert_eq!(asked_there.load(Ordering::SeqCst), 0, "requests went where something had come");
+    assert_eq!(misdirected.load(Ordering::SeqCst), 0, "requests went where something had come");
 }
 
 /// Bytes that arrived before a client's second request are not the response to it, in whatever order the
@@ -343,7 +343,7 @@ pub(crate) fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests:
     let (mut client, mut whole, mut count) = (BufReader::new(connect(address)), 0, 0);
     while count < requests {
         let several = 1 + dice.below(3); // pipelined
-        let asked: Vec<String> = (0..several)
+        let requested: Vec<String> = (0..several)
             .map(|_| {
                 count += 1;
                 format!("/{number}-{count}")
@@ -351,7 +351,7 @@ pub(crate) fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests:
             .collect();
         let mut named = Vec::new();
         let mut out = String::new();
-        for path in &asked {
+        for path in &requested {
             let body = if dice.below(3) == 0 { "b".repeat(dice.below(3000) as usize) } else { String::new() };
             let method = if body.is_empty() { "GET" } else { "POST" };
             out += &format!(
@@ -474,11 +474,14 @@ fn nothing_of_a_request_is_left_for_the_next_one() {
         while let Some(request) = head(&mut reader) {
             let secret =
                 if path(&request) == "/secret" { "X-Out: secret\r\nSet-Cookie: c=secret\r\n" } else { "" };
-            let seen = request.join("|");
+            let observed = request.join("|");
             if stream
                 .write_all(
-                    format!("HTTP/1.1 200 OK\r\n{secret}Content-Length: {}\r\n\r\n{seen}", seen.len())
-                        .as_bytes(),
+                    format!(
+                        "HTTP/1.1 200 OK\r\n{secret}Content-Length: {}\r\n\r\n{observed}",
+                        observed.len()
+                    )
+                    .as_bytes(),
                 )
                 .is_err()
             {
@@ -714,7 +717,7 @@ fn who_was_refused_and_goes_on_sending_is_left() {
     let (mut client, begin) = (refused(), Instant::now());
     while client.write_all(b"x").is_ok() {
         assert!(begin.elapsed() < 5 * LINGERING.1, "what nobody needs is read for too long");
-        // The pace of the bytes, unless the connection is reset before.
+        // The rate of the bytes, unless the connection is reset before.
         let socket = PollFd::new(client.as_fd(), PollFlags::empty());
         nix::poll::poll(&mut [socket], 10u16).unwrap();
     }

@@ -199,8 +199,9 @@ fn sessions_are_logged_and_formats_are_ones_own() {
         assert_eq!(read_all(&mut client), "hello");
         let line = syslog.line();
         let month = line.split('/').nth(1).unwrap_or_default().to_owned();
-        let seen = if format.contains("tcplog") { shape(&line).replace(&month, "Mon") } else { shape(&line) };
-        assert_eq!(seen, expected, "{line}");
+        let observed =
+            if format.contains("tcplog") { shape(&line).replace(&month, "Mon") } else { shape(&line) };
+        assert_eq!(observed, expected, "{line}");
         assert!(!line.contains("/1970:"), "the time of the connection is known: {line}");
     }
 }

@@ -175,13 +175,19 @@ fn a_mail_server_that_refuses_or_is_silent_holds_nobody_up_and_is_reported() {
     let mut heard = [(); 2].map(|()| refused.recv_timeout(TIMEOUT).unwrap());
     heard.sort();
     assert_eq!(heard[1], ["HELO here.example", "MAIL FROM:<lb@example>", "RCPT TO:<other@example>"]);
-    let mut told: Vec<String> = (0..6).map(|_| log.wait(" an alert was not sent: ")).collect();
-    told.iter_mut().for_each(|line| *line = line.split_once("Mailer ").unwrap().1.to_owned());
-    told.sort();
-    assert!(told[0].starts_with("m/bad: an alert was not sent: the reply to 'RCPT TO:<"), "{told:#?}");
-    assert!(told[0].ends_with("' is '550 \\u{7}no'."), "{told:#?}");
-    assert!(told[2].starts_with("m/gone: an alert was not sent: 127."), "{told:#?}");
-    assert!(told[4].starts_with("m/silent: an alert was not sent: no reply to its greeting: "), "{told:#?}");
+    let mut reported: Vec<String> = (0..6).map(|_| log.wait(" an alert was not sent: ")).collect();
+    reported.iter_mut().for_each(|line| *line = line.split_once("Mailer ").unwrap().1.to_owned());
+    reported.sort();
+    assert!(
+        reported[0].starts_with("m/bad: an alert was not sent: the reply to 'RCPT TO:<"),
+        "{reported:#?}"
+    );
+    assert!(reported[0].ends_with("' is '550 \\u{7}no'."), "{reported:#?}");
+    assert!(reported[2].starts_with("m/gone: an alert was not sent: 127."), "{reported:#?}");
+    assert!(
+        reported[4].starts_with("m/silent: an alert was not sent: no reply to its greeting: "),
+        "{reported:#?}"
+    );
     drop(program);
 }
 
@@ -195,13 +201,16 @@ fn incomplete_settings_of_alerts_are_reported() {
         let output = common::check(&config, &[]);
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (works, told) = of("backend b\n email-alert mailers m\n email-alert to a@example\n");
-    assert!(told.contains("'email-alert' sends nothing: 'email-alert from', "), "{works} {told}");
-    let (works, told) = of("frontend f\n bind 127.0.0.1:0\n email-alert level info\n");
-    assert!(told.contains("'email-alert' has no effect here"), "{works} {told}");
-    let (works, told) = of("backend b\n email-alert mailers other\n");
-    assert!(!works && told.contains("other"), "{told}");
-    let (works, told) =
+    let (works, reported) = of("backend b\n email-alert mailers m\n email-alert to a@example\n");
+    assert!(reported.contains("'email-alert' sends nothing: 'email-alert from', "), "{works} {reported}");
+    let (works, reported) = of("frontend f\n bind 127.0.0.1:0\n email-alert level info\n");
+    assert!(reported.contains("'email-alert' has no effect here"), "{works} {reported}");
+    let (works, reported) = of("backend b\n email-alert mailers other\n");
+    assert!(!works && reported.contains("other"), "{reported}");
+    let (works, reported) =
         of("backend b\n email-alert mailers m\n email-alert to \"a\rb\"\n email-alert from b@example\n");
-    assert!(!works && told.contains("'email-alert' expects visible ASCII, found 'a\\x0db'"), "{told}");
+    assert!(
+        !works && reported.contains("'email-alert' expects visible ASCII, found 'a\\x0db'"),
+        "{reported}"
+    );
 }

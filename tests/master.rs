@@ -70,7 +70,7 @@ impl Master {
 
     /// Returns the response to lines.
     fn ask(&self, lines: &str) -> String {
-        asked_at(&self.folder.0.join("master"), lines)
+        answer_at(&self.folder.0.join("master"), lines)
     }
 
     /// Reloads; `well` says whether that succeeds. Returns the messages.
@@ -108,7 +108,7 @@ impl Drop for Master {
 }
 
 /// Returns the response to lines at a socket.
-fn asked_at(socket: &Path, lines: &str) -> String {
+fn answer_at(socket: &Path, lines: &str) -> String {
     let mut client = UnixStream::connect(socket).unwrap();
     client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(format!("{lines}\n").as_bytes()).unwrap();
@@ -364,7 +364,7 @@ fn commands_go_to_the_process_that_they_name() {
     let places = format!("unix@{};unix@{}", master.folder.0.join("master").display(), low.display());
     let (own, worker) = (master.child.id().to_string(), master.worker().to_string());
     let version = format!("{}\n\n", env!("CARGO_PKG_VERSION"));
-    for (asked, answer) in [
+    for (requested, answer) in [
         ("show version", &*version),
         ("@master show version", &version),
         ("@1 show version", &version),
@@ -412,24 +412,24 @@ fn commands_go_to_the_process_that_they_name() {
         ("expert-mode x", "'expert-mode' expects 'on', 'off', or nothing to show the mode.\n\n"),
         ("help", "The following commands are valid at this level:\n"),
     ] {
-        let said = master.ask(asked);
-        let is_all = !["help", "show cli sockets", "show startup-logs"].contains(&asked);
+        let said = master.ask(requested);
+        let is_all = !["help", "show cli sockets", "show startup-logs"].contains(&requested);
         if answer.ends_with('\n') && is_all || answer.ends_with("> ") {
-            assert_eq!(said, answer, "{asked}");
+            assert_eq!(said, answer, "{requested}");
         } else {
-            assert!(said.contains(answer), "{asked}: {said}");
+            assert!(said.contains(answer), "{requested}: {said}");
         }
     }
-    assert_eq!(asked_at(&low, "show cli level;reload"), "user\n\nPermission denied\n\n");
+    assert_eq!(answer_at(&low, "show cli level;reload"), "user\n\nPermission denied\n\n");
     // 'help' omits commands that the level refuses, and those with another prefix.
     let help = |at: &str, words: &str| {
-        let all = if at == "low" { asked_at(&low, words) } else { master.ask(words) };
+        let all = if at == "low" { answer_at(&low, words) } else { master.ask(words) };
         ["  reload", "  show proc", "  show version"].map(|line| all.contains(line))
     };
     assert_eq!(help("high", "help"), [true, true, true]);
     assert_eq!(help("low", "help"), [false, false, true]);
     assert_eq!(help("high", "help show proc"), [false, true, false]);
-    assert_eq!(asked_at(&low, "@1 show cli level"), "user\n\n");
+    assert_eq!(answer_at(&low, "@1 show cli level"), "user\n\n");
     assert_eq!(std::fs::metadata(&low).unwrap().mode() & 0o777, 0o600);
     // An incomplete line is not run, and an incomplete payload changes nothing, nor does one that is too
     // long.
@@ -520,8 +520,8 @@ fn each_command_of_the_master_needs_its_level() {
         haproxy.hears("Loading success.");
         haproxy
     });
-    let help = asked_at(&folder.0.join("admin"), "mcli-debug-mode on; help");
-    let mut seen = Vec::new();
+    let help = answer_at(&folder.0.join("admin"), "mcli-debug-mode on; help");
+    let mut observed = Vec::new();
     for line in help.lines().skip(1).filter(|line| !line.is_empty()) {
         let words = line.split_whitespace().take_while(|word| !word.starts_with(['[', '<', ':', '@']));
         let command = words.collect::<Vec<_>>().join(" ");
@@ -536,11 +536,11 @@ fn each_command_of_the_master_needs_its_level() {
         if haproxy.is_some() {
             assert_eq!(denies(&theirs.0, "", &command), expected, "HAProxy: {command}");
         }
-        seen.push(command);
+        observed.push(command);
     }
-    assert!(seen.len() > 12, "{seen:?}");
+    assert!(observed.len() > 12, "{observed:?}");
     for (command, _) in rows {
-        assert!(seen.iter().any(|name| name == command), "no '{command}' in {seen:?}");
+        assert!(observed.iter().any(|name| name == command), "no '{command}' in {observed:?}");
     }
     for master in [Some(master), haproxy].into_iter().flatten() {
         master.signal(Signal::SIGTERM);
@@ -602,7 +602,7 @@ fn a_reload_that_fails_leaves_files_and_sockets_alone() {
     let said = master.reloads(false);
     assert!(said.contains("Some protocols failed to start their listeners"), "{said}");
     assert_eq!((inodes(), master.worker()), (before, worker));
-    assert!(asked_at(&control, "show info").contains(&format!("\nPid: {worker}\n")));
+    assert!(answer_at(&control, "show info").contains(&format!("\nPid: {worker}\n")));
     let mut client = UnixStream::connect(&web).unwrap();
     client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -661,11 +661,11 @@ fn a_master_goes_to_the_background_once_it_serves() {
     let pid: i32 = std::fs::read_to_string(&pidfile).unwrap().trim().parse().unwrap();
     let elsewhere = Elsewhere(pid);
     assert_eq!(status_of(address), Ok(200));
-    assert!(asked_at(&socket, "show proc").contains(&format!("\n{pid} ")));
+    assert!(answer_at(&socket, "show proc").contains(&format!("\n{pid} ")));
     folder.file("test.cfg", &answering(address, 404, " daemon\n"));
-    assert!(asked_at(&socket, "reload").starts_with("Success=1\n--\n"));
+    assert!(answer_at(&socket, "reload").starts_with("Success=1\n--\n"));
     // Until the old worker has closed its sockets it may respond, too.
-    while asked_at(&socket, "show proc").contains("# old workers") {
+    while answer_at(&socket, "show proc").contains("# old workers") {
         std::thread::yield_now();
     }
     assert_eq!(status_of(address), Ok(404));
@@ -721,7 +721,7 @@ fn the_unit_for_systemd_starts_and_reloads() {
     assert_eq!(signal.join(" "), "/bin/kill -USR2 $MAINPID");
     master.signal(Signal::SIGUSR2);
     master.hears("Former worker");
-    assert!(asked_at(&socket, "show proc").contains(" master          1 [failed: 0] "));
+    assert!(answer_at(&socket, "show proc").contains(" master          1 [failed: 0] "));
     assert_eq!(status_of(address), Ok(200));
 }
 
@@ -783,20 +783,24 @@ fn a_fault_that_another_process_sends_ends_a_worker() {
     }
 }
 
+/// The packaged configuration with an address and a run-time socket of the test.
+fn packaged(address: SocketAddr, socket: &Path) -> String {
+    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/debian/manylane.cfg");
+    let packaged = std::fs::read_to_string(packaged).unwrap();
+    packaged
+        .replace("127.0.0.1:8404", &address.to_string())
+        .replace("/run/manylane.sock", &socket.display().to_string())
+}
+
 /// The packaged configuration, with paths and rights of the test: a crashed worker is replaced.
 #[test]
 fn the_packaged_configuration_survives_a_crash() {
-    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/debian/manylane.cfg");
-    let packaged = std::fs::read_to_string(packaged).unwrap();
     let (address, folder) = (own_address(), Folder::new());
-    let socket = folder.0.join("stats").display().to_string();
     let of_root = ["user ", "group ", "chroot "];
-    let config: String = packaged
+    let config: String = packaged(address, &folder.0.join("stats"))
         .split_inclusive('\n')
         .filter(|line| !of_root.iter().any(|word| line.trim_start().starts_with(word)))
-        .collect::<String>()
-        .replace("127.0.0.1:8404", &address.to_string())
-        .replace("/run/manylane.sock", &socket);
+        .collect();
     let master = Master::start(&config, |program| {
         program.arg("-Ws");
     });
@@ -804,6 +808,39 @@ fn the_packaged_configuration_survives_a_crash() {
     master.hears("another worker begins");
     master.hears("Loading success.");
     assert_eq!(status_behind_a_kill(address), 200);
+}
+
+/// The packaged configuration with its `chroot` and without the rights of root: the worker reads the file
+/// again when it is told to reload, also from the empty folder that is its root.
+#[test]
+fn the_packaged_configuration_is_reloaded_in_its_chroot() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return println!("NOT SHOWN HERE: only root enters a chroot");
+    }
+    let (address, folder) = (own_address(), Folder::new());
+    let (socket, empty) = (folder.0.join("stats"), folder.0.join("empty"));
+    std::fs::create_dir(&empty).unwrap();
+    let mut config = packaged(address, &socket);
+    for (line, of_test) in [
+        ("    user manylane\n", "    uid 65534\n".to_owned()),
+        ("    group manylane\n", "    gid 65534\n".to_owned()),
+        ("    chroot /var/lib/manylane\n", format!("    chroot {}\n", empty.display())),
+    ] {
+        assert!(config.contains(line), "the packaged file has no line '{}'", line.trim());
+        config = config.replace(line, &of_test);
+    }
+    let master = Master::start(&config, |program| {
+        program.arg("-Ws");
+    });
+    let root = std::fs::read_link(format!("/proc/{}/root", master.worker())).unwrap();
+    assert!(root.ends_with("empty"), "{}", root.display());
+    assert_eq!(status_of(address).unwrap(), 200);
+    let page = "    stats uri /\n";
+    assert!(config.contains(page), "{config}");
+    master.write(&config.replace(page, "    http-request return status 403\n"));
+    let answer = answer_at(&socket, "reload");
+    assert!(answer.contains("Reloaded: generation 1 serves."), "{answer}");
+    assert_eq!(status_of(address).unwrap(), 403);
 }
 
 /// `restart-on-crash`: a crashed worker is replaced; one that was stopped on purpose is not.

@@ -147,9 +147,9 @@ fn a_server_comes_serves_and_goes() {
         (program.column("c", "stot").as_deref(), program.column("c", "weight").as_deref()),
         (Some("0"), Some("1"))
     );
-    let mut seen = [get(&mut client).unwrap().0, get(&mut client).unwrap().0];
-    seen.sort();
-    assert_eq!(seen, ["a", "b"]);
+    let mut observed = [get(&mut client).unwrap().0, get(&mut client).unwrap().0];
+    observed.sort();
+    assert_eq!(observed, ["a", "b"]);
 }
 
 #[test]

@@ -100,14 +100,14 @@ fn servers_follow_their_names_as_those_of_haproxy() {
             settled(server, "no check");
         }
         ["a.test", "both.test", "six.test"].iter().for_each(|name| dns.is_dealt_with(name));
-        let mut seen = shown(&played, &all);
+        let mut observed = shown(&played, &all);
         // Lines of the start come in the order of the answers.
         let mut started = Vec::new();
         while started.iter().filter(|line: &&String| line.contains("administratively READY")).count() < 4 {
             started.extend(played.lines("administratively READY"));
         }
         started.sort();
-        seen.extend(started);
+        observed.extend(started);
         let steps: [(&[&str], u8, &str, &str); 6] = [
             (&["127.0.0.32"], 0, "IP changed", "no check"),
             (&["127.0.0.33", "127.0.0.32"], 0, "", "no check"),
@@ -118,20 +118,20 @@ fn servers_follow_their_names_as_those_of_haproxy() {
         ];
         for (addresses, code, last, status) in steps {
             dns.addresses_and_code("a.test", addresses, code);
-            seen.push(format!("> {addresses:?} {code}"));
+            observed.push(format!("> {addresses:?} {code}"));
             while !last.is_empty() {
                 let lines = played.lines("");
                 let of_it = lines.iter().filter(|line| line.contains("b/s"));
-                seen.extend(of_it.map(|line| line.split(". ").next().unwrap_or_default().to_owned()));
+                observed.extend(of_it.map(|line| line.split(". ").next().unwrap_or_default().to_owned()));
                 if lines[0].contains(last) {
                     break;
                 }
             }
             settled(("b", "s"), status);
             dns.is_dealt_with("a.test");
-            seen.extend(shown(&played, &all[..1]));
+            observed.extend(shown(&played, &all[..1]));
         }
-        seen
+        observed
     });
     assert!(
         ours.iter()
@@ -195,12 +195,12 @@ fn servers_at_other_ports_do_not_take_each_others_addresses() {
         };
         until(|| addresses() == ["", "127.0.0.41:81", "127.0.0.41:82"]);
         dns.is_dealt_with("a.test");
-        let mut seen = addresses();
+        let mut observed = addresses();
         dns.addresses("a.test", &["127.0.0.41", "127.0.0.42"]);
         until(|| addresses()[..2] == ["127.0.0.41:81", "127.0.0.42:81"]);
         dns.is_dealt_with("a.test");
-        seen.extend(addresses());
-        seen
+        observed.extend(addresses());
+        observed
     });
     assert_eq!(ours[3..], ["127.0.0.41:81", "127.0.0.42:81", "127.0.0.41:82"]);
     compare(&ours, theirs);
@@ -223,13 +223,13 @@ fn an_address_that_an_operator_gave_stays_until_the_answer_is_another_one() {
         dns.is_dealt_with("a.test");
         played.ask("set server b/n addr 127.0.0.99");
         dns.is_dealt_with("a.test");
-        let mut seen = vec![address()];
+        let mut observed = vec![address()];
         dns.addresses("a.test", &["127.0.0.32", "127.0.0.31"]);
         dns.is_dealt_with("a.test");
-        seen.push(address());
+        observed.push(address());
         dns.addresses("a.test", &["127.0.0.33"]);
         until(|| address() == "127.0.0.33:81");
-        seen
+        observed
     });
     assert_eq!(ours, ["127.0.0.99:81", "127.0.0.99:81"]);
     compare(&ours, theirs);
@@ -280,8 +280,8 @@ fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() 
     let addresses = || [played.columns("b", "n", &["addr"]), played.columns("b", "t1", &["addr"])].concat();
     until(|| addresses() == ["127.0.0.31:81", "127.0.0.51:8001"]);
     assert_eq!(get(&web, "rule.test"), "127.0.0.32");
-    let asked = || ["a.test", "_s._tcp.test", "rule.test"].map(|name| dns.queries(name));
-    let before = asked();
+    let requested = || ["a.test", "_s._tcp.test", "rule.test"].map(|name| dns.queries(name));
+    let before = requested();
     for (command, answer) in
         [("add server b/new 127.0.0.9:80", "New server registered"), ("reload", "Reloaded")]
     {
@@ -303,7 +303,7 @@ fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() 
         dns.addresses(&next, &["127.0.0.34"]);
         assert_eq!(get(&web, &next), "127.0.0.34", "{command}");
         assert_eq!(get(&web, "rule.test"), "127.0.0.32", "{command}");
-        assert_eq!(asked(), before, "{command}");
+        assert_eq!(requested(), before, "{command}");
         assert_eq!(addresses(), ["127.0.0.31:81", "127.0.0.51:8001"]);
     }
 }
@@ -388,11 +388,11 @@ fn a_template_is_filled_emptied_and_moved_as_the_records_of_its_service_change()
             let wanted = if port.is_empty() { String::new() } else { port.to_owned() };
             until(|| played.columns("b", server, &["addr"]).concat() == wanted);
         };
-        let mut seen = Vec::new();
+        let mut observed = Vec::new();
         let mut next = |what: &str| {
             dns.is_dealt_with(name);
-            seen.push(format!("> {what}"));
-            seen.extend(shown(&played, &all[..2]));
+            observed.push(format!("> {what}"));
+            observed.extend(shown(&played, &all[..2]));
         };
         address("s1", "127.0.0.51:8001");
         next("one");
@@ -411,8 +411,8 @@ fn a_template_is_filled_emptied_and_moved_as_the_records_of_its_service_change()
         until(|| played.columns("b", "s1", &["status"]) == ["no check"]);
         next("another took its place");
         until(|| played.columns("c", "s1", &["status"]) == ["no check"]);
-        seen.push(played.columns("c", "s1", &["weight"]).concat());
-        seen
+        observed.push(played.columns("c", "s1", &["weight"]).concat());
+        observed
     });
     assert_eq!(ours.last().unwrap(), "7");
     compare(&ours, theirs);
@@ -517,7 +517,7 @@ fn get(socket: &Path, host: &str) -> String {
 
 /// Starts servers at 127.0.0.2 and 127.0.0.3 that respond with `first` and `second`; returns their common
 /// port.
-fn two_places() -> u16 {
+fn two_addresses() -> u16 {
     let serve = |listener: TcpListener, name: &'static str| {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -548,7 +548,7 @@ fn two_places() -> u16 {
 
 #[test]
 fn requests_go_where_the_name_leads_and_not_where_it_led() {
-    let port = two_places();
+    let port = two_addresses();
     let dns = Dns::new();
     dns.addresses("a.test", &["127.0.0.2"]);
     let (log, folder) = (Syslog::new(), Folder::new());
@@ -756,7 +756,7 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
     };
     let (ours, theirs) = both(config, |played| {
         until(|| played.columns("b", "n", &["addr"]) == ["127.0.0.31:81"]);
-        let mut seen = Vec::new();
+        let mut observed = Vec::new();
         for command in [
             "set server b/s addr 127.0.0.98",
             "set server b/s addr 127.0.0.98",
@@ -773,8 +773,8 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
             "set server b/n fqdn b.test",
             "show resolvers nobody",
         ] {
-            seen.push(format!("> {command}"));
-            seen.extend(played.ask(command).lines().filter(|line| !line.is_empty()).map(str::to_owned));
+            observed.push(format!("> {command}"));
+            observed.extend(played.ask(command).lines().filter(|line| !line.is_empty()).map(str::to_owned));
             // HAProxy moves the server a moment after its response.
             let moved = match command {
                 "set server b/s addr 127.0.0.98" => "127.0.0.98:80",
@@ -786,15 +786,15 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
         until(|| played.columns("b", "n", &["addr"]) == ["127.0.0.32:81"]);
         dns.is_dealt_with("b.test");
         for server in ["s", "n"] {
-            seen.push(format!("{:?}", played.columns("b", server, &["status", "addr"])));
+            observed.push(format!("{:?}", played.columns("b", server, &["status", "addr"])));
         }
         let resolvers = played.ask("show resolvers names");
-        seen.extend(
+        observed.extend(
             resolvers
                 .lines()
                 .map(|line| line.trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned()),
         );
-        seen
+        observed
     });
     compare(&ours, theirs);
 }
@@ -802,7 +802,7 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
 /// A request that waits during a reload goes to the server's current address, not to that at the time of the
 /// reload.
 fn goes_where_the_server_is(moves: impl Fn(&Dns, &Played)) {
-    let port = two_places();
+    let port = two_addresses();
     let dns = Dns::new();
     dns.addresses("a.test", &["127.0.0.2"]);
     let (log, folder) = (Syslog::new(), Folder::new());
@@ -875,7 +875,7 @@ fn a_reload_goes_on_with_what_is_known() {
 }
 
 #[test]
-fn what_cannot_be_requested_is_said_with_its_place() {
+fn what_cannot_be_requested_is_said_with_its_position() {
     for (line, sentence) in [
         ("server s a.test:80 resolvers nobody", "nobody"),
         (

@@ -110,10 +110,11 @@ fn rules_say_who_may_see_the_page() {
     );
     assert!(ask(address, "GET /stats HTTP/1.1\r\nX-Good: 1", "").starts_with("HTTP/1.1 200"));
     assert!(ask(address, "GET /stats HTTP/1.1\r\nX-Good: 1\r\nX-Bad: 1", "").starts_with("HTTP/1.1 403"));
-    let asked = ask(address, "GET /stats HTTP/1.1", "");
+    let requested = ask(address, "GET /stats HTTP/1.1", "");
     assert!(
-        asked.starts_with("HTTP/1.1 401") && asked.to_ascii_lowercase().contains("basic realm=\"so and so\""),
-        "{asked}"
+        requested.starts_with("HTTP/1.1 401")
+            && requested.to_ascii_lowercase().contains("basic realm=\"so and so\""),
+        "{requested}"
     );
     assert!(ask(address, "POST /stats HTTP/1.1", "s=a&action=maint&b=back").starts_with("HTTP/1.1 401"));
 }

@@ -453,15 +453,15 @@ fn a_peer_that_talks_rubbish_is_informed_and_does_no_harm() {
     assert_eq!(say(&vec![b'x'; 2000]), b"501\n");
     let hello = b"HAProxyS 2.1\none\ntwo 1 1\n";
     // The answer may contain a resync request, so only its beginning and end are compared.
-    let told = |bytes: &[u8], end: &[u8]| {
+    let reported = |bytes: &[u8], end: &[u8]| {
         let answer = say(&[hello, bytes].concat());
         assert!(answer.starts_with(b"200\n"), "{answer:?}");
         assert!(answer.ends_with(end), "{answer:?}");
     };
-    told(b"\x0a\x80\xff\xff\xff\x7f", b"\x01\x01"); // exceeds the limit
-    told(b"\x0a\x82\x03\x01\x09x", b"\x01\x00"); // an incomplete name
+    reported(b"\x0a\x80\xff\xff\xff\x7f", b"\x01\x01"); // exceeds the limit
+    reported(b"\x0a\x82\x03\x01\x09x", b"\x01\x00"); // an incomplete name
     // An update without its key.
-    told(b"\x0a\x82\x0b\x01\x03ips\x04\x04\x04\xf0\x97\x1c\x0a\x80\x04\x00\x00\x00\x01", b"\x01\x00");
+    reported(b"\x0a\x82\x0b\x01\x03ips\x04\x04\x04\xf0\x97\x1c\x0a\x80\x04\x00\x00\x00\x01", b"\x01\x00");
     let mut rest = vec![0x55; 100_000];
     rest.splice(0..0, *hello);
     assert!(say(&rest).starts_with(b"200\n"));
@@ -532,7 +532,7 @@ fn peers_stay_in_step_over_a_reload() {
 }
 
 #[test]
-fn what_peers_cannot_be_is_reported_at_its_place() {
+fn what_peers_cannot_be_is_reported_at_its_position() {
     for (lines, message) in [
         ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 weight 1", "of the options of a peer only 'shard'"),
         ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 ssl verify none sni src", "expects a fixed name"),

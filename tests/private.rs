@@ -436,7 +436,7 @@ fn a_connection_of_http_2_that_a_client_authenticated_serves_nobody_else() {
 }
 
 /// Number and user of the server's connection, for a stream of HTTP/2.
-async fn asked_by_2(client: &h2::client::SendRequest<Bytes>, fields: &[(&str, &str)]) -> (usize, String) {
+async fn answer_over_2(client: &h2::client::SendRequest<Bytes>, fields: &[(&str, &str)]) -> (usize, String) {
     let mut client = client.clone().ready().await.unwrap();
     let request = http::Request::get("http://a/");
     let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -465,21 +465,21 @@ fn what_a_client_of_http_2_authenticated_serves_this_client_alone() {
             let address = proxy.address;
             common::h2::block(async {
                 let (ann, other) = (common::h2::client(address).await, common::h2::client(address).await);
-                let (own, user) = asked_by_2(&ann, &fields).await;
-                assert_eq!(asked_by_2(&ann, &[]).await, (own, user.clone()), "{what}");
+                let (own, user) = answer_over_2(&ann, &fields).await;
+                assert_eq!(answer_over_2(&ann, &[]).await, (own, user.clone()), "{what}");
                 for _ in 0..4 {
-                    let (number, user) = asked_by_2(&other, &[]).await;
+                    let (number, user) = answer_over_2(&other, &[]).await;
                     assert_ne!(number, own, "{what}");
                     assert_eq!(user, "-", "{what}");
                 }
                 nobody_else_is("ann", address, &what);
-                assert_eq!(asked_by_2(&ann, &[]).await, (own, user), "{what}");
+                assert_eq!(answer_over_2(&ann, &[]).await, (own, user), "{what}");
                 // While one of her streams uses the connection, her next stream gets another one, which is
                 // not authenticated.
-                let before = asked_by_2(&ann, &[("authorization", "NTLM ann")]).await.0;
+                let before = answer_over_2(&ann, &[("authorization", "NTLM ann")]).await.0;
                 let same = ann.clone();
-                let second = tokio::task::spawn_local(async move { asked_by_2(&same, &[]).await });
-                let (first, second) = (asked_by_2(&ann, &[]).await, second.await.unwrap());
+                let second = tokio::task::spawn_local(async move { answer_over_2(&same, &[]).await });
+                let (first, second) = (answer_over_2(&ann, &[]).await, second.await.unwrap());
                 assert!([first.0, second.0].contains(&before), "{what}: {first:?} {second:?}");
             });
         }
@@ -500,12 +500,12 @@ fn a_connection_of_http_2_that_a_client_of_http_2_authenticated_serves_nobody_el
                 let (ann, other) = (common::h2::client(address).await, common::h2::client(address).await);
                 let mut own = 0;
                 for _ in 0..4 {
-                    own = asked_by_2(&ann, &[]).await.0; // by now each mode shares it
+                    own = answer_over_2(&ann, &[]).await.0; // by now each mode shares it
                 }
-                assert_eq!(asked_by_2(&other, &[]).await.0, own, "{what}");
-                assert_eq!(asked_by_2(&ann, &fields).await.0, own, "{what}");
+                assert_eq!(answer_over_2(&other, &[]).await.0, own, "{what}");
+                assert_eq!(answer_over_2(&ann, &fields).await.0, own, "{what}");
                 for _ in 0..4 {
-                    assert_ne!(asked_by_2(&other, &[]).await.0, own, "{what}");
+                    assert_ne!(answer_over_2(&other, &[]).await.0, own, "{what}");
                     assert_ne!(ask(&mut connect(address), "/", "").1, own, "{what}");
                 }
             });

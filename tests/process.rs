@@ -118,11 +118,12 @@ listen l
 /// Lines of the file see these variables, and rules evaluate them when the file is read.
 #[test]
 fn variables_of_the_program_are_defined() {
-    let told = ".notice \"$HAPROXY_LOCALPEER $HAPROXY_CFGFILES $HAPROXY_BRANCH $HAPROXY_STARTUP_VERSION\"\n";
+    let reported =
+        ".notice \"$HAPROXY_LOCALPEER $HAPROXY_CFGFILES $HAPROXY_BRANCH $HAPROXY_STARTUP_VERSION\"\n";
     let peer = ".if streq(\"$HAPROXY_LOCALPEER\",of-the-file)\n.notice \"as the file says\"\n.endif\n";
     let listen = "listen l\n mode http\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n log-format \
         \"${HAPROXY_HTTP_LOG_FMT} x ${HAPROXY_TCP_LOG_FMT} ${HAPROXY_HTTP_CLF_LOG_FMT}\"\n";
-    let config = format!("{told}{DEFAULTS}global\n localpeer of-the-file\n{peer}{listen}");
+    let config = format!("{reported}{DEFAULTS}global\n localpeer of-the-file\n{peer}{listen}");
     let outcome = check(&config, &[]);
     let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
     assert_eq!(outcome.status.code(), Some(0), "{said}");
@@ -163,7 +164,7 @@ fn variables_of_the_program_are_defined() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_by_name_with_its_place() {
+fn what_is_not_built_is_refused_by_name_with_its_position() {
     for (line, keyword) in [
         (" cpu-affinity per-core\n", "cpu-affinity"),
         ("ring r\n backing-file /nowhere\n", "backing-file"),
@@ -278,11 +279,11 @@ fn conditions_versions_and_help_need_no_file() {
     assert_eq!(code(&["-cc", "feature(HAVE_WORKING_TCP_MD5SIG)"]), Some(i32::from(!signs)));
     assert_eq!(code(&["-cc", "nonsense("]), Some(2));
     for (option, name) in [("-dS", "SPLICE"), ("-dR", "REUSEPORT"), ("-de", "EPOLL")] {
-        let asked = format!("enabled({name})");
-        let usual = code(&["-cc", &asked]);
+        let requested = format!("enabled({name})");
+        let usual = code(&["-cc", &requested]);
         // The tests may run with the other driver.
         assert!(usual == Some(0) || name == "EPOLL", "{name}");
-        assert_eq!(code(&[option, "-cc", &asked]), Some(1), "{option}");
+        assert_eq!(code(&[option, "-cc", &requested]), Some(1), "{option}");
         let shown = command().args([option, "-vv"]).output().unwrap().stdout;
         let shown = String::from_utf8(shown).unwrap();
         let enabled = shown.lines().find(|line| line.starts_with("Enabled at run time")).unwrap();
@@ -324,13 +325,14 @@ fn each_mistake_is_reported_once() {
     );
     let outcome = check(&config, &[]);
     let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
-    let told = |part: &str| said.lines().filter(|line| line.starts_with('[') && line.contains(part)).count();
+    let reported =
+        |part: &str| said.lines().filter(|line| line.starts_with('[') && line.contains(part)).count();
     for part in ["'nope'", "'neither'", "'pth'", "'s'", "'none'", "'nobody/none'", "log format ignored"] {
-        assert_eq!(told(part), 1, "{part}: {said}");
+        assert_eq!(reported(part), 1, "{part}: {said}");
     }
     let alerts =
         said.lines().filter(|line| line.starts_with("[ALERT]") && line.contains(" : parsing ")).count();
-    assert_eq!((alerts, told("WARNING")), (6, 1), "{said}");
+    assert_eq!((alerts, reported("WARNING")), (6, 1), "{said}");
 }
 
 #[test]
@@ -347,8 +349,8 @@ fn quiet_means_that_the_code_alone_tells() {
     assert_eq!(silent(&["-c".as_ref(), "-f".as_ref(), missing.as_ref()]), Some(1));
     let empty = Folder::new();
     assert_eq!(silent(&["-c".as_ref(), "-f".as_ref(), empty.0.as_ref()]), Some(1));
-    let told = command().arg("-c").arg("-f").arg(&empty.0).output().unwrap();
-    assert!(String::from_utf8_lossy(&told.stderr).contains("expects files whose names end in .cfg"));
+    let reported = command().arg("-c").arg("-f").arg(&empty.0).output().unwrap();
+    assert!(String::from_utf8_lossy(&reported.stderr).contains("expects files whose names end in .cfg"));
 }
 
 #[test]
@@ -381,13 +383,13 @@ fn a_client_that_has_just_connected_may_ask_although_the_process_stops() {
             fd(&socket)
         );
         let (mut program, mut said) = Manylane::start_heard(&config, &[]);
-        let (mut asks, mut silent, mut asked) = (connect(address), connect(address), connect(address));
+        let (mut asks, mut silent, mut requested) = (connect(address), connect(address), connect(address));
         // Once it gets a response, earlier connections have been accepted.
-        ask(&mut asked);
+        ask(&mut requested);
         program.signal(Signal::SIGUSR1);
         assert!(said.any(|line| line.unwrap().contains("Proxy f stopped")));
         // Its lane closes it, so the other clients of that lane know of the stop, too.
-        assert_eq!(end_of(&mut asked), Ok(()));
+        assert_eq!(end_of(&mut requested), Ok(()));
         let head = ask(&mut asks).to_lowercase();
         assert!(head.starts_with("http/1.1 200 ") && head.contains("connection: close"), "{head}");
         assert_eq!(read_all(&mut silent), "", "it has nothing to answer");
@@ -618,7 +620,7 @@ fn a_listener_of_a_group_is_served_by_the_lanes_of_that_group() {
 }
 
 #[test]
-fn groups_that_cannot_be_are_reported_with_their_place() {
+fn groups_that_cannot_be_are_reported_with_their_position() {
     for (lines, bind, said_of) in [
         ("", "thread 2/1", "'thread' expects lanes"),
         (" thread-groups 2\n", "thread 3/1", "or those of a group"),
@@ -905,7 +907,7 @@ fn lanes_are_kept_to_the_processors_that_the_file_gives_them() {
     let program =
         Manylane::start_ready(&format!("{config}listen l\n bind {}\n server s {}\n", fd(&socket), echo()));
     let tasks = format!("/proc/{}/task", program.pid());
-    let mut seen = 0;
+    let mut observed = 0;
     for task in std::fs::read_dir(&tasks).unwrap() {
         let task = task.unwrap().path();
         let name = std::fs::read_to_string(task.join("comm")).unwrap();
@@ -915,9 +917,9 @@ fn lanes_are_kept_to_the_processors_that_the_file_gives_them() {
             _ => continue,
         };
         assert_eq!(allowed(task.join("status").display().to_string()), *expected, "{name}");
-        seen += 1;
+        observed += 1;
     }
-    assert_eq!(seen, 2);
+    assert_eq!(observed, 2);
 }
 
 /// No child of the process regains rights that the process has dropped, unless the file says so.
@@ -1115,11 +1117,11 @@ os.execv(sys.argv[2], sys.argv[2:])
     };
     let reason = "Cannot allocate memory (os error 12); rings are locked memory: raise its limit \
                   ('ulimit -l', LimitMEMLOCK= of systemd) to 88 KiB for each lane of each worker";
-    let told = |driver| format!("io_uring failed at setting up a {driver}");
+    let reported = |driver| format!("io_uring failed at setting up a {driver}");
     // Enough for no ring, and for three lanes.
     for (kib, expected, drivers) in [
-        (0, told(&format!("ring: {reason}; the driver is epoll")), "epoll\n"),
-        (3 * 88, told(&format!("lane's ring: {reason}; lanes without a ring use epoll")), "io_uring on "),
+        (0, reported(&format!("ring: {reason}; the driver is epoll")), "epoll\n"),
+        (3 * 88, reported(&format!("lane's ring: {reason}; lanes without a ring use epoll")), "io_uring on "),
     ] {
         let mut program = limited(kib, "auto");
         let said = BufReader::new(program.0.stderr.take().unwrap()).lines().map_while(Result::ok);

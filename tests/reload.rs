@@ -336,7 +336,7 @@ fn a_process_in_a_chroot_reads_its_files_again() {
     let global = format!(" chroot {path}/empty\n{user}");
     let program = Changing::start_as(folder, program, &global, &proxies(1));
     let mut client = connect(program.address);
-    let asked = |client: &mut TcpStream, path: &str| {
+    let requested = |client: &mut TcpStream, path: &str| {
         client.write_all(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).unwrap();
         let mut bytes = Vec::new();
         while head(&bytes).is_none() {
@@ -347,7 +347,7 @@ fn a_process_in_a_chroot_reads_its_files_again() {
         }
         String::from_utf8(bytes).unwrap().to_lowercase()
     };
-    assert!(asked(&mut client, "/a").contains("x-is: 1 old\r\n"));
+    assert!(requested(&mut client, "/a").contains("x-is: 1 old\r\n"));
     let root = std::fs::read_link(format!("/proc/{}/root", program.child.id())).unwrap();
     assert!(root.ends_with("empty"), "{}", root.display());
     program.folder.file("real.map", "/a new\n");
@@ -355,10 +355,10 @@ fn a_process_in_a_chroot_reads_its_files_again() {
     program.folder.file("503", "HTTP/1.1 503 New\r\nContent-Length: 0\r\n\r\n");
     for version in 2..4 {
         program.change(&proxies(version));
-        let answer = asked(&mut client, "/a");
+        let answer = requested(&mut client, "/a");
         assert!(answer.contains(&format!("x-is: {version} new\r\n")), "{answer}");
     }
-    assert!(asked(&mut client, "/b").starts_with("http/1.1 503 new\r\n"));
+    assert!(requested(&mut client, "/b").starts_with("http/1.1 503 new\r\n"));
     // A file that this user may not read is reported, and nothing changes.
     if is_root {
         let secret = std::os::unix::fs::PermissionsExt::from_mode(0o600);
@@ -367,7 +367,7 @@ fn a_process_in_a_chroot_reads_its_files_again() {
         let answer = program.ask("reload");
         assert!(answer.contains("ermission denied") && answer.contains("Not reloaded"), "{answer}");
     }
-    assert!(asked(&mut connect(program.address), "/a").contains("x-is: 3 new\r\n"));
+    assert!(requested(&mut connect(program.address), "/a").contains("x-is: 3 new\r\n"));
 }
 
 #[test]
@@ -507,11 +507,11 @@ fn a_server_that_an_operator_sent_elsewhere_stays_there_and_what_it_is() {
         b.port()
     ));
     let mut client = connect(program.address);
-    let asked = |client: &mut TcpStream, version| {
+    let requested = |client: &mut TcpStream, version| {
         let answer = get(client, "").unwrap();
         assert!(answer.contains(&format!("X-Version: {version}\r\n")), "{answer}");
     };
-    asked(&mut client, 1);
+    requested(&mut client, 1);
     let known = || {
         let columns = ["status", "weight", "stot", "check_status", "chkfail", "addr"];
         columns.map(|name| program.column("l", "s", name))
@@ -522,13 +522,13 @@ fn a_server_that_an_operator_sent_elsewhere_stays_there_and_what_it_is() {
         program.change(&file(version, a));
         assert_eq!(known()[..2], before[..2]);
         assert_eq!(known()[3..], before[3..]);
-        asked(&mut client, version);
+        requested(&mut client, version);
         assert_eq!(program.column("l", "s", "stot"), version.to_string());
     }
     assert_eq!(of_b.load(Ordering::SeqCst), 1, "idle connections stay, too");
     // A command after the reload applies to both generations.
     program.ask(&format!("set server l/s addr {} port {}", c.ip(), c.port()));
-    asked(&mut client, 3);
+    requested(&mut client, 3);
     assert_eq!(of_c.load(Ordering::SeqCst), 1);
     // The file adopts the new address: still the same server. Any other address: another server.
     program.change(&file(4, c));
@@ -727,7 +727,7 @@ fn checks_go_on_over_a_reload_unless_they_are_others() {
         )
     };
     let program = Changing::start(&file("", "/", ""));
-    let asked = |path: &str| {
+    let requested = |path: &str| {
         let mut check: TcpStream = at.recv_timeout(TIMEOUT).unwrap();
         let mut request = vec![0; 4096];
         let length = check.read(&mut request).unwrap();
@@ -735,7 +735,7 @@ fn checks_go_on_over_a_reload_unless_they_are_others() {
         check
     };
     let status = || program.column("l", "s", "status");
-    let mut check = asked("/");
+    let mut check = requested("/");
     // Another server number, another weight, more servers: the check is the same.
     program.change(&file(" server r 127.0.0.1:1\n", "/", "weight 7"));
     program.change(&file(" # nothing\n", "/", "maxconn 9"));
@@ -746,7 +746,7 @@ fn checks_go_on_over_a_reload_unless_they_are_others() {
     until(|| status() == "DOWN");
     assert!(at.try_recv().is_err(), "it was asked once");
     program.change(&file("", "/other", ""));
-    let mut check = asked("/other");
+    let mut check = requested("/other");
     assert_eq!(status(), "DOWN");
     program.change(&file("", "/other", "weight 2"));
     check.write_all(b"HTTP/1.0 200 Yes\r\n\r\n").unwrap();
@@ -761,7 +761,7 @@ fn checks_go_on_over_a_reload_unless_they_are_others() {
     assert_eq!(status(), "MAINT");
     assert!(at.try_recv().is_err(), "it is not asked");
     assert_eq!(program.ask("enable server l/s").trim(), "");
-    let check = asked("/other");
+    let check = requested("/other");
     program.change(&unchecked(file("", "/other", "")));
     drop(check);
     // A server that is the same, without checks, has the status of the file.
@@ -1274,17 +1274,17 @@ fn entries_of_a_stick_table_survive() {
     };
     let mut program = Changing::start(&proxies("store conn_cur,http_req_cnt", ""));
     let mut client = connect(program.address);
-    let asked = |client: &mut TcpStream| get(client, "").unwrap().to_lowercase();
-    assert!(asked(&mut client).contains("x-count: 1"));
+    let requested = |client: &mut TcpStream| get(client, "").unwrap().to_lowercase();
+    assert!(requested(&mut client).contains("x-count: 1"));
     program.change(&proxies("store conn_cur,http_req_cnt", "hdr x-new yes"));
     let mut second = connect(program.address);
-    let answer = asked(&mut second);
+    let answer = requested(&mut second);
     assert!(answer.contains("x-count: 2") && answer.contains("x-new: yes"), "{answer}");
     assert!(program.ask("show table f").contains("conn_cur=2 "), "{}", program.ask("show table f"));
     drop((client, second));
     until(|| program.ask("show table f").contains("conn_cur=0 "));
     program.change(&proxies("store conn_cur,http_req_cnt,gpc0", ""));
-    let answer = asked(&mut connect(program.address));
+    let answer = requested(&mut connect(program.address));
     assert!(answer.contains("x-count: 1"), "{answer}");
     assert!(program.child.try_wait().unwrap().is_none());
 }
@@ -1313,23 +1313,23 @@ fn a_key_finds_its_server_after_a_reload() {
         )
     };
     let mut program = Changing::start(&proxies(&[0, 1, 2]));
-    let asked = |address, id: &str| {
+    let requested = |address, id: &str| {
         let answer = get(&mut connect(address), &format!("x-id: {id}\r\n")).unwrap().to_lowercase();
         answer.split("x-is: ").nth(1).map(|rest| rest[..1].to_owned())
     };
     for id in 1..=3 {
         program.ask(&format!("set table b key {id} data.server_id {id}"));
     }
-    let first = ["1", "2", "3"].map(|id| asked(program.address, id));
+    let first = ["1", "2", "3"].map(|id| requested(program.address, id));
     assert_eq!(first.each_ref().map(|name| name.as_deref()), [Some("a"), Some("b"), Some("c")]);
     program.change(&proxies(&[2, 1, 0]));
     for (id, name) in ["1", "2", "3"].iter().zip(&first) {
-        assert_eq!(&asked(program.address, id), name, "{}", program.ask("show table b"));
+        assert_eq!(&requested(program.address, id), name, "{}", program.ask("show table b"));
     }
     program.change(&proxies(&[0, 2]));
-    let other = asked(program.address, "2");
+    let other = requested(program.address, "2");
     assert!(other.is_some() && other != first[1]);
-    assert_eq!(asked(program.address, "2"), other);
-    assert_eq!(asked(program.address, "1"), first[0]);
+    assert_eq!(requested(program.address, "2"), other);
+    assert_eq!(requested(program.address, "1"), first[0]);
     assert!(program.child.try_wait().unwrap().is_none());
 }

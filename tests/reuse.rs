@@ -291,8 +291,8 @@ fn idle_clients_do_not_keep_others_from_using_connections_again() {
     let (server, _) = numbered();
     let (_program, address) = start_global(" maxconn 100\n ulimit-n 300\n", &server.to_string());
     let mut idle: Vec<_> = (0..90).map(|_| connect(address)).collect();
-    let asked: Vec<u32> = idle.iter_mut().map(ask).collect();
-    assert!(asked.iter().all(|&number| number <= 4), "{asked:?}"); // see above
+    let requested: Vec<u32> = idle.iter_mut().map(ask).collect();
+    assert!(requested.iter().all(|&number| number <= 4), "{requested:?}"); // see above
     let silent: Vec<_> = (0..8).map(|_| connect(address)).collect();
     let mut busy = connect(address);
     assert!((0..20).all(|_| ask(&mut busy) <= 4));
@@ -599,25 +599,29 @@ fn a_connection_from_one_clients_address_is_not_given_to_another() {
         ));
         let ips = ["127.0.0.2", "127.0.0.3"];
         let mut clients = ips.map(|ip| connect_from(ip, address));
-        let mut seen: Vec<SocketAddr> = Vec::new();
+        let mut observed: Vec<SocketAddr> = Vec::new();
         for turn in [0, 1, 0, 1, 1, 0] {
             let client = &mut clients[turn];
             write!(client, "GET / HTTP/1.1\r\nHost: a\r\nX-From: {}\r\n\r\n", ips[turn]).unwrap();
             let from = body_of(client);
             let Ok(from) = from.parse::<SocketAddr>() else { panic!("{usesrc}: {from}") };
-            assert_eq!(from.ip().to_string(), ips[turn], "{usesrc}, request {}", seen.len());
+            assert_eq!(from.ip().to_string(), ips[turn], "{usesrc}, request {}", observed.len());
             if own {
                 assert_eq!(from, client.local_addr().unwrap(), "{usesrc}: the port is the client's, too");
             }
-            seen.push(from);
+            observed.push(from);
         }
         // Each client's connection serves it again.
-        assert_eq!([seen[2], seen[3], seen[4], seen[5]], [seen[0], seen[1], seen[1], seen[0]], "{usesrc}");
+        assert_eq!(
+            [observed[2], observed[3], observed[4], observed[5]],
+            [observed[0], observed[1], observed[1], observed[0]],
+            "{usesrc}"
+        );
         // Another client at the first one's address gets its connection, but not with `usesrc client`, which
         // has the port, too.
         let mut third = connect_from(ips[0], address);
         write!(third, "GET / HTTP/1.1\r\nHost: a\r\nX-From: {}\r\n\r\n", ips[0]).unwrap();
-        assert_eq!(body_of(&mut third) == seen[0].to_string(), !own, "{usesrc}");
+        assert_eq!(body_of(&mut third) == observed[0].to_string(), !own, "{usesrc}");
     }
 }
 

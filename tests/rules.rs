@@ -197,7 +197,7 @@ fn what_would_have_no_effect_is_refused_by_name() {
 }
 
 #[test]
-fn mistakes_in_rules_are_reported_with_their_place() {
+fn mistakes_in_rules_are_reported_with_their_position() {
     for (line, column, part) in [
         (" acl a pth_beg /x", 8, "path_beg"),
         (" http-request set-header x %[srcc]", 30, "src"),
@@ -314,14 +314,14 @@ fn timeouts_that_rules_set_are_of_their_own_servers() {
     let of = ["client", "connect", "queue", "server", "tarpit", "tunnel"];
     let set: String =
         (21..).zip(of).map(|(n, of)| format!(" http-request set-timeout {of} {n}s\n")).collect();
-    let told =
+    let reported =
         format!(" http-response set-header x-times \"{times}\"\n http-response set-header x-own \"{own}\"\n");
     let _program = Manylane::start_ready(&format!(
         "defaults\n mode http\n timeout client 11s\n timeout connect 12s\n timeout queue 13s\n \
          timeout server 14s\n timeout tarpit 15s\n timeout tunnel 16s\n retries 7\n\
          listen l\n bind {}\n{set} http-request set-retries int(5)\n use_backend other if {{ path /other }}\n\
-         {told} server s {server}\n\
-         backend other\n{told} server s {server}\n",
+         {reported} server s {server}\n\
+         backend other\n{reported} server s {server}\n",
         fd(&socket),
     ));
     let own = "x-own: 11000 12000 13000 14000 15000 16000 7";

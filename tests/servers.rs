@@ -31,11 +31,11 @@ fn watched() -> (SocketAddr, Receiver<(SocketAddr, Vec<u8>)>) {
 
 /// What a server sees of a request with this field, through a proxy with these lines.
 fn header_of(mode: &str, more: &str, options: &str, before: &str, field: &str) -> (SocketAddr, Vec<u8>) {
-    seen_while(mode, more, options, before, field, || ())
+    received_while(mode, more, options, before, field, || ())
 }
 
 /// The same; runs `work` before the program ends.
-fn seen_while(
+fn received_while(
     mode: &str,
     more: &str,
     options: &str,
@@ -76,8 +76,8 @@ fn a_proxy_header_tells_what_formats_make() {
     let options =
         "send-proxy-v2 set-proxy-v2-tlv-fmt(0xEE) %[path] set-proxy-v2-tlv-fmt(224) \"%[req.hdr(host)] %HM\"";
     let (_, bytes) = header_of("http", "", options, "", "");
-    let told = tlvs(&bytes);
-    assert_eq!(told, [(0xee, b"/path".to_vec()), (0xe0, b"longer.than.a.header GET".to_vec())]);
+    let reported = tlvs(&bytes);
+    assert_eq!(reported, [(0xee, b"/path".to_vec()), (0xe0, b"longer.than.a.header GET".to_vec())]);
 }
 
 /// TLVs that do not fit the header are left out and the others are sent. The limits are the header's length
@@ -96,12 +96,12 @@ fn a_field_that_does_not_fit_a_proxy_header_is_left_out_and_logged_once() {
     );
     let value = "x".repeat(1500);
     let mut line = String::new(); // written at the end of the lane's round
-    let (_, bytes) = seen_while("http", &more, &options, "", &format!("X-Long: {value}\r\n"), || {
+    let (_, bytes) = received_while("http", &more, &options, "", &format!("X-Long: {value}\r\n"), || {
         line = syslog.wait("does not fit a header of the PROXY protocol and is left out");
     });
-    let told = tlvs(&bytes);
-    assert_eq!(told[0].0, 3, "the checksum");
-    let short: Vec<_> = told[1..].iter().map(|(kind, value)| (*kind, value.len())).collect();
+    let reported = tlvs(&bytes);
+    assert_eq!(reported[0].0, 3, "the checksum");
+    let short: Vec<_> = reported[1..].iter().map(|(kind, value)| (*kind, value.len())).collect();
     assert_eq!(short, [(0xe2, 2 * value.len()), (0xe4, 3)]);
     assert!(line.contains("Server l/s: field 0xe"), "{line}");
 }
@@ -140,8 +140,8 @@ fn a_connection_whose_header_is_of_one_request_serves_no_other() {
     let mut client = connect(address);
     for user in ["ann", "bob"] {
         client.write_all(format!("GET / HTTP/1.1\r\nHost: x\r\nX-User: {user}\r\n\r\n").as_bytes()).unwrap();
-        let seen = headers.recv_timeout(TIMEOUT).unwrap();
-        assert_eq!(tlvs(&seen), [(0xee, user.as_bytes().to_vec())]);
+        let observed = headers.recv_timeout(TIMEOUT).unwrap();
+        assert_eq!(tlvs(&observed), [(0xee, user.as_bytes().to_vec())]);
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\nok") {
             let mut byte = [0];
@@ -293,13 +293,15 @@ fn a_dead_server_is_left_without_a_pause() {
             client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
             waiting.push((number, client));
             until(|| played.columns(&format!("waits{number}"), "FRONTEND", &["req_tot"]) == ["1"]);
-            let (mut asked, mut left) = (0, 0);
+            let (mut requested, mut left) = (0, 0);
             while left <= 2 * PAUSES {
-                assert!(asked < 80 * PAUSES, "{lines}: nearly no request goes to the dead server");
+                assert!(requested < 80 * PAUSES, "{lines}: nearly no request goes to the dead server");
                 let mut client = connect(*leaves);
-                client.write_all(format!("GET / HTTP/1.0\r\n{field}N: {asked}\r\n\r\n").as_bytes()).unwrap();
+                client
+                    .write_all(format!("GET / HTTP/1.0\r\n{field}N: {requested}\r\n\r\n").as_bytes())
+                    .unwrap();
                 read_all(&mut client);
-                asked += 1;
+                requested += 1;
                 // Those beside former cases may end.
                 let line = played.log.wait(&format!("s{number} "));
                 let end = ["0", "+1"].map(|tries| format!("leaves{number} alive 200 {tries} line"));

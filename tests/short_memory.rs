@@ -34,8 +34,8 @@ pub(crate) fn is_served(program: &mut Manylane, address: SocketAddr) {
         assert!(program.runs(), "the process has ended");
         let mut client = connect(address);
         let mut answer = String::new();
-        let asked = client.write_all(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let _ = asked.and_then(|()| client.read_to_string(&mut answer)); // it may be too early
+        let requested = client.write_all(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let _ = requested.and_then(|()| client.read_to_string(&mut answer)); // it may be too early
         if answer.starts_with("HTTP/1.1 200 ") {
             return;
         }

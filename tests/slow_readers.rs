@@ -67,13 +67,13 @@ fn are_let_go(config: &str, sent: &[u8]) {
     let (socket, address) = listener();
     let program = Manylane::start_ready(&config.replace("@bind", &fd(&socket)));
     let before = descriptors(program.pid());
-    let seen = Cell::new(false);
+    let observed = Cell::new(false);
     let _clients: Vec<TcpStream> = (0..8)
         .map(|_| {
             let mut client = small(address);
             // From the first accepted connection on, their number must go down.
-            until(|| seen.get() || descriptors(program.pid()) > before);
-            seen.set(true);
+            until(|| observed.get() || descriptors(program.pid()) > before);
+            observed.set(true);
             let _ = client.write_all(sent); // as much as is accepted
             client
         })
@@ -463,7 +463,7 @@ fn heads_that_a_client_of_http_2_does_not_read_are_bounded() {
     /// Memory of a stream, as in SECURITY.md.
     const MOST: usize = 2 * HEAD + 16_384;
     for driver in ["epoll", "io_uring"] {
-        let (tell, told) = mpsc::channel();
+        let (tell, reported) = mpsc::channel();
         let answer = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 0\r\n\r\n", fields(HEAD));
         let server = origin(move |mut stream| {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -497,7 +497,7 @@ fn heads_that_a_client_of_http_2_does_not_read_are_bounded() {
                 client
             })
             .collect();
-        (0..CLIENTS * STREAMS).for_each(|_| told.recv_timeout(TIMEOUT).unwrap());
+        (0..CLIENTS * STREAMS).for_each(|_| reported.recv_timeout(TIMEOUT).unwrap());
         let more = (program.memory() - before) << 10;
         println!("{driver}: {} bytes a client", more / CLIENTS);
         assert!(more < CLIENTS * STREAMS * MOST, "{driver}: {} bytes a client", more / CLIENTS);

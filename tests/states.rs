@@ -61,21 +61,21 @@ fn servers_that_track_are_as_what_they_track() {
         while played.columns("l", "r", &["check_status"]) != ["L4OK"] {
             std::thread::yield_now();
         }
-        let mut seen = Vec::new();
+        let mut observed = Vec::new();
         for (command, last) in steps {
-            seen.push(format!("> {command}"));
+            observed.push(format!("> {command}"));
             let answer = played.ask(command);
-            seen.extend(answer.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+            observed.extend(answer.lines().filter(|line| !line.is_empty()).map(str::to_owned));
             if !last.is_empty() {
-                seen.extend(played.lines(last));
+                observed.extend(played.lines(last));
             }
             for (backend, server) in [("l", "r"), ("l", "nc"), ("b", "t1"), ("b", "t2")] {
                 let columns =
                     played.columns(backend, server, &["status", "tracked", "act", "bck", "check_status"]);
-                seen.push(format!("{backend}/{server} {columns:?} {:?}", played.state(backend, server)));
+                observed.push(format!("{backend}/{server} {columns:?} {:?}", played.state(backend, server)));
             }
         }
-        seen
+        observed
     });
     assert!(
         ours.iter()
@@ -91,7 +91,7 @@ fn servers_that_track_are_as_what_they_track() {
 }
 
 #[test]
-fn what_cannot_be_tracked_is_said_with_its_place() {
+fn what_cannot_be_tracked_is_said_with_its_position() {
     for (servers, sentence) in [
         (
             "server a 127.0.0.1:1 track a",
@@ -124,8 +124,8 @@ fn what_cannot_be_tracked_is_said_with_its_place() {
 /// An origin that sends a head and the first bytes of a body, and then waits until the client closes. Also
 /// returns the number of requests.
 fn unfinished() -> (SocketAddr, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = asked.clone();
+    let requested = Arc::new(AtomicUsize::new(0));
+    let count = requested.clone();
     let address = origin(move |mut stream| {
         let mut bytes = [0; 4096];
         if stream.read(&mut bytes).is_ok_and(|length| length > 0) {
@@ -136,12 +136,12 @@ fn unfinished() -> (SocketAddr, Arc<AtomicUsize>) {
             let _ = stream.read_to_end(&mut Vec::new());
         }
     });
-    (address, asked)
+    (address, requested)
 }
 
 #[test]
 fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
-    let ((slow, asked), talk) = (unfinished(), echo());
+    let ((slow, requested), talk) = (unfinished(), echo());
     let (web, tcp) = (std::cell::RefCell::new(None), std::cell::RefCell::new(None));
     let config = |log: &Syslog, socket: &Path| {
         let ((web_socket, web_address), (tcp_socket, tcp_address)) = (listener(), listener());
@@ -164,7 +164,7 @@ fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
     };
     let (ours, theirs) = both(config, |played| {
         let (web, tcp) = (web.borrow().as_ref().unwrap().1, tcp.borrow().as_ref().unwrap().1);
-        let mut seen = Vec::new();
+        let mut observed = Vec::new();
         let request = |path: &str, wait: &str| {
             let mut client = connect(web);
             client
@@ -178,8 +178,8 @@ fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
             }
             client
         };
-        asked.store(0, Ordering::Relaxed);
-        let busy = |count| until(|| asked.load(Ordering::Relaxed) == count);
+        requested.store(0, Ordering::Relaxed);
+        let busy = |count| until(|| requested.load(Ordering::Relaxed) == count);
         // A client that has the head and one that waits for it, on a server that goes down and on one that
         // enters maintenance.
         for (round, (command, back)) in
@@ -192,24 +192,24 @@ fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
             let mut lines = played.lines("web ");
             lines.extend(played.lines("web "));
             lines.sort();
-            seen.extend(lines.into_iter().filter(|line| line.starts_with("web ")));
-            seen.push(format!("{:?}", read_all(&mut begun)));
-            seen.push(read_all(&mut waits).lines().next().unwrap_or_default().to_owned());
+            observed.extend(lines.into_iter().filter(|line| line.starts_with("web ")));
+            observed.push(format!("{:?}", read_all(&mut begun)));
+            observed.push(read_all(&mut waits).lines().next().unwrap_or_default().to_owned());
             // The backup server is used until the active one is back.
             let mut begun = request("/head", "begun");
             busy(3 * round + 3);
             played.ask(&format!("set server w/a {back}"));
-            seen.extend(played.lines("web ").into_iter().filter(|line| line.starts_with("web ")));
-            seen.push(format!("{:?}", read_all(&mut begun)));
+            observed.extend(played.lines("web ").into_iter().filter(|line| line.starts_with("web ")));
+            observed.push(format!("{:?}", read_all(&mut begun)));
         }
         let mut client = connect(tcp);
         client.write_all(b"hello").unwrap();
         client.read_exact(&mut [0; 5]).unwrap();
         played.ask("set server tcp/a health down");
-        seen.push(read_all(&mut client));
+        observed.push(read_all(&mut client));
         let _ = client.shutdown(Shutdown::Both);
-        seen.extend(played.lines("tcp ends ").pop());
-        seen
+        observed.extend(played.lines("tcp ends ").pop());
+        observed
     });
     let letters: Vec<&str> =
         ours.iter().filter_map(|line| line.split_once(' ').map(|(_, rest)| rest)).collect();
@@ -324,7 +324,7 @@ fn errors_of_live_traffic_count_as_haproxy_counts_them() {
             text
         };
         let (ours, theirs) = both(config, |played| {
-            let mut seen = played.lines("Health check for server l/a succeeded");
+            let mut observed = played.lines("Health check for server l/a succeeded");
             asks(web.borrow().as_ref().unwrap().1, paths);
             let left = |line: String| {
                 line.split(
@@ -335,13 +335,13 @@ fn errors_of_live_traffic_count_as_haproxy_counts_them() {
                 .unwrap()
                 .to_owned()
             }; // the last request may or may not count
-            seen.extend(played.lines("l/a is DOWN").into_iter().map(left));
-            seen.push(
+            observed.extend(played.lines("l/a is DOWN").into_iter().map(left));
+            observed.push(
                 played
                     .columns("l", "a", &["status", "hanafail", "check_status", "last_chk", "chkfail"])
                     .join(" "),
             );
-            seen
+            observed
         });
         assert!(
             ours.iter().any(|line| line.contains("is DOWN") || line.contains("Health analyze, info")),

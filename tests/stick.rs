@@ -206,7 +206,7 @@ fn what_is_no_request_counts_as_an_error_of_its_connection() {
 }
 
 #[test]
-fn what_tables_and_rules_cannot_be_is_reported_at_its_place() {
+fn what_tables_and_rules_cannot_be_is_reported_at_its_position() {
     let table = "stick-table type ip size 10 store gpc0\n";
     for (lines, message) in [
         ("stick-table type ip", "'stick-table' expects"),

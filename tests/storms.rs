@@ -120,7 +120,7 @@ async fn answer_of_2(response: h2::client::ResponseFuture, named: String) -> boo
 /// One client; returns the number of requests and of whole responses.
 async fn storms_over_2(address: SocketAddr, mut dice: Dice, number: u64) -> (u64, u64) {
     const FLIGHTS: u64 = 25;
-    let (mut asked, mut whole) = (0, 0);
+    let (mut requested, mut whole) = (0, 0);
     let mut own = client(address).await;
     for flight in 0..FLIGHTS {
         let mut under_way = Vec::new();
@@ -138,7 +138,7 @@ async fn storms_over_2(address: SocketAddr, mut dice: Dice, number: u64) -> (u64
             else {
                 break;
             };
-            asked += 1;
+            requested += 1;
             if !body.is_empty() {
                 let _ = stream.send_data(body.clone().into(), true);
             }
@@ -157,7 +157,7 @@ async fn storms_over_2(address: SocketAddr, mut dice: Dice, number: u64) -> (u64
             own = client(address).await;
         }
     }
-    (asked, whole)
+    (requested, whole)
 }
 
 /// Clients of HTTP/2 with many streams at a time, servers of HTTP/1 and HTTP/2 that break streams and
@@ -181,12 +181,12 @@ fn over_http_2_each_answer_is_to_the_request_that_asked_for_it() {
         ));
         let client = |number| move || block(storms_over_2(address, Dice::new(seed, number), number));
         let clients: Vec<_> = (0..CLIENTS).map(|number| std::thread::spawn(client(number))).collect();
-        let (asked, whole) = clients
+        let (requested, whole) = clients
             .into_iter()
             .map(|client| client.join().unwrap())
-            .fold((0, 0), |(asked, whole), (more, right)| (asked + more, whole + right));
-        println!("{whole} of {asked} answers were whole and right{protocol}");
-        assert!(asked > 10 * CLIENTS && whole > asked / 2, "{whole} of {asked}");
+            .fold((0, 0), |(requested, whole), (more, right)| (requested + more, whole + right));
+        println!("{whole} of {requested} answers were whole and right{protocol}");
+        assert!(requested > 10 * CLIENTS && whole > requested / 2, "{whole} of {requested}");
         assert!(program.runs());
     }
 }

@@ -150,7 +150,7 @@ fn proxies_are_chained_inside_of_the_process() {
 }
 
 #[test]
-fn connections_beyond_maxconn_wait_for_a_place() {
+fn connections_beyond_maxconn_wait_for_a_permit() {
     for maxconn in ["global\n maxconn 1\n", "frontend f\n maxconn 1\n", " maxconn 1\n"] {
         let (socket, address) = listener();
         let (tell, receiver) = mpsc::channel();

@@ -365,12 +365,12 @@ fn words_of_other_proxies_stand_before_tls_and_servers_are_informed_of_it() {
         let arguments =
             ["s_client", "-connect", &to, "-servername", "a.example", "-alpn", "two", "-cert", shown];
         openssl(&[&arguments[..], &["-key", shown, "-quiet", "-no_ign_eof"]].concat(), "hello");
-        let told = got.recv_timeout(TIMEOUT).unwrap();
-        let header = manylane_net::proxy_protocol::parse(&told).unwrap();
+        let reported = got.recv_timeout(TIMEOUT).unwrap();
+        let header = manylane_net::proxy_protocol::parse(&reported).unwrap();
         let manylane_net::proxy_protocol::Parsed::Complete { header, length } = header else {
-            panic!("{told:?}")
+            panic!("{reported:?}")
         };
-        assert_eq!(&told[length..], b"hello");
+        assert_eq!(&reported[length..], b"hello");
         use manylane_net::proxy_protocol::kind;
         let value = |kind| header.tlvs.value_of(kind).map(text);
         assert_eq!(
@@ -481,7 +481,7 @@ fn servers_are_verified_and_the_log_tells_why_one_is_refused() {
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let server = Server::start(&certificate, &[]);
     let (known, unknown) = (authority.file(), other.file());
-    for (options, status, told) in [
+    for (options, status, reported) in [
         ("verify none".to_owned(), 200, None),
         (format!("ca-file {}", known.display()), 200, None),
         (format!("ca-file {} sni str(a.example)", known.display()), 200, None),
@@ -516,11 +516,11 @@ fn servers_are_verified_and_the_log_tells_why_one_is_refused() {
                 || answer.starts_with(&format!("HTTP/1.0 {status} ")),
             "{options}: {answer}"
         );
-        if let Some(told) = told {
+        if let Some(reported) = reported {
             let line =
                 said.by_ref().map_while(Result::ok).find(|line| line.contains("SSL handshake failure"));
             assert!(
-                line.as_ref().is_some_and(|line| line.contains("b/s") && line.contains(told)),
+                line.as_ref().is_some_and(|line| line.contains("b/s") && line.contains(reported)),
                 "{line:?}"
             );
         }
@@ -612,7 +612,7 @@ fn what_is_no_tls_and_what_takes_too_long_ends() {
             certificate.display()
         );
         let (_program, mut said) = Manylane::start_heard(&config, &[]);
-        let mut told = |text: &str| {
+        let mut reported = |text: &str| {
             let line = said.by_ref().map_while(Result::ok).find(|line| line.contains("SSL handshake"));
             assert!(line.as_ref().is_some_and(|line| line.contains(text)), "{line:?} for {text}");
         };
@@ -621,9 +621,9 @@ fn what_is_no_tls_and_what_takes_too_long_ends() {
             plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
             let came = ends(&mut plain);
             assert!(!text(&came).contains("HTTP"), "{came:?}");
-            told("SSL handshake failure");
+            reported("SSL handshake failure");
             drop(connect(address));
-            told("Connection closed during SSL handshake");
+            reported("Connection closed during SSL handshake");
             // Others are served meanwhile.
             let url = format!("https://a.example:{}/", address.port());
             assert!(text(&curl(&authority, address, "a.example", &[&url]).stdout).starts_with("hello|200"));
@@ -640,7 +640,7 @@ fn what_is_no_tls_and_what_takes_too_long_ends() {
                 (Duration::from_millis(290)..Duration::from_secs(20)).contains(&time),
                 "{times}: {time:?}"
             );
-            told("Timeout during SSL handshake");
+            reported("Timeout during SSL handshake");
         }
     }
 }
@@ -702,12 +702,12 @@ fn a_reload_takes_new_certificates_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_used_is_reported_with_its_place() {
+fn what_cannot_be_used_is_reported_with_its_position() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let crt = certificate.display();
     let ca = authority.file();
-    for (lines, told) in [
+    for (lines, reported) in [
         ("bind :1 ssl".to_owned(), "no certificate is given: add 'crt <file>'"),
         ("bind :1 ssl crt /none.pem".into(), "'crt' : cannot read '/none.pem': No such file or directory"),
         (format!("bind :1 ssl crt {}", ca.display()), "cannot be used: it has no private key"),
@@ -726,7 +726,7 @@ fn what_cannot_be_used_is_reported_with_its_place() {
     ] {
         let output = check(&format!("{DEFAULTS}listen l\n mode tcp\n {lines}\n"), &[]);
         let said = text(&output.stderr);
-        assert!(!output.status.success() && said.contains(told), "{lines}: {said}");
+        assert!(!output.status.success() && said.contains(reported), "{lines}: {said}");
     }
     // The parts of Debian's default file that are about TLS.
     let stock = format!(
@@ -749,7 +749,7 @@ fn health_checks_speak_tls_with_servers_that_do() {
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let server = Server::start(&certificate, &[]);
     let host = |name: &str| format!(" option httpchk GET / HTTP/1.1\n http-check send hdr host {name}\n");
-    for (lines, options, told) in [
+    for (lines, options, reported) in [
         (
             String::new(),
             format!("ca-file {}", authority.file().display()),
@@ -787,7 +787,7 @@ fn health_checks_speak_tls_with_servers_that_do() {
         );
         let (_program, mut said) = Manylane::start_heard(&config, &[]);
         let line = said.by_ref().map_while(Result::ok).find(|line| line.contains("Health check"));
-        assert!(line.as_ref().is_some_and(|line| line.contains(told)), "{line:?}");
+        assert!(line.as_ref().is_some_and(|line| line.contains(reported)), "{line:?}");
     }
 }
 
@@ -895,7 +895,7 @@ fn hello_config(
 }
 
 /// The fields that [`hello_config`] adds, for clients of both versions, and with a list that is too long.
-fn told_of_hellos(authority: &Authority, address: SocketAddr) -> Vec<String> {
+fn reported_hellos(authority: &Authority, address: SocketAddr) -> Vec<String> {
     let shown = authority.bundle("client.pem", &["client", "*.example", "127.0.0.1", "::1"]);
     let [shown, ca] = [shown, authority.file()].map(|file| file.to_str().unwrap().to_owned());
     let address = address.to_string();
@@ -932,7 +932,7 @@ fn samples_tell_of_hellos_and_chains_as_in_haproxy() {
     let (inner, between) = listener();
     let (outer, address) = listener();
     let _program = Manylane::start(&hello_config(&authority, &chain, &fd(&outer), &fd(&inner), between));
-    let ours = told_of_hellos(&authority, address);
+    let ours = reported_hellos(&authority, address);
     let first: Vec<&str> = ours[0].split(' ').collect();
     let ciphers = "C02B003500FF";
     let names = "ECDHE-ECDSA-AES128-GCM-SHA256,AES256-SHA,TLS_EMPTY_RENEGOTIATION_INFO_SCSV";
@@ -944,6 +944,6 @@ fn samples_tell_of_hellos_and_chains_as_in_haproxy() {
     let config = hello_config(&authority, &chain, &address.to_string(), &between.to_string(), between);
     if let Some(_haproxy) = Haproxy::start(&authority.folder.file("haproxy.cfg", &config)) {
         until(|| TcpStream::connect(address).is_ok());
-        assert_eq!(told_of_hellos(&authority, address), ours);
+        assert_eq!(reported_hellos(&authority, address), ours);
     }
 }

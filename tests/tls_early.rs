@@ -26,7 +26,7 @@ fn large() -> String {
 /// `/picky`.
 fn echo_of_heads() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
-    let seen = heads.clone();
+    let observed = heads.clone();
     let address = origin(move |mut stream| {
         let (mut head, mut piece) = (Vec::new(), [0; 4096]);
         while let Ok(n @ 1..) = stream.read(&mut piece) {
@@ -34,13 +34,13 @@ fn echo_of_heads() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
             if !head.ends_with(b"\r\n\r\n") {
                 continue;
             }
-            let told = String::from_utf8(std::mem::take(&mut head)).unwrap().to_lowercase();
-            let is_early = told.starts_with("get /425")
-                || told.starts_with("get /picky") && told.contains("\r\nearly-data:");
+            let reported = String::from_utf8(std::mem::take(&mut head)).unwrap().to_lowercase();
+            let is_early = reported.starts_with("get /425")
+                || reported.starts_with("get /picky") && reported.contains("\r\nearly-data:");
             let status = if is_early { "425 Too Early" } else { "200 OK" };
-            let body = if told.starts_with("get /large") { large() } else { told.clone() };
+            let body = if reported.starts_with("get /large") { large() } else { reported.clone() };
             let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-            seen.lock().unwrap().push(told);
+            observed.lock().unwrap().push(reported);
             if stream.write_all(answer.as_bytes()).is_err() {
                 return;
             }
@@ -182,11 +182,11 @@ impl Both {
         let mut data = Vec::new();
         loop {
             let _ = self.tls.reader().read_to_end(&mut data); // there is no end yet
-            let told = String::from_utf8_lossy(&data).into_owned();
-            if told.ends_with(words) {
-                return told;
+            let reported = String::from_utf8_lossy(&data).into_owned();
+            if reported.ends_with(words) {
+                return reported;
             }
-            assert!(self.tls.read_tls(&mut self.socket).unwrap() > 0, "it ended: {told}");
+            assert!(self.tls.read_tls(&mut self.socket).unwrap() > 0, "it ended: {reported}");
             self.tls.process_new_packets().unwrap();
         }
     }
@@ -231,9 +231,9 @@ fn lines_of(answer: &str) -> Vec<&str> {
     let is_one = |line: &&str| {
         ["early-data:", "x-early:", "x-rcvd:", "x-told:"].iter().any(|name| line.starts_with(name))
     };
-    let mut told: Vec<_> = answer.lines().filter(is_one).map(str::trim_end).collect();
-    told.sort_unstable();
-    told
+    let mut reported: Vec<_> = answer.lines().filter(is_one).map(str::trim_end).collect();
+    reported.sort_unstable();
+    reported
 }
 
 /// Returns the first lines of answers, and what the server was told of. HAProxy sends its answers when the

@@ -87,10 +87,13 @@ fn requests_go_early_to_a_server_that_has_given_a_session() {
         assert_eq!(fields_of(clear.1, "GET", "/", "body"), "200 0", "{name}");
         // The client has not sent it early, so it learns nothing of 425.
         assert_eq!(fields_of(clear.1, "GET", "/picky", ""), "200 0", "{name}");
-        let told =
+        let reported =
             columns(&stats, "again", "s", &["ssl_sess", "ssl_reused_sess", "ssl_failed_handshake", "econ"]);
-        assert_eq!(told[2..], ["0", "0"], "{name}");
-        assert!(told[0].parse::<u32>().unwrap() == 6 && told[1].parse::<u32>().unwrap() >= 4, "{told:?}");
+        assert_eq!(reported[2..], ["0", "0"], "{name}");
+        assert!(
+            reported[0].parse::<u32>().unwrap() == 6 && reported[1].parse::<u32>().unwrap() >= 4,
+            "{reported:?}"
+        );
         // Without 'retry-on 0rtt-rejected', only what came early goes on early.
         for _ in 0..2 {
             assert_eq!(fields_of(clear.1, "GET", "/never", ""), "200 0", "{name}");

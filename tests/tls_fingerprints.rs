@@ -70,8 +70,8 @@ fn lists(hello: &[u8]) -> [Vec<u16>; 6] {
 }
 
 fn digest(name: &str, of: &str) -> String {
-    let told = text(&openssl(&["dgst", name, "-r"], of).stdout);
-    told.split(' ').next().unwrap().to_owned()
+    let reported = text(&openssl(&["dgst", name, "-r"], of).stdout);
+    reported.split(' ').next().unwrap().to_owned()
 }
 
 fn hex(list: &[u16]) -> String {
@@ -257,6 +257,6 @@ fn finished_messages_that_are_wrong_are_reported_in_the_words_of_openssl() {
     assert!(ours[0].contains("digest check failed"), "{ours:?}");
     assert!(ours[1].contains("bad record mac") && ours[2].contains("bad record mac"), "{ours:?}");
     // With TLS 1.2, OpenSSL tells of a failed cipher first, and of the record behind that.
-    let compared = |told: &[String]| [told[0].clone(), told[2].clone()];
+    let compared = |reported: &[String]| [reported[0].clone(), reported[2].clone()];
     theirs.into_iter().for_each(|theirs| assert_eq!(compared(&ours), compared(&theirs)));
 }

@@ -177,7 +177,7 @@ fn certificates_are_kept_as_long_as_there_is_room() {
 }
 
 #[test]
-fn faults_are_reported_by_place() {
+fn faults_are_reported_by_position() {
     let authority = Authority::new();
     let own = authority.bundle("a.pem", &["a.test"]);
     let file = |name: &str, text: &str| authority.folder.file(name, text).display().to_string();

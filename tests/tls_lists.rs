@@ -20,7 +20,7 @@ fn agreed(socket: &Path, name: &str, more: &[&str]) -> String {
     let arguments = ["s_client", "-unix", &path, "-servername", name, "-ign_eof"];
     let get = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let output = openssl(&[&arguments[..], more].concat(), get);
-    let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    let reported = format!("{}{}", text(&output.stdout), text(&output.stderr));
     let of_handshake = |line: &&str| {
         let begins = ["subject=", "ALPN protocol", "No ALPN", "Server Temp Key", "TLSv1"];
         begins.iter().any(|begin| line.starts_with(begin))
@@ -29,8 +29,9 @@ fn agreed(socket: &Path, name: &str, more: &[&str]) -> String {
             || line.contains(" Cipher is ")
     };
     // Of an alert its name is enough.
-    let alerts = told.lines().filter(|line| line.contains("alert")).filter_map(|line| line.split(':').nth(5));
-    let lines = told.lines().filter(of_handshake).map(str::trim).chain(alerts);
+    let alerts =
+        reported.lines().filter(|line| line.contains("alert")).filter_map(|line| line.split(':').nth(5));
+    let lines = reported.lines().filter(of_handshake).map(str::trim).chain(alerts);
     lines.collect::<Vec<_>>().join("; ")
 }
 
@@ -79,17 +80,17 @@ fn the_options_of_a_line_hold_as_in_haproxy() {
     ];
     let play = |played: Played| {
         let mut all = Vec::new();
-        let mut see = |what: &str, seen: String| all.push(format!("{what}: {seen}"));
+        let mut see = |what: &str, observed: String| all.push(format!("{what}: {observed}"));
         for name in [
             "a", "none", "foo", "both", "new", "ciphers", "curves", "ecdhe", "required", "y.w", "x.w",
             "unlisted", "r", "other",
         ] {
             let name = format!("{name}.example");
             for version in ["-tls1_2", "-tls1_3"] {
-                let seen = agreed(&played.socket, &name, &[&protocols[..], &[version]].concat());
-                see(&format!("{name} {version}"), seen);
-                let seen = agreed(&played.socket, &name, &[&shows[..], &[version]].concat());
-                see(&format!("{name} {version} with a certificate"), seen);
+                let observed = agreed(&played.socket, &name, &[&protocols[..], &[version]].concat());
+                see(&format!("{name} {version}"), observed);
+                let observed = agreed(&played.socket, &name, &[&shows[..], &[version]].concat());
+                see(&format!("{name} {version} with a certificate"), observed);
             }
         }
         for command in &commands {
@@ -101,7 +102,7 @@ fn the_options_of_a_line_hold_as_in_haproxy() {
         all
     };
     let (ours, theirs) = both(config, play);
-    let find = |what: &str| ours.iter().find(|seen| seen.starts_with(what)).unwrap();
+    let find = |what: &str| ours.iter().find(|observed| observed.starts_with(what)).unwrap();
     assert!(find("both.example -tls1_3: ").contains("alert protocol version"));
     assert!(find("required.example -tls1_3: ").contains("alert certificate required"));
     assert!(find("required.example -tls1_3 with").contains("TLSv1.3 TLS_AES_256_GCM_SHA384 http/1.1"));
@@ -111,10 +112,13 @@ fn the_options_of_a_line_hold_as_in_haproxy() {
     let Some(theirs) = theirs else { return };
     // rustls has one alert for clients without a certificate in both versions, OpenSSL another one in TLS
     // 1.2. HAProxy writes a zero byte behind a list of protocols, and leaves 'ca-verify-file' out.
-    let trimmed = |seen: &str| {
-        let seen = seen.replace('\0', "");
-        let seen = seen.replace("sslv3 alert handshake failure", "tlsv13 alert certificate required");
-        seen.replace(&format!(" ca-verify-file {shown}"), "").replace("...\n", ".\n").replace("..\n", ".\n")
+    let trimmed = |observed: &str| {
+        let observed = observed.replace('\0', "");
+        let observed = observed.replace("sslv3 alert handshake failure", "tlsv13 alert certificate required");
+        observed
+            .replace(&format!(" ca-verify-file {shown}"), "")
+            .replace("...\n", ".\n")
+            .replace("..\n", ".\n")
     };
     let differ = ours.iter().zip(&theirs).filter(|(ours, theirs)| trimmed(ours) != trimmed(theirs));
     let wrong = differ.map(|(ours, theirs)| format!("-- HAProxy\n{theirs}\n-- Manylane\n{ours}\n"));
@@ -174,8 +178,8 @@ fn certificates_of_a_frontend_and_names_are_those_of_haproxy() {
     let play = |played: Played| {
         let mut all = Vec::new();
         for name in ["a.example", "x.b.example", "c.example", "none.example"] {
-            let seen = agreed(&played.socket, name, &["-alpn", "h2,http/1.1"]);
-            all.push(format!("{name}: {seen}"));
+            let observed = agreed(&played.socket, name, &["-alpn", "h2,http/1.1"]);
+            all.push(format!("{name}: {observed}"));
         }
         let base = played.socket.parent().unwrap().display().to_string();
         let name = played.socket.file_name().unwrap().to_str().unwrap().to_owned();
@@ -203,12 +207,12 @@ fn certificates_of_a_frontend_and_names_are_those_of_haproxy() {
     assert!(ours[3].contains("subject=CN = c.example"), "the last one is the default: {}", ours[3]);
     let Some(theirs) = theirs else { return };
     // HAProxy writes a zero byte behind 'no-alpn', and a dot for each listener and certificate.
-    let trimmed = |seen: &str| {
-        let mut seen = seen.replace('\0', "");
-        while seen.contains("..\n") {
-            seen = seen.replace("..\n", ".\n");
+    let trimmed = |observed: &str| {
+        let mut observed = observed.replace('\0', "");
+        while observed.contains("..\n") {
+            observed = observed.replace("..\n", ".\n");
         }
-        seen
+        observed
     };
     let differ = ours.iter().zip(&theirs).filter(|(ours, theirs)| trimmed(ours) != trimmed(theirs));
     let wrong = differ.map(|(ours, theirs)| format!("-- HAProxy\n{theirs}\n-- Manylane\n{ours}\n"));
@@ -221,7 +225,7 @@ fn certificates_of_a_frontend_are_refused_with_their_line() {
     let authority = Authority::new();
     let a = authority.bundle("a.pem", &["a.example"]);
     let a = a.display();
-    for (line, told) in [
+    for (line, reported) in [
         ("alpn h2 x".to_owned(), "'ssl-f-use' expects 'crt <file>', found none"),
         (format!("crt {a} crt {a}"), "'ssl-f-use' has 'crt' twice"),
         (format!("crt {a} npn h2"), "'ssl-f-use' has the option 'npn', which is not supported"),
@@ -235,7 +239,7 @@ fn certificates_of_a_frontend_are_refused_with_their_line() {
         let config = format!("{DEFAULTS}frontend f\n bind :1 ssl\n ssl-f-use {line}\n mode http\n");
         let output = common::check(&config, &[]);
         let said = text(&output.stderr);
-        assert!(!output.status.success() && said.contains(told), "{line}: {said}");
+        assert!(!output.status.success() && said.contains(reported), "{line}: {said}");
         assert!(said.contains(&format!(":{}:", config.lines().count() - 1)), "{line}: {said}");
     }
 }
@@ -277,8 +281,8 @@ fn watched_files_replace_certificates_when_they_are_complete() {
     assert!(shown().contains("CN = b.example"));
     let half = third.len() / 2;
     std::fs::write(&file, &third[..half]).unwrap();
-    let told = next();
-    assert!(told.starts_with("a: its changed files are not used: 'crt' : '"), "{told}");
+    let reported = next();
+    assert!(reported.starts_with("a: its changed files are not used: 'crt' : '"), "{reported}");
     assert!(shown().contains("CN = b.example"));
     // A later look at both finds nothing new of the first.
     std::fs::rename(authority.folder.file("whole", &read("other2.example")), &other).unwrap();

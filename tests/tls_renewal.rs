@@ -37,10 +37,10 @@ struct Responder {
 
 impl Responder {
     fn start(folder: &Path) -> Self {
-        let (mood, asked) = (Arc::new(Mutex::new(Mood::Good)), Arc::new(Mutex::new(Vec::new())));
-        let (own_mood, own_asked, folder) = (mood.clone(), asked.clone(), folder.to_owned());
-        let address = origin(move |stream| answer(stream, &folder, &own_mood, &own_asked));
-        Self { address, mood, requests: asked }
+        let (mood, requested) = (Arc::new(Mutex::new(Mood::Good)), Arc::new(Mutex::new(Vec::new())));
+        let (own_mood, own_requests, folder) = (mood.clone(), requested.clone(), folder.to_owned());
+        let address = origin(move |stream| answer(stream, &folder, &own_mood, &own_requests));
+        Self { address, mood, requests: requested }
     }
 
     fn set(&self, mood: Mood) {
@@ -67,10 +67,10 @@ fn request_of(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     }
 }
 
-fn answer(mut stream: TcpStream, folder: &Path, mood: &Mutex<Mood>, asked: &Mutex<Vec<String>>) {
+fn answer(mut stream: TcpStream, folder: &Path, mood: &Mutex<Mood>, requested: &Mutex<Vec<String>>) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let Some((line, body)) = request_of(&mut stream) else { return };
-    asked.lock().unwrap().push(line.clone());
+    requested.lock().unwrap().push(line.clone());
     let mood = *mood.lock().unwrap();
     if mood == Mood::Broken {
         let _ = stream.write_all(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n");
@@ -92,11 +92,11 @@ fn answer(mut stream: TcpStream, folder: &Path, mood: &Mutex<Mood>, asked: &Mute
     let (ca, key) = (folder.join("ca.pem"), folder.join("ca.key"));
     let (ca, key) = (ca.to_str().unwrap(), key.to_str().unwrap());
     let other = folder.join("other.request").display().to_string();
-    let asked = if mood == Mood::Confused { &other } else { &request };
+    let requested = if mood == Mood::Confused { &other } else { &request };
     let made = openssl(
         &[
-            "ocsp", "-index", &index, "-CA", ca, "-rsigner", ca, "-rkey", key, "-reqin", asked, "-respout",
-            &response, "-ndays", "1",
+            "ocsp", "-index", &index, "-CA", ca, "-rsigner", ca, "-rkey", key, "-reqin", requested,
+            "-respout", &response, "-ndays", "1",
         ],
         "",
     );
@@ -190,8 +190,8 @@ fn a_response_is_fetched_and_shown() {
     let begun = start(&authority, "", &store, &format!("crt {shown}"));
     assert_eq!(begun.line(), format!("{shown} 1 \"Update successful\" 0 1"));
     assert_eq!(stapled(&begun.front).as_deref(), Some("good"));
-    let asked = responder.requests.lock().unwrap().remove(0);
-    assert!(asked.starts_with("GET /ocsp/M") && asked.ends_with("%3D HTTP/1.1"), "{asked}");
+    let requested = responder.requests.lock().unwrap().remove(0);
+    assert!(requested.starts_with("GET /ocsp/M") && requested.ends_with("%3D HTTP/1.1"), "{requested}");
     let all = ask(&begun.control, "show ssl ocsp-updates");
     let mut lines = all.lines();
     assert_eq!(
@@ -298,8 +298,8 @@ fn a_responder_that_begins_late_is_connected_to_again() {
     let begun = start(&authority, global, &store, &options);
     let listener = std::net::TcpListener::bind(address).unwrap();
     let mood = Mutex::new(Mood::Good);
-    let (folder, asked) = (authority.folder.0.clone(), Mutex::default());
-    common::origin_of(listener, move |stream| answer(stream, &folder, &mood, &asked));
+    let (folder, requested) = (authority.folder.0.clone(), Mutex::default());
+    common::origin_of(listener, move |stream| answer(stream, &folder, &mood, &requested));
     assert_eq!(begun.line(), format!("{shown} 1 \"Update successful\" 0 1"));
 }
 
@@ -319,10 +319,10 @@ fn a_proxy_is_asked_for_all_responders_and_long_requests_are_posted() {
         let line = begun.line();
         assert!(line.ends_with(" 1 \"Update successful\" 0 1"), "{line}");
     }
-    let asked = responder.requests.lock().unwrap().clone();
-    let begins = |begin: &str| asked.iter().any(|line| line.starts_with(begin));
-    assert!(begins("POST http://responder.invalid/xxx"), "{asked:?}");
-    assert!(begins("GET http://responder.invalid:8080/xxx"), "{asked:?}");
+    let requested = responder.requests.lock().unwrap().clone();
+    let begins = |begin: &str| requested.iter().any(|line| line.starts_with(begin));
+    assert!(begins("POST http://responder.invalid/xxx"), "{requested:?}");
+    assert!(begins("GET http://responder.invalid:8080/xxx"), "{requested:?}");
 }
 
 #[test]
@@ -356,11 +356,11 @@ fn what_cannot_be_renewed_is_refused_by_name() {
         ),
         (" ocsp-update.httpproxy :80\n", String::new(), format!("crt {whole}"), "expects <address>[:<port>]"),
     ] {
-        let (good, told) = said(global, &store, &options);
-        assert!(!good && told.contains(why), "{why}: {told}");
+        let (good, reported) = said(global, &store, &options);
+        assert!(!good && reported.contains(why), "{why}: {reported}");
     }
-    let (good, told) = said(" ocsp-update.disable on\n", &store(&alone), &format!("crt {alone}"));
-    assert!(good, "{told}");
+    let (good, reported) = said(" ocsp-update.disable on\n", &store(&alone), &format!("crt {alone}"));
+    assert!(good, "{reported}");
 }
 
 /// Two CAs assign the same serial number: the program finds a response's certificate by its issuer.

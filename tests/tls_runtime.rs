@@ -157,7 +157,7 @@ fn a_certificate_is_replaced_and_what_is_established_goes_on() {
 }
 
 #[test]
-fn a_key_alone_takes_the_place_of_that_of_the_file() {
+fn a_key_alone_replaces_that_of_the_file() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let second = std::fs::read_to_string(authority.bundle("new.pem", &["b.example"])).unwrap();
@@ -584,7 +584,7 @@ fn certificates_of_stores_have_names() {
     assert!(served.ask("show ssl cert @web/one").contains("Status: Used"));
     served.replace("cert", Path::new("@web/one"), &folder.0.join("b.pem"));
     assert_eq!(served.shown("x"), "b.example");
-    for (section, told) in [
+    for (section, reported) in [
         ("crt-store s\n load crt /none.pem\n", "cannot read '/none.pem'"),
         ("crt-store s\n load alias x\n", "'load' expects 'crt <file>', found none"),
         ("crt-store s\n load crt x sctl y\n", "'sctl' is an option of HAProxy that this program refuses"),
@@ -596,7 +596,7 @@ fn certificates_of_stores_have_names() {
     ] {
         let output = common::check(&format!("{section}{DEFAULTS}listen l\n bind :1\n mode tcp\n"), &[]);
         let said = text(&output.stderr);
-        assert!(!output.status.success() && said.contains(told), "{section}: {said}");
+        assert!(!output.status.success() && said.contains(reported), "{section}: {said}");
     }
 }
 
@@ -806,13 +806,13 @@ fn failed_handshakes_are_reported_in_the_words_of_openssl() {
             openssl(&[&common[..], arguments].concat(), "GET / HTTP/1.0\r\n\r\n")
         };
         let mut said = Vec::new();
-        let mut told = || {
+        let mut reported = || {
             let line = played.log.wait("failed");
             said.push(line.split_once("failed ").unwrap().1.to_owned());
         };
         let mut plain = reach(&front);
         plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        told();
+        reported();
         for arguments in [
             &["-servername", "none.example", "-cert", good, "-key", good][..],
             &["-servername", "a.example"],
@@ -822,10 +822,10 @@ fn failed_handshakes_are_reported_in_the_words_of_openssl() {
             &["-servername", "a.example", "-tls1_2", "-verify_return_error", "-verify", "1"],
         ] {
             client(arguments);
-            told();
+            reported();
         }
         let silent = reach(&front);
-        told();
+        reported();
         drop(silent);
         let answer = client(&["-servername", "a.example", "-cert", good, "-key", good]);
         let answer = text(&answer.stdout);
@@ -933,9 +933,9 @@ fn steps_of_checks_speak_tls_where_they_say_so() {
         for (backend, wanted) in [("secure", "UP"), ("wrong", "DOWN"), ("bytes", "UP"), ("clear", "DOWN")] {
             until(|| state(backend)[0] == wanted);
             // A star says that the next check runs already.
-            let told: Vec<_> =
+            let reported: Vec<_> =
                 state(backend).iter().map(|word| word.trim_start_matches("* ").to_owned()).collect();
-            all.push((backend, told));
+            all.push((backend, reported));
         }
         all
     };

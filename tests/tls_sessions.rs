@@ -184,7 +184,7 @@ fn files_without_keys_of_tickets_are_refused() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let file = authority.folder.file("keys", &keys(&['A', 'E'], true));
-    for (file, told) in [
+    for (file, reported) in [
         (file, "expects at least 3 keys, a line each"),
         (
             certificate.clone(),
@@ -199,7 +199,7 @@ fn files_without_keys_of_tickets_are_refused() {
         );
         let output = check(&config, &[]);
         let said = text(&output.stderr);
-        assert!(!output.status.success() && said.contains(told) && said.contains(":9]"), "{said}");
+        assert!(!output.status.success() && said.contains(reported) && said.contains(":9]"), "{said}");
     }
 }
 
@@ -216,7 +216,7 @@ fn secrets_are_logged_where_the_file_says_so_and_nowhere_else() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let log = authority.folder.0.join("keylog");
-    let told = |side: &str| {
+    let reported = |side: &str| {
         let one = |label: &&str| {
             let name = label.to_lowercase();
             format!("{label} %[ssl_{side}_client_random,hex] %[ssl_{side}_{name}]|")
@@ -236,9 +236,9 @@ fn secrets_are_logged_where_the_file_says_so_and_nowhere_else() {
             if keeps { "on" } else { "off" },
             fd(&outer),
             certificate.display(),
-            told("fc"),
+            reported("fc"),
             fd(&clear),
-            told("bc"),
+            reported("bc"),
         );
         let _program = Manylane::start_ready(&config);
         for version in ["-tls1_3", "-tls1_2"] {
@@ -289,10 +289,10 @@ fn sessions_of_tls_1_2_have_identifiers() {
         until(|| UnixStream::connect(&front).is_ok());
         let visit = |more: &[&str]| {
             let arguments = [&["s_client", "-unix", &front, "-ign_eof"][..], more].concat();
-            let told = text(&openssl(&arguments, "GET / HTTP/1.0\r\n\r\n").stdout);
+            let reported = text(&openssl(&arguments, "GET / HTTP/1.0\r\n\r\n").stdout);
             ["x-f: ", "x-b: ", "x-g: ", "    Session-ID: "].map(|name| {
-                let line = told.lines().find_map(|line| line.strip_prefix(name));
-                line.unwrap_or_else(|| panic!("no {name}: {told}")).trim_matches(['<', '>']).to_owned()
+                let line = reported.lines().find_map(|line| line.strip_prefix(name));
+                line.unwrap_or_else(|| panic!("no {name}: {reported}")).trim_matches(['<', '>']).to_owned()
             })
         };
         let first = visit(&["-tls1_2", "-sess_out", file]);

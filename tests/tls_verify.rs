@@ -253,11 +253,11 @@ fn a_client_whose_errors_were_ignored_is_verified_each_time() {
 /// only.
 #[test]
 fn clients_are_not_informed_of_authorities_that_only_verify() {
-    let (told, silent) = (Authority::new(), Authority::new());
-    let certificate = told.bundle("a.pem", &["a.example"]);
+    let (reported, silent) = (Authority::new(), Authority::new());
+    let certificate = reported.bundle("a.pem", &["a.example"]);
     let config = |log: &common::watch::Syslog, socket: &Path| {
         let shown = socket.display();
-        let (ca, verify) = (told.file(), silent.file());
+        let (ca, verify) = (reported.file(), silent.file());
         format!(
             "global\n stats socket {shown} level admin\n log {} local0\n{DEFAULTS} mode http\n\
              frontend f\n bind unix@{shown}.f ssl crt {own} verify required ca-file {} ca-verify-file {}\n\
@@ -275,7 +275,7 @@ fn clients_are_not_informed_of_authorities_that_only_verify() {
         for which in ["f", "g"] {
             let front = format!("{}.{which}", played.socket.display());
             common::watch::until(|| std::os::unix::net::UnixStream::connect(&front).is_ok());
-            for authority in [&told, &silent] {
+            for authority in [&reported, &silent] {
                 let file = authority.bundle("client.pem", &["client"]);
                 let file = file.to_str().unwrap();
                 let arguments = ["s_client", "-unix", &front, "-cert", file, "-key", file, "-ign_eof"];
@@ -301,8 +301,8 @@ fn clients_are_not_informed_of_authorities_that_only_verify() {
 fn signed(output: &str) -> String {
     let field =
         |name: &str| output.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("-").to_owned();
-    let asked = field("Requested Signature Algorithms: ");
-    format!("{} {} {asked}", field("Peer signing digest: "), field("Peer signature type: "))
+    let requested = field("Requested Signature Algorithms: ");
+    format!("{} {} {requested}", field("Peer signing digest: "), field("Peer signature type: "))
 }
 
 #[test]
@@ -395,8 +395,8 @@ fn lists_that_leave_nothing_are_refused_by_name() {
         let output = check(&config, &[]);
         (output.status.success(), text(&output.stderr))
     };
-    let (good, told) = said("sigalgs ed448:ecdsa_secp256r1_sha256");
-    assert!(good && told.contains("rustls does not support: ed448"), "{told}");
+    let (good, reported) = said("sigalgs ed448:ecdsa_secp256r1_sha256");
+    assert!(good && reported.contains("rustls does not support: ed448"), "{reported}");
     for (options, why) in [
         ("sigalgs ed448", "'sigalgs' : no signature algorithm of 'ed448' is left"),
         ("client-sigalgs RSA+SHA1", "'client-sigalgs' : no signature algorithm of 'RSA+SHA1' is left"),
@@ -404,7 +404,7 @@ fn lists_that_leave_nothing_are_refused_by_name() {
         ("ca-ignore-err 200", "'ca-ignore-err' : '200' is no error of a certificate"),
         ("verify required ca-verify-file /none.pem", "'ca-verify-file' : cannot read '/none.pem'"),
     ] {
-        let (good, told) = said(options);
-        assert!(!good && told.contains(why), "{options}: {told}");
+        let (good, reported) = said(options);
+        assert!(!good && reported.contains(why), "{options}: {reported}");
     }
 }

@@ -89,7 +89,7 @@ fn counted_clusters_scale_and_the_ring_does_not() {
 
 /// R-E1.
 #[test]
-fn link_locks_scale_at_own_places_and_the_mutex_does_not() {
+fn link_locks_scale_at_own_positions_and_the_mutex_does_not() {
     shapes_are_as_published("list");
 }
 

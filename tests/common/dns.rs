@@ -144,10 +144,10 @@ impl Dns {
 
     /// Waits until the client has processed the current answers: it queries again afterwards.
     pub fn is_dealt_with(&self, name: &str) {
-        let asked = || self.queries(name);
+        let requested = || self.queries(name);
         // One query may be under way, and each address family is queried.
-        let (enough, began) = (asked() + 4, Instant::now());
-        while asked() < enough {
+        let (enough, began) = (requested() + 4, Instant::now());
+        while requested() < enough {
             assert!(began.elapsed() < super::TIMEOUT, "nobody asks for {name}");
             std::thread::yield_now();
         }

@@ -30,15 +30,17 @@ impl Syslog {
     /// Returns the next line that contains `what`; skips others.
     pub fn wait(&self, what: &str) -> String {
         let mut bytes = [0; 4096];
-        let mut seen = String::new();
+        let mut observed = String::new();
         loop {
-            let length =
-                self.0.recv(&mut bytes).unwrap_or_else(|error| panic!("no '{what}' ({error}) in: {seen}"));
+            let length = self
+                .0
+                .recv(&mut bytes)
+                .unwrap_or_else(|error| panic!("no '{what}' ({error}) in: {observed}"));
             let line = String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned();
             if line.contains(what) {
                 return line;
             }
-            seen = format!("{seen}{line}\n");
+            observed = format!("{observed}{line}\n");
         }
     }
 }

@@ -23,9 +23,9 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
             text
         }
         Part::Origin => {
-            let seen: String =
-                outcome.requests.iter().map(|(name, requests)| seen_text(name, requests)).collect();
-            seen + &outcome.heard.iter().map(|(name, heard)| heard_text(name, heard)).collect::<String>()
+            let observed: String =
+                outcome.requests.iter().map(|(name, requests)| requests_text(name, requests)).collect();
+            observed + &outcome.heard.iter().map(|(name, heard)| heard_text(name, heard)).collect::<String>()
         }
         Part::Log => {
             outcome.log.iter().filter(|line| !is_farewell(line)).map(|line| log_line(line) + "\n").collect()
@@ -120,11 +120,11 @@ fn frames_text(mut rest: &[u8]) -> Option<String> {
         frames.push((u32::from_be_bytes([*d, *e, *f, *g]), text));
         rest = &behind[length..];
     }
-    let told = !frames.is_empty() && rest.is_empty();
+    let reported = !frames.is_empty() && rest.is_empty();
     frames.retain(|(_, text)| !text.is_empty());
     frames.sort_by_key(|(stream, _)| (*stream == 0, *stream));
     let lines = frames.into_iter().map(|(stream, text)| format!("\n{stream}: {text}"));
-    told.then(|| lines.collect())
+    reported.then(|| lines.collect())
 }
 
 /// A response of the program itself is compared without its body, whose text differs; responses of origins
@@ -173,14 +173,14 @@ fn without_last_digit_of_dates(cookie: &str) -> String {
     text
 }
 
-fn seen_text(name: &str, requests: &[RecordedRequest]) -> String {
+fn requests_text(name: &str, requests: &[RecordedRequest]) -> String {
     let mut text = String::new();
-    for seen in requests {
-        text += &format!("--- {name}, connection {}\n", seen.connection);
-        if let Some(greeting) = &seen.greeting {
+    for observed in requests {
+        text += &format!("--- {name}, connection {}\n", observed.connection);
+        if let Some(greeting) = &observed.greeting {
             text += &format!("{}\n", without_ports(greeting));
         }
-        text += &with_lower_names(&seen.request).show();
+        text += &with_lower_names(&observed.request).show();
     }
     text
 }

@@ -141,10 +141,10 @@ pub fn run(
                 let socket = folder.path.join(at);
                 for command in commands {
                     let named = environment.iter();
-                    let asked = named.fold(command.clone(), |text, (name, value)| {
+                    let requested = named.fold(command.clone(), |text, (name, value)| {
                         text.replace(&format!("${{{name}}}"), value)
                     });
-                    let answer = cli::ask(&socket, &asked);
+                    let answer = cli::ask(&socket, &requested);
                     let answer = answer.replace(&directory, "${DIR}");
                     cli.push((command.clone(), cli::compared(&answer, compared)));
                 }

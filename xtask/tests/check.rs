@@ -288,13 +288,13 @@ fn a_dependency_without_a_reason_is_found() {
         "Cargo.toml",
         &format!("{manifest}regex = {{ version = \"1\", features = [\"unicode\"] }}\nitoa = \"1\" #\n"),
     );
-    let told = |line, name: &str| {
+    let reported = |line, name: &str| {
         format!(
             "Cargo.toml:{line}:1: dependency `{name}` has no reason; say behind it in a comment what it is \
                 here for"
         )
     };
-    tree.finds(&[&told(9, "regex"), &told(10, "itoa")]);
+    tree.finds(&[&reported(9, "regex"), &reported(10, "itoa")]);
 }
 
 #[test]
@@ -392,8 +392,9 @@ fn names_that_were_given_up_are_found_in_types_variants_and_macros() {
          macro_rules! m { () => { struct Told; } }\n\
          // A Place in prose.\npub const NAME: &str = \"Site\";\n\
          pub const SEND_PATIENCE: u8 = 1;\npub fn ring_the_bell() {}\npub fn their() {}\n\
-         pub fn is_told() {}\npub fn unseen() {}\n\
-         #[cfg(test)]\nmod tests {\n    #[test]\n    fn clients_are_informed() {}\n}\n",
+         pub fn is_told() {}\npub fn unseen() {}\npub fn open_in_place() {}\npub fn displaced() {}\n\
+         #[cfg(test)]\nmod tests {\n    #[test]\n    fn clients_are_told() { let told = 1; }\n    \
+         #[test]\n    fn a_place_is_free() {}\n}\n",
     );
     let found = |at: &str, name: &str, instead: &str| {
         format!(
@@ -411,6 +412,8 @@ fn names_that_were_given_up_are_found_in_types_variants_and_macros() {
         &part("8:11", "SEND_PATIENCE", "timeout"),
         &part("9:8", "ring_the_bell", "notify"),
         &part("11:8", "is_told", "reported, sent or known"),
+        &found("18:33", "told", "report, or what was reported"),
+        &part("20:8", "a_place_is_free", "permit, position, slot, offset or address"),
     ]);
 }
 

@@ -133,7 +133,7 @@ impl Hasher for IdentityHasher {
     }
 
     fn write_u64(&mut self, n: u64) {
-        // The table uses the upper bits for the group and the lower ones for the place.
+        // The table uses the upper bits for the group and the lower ones for the slot.
         self.0 = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

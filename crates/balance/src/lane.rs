@@ -41,7 +41,7 @@ impl Numbers {
         self.0[index / BLOCK][index % BLOCK].load(Ordering::Relaxed)
     }
 
-    /// Returns the number of a server, or 0 if the table has no place for it.
+    /// Returns the number of a server, or 0 if the table has no slot for it.
     pub(crate) fn get_any(&self, index: usize) -> u32 {
         if index < self.blocks() * BLOCK { self.get(index) } else { 0 }
     }

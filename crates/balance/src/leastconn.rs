@@ -138,7 +138,7 @@ impl Winners {
     #[inline(never)]
     fn rebuild(&self, state: &LaneState, snapshot: &Snapshot) {
         for index in 0..self.servers {
-            let weight = snapshot.weights.get(index).copied().unwrap_or(0); // 0 for places without a server
+            let weight = snapshot.weights.get(index).copied().unwrap_or(0); // 0 for slots without a server
             self.weights.set(index, weight);
             self.keys.set(index, self.key(state.load(index), weight));
         }

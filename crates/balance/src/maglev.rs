@@ -1,7 +1,7 @@
 //! `maglev` (our own): a table that the servers fill by their weights, each in an order of its own.
 //!
 //! D. Eisenbud et al., *Maglev: A Fast and Reliable Software Network Load Balancer* (2016), section 3.4; a
-//! weight is the number of places that a server takes in each round. Compared with a ring, the shares are
+//! weight is the number of slots that a server takes in each round. Compared with a ring, the shares are
 //! nearly exact and a look-up is one load; but when a server comes or goes, a few keys of other servers move,
 //! too.
 
@@ -17,7 +17,7 @@ pub(crate) const ROW: Row = Row {
     ..Row::new("maglev", |_, kind| Algorithm::Maglev(kind))
 };
 
-/// Sizes of the table, all primes. With at least a hundred places for each server, the shares are even.
+/// Sizes of the table, all primes. With at least a hundred slots for each server, the shares are even.
 const SIZES: [usize; 4] = [1021, 8191, 65_521, 655_357];
 
 #[derive(Debug)]

@@ -127,7 +127,7 @@ pub(crate) struct Queue<W> {
 /// Position of a request in a queue. Return it through [`Balancer::poll`](crate::Balancer::poll) or
 /// [`Balancer::leave`](crate::Balancer::leave).
 #[derive(Debug)]
-#[must_use = "a place in a queue must be given back by `poll` or `leave`, or others wait behind it"]
+#[must_use = "a position in a queue must be given back by `poll` or `leave`, or others wait behind it"]
 pub struct QueuePosition {
     /// Server that the request waits for; `None` for any.
     pub(crate) server: Option<Index>,
@@ -269,7 +269,7 @@ impl<W: Waiter> Queue<W> {
         self.lines.iter().map(|head| head.head.load(Ordering::SeqCst)).min().unwrap_or(NOBODY)
     }
 
-    /// Takes the next request out and grants it a place on `server`; `None` sends it elsewhere. The caller
+    /// Takes the next request out and grants it a permit of `server`; `None` sends it elsewhere. The caller
     /// has a claim (rule 2). Returns the waiter to wake, or `None` if the request had left (rule 3).
     pub(crate) fn take(&self, server: Option<Index>) -> Option<W> {
         loop {

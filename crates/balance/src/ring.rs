@@ -4,9 +4,9 @@
 //! D. Karger et al., *Consistent Hashing and Random Trees* (1997); with a bound on loads: V. Mirrokni, M.
 //! Thorup, M. Zadimoghaddam, *Consistent Hashing with Bounded Loads* (2018).
 //!
-//! A server has one point for each sixteenth of its weight. The places of its points depend only on its hash
-//! key (its id). So a server that comes or goes moves only its own keys, and all balancers with the same ids
-//! agree, HAProxy among them.
+//! A server has one point for each sixteenth of its weight. The positions of its points depend only on its
+//! hash key (its id). So a server that comes or goes moves only its own keys, and all balancers with the same
+//! ids agree, HAProxy among them.
 //!
 //! # Changes
 //! The ring has the points of all servers at their full weights, whether they take part or not. A look-up
@@ -15,9 +15,9 @@
 //! A look-up finds the same server as on a ring of only the servers that take part.
 //!
 //! # Layout
-//! Points and owners are in ascending order of place. For each value of a place's upper bits, `starts` holds
-//! the start of its run; a run has about one place. A look-up reads one start and the few places behind it,
-//! however many servers there are.
+//! Points and owners are in ascending order of position. For each value of a point's upper bits, `starts`
+//! holds the start of its run; a run has about one point. A look-up reads one start and the few points behind
+//! it, however many servers there are.
 
 use crate::algorithm::{Algorithm, Row};
 use crate::lane::LaneNeeds;
@@ -73,7 +73,7 @@ pub(crate) struct Ring {
     points: Box<[u32]>,
     owners: Box<[Owner]>,
     starts: Box<[u32]>,
-    /// A place's run is its upper bits: `place >> shift`.
+    /// A point's run is its upper bits: `point >> shift`.
     shift: u32,
     /// Full weights by server, in sixteenths; servers behind the end have none.
     full: Box<[u32]>,
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded_and_every_server_has_some() {
+    fn points_are_bounded_and_every_server_has_some() {
         let all =
             |servers: u64, weight: u32| servers * u64::from(points(weight, servers * u64::from(weight)));
         assert_eq!(all(1_000, 4_096), MAX_POINTS);

@@ -8,7 +8,7 @@
 //!    search; the word decides.
 //!    - A thread that admits the last request, finds no room, or lowers the limit below the number served,
 //!      sets the bit and reads the word again: if there is room, it clears the bit. A thread that releases a
-//!      place reads the bit after that, and clears it if there is room. Each has a fence between its two
+//!      permit reads the bit after that, and clears it if there is room. Each has a fence between its two
 //!      steps, so one of them sees the other, whichever limit each of them read.
 //!    - A thread that raises a limit clears the bit after that. So the bit of a server with room does not
 //!      stay set.
@@ -97,9 +97,9 @@ impl Count {
 /// Result of ending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
-    /// The place of the request is free.
+    /// The permit of the request is free.
     Freed,
-    /// Its place belongs to a request that waits for this server: the caller must take one out of the queue
+    /// Its permit belongs to a request that waits for this server: the caller must take one out of the queue
     /// and wake it.
     HandedOver,
 }

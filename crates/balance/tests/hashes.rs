@@ -155,9 +155,9 @@ fn turns_of_many_lanes_together_keep_the_weights() {
     use proptest::prelude::*;
     use std::sync::Barrier;
     // Each case starts threads, so a long run does one in fifty of its cases.
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
+    let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(
-        asked.map_or(24, |asked| asked.div_ceil(50)),
+        requested.map_or(24, |requested| requested.div_ceil(50)),
     ));
     let cases = (prop::collection::vec(1u16..=20, 1..12), prop::collection::vec(1usize..400, 1..6));
     runner

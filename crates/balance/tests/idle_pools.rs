@@ -79,7 +79,7 @@ fn what_is_of_no_use_is_swept_and_room_is_made_where_most_lie() {
 }
 
 #[test]
-fn an_idle_pool_that_goes_empty_says_nothing_of_the_one_that_took_its_place() {
+fn an_idle_pool_that_goes_empty_says_nothing_of_the_one_that_replaced_it() {
     let s = servers(1);
     let idle_pools = idle_pools(IdleLimits::default(), 1);
     let (before, mut after) = (IdlePool::<()>::new(idle_pools.clone()), IdlePool::new(idle_pools.clone()));

@@ -1,5 +1,5 @@
 //! Limits and queues: every interleaving of two or three lanes. No request waits while there is room, and no
-//! place is lost or given twice (R-G2).
+//! permit is lost or given twice (R-G2).
 #![cfg(loom)]
 
 use manylane_balance::{
@@ -30,7 +30,7 @@ impl Notify {
 
 const NOW: Time = Time::from_millis(1);
 
-fn one_place() -> (Arc<Balancer<Notify>>, Index) {
+fn one_permit() -> (Arc<Balancer<Notify>>, Index) {
     let spec = ServerSpec { maxconn: 1, ..ServerSpec::new("s", 1) };
     let servers = Servers::new([spec]).expect("one server");
     let options = Options { lanes: 2, lanes_per_group: 1, ..Options::default() };
@@ -39,17 +39,17 @@ fn one_place() -> (Arc<Balancer<Notify>>, Index) {
     (Arc::new(balancer), index)
 }
 
-/// Asserts that the balancer is as in the beginning: the one place is free, and no request waits.
+/// Asserts that the balancer is as in the beginning: the one permit is free, and no request waits.
 fn all_is_back(b: &Balancer<Notify>, s: Index) {
     assert_eq!((b.waiting(s), b.waiting_for_any()), (0, 0));
-    b.take(s, NOW).expect("the place is free");
-    assert!(b.take(s, NOW).is_err(), "there is one place");
+    b.take(s, NOW).expect("the permit is free");
+    assert!(b.take(s, NOW).is_err(), "there is one permit");
 }
 
 /// One lane releases while another takes or waits, for this server or for any.
 fn release_beside_waiting(any: bool) {
     model(move || {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         b.take(s, NOW).expect("it is free");
         let other = {
             let b = b.clone();
@@ -90,10 +90,10 @@ fn no_wake_up_is_lost_between_a_release_and_one_who_begins_to_wait_for_any_serve
     release_beside_waiting(true);
 }
 
-/// A request that leaves while its turn comes either gets the place, or the next waiter does.
+/// A request that leaves while its turn comes either gets the permit, or the next waiter does.
 fn leave_beside_release(any: bool) {
     model(move || {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         b.take(s, NOW).expect("it is free");
         let leaving = {
             let b = b.clone();
@@ -114,20 +114,20 @@ fn leave_beside_release(any: bool) {
 }
 
 #[test]
-fn a_place_is_not_lost_with_one_who_leaves_the_queue_of_the_server() {
+fn a_permit_is_not_lost_with_one_who_leaves_the_queue_of_the_server() {
     leave_beside_release(false);
 }
 
 #[test]
-fn a_place_is_not_lost_with_one_who_leaves_the_queue_of_the_backend() {
+fn a_permit_is_not_lost_with_one_who_leaves_the_queue_of_the_backend() {
     leave_beside_release(true);
 }
 
-/// Of two waiters, the first leaves while the place is released: the other gets it.
+/// Of two waiters, the first leaves while the permit is released: the other gets it.
 #[test]
-fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
+fn a_permit_passes_by_one_who_leaves_to_one_who_stays() {
     model(|| {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         b.take(s, NOW).expect("it is free");
         let stays = Notify::new();
         let position =
@@ -155,7 +155,7 @@ fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
 fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
     use manylane_balance::Admin;
     model(|| {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         b.take(s, NOW).expect("it is free");
         let waiting = {
             let b = b.clone();
@@ -171,8 +171,8 @@ fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
     });
 }
 
-/// A limit drops while a place is released: a request that waits for any server afterwards gets the room that
-/// is left.
+/// A limit drops while a permit is released: a request that waits for any server afterwards gets the room
+/// that is left.
 #[test]
 fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
     model(|| {
@@ -195,14 +195,14 @@ fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
 }
 
 fn two_balancers() -> (Arc<Balancer<Notify>>, Arc<Balancer<Notify>>, Index) {
-    let (first, s) = one_place();
-    let (second, _) = one_place();
+    let (first, s) = one_permit();
+    let (second, _) = one_permit();
     let mut second = Arc::try_unwrap(second).expect("nobody else has it");
     second.succeed(&first, Some, NOW);
     (first, Arc::new(second), s)
 }
 
-/// Takes the place and releases it, or waits.
+/// Takes the permit and releases it, or waits.
 fn enter(b: &Balancer<Notify>, s: Index, any: bool) -> Option<(QueuePosition, Notify)> {
     let notify = Notify::new();
     if b.take(s, NOW).is_ok() {
@@ -216,7 +216,7 @@ fn enter(b: &Balancer<Notify>, s: Index, any: bool) -> Option<(QueuePosition, No
     Some((position, notify))
 }
 
-/// Asserts that the waiter of `b` has the place and nobody else does; or else that `other` finds it free.
+/// Asserts that the waiter of `b` has the permit and nobody else does; or else that `other` finds it free.
 fn has_its_turn(
     entered: Option<(QueuePosition, Notify)>,
     b: &Balancer<Notify>,
@@ -226,11 +226,11 @@ fn has_its_turn(
     let Some((position, notify)) = entered else { return all_is_back(other, s) };
     assert!(notify.rung(), "a wake-up was lost");
     assert!(matches!(b.poll(position, notify), QueueState::Granted(index, _) if index == s));
-    assert!(other.take(s, NOW).is_err(), "there is one place");
+    assert!(other.take(s, NOW).is_err(), "there is one permit");
     assert_eq!((b.waiting(s), b.waiting_for_any(), other.waiting_for_any()), (0, 0, 0));
 }
 
-/// Two balancers have the server. The first releases a place while a request comes to the second.
+/// Two balancers have the server. The first releases a permit while a request comes to the second.
 fn comes_beside_another_balancer(any: bool) {
     model(move || {
         let (first, second, s) = two_balancers();
@@ -255,16 +255,16 @@ fn no_wake_up_is_lost_between_balancers_of_one_server_where_one_waits_for_any() 
     comes_beside_another_balancer(true);
 }
 
-/// A second balancer of the server is attached while the first releases a place, and a request waits in the
+/// A second balancer of the server is attached while the first releases a permit, and a request waits in the
 /// new one at once (`balancer::shared`, rule 4).
 fn attaches_beside_a_release(any: bool) {
     model(move || {
-        let (first, s) = one_place();
+        let (first, s) = one_permit();
         first.take(s, NOW).expect("it is free");
         let coming = {
             let first = first.clone();
             thread::spawn(move || {
-                let (second, _) = one_place();
+                let (second, _) = one_permit();
                 let mut second = Arc::try_unwrap(second).expect("nobody else has it");
                 second.succeed(&first, Some, NOW);
                 let entered = enter(&second, s, any);
@@ -278,19 +278,20 @@ fn attaches_beside_a_release(any: bool) {
 }
 
 #[test]
-fn who_waits_by_a_new_balancer_hears_of_a_place_that_is_given_back() {
+fn who_waits_by_a_new_balancer_hears_of_a_permit_that_is_given_back() {
     attaches_beside_a_release(false);
 }
 
 #[test]
-fn who_waits_for_any_by_a_new_balancer_hears_of_a_place_that_is_given_back() {
+fn who_waits_for_any_by_a_new_balancer_hears_of_a_permit_that_is_given_back() {
     attaches_beside_a_release(true);
 }
 
-/// A request that waits for any server in the second balancer leaves while the first balancer's free place is
-/// offered there, and another request comes to the first: the place is not lost with the request that left.
+/// A request that waits for any server in the second balancer leaves while the first balancer's free permit
+/// is offered there, and another request comes to the first: the permit is not lost with the request that
+/// left.
 #[test]
-fn a_place_that_was_offered_to_one_who_had_left_by_another_balancer_is_not_lost() {
+fn a_permit_that_was_offered_to_one_who_had_left_by_another_balancer_is_not_lost() {
     model(|| {
         let (first, second, s) = two_balancers();
         first.take(s, NOW).expect("it is free");
@@ -341,16 +342,16 @@ fn the_last_change_is_what_all_balancers_show() {
 #[test]
 fn what_is_set_is_not_undone_by_one_who_looks_again() {
     model(|| {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         let looking = {
             let b = b.clone();
             thread::spawn(move || b.set_weight(s, 1, NOW).expect("it can have any"))
         };
         assert!(b.set_maxconn(s, 2, NOW));
         looking.join().expect("no assertion failed");
-        b.take(s, NOW).expect("there are two places");
-        b.take(s, NOW).expect("there are two places");
-        assert!(b.take(s, NOW).is_err(), "there are two places");
+        b.take(s, NOW).expect("there are two permits");
+        b.take(s, NOW).expect("there are two permits");
+        assert!(b.take(s, NOW).is_err(), "there are two permits");
     });
 }
 
@@ -359,7 +360,7 @@ fn what_is_set_is_not_undone_by_one_who_looks_again() {
 #[test]
 fn what_is_set_back_is_not_undone_by_the_one_who_set_before() {
     model(|| {
-        let (b, s) = one_place();
+        let (b, s) = one_permit();
         let setting = {
             let b = b.clone();
             thread::spawn(move || {

@@ -52,7 +52,7 @@ fn granted(turn: QueueState) -> Index {
 const NOW: Time = Time::from_millis(5);
 
 #[test]
-fn a_place_goes_to_the_first_who_waits_and_nobody_overtakes() {
+fn a_permit_goes_to_the_first_who_waits_and_nobody_overtakes() {
     let b = limited(&[(1, 0)], Options::default());
     let s = index(&b, 0);
     b.take(s, NOW).unwrap();
@@ -64,7 +64,7 @@ fn a_place_goes_to_the_first_who_waits_and_nobody_overtakes() {
     assert_eq!((b.waiting(s), b.load(s)), (3, 4));
     for (number, notify) in (1..).zip(&notifies) {
         b.release(s);
-        assert_eq!(b.take(s, NOW), Err(ServerFull), "the place was never free");
+        assert_eq!(b.take(s, NOW), Err(ServerFull), "the permit was never free");
         assert_eq!(notify.rung(), 1);
         let QueueState::Granted(server, served) = b.poll(positions.remove(0), notify.clone()) else {
             panic!("{number}")
@@ -169,7 +169,7 @@ fn maxqueue_refuses_and_leastconn_counts_such_a_queue_as_room() {
 }
 
 #[test]
-fn who_waits_for_any_server_gets_the_first_place_of_all() {
+fn who_waits_for_any_server_gets_the_first_permit_of_all() {
     let b = limited(&[(1, 0), (1, 0)], Options::default());
     let (s, t) = (index(&b, 0), index(&b, 1));
     b.take(s, NOW).unwrap();
@@ -331,7 +331,7 @@ fn a_slow_start_goes_on_as_the_youngest_balancer_has_it() {
     assert_eq!((0..50).take_while(|_| first.take(s, half).is_ok()).count(), 38);
 }
 
-/// Threads that serve, wait, leave and end: no place is lost or given twice, and no request waits for ever.
+/// Threads that serve, wait, leave and end: no permit is lost or given twice, and no request waits for ever.
 #[test]
 fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {
     /// Atomics, because ThreadSanitizer does not see the order that std's locks make when a thread waits for
@@ -434,7 +434,7 @@ fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
     let (mut first, second, mut third) = (Box::pin(enter()), enter(), Box::pin(enter()));
     assert!(first.as_mut().poll(&mut context).is_pending());
     drop(second);
-    b.release(s); // grants the place to the first waiter, which is dropped without a look
+    b.release(s); // grants the permit to the first waiter, which is dropped without a look
     drop(first);
     match third.as_mut().poll(&mut context) {
         Poll::Ready(QueueState::Granted(index, _)) => b.release(index),
@@ -445,10 +445,10 @@ fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
 
 use std::future::Future;
 
-/// A `maxconn` is exact over all balancers of a server, and a waiter of one balancer gets the place that
+/// A `maxconn` is exact over all balancers of a server, and a waiter of one balancer gets the permit that
 /// another one releases.
 #[test]
-fn balancers_of_one_server_fill_its_places_together() {
+fn balancers_of_one_server_share_its_permits() {
     let spec = |name: &str, id| ServerSpec { maxconn: 3, ..ServerSpec::new(name, id) };
     let before = limited(&[(3, 0)], Options::default());
     let s = index(&before, 0);

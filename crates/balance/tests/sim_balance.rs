@@ -144,7 +144,7 @@ fn idle_connections_of_the_own_lane_move_no_line() {
 /// One server is at its limit and all lanes queue for it: what is left is the cost of the queue, and it does
 /// not grow without bound.
 #[test]
-fn places_are_handed_over_when_all_lanes_queue_for_one_server() {
+fn permits_are_handed_over_when_all_lanes_queue_for_one_server() {
     for cores in [8, 64] {
         let report = Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
             || backend(Algorithm::RoundRobin, 1, 4),

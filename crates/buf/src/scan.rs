@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_byte_is_found_at_each_place() {
+    fn each_byte_is_found_at_each_offset() {
         for len in 0..40 {
             for at in 0..len {
                 for byte in 0..=255u8 {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_the_place_does_not_count() {
+    fn what_stands_before_the_offset_does_not_count() {
         for len in 0..40 {
             let bytes = vec![b'\n'; len];
             for at in 0..=len + 1 {

@@ -61,7 +61,7 @@ mod tests {
     };
 
     #[test]
-    fn the_pace_follows_the_servers_state() {
+    fn the_interval_follows_the_servers_state() {
         let mut health = Health::new(2, 2, Init::Up);
         assert_eq!(INTERVALS.next(&health, 0), INTERVALS.fast, "not checked yet");
         health.report(Status::L4Ok);

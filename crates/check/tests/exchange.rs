@@ -206,7 +206,7 @@ fn an_answer_that_drips_is_examined_a_bounded_number_of_times() {
     const LOOKS: usize = 256;
     let script = Script::new(vec![Step::send(*b"?"), expect(bytes("good"), false)]);
     // Two of them come before any byte.
-    for (before, seen_at) in [(LOOKS - 6, LOOKS - 2), (LOOKS - 5, LOOKS - 2 + 1024)] {
+    for (before, found_at) in [(LOOKS - 6, LOOKS - 2), (LOOKS - 5, LOOKS - 2 + 1024)] {
         let mut run = script.run(true);
         while !matches!(run.ask(&mut NoExpressions), NextAction::Receive) {
             run.sent();
@@ -217,7 +217,7 @@ fn an_answer_that_drips_is_examined_a_bounded_number_of_times() {
             give(&mut run, &answer[given..=given]);
             given += 1;
         }
-        assert_eq!(given, seen_at, "behind {before} bytes");
+        assert_eq!(given, found_at, "behind {before} bytes");
     }
 }
 
@@ -388,14 +388,14 @@ fn what_is_reported_is_what_the_step_says() {
         let NextAction::Done(result) = run.ask(&mut NoExpressions) else { panic!("it is over") };
         (result.status, result.code, result.info.into_string())
     };
-    let told = |status, code, info: &str| (status, code, info.to_owned());
-    assert_eq!(play(&step(good()), b"good"), told(Status::L7Ok, Some(0), "(tcp-check)"));
+    let reported = |status, code, info: &str| (status, code, info.to_owned());
+    assert_eq!(play(&step(good()), b"good"), reported(Status::L7Ok, Some(0), "(tcp-check)"));
     let great = step(Expect { on_success: Some("great".into()), ok: Some(Status::L7OkC), ..good() });
-    assert_eq!(play(&great, b"good"), told(Status::L7OkC, Some(0), "great"));
+    assert_eq!(play(&great, b"good"), reported(Status::L7OkC, Some(0), "great"));
     let four = step(Expect { ok: Some(Status::L4Ok), ..good() });
-    assert_eq!(play(&four, b"good"), told(Status::L4Ok, None, "(tcp-check)"));
+    assert_eq!(play(&four, b"good"), reported(Status::L4Ok, None, "(tcp-check)"));
     let oops = step(Expect { on_error: Some("oops".into()), error: Some(Status::L6Rsp), ..good() });
-    assert_eq!(play(&oops, b"bad"), told(Status::L6Rsp, None, "oops comment: cc"));
+    assert_eq!(play(&oops, b"bad"), reported(Status::L6Rsp, None, "oops comment: cc"));
 }
 
 #[test]
@@ -413,19 +413,19 @@ fn header_fields_are_looked_for_by_name_and_value() {
         (Text::Begins((*b"x-").into()), Some(Text::Has((*b"hre").into())), false, found),
         (Text::Matches(Regex::new(b"^X", true).unwrap()), Some(Text::Ends((*b"ee").into())), true, found),
     ] {
-        let told = format!("{name:?} {value:?}");
+        let reported = format!("{name:?} {value:?}");
         let script = get(vec![expect(Pattern::Field { name, value, whole }, false)]);
         let got = result_of(&script, false, &[answer]);
-        assert_eq!((got.status, got.code, &*got.info), wanted, "{told}");
+        assert_eq!((got.status, got.code, &*got.info), wanted, "{reported}");
     }
     let never = get(vec![expect(Pattern::Field { name: is("x-a"), value: None, whole: true }, true)]);
     assert_eq!(result_of(&never, false, &[answer]).status, Status::L7Sts);
-    let told = Expect {
+    let reported = Expect {
         error: Some(Status::L7Rsp),
         on_error: Some("oops".into()),
         ..Expect::new(Pattern::Status(StatusRanges::read(b"201").unwrap()), 2)
     };
-    let got = result_of(&get(vec![Step::expect(told)]), false, &[answer]);
+    let got = result_of(&get(vec![Step::expect(reported)]), false, &[answer]);
     assert_eq!((got.status, got.code, &*got.info), (Status::L7Rsp, None, "oops"));
 }
 

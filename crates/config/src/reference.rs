@@ -234,14 +234,14 @@ pub fn unbuilt() -> String {
 const UNBUILT: &str = "\
 # What is not built
 
-<!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. \
--->
+<!-- Made from the keywords of crates/config:
+`MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. -->
 
 These parts of HAProxy's language are not built, as a whole or in part, grouped by the reason. A configuration
 that has a refused one is refused, with file, line, column and the reason.
 [configuration.md](configuration.md) has each keyword; `manylane --help NAME` also tells of actions, fetches
 and converters. What is built and differs on purpose stands in [migrating.md](migrating.md); commands of the
-run-time interface that are refused are told by `help` and in [crates/control](../crates/control/README.md).
+run-time interface that are refused stand in `help` and in [crates/control](../crates/control/README.md).
 
 Without a keyword of their own:
 - A reload leaves the options of sockets that exist as they are. Each generation has a queue of its own for
@@ -311,8 +311,8 @@ pub fn markdown() -> String {
 const INTRODUCTION: &str = "\
 # Configuration reference
 
-<!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. \
--->
+<!-- Made from the keywords of crates/config:
+`MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. -->
 
 Manylane reads the configuration language of HAProxy 3.5 ([which versions count](migrating.md)). This page
 lists every keyword of it: what is read, what is accepted without effect and why, and what is refused by name.

@@ -125,7 +125,7 @@ fn lists_become_words() {
 }
 
 #[test]
-fn pseudo_variables_tell_the_place() {
+fn pseudo_variables_tell_the_position() {
     assert_eq!(words(r#""${.FILE}:${.LINE} in $.SECTION""#), ["edge.cfg:12 in www"]);
     let (column, message) = refusal(r#"x "${.LINES}""#);
     assert_eq!((column, message.as_str()), (6, "unknown pseudo-variable '.LINES'; did you mean '.LINE'?"));
@@ -175,7 +175,7 @@ fn every_byte_of_a_word_knows_its_column() {
 }
 
 #[test]
-fn joined_words_and_slices_keep_their_places() {
+fn joined_words_and_slices_keep_their_positions() {
     let found = words_in(&environment(), br#"x  "y z"  w"#).unwrap();
     let joined = Word::join(&found, found[0].pos());
     assert_eq!(joined.bytes(), b"x y z w");

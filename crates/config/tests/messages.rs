@@ -58,6 +58,10 @@ fn a_mistake_is_reported_by_what_was_expected_and_what_was_found() {
             "7 A 'acl' expects a name of letters, digits and . : _ -, found '!' in 'a!b'",
         ),
         (" bind :80 nmae x", "11 A unknown keyword 'nmae' of a 'bind' line; did you mean 'name'?"),
+        (
+            " bind :80 bogus",
+            "11 A unknown keyword 'bogus' of a 'bind' line; docs/configuration.md lists those that there are",
+        ),
         (" bind :80 name", "11 A 'name' expects <name>, found none"),
         (
             " bind localhost 8080",

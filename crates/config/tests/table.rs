@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[test]
-fn every_keyword_is_there_once_per_place_with_a_help_of_its_own() {
-    let mut seen = BTreeSet::new();
+fn every_keyword_is_there_once_per_context_with_a_help_of_its_own() {
+    let mut observed = BTreeSet::new();
     for row in Table::get().rows() {
         assert!(!row.help.is_empty() && !row.help.ends_with('.'), "{}", row.name);
         assert!(row.name.split(' ').all(|word| !word.is_empty()), "{:?}", row.name);
@@ -23,7 +23,12 @@ fn every_keyword_is_there_once_per_place_with_a_help_of_its_own() {
             assert!(reason.len() > 5, "{}", row.name);
         }
         for context in row.contexts.iter() {
-            assert!(seen.insert((row.name, context)), "{} is there twice in {}", row.name, context.name());
+            assert!(
+                observed.insert((row.name, context)),
+                "{} is there twice in {}",
+                row.name,
+                context.name()
+            );
         }
         if let Shape::Args(args) = &row.shape {
             args.iter().for_each(|arg| check_arg(row.name, arg));
@@ -272,7 +277,7 @@ fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_examined
 }
 
 #[test]
-fn what_haproxy_has_removed_or_renamed_is_refused_with_what_stands_in_its_place() {
+fn what_haproxy_has_removed_or_renamed_is_refused_with_what_replaces_it() {
     let of = |line: &str| said(format!("backend b\n mode http\n {line}\n"));
     for (line, instead) in [
         ("appsession JSESSIONID len 52 timeout 3h", "use 'cookie ... insert'"),
@@ -300,9 +305,9 @@ fn balance_tells_its_algorithms_and_which_are_not_haproxys() {
     let (theirs, ours) = help.split_once("that HAProxy does not have").unwrap();
     let all: Vec<&str> = manylane_config::algorithms().collect();
     let (unknown, _) = said("backend b\n balance zzzzzzzzzz\n".into());
-    let (_, told) = unknown.split_once("'balance' expects ").unwrap();
-    let told = told.split_once(", found").unwrap().0;
-    assert_eq!(told, manylane_config::choice(&all), "{unknown}");
+    let (_, reported) = unknown.split_once("'balance' expects ").unwrap();
+    let reported = reported.split_once(", found").unwrap().0;
+    assert_eq!(reported, manylane_config::choice(&all), "{unknown}");
     for name in all {
         match name {
             "ewma" | "maglev" => assert!(ours.contains(name) && !theirs.contains(name), "{name}"),

@@ -125,7 +125,7 @@ fn proxies_begin_with_their_defaults_and_change_only_themselves() {
 }
 
 #[test]
-fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
+fn all_errors_of_a_file_are_found_in_one_run_each_at_its_position() {
     let text = "global\n maxcon 5\n nbthread many\n\
                 defaults\n mode htpt\n timeout clent 5s\n timeout queue 5x\n option httplg\n\
                 frontend www\n bind :99999 nmae x\n use_backend ap if TRUE\n http-request dney\n\

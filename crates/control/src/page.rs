@@ -404,7 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_the_place_of_the_page_says_what_is_requested() {
+    fn what_follows_the_path_of_the_page_says_what_is_requested() {
         assert_eq!(PageQuery::read(b""), PageQuery::default());
         assert_eq!(
             PageQuery::read(b";csv;norefresh"),

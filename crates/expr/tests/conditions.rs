@@ -350,7 +350,7 @@ fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
 }
 
 #[test]
-fn a_version_that_is_prepared_takes_the_place_of_all_entries_at_once() {
+fn a_version_that_is_prepared_replaces_all_entries_at_once() {
     let mut world = world();
     world.names.files.insert(b"m.map".to_vec(), b"a 1\nb 2\n".to_vec());
     assert_eq!(world.text("str(a),map_str_int(m.map)").as_deref(), Some("1"));

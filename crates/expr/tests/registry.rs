@@ -57,7 +57,7 @@ fn name(signature: &str) -> &str {
 }
 
 #[test]
-fn every_fetch_of_the_installed_haproxy_is_known_and_legal_at_the_same_places() {
+fn every_fetch_of_the_installed_haproxy_is_known_and_legal_at_the_same_points() {
     let Some(dump) = dump("smp") else { return };
     let ours: BTreeMap<&str, KeywordDoc> = fetches().map(|row| (row.name, row)).collect();
     let mut wrong = Vec::new();

@@ -325,8 +325,8 @@ fn fields_of_protobuf_are_found_within_their_messages() {
         ("6,double", Some("-2")),
         ("6,bool", None),
     ] {
-        let asked = [("protobuf", &message), ("ungrpc", &grpc)];
-        for (name, bytes) in asked {
+        let requested = [("protobuf", &message), ("ungrpc", &grpc)];
+        for (name, bytes) in requested {
             let given = world.text(&format!("bin({}),{name}({arguments})", hex(bytes)));
             assert_eq!(given.as_deref(), expected, "{name}({arguments})");
         }

@@ -145,8 +145,8 @@ fn same(whole: &Story, cut: &Story) -> bool {
 
 /// Returns `usual`, or one in `share` of the cases in `PROPTEST_CASES`, which the long run sets.
 fn cases(usual: u32, share: u32) -> u32 {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
-    asked.map_or(usual, |asked| asked.div_ceil(share))
+    let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
+    requested.map_or(usual, |requested| requested.div_ceil(share))
 }
 
 proptest! {

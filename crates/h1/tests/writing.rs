@@ -187,9 +187,9 @@ fn what_has_no_body_says_nothing_about_one() {
     let (mut tunnel, _) = response("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Connect);
     set_body(&mut tunnel.head, tunnel.body, tunnel.body).expect("room");
     assert_eq!((tunnel.body, tunnel.head.has("content-length")), (Body::Tunnel, false));
-    let (mut asked_with_head, _) = response("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Head);
-    set_body(&mut asked_with_head.head, asked_with_head.body, asked_with_head.body).expect("room");
-    assert_eq!((asked_with_head.body, asked_with_head.head.has("content-length")), (Body::None, true));
+    let (mut to_head, _) = response("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Head);
+    set_body(&mut to_head.head, to_head.body, to_head.body).expect("room");
+    assert_eq!((to_head.body, to_head.head.has("content-length")), (Body::None, true));
 }
 
 #[test]

@@ -404,7 +404,7 @@ fn a_client_learns_which_streams_a_leaving_server_has_not_taken() {
     let events = end
         .feed(&frame(GOAWAY, 0, 0, &[&1u32.to_be_bytes()[..], &[0; 4], b"see you"].concat()))
         .expect("allowed");
-    let told: Vec<_> = events
+    let reported: Vec<_> = events
         .iter()
         .map(|event| match event {
             Event::GoAway { last, reason } => format!("away {last} {reason}"),
@@ -412,7 +412,7 @@ fn a_client_learns_which_streams_a_leaving_server_has_not_taken() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(told, ["away 1 NO_ERROR", "3 REFUSED_STREAM", "5 REFUSED_STREAM"]);
+    assert_eq!(reported, ["away 1 NO_ERROR", "3 REFUSED_STREAM", "5 REFUSED_STREAM"]);
     assert!(!end.connection.can_begin());
     assert_eq!(end.connection.send_request(&request(), b"http", None, true), Err(SendError::NoStream));
     end.one(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[(":status", "200")])));

@@ -83,8 +83,8 @@ fn their_client_and_our_server_agree() {
         tokio::spawn(connection);
         // After the first answer, the client knows the number of concurrent streams.
         ask(client.clone(), 0).await.expect("an answer");
-        let asked: Vec<_> = (0..REQUESTS).map(|n| tokio::spawn(ask(client.clone(), n))).collect();
-        for (n, task) in asked.into_iter().enumerate() {
+        let requested: Vec<_> = (0..REQUESTS).map(|n| tokio::spawn(ask(client.clone(), n))).collect();
+        for (n, task) in requested.into_iter().enumerate() {
             let (status, data, trailers) = task.await.expect("no panic").expect("an answer");
             let mut wanted = pattern(n, length(n));
             wanted.extend_from_slice(b"hello from manylane-h2\n");

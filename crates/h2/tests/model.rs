@@ -195,13 +195,13 @@ fn bytes(act: &Act) -> Vec<u8> {
 }
 
 /// Lets the user answer or reset the nth stream that an event reported.
-fn user(end: &mut End, model: &mut Model, act: &Act, told: &[StreamId]) {
+fn user(end: &mut End, model: &mut Model, act: &Act, reported: &[StreamId]) {
     let (nth, last) = match *act {
         Act::Respond { nth, end } => (nth, Some(end)),
         Act::ResetOurs { nth } => (nth, None),
         _ => return,
     };
-    let Some(&stream) = told.get(nth) else { return };
+    let Some(&stream) = reported.get(nth) else { return };
     let state = model.state(stream.number());
     let alive = matches!(state, State::Open | State::HalfClosedRemote | State::HalfClosedLocal);
     let Some(last) = last else {
@@ -284,15 +284,15 @@ proptest! {
     fn states_are_those_of_a_plain_model(acts in proptest::collection::vec(act(), 1..60)) {
         let mut end = End::server(Config::default());
         let mut model = Model { connection_window: 65_535, ..Model::default() };
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for act in &acts {
-            user(&mut end, &mut model, act, &told);
+            user(&mut end, &mut model, act, &reported);
             let wanted = model.frame(act);
             let result = end.feed(&bytes(act));
             if let Ok(events) = &result {
                 for event in events {
                     match event {
-                        Event::Request { stream, .. } => told.push(*stream),
+                        Event::Request { stream, .. } => reported.push(*stream),
                         Event::Data { stream, data, .. } => {
                             end.connection.consume(*stream, data.len()).expect("memory");
                         }

@@ -52,9 +52,9 @@ fn a_lane_that_never_sleeps_looks_at_epoll_and_needs_no_call_to_look_at_a_ring(k
         let (ask, receiver) = mpsc::channel::<Waker>();
         let wakes = std::thread::spawn(move || receiver.into_iter().for_each(Waker::wake));
         let woken = || {
-            let (mut has_asked, ask) = (false, ask.clone());
+            let (mut was_polled, ask) = (false, ask.clone());
             poll_fn(move |context| {
-                if std::mem::replace(&mut has_asked, true) {
+                if std::mem::replace(&mut was_polled, true) {
                     return Poll::Ready(());
                 }
                 ask.send(context.waker().clone()).unwrap();

@@ -91,10 +91,10 @@ fn one_that_leaves_the_queue_lets_the_next_go_on(kind: Kind) {
             assert!(poll_once(&mut first).await.is_none() && poll_once(&mut second).await.is_none());
             rounds(&io, 1).await;
         }
-        let told = done.clone();
+        let reported = done.clone();
         spawn(&io, async move {
             assert_eq!(*last.recv_within_limit().await.unwrap().unwrap(), *b"x");
-            told.set(true);
+            reported.set(true);
         });
         rounds(&io, 3).await;
         drop(first);

@@ -101,7 +101,7 @@ fn a_step_that_is_dropped_loses_nothing(kind: Kind) {
         let bytes = pattern(12 << 20); // more than the sockets hold, so that steps stop with the pipe full
         sends(&io, source, &bytes);
         let mut splicer = io.splicer();
-        let (mut received, mut dropped, mut told) = (Vec::new(), 0, 0);
+        let (mut received, mut dropped, mut reported) = (Vec::new(), 0, 0);
         loop {
             {
                 let mut step = pin!(splicer.step(&near, &far, usize::MAX));
@@ -109,7 +109,7 @@ fn a_step_that_is_dropped_loses_nothing(kind: Kind) {
                     Poll::Ready(outcome) => match outcome.unwrap() {
                         0 => break,
                         moved => {
-                            told += moved;
+                            reported += moved;
                             continue;
                         }
                     },
@@ -125,7 +125,7 @@ fn a_step_that_is_dropped_loses_nothing(kind: Kind) {
         far.shutdown(Shutdown::Write).await.unwrap();
         received.extend(to_end(&sink).await);
         assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
-        assert_eq!(told, bytes.len(), "bytes of dropped steps are told by the steps that follow");
+        assert_eq!(reported, bytes.len(), "bytes of dropped steps are told by the steps that follow");
         assert!(dropped > 10, "only {dropped} steps were dropped");
     });
 }

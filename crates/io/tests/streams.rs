@@ -214,8 +214,9 @@ fn a_stream_is_not_silent_when_a_round_has_left_its_bytes_for_the_next(kind: Kin
             ends.push((peer, io.stream(stream).unwrap()));
         }
         for (_, stream) in &ends {
-            let asked = poll_fn(|context| Poll::Ready(pin!(stream.recv()).poll(context).is_pending())).await;
-            assert!(asked);
+            let requested =
+                poll_fn(|context| Poll::Ready(pin!(stream.recv()).poll(context).is_pending())).await;
+            assert!(requested);
         }
         rounds(&io, 2).await; // the kernel has the request
         assert!(ends.iter().all(|(_, stream)| stream.is_silent()));
@@ -646,16 +647,16 @@ fn a_sleeping_lane_is_woken_from_another_thread(kind: Kind) {
         let lane = lanes.recv().unwrap();
         for n in 0..200 {
             let done = done.clone();
-            let told = async move { done.send(n).unwrap() };
-            lane.spawn(&WOKEN, manylane_sched::Class::Normal, told).unwrap();
+            let reported = async move { done.send(n).unwrap() };
+            lane.spawn(&WOKEN, manylane_sched::Class::Normal, reported).unwrap();
             if n % 2 == 0 {
                 std::thread::yield_now(); // so that some come while the lane is awake
             }
         }
         // A stopped lane leaves its queue as it is: so it stops only after all have run.
-        let told: Vec<i32> = rounds.iter().take(200).collect();
+        let reported: Vec<i32> = rounds.iter().take(200).collect();
         lane.stop().unwrap();
-        told
+        reported
     });
     let mut lane = manylane_sched::Lane::new(manylane_sched::Config::new()).unwrap();
     let mut driver = manylane_io::Driver::new(lane.here(), manylane_io::DriverChoice::Only(kind)).unwrap();
@@ -770,19 +771,19 @@ fn who_waits_to_send_is_woken_when_the_partner_takes_some(kind: Kind) {
         theirs.set_nonblocking(true).unwrap();
         let ours = io.stream(ours).unwrap();
         let left: Rc<RefCell<Vec<usize>>> = Rc::default();
-        let seen = left.clone();
+        let observed = left.clone();
         spawn(&io, async move {
             let mut bulk = chain(&pattern(BULK));
             assert!(bulk.segment_count() < manylane_io::SEGMENTS_PER_WRITE, "one call might take all of it");
             let mut sending = pin!(ours.send(&mut bulk));
             poll_fn(|context| {
                 let outcome = sending.as_mut().poll(context);
-                seen.borrow_mut().push(ours.unsent());
+                observed.borrow_mut().push(ours.unsent());
                 outcome
             })
             .await
             .unwrap();
-            seen.borrow_mut().push(0); // io_uring keeps a little of it
+            observed.borrow_mut().push(0); // io_uring keeps a little of it
         });
         let mut room = vec![0; 8 << 10];
         let mut total = 0;

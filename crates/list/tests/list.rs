@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 fn contents(list: &MtList<usize>) -> Vec<usize> {
-    let mut seen = Vec::new();
-    list.for_each(|value| seen.push(*value));
-    seen
+    let mut observed = Vec::new();
+    list.for_each(|value| observed.push(*value));
+    observed
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,9 +136,9 @@ proptest! {
                 }
                 Op::Pop => prop_assert_eq!(list.pop().map(|item| **item), model.pop_front()),
             }
-            let mut seen = Vec::new();
-            list.for_each(|value| seen.push(*value));
-            prop_assert_eq!(seen, Vec::from(model.clone()));
+            let mut observed = Vec::new();
+            list.for_each(|value| observed.push(*value));
+            prop_assert_eq!(observed, Vec::from(model.clone()));
             for (i, item) in items.iter().enumerate() {
                 prop_assert_eq!(Arc::strong_count(item), 1 + usize::from(model.contains(&i)));
             }

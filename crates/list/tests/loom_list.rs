@@ -68,20 +68,23 @@ fn check<T: Debug + Ord + Send + 'static>(
     let mut executions = 0;
     let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
     for order in orders(threads) {
-        let (f, seen, ordered) = (f.clone(), outcomes.clone(), order.clone());
+        let (f, observed, ordered) = (f.clone(), outcomes.clone(), order.clone());
         executions += explore(&format!("{name} in the order {order:?}"), threads, move || {
             let outcome = f(Some(&ordered));
-            seen.lock().expect("no panic").insert(outcome);
+            observed.lock().expect("no panic").insert(outcome);
         });
     }
-    let seen = Arc::new(Mutex::new(BTreeSet::new()));
-    let all = seen.clone();
+    let observed = Arc::new(Mutex::new(BTreeSet::new()));
+    let all = observed.clone();
     executions += explore(&name, threads, move || {
         let outcome = f(None);
         all.lock().expect("no panic").insert(outcome);
     });
-    let (seen, expected) = (seen.lock().expect("no panic"), outcomes.lock().expect("no panic"));
-    assert!(seen.is_superset(&expected), "{name}: one after the other {expected:?}, together only {seen:?}");
+    let (observed, expected) = (observed.lock().expect("no panic"), outcomes.lock().expect("no panic"));
+    assert!(
+        observed.is_superset(&expected),
+        "{name}: one after the other {expected:?}, together only {observed:?}"
+    );
     executions
 }
 

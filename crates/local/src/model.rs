@@ -144,7 +144,7 @@ fn receive(socket: &Socket, kind: Kind, max: usize, by_reference: bool, to: &mut
     if to.messages.is_empty() {
         match got {
             Ok(bytes) => assert!(bytes.is_empty() && (to.ended || to.gone), "bytes out of nothing"),
-            Err(Error::WouldBlock) => assert!(!to.ended && !to.gone, "the end was not told"),
+            Err(Error::WouldBlock) => assert!(!to.ended && !to.gone, "the end was not reported"),
             Err(error) => panic!("{error}"),
         }
         return;

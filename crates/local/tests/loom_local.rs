@@ -30,11 +30,11 @@ impl Outcomes {
 /// Runs `body` in all its interleavings, which must have exactly these outcomes, in this order.
 #[track_caller]
 fn outcomes(expected: &[&str], body: impl Fn(&Outcomes) + Send + Sync + 'static) {
-    let seen = std::sync::Arc::new(Outcomes::default());
-    let all = seen.clone();
+    let observed = std::sync::Arc::new(Outcomes::default());
+    let all = observed.clone();
     model(move || body(&all));
-    let seen = seen.0.lock().unwrap();
-    assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+    let observed = observed.0.lock().unwrap();
+    assert_eq!(observed.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
 
 fn pair() -> (Socket, Socket) {
@@ -89,10 +89,10 @@ fn no_socket_is_left() {
 
 #[test]
 fn send_against_close() {
-    outcomes(&["Err(32)", "Ok(1)"], |seen| {
+    outcomes(&["Err(32)", "Ok(1)"], |observed| {
         let (a, b) = pair();
         let closer = thread::spawn(move || drop(b));
-        seen.note(errno(a.try_send(b"x")));
+        observed.note(errno(a.try_send(b"x")));
         closer.join().unwrap();
         assert_eq!(errno(a.try_send(b"x")), Err(libc::EPIPE));
         drop(a);
@@ -118,14 +118,14 @@ fn a_receiver_that_waits_gets_the_message_then_the_end() {
 
 #[test]
 fn a_sender_that_waits_for_room_gets_it_or_the_end() {
-    outcomes(&["Err(32)", "Ok(1)"], |seen| {
+    outcomes(&["Err(32)", "Ok(1)"], |observed| {
         let (a, b) = pair();
         b.set_recv_limit(300).unwrap();
         a.try_send(b"1").unwrap();
         let receiver = thread::spawn(move || {
             assert_eq!(errno(b.try_recv(&mut [0; 4])), Ok(1));
         });
-        seen.note(errno(block_on(a.send_async(b"2"))));
+        observed.note(errno(block_on(a.send_async(b"2"))));
         receiver.join().unwrap();
         drop(a);
         no_socket_is_left();
@@ -134,7 +134,7 @@ fn a_sender_that_waits_for_room_gets_it_or_the_end() {
 
 #[test]
 fn connect_against_close_of_the_listener() {
-    outcomes(&["Err(111)", "Ok(())"], |seen| {
+    outcomes(&["Err(111)", "Ok(())"], |observed| {
         let name = Name::new("n").unwrap();
         let listener = Socket::new(Kind::SeqPacket);
         listener.bind(&name).unwrap();
@@ -148,7 +148,7 @@ fn connect_against_close_of_the_listener() {
             assert_eq!(errno(client.try_recv(&mut [0; 4])), Ok(0));
             assert_eq!(errno(client.try_send(b"x")), Err(libc::EPIPE));
         }
-        seen.note(connected);
+        observed.note(connected);
         drop(client);
         no_socket_is_left();
     });
@@ -170,7 +170,7 @@ fn both_sides_closing() {
 
 #[test]
 fn two_connects_to_one_listener_with_room_for_one() {
-    outcomes(&["false", "true"], |seen| {
+    outcomes(&["false", "true"], |observed| {
         let name = Name::new("n").unwrap();
         let listener = Socket::new(Kind::SeqPacket);
         listener.bind(&name).unwrap();
@@ -186,7 +186,7 @@ fn two_connects_to_one_listener_with_room_for_one() {
         let one = connect(&name);
         let two = other.join().unwrap();
         assert!(one.is_ok() != two.is_ok(), "one is connected and one refused");
-        seen.note(one.is_ok());
+        observed.note(one.is_ok());
         let server = listener.try_accept().unwrap();
         assert_eq!(errno(listener.try_accept()).map(drop), Err(libc::EAGAIN));
         drop((one, two, server, listener));
@@ -214,7 +214,7 @@ fn an_accepter_that_waits_gets_the_connection() {
 
 #[test]
 fn a_handle_in_flight_against_the_close_of_the_receiver() {
-    outcomes(&["Err(32)", "Ok(1)"], |seen| {
+    outcomes(&["Err(32)", "Ok(1)"], |observed| {
         let (a, b) = pair();
         let (c, d) = pair();
         let closer = thread::spawn(move || drop(b));
@@ -223,7 +223,7 @@ fn a_handle_in_flight_against_the_close_of_the_receiver() {
         assert_eq!(handles.len(), usize::from(sent.is_err()), "refused, it is still here");
         drop(handles);
         closer.join().unwrap();
-        seen.note(sent);
+        observed.note(sent);
         // It is closed by now, wherever the handle was.
         assert_eq!(errno(c.try_send(b"x")), Err(libc::EPIPE));
         drop((a, c));
@@ -282,7 +282,7 @@ fn the_collector_against_a_receiver_of_the_handle() {
 
 #[test]
 fn shutdown_against_send() {
-    outcomes(&["Err(32)", "Ok(1)"], |seen| {
+    outcomes(&["Err(32)", "Ok(1)"], |observed| {
         let (a, b) = pair();
         let a = Arc::new(a);
         let shutter = thread::spawn({
@@ -295,7 +295,7 @@ fn shutdown_against_send() {
         // The message comes before the end.
         assert_eq!(errno(b.try_recv(&mut buffer)), Ok(usize::from(sent.is_ok())));
         assert_eq!(errno(b.try_recv(&mut buffer)), Ok(0));
-        seen.note(sent);
+        observed.note(sent);
         drop((a, b));
         no_socket_is_left();
     });
@@ -303,7 +303,7 @@ fn shutdown_against_send() {
 
 #[test]
 fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer() {
-    outcomes(&["Err(104)", "Err(11)"], |seen| {
+    outcomes(&["Err(104)", "Err(11)"], |observed| {
         let name = Name::new("n").unwrap();
         let (a, b) = Socket::pair(Kind::Datagram);
         let c = Socket::new(Kind::Datagram);
@@ -314,7 +314,7 @@ fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer
         closer.join().unwrap();
         // A close between connect and send cannot have taken the new connection.
         assert_eq!(sent, Ok(1));
-        seen.note(errno(a.try_recv(&mut [0; 4])));
+        observed.note(errno(a.try_recv(&mut [0; 4])));
         assert_eq!(errno(c.try_recv(&mut [0; 4])), Ok(1));
         drop((a, c));
         no_socket_is_left();
@@ -325,13 +325,13 @@ fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer
 /// each takes the other's reference.
 #[test]
 fn a_datagram_socket_that_connects_to_its_closing_peer_and_closes() {
-    outcomes(&["Err(111)", "Ok(())"], |seen| {
+    outcomes(&["Err(111)", "Ok(())"], |observed| {
         let name = Name::new("n").unwrap();
         let (a, b) = Socket::pair(Kind::Datagram);
         a.bind(&name).unwrap();
         let connecter = thread::spawn(move || errno(b.connect(&name)));
         drop(a);
-        seen.note(connecter.join().unwrap());
+        observed.note(connecter.join().unwrap());
         no_socket_is_left();
     });
 }
@@ -339,7 +339,7 @@ fn a_datagram_socket_that_connects_to_its_closing_peer_and_closes() {
 /// A report finds the end that connect creates before any other thread does.
 #[test]
 fn a_report_against_connect() {
-    outcomes(&["2", "3"], |seen| {
+    outcomes(&["2", "3"], |observed| {
         let name = Name::new("n").unwrap();
         let listener = Socket::new(Kind::SeqPacket);
         listener.bind(&name).unwrap();
@@ -347,7 +347,7 @@ fn a_report_against_connect() {
         let client = Socket::new(Kind::SeqPacket);
         let reporter = thread::spawn(|| sockets().len());
         client.connect(&name).unwrap();
-        seen.note(reporter.join().unwrap());
+        observed.note(reporter.join().unwrap());
         drop((client, listener));
         no_socket_is_left();
     });
@@ -356,13 +356,13 @@ fn a_report_against_connect() {
 /// The path of streams, with the memory of the pools: fewer steps than the others.
 #[test]
 fn a_stream_delivers_what_it_accepted_before_the_close() {
-    outcomes(&["(Ok(1), Err(11))", "(Ok(1), Ok(1))"], |seen| {
+    outcomes(&["(Ok(1), Err(11))", "(Ok(1), Ok(1))"], |observed| {
         let (a, b) = Socket::pair(Kind::Stream);
         let sender = thread::spawn(move || errno(a.try_send(b"x")));
         let mut buffer = [0; 4];
         let got = errno(b.try_recv(&mut buffer));
         let sent = sender.join().unwrap();
-        seen.note((sent, got));
+        observed.note((sent, got));
         if got == Err(libc::EAGAIN) {
             assert_eq!(errno(b.try_recv(&mut buffer)), Ok(1));
         }
@@ -393,7 +393,7 @@ fn a_message_alone_wakes_a_receiver_that_waits() {
 /// A full buffer whose receiver takes nothing: only `does` can wake the sender. The receiver lives on if
 /// `does` returns it.
 fn a_sender_that_waits(outcome: &str, does: fn(&Socket, Socket) -> Option<Socket>) {
-    outcomes(&[outcome], move |seen| {
+    outcomes(&[outcome], move |observed| {
         let (a, b) = pair();
         b.set_recv_limit(300).unwrap();
         a.try_send(b"1").unwrap();
@@ -402,7 +402,7 @@ fn a_sender_that_waits(outcome: &str, does: fn(&Socket, Socket) -> Option<Socket
             let a = a.clone();
             move || does(&a, b)
         });
-        seen.note(errno(block_on(a.send_async(b"2"))));
+        observed.note(errno(block_on(a.send_async(b"2"))));
         drop((other.join().unwrap(), a));
         no_socket_is_left();
     });
@@ -515,7 +515,7 @@ fn a_sender_of_datagrams_that_waits_is_informed_of_the_shutdown() {
 /// Rule 2: a send reads `conn` without a lock, while another handle of the socket connects.
 #[test]
 fn connect_against_send() {
-    outcomes(&["Err(107)", "Ok(1)"], |seen| {
+    outcomes(&["Err(107)", "Ok(1)"], |observed| {
         let name = Name::new("n").unwrap();
         let listener = Socket::new(Kind::SeqPacket);
         listener.bind(&name).unwrap();
@@ -525,7 +525,7 @@ fn connect_against_send() {
             let client = client.clone();
             move || client.connect(&name).unwrap()
         });
-        seen.note(errno(client.try_send(b"x")));
+        observed.note(errno(client.try_send(b"x")));
         connecter.join().unwrap();
         drop((client, listener));
         no_socket_is_left();
@@ -535,13 +535,13 @@ fn connect_against_send() {
 /// Rule 6: a pcb found by a report is alive.
 #[test]
 fn a_report_against_close() {
-    outcomes(&["0", "1"], |seen| {
+    outcomes(&["0", "1"], |observed| {
         let name = Name::new("n").unwrap();
         let a = Socket::new(Kind::Datagram);
         a.bind(&name).unwrap();
         let reporter = thread::spawn(|| sockets().len());
         drop(a);
-        seen.note(reporter.join().unwrap());
+        observed.note(reporter.join().unwrap());
         no_socket_is_left();
     });
 }
@@ -549,7 +549,7 @@ fn a_report_against_close() {
 /// The receive by reference, which tries the lock first to find out whether it collides with a sender.
 #[test]
 fn a_receive_by_reference_against_a_send() {
-    outcomes(&["Err(11)", "Ok(1)"], |seen| {
+    outcomes(&["Err(11)", "Ok(1)"], |observed| {
         let (a, b) = Socket::pair(Kind::Stream);
         let sender = thread::spawn(move || a.try_send(b"x").is_ok());
         let got = errno(b.try_recv_chain(64)).map(|chain| chain.len());
@@ -558,7 +558,7 @@ fn a_receive_by_reference_against_a_send() {
             assert_eq!(b.try_recv_chain(64).unwrap(), b"x");
         }
         assert!(b.try_recv_chain(64).unwrap().is_empty(), "the end");
-        seen.note(got);
+        observed.note(got);
         drop(b);
         no_socket_is_left();
     });

@@ -215,8 +215,8 @@ fn a_handle_that_is_dropped_resets_its_stream() {
     let no_error = StreamError::Reset(Reason::NO_ERROR);
     assert_eq!(complete, (b"abc".to_vec(), no_error, no_error));
     // The client drops its handle.
-    let told = std::sync::Arc::new(std::sync::Mutex::new(None));
-    let (tell, heard) = (told.clone(), told.clone());
+    let reported = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let (tell, heard) = (reported.clone(), reported.clone());
     outcome(
         move |stream, _| {
             let tell = tell.clone();
@@ -230,7 +230,7 @@ fn a_handle_that_is_dropped_resets_its_stream() {
             until(|| heard.lock().unwrap().is_some()).await;
         },
     );
-    assert_eq!(*told.lock().unwrap(), Some(StreamError::Reset(Reason::CANCEL)));
+    assert_eq!(*reported.lock().unwrap(), Some(StreamError::Reset(Reason::CANCEL)));
 }
 
 #[test]
@@ -408,8 +408,8 @@ fn pings_are_answered_and_oddities_end_the_connection_at_the_threshold() {
 fn a_peer_that_takes_no_bytes_is_given_up() {
     on_lane(|io| async move {
         let (ours, mut theirs) = half_pair(&io);
-        let told = Rc::new(RefCell::new(Vec::new()));
-        let tell = told.clone();
+        let reported = Rc::new(RefCell::new(Vec::new()));
+        let tell = reported.clone();
         let timeouts = ConnTimeouts { write: SOON, ..NONE };
         let (_, end) = server(ours, Config::default(), timeouts, move |mut stream, _| {
             let tell = tell.clone();
@@ -425,9 +425,9 @@ fn a_peer_that_takes_no_bytes_is_given_up() {
         let window = [&[0, 0, 6, 4, 0, 0, 0, 0, 0][..], &[0, 4, 0x7f, 0xff, 0xff, 0xff]].concat();
         let update = [&[0, 0, 4, 8, 0, 0, 0, 0, 0][..], &[0x7f, 0, 0, 0]].concat();
         theirs.write_all(&[PREFACE, &window, &ACK, &update, &get].concat()).unwrap();
-        until(|| end.get().is_some() && !told.borrow().is_empty()).await;
+        until(|| end.get().is_some() && !reported.borrow().is_empty()).await;
         assert_eq!(end.get(), Some(ConnEnd::WriteTimeout));
-        assert_eq!(told.borrow()[..], [StreamError::Connection(ConnEnd::WriteTimeout)]);
+        assert_eq!(reported.borrow()[..], [StreamError::Connection(ConnEnd::WriteTimeout)]);
     });
 }
 
@@ -596,14 +596,14 @@ fn a_peer_that_reads_no_answers_is_not_read_until_it_does() {
         };
         theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
         // The first responses fill the socket, the next ones the output; then no more requests are read.
-        let mut asked = 0;
+        let mut requested = 0;
         while !conn.is_stalled() {
             theirs.write_all(&requests(10)).unwrap();
-            asked += 10;
-            assert!(asked < 1_000, "what a socket holds, MAX_OUTPUT, and no more");
-            until(|| conn.is_stalled() || conn.begun() == asked && conn.open_streams() == 0).await;
+            requested += 10;
+            assert!(requested < 1_000, "what a socket holds, MAX_OUTPUT, and no more");
+            until(|| conn.is_stalled() || conn.begun() == requested && conn.open_streams() == 0).await;
         }
-        assert!(conn.begun() < asked);
+        assert!(conn.begun() < requested);
         let reader = std::thread::spawn(move || {
             let (mut all, mut some) = (Vec::new(), [0; 60_000]);
             loop {
@@ -613,10 +613,10 @@ fn a_peer_that_reads_no_answers_is_not_read_until_it_does() {
                 }
             }
         });
-        until(|| conn.begun() == asked && conn.open_streams() == 0).await;
+        until(|| conn.begun() == requested && conn.open_streams() == 0).await;
         conn.shutdown();
         until(|| end.get().is_some()).await;
         let answers = reader.join().unwrap().iter().filter(|frame| frame.0 == 1).count();
-        assert_eq!((answers as u64, end.get()), (asked, Some(ConnEnd::Drained)));
+        assert_eq!((answers as u64, end.get()), (requested, Some(ConnEnd::Drained)));
     });
 }

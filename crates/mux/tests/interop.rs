@@ -76,8 +76,8 @@ fn their_client_and_our_server_agree() {
                 let connection = tokio::spawn(connection);
                 // After the first answer, the client knows the number of concurrent streams.
                 ask(client.clone(), 0).await.unwrap();
-                let asked: Vec<_> = (0..REQUESTS).map(|n| tokio::spawn(ask(client.clone(), n))).collect();
-                for (n, task) in asked.into_iter().enumerate() {
+                let requested: Vec<_> = (0..REQUESTS).map(|n| tokio::spawn(ask(client.clone(), n))).collect();
+                for (n, task) in requested.into_iter().enumerate() {
                     let (status, data, sum) = task.await.unwrap().unwrap();
                     let right =
                         status == 200 && data == pattern(n, length(n)) && sum == length(n).to_string();

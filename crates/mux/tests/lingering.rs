@@ -27,7 +27,7 @@ fn sends_on(piece: usize, pause: Duration) -> (usize, Duration) {
             ping: None,
         };
         let (_, end) = server(ours, Config::default(), timeouts, |_, _| async {});
-        let (told, all) = std::sync::mpsc::channel();
+        let (reported, all) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
             let mut head = [0; 9];
@@ -40,7 +40,7 @@ fn sends_on(piece: usize, pause: Duration) -> (usize, Duration) {
                 sent += n;
                 std::thread::sleep(pause);
             }
-            told.send((sent, begin.elapsed())).unwrap();
+            reported.send((sent, begin.elapsed())).unwrap();
         });
         let mut outcome = None;
         until(|| {

@@ -93,11 +93,11 @@ fn saturated_connections_hold_few_clusters() {
         }
         // No peer reads: at last nothing moves.
         until(|| conns.iter().all(|(conn, _)| conn.begun() == STREAMS as u64)).await;
-        let (mut quiet, mut seen) = (0, 0);
+        let (mut quiet, mut observed) = (0, 0);
         while quiet < 1_000 {
             here.yield_now().await;
-            quiet = if seen == sent.get() { quiet + 1 } else { 0 };
-            seen = sent.get();
+            quiet = if observed == sent.get() { quiet + 1 } else { 0 };
+            observed = sent.get();
         }
         let held = clusters() - before;
         assert!(held <= bound, "{held} clusters for peers that do not read");

@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_a_unix_socket_takes_its_place_when_all_is_bound() {
+    fn the_file_of_a_unix_socket_appears_when_all_is_bound() {
         let path = std::env::temp_dir().join(format!("manylane-handover-{}", std::process::id()));
         let at = Endpoint::Unix(path.clone());
         let old = crate::listen(&at, &ListenOptions::default()).unwrap();

@@ -115,14 +115,14 @@ impl Drop for AcceptingLane {
     }
 }
 
-/// A connection's place on a lane, counted as long as it exists. It moves with the connection.
+/// Counts a connection on a lane as long as it exists. It moves with the connection.
 #[derive(Debug)]
 pub struct LaneGuard {
     lane: LaneId,
 }
 
 impl LaneGuard {
-    /// Takes a place on the calling lane.
+    /// Counts a connection on the calling lane.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn here() -> Self {
         let own = &loads().own().own;
@@ -130,7 +130,7 @@ impl LaneGuard {
         Self { lane: lane::current() }
     }
 
-    /// Returns the lane of the place.
+    /// Returns the lane that counts the connection.
     pub fn lane(&self) -> LaneId {
         self.lane
     }
@@ -164,7 +164,7 @@ impl Balance {
         Self { lanes, random: Cell::new(seed | 1) }
     }
 
-    /// Takes a place on the least loaded of the compared lanes. It is on the own lane if that is among the
+    /// Counts a connection on the least loaded of the compared lanes. That is the own lane if it is among the
     /// lanes and no other has clearly less (rule 6), or if no other lane is present.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn lane_guard(&self) -> LaneGuard {
@@ -205,8 +205,8 @@ impl Balance {
         }
     }
 
-    /// Takes a place for this connection. A connection inside of the process gets the lane that connected, if
-    /// that is among the lanes (rule 7); others are placed as by [`lane_guard`](Self::lane_guard).
+    /// Counts this connection on a lane. A connection inside of the process gets the lane that connected, if
+    /// that is among the lanes (rule 7); others get theirs as by [`lane_guard`](Self::lane_guard).
     #[cfg(not(any(loom, manylane_sim)))]
     pub fn guard_for(&self, incoming: &Incoming) -> LaneGuard {
         let Incoming::Local(socket) = incoming else { return self.lane_guard() };

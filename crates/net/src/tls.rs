@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_behind_early_data_holds_no_place() {
+    fn a_handshake_behind_early_data_holds_no_permit() {
         let (server, client) = both();
         let begun = move || ClientConnection::new(client.clone(), "a.example".try_into().unwrap()).unwrap();
         // The first connection leaves a session with the client.
@@ -584,7 +584,7 @@ mod tests {
             stream.handshake(here, true).await.unwrap();
             let info = stream.info().unwrap().clone();
             assert!(info.early.get());
-            assert_eq!(OF_CLIENTS.get(), 0, "its place is another's");
+            assert_eq!(OF_CLIENTS.get(), 0, "its permit is another's");
 
             let mut answer = Chain::new();
             far.recv_chain(&mut answer).await.unwrap();
@@ -604,6 +604,6 @@ mod tests {
         assert!(matches!(Handshake::begin(&OF_CLIENTS), Err(TransferError::Tls(Error::Busy))));
         assert!(Handshake::begin(&OF_SERVERS).is_ok(), "clients leave room for servers");
         all.pop();
-        assert!(Handshake::begin(&OF_CLIENTS).is_ok(), "the place of one that has ended is another's");
+        assert!(Handshake::begin(&OF_CLIENTS).is_ok(), "the permit of one that has ended is another's");
     }
 }

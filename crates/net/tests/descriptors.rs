@@ -56,15 +56,15 @@ fn accepting_pauses_without_descriptors_and_loses_nothing() {
             }
             // Nothing spins: from here on the lane sleeps, except that it tries the listener when a pause has
             // ended.
-            let (looked, began, seen) = (rounds(), Instant::now(), pauses());
+            let (looked, began, observed) = (rounds(), Instant::now(), pauses());
             let paused = move || {
-                while pauses() < seen + 3 {
+                while pauses() < observed + 3 {
                     std::thread::yield_now()
                 }
             };
             others.run(paused).unwrap().await; // on another thread: this lane does nothing for it
             let most = began.elapsed().div_duration_f64(ACCEPT_PAUSE) as u64 + 2;
-            assert!(pauses() - seen <= most, "{} pauses, of {most}", pauses() - seen);
+            assert!(pauses() - observed <= most, "{} pauses, of {most}", pauses() - observed);
             assert!(rounds() - looked <= 5 * most, "{} rounds in {most} pauses", rounds() - looked);
             assert!(waiting.get());
             all.clear();

@@ -142,9 +142,9 @@ fn interface_mark_and_transparent_are_set_where_they_are_permitted() {
             });
             let connection = connector.connect(&io, &to, Some(client), None).await.unwrap();
             assert_option(connection.stream().unwrap(), SocketOption::TransparentV4, 1);
-            let (_, seen) = server.accept().unwrap();
-            assert_eq!(seen.ip(), client.ip());
-            assert!(expected.is_none_or(|port| port == seen.port()), "{seen}");
+            let (_, observed) = server.accept().unwrap();
+            assert_eq!(observed.ip(), client.ip());
+            assert!(expected.is_none_or(|port| port == observed.port()), "{observed}");
         }
     });
 }

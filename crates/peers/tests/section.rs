@@ -113,7 +113,7 @@ fn what_a_peer_is_sent_at_once_has_a_bound() {
     let now = 1_000;
     let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
     for taught in [true, false] {
-        let told = |one: &mut Process, two: &mut Process| {
+        let reported = |one: &mut Process, two: &mut Process| {
             let (mut sizes, mut more) = (Vec::new(), true);
             while more {
                 let mut out = Vec::new();
@@ -129,13 +129,13 @@ fn what_a_peer_is_sent_at_once_has_a_bound() {
                 connect(&mut one, &mut two, now);
                 let asks = two.sends(0, now);
                 assert_eq!(one.section.receive(0, &asks, now), Ok(asks.len()));
-                told(&mut one, &mut two)
+                reported(&mut one, &mut two)
             }
             false => {
                 settle(&mut one, &mut two, now);
                 (0..3_000).for_each(|key| one.set(key, 8, now));
                 one.section.tick(now);
-                told(&mut one, &mut two)
+                reported(&mut one, &mut two)
             }
         };
         assert!(sizes.iter().all(|&size| size < FILL + MESSAGE), "taught: {taught}, {sizes:?}");
@@ -146,7 +146,7 @@ fn what_a_peer_is_sent_at_once_has_a_bound() {
 /// However often an entry changes while a peer is away, the peer is told one change of it.
 #[test]
 fn a_peer_that_was_away_is_told_one_change_an_entry() {
-    let told = |changes: u64| {
+    let reported = |changes: u64| {
         let now = 1_000;
         let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
         (0..2).for_each(|key| one.set(key, 1, now));
@@ -168,8 +168,8 @@ fn a_peer_that_was_away_is_told_one_change_an_entry() {
         assert_eq!(two.all(now).get(&5).copied(), changes.checked_sub(1).map(|n| 2 + n % 7));
         out.len()
     };
-    assert!(told(0) < told(1));
-    assert_eq!(told(1), told(1_000));
+    assert!(reported(0) < reported(1));
+    assert_eq!(reported(1), reported(1_000));
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn what_a_peer_has_sent_does_not_come_back() {
     connect(&mut one, &mut two, now);
     settle(&mut one, &mut two, now);
     one.set(5, 1, now);
-    let told = one.sends(0, now);
-    two.section.receive(0, &told, now).expect("it is right");
+    let reported = one.sends(0, now);
+    two.section.receive(0, &reported, now).expect("it is right");
     let back = two.sends(0, now);
     assert_eq!(back.len(), 8, "an acknowledgement alone: {back:?}");
 }

@@ -58,11 +58,11 @@ fn what_stands_behind_the_name_of_a_server_is_read() {
     };
     for name in [&b"\x00"[..], b"\x01\x05", b"\x05\x05\x03abc"] {
         let body = [b"\x00\x00\x00\x07", name, b"\x2a"].concat();
-        let mut seen = Vec::new();
+        let mut observed = Vec::new();
         let update = Update { number: None, expire: None, body: &body };
-        update.read(&definition, |_, kept| seen.extend(kept)).expect("it is whole");
-        assert_eq!(seen.len(), 1);
-        assert_eq!(seen[0].0.data, DataType::HttpFailCnt);
+        update.read(&definition, |_, kept| observed.extend(kept)).expect("it is whole");
+        assert_eq!(observed.len(), 1);
+        assert_eq!(observed[0].0.data, DataType::HttpFailCnt);
     }
     let body = b"\x00\x00\x00\x07\x02\xef\x01\x2a"; // a dictionary has 128 places
     let update = Update { number: None, expire: None, body };

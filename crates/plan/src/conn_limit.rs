@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_places_are_taken_than_there_are() {
+    fn no_more_permits_are_taken_than_there_are() {
         let conn_limit = ConnLimit::new(2);
         assert!(conn_limit.try_enter() && conn_limit.try_enter() && !conn_limit.try_enter());
         assert_eq!(conn_limit.filled(), 1);

@@ -25,7 +25,7 @@ fn notify() -> (std::sync::Arc<Notify>, Waker) {
 /// One task releases its permit while another begins to wait and is polled once more spuriously: the waiter
 /// gets the permit, or is woken for it.
 #[test]
-fn who_waits_while_a_place_is_given_back_is_woken() {
+fn who_waits_while_a_permit_is_given_back_is_woken() {
     model(|| {
         let conn_limit = Arc::new(ConnLimit::new(1));
         assert!(conn_limit.try_enter());
@@ -46,7 +46,7 @@ fn who_waits_while_a_place_is_given_back_is_woken() {
             outcome = entering.as_mut().poll(&mut context);
         }
         assert_eq!(outcome, Poll::Ready(()));
-        assert!(!conn_limit.try_enter(), "there is one place");
+        assert!(!conn_limit.try_enter(), "there is one permit");
         conn_limit.leave();
         assert!(conn_limit.try_enter(), "nothing was lost");
     });
@@ -54,7 +54,7 @@ fn who_waits_while_a_place_is_given_back_is_woken() {
 
 /// Two tasks wait, and one gives up while the permit is released: the other one gets it.
 #[test]
-fn a_place_is_not_lost_with_one_who_gives_up() {
+fn a_permit_is_not_lost_with_one_who_gives_up() {
     model(|| {
         let conn_limit = Arc::new(ConnLimit::new(1));
         assert!(conn_limit.try_enter());
@@ -77,7 +77,7 @@ fn a_place_is_not_lost_with_one_who_gives_up() {
 
 /// Two tasks compete for one permit while it is released: both get it, one after the other.
 #[test]
-fn two_who_want_the_same_place_both_have_it() {
+fn two_who_want_the_same_permit_both_have_it() {
     model(|| {
         let conn_limit = Arc::new(ConnLimit::new(1));
         assert!(conn_limit.try_enter());
@@ -86,7 +86,7 @@ fn two_who_want_the_same_place_both_have_it() {
             let (conn_limit, inside) = (conn_limit.clone(), inside.clone());
             thread::spawn(move || {
                 if conn_limit.try_enter() {
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in one place");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two with one permit");
                     inside.fetch_sub(1, Ordering::SeqCst);
                     conn_limit.leave();
                 }
@@ -105,6 +105,6 @@ fn two_who_want_the_same_place_both_have_it() {
             outcome = entering.as_mut().poll(&mut context);
         }
         assert!(outcome.is_ready());
-        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in one place");
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two with one permit");
     });
 }

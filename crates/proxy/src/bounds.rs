@@ -143,7 +143,7 @@ fn a_request_waits_in_a_queue_for_timeout_queue() {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         let [mut first, mut second] = [client(&front), client(&front)];
         first.write_all(request).unwrap();
-        let _asked = accepts(here, &server).await;
+        let _accepted = accepts(here, &server).await;
         second.write_all(request).unwrap();
         let counts = &local.generation.frontends[0].counts;
         until(here, "the second request is there", || counts.read_cheap_one(|counts| &counts.requests) == 2)
@@ -309,13 +309,13 @@ fn of_what_a_client_without_a_server_has_sent_a_part_is_read() {
              timeout client 1h\n timeout server 1h\n timeout connect 1h\n retries 0\n server s {closed_at}\n"
         );
         serving(&config, |local| async move {
-            let mut seen = Err(ErrorKind::WouldBlock);
+            let mut observed = Err(ErrorKind::WouldBlock);
             until(local.here(), "the connection ends", || {
-                seen = client.read(&mut [0]).map_err(|error| error.kind());
-                seen != Err(ErrorKind::WouldBlock)
+                observed = client.read(&mut [0]).map_err(|error| error.kind());
+                observed != Err(ErrorKind::WouldBlock)
             })
             .await;
-            assert_eq!(seen, end, "{sent} bytes");
+            assert_eq!(observed, end, "{sent} bytes");
         });
     }
 }

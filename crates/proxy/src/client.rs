@@ -339,7 +339,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection without telling the client, which keeps waiting. Without the privilege for that,
+    /// Ends the connection without notifying the client, which keeps waiting. Without the privilege for that,
     /// the client's network gets a reset that no router forwards.
     pub(crate) fn vanish(&self, silence: DropMode) {
         if let Some(stream) = self.end.connection().socket() {

@@ -145,9 +145,9 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
         let (tell, receiver) = mpsc::channel();
         let mut all = Vec::new();
         for number in 0..LANES {
-            let (tell_all, told_all) = mpsc::channel();
+            let (tell_all, all_ids) = mpsc::channel();
             all.push(tell_all);
-            let (ids, of) = ((tell.clone(), told_all), (generation.clone(), bound.clone()));
+            let (ids, of) = ((tell.clone(), all_ids), (generation.clone(), bound.clone()));
             let meeting = &meeting;
             scope.spawn(move || lane(number, &ids, kind, of, meeting));
         }

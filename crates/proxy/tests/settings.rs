@@ -164,8 +164,8 @@ fn a_negative_mss_has_no_effect_and_is_reported() {
     sources.add("test.cfg", text.to_owned()).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
     let generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
-    let told = format!("{:?}", loaded.found.found());
-    assert!(loaded.found.errors() == 0 && told.contains("'mss' has no effect here"), "{told}");
+    let reported = format!("{:?}", loaded.found.found());
+    assert!(loaded.found.errors() == 0 && reported.contains("'mss' has no effect here"), "{reported}");
     assert_eq!(generation.frontends[0].listeners[0].options.mss, None);
 }
 
@@ -240,7 +240,7 @@ fn buffers_that_are_larger_than_heads_can_be_are_warned_of() {
 /// `init-addr` ends with `none`.
 #[test]
 fn a_server_of_a_resolvers_section_starts_without_an_address() {
-    let told = |options: &str| {
+    let reported = |options: &str| {
         let servers = format!(
             "backend b\n timeout connect 1s\n timeout server 1s\n server s name.invalid:80 {options}\n"
         );
@@ -250,11 +250,11 @@ fn a_server_of_a_resolvers_section_starts_without_an_address() {
         Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
         loaded.found.found().iter().map(|one| one.severity).collect::<Vec<_>>()
     };
-    assert_eq!(told("resolvers r"), [Severity::Warning]);
-    assert_eq!(told("resolvers r init-addr libc,none"), [Severity::Warning]);
-    assert_eq!(told("resolvers r init-addr none"), []);
-    assert_eq!(told("resolvers r init-addr libc"), [Severity::Alert]);
-    assert_eq!(told(""), [Severity::Alert]);
+    assert_eq!(reported("resolvers r"), [Severity::Warning]);
+    assert_eq!(reported("resolvers r init-addr libc,none"), [Severity::Warning]);
+    assert_eq!(reported("resolvers r init-addr none"), []);
+    assert_eq!(reported("resolvers r init-addr libc"), [Severity::Alert]);
+    assert_eq!(reported(""), [Severity::Alert]);
 }
 
 /// `default-server resolvers r` does not apply to a server with an IP address.

@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_service_has_one_place_as_long_as_there_are_some(
+        fn each_service_has_one_slot_as_long_as_there_are_some(
             answers in prop::collection::vec(prop::collection::vec(0_u8..12, 0..12), 1..8),
             count in 0_usize..8,
         ) {

@@ -131,19 +131,20 @@ fn answers_with_errors_say_which() {
 #[test]
 fn what_answers_something_else_is_no_answer() {
     let good = Message::to(ID, NAME, Kind::A, vec![a(NAME, "192.0.2.1")]);
-    let asked = |name: &str, kind, class| Message { question: (name.into(), kind, class), ..good.clone() };
+    let requested =
+        |name: &str, kind, class| Message { question: (name.into(), kind, class), ..good.clone() };
     for (message, wrong) in [
         (Message { id: ID + 1, ..good.clone() }, AnswerError::Id),
         (Message { flags: 0x0100, ..good.clone() }, AnswerError::NotAnAnswer),
         (Message { flags: 0x8180 | 4 << 11, ..good.clone() }, AnswerError::NotAnAnswer), // a notification
-        (asked("www.example.tesu", 1, 1), AnswerError::Question),
-        (asked("www.example.test.x", 1, 1), AnswerError::Question),
-        (asked(NAME, 28, 1), AnswerError::Question),
-        (asked(NAME, 1, 3), AnswerError::Question),
+        (requested("www.example.tesu", 1, 1), AnswerError::Question),
+        (requested("www.example.test.x", 1, 1), AnswerError::Question),
+        (requested(NAME, 28, 1), AnswerError::Question),
+        (requested(NAME, 1, 3), AnswerError::Question),
     ] {
         assert_eq!(answer(&message, Kind::A), Err(wrong), "{:04x} {:?}", message.flags, message.question);
     }
-    assert!(answer(&asked("WWW.EXAMPLE.TEST", 1, 1), Kind::A).is_ok());
+    assert!(answer(&requested("WWW.EXAMPLE.TEST", 1, 1), Kind::A).is_ok());
 }
 
 #[test]

@@ -101,17 +101,17 @@ fn the_first_good_answer_counts_and_the_name_is_requested_again_in_its_time() {
 fn both_families_are_tried_and_then_as_often_as_the_file_says() {
     let mut section = section(1);
     let name = want(&mut section, Kind::Aaaa);
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     let mut now = 0;
     while section.poll_update().is_none() {
         section.handle_timeout(ms(now));
         while let Some(ask) = section.poll_ask() {
-            seen.push((now, kind(&ask)));
+            observed.push((now, kind(&ask)));
             answer(&mut section, now, &ask, |message| message.code(3));
         }
         now += 1000;
     }
-    assert_eq!(seen, [(0, Kind::Aaaa), (0, Kind::A), (1000, Kind::Aaaa), (1000, Kind::A)]);
+    assert_eq!(observed, [(0, Kind::Aaaa), (0, Kind::A), (1000, Kind::Aaaa), (1000, Kind::A)]);
     assert_eq!(section.status(name), Status::Nx);
     assert_eq!(section.next_timeout(), Some(ms(11_000)));
 }
@@ -120,12 +120,15 @@ fn both_families_are_tried_and_then_as_often_as_the_file_says() {
 fn silence_is_tried_again_in_the_first_family_and_then_given_up() {
     let mut section = section(2);
     let name = want(&mut section, Kind::Aaaa);
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     for now in [0, 1000, 2000] {
         section.handle_timeout(ms(now));
-        seen.extend(asks(&mut section).iter().map(|ask| (now, ask.query.server, kind(ask))));
+        observed.extend(asks(&mut section).iter().map(|ask| (now, ask.query.server, kind(ask))));
     }
-    assert_eq!(seen, [(0, 0, Kind::Aaaa), (0, 1, Kind::Aaaa), (1000, 0, Kind::Aaaa), (1000, 1, Kind::Aaaa)]);
+    assert_eq!(
+        observed,
+        [(0, 0, Kind::Aaaa), (0, 1, Kind::Aaaa), (1000, 0, Kind::Aaaa), (1000, 1, Kind::Aaaa)]
+    );
     assert_eq!(
         (section.poll_update(), section.status(name)),
         (Some(NameUpdate { name, server: None }), Status::Timeout)
@@ -142,11 +145,11 @@ fn one_try_is_one_question_in_each_family() {
             let mut section =
                 Section::new(Settings { servers: 1, retries, retry: ms(1000), ..Settings::USUAL });
             want(&mut section, Kind::Aaaa);
-            let (mut seen, mut now) = (Vec::new(), 0);
+            let (mut observed, mut now) = (Vec::new(), 0);
             while section.poll_update().is_none() {
                 section.handle_timeout(ms(now));
                 while let Some(ask) = section.poll_ask() {
-                    seen.push(kind(&ask));
+                    observed.push(kind(&ask));
                     if nx {
                         answer(&mut section, now, &ask, |message| message.code(3));
                     }
@@ -154,7 +157,7 @@ fn one_try_is_one_question_in_each_family() {
                 now += 1000;
             }
             let one = if nx { vec![Kind::Aaaa, Kind::A] } else { vec![Kind::Aaaa] };
-            assert_eq!(seen, one.repeat(tries), "{retries} {nx}");
+            assert_eq!(observed, one.repeat(tries), "{retries} {nx}");
         }
     }
 }

@@ -146,7 +146,7 @@ mod tests {
     unsafe impl Fresh for Cell<u64> {}
 
     #[test]
-    fn elements_keep_their_place_and_value_while_the_array_grows() {
+    fn elements_keep_their_address_and_value_while_the_array_grows() {
         let array: Chunks<Cell<u64>> = Chunks::new();
         let mut cells = Vec::new();
         for index in 0..5000 {

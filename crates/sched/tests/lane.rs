@@ -189,9 +189,9 @@ fn a_request_waits_for_a_few_heavy_tasks_instead_of_for_the_whole_queue_at_each_
     async fn request(here: Here, shared: Rc<Shared>) {
         let came = shared.ran.get();
         for _ in 0..2 {
-            let mut asked = false;
+            let mut requested = false;
             poll_fn(|_| {
-                if std::mem::replace(&mut asked, true) {
+                if std::mem::replace(&mut requested, true) {
                     return Poll::Ready(());
                 }
                 shared.ready.set(here.task());
@@ -266,7 +266,7 @@ fn a_task_changes_its_class_while_it_runs() {
 
 /// R-F1
 #[test]
-fn a_nice_value_moves_a_task_by_that_many_places_and_starves_nobody() {
+fn a_nice_value_moves_a_task_by_that_many_positions_and_starves_nobody() {
     on_lane(Config::new().runqueue_depth(1000), |lane| {
         let log = Log::default();
         for (n, nice) in [(0, 0), (1, 0), (2, -2), (3, 3), (4, 0), (5, 0), (6, 0), (7, 0), (8, -1024)] {
@@ -699,14 +699,14 @@ fn all_tasks_of_a_kind_are_woken_and_no_others() {
         });
         here.spawn(kind, Class::Normal, task).unwrap();
     }
-    let seen = polls.clone();
+    let observed = polls.clone();
     let woken = lane
         .block_on(&mut ThreadPoller::new(), async move {
-            while seen.iter().any(|polls| polls.get() == 0) {
+            while observed.iter().any(|polls| polls.get() == 0) {
                 here.yield_now().await;
             }
             let woken = here.wake_kind(&ONE);
-            while seen[0].get() < 2 || seen[2].get() < 2 {
+            while observed[0].get() < 2 || observed[2].get() < 2 {
                 here.yield_now().await;
             }
             woken

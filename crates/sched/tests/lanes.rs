@@ -221,7 +221,7 @@ fn tasks_that_spawn_on_random_lanes_all_run_once() {
 
 /// Wakers outlive their tasks, slots are reused, and other lanes go on waking: no live task is missed.
 #[test]
-fn late_wake_ups_from_other_lanes_never_take_the_place_of_good_ones() {
+fn late_wake_ups_from_other_lanes_never_replace_good_ones() {
     let lanes = vec![start(), start(), start()];
     let stop_noise = Arc::new(AtomicBool::new(false));
     let stale = Arc::new(Mutex::new(&OUTER, Vec::<Waker>::new()));
@@ -316,18 +316,18 @@ fn ten_lanes_stand_still_for_seven_askers_that_ask_at_once_and_all_go_on() {
     let lanes: Vec<_> = (0..10).map(|_| start()).collect();
     let inside = Arc::new(AtomicUsize::new(0));
     let isolated = Arc::new(AtomicUsize::new(0));
-    let asked = Arc::new(AtomicUsize::new(0));
-    let ask = |inside: &AtomicUsize, isolated: &AtomicUsize, asked: &AtomicUsize| {
+    let requested = Arc::new(AtomicUsize::new(0));
+    let ask = |inside: &AtomicUsize, isolated: &AtomicUsize, requested: &AtomicUsize| {
         isolate(|| {
             assert_eq!(isolated.fetch_add(1, Ordering::SeqCst), 0, "two at once");
             assert_eq!(inside.load(Ordering::SeqCst), 0, "a lane ran");
             isolated.fetch_sub(1, Ordering::SeqCst);
         });
-        asked.fetch_add(1, Ordering::Relaxed);
+        requested.fetch_add(1, Ordering::Relaxed);
     };
     let (done, ended) = mpsc::channel();
     for (n, (remote, _)) in lanes.iter().enumerate() {
-        let (inside, isolated, asked) = (inside.clone(), isolated.clone(), asked.clone());
+        let (inside, isolated, requested) = (inside.clone(), isolated.clone(), requested.clone());
         let done = done.clone();
         remote
             .spawn_with(&KIND, Class::ALL[n % 4], move |here| async move {
@@ -336,7 +336,7 @@ fn ten_lanes_stand_still_for_seven_askers_that_ask_at_once_and_all_go_on() {
                     assert_eq!(isolated.load(Ordering::SeqCst), 0, "a task ran beside isolated work");
                     inside.fetch_sub(1, Ordering::SeqCst);
                     if n % 2 == 0 && turn % 4 == n % 4 {
-                        ask(&inside, &isolated, &asked);
+                        ask(&inside, &isolated, &requested);
                     }
                     here.yield_now().await;
                 }
@@ -350,13 +350,13 @@ fn ten_lanes_stand_still_for_seven_askers_that_ask_at_once_and_all_go_on() {
             scope.spawn(|| {
                 for _ in 0..TURNS / 4 {
                     both.wait();
-                    ask(&inside, &isolated, &asked);
+                    ask(&inside, &isolated, &requested);
                 }
             });
         }
     });
     count(&ended, 10);
-    assert_eq!(asked.load(Ordering::Relaxed), 7 * TURNS / 4);
+    assert_eq!(requested.load(Ordering::Relaxed), 7 * TURNS / 4);
     stop(lanes);
 }
 

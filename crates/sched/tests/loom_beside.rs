@@ -84,7 +84,10 @@ fn a_task_that_waits_for_a_job_is_woken_when_it_is_done() {
         drop(lane);
         drop(pool);
     });
-    assert!(WAITED.iter().all(|seen| seen.load(Relaxed) > 0), "the job was first, and the task: {WAITED:?}");
+    assert!(
+        WAITED.iter().all(|observed| observed.load(Relaxed) > 0),
+        "the job was first, and the task: {WAITED:?}"
+    );
 }
 
 /// The task gives up while the job ends: the last owner drops the result, once, and the wake-up wakes no
@@ -111,7 +114,10 @@ fn a_result_that_nobody_waits_for_any_more_is_dropped_once() {
         drop(pool);
         assert_eq!(drops.load(Ordering::Relaxed), 1);
     });
-    assert!(ORDER.iter().all(|seen| seen.load(Relaxed) > 0), "the job was first, and the task: {ORDER:?}");
+    assert!(
+        ORDER.iter().all(|observed| observed.load(Relaxed) > 0),
+        "the job was first, and the task: {ORDER:?}"
+    );
 }
 
 /// R-F8: a reader sees consistent sums of a kind at any point of a lane's additions.
@@ -145,7 +151,7 @@ fn a_reading_of_a_profile_has_no_time_without_its_call() {
         assert_eq!((end.calls, end.cpu, end.waits, end.latency), (3, 20, 2, 200));
     });
     assert!(
-        CALLS.iter().all(|seen| seen.load(Relaxed) > 0) && PARTIAL.load(Relaxed) > 0,
+        CALLS.iter().all(|observed| observed.load(Relaxed) > 0) && PARTIAL.load(Relaxed) > 0,
         "{CALLS:?}, {PARTIAL:?}"
     );
 }

@@ -290,11 +290,13 @@ fn a_timer_and_a_wake_up_from_afar_for_one_task_are_both_seen() {
     model(|| {
         let mut lane = lane();
         let flags = flags();
-        let told = flags.clone();
+        let reported = flags.clone();
         let here = lane.here();
         let task = async move {
             let word =
-                poll_fn(|_| if told[0].load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending });
+                poll_fn(
+                    |_| if reported[0].load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending },
+                );
             let in_time = here.timeout(Duration::from_millis(5), word).await.is_ok();
             SEEN[usize::from(in_time)].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             assert!(in_time || here.now() >= Time::from_millis(5));
@@ -308,7 +310,7 @@ fn a_timer_and_a_wake_up_from_afar_for_one_task_are_both_seen() {
         waker.join().unwrap();
     });
     assert!(
-        SEEN.iter().all(|seen| seen.load(std::sync::atomic::Ordering::Relaxed) > 0),
+        SEEN.iter().all(|observed| observed.load(std::sync::atomic::Ordering::Relaxed) > 0),
         "both ends: {SEEN:?}"
     );
 }

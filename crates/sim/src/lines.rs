@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_keep_their_place_in_the_page_wherever_the_page_is() {
+    fn lines_keep_their_offset_in_the_page_wherever_the_page_is() {
         let mut lines = Lines::new(6);
         let a = lines.find(0x7000_1000);
         let b = lines.find(0x1000_0FC0);

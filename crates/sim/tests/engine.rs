@@ -444,7 +444,7 @@ fn labels_name_the_hottest_lines_with_the_offset_of_what_spans_lines() {
 }
 
 #[test]
-fn lines_without_a_label_are_named_after_the_place_that_moved_them() {
+fn lines_without_a_label_are_named_after_the_call_site_that_moved_them() {
     let report = shared_counter(2);
     assert!(report.hottest[0].name.starts_with("crates/sim/tests/engine.rs:"), "{report}");
 }
@@ -540,12 +540,12 @@ fn outside_of_simulations_nothing_is_simulated() {
     assert!(!manylane_sim::active() && current().is_none() && now().is_zero());
     Word::default().add(1);
     assert!(!park(1, || unreachable!("nobody sleeps outside")));
-    let told = Cell::new(None);
+    let reported = Cell::new(None);
     unpark_one(1, |woken, more| {
-        told.set(Some((woken, more)));
+        reported.set(Some((woken, more)));
         false
     });
-    assert_eq!(told.get(), Some((false, false)), "what the waker publishes is published");
+    assert_eq!(reported.get(), Some((false, false)), "what the waker publishes is published");
 }
 
 #[test]

@@ -37,8 +37,8 @@ fn check_error<const BITS: u32>(values: &[u64], q: f64) {
 
 /// Returns `usual` cases, or one in `share` of `PROPTEST_CASES`, which the long run sets.
 fn cases(usual: u32, share: u32) -> ProptestConfig {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
-    ProptestConfig::with_cases(asked.map_or(usual, |asked| asked.div_ceil(share)))
+    let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
+    ProptestConfig::with_cases(requested.map_or(usual, |requested| requested.div_ceil(share)))
 }
 
 proptest! {

@@ -24,9 +24,9 @@ fn a_cheap_read_beside_additions_lies_between_before_and_after() {
         let reading = {
             let counter = counter.clone();
             thread::spawn(move || {
-                let seen = counter.read_cheap();
-                assert!([4, 5, 5 + (1 << 40)].contains(&seen), "{seen}");
-                seen
+                let observed = counter.read_cheap();
+                assert!([4, 5, 5 + (1 << 40)].contains(&observed), "{observed}");
+                observed
             })
         };
         lane.join().expect("no assertion failed");
@@ -98,10 +98,10 @@ fn a_memory_report_never_has_more_frees_than_allocations() {
         freeing.join().expect("no assertion failed");
         SEEN.lock().expect("no panic").insert(reading.join().expect("no assertion failed"));
     });
-    let seen = SEEN.lock().expect("no panic");
+    let observed = SEEN.lock().expect("no panic");
     assert!(
-        [(0, 0), (1, 0), (1, 1)].iter().all(|counts| seen.contains(counts)),
-        "not all was tried: {seen:?}"
+        [(0, 0), (1, 0), (1, 1)].iter().all(|counts| observed.contains(counts)),
+        "not all was tried: {observed:?}"
     );
 }
 

@@ -99,8 +99,8 @@ fn a_period_that_two_lanes_end_loses_no_event() {
         .expect("it is a number");
         let other = table.clone();
         let lane = thread::spawn(move || other.held(number).add(DataType::Gpc0Rate, 1, 15));
-        let seen = table.held(number).get(DataType::Gpc0Rate, 15).expect("it is kept");
-        assert!((4..=5).contains(&seen), "{seen}");
+        let observed = table.held(number).get(DataType::Gpc0Rate, 15).expect("it is kept");
+        assert!((4..=5).contains(&observed), "{observed}");
         table.held(number).add(DataType::Gpc0Rate, 1, 15);
         lane.join().expect("it does not panic");
         assert_eq!(table.held(number).get(DataType::Gpc0Rate, 15), Some(8 / 2 + 2));
@@ -116,17 +116,17 @@ fn no_change_is_missed_by_who_tells_peers() {
         assert!(count(&table, 1, 1).is_some());
         let other = table.clone();
         let lane = thread::spawn(move || count(&other, 1, 1));
-        let mut told = None;
-        let take = |told: &mut Option<u64>| {
+        let mut reported = None;
+        let take = |reported: &mut Option<u64>| {
             let mut numbers = Vec::new();
             table.take_changes(|number| numbers.push(number));
             for number in numbers {
-                *told = table.numbered(number, 0).and_then(|entry| entry.get(DataType::Gpc0, 0));
+                *reported = table.numbered(number, 0).and_then(|entry| entry.get(DataType::Gpc0, 0));
             }
         };
-        take(&mut told);
+        take(&mut reported);
         lane.join().expect("it does not panic");
-        take(&mut told);
-        assert_eq!(told, Some(2));
+        take(&mut reported);
+        assert_eq!(reported, Some(2));
     });
 }

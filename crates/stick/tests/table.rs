@@ -191,16 +191,16 @@ fn a_table_of_any_size_takes_as_many_entries_and_no_more() {
         }
         assert_eq!(count(&table, -1, 0), None, "{size}");
         assert_eq!(table.used(), size);
-        let mut seen = vec![false; size as usize];
+        let mut observed = vec![false; size as usize];
         let mut next = Some(0);
         while let Some(from) = next {
             next = table.each(from, 0, |entry| {
                 let Value::Int(key) = entry.key(&mut []) else { panic!("it is a number") };
-                assert!(!std::mem::replace(&mut seen[key as usize], true));
+                assert!(!std::mem::replace(&mut observed[key as usize], true));
                 key % 100 != 0
             });
         }
-        assert!(seen.iter().all(|seen| *seen), "{size}");
+        assert!(observed.iter().all(|observed| *observed), "{size}");
         clear(&table, |entry| entry.key(&mut []) != Value::Int(0));
         assert_eq!(table.used(), 1);
         assert_eq!(count(&table, 0, 0), Some(2));

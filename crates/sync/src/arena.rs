@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_aligned_apart_and_used_again_by_their_shape() {
+    fn offsets_are_aligned_apart_and_used_again_by_their_shape() {
         let mut free = Free::new(256);
         assert_eq!(free.take(layout(8, 8)), Some(0));
         assert_eq!(free.take(layout(64, 64)), Some(64));

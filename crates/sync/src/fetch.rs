@@ -1,9 +1,9 @@
 //! A prefetch hint for a cache line that the caller is about to write.
 
-/// Prefetches the cache line at `place` for writing, without waiting for it. For places that a lane reads and
-/// then writes after another lane wrote them: the read alone would move the line once, in shared state, and
-/// the write a second time. Two prefetched lines also move in parallel; two locked instructions wait for one
-/// line after the other.
+/// Prefetches the cache line at `pointer` for writing, without waiting for it. For lines that a lane reads
+/// and then writes after another lane wrote them: the read alone would move the line once, in shared state,
+/// and the write a second time. Two prefetched lines also move in parallel; two locked instructions wait for
+/// one line after the other.
 ///
 /// This is a hint: it reads and writes nothing, accepts any address, and does nothing on processors without
 /// such an instruction. The simulator charges it as a write.

@@ -8,10 +8,10 @@
 //! 1. A lane that reads has one [`Reader`]. The reader is *online* from its creation on, except while the
 //!    closure of [`offline`](Reader::offline) runs. References from [`Published::load`] borrow the reader.
 //! 2. [`Reader::quiescent`] borrows the reader exclusively, so the lane holds no reference at that moment. It
-//!    copies the number of the last replacement that it can see into the lane's slot (`seen`). Offline is
-//!    `seen == 0`.
+//!    copies the number of the last replacement that it can see into the lane's slot (`epoch`). Offline is
+//!    `epoch == 0`.
 //! 3. [`Published::replace`] swaps the pointer, then takes the next number for the old value. Once every lane
-//!    is offline or has seen that number, no reference to the old value is left, and [`reclaim`] frees it.
+//!    is offline or has copied that number, no reference to the old value is left, and [`reclaim`] frees it.
 //!
 //! # Progress
 //! Readers never wait. An online lane that never announces a quiescent moment delays the freeing, never the
@@ -81,7 +81,7 @@ loom::lazy_static! {
 /// A lane's permission to read published values. It stays on its thread.
 #[derive(Debug)]
 pub struct Reader {
-    /// Copy of the slot's `seen`, so that a comparison does not touch the slot.
+    /// Copy of the slot's `epoch`, so that a comparison does not touch the slot.
     epoch: u64,
     not_send: PhantomData<*const ()>,
 }

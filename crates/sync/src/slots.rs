@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_used_again_holds_nothing_of_its_last_owner() {
+    fn memory_that_is_used_again_holds_nothing_of_its_last_owner() {
         for round in 1..200 {
             let slots: LaneSlots<[OwnedU64; 2]> = LaneSlots::new();
             std::thread::scope(|scope| {

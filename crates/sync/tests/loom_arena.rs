@@ -96,12 +96,12 @@ fn who_learns_of_a_lane_finds_its_arena_whole() {
         let reader = {
             let scene = scene.clone();
             thread::spawn(move || {
-                let told = scene.arenas.lanes();
-                if let Some(lane) = told.checked_sub(1) {
+                let reported = scene.arenas.lanes();
+                if let Some(lane) = reported.checked_sub(1) {
                     let word = scene.word_of(&scene.offset, lane).expect("the arena is there");
-                    assert!([0, told].contains(&word.load(Ordering::Relaxed)));
+                    assert!([0, reported].contains(&word.load(Ordering::Relaxed)));
                 }
-                TOLD[told].fetch_add(1, Ordering::Relaxed);
+                TOLD[reported].fetch_add(1, Ordering::Relaxed);
             })
         };
         for thread in lanes.into_iter().chain([reader]) {
@@ -110,13 +110,13 @@ fn who_learns_of_a_lane_finds_its_arena_whole() {
         let words = [0, 1].map(|lane| scene.word_of(&scene.offset, lane).expect("the arena is there"));
         assert_eq!(words.map(|word| word.load(Ordering::Relaxed)), [1, 2]);
     });
-    assert!(TOLD.iter().all(|told| told.load(Ordering::Relaxed) > 0), "not all was tried: {TOLD:?}");
+    assert!(TOLD.iter().all(|reported| reported.load(Ordering::Relaxed) > 0), "not all was tried: {TOLD:?}");
 }
 
 /// Rules 2 to 4: a place is released while two lanes race to assign one. Both get the same place, whole and
 /// with zeroes in it, the released one or another; and none is lost.
 #[test]
-fn a_place_that_is_used_again_holds_nothing_of_its_last_owner() {
+fn memory_that_is_used_again_holds_nothing_of_its_last_owner() {
     /// Numbers of executions in which the lanes got a place that was never used, and the released one.
     static GOT: [Count; 2] = [const { Count::new(0) }; 2];
     model(|| {

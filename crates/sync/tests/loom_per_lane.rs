@@ -47,12 +47,12 @@ fn a_slot_is_complete_when_it_is_seen() {
             spawn(|lanes| assert_eq!(lanes.own().read(), 100)),
             spawn(|lanes| assert_eq!(lanes.own().read(), 100)),
             spawn(|lanes| {
-                let mut seen = 0;
+                let mut observed = 0;
                 for (_, slot) in lanes.iter() {
                     assert_eq!(slot.read(), 100);
-                    seen += 1;
+                    observed += 1;
                 }
-                SEEN[seen].fetch_add(1, Ordering::Relaxed);
+                SEEN[observed].fetch_add(1, Ordering::Relaxed);
             }),
         ];
         for thread in threads {
@@ -60,7 +60,7 @@ fn a_slot_is_complete_when_it_is_seen() {
         }
         assert_eq!(lanes.iter().count(), 2);
     });
-    assert!(SEEN.iter().all(|seen| seen.load(Ordering::Relaxed) > 0), "not all was tried: {SEEN:?}");
+    assert!(SEEN.iter().all(|observed| observed.load(Ordering::Relaxed) > 0), "not all was tried: {SEEN:?}");
 }
 
 #[test]

@@ -31,5 +31,5 @@ fn a_reader_sees_what_lanes_stored_and_nothing_else() {
         }
         assert_eq!(slots.iter().map(|(_, slot)| slot.get()).sum::<u64>(), 3);
     });
-    assert!(SEEN.iter().all(|seen| seen.load(Ordering::Relaxed) > 0), "not all was tried: {SEEN:?}");
+    assert!(SEEN.iter().all(|observed| observed.load(Ordering::Relaxed) > 0), "not all was tried: {SEEN:?}");
 }

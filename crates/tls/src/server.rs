@@ -182,7 +182,7 @@ pub(crate) fn configs(
         let mut own_warnings = Vec::new();
         let [_, accepted] = settings.common.signatures(&mut own_warnings).map_err(at)?;
         let config = config(&settings, accepted, choice.clone(), known, &mut own_warnings).map_err(at)?;
-        // What the listener's settings have told is not repeated.
+        // What the listener's settings have reported is not repeated.
         let new = own_warnings.into_iter().filter(|problem| !warnings.contains(problem)).collect::<Vec<_>>();
         warnings.extend(new.into_iter().map(at));
         made.push((&own.options, config));

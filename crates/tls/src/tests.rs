@@ -972,7 +972,7 @@ fn files_that_have_changed_and_are_complete_replace_a_watched_certificate() {
     assert_eq!(check(), []);
     let changes = check();
     assert!(changes[0].as_ref().unwrap_err().text.ends_with("a section has no end"), "{changes:?}");
-    assert_eq!((check(), is_shown("b.example")), (vec![], true), "told once, and nothing has changed");
+    assert_eq!((check(), is_shown("b.example")), (vec![], true), "reported once, and nothing has changed");
     fs::write(&file, &whole).unwrap();
     assert_eq!(check(), []);
     assert_eq!((check(), is_shown("a.example")), (vec![Ok(())], true));
@@ -1001,7 +1001,7 @@ fn files_that_have_changed_and_are_complete_replace_a_watched_certificate() {
     store.abort(kind, "@s/a").unwrap();
     assert_eq!(check().len(), 1);
 
-    // A file that is gone is told, too.
+    // A file that is gone is reported, too.
     fs::remove_file(&file).unwrap();
     assert_eq!(check(), []);
     assert!(check()[0].as_ref().unwrap_err().text.starts_with("cannot read "));

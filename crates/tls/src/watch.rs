@@ -2,12 +2,12 @@
 //!
 //! # Protocol
 //! 1. The store notes the stamps of a certificate's files before it reads them.
-//! 2. A look compares the stamps. If they differ from the noted ones, and the look before has found the same
+//! 2. A check compares the stamps. If they differ from the noted ones, and the check before found the same
 //!    ones, nobody writes to the files any more: they are read, and replace the contents as a commit does.
-//! 3. The stamps are noted then, also if the files cannot be used. So this is told once for each change.
+//! 3. The stamps are noted then, also if the files cannot be used. So each change is reported once.
 //! 4. An open transaction for the certificate defers all this.
 //!
-//! A look reads files without the store's lock.
+//! A check reads files without the store's lock.
 
 use crate::certificate::{Bundle, Definition};
 use crate::error::Problem;

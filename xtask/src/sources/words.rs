@@ -5,7 +5,7 @@ use super::Check;
 use proc_macro2::Ident;
 
 /// Replaced names, and the names to use. Names that contain one as a part are accepted.
-const GIVEN_UP: [(&str, &str); 41] = [
+const GIVEN_UP: [(&str, &str); 44] = [
     ("Aims", "CheckTarget"),
     ("Asked", "Request, of a transfer between lanes"),
     ("Bell", "Notify"),
@@ -34,6 +34,7 @@ const GIVEN_UP: [(&str, &str); 41] = [
     ("Vain", "Failure"),
     ("Watch", "StreamTimeouts"),
     ("Way", "Direction"),
+    ("asked", "request, query or what was requested"),
     ("beat", "sample"),
     ("depot", "idle_pool"),
     ("gift", "the thing that is given"),
@@ -43,9 +44,11 @@ const GIVEN_UP: [(&str, &str); 41] = [
     ("pains", "timings"),
     ("resting", "idle"),
     ("seat", "guard"),
+    ("seen", "what was received, read or observed"),
     ("shelf", "idle_pool"),
     ("soil", "saved configuration"),
     ("telling", "report"),
+    ("told", "report, or what was reported"),
     ("vitals", "process_stats"),
 ];
 
@@ -61,6 +64,14 @@ const GIVEN_UP_PARTS: [(&str, &str); 8] = [
     ("vitals", "process_stats"),
 ];
 
+/// Words with many meanings, which no part of a longer name may be, also in names of tests. `in_place` is
+/// accepted: it has one meaning.
+const GIVEN_UP_PARTS_OF_LONGER: [(&str, &str); 3] = [
+    ("pace", "rate or interval"),
+    ("place", "permit, position, slot, offset or address"),
+    ("places", "permits, positions, slots, offsets or addresses"),
+];
+
 /// Words with many meanings, which no part of a name may be, except in test code: names of tests are
 /// sentences.
 const GIVEN_UP_PARTS_OF_PRODUCT: [(&str, &str); 6] = [
@@ -74,9 +85,8 @@ const GIVEN_UP_PARTS_OF_PRODUCT: [(&str, &str); 6] = [
 
 /// Words with many meanings, which no field or function, and outside of test code no local variable or
 /// parameter, may have as its whole name, and names to use.
-const GIVEN_UP_VALUES: [(&str, &str); 16] = [
+const GIVEN_UP_VALUES: [(&str, &str); 13] = [
     ("aim", "check_target"),
-    ("asked", "request or query"),
     ("facts", "what they are about"),
     ("hand", "reply, or what is passed on"),
     ("look", "read, peek or sample"),
@@ -86,8 +96,6 @@ const GIVEN_UP_VALUES: [(&str, &str); 16] = [
     ("pace", "rate or interval"),
     ("place", "index, slot, offset, position or address"),
     ("places", "slots, points or indexes"),
-    ("seen", "what was received or read"),
-    ("told", "report, or what was reported"),
     ("verdict", "result or outcome"),
     ("watch", "timeouts, or what is waited for"),
     ("way", "direction, delivery or path"),
@@ -112,11 +120,18 @@ impl Check<'_> {
         let parts: Vec<_> = parts(&text).collect();
         let whole = GIVEN_UP.iter().find(|(given_up, _)| text == *given_up);
         let part = || GIVEN_UP_PARTS.iter().find(|(given_up, _)| parts.iter().any(|part| part == given_up));
+        let part_of_longer = || {
+            let in_place = |n: usize| n > 0 && parts[n - 1] == "in" && parts[n] == "place";
+            let has = |word: &str| parts.iter().enumerate().any(|(n, part)| part == word && !in_place(n));
+            GIVEN_UP_PARTS_OF_LONGER.iter().find(|(given_up, _)| parts.len() > 1 && has(given_up))
+        };
         let part_of_product = || {
             let mut all = GIVEN_UP_PARTS_OF_PRODUCT.iter().filter(|_| !self.test);
             all.find(|(given_up, _)| parts.iter().any(|part| part == given_up))
         };
-        if let Some((given_up, instead)) = whole.or_else(part).or_else(part_of_product) {
+        if let Some((given_up, instead)) =
+            whole.or_else(part).or_else(part_of_longer).or_else(part_of_product)
+        {
             let what = if text == *given_up { "is a name" } else { "contains a word" };
             self.find(
                 name.span(),

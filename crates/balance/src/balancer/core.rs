@@ -28,7 +28,7 @@ pub(crate) struct Core {
     /// Loads of earlier balancers whose tables were too small for this server list. A request that began
     /// there ends there.
     pub(crate) earlier: Vec<Arc<Lanes>>,
-    /// Number of servers that `lanes` has places for.
+    /// Number of servers that `lanes` has slots for.
     capacity: usize,
     pub(crate) server_limits: ServerLimits,
 }
@@ -47,8 +47,8 @@ impl Core {
             Some(before) => (before.lanes.clone(), before.capacity),
             None => {
                 earlier.extend(before.map(|before| before.lanes.clone()));
-                // Loads are stored in blocks of `BLOCK` servers. Rounding up leaves places for servers that
-                // are added later, and a list that outgrew its table gets at least twice the places.
+                // Loads are stored in blocks of `BLOCK` servers. Rounding up leaves slots for servers that
+                // are added later, and a list that outgrew its table gets at least twice the slots.
                 let most = before.map_or(0, |before| 2 * before.capacity);
                 let (capacity, seed) = (servers.len().max(most).next_multiple_of(BLOCK), options.seed);
                 let of_before = earlier.clone();

@@ -232,7 +232,7 @@ impl<W: Waiter> Balancer<W> {
         Ok(())
     }
 
-    /// Ends a request that began on this lane, and wakes the next request that waits for the free place.
+    /// Ends a request that began on this lane, and wakes the next request that waits for the free permit.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn release(&self, index: Index) {

@@ -1,13 +1,13 @@
-//! Requests that wait for a server, and the places that are handed to them.
+//! Requests that wait for a server, and the permits that are handed to them.
 //!
 //! # Protocol
 //! 1. While requests wait for a server, its word says so and it admits no new request
-//!    ([`server_limit`](crate::server_limit), rule 1). A request that frees its place hands it to the first
+//!    ([`server_limit`](crate::server_limit), rule 1). A request that frees its permit hands it to the first
 //!    waiter of this server or of any server, without freeing it in between.
 //! 2. A request that begins to wait is counted first, and then looks for room once more. A request that frees
-//!    a place then offers it to the waiters that are counted. Whichever acts second sees the other, so no
+//!    a permit then offers it to the waiters that are counted. Whichever acts second sees the other, so no
 //!    request waits while there is room.
-//! 3. If the waiter that a place was handed to has left the queue, the place goes to the next waiter.
+//! 3. If the waiter that a permit was handed to has left the queue, the permit goes to the next waiter.
 
 use super::{Balancer, Core, Own};
 use crate::queue::{Outcome, Queue, QueuePosition, Waiter, WaiterCount};
@@ -75,7 +75,7 @@ impl<W: Waiter> Balancer<W> {
 
     /// Queues a request for this server, which has a `maxconn`.
     ///
-    /// The request may have its place before this returns: call [`poll`](Self::poll) once more, or use
+    /// The request may have its permit before this returns: call [`poll`](Self::poll) once more, or use
     /// [`wait`](Self::wait).
     ///
     /// # Errors
@@ -189,11 +189,11 @@ impl<W: Waiter> Balancer<W> {
     }
 }
 
-/// Result of offering a place to the requests that wait for any server.
+/// Result of offering a permit to the requests that wait for any server.
 enum Passed {
-    /// A waiter has the place.
+    /// A waiter has the permit.
     On,
-    /// The first request had left before it could get the place.
+    /// The first request had left before it could get the permit.
     Left,
     /// No request for any server waits, or one for this server comes first.
     Nobody,
@@ -204,8 +204,8 @@ impl<W: Waiter> Own<W> {
         self.queues[index.get()].get().expect("only servers with a limit have those who wait")
     }
 
-    /// Hands the caller's place on `index` to the first waiter of `queue`; the caller has claimed one of its
-    /// waiters. Returns false if that waiter had left: the caller still holds the place.
+    /// Hands the caller's permit on `index` to the first waiter of `queue`; the caller has claimed one of its
+    /// waiters. Returns false if that waiter had left: the caller still holds the permit.
     fn hand_over(&self, index: Index, queue: &Queue<W>) -> bool {
         match queue.take(Some(index)) {
             Some(waiter) => {
@@ -216,7 +216,7 @@ impl<W: Waiter> Own<W> {
         }
     }
 
-    /// Hands the caller's place on `index` to the first waiter (rule 1), or frees it.
+    /// Hands the caller's permit on `index` to the first waiter (rule 1), or frees it.
     #[cfg_attr(manylane_sim, track_caller)]
     pub(super) fn free(&self, index: Index) {
         let Core { server_limits, .. } = &self.core;
@@ -258,7 +258,7 @@ impl<W: Waiter> Own<W> {
         }
     }
 
-    /// Hands the caller's place on `index` to the first request that waits for any server of this balancer,
+    /// Hands the caller's permit on `index` to the first request that waits for any server of this balancer,
     /// if that request precedes those that wait for the server.
     #[inline]
     fn pass_to_any(&self, index: Index) -> Passed {
@@ -269,8 +269,8 @@ impl<W: Waiter> Own<W> {
         if self.hand_over(index, &self.any) { Passed::On } else { Passed::Left }
     }
 
-    /// Hands the place over as [`pass_to_any`](Self::pass_to_any) does, where several balancers have the
-    /// server: the balancer whose first waiter is oldest gets the place.
+    /// Hands the permit over as [`pass_to_any`](Self::pass_to_any) does, where several balancers have the
+    /// server: the balancer whose first waiter is oldest gets the permit.
     #[cold]
     fn pass_to_any_of_all(&self, index: Index) -> Passed {
         let all = self.all(index);
@@ -289,7 +289,7 @@ impl<W: Waiter> Own<W> {
         }
     }
 
-    /// Returns whether the first request that waits for any server may have a place on this one before those
+    /// Returns whether the first request that waits for any server may have a permit on this one before those
     /// that wait for this one.
     fn any_is_first(&self, index: Index) -> bool {
         let server_limit = self.core.server_limits.of(index);
@@ -312,7 +312,7 @@ impl<W: Waiter> Own<W> {
         let server_limits = &self.core.server_limits;
         if !self.core.is_limited(index) {
             while server_limits.is_wanted(index) && server_limits.waiting.claim() {
-                self.hand_over(index, &self.any); // if the waiter had left, there is no place to return
+                self.hand_over(index, &self.any); // if the waiter had left, there is no permit to return
             }
             return;
         }
@@ -320,7 +320,7 @@ impl<W: Waiter> Own<W> {
             let entered = server_limits.enter(index);
             if !entered.entered {
                 if entered.offer {
-                    continue; // a place became free meanwhile
+                    continue; // a permit became free meanwhile
                 }
                 break;
             }
@@ -362,8 +362,8 @@ pub struct Wait<'a> {
 
 impl Balancer {
     /// Waits until the turn of `position` comes, and returns [`QueueState::Granted`] or
-    /// [`QueueState::Elsewhere`]. If the future is dropped earlier, the request leaves the queue, and a place
-    /// that it was granted meanwhile goes to the next waiter.
+    /// [`QueueState::Elsewhere`]. If the future is dropped earlier, the request leaves the queue, and a
+    /// permit that it was granted meanwhile goes to the next waiter.
     pub fn wait(&self, position: QueuePosition) -> Wait<'_> {
         Wait { balancer: self, position: Some(position) }
     }

@@ -9,6 +9,7 @@ use crate::source::Pos;
 use crate::table::{Arg, Count, Keyword, KeywordContext, Kind, Repeat, Shape, Status, Table, unbuilt};
 use crate::tree::{Set, Statement};
 use crate::value::{self, Unit, Value, ValueError};
+use std::fmt::Display;
 use std::time::Duration;
 
 /// A line whose shape was checked. It can also be one option of a `bind` or `server` line.
@@ -88,7 +89,7 @@ impl Builder<'_> {
         };
         let head = &words[0];
         if !keyword.contexts.contains(context) {
-            return self.misplaced(keyword, head, &bytes, context);
+            return self.misplaced(keyword, words, &bytes, context);
         }
         if context == KeywordContext::Defaults
             && keyword.named_defaults_only
@@ -140,6 +141,10 @@ impl Builder<'_> {
             });
             return self.refused_near(meant.map(|rest| format!("{} {rest}", head.shown())), words);
         }
+        let sections = Table::get().sections_of(head.bytes());
+        if !sections.is_empty() {
+            return self.found.alert(head.pos(), misplaced(head.shown(), context, &sections));
+        }
         let message = format!("unknown keyword '{}' in '{}' section", head.shown_name(), context.name());
         let mut meant = None;
         self.found.alert_with(head.pos(), message, || {
@@ -153,11 +158,11 @@ impl Builder<'_> {
     fn misplaced(
         &mut self,
         keyword: &'static Keyword,
-        head: &Word,
+        words: &[Word],
         bytes: &[&[u8]],
         context: KeywordContext,
     ) {
-        let name = keyword.name;
+        let (name, head) = (keyword.name, &words[0]);
         let warns = match context {
             KeywordContext::Frontend => {
                 keyword.contexts.contains(KeywordContext::Backend) && !REFUSED_IN_FRONTENDS.contains(&name)
@@ -188,15 +193,9 @@ impl Builder<'_> {
             .map(KeywordContext::name)
             .collect();
         if legal.is_empty() {
-            let words: Vec<Word> = bytes.iter().map(|bytes| Word::plain(*bytes, head.pos())).collect();
-            return self.unknown(&words, bytes, context);
+            return self.unknown(words, bytes, context);
         }
-        let message = format!(
-            "'{name}' not allowed in '{}' section; it belongs to {}",
-            context.name(),
-            legal.join(", ")
-        );
-        self.found.alert(head.pos(), message);
+        self.found.alert(head.pos(), misplaced(name, context, &legal));
     }
 
     /// Notes that an unknown keyword at the beginning of `words` was probably meant to be `name`.
@@ -339,6 +338,11 @@ impl Builder<'_> {
 }
 
 /// The words that can follow `head`, or where to find them if they are many.
+/// The error of a keyword that only the sections `legal` have.
+fn misplaced(name: impl Display, context: KeywordContext, legal: &[&str]) -> String {
+    format!("'{name}' not allowed in '{}' section; it belongs to {}", context.name(), legal.join(", "))
+}
+
 fn listed(head: &Word, mut following: Vec<&str>) -> String {
     if following.len() > LISTED {
         return format!("; 'manylane --help {}' lists those that there are", head.shown());

@@ -100,6 +100,9 @@ const SECRET: [&str; 15] = [
 /// Payloads of `tcp-check`, which often log in.
 const SENDS: [&str; 4] = ["send", "send-lf", "send-binary", "send-binary-lf"];
 
+/// Payloads of `http-check send`.
+const BODIES: [&str; 2] = ["body", "body-lf"];
+
 /// The words of a line in lower case, without quotes, also split at `(`, `)`, `,` and `=`.
 fn parts(line: &[u8]) -> Vec<Vec<u8>> {
     let splits = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'(' | b')' | b',' | b'=');
@@ -111,8 +114,8 @@ fn parts(line: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Returns whether a line may have a secret: a word has a name of [`SECRET`] in it or is one misspelt, `auth`
-/// is behind `stats`, or the line is a payload of `tcp-check` or adds a user. Findings are logged, so such a
-/// line is not shown.
+/// is behind `stats`, or the line has a payload of `tcp-check` or `http-check` or adds a user. Findings are
+/// logged, so such a line is not shown.
 fn may_have_secret(line: &[u8]) -> bool {
     let words = parts(line);
     let has = |word: &[u8], name: &str| word.windows(name.len()).any(|part| part == name.as_bytes());
@@ -131,8 +134,10 @@ fn may_have_secret(line: &[u8]) -> bool {
         || words.iter().any(|word| SECRET.iter().any(|name| has(word, name)))
         || words.iter().enumerate().any(|(n, word)| is_near(n, word))
         || words.iter().skip(stats + 1).any(|word| is(word, "auth"))
-        || words.array_windows().any(|[check, step]| {
-            is(check, "tcp-check") && (step.starts_with(b"send") || nearest(step, SENDS).is_some())
+        || words.array_windows().any(|[check, step]| match nearest(check, ["tcp-check", "http-check"]) {
+            Some("tcp-check") => step.starts_with(b"send") || nearest(step, SENDS).is_some(),
+            Some(_) => is(step, "send") && words.iter().any(|word| nearest(word, BODIES).is_some()),
+            None => false,
         })
 }
 
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_is_haproxys_with_the_place_and_the_word_underlined() {
+    fn the_shape_is_haproxys_with_the_position_and_the_word_underlined() {
         assert_eq!(
             shown(b"  maxcon 3\n", 3),
             "[ALERT]    (7) : config : parsing [t.cfg:1] : bad\n  --> t.cfg:1:3\n  maxcon 3\n  ^~~~~~\n"
@@ -269,6 +274,8 @@ mod tests {
             ("tcp-check send-lff AUTH\\ c2VjcmV0", 11),
             ("tcp-check send AUTH\\ c2VjcmV0 x", 31),
             ("tcp-chekc snd AUTH\\ c2VjcmV0", 1),
+            ("http-check send meth POST body c2VjcmV0 x", 41),
+            ("http-chekc send bdoy c2VjcmV0", 17),
             ("http-request deny unless { var(txn.t),jwt_verify(HS256,\"c2VjcmV0\") 1 } iff", 71),
             ("http-request set-var(txn.a) src,hmac(sha256,c2VjcmV0) iff", 55),
             ("http-request set-var(txn.a) src,aes_gcm_dce(128,a,c2VjcmV0,b) iff", 63),
@@ -278,9 +285,16 @@ mod tests {
         ] {
             assert_eq!(shown(line.as_bytes(), column), format!("{head}{column}\n"), "{line}");
         }
-        for line in
-            ["mode tcp x", "user haproxy", "stats uri /x y", "http-request auth x", "cookie c dynamic"]
-        {
+        for line in [
+            "mode tcp x",
+            "user haproxy",
+            "stats uri /x y",
+            "http-request auth x",
+            "cookie c dynamic",
+            "http-check send meth GET uri /x y",
+            "http-check send hdr a b hdrr c d",
+            "http-check expect string body x",
+        ] {
             assert!(shown(line.as_bytes(), 1).contains(line), "{line}");
         }
     }
@@ -349,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn each_severity_has_its_tag_and_no_place_no_caret() {
+    fn each_severity_has_its_tag_and_no_position_no_caret() {
         let mut all = Diagnostics::new(true);
         for severity in [Severity::Diag, Severity::Notice, Severity::Warning, Severity::Alert] {
             all.push(severity, None, "m");

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_refused_with_its_place() {
+    fn what_does_not_end_is_refused_with_its_position() {
         assert_eq!(split("(a,b"), Err(ArgumentError::Unclosed(0)));
         assert_eq!(split("(a,\"b)"), Err(ArgumentError::Quote(3)));
         assert_eq!(split("(\\"), Err(ArgumentError::Unclosed(0)));

@@ -100,9 +100,14 @@ impl KeywordContext {
         sections.clone().find(|(_, name)| name.as_bytes() == word).map(|(context, _)| *context)
     }
 
+    /// All sections.
+    pub(super) fn sections() -> impl Iterator<Item = Self> {
+        ALL.iter().map(|(context, _)| *context).filter(|context| *context < Self::BindOption)
+    }
+
     /// Keywords that begin sections.
     pub(crate) fn section_names() -> impl Iterator<Item = &'static str> {
-        ALL.iter().filter(|(context, _)| *context < Self::BindOption).map(|(_, name)| *name)
+        Self::sections().map(Self::name)
     }
 }
 

@@ -399,6 +399,17 @@ impl Table {
         rows.filter_map(|row| row.name.split_once(' ')).map(|(_, rest)| rest).collect()
     }
 
+    /// Returns the sections with keywords that begin with the word `head`; none if it is a keyword itself.
+    pub(crate) fn sections_of(&self, head: &[u8]) -> Vec<&'static str> {
+        let rows = std::str::from_utf8(head).ok().and_then(|head| self.heads.get(head)).into_iter().flatten();
+        let rows: Vec<&Keyword> = rows.map(|&index| &self.rows[index]).collect();
+        let has = |context: &KeywordContext| rows.iter().any(|row| row.contexts.contains(*context));
+        if rows.iter().any(|row| row.name.as_bytes() == head) {
+            return Vec::new();
+        }
+        KeywordContext::sections().filter(has).map(KeywordContext::name).collect()
+    }
+
     /// The row with a name that is valid in a place.
     pub fn find(&self, name: &str, context: KeywordContext) -> Option<&Keyword> {
         self.named(name).find(|row| row.contexts.contains(context))

@@ -9,12 +9,11 @@ use crate::tree::{ErrorFile, HashType, LEVELS, Mode, Redirection};
 const MANY: i64 = i32::MAX as i64;
 
 const BALANCE: &str = "how a server is chosen: \
-    roundrobin (in turns, by weight), static-rr (the same with fixed weights), leastconn (fewest \
-    connections), first (the first with a free slot), random[(draws)] (the least loaded of some drawn), \
-    sticky (one as long as it is up), or by a hash: source (of the client's address), uri, url_param name, \
-    hdr(name) and rdp-cookie[(name)] (of that part of the request), hash expression (of its value), log-hash \
-    converters (of a log line); and two that HAProxy does not have: ewma (the better of two drawn by recent \
-    response times), maglev [expression] (Maglev's table: few clients move when a server comes or goes)";
+    roundrobin (in turns by weight), static-rr (with fixed weights), leastconn (fewest connections), first \
+    (the first with a free slot), random[(draws)] (the least loaded of some), sticky (one while it is up); \
+    by a hash of the client's address (source), a part of the request (uri, url_param name, hdr(name), \
+    rdp-cookie[(name)]), a value (hash expression) or a log line (log-hash converters); and two that HAProxy \
+    does not have: ewma (the faster of two), maglev [expression] (Maglev's table: few clients move)";
 
 macro_rules! setting {
     ($field:ident, $get:ident $(as $type:ty)?) => {

@@ -1,7 +1,7 @@
 //! Rules: actions on a connection, request or response, with conditions. The names of actions are checked
 //! here. Their arguments and conditions stay words with positions, which `expr` parses.
 
-use super::context::{DFL, DFLB, DLB, FLB, KeywordContexts};
+use super::context::{DFL, DFLB, DLB, KeywordContexts};
 use super::{Keyword, own, time};
 use crate::build::{Builder, Line, parse, proposal};
 use crate::lex::Word;
@@ -372,14 +372,6 @@ pub(super) fn rows() -> Vec<Keyword> {
                 .words(rule),
         );
     }
-    rows.push(
-        own("tcp-request", FLB, "connection|session|content|inspect-delay ...", 1, "a rule for a connection")
-            .refused("it expects connection, session, content or inspect-delay"),
-    );
-    rows.push(
-        own("tcp-response", FLB, "content|inspect-delay ...", 1, "a rule for a server's bytes")
-            .refused("it expects content or inspect-delay"),
-    );
     rows
 }
 

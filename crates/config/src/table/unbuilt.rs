@@ -55,7 +55,7 @@ const PARTLY: &[Row] = &[
         "Bind options",
         "mss",
         "negative sizes have no effect, since Linux does not change the segments of connections that exist: \
-            told with a warning",
+            a warning says so",
     ),
     (
         "Other sections",

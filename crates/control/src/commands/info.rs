@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn places_ascend() {
+    fn numbers_ascend() {
         assert!(FIELDS.is_sorted_by(|a, b| a.number < b.number));
     }
 }

@@ -201,7 +201,7 @@ mod tests {
     /// R-C3: who allocates, how much, how often.
     #[cfg(feature = "call-sites")]
     #[test]
-    fn places_in_the_source_stand_below_their_type() {
+    fn call_sites_stand_below_their_type() {
         static REQUESTED: manylane_stats::MemType = manylane_stats::MemType::new("asked by a test");
         REQUESTED.alloc(100);
         let here = format!("{}:{}", file!(), line!() - 1);

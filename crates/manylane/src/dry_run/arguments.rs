@@ -33,7 +33,7 @@ Usage : manylane test [option...] <file or folder>... <request>
   --sni <name>    the name that the client asks for in its TLS handshake, instead of the URL's host
   --json          in JSON
 
-  Exit code: 0 if the request reaches a server or an answer, 2 if it does not, 1 if that cannot be told.
+  Exit code: 0 if the request reaches a server or an answer, 2 if it does not, 1 if that is unknown.
 ";
 
 /// What `manylane explain` is to do.

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_refused_with_its_place() {
+    fn what_is_no_policy_is_refused_with_its_position() {
         for (text, column, said) in [
             ("fastest", 1, "expects one of none, first-usable-node"),
             ("none threads-per-core", 1, "expects auto or 1 behind 'threads-per-core', found none"),

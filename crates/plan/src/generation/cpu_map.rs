@@ -160,7 +160,7 @@ impl Numbers {
     }
 }
 
-/// Reads the lines about processors. `places` returns those that the process may use, and `lanes` is the
+/// Reads the lines about processors. `cpus` returns those that the process may use, and `lanes` is the
 /// configured number of lanes.
 pub(super) fn cpu_map(
     statements: &[Statement],

@@ -53,7 +53,7 @@ impl FrontendGate {
             FrontendGateState::Paused => 1,
             FrontendGateState::Shut => 2,
         };
-        // Release: see `seen`.
+        // Release: see `snapshot`.
         let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
             let was = FrontendGateSnapshot(word).state();
             (was != to && was != FrontendGateState::Shut).then_some(((word >> 2) + 1) << 2 | state)

@@ -1,4 +1,4 @@
-//! `mailers` sections and `email-alert`: to whom changes of servers are told by mail.
+//! `mailers` sections and `email-alert`: to whom changes of servers are reported by mail.
 
 use super::bind::text;
 use super::refuse::Refuse;

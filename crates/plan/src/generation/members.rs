@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_leads_nowhere_is_one() {
+    fn an_address_that_leads_nowhere_is_one() {
         let (server, _) =
             line(Mode::Http, "s", &["name.invalid:80".to_owned()]).unwrap_or_else(|why| panic!("{why}"));
         let mut found = Diagnostics::new(false);

@@ -36,7 +36,7 @@ pub trait Pages: Send + Sync + fmt::Debug {
     /// The status of the response for a query that selects nothing known.
     fn metrics(&self, generation: &Arc<Generation>, query: &[u8]) -> Result<Page, u16>;
 
-    /// Returns the statistics page: `stats uri`. `asked` is the rest of the request's target behind that URI;
+    /// Returns the statistics page: `stats uri`. `query` is the rest of the request's target behind that URI;
     /// `admin` says whether the client may change servers.
     fn statistics(
         &self,

@@ -207,7 +207,7 @@ impl Backend {
         self.order.iter().map(|&number| &self.servers[number])
     }
 
-    /// Returns the server at `place` of [`listed`](Self::listed).
+    /// Returns the server at `index` of [`listed`](Self::listed).
     pub fn listed_at(&self, index: usize) -> Option<&Arc<Server>> {
         self.order.get(index).map(|&number| &self.servers[number])
     }

@@ -696,8 +696,8 @@ enum Method {
     At(IpAddr),
 }
 
-/// Reads `init-addr`; errors are reported even if an address makes it useless. Without it, a server whose
-/// name is `asked` for at run time may start without an address.
+/// Reads `init-addr`; errors are reported even if an address makes it useless. Without it, a server
+/// whose name is `requested` at run time may start without an address.
 fn methods(init_addr: &Option<Set<Word>>, requested: bool, refuse: &mut Refuse<'_>) -> Vec<Method> {
     let Some(set) = init_addr else {
         let none = requested.then_some(Method::None);

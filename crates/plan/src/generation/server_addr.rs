@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_published_with_its_change_and_has_another_number_then() {
+    fn an_address_is_published_with_its_change_and_has_another_number_then() {
         let mut known = ServerAddrState {
             address: ServerAddress::Nowhere,
             port: Port::One(80),

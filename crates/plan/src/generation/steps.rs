@@ -11,7 +11,7 @@ use manylane_config::lex::Word;
 use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{Proxy, Settings, Statement};
 use manylane_expr::{
-    Compiler, EvalPoints, Expression, Format, Regex, Scope, SetConditions, Use, regex_fault,
+    Compiler, EvalPoints, Expression, Format, Regex, Scope, SetConditions, Use, none_of, regex_fault,
 };
 use manylane_h1::Leniency;
 use manylane_net::address::{Host, Location, Port};
@@ -224,8 +224,9 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
         self.wrong(word, &format!("'{of}' expects {what}, found '{}'", word.shown()));
     }
 
-    fn unknown(&mut self, word: &Word) {
-        let message = format!("unknown argument '{}' of '{}'", word.shown(), self.step.keyword);
+    /// Reports a word that is none of the arguments `known`.
+    fn unknown(&mut self, word: &Word, known: &[&str]) {
+        let message = none_of(self.step.keyword, known.iter().copied(), word.bytes());
         self.refuse.found.alert(word.pos(), message);
     }
 
@@ -303,7 +304,7 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
                     if slot { own.name = value } else { own.protocols = value }
                 }
                 b"via-socks4" => made.via_socks4 = true,
-                _ => self.unknown(word),
+                _ => self.unknown(word, CONNECT_OPTIONS),
             }
         }
         // As in HAProxy, they have no effect without 'ssl'.
@@ -404,7 +405,9 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
     /// Reports an error if a word follows.
     fn end(&mut self) {
         if let Some(word) = self.next() {
-            self.unknown(word);
+            let (name, found) = (self.step.keyword, word.shown());
+            let message = format!("'{name}' expects no further argument, found '{found}'");
+            self.refuse.found.alert(word.pos(), message);
         }
     }
 
@@ -433,7 +436,7 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
         while let Some(word) = self.next() {
             match word.bytes() {
                 b"comment" => comment = self.comment(),
-                _ => self.unknown(word),
+                _ => self.unknown(word, &["comment"]),
             }
         }
         Some(Step::Send(Send { what, comment, number }))
@@ -469,7 +472,7 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
                         self.wrong(name, &why);
                     }
                 }
-                _ => self.unknown(word),
+                _ => self.unknown(word, SEND_OPTIONS),
             }
         }
         request
@@ -519,7 +522,7 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
                     }
                     if !known.iter().any(|known| known.as_bytes() == name) {
                         let known = known.iter().copied();
-                        let message = manylane_expr::none_of(self.step.keyword, known, name);
+                        let message = none_of(self.step.keyword, known, name);
                         self.refuse.found.alert(word.pos(), message);
                         return None;
                     }
@@ -586,7 +589,7 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
             b"name" => self.compared("name", true, false)?,
             b"name-lf" => self.compared("name-lf", true, true)?,
             _ => {
-                self.unknown(word);
+                self.expects(word, if whole { "fhdr" } else { "hdr" }, "name or name-lf");
                 return None;
             }
         };
@@ -647,6 +650,24 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
         }
     }
 }
+
+/// Options of `connect`.
+const CONNECT_OPTIONS: &[&str] = &[
+    "addr",
+    "alpn",
+    "comment",
+    "default",
+    "linger",
+    "port",
+    "proto",
+    "send-proxy",
+    "sni",
+    "ssl",
+    "via-socks4",
+];
+
+/// Options of `http-check send`.
+const SEND_OPTIONS: &[&str] = &["body", "body-lf", "comment", "hdr", "meth", "uri", "uri-lf", "ver"];
 
 /// Statuses that each option of `expect` accepts.
 const OK_STATUSES: &[Status] = &[Status::L7Ok, Status::L7OkC, Status::L6Ok, Status::L4Ok];

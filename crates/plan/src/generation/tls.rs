@@ -290,7 +290,7 @@ pub struct ServerTls {
     pub sends_early: bool,
     /// Source of the server name (SNI).
     pub name: SniName,
-    /// True after the log was told that a handshake failed, until one succeeds.
+    /// True after a failed handshake was logged, until one succeeds.
     pub failing: AtomicBool,
 }
 
@@ -314,7 +314,7 @@ impl SniName {
 }
 
 impl ServerTls {
-    /// Returns the server name of a new connection. `asked` has the values of the backend's expressions.
+    /// Returns the server name of a new connection. `names` has the values of the backend's expressions.
     pub fn name(&self, names: &[Option<Box<str>>]) -> ServerName<'static> {
         let named = match &self.name {
             SniName::None => None,

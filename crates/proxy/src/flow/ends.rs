@@ -302,7 +302,8 @@ impl ClientEnd {
         }
     }
 
-    /// Sends the head of an interim response, and records that in `way`. Returns the length of the head.
+    /// Sends the head of an interim response, and records that in `direction`. Returns the length of the
+    /// head.
     ///
     /// # Errors
     /// [`NotSent`]
@@ -382,7 +383,7 @@ impl<'a> BodyEnd<'a> {
     }
 
     /// Sends all of `chain`, and with `end` the end of the message, if that is separate from the bytes.
-    /// Records progress in `way`.
+    /// Records progress in `direction`.
     ///
     /// # Errors
     /// [`EndFailed`]

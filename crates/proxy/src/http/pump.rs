@@ -77,7 +77,7 @@ pub(super) struct Pump {
     kept: bool,
     drop_trailers: bool,
     done: bool,
-    /// The receiver of HTTP/2 was told the end of the stream with the head.
+    /// The receiver of HTTP/2 got the end of the stream with the head.
     ended: bool,
     /// The sender waits for a 100 before it sends the body (`Expect: 100-continue`), and no byte of the body
     /// has arrived.

@@ -45,8 +45,8 @@ pub(super) struct Onward<'a, C: Fn(u64)> {
     pub(super) count: C,
 }
 
-/// Receives the head of the final response into `place`. Forwards interim responses before it to clients of
-/// HTTP/1.1 and later.
+/// Receives the head of the final response into `final_response`. Forwards interim responses before it to
+/// clients of HTTP/1.1 and later.
 pub(super) async fn receive<C: Fn(u64)>(
     server: BodyEnd<'_>,
     input: &mut Chain,

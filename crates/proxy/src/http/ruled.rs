@@ -224,7 +224,7 @@ impl<'s> Stream<'s> {
         Ok(())
     }
 
-    /// Takes back what [`tell_early`](Self::tell_early) has told, if the handshake is complete by now.
+    /// Takes back what [`tell_early`](Self::tell_early) has announced, if the handshake is complete by now.
     pub(super) fn untell_early(&mut self, head: &mut Head) {
         if self.tells_early && !self.is_early() {
             self.tells_early = false;

@@ -18,7 +18,7 @@ pub(crate) enum Content {
     Wait,
     /// Close the connection.
     Reject,
-    /// Close the connection without telling the client.
+    /// Close the connection without notifying the client.
     Drop(DropMode),
     /// Look up a name, then run the rules again.
     LookUp,

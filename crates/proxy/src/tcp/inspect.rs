@@ -156,22 +156,22 @@ mod tests {
         for (side, line) in
             [(Direction::Request, "\r\nGET / HTTP/1.1"), (Direction::Response, "HTTP/1.1 200 OK")]
         {
-            let seen = format!("{line}\r\nX: {}", "x".repeat(5_000));
+            let observed = format!("{line}\r\nX: {}", "x".repeat(5_000));
             let mut heads = Heads::new(side);
             let parse = |heads: &mut Heads, bytes: &[u8]| {
                 let mut chain = Chain::new();
                 chain.append(bytes).expect("memory");
                 heads.parse(&chain);
             };
-            for length in 1..=seen.len() {
-                let mut bytes = seen.as_bytes()[..length].to_vec();
+            for length in 1..=observed.len() {
+                let mut bytes = observed.as_bytes()[..length].to_vec();
                 if length > line.len() + 10 {
                     bytes[length - 5..length - 1].copy_from_slice(b"\r\n\r\n");
                 }
                 parse(&mut heads, &bytes);
                 assert!(heads.head.is_none(), "{side:?}: byte {length} was looked at again");
             }
-            parse(&mut heads, format!("{seen}\r\n\r\n").as_bytes());
+            parse(&mut heads, format!("{observed}\r\n\r\n").as_bytes());
             assert!(heads.head.is_some(), "{side:?}");
         }
     }

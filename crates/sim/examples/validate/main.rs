@@ -12,8 +12,8 @@ const SAMPLES: usize = if cfg!(manylane_sim) { 1 } else { 15 };
 
 /// Returns the requested number of cores; two by default.
 fn cores() -> usize {
-    let asked = std::env::args().nth(1).map_or(Ok(2), |cores| cores.parse());
-    let cores = asked.ok().filter(|cores| (1..=32).contains(cores)).unwrap_or_else(|| {
+    let requested = std::env::args().nth(1).map_or(Ok(2), |cores| cores.parse());
+    let cores = requested.ok().filter(|cores| (1..=32).contains(cores)).unwrap_or_else(|| {
         eprintln!("validate: expects how many cores, from 1 to 32");
         std::process::exit(1)
     });

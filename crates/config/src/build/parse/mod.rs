@@ -102,7 +102,10 @@ fn options(b: &mut Builder<'_>, context: KeywordContext, words: &[Word]) {
             let known =
                 Table::get().rows().iter().filter(|row| row.contexts.contains(context)).map(|row| row.name);
             let message = format!("unknown keyword '{}' of a '{}' line", head.shown_name(), context.name());
-            b.found.alert_with(head.pos(), message, || super::proposal(head, known));
+            b.found.alert_with(head.pos(), message, || match super::proposal(head, known) {
+                none if none.is_empty() => "; docs/configuration.md lists those that there are".into(),
+                guess => guess,
+            });
             // The next word may be the value of the unknown option. Stop, since guessing would add false
             // errors.
             return;

@@ -192,7 +192,11 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
             match value::integer(&argument.bytes, 1, i64::from(i32::MAX)) {
                 Ok(number) => algorithm.draws = number as u32,
                 Err(error) => {
-                    let message = format!("'balance {name}' {}", error.message);
+                    let message = format!(
+                        "'balance {name}' expects a number of draws, found '{}': {}",
+                        crate::Shown(&argument.bytes),
+                        error.message
+                    );
                     return b.found.alert(word.pos_at(name.len() + 1), message);
                 }
             }

@@ -30,7 +30,7 @@ pub enum ConnectionAction {
     Accept,
     /// Close the connection.
     Reject,
-    /// Close the connection without telling the client.
+    /// Close the connection without notifying the client.
     SilentDrop(DropMode),
     /// `expect-proxy layer4`: a PROXY protocol header comes first.
     ExpectProxy,
@@ -50,7 +50,7 @@ pub enum ContentAction {
     Accept,
     /// Close both connections.
     Reject,
-    /// Close the connection without telling the client.
+    /// Close the connection without notifying the client.
     SilentDrop(DropMode),
     /// Close the connection to the server.
     Close,
