@@ -1020,7 +1020,7 @@ fn a_schema_describes_what_is_shown() {
 
 /// Those who gave up shut nobody out: `stats maxconn` is 10.
 #[test]
-fn who_leaves_during_wait_gives_its_place_back() {
+fn who_leaves_during_wait_gives_its_permit_back() {
     let program = Controlled::new("level admin");
     assert!(program.ask("show version").contains('.'));
     let waiting: Vec<_> = (0..10)
