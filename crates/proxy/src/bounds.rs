@@ -284,6 +284,45 @@ fn is_delivered(client: &TcpStream) -> bool {
     words.into_iter().any(|words| words[1] == own && words[3] == "01" && words[4].starts_with("00000000:"))
 }
 
+/// The input of two clients is there before the lane looks at either: the first has 16 requests served before
+/// the second has its one.
+#[test]
+fn who_pipelines_has_sixteen_requests_in_a_row() {
+    let (front, bind) = listener();
+    let config = format!(
+        "listen l\n mode http\n bind {bind}\n timeout client 1h\n \
+         http-request return status 200 hdr x-number %rt\n"
+    );
+    serving(&config, |local| async move {
+        let here = local.here();
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let [mut first, mut second] = [client(&front), client(&front)];
+        let numbers = async |mut client: &TcpStream, count: usize| {
+            let (mut came, mut piece) = (Vec::new(), [0; 4096]);
+            until(here, "the answers are there", || {
+                while let Ok(n) = client.read(&mut piece) {
+                    came.extend_from_slice(&piece[..n]);
+                }
+                String::from_utf8_lossy(&came).matches("\r\n\r\n").count() == count
+            })
+            .await;
+            let came = String::from_utf8(came).unwrap();
+            let numbers = came.lines().filter_map(|line| line.strip_prefix("x-number: "));
+            numbers.map(|number| number.parse().unwrap()).collect::<Vec<u64>>()
+        };
+        for client in [&mut first, &mut second] {
+            client.write_all(request.as_bytes()).unwrap();
+            numbers(client, 1).await;
+        }
+        rounds(here).await;
+        first.write_all(request.repeat(40).as_bytes()).unwrap();
+        second.write_all(request.as_bytes()).unwrap();
+        let [all, one] = [numbers(&first, 40).await, numbers(&second, 1).await];
+        let before = all.iter().filter(|number| **number < one[0]).count();
+        assert_eq!(before, 16, "{all:?}, {one:?}");
+    });
+}
+
 /// Where TCP mode reaches no server, 64 KiB of what the client has sent are read, so that it sees an end. One
 /// that has sent more gets a reset. The last read may begin below the bound.
 #[test]
