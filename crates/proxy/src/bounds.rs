@@ -274,14 +274,85 @@ fn a_responder_has_20_seconds_for_its_answer() {
     });
 }
 
+/// Numbers of bytes that the socket from one address to another has to send, and that wait in it to be
+/// received. `None` without such a connection.
+fn queued(from: SocketAddr, to: SocketAddr) -> Option<(usize, usize)> {
+    let [from, to] = [from, to].map(|address| {
+        let SocketAddr::V4(address) = address else { panic!("it is of IPv4") };
+        format!("{:08X}:{:04X}", u32::from(*address.ip()).to_be(), address.port())
+    });
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let mut lines = table.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    // Number, local address, remote address, state, bytes to send and to receive.
+    let line = lines.find(|words| words[1] == from && words[2] == to && words[3] == "01")?;
+    let (unsent, unread) = line[4].split_once(':').unwrap();
+    let number = |hex| usize::from_str_radix(hex, 16).unwrap();
+    Some((number(unsent), number(unread)))
+}
+
 /// True if the other end's system has acknowledged all that this socket has sent.
 fn is_delivered(client: &TcpStream) -> bool {
-    let SocketAddr::V4(own) = client.local_addr().unwrap() else { panic!("it is of IPv4") };
-    let own = format!("{:08X}:{:04X}", u32::from(*own.ip()).to_be(), own.port());
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let words = table.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-    // Number, local address, remote address, state, bytes to send and to receive.
-    words.into_iter().any(|words| words[1] == own && words[3] == "01" && words[4].starts_with("00000000:"))
+    let queued = queued(client.local_addr().unwrap(), client.peer_addr().unwrap());
+    queued.is_some_and(|(unsent, _)| unsent == 0)
+}
+
+/// Number of bytes that this socket has sent, and that the other end's program has not read.
+fn unread(sender: &TcpStream) -> usize {
+    let queued = queued(sender.peer_addr().unwrap(), sender.local_addr().unwrap());
+    queued.expect("there is a connection").1
+}
+
+/// The wait for a body ends with as many bytes of data as `tune.bufsize` says, of a response less
+/// `tune.maxrewrite`. There it also ends with twice as many bytes and 16 KiB of data and framing.
+#[test]
+fn a_body_is_waited_for_up_to_a_bound() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let data = "x".repeat(100_000);
+    let chunks = format!("1;{}\r\nx\r\n", "e".repeat(16_000)).repeat(4);
+    for (rule, framing, body, most) in [
+        ("http-request wait-for-body time 1h", "Content-Length: 100000", &data, 16_384),
+        ("option http-buffer-request", "Content-Length: 100000", &data, 16_384),
+        ("http-response wait-for-body time 1h", "Content-Length: 100000", &data, 15_360),
+        ("http-response wait-for-body time 1h", "Transfer-Encoding: chunked", &chunks, 2 * 15_360 + 16_384),
+    ] {
+        let (front, bind) = listener();
+        let config = format!(
+            "listen l\n mode http\n bind {bind}\n timeout client 1h\n timeout server 1h\n \
+             timeout connect 1h\n {rule}\n server s {}\n",
+            server.local_addr().unwrap()
+        );
+        let server = server.try_clone().unwrap();
+        let (less, last) = (body[..most - 1].to_owned(), body[most - 1..most].to_owned());
+        let of_request = !rule.starts_with("http-response");
+        serving(&config, move |local| async move {
+            let here = local.here();
+            let mut client = client(&front);
+            let nothing = |stream: &TcpStream| {
+                assert_eq!(stream.peek(&mut [0]).map_err(|error| error.kind()), Err(ErrorKind::WouldBlock));
+            };
+            if of_request {
+                client
+                    .write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n").as_bytes())
+                    .unwrap();
+                client.write_all(less.as_bytes()).unwrap();
+                until(here, "it is read", || is_delivered(&client) && unread(&client) == 0).await;
+                rounds(here).await;
+                server.set_nonblocking(true).unwrap();
+                assert!(server.accept().is_err(), "{most}: the server is asked too soon");
+                client.write_all(last.as_bytes()).unwrap();
+                drop(accepts(here, &server).await);
+                return;
+            }
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let mut asked = accepts(here, &server).await;
+            asked.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{less}").as_bytes()).unwrap();
+            until(here, "it is read", || is_delivered(&asked) && unread(&asked) == 0).await;
+            rounds(here).await;
+            nothing(&client);
+            asked.write_all(last.as_bytes()).unwrap();
+            until(here, "the response goes on", || client.peek(&mut [0]).is_ok()).await;
+        });
+    }
 }
 
 /// The input of two clients is there before the lane looks at either: the first has 16 requests served before
