@@ -179,12 +179,15 @@ fn passwords_wait_for_ten_seconds_and_so_many_of_them() {
     );
     serving(&config, |local| async move {
         let here = local.here();
-        let request = b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YW5uOkhlbGxvIHdvcmxkIQ==\r\n\
-                        Connection: close\r\n\r\n";
+        const BODY: usize = 10_000;
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YW5uOkhlbGxvIHdvcmxkIQ==\r\n\
+             Content-Length: {BODY}\r\nConnection: close\r\n\r\n"
+        );
         let counts = &local.generation.frontends[0].counts;
         let asks = async |number| {
             let mut client = client(&front);
-            client.write_all(request).unwrap();
+            client.write_all(request.as_bytes()).unwrap();
             until(here, "it is there", || counts.read_cheap_one(|counts| &counts.requests) == number).await;
             client
         };
@@ -193,6 +196,7 @@ fn passwords_wait_for_ten_seconds_and_so_many_of_them() {
         assert!(hashing().run(|| ()).is_err(), "256 wait");
         let refused = ends(here, &asks(2).await).await;
         assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        stays_unread(here, &waits, BODY).await;
         let answer = ends_after(here, &waits, Duration::from_secs(10)).await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     });
@@ -300,6 +304,54 @@ fn is_delivered(client: &TcpStream) -> bool {
 fn unread(sender: &TcpStream) -> usize {
     let queued = queued(sender.peer_addr().unwrap(), sender.local_addr().unwrap());
     queued.expect("there is a connection").1
+}
+
+/// Sends so many bytes, and asserts that the lane reads none of them.
+async fn stays_unread(here: Here, mut sender: &TcpStream, bytes: usize) {
+    until(here, "what came before is read", || is_delivered(sender) && unread(sender) == 0).await;
+    sender.write_all(&vec![b'x'; bytes]).unwrap();
+    until(here, "it is delivered", || is_delivered(sender)).await;
+    rounds(here).await;
+    assert_eq!(unread(sender), bytes);
+}
+
+/// While rules pause, nothing is read of what comes: it stays in the system.
+#[test]
+fn what_comes_while_rules_pause_is_not_read() {
+    const MORE: usize = 10_000;
+    const PAUSE: Duration = Duration::from_secs(7);
+    for list in ["http-request", "http-response"] {
+        let (front, bind) = listener();
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = format!(
+            "listen l\n mode http\n bind {bind}\n timeout client 1h\n timeout server 1h\n \
+             timeout connect 1h\n {list} pause 7s\n server s {}\n",
+            server.local_addr().unwrap()
+        );
+        serving(&config, move |local| async move {
+            let here = local.here();
+            let mut client = client(&front);
+            let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {MORE}\r\n\r\n");
+            let body = if list == "http-request" {
+                client.write_all(head.as_bytes()).unwrap();
+                stays_unread(here, &client, MORE).await;
+                client
+            } else {
+                client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+                let mut asked = accepts(here, &server).await;
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {MORE}\r\n\r\n");
+                asked.write_all(head.as_bytes()).unwrap();
+                stays_unread(here, &client, MORE).await; // what is behind the request
+                stays_unread(here, &asked, MORE).await;
+                asked
+            };
+            pass(PAUSE - Duration::from_millis(1));
+            rounds(here).await;
+            assert_eq!(unread(&body), MORE);
+            pass(Duration::from_millis(1) + TICK);
+            until(here, "it is read behind the pause", || unread(&body) == 0).await;
+        });
+    }
 }
 
 /// The wait for a body ends with as many bytes of data as `tune.bufsize` says, of a response less
