@@ -193,6 +193,34 @@ fn a_body_that_is_longer_than_a_buffer_is_sent_once() {
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
 }
 
+/// As many bytes as a buffer has are stored, with what frames them, and not one more.
+#[test]
+fn a_body_of_a_buffer_is_sent_again_and_a_longer_one_is_not() {
+    for (bytes, status) in [(16_384, 200), (16_385, 502)] {
+        let framing = "4000\r\n\r\n0\r\n\r\n".len();
+        let chunked = format!("{:x}\r\n{}\r\n0\r\n\r\n", bytes - framing, "x".repeat(bytes - framing));
+        for (framing, body) in [
+            (format!("Content-Length: {bytes}"), "x".repeat(bytes)),
+            ("Transfer-Encoding: chunked".to_owned(), chunked),
+        ] {
+            assert_eq!(body.len(), bytes);
+            let (socket, address) = listener();
+            let (server, _left) = leaves_once(bytes, bytes);
+            let _program = Manylane::start(&format!(
+                "{DEFAULTS} mode http\nlisten l\n bind {}\n retries 2\n retry-on all-retryable-errors\n \
+                 server s {server}\n",
+                fd(&socket)
+            ));
+            let mut client = connect(address);
+            let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\nConnection: close\r\n\r\n");
+            client.write_all(head.as_bytes()).unwrap();
+            client.write_all(body.as_bytes()).unwrap();
+            let answer = read_all(&mut client);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{bytes}, {framing}: {answer:.40}");
+        }
+    }
+}
+
 /// `option http-buffer-request`: the server gets nothing until the body is complete, and rules see all of it.
 #[test]
 fn a_buffered_body_is_whole_before_a_rule_looks() {

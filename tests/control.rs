@@ -282,6 +282,19 @@ pub(crate) fn lines(mut bytes: usize) -> String {
 }
 
 #[test]
+fn a_line_has_a_bound() {
+    let program = Controlled::new("level admin");
+    let command = "show env ";
+    for (bytes, expected) in [
+        (16_384, "Variable not found"),
+        (16_385, "The line has more than 16384 bytes; nothing was done.\n\n"),
+    ] {
+        let answer = program.ask(&format!("{command}{}", "x".repeat(bytes - command.len())));
+        assert!(answer.starts_with(expected), "{bytes}: {answer}");
+    }
+}
+
+#[test]
 fn a_payload_has_a_bound() {
     let program = Controlled::new("level admin");
     for (bytes, fits) in [(65_536, true), (65_536 + 2, false)] {

@@ -738,33 +738,41 @@ fn a_request_that_waits_for_a_name_takes_no_more_drop_by_drop() {
 /// While a rule waits, the program reads what one read takes ahead, and what io_uring receives ahead. The
 /// rest waits in the sockets, whose buffers are small here.
 #[test]
-fn what_comes_while_a_rule_waits_for_a_name_has_a_bound() {
+fn what_comes_while_a_rule_waits_for_a_name_or_pauses_has_a_bound() {
+    for action in ["do-resolve(txn.a,r,ipv4) str(a.example)", "pause 300s"] {
+        little_is_taken_during(action);
+    }
+}
+
+fn little_is_taken_during(action: &str) {
     const SMALL: usize = 16 << 10;
     const OFFERED: usize = 4 << 20;
     // `READ_AT_ONCE`, `RECEIVED_AHEAD` and the contents of a ring; and the buffers, which the kernel doubles.
     const BOUND: usize = (64 << 10) + (128 << 10) + (64 << 10) + 2 * 2 * SMALL;
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let log = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (socket, address) = listener();
     let _program = Manylane::start_ready(&format!(
         "global\n tune.rcvbuf.client {SMALL}\n{}resolvers r\n nameserver n {}\n timeout resolve 300s\n \
-         timeout retry 300s\nlisten l\n bind {}\n mode http\n \
-         http-request do-resolve(txn.a,r,ipv4) str(a.example)\n",
+         timeout retry 300s\nlisten l\n bind {}\n mode http\n log {} local0\n http-request do-log\n \
+         http-request {action}\n",
         defaults(),
         silent.local_addr().unwrap(),
-        fd(&socket)
+        fd(&socket),
+        log.local_addr().unwrap()
     ));
     let mut client = connect(address);
     rustix::net::sockopt::set_socket_send_buffer_size(&client, SMALL).unwrap();
     write!(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {OFFERED}\r\n\r\n").unwrap();
-    silent.set_read_timeout(Some(TIMEOUT)).unwrap();
-    silent.recv(&mut [0; 512]).unwrap(); // the rule waits
+    log.set_read_timeout(Some(TIMEOUT)).unwrap();
+    log.recv(&mut [0; 512]).unwrap(); // the rule that waits is next
     client.set_write_timeout(Some(STUCK)).unwrap();
     let mut sent = 0;
     while let Ok(n) = client.write(&[b'x'; 4096]) {
         sent += n;
-        assert!(sent <= BOUND, "{sent} bytes were taken while the rule waits");
+        assert!(sent <= BOUND, "{action}: {sent} bytes were taken while the rule waits");
     }
-    println!("{sent} bytes were taken");
+    println!("{action}: {sent} bytes were taken");
 }
 
 /// Number of tunnel clients, and the bytes that each tries to send.

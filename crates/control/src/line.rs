@@ -128,6 +128,7 @@ mod tests {
 
     #[test]
     fn too_many_words_and_bytes_that_are_no_text_are_reported() {
+        assert_eq!(words(&"a ".repeat(64)), [["a"; 64]]);
         assert_eq!(commands("a ".repeat(65).as_bytes()), Err(CommandError::TooManyWords));
         assert_eq!(commands(b"show \xff"), Err(CommandError::NotText));
     }

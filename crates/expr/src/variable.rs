@@ -706,6 +706,19 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_has_64_kib_of_text() {
+        let mut names = VariableNames::default();
+        let [first, second] = [b"txn.a", b"txn.b"].map(|name| names.resolve(name).unwrap());
+        let text = vec![b'x'; 65_537];
+        let mut variables = Variables::default();
+        assert!(!variables.set(first, Value::Str(&text)));
+        assert!(variables.set(first, Value::Str(&text[..65_536])));
+        assert!(!variables.set(second, Value::Str(b"x")));
+        assert!(variables.set(first, Value::Str(&text[..65_535])) && variables.set(second, Value::Str(b"x")));
+        assert!(!variables.set(second, Value::Str(b"xx")));
+    }
+
+    #[test]
     fn each_scope_and_those_around_it_bound_what_is_set() {
         let mut names = VariableNames::default();
         let mut name = |text: &[u8]| names.resolve(text).unwrap();

@@ -551,6 +551,13 @@ fn connection_names_few_fields() {
         request(&named(65), Limits::default()).map_err(|(status, problem, _)| (status, problem)),
         Err((400, Problem::TooManyOptions))
     );
+    let answer = |n: usize| {
+        let head =
+            format!("HTTP/1.1 200 OK\r\nConnection: close{}\r\nContent-Length: 0\r\n\r\n", ", x".repeat(n));
+        response(head.as_bytes(), ASKED).map_err(|(_, problem, _)| problem)
+    };
+    assert_eq!(answer(64), Ok(Some(Body::Length(0))));
+    assert_eq!(answer(65), Err(Problem::TooManyOptions));
 }
 
 /// Targets with a host, and `Host`, as recorded from a run of HAProxy 3.2; `None` stands for 400.

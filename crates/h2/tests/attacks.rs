@@ -75,6 +75,16 @@ fn a_header_block_without_end_ends_the_connection() {
     end.feed(&frame(HEADERS, END_STREAM, 1, &block(GET))).expect("allowed");
     let (n, problem) = until_it_ends(&mut end, |_| frame(CONTINUATION, 0, 1, &[0x82; 16_000]));
     assert_eq!((n, problem), (1, Problem::TooLargeBlock));
+    // As many as the largest head has, and one frame more; and a byte beyond that.
+    let most = Config::default().head + 16_384;
+    for (bytes, problem) in [(most, None), (most + 1, Some(Problem::TooLargeBlock))] {
+        let mut end = End::server(Config::default());
+        let first = block(GET);
+        end.feed(&frame(HEADERS, END_STREAM, 1, &first)).expect("allowed");
+        end.feed(&frame(CONTINUATION, 0, 1, &[0x82; 16_384])).expect("allowed");
+        let last = frame(CONTINUATION, 0, 1, &vec![0x82; bytes - 16_384 - first.len()]);
+        assert_eq!(end.feed(&last).err().map(|error| error.problem), problem, "{bytes}");
+    }
 }
 
 #[test]
@@ -180,8 +190,25 @@ fn output_is_bounded_and_input_waits_for_it() {
     assert!(end.connection.output_len() < MAX_OUTPUT + 100);
     // Data stopped at its own bound; the bytes beyond it are heads.
     let data: usize = end.written().iter().filter(|f| f.kind == DATA).map(|f| f.payload.len() + 9).sum();
-    assert!(data <= OUTPUT_ROOM + 16_384, "{data}");
+    assert!(data <= OUTPUT_ROOM, "{data}");
     assert!(!end.feed(&[]).expect("allowed").is_empty(), "it goes on when output was taken");
+}
+
+/// Of a large body three whole frames wait to be taken, and a fourth does not join them.
+#[test]
+fn data_that_nobody_reads_is_bounded() {
+    const FRAME: usize = 9 + 16_384;
+    assert_eq!(OUTPUT_ROOM, 3 * FRAME + 2048);
+    let mut end = End::server(Config::default());
+    end.feed(
+        &[frame(SETTINGS, 0, 0, &setting(4, 1 << 30)), frame(WINDOW_UPDATE, 0, 0, &[0x40, 0, 0, 0])].concat(),
+    )
+    .expect("allowed");
+    end.written();
+    let event = end.one(&get(1));
+    respond(&mut end.connection, &event, 100_000);
+    let data: Vec<_> = end.written().iter().filter(|f| f.kind == DATA).map(|f| f.payload.len()).collect();
+    assert_eq!(data, [16_384; 3]);
 }
 
 #[test]

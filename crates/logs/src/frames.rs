@@ -143,6 +143,30 @@ mod tests {
         assert_eq!((all.concat().len(), broken), (LONGEST, false));
     }
 
+    /// What was seen is changed behind the back of `Frames`: it would find an end if it looked again.
+    #[test]
+    fn each_byte_of_a_line_is_looked_at_once() {
+        let mut frames = Frames::new(5_000, false);
+        for length in 2..=5_000 {
+            let mut bytes = vec![b'x'; length];
+            bytes[0] = b'<';
+            bytes[1..length - 1].fill(b'\n');
+            assert_eq!(frames.next(&bytes), Frame::Part, "a byte of {length} was looked at again");
+        }
+        let line = [b"<".to_vec(), vec![b'x'; 4_999], b"\n".to_vec()].concat();
+        assert_eq!(frames.next(&line), Frame::Whole { message: (0, 5_000), used: 5_001 });
+    }
+
+    /// Of a counted message its length is looked at, and nothing behind it.
+    #[test]
+    fn a_counted_message_goes_by_its_length() {
+        let (mut frames, message) = (Frames::new(100, false), [&b"100 "[..], &[b'\n'; 100]].concat());
+        for length in 0..message.len() {
+            assert_eq!(frames.next(&message[..length]), Frame::Part, "{length}");
+        }
+        assert_eq!(frames.next(&message), Frame::Whole { message: (4, 104), used: 104 });
+    }
+
     proptest! {
         /// However a stream is cut, the same messages come out.
         #[test]

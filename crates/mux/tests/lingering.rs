@@ -6,7 +6,9 @@ mod common;
 
 use common::*;
 use manylane_mux::h2::{Config, ConnTimeouts, LINGER, LINGER_BYTES};
-use std::io::{Read, Write};
+use manylane_sched::{Here, Time};
+use std::cell::Cell;
+use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -69,4 +71,53 @@ fn who_drips_on_is_read_for_a_moment() {
         sent < LINGER_BYTES / 100 && time >= LINGER - Duration::from_millis(100),
         "{sent} bytes, {time:?}"
     );
+}
+
+thread_local! {
+    /// The time of this thread's lane, which goes on when a test says so.
+    static NOW: Cell<Duration> = const { Cell::new(Duration::from_secs(1000)) };
+}
+
+/// More rounds than a lane needs to act on what has come and on timers that are due.
+async fn rounds() {
+    for _ in 0..200 {
+        Here::current().unwrap().yield_now().await;
+    }
+}
+
+/// Who drips is read for a second of the lane's clock, and no longer.
+#[test]
+fn who_drips_on_is_read_for_a_second() {
+    const FIRST: Duration = Duration::from_millis(20);
+    const TICK: Duration = Duration::from_millis(5); // the lane's timers have this resolution
+    let pass = |time: Duration| NOW.set(NOW.get() + time);
+    let config = manylane_sched::Config::new().clock(|| Time::ZERO + NOW.get());
+    on_lane_of(config, move |io| async move {
+        let (ours, mut theirs) = half_pair(&io);
+        theirs.set_nonblocking(true).unwrap();
+        let timeouts = ConnTimeouts { first: Some(FIRST), ..ConnTimeouts::default() };
+        let (_, end) = server(ours, Config::default(), timeouts, |_, _| async {});
+        theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
+        rounds().await;
+        pass(FIRST + TICK);
+        let mut said = Vec::new();
+        until(|| match theirs.read_to_end(&mut said) {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                false
+            }
+            Ok(_) => true,
+        })
+        .await;
+        for time in [Duration::ZERO, Duration::from_millis(500), Duration::from_millis(499)] {
+            pass(time);
+            theirs.write_all(b"x").unwrap();
+            rounds().await;
+            assert!(end.get().is_none(), "it ended {time:?} later");
+        }
+        pass(Duration::from_millis(1) + TICK);
+        rounds().await;
+        assert!(end.get().is_some(), "it goes on behind its time");
+        until(|| theirs.write_all(b"x").is_err()).await;
+    });
 }

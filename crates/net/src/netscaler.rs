@@ -161,6 +161,17 @@ mod tests {
     }
 
     #[test]
+    fn copies_have_256_bytes_at_most() {
+        for (standard, length_at) in [(false, 6), (true, 10)] {
+            for (length, expected) in [(256_u16, Ok(None)), (257, Err(HeaderError::Length))] {
+                let mut bytes = header(standard, &[ipv6()]);
+                bytes[length_at..][..2].copy_from_slice(&length.to_be_bytes());
+                assert_eq!(parse(&bytes, MAGIC), expected, "{standard} {length}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_such_header_is_refused() {
         let good = header(false, &[ipv4(TCP, &[])]);
         assert_eq!(parse(b"GE", MAGIC), Err(HeaderError::Magic));

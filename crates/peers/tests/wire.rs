@@ -74,6 +74,23 @@ fn a_message_that_is_too_long_is_refused_before_it_has_come() {
     let mut bytes = vec![10, 128];
     put_number(MAX_BODY as u64 + 1, &mut bytes);
     assert_eq!(Message::read(&bytes), Err(MessageError::TooLong));
+    let mut bytes = vec![10, 128];
+    put_number(16_384, &mut bytes);
+    assert_eq!(Message::read(&bytes), Ok(None));
+}
+
+/// Of a message that is not whole, the number of its bytes is read and nothing else: what its body cannot be
+/// is found when the body is whole.
+#[test]
+fn a_body_is_read_when_it_is_whole() {
+    let mut bytes = vec![10, 130]; // the definition of a table
+    put_number(3_000, &mut bytes);
+    let whole = bytes.len() + 3_000;
+    bytes.resize(whole, 0xff);
+    for came in 0..whole {
+        assert_eq!(Message::read(&bytes[..came]), Ok(None), "{came}");
+    }
+    assert_eq!(Message::read(&bytes), Err(MessageError::Malformed));
 }
 
 #[test]
@@ -86,6 +103,7 @@ fn greetings_are_judged_line_by_line() {
     assert_eq!(read_hello(whole.as_bytes(), "three"), Err(Status::WrongLocal));
     assert_eq!(read_hello(b"HAProxyS 1.0\n", "one"), Err(Status::Version));
     assert_eq!(read_hello(b"GET / HTTP/1.1\n", "one"), Err(Status::Protocol));
+    assert_eq!(read_hello(&[b'x'; 1023], "one"), Ok(None));
     assert_eq!(read_hello(&[b'x'; 1024], "one"), Err(Status::Protocol));
     assert_eq!(Status::read(b"200\nx"), Some((Some(Status::Succeeded), 4)));
     assert_eq!(Status::read(b"999\n"), Some((None, 4)));

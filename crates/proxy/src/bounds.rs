@@ -179,12 +179,15 @@ fn passwords_wait_for_ten_seconds_and_so_many_of_them() {
     );
     serving(&config, |local| async move {
         let here = local.here();
-        let request = b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YW5uOkhlbGxvIHdvcmxkIQ==\r\n\
-                        Connection: close\r\n\r\n";
+        const BODY: usize = 10_000;
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YW5uOkhlbGxvIHdvcmxkIQ==\r\n\
+             Content-Length: {BODY}\r\nConnection: close\r\n\r\n"
+        );
         let counts = &local.generation.frontends[0].counts;
         let asks = async |number| {
             let mut client = client(&front);
-            client.write_all(request).unwrap();
+            client.write_all(request.as_bytes()).unwrap();
             until(here, "it is there", || counts.read_cheap_one(|counts| &counts.requests) == number).await;
             client
         };
@@ -193,6 +196,7 @@ fn passwords_wait_for_ten_seconds_and_so_many_of_them() {
         assert!(hashing().run(|| ()).is_err(), "256 wait");
         let refused = ends(here, &asks(2).await).await;
         assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        stays_unread(here, &waits, BODY).await;
         let answer = ends_after(here, &waits, Duration::from_secs(10)).await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     });
@@ -274,14 +278,172 @@ fn a_responder_has_20_seconds_for_its_answer() {
     });
 }
 
+/// Numbers of bytes that the socket from one address to another has to send, and that wait in it to be
+/// received. `None` without such a connection.
+fn queued(from: SocketAddr, to: SocketAddr) -> Option<(usize, usize)> {
+    let [from, to] = [from, to].map(|address| {
+        let SocketAddr::V4(address) = address else { panic!("it is of IPv4") };
+        format!("{:08X}:{:04X}", u32::from(*address.ip()).to_be(), address.port())
+    });
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let mut lines = table.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    // Number, local address, remote address, state, bytes to send and to receive.
+    let line = lines.find(|words| words[1] == from && words[2] == to && words[3] == "01")?;
+    let (unsent, unread) = line[4].split_once(':').unwrap();
+    let number = |hex| usize::from_str_radix(hex, 16).unwrap();
+    Some((number(unsent), number(unread)))
+}
+
 /// True if the other end's system has acknowledged all that this socket has sent.
 fn is_delivered(client: &TcpStream) -> bool {
-    let SocketAddr::V4(own) = client.local_addr().unwrap() else { panic!("it is of IPv4") };
-    let own = format!("{:08X}:{:04X}", u32::from(*own.ip()).to_be(), own.port());
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let words = table.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-    // Number, local address, remote address, state, bytes to send and to receive.
-    words.into_iter().any(|words| words[1] == own && words[3] == "01" && words[4].starts_with("00000000:"))
+    let queued = queued(client.local_addr().unwrap(), client.peer_addr().unwrap());
+    queued.is_some_and(|(unsent, _)| unsent == 0)
+}
+
+/// Number of bytes that this socket has sent, and that the other end's program has not read.
+fn unread(sender: &TcpStream) -> usize {
+    let queued = queued(sender.peer_addr().unwrap(), sender.local_addr().unwrap());
+    queued.expect("there is a connection").1
+}
+
+/// Sends so many bytes, and asserts that the lane reads none of them.
+async fn stays_unread(here: Here, mut sender: &TcpStream, bytes: usize) {
+    until(here, "what came before is read", || is_delivered(sender) && unread(sender) == 0).await;
+    sender.write_all(&vec![b'x'; bytes]).unwrap();
+    until(here, "it is delivered", || is_delivered(sender)).await;
+    rounds(here).await;
+    assert_eq!(unread(sender), bytes);
+}
+
+/// While rules pause, nothing is read of what comes: it stays in the system.
+#[test]
+fn what_comes_while_rules_pause_is_not_read() {
+    const MORE: usize = 10_000;
+    const PAUSE: Duration = Duration::from_secs(7);
+    for list in ["http-request", "http-response"] {
+        let (front, bind) = listener();
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = format!(
+            "listen l\n mode http\n bind {bind}\n timeout client 1h\n timeout server 1h\n \
+             timeout connect 1h\n {list} pause 7s\n server s {}\n",
+            server.local_addr().unwrap()
+        );
+        serving(&config, move |local| async move {
+            let here = local.here();
+            let mut client = client(&front);
+            let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {MORE}\r\n\r\n");
+            let body = if list == "http-request" {
+                client.write_all(head.as_bytes()).unwrap();
+                stays_unread(here, &client, MORE).await;
+                client
+            } else {
+                client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+                let mut asked = accepts(here, &server).await;
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {MORE}\r\n\r\n");
+                asked.write_all(head.as_bytes()).unwrap();
+                stays_unread(here, &client, MORE).await; // what is behind the request
+                stays_unread(here, &asked, MORE).await;
+                asked
+            };
+            pass(PAUSE - Duration::from_millis(1));
+            rounds(here).await;
+            assert_eq!(unread(&body), MORE);
+            pass(Duration::from_millis(1) + TICK);
+            until(here, "it is read behind the pause", || unread(&body) == 0).await;
+        });
+    }
+}
+
+/// The wait for a body ends with as many bytes of data as `tune.bufsize` says, of a response less
+/// `tune.maxrewrite`. There it also ends with twice as many bytes and 16 KiB of data and framing.
+#[test]
+fn a_body_is_waited_for_up_to_a_bound() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let data = "x".repeat(100_000);
+    let chunks = format!("1;{}\r\nx\r\n", "e".repeat(16_000)).repeat(4);
+    for (rule, framing, body, most) in [
+        ("http-request wait-for-body time 1h", "Content-Length: 100000", &data, 16_384),
+        ("option http-buffer-request", "Content-Length: 100000", &data, 16_384),
+        ("http-response wait-for-body time 1h", "Content-Length: 100000", &data, 15_360),
+        ("http-response wait-for-body time 1h", "Transfer-Encoding: chunked", &chunks, 2 * 15_360 + 16_384),
+    ] {
+        let (front, bind) = listener();
+        let config = format!(
+            "listen l\n mode http\n bind {bind}\n timeout client 1h\n timeout server 1h\n \
+             timeout connect 1h\n {rule}\n server s {}\n",
+            server.local_addr().unwrap()
+        );
+        let server = server.try_clone().unwrap();
+        let (less, last) = (body[..most - 1].to_owned(), body[most - 1..most].to_owned());
+        let of_request = !rule.starts_with("http-response");
+        serving(&config, move |local| async move {
+            let here = local.here();
+            let mut client = client(&front);
+            let nothing = |stream: &TcpStream| {
+                assert_eq!(stream.peek(&mut [0]).map_err(|error| error.kind()), Err(ErrorKind::WouldBlock));
+            };
+            if of_request {
+                client
+                    .write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n").as_bytes())
+                    .unwrap();
+                client.write_all(less.as_bytes()).unwrap();
+                until(here, "it is read", || is_delivered(&client) && unread(&client) == 0).await;
+                rounds(here).await;
+                server.set_nonblocking(true).unwrap();
+                assert!(server.accept().is_err(), "{most}: the server is asked too soon");
+                client.write_all(last.as_bytes()).unwrap();
+                drop(accepts(here, &server).await);
+                return;
+            }
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let mut asked = accepts(here, &server).await;
+            asked.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{less}").as_bytes()).unwrap();
+            until(here, "it is read", || is_delivered(&asked) && unread(&asked) == 0).await;
+            rounds(here).await;
+            nothing(&client);
+            asked.write_all(last.as_bytes()).unwrap();
+            until(here, "the response goes on", || client.peek(&mut [0]).is_ok()).await;
+        });
+    }
+}
+
+/// The input of two clients is there before the lane looks at either: the first has 16 requests served before
+/// the second has its one.
+#[test]
+fn who_pipelines_has_sixteen_requests_in_a_row() {
+    let (front, bind) = listener();
+    let config = format!(
+        "listen l\n mode http\n bind {bind}\n timeout client 1h\n \
+         http-request return status 200 hdr x-number %rt\n"
+    );
+    serving(&config, |local| async move {
+        let here = local.here();
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let [mut first, mut second] = [client(&front), client(&front)];
+        let numbers = async |mut client: &TcpStream, count: usize| {
+            let (mut came, mut piece) = (Vec::new(), [0; 4096]);
+            until(here, "the answers are there", || {
+                while let Ok(n) = client.read(&mut piece) {
+                    came.extend_from_slice(&piece[..n]);
+                }
+                String::from_utf8_lossy(&came).matches("\r\n\r\n").count() == count
+            })
+            .await;
+            let came = String::from_utf8(came).unwrap();
+            let numbers = came.lines().filter_map(|line| line.strip_prefix("x-number: "));
+            numbers.map(|number| number.parse().unwrap()).collect::<Vec<u64>>()
+        };
+        for client in [&mut first, &mut second] {
+            client.write_all(request.as_bytes()).unwrap();
+            numbers(client, 1).await;
+        }
+        rounds(here).await;
+        first.write_all(request.repeat(40).as_bytes()).unwrap();
+        second.write_all(request.as_bytes()).unwrap();
+        let [all, one] = [numbers(&first, 40).await, numbers(&second, 1).await];
+        let before = all.iter().filter(|number| **number < one[0]).count();
+        assert_eq!(before, 16, "{all:?}, {one:?}");
+    });
 }
 
 /// Where TCP mode reaches no server, 64 KiB of what the client has sent are read, so that it sees an end. One

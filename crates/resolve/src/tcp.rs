@@ -42,6 +42,7 @@ mod tests {
         fn what_waits_takes_at_most_twice_its_bytes_and_a_cluster(
             message in prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..100),
+                (100..=LONGEST_MESSAGE).prop_map(|length| vec![b'x'; length]),
                 (60_000..=LONGEST_MESSAGE).prop_map(|length| vec![b'x'; length]),
             ],
             behind in 0..100_usize,

@@ -219,8 +219,7 @@ struct Kept {
 
 impl Generator {
     pub(crate) fn new(authority: Arc<SigningAuthority>, kept: usize) -> Self {
-        let half = if kept == 0 { 0 } else { (kept / 2).max(1) };
-        Self { authority, half, kept: Mutex::new(&CLASS, Kept::default()) }
+        Self { authority, half: half(kept), kept: Mutex::new(&CLASS, Kept::default()) }
     }
 
     /// Returns the certificate for `name`, in lower case, with the key of `own`, whose number is `number`.
@@ -241,6 +240,11 @@ impl Generator {
         }
         Some(shown)
     }
+}
+
+/// Size of each half where `kept` certificates are kept: neither half of one would have room for it.
+fn half(kept: usize) -> usize {
+    if kept == 0 { 0 } else { (kept / 2).max(1) }
 }
 
 /// The memory of a certificate and of those behind it. rustls needs a copy of the latter for each.
@@ -294,6 +298,16 @@ mod tests {
         assert!(found.is_some() && kept.newer.contains_key(&(95, "a".into())));
         assert!(forgotten.contains_key(&(94, "a".into())) && !forgotten.contains_key(&(95, "a".into())));
         assert!(kept.find(&(94, "a".into()), 4).0.is_none());
+        // As many as the setting says, of which the default is 1,000.
+        for (setting, most) in [(1, 2), (2, 2), (3, 2), (4, 4), (1000, 1000)] {
+            let (mut kept, mut largest) = (Kept::default(), 0);
+            for number in 0..3 * most {
+                drop(kept.put((number, "a".into()), made.clone(), half(setting)));
+                largest = largest.max(kept.newer.len() + kept.older.len());
+            }
+            assert_eq!(largest, most, "{setting}");
+        }
+        assert_eq!(half(0), 0, "nothing is kept");
     }
 
     #[test]

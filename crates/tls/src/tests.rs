@@ -710,6 +710,28 @@ fn what_is_no_tls_is_refused_and_a_flood_ends() {
     assert!(ended && connection.unread.len() <= crate::MOST_UNREAD + record.len());
 }
 
+/// A hello of 64 KiB without its last byte, and a record that is not complete behind it.
+#[test]
+fn as_many_bytes_as_the_bound_wait_to_be_understood() {
+    let (_folder, server, _) = simple();
+    for (most, flood) in [(80 << 10, false), ((80 << 10) + 1, true)] {
+        let mut connection = begin_server(&server);
+        let (mut plain, mut out) = (Chain::new(), Chain::new());
+        let mut hello = vec![1, 0, 0xff, 0xff];
+        hello.resize(4 + 0xfffe, 0);
+        for part in hello.chunks(1 << 14) {
+            let length = (part.len() as u16).to_be_bytes();
+            let record = [&[22, 3, 1][..], &length, part].concat();
+            connection.receive(&mut chain(&record), &mut plain, &mut out).unwrap();
+        }
+        let mut record = vec![22, 3, 1, 0x47, 0xff];
+        record.resize(most - connection.unread.len(), 0);
+        let received = connection.receive(&mut chain(&record), &mut plain, &mut out);
+        assert_eq!(matches!(received, Err(crate::Error::Flood)), flood, "{most}: {received:?}");
+        assert_eq!(received.is_err(), flood, "{most}: {received:?}");
+    }
+}
+
 /// A record with these bytes of handshake messages.
 fn handshake_record(bytes: &[u8]) -> Vec<u8> {
     [&[22, 3, 1, 0, bytes.len() as u8], bytes].concat()

@@ -1,6 +1,6 @@
 //! Handles: their kind, their owner, and which of them may write (the rules of the header).
 
-use crate::{Chain, Cluster, External, Parcel, Segment};
+use crate::{CLUSTER_SIZES, Chain, Cluster, External, Parcel, Segment};
 
 fn segment(bytes: &[u8]) -> Segment {
     Cluster::with(bytes).expect("memory").into_segment()
@@ -9,6 +9,26 @@ fn segment(bytes: &[u8]) -> Segment {
 fn on_another_lane<R: Send>(chain: Chain, f: impl FnOnce(Chain) -> R + Send) -> R {
     let parcel = Parcel::from(chain);
     std::thread::scope(|scope| scope.spawn(|| f(parcel.open())).join().expect("no assertion failed"))
+}
+
+/// Memory that comes back from the pool has what its last holder wrote into it. Nobody is shown that.
+#[test]
+fn a_cluster_that_was_used_before_shows_what_is_put_into_it_alone() {
+    let secret = segment(&[b's'; CLUSTER_SIZES[0]]);
+    let memory = secret.as_slice().as_ptr();
+    drop(secret);
+    let mut cluster = Cluster::alloc(CLUSTER_SIZES[0]).expect("memory");
+    assert!(cluster.is_empty() && cluster.as_slice().is_empty());
+    assert_eq!(cluster.put(b"new"), 3);
+    let mut segment = cluster.into_segment();
+    assert_eq!(segment.as_slice().as_ptr(), memory, "it is the same memory");
+    assert_eq!((segment.as_slice(), segment.len()), (&b"new"[..], 3));
+    assert!(segment.slice(0..4).is_err() && segment.split_off(4).is_err() && segment.trim_front(4).is_err());
+    let mut chain = Chain::from(segment);
+    assert!(chain.copy_range(..4).is_err() && chain.pull_up(4).is_err() && chain.split_to(4).is_err());
+    let room = chain.spare(1, 2048).expect("room");
+    assert_eq!(room.fill(|room| Ok::<_, ()>(room[..0].write_copy_of_slice(b""))), Ok(0));
+    assert_eq!(chain.to_vec(), b"new");
 }
 
 #[test]

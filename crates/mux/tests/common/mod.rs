@@ -25,8 +25,20 @@ pub(crate) fn on_lane<F: Future + 'static>(test: impl FnOnce(Io) -> F + Send + '
 where
     F::Output: Send + 'static,
 {
+    on_lane_of(Config::new(), test)
+}
+
+/// Does what [`on_lane`] does, on a lane with this configuration.
+#[track_caller]
+pub(crate) fn on_lane_of<F: Future + 'static>(
+    config: Config,
+    test: impl FnOnce(Io) -> F + Send + 'static,
+) -> F::Output
+where
+    F::Output: Send + 'static,
+{
     within_a_minute(move || {
-        let mut lane = Lane::new(Config::new()).unwrap();
+        let mut lane = Lane::new(config).unwrap();
         let mut driver = Driver::from_environment(lane.here()).unwrap();
         let io = driver.io();
         lane.block_on(&mut driver, test(io)).unwrap()

@@ -73,6 +73,8 @@ fn lines_that_do_not_match_exactly_are_refused() {
         assert_eq!(parse(bytes), Err(*expected), "{}", bytes.escape_ascii());
     }
     assert_eq!(parse(b"P"), Ok(Parsed::Incomplete { at_least: 15 }));
+    let longest = format!("PROXY UNKNOWN {}\r\n", "x".repeat(91));
+    assert_eq!(complete(longest.as_bytes()).1, 107);
 }
 
 /// A TCP connection over IPv4 with a host name, written by hand from section 2.2.
@@ -126,7 +128,9 @@ fn binary_headers_with_undefined_or_impossible_parts_are_refused() {
     assert_eq!(with(&[(13, 0x13)]), HeaderError::Family(0x13));
     assert_eq!(with(&[(13, 0x21)]), HeaderError::Length(18), "no room for IPv6");
     assert_eq!(with(&[(15, 11)]), HeaderError::Length(11), "no room for IPv4");
-    assert_eq!(with(&[(14, 0xff)]), HeaderError::Long(0xff12), "more than is read");
+    assert_eq!(with(&[(14, 0x0f), (15, 0xf1)]), HeaderError::Long(0x0ff1), "4,097 bytes: more than is read");
+    let longest = [&V2[..14], &[0x0f, 0xf0], &V2[16..]].concat();
+    assert_eq!(parse(&longest), Ok(Parsed::Incomplete { at_least: 4096 }));
     assert_eq!(with(&[(30, 4)]), HeaderError::Tlv(2), "a vector that is longer than the header");
     assert_eq!(with(&[(15, 14)]), HeaderError::Tlv(2), "half a vector");
     assert_eq!(with(&[(28, kind::CRC32C)]), HeaderError::Tlv(3), "a checksum of three bytes");

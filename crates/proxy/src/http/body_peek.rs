@@ -124,3 +124,39 @@ impl Incoming<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+    use super::super::pump::tests::{cuts, in_pieces, is_bounded, sent, with_an_end};
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// What was received is forwarded later; what was decoded of it, and what was not, are two more
+        /// places.
+        #[test]
+        fn what_waits_of_a_response_takes_at_most_twice_its_bytes_and_a_cluster(
+            sent in sent(),
+            cuts in cuts(),
+        ) {
+            with_an_end(move |server| {
+                let mut peek = BodyPeek::new(server, sent.framing, From::Server, Limits::default());
+                let mut input = Chain::new();
+                in_pieces(&sent.bytes, &cuts, |piece| {
+                    let new = input.len();
+                    input.push_compact(piece).unwrap();
+                    prop_assert!(peek.add(&input, new).is_ok());
+                    is_bounded("input", &input)?;
+                    is_bounded("raw", &peek.raw)?;
+                    is_bounded("data", &peek.data)
+                })?;
+                prop_assert_eq!((peek.data.len(), peek.complete), (sent.data, false));
+                Ok(())
+            })?;
+        }
+    }
+}

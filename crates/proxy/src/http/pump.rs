@@ -660,3 +660,147 @@ impl Pump {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+    use super::*;
+    use manylane_buf::{CLUSTER_SIZES, Cluster, MAX_CLUSTER, Segment};
+    use manylane_io::{Driver, DriverChoice, Kind};
+    use manylane_sched::{Config, Lane};
+    use proptest::prelude::*;
+    use std::os::unix::net::UnixStream;
+
+    /// A body that never ends.
+    #[derive(Clone, Debug)]
+    pub(in crate::http) struct Sent {
+        pub(in crate::http) framing: Body,
+        pub(in crate::http) bytes: Vec<u8>,
+        /// Number of bytes of data.
+        pub(in crate::http) data: usize,
+    }
+
+    /// Generates bodies with a length, and chunks with extensions before a part of the trailers.
+    pub(in crate::http) fn sent() -> impl Strategy<Value = Sent> {
+        let counted = (0..40_000_usize).prop_map(|data| Sent {
+            framing: Body::Length(100_000),
+            bytes: vec![b'x'; data],
+            data,
+        });
+        let length = || prop_oneof![3 => 1..40_usize, 1 => 1..9_000_usize];
+        let chunks = (prop::collection::vec((length(), length()), 1..12), 0..9_000_usize);
+        let chunked = chunks.prop_map(|(chunks, trailer)| {
+            let x = |length: usize| "x".repeat(length);
+            let chunk =
+                |&(data, extension): &(usize, usize)| format!("{data:x};{}\r\n{}\r\n", x(extension), x(data));
+            let all: String = chunks.iter().map(chunk).collect();
+            Sent {
+                framing: Body::Chunked,
+                bytes: format!("{all}0\r\nX: {}", x(trailer)).into_bytes(),
+                data: chunks.iter().map(|(data, _)| data).sum(),
+            }
+        });
+        prop_oneof![counted, chunked]
+    }
+
+    /// Generates the cuts of a message: into single bytes, or pieces up to the size of a read; repeated. Each
+    /// comes with whether it is in a large cluster.
+    pub(in crate::http) fn cuts() -> impl Strategy<Value = Vec<(usize, bool)>> {
+        let length =
+            prop_oneof![4 => Just(1_usize), 2 => 1..40_usize, 1 => 1..2049_usize, 1 => 1..16_385_usize];
+        prop::collection::vec((length, any::<bool>()), 1..30)
+    }
+
+    /// Calls `each` with received bytes, one piece after another.
+    pub(in crate::http) fn in_pieces(
+        mut rest: &[u8],
+        cuts: &[(usize, bool)],
+        mut each: impl FnMut(Segment) -> Result<(), TestCaseError>,
+    ) -> Result<(), TestCaseError> {
+        for &(length, large) in cuts.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let piece;
+            (piece, rest) = rest.split_at(length.min(rest.len()));
+            let large = large || piece.len() > CLUSTER_SIZES[0];
+            let mut cluster = Cluster::alloc(CLUSTER_SIZES[usize::from(large)]).unwrap();
+            cluster.put(piece);
+            each(cluster.into_segment())?;
+        }
+        Ok(())
+    }
+
+    /// Asserts that what waits in one place takes at most twice the memory of its bytes, and a cluster.
+    pub(in crate::http) fn is_bounded(place: &str, chain: &Chain) -> Result<(), TestCaseError> {
+        let (mut memory, mut before) = (0, None::<&Segment>);
+        for segment in chain.segments() {
+            if !before.is_some_and(|before| before.shares_with(segment)) {
+                memory += segment.excess() + 2 * segment.len() as isize;
+            }
+            before = Some(segment);
+        }
+        let bound = 2 * chain.len() + MAX_CLUSTER + 128;
+        prop_assert!(memory <= bound as isize, "{}: {} bytes for {}", place, memory, chain.len());
+        Ok(())
+    }
+
+    /// Runs `test` with the end of a connection.
+    pub(in crate::http) fn with_an_end(
+        test: impl FnOnce(BodyEnd<'_>) -> Result<(), TestCaseError> + 'static,
+    ) -> Result<(), TestCaseError> {
+        let mut lane = Lane::new(Config::new()).unwrap();
+        let mut driver = Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll)).unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let connection = Connection::Socket(driver.io().stream(ours).unwrap());
+        lane.block_on(&mut driver, async move { test(BodyEnd::Http1(&connection)) }).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A body that is read ahead for rules (`option http-buffer-request`), and what is not read of it.
+        #[test]
+        fn what_waits_of_a_body_takes_at_most_twice_its_bytes_and_a_cluster(sent in sent(), cuts in cuts()) {
+            with_an_end(move |from| {
+                let limits = Limits::default();
+                let mut pump = Pump::new(from, sent.framing, sent.framing, From::Client, limits, false);
+                let mut input = Chain::new();
+                in_pieces(&sent.bytes, &cuts, |piece| {
+                    input.push_compact(piece).unwrap();
+                    prop_assert!(pump.read_ahead(from, &mut input).is_ok());
+                    is_bounded("input", &input)?;
+                    is_bounded("data", pump.data())
+                })?;
+                prop_assert_eq!((pump.data().len(), pump.is_done()), (sent.data, false));
+                Ok(())
+            })?;
+        }
+
+        /// The copy of what was sent for a retry: all of it, or nothing of more than there is room for.
+        #[test]
+        fn what_is_kept_for_a_retry_takes_at_most_twice_its_bytes_and_a_cluster(
+            bytes in prop_oneof![0..40_000_usize, 16_383..=16_386_usize],
+            head in 0..300_usize,
+            cuts in cuts(),
+        ) {
+            let kept = Kept::new(16_384, Body::Chunked);
+            let (mut sent, mut new) = (0, head);
+            in_pieces(&vec![b'x'; bytes], &cuts, |piece| {
+                // The head goes out with the first piece.
+                let mut out = Chain::new();
+                out.append(&vec![b'h'; new]).unwrap();
+                sent += piece.len();
+                out.push_back(piece).unwrap();
+                kept.keep(&out, std::mem::take(&mut new));
+                drop(out);
+                prop_assert_eq!(kept.is_whole(), sent <= 16_384);
+                let mut copy = Chain::new();
+                prop_assert!(kept.again(&mut copy).is_ok());
+                prop_assert_eq!(copy.len(), if sent <= 16_384 { sent } else { 0 });
+                is_bounded("copy", &copy)
+            })?;
+        }
+    }
+}

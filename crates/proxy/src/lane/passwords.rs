@@ -91,10 +91,21 @@ mod tests {
     fn wrong_ones_make_room_before_right_ones() {
         let passwords = Passwords::default();
         passwords.learn(0, b"ann", b"secret", true);
-        for guess in 0..2 * MOST {
+        // 4,096 are kept; one more removes all wrong ones before it.
+        for guess in 1..8_000_usize {
             passwords.learn(0, b"ann", &guess.to_le_bytes(), false);
+            assert_eq!(passwords.0.borrow().len(), if guess < 4096 { guess + 1 } else { guess - 4096 + 2 });
         }
         assert_eq!(passwords.known(0, b"ann", b"secret"), Some(true));
-        assert!(passwords.0.borrow().len() <= MOST);
+    }
+
+    #[test]
+    fn right_ones_make_room_when_nothing_else_is_left() {
+        let passwords = Passwords::default();
+        for number in 1..=4097_usize {
+            passwords.learn(0, b"ann", &number.to_le_bytes(), true);
+            assert_eq!(passwords.0.borrow().len(), if number <= 4096 { number } else { 1 });
+        }
+        assert_eq!(size_of::<(Key, bool)>(), 33);
     }
 }

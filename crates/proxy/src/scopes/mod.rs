@@ -295,4 +295,14 @@ mod tests {
             assert_eq!(spare.0.borrow().len(), kept, "{bytes} bytes");
         }
     }
+
+    #[test]
+    fn as_many_scopes_are_kept_as_the_bound_says() {
+        let spare = Spare::default();
+        let used: Vec<_> = (0..1025).map(|_| spare.take()).collect();
+        for (number, scopes) in (1_usize..).zip(used) {
+            spare.put(scopes);
+            assert_eq!(spare.0.borrow().len(), number.min(1024));
+        }
+    }
 }
