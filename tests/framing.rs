@@ -763,6 +763,36 @@ fn what_connection_names_weakens_nothing() {
     let answers = ask(address, [chunked.as_bytes()]).unwrap();
     let came = std::str::from_utf8(&answers[0].body).unwrap();
     assert!(came.contains("transfer-encoding: chunked\n") && !came.contains("connection"), "{came}");
+    // Each field that the program writes by itself, where the client names it and sends one of its own.
+    let goes_on = |lines: &str, fields: &str| {
+        let (socket, address) = listener();
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\nlisten l\n bind {}\n {lines}\n server s {server}\n",
+            fd(&socket)
+        ));
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {fields}\r\n\r\n");
+        let answers = ask(address, [request.as_bytes()]).unwrap();
+        let came = String::from_utf8_lossy(&answers[0].body).into_owned();
+        came.lines().filter(|line| line.starts_with("x-")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (lines, fields, expected) in [
+        ("option forwardfor if-none", "X-Forwarded-For, close", "x-forwarded-for: 127.0.0.1"),
+        ("option forwardfor header X-C", "X-C, close\r\nX-C: 192.0.2.1", "x-c: 127.0.0.1"),
+        // The client's own field ends here, so there is none.
+        (
+            "option forwardfor if-none",
+            "X-Forwarded-For, close\r\nX-Forwarded-For: 192.0.2.1",
+            "x-forwarded-for: 127.0.0.1",
+        ),
+        (
+            "unique-id-format u-%ci\n unique-id-header X-Unique",
+            "X-Unique, close\r\nX-Unique: own",
+            "x-unique: u-127.0.0.1",
+        ),
+        ("http-send-name-header X-Server", "X-Server, close\r\nX-Server: own", "x-server: s"),
+    ] {
+        assert_eq!(goes_on(lines, fields), [expected], "{lines}, {fields:?}");
+    }
     assert_none(&wrongs);
 }
 
