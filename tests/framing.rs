@@ -586,6 +586,143 @@ fn each_kind_that_is_let_pass_is_counted_and_shown() {
     assert_none(&wrongs);
 }
 
+/// The requests and responses that lax peers send and `option http-strict-framing` refuses (issue 20, item
+/// 12). With `option accept-unsafe-violations-in-http-request` or `-response` each passes; beside it stands
+/// what is read of its strict form: the first line, fields that do not frame it, and its body.
+const LAX_REQUESTS: [(&str, &str); 25] = [
+    // A line feed alone.
+    ("GET / HTTP/1.1\nHost: a\n\n", "GET / HTTP/1.1|host: a|"),
+    ("GET / HTTP/1.1\nHost: a\r\n\r\n", "GET / HTTP/1.1|host: a|"),
+    ("GET / HTTP/1.1\r\nHost: a\n\r\n", "GET / HTTP/1.1|host: a|"),
+    ("GET / HTTP/1.1\r\nHost: a\r\n\n", "GET / HTTP/1.1|host: a|"),
+    ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\n\nb", "POST / HTTP/1.1|host: a|b"),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\nX: y\n\n",
+        "POST / HTTP/1.1|host: a|b",
+    ),
+    // Several blanks in the first line.
+    ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1|host: a|"),
+    ("GET /  HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1|host: a|"),
+    ("GET   /\t HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1|host: a|"),
+    ("GET\t/\tHTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1|host: a|"),
+    // Blanks behind the size of a chunk.
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1 \r\nb\r\n0\r\n\r\n",
+        "POST / HTTP/1.1|host: a|b",
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\t \r\nb\r\n0\r\n\r\n",
+        "POST / HTTP/1.1|host: a|b",
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0 \r\n\r\n",
+        "POST / HTTP/1.1|host: a|b",
+    ),
+    // Equal lengths.
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nb",
+        "POST / HTTP/1.1|host: a|b",
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 01\r\n\r\nb",
+        "POST / HTTP/1.1|host: a|b",
+    ),
+    ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\nb", "POST / HTTP/1.1|host: a|b"),
+    ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1,1\r\n\r\nb", "POST / HTTP/1.1|host: a|b"),
+    // A length beside chunks.
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nTransfer-Encoding: \
+         chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n",
+        "POST / HTTP/1.1|host: a|b",
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: \
+         9\r\n\r\n1\r\nb\r\n0\r\n\r\n",
+        "POST / HTTP/1.1|host: a|b",
+    ),
+    // Chunks in HTTP/1.0.
+    (
+        "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n",
+        "POST / HTTP/1.1|host: a|b",
+    ),
+    // Control bytes, and a line that goes on in the next.
+    ("GET / HTTP/1.1\r\nHost: a\r\nX: c\u{1}d\r\n\r\n", "GET / HTTP/1.1|host: a|x: c d|"),
+    ("GET / HTTP/1.1\r\nHost: a\r\nX: c\0d\r\n\r\n", "GET / HTTP/1.1|host: a|x: c d|"),
+    ("GET / HTTP/1.1\r\nHost: a\r\nX: c\u{7f}d\r\n\r\n", "GET / HTTP/1.1|host: a|x: c d|"),
+    ("GET / HTTP/1.1\r\nHost: a\r\nX: c\r\n d\r\n\r\n", "GET / HTTP/1.1|host: a|x: c   d|"),
+    // Equal hosts.
+    ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "GET / HTTP/1.1|host: a|"),
+];
+
+const LAX_RESPONSES: [(&str, &str); 17] = [
+    // A line feed alone.
+    ("HTTP/1.1 200 OK\nContent-Length: 1\n\nb", "HTTP/1.1 200 OK|b"),
+    ("HTTP/1.1 200 OK\nContent-Length: 1\r\n\r\nb", "HTTP/1.1 200 OK|b"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 1\n\r\nb", "HTTP/1.1 200 OK|b"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\nb", "HTTP/1.1 200 OK|b"),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\nX: y\n\n", "HTTP/1.1 200 OK|b"),
+    // Several blanks in the first line.
+    ("HTTP/1.1  200 OK\r\nContent-Length: 1\r\n\r\nb", "HTTP/1.1 200 OK|b"),
+    ("HTTP/1.1\t200\tOK\r\nContent-Length: 1\r\n\r\nb", "HTTP/1.1 200 OK|b"),
+    // Control bytes, and a line that goes on in the next.
+    ("HTTP/1.1 200 O\u{1}K\r\nContent-Length: 1\r\n\r\nb", "HTTP/1.1 200 O K|b"),
+    ("HTTP/1.1 200 OK\r\nX: c\u{1}d\r\nContent-Length: 1\r\n\r\nb", "HTTP/1.1 200 OK|x: c d|b"),
+    ("HTTP/1.1 200 OK\r\nX: c\0d\r\nContent-Length: 1\r\n\r\nb", "HTTP/1.1 200 OK|x: c d|b"),
+    ("HTTP/1.1 200 OK\r\nX: c\u{7f}d\r\nContent-Length: 1\r\n\r\nb", "HTTP/1.1 200 OK|x: c d|b"),
+    ("HTTP/1.1 200 OK\r\nX: c\r\n d\r\nContent-Length: 1\r\n\r\nb", "HTTP/1.1 200 OK|x: c   d|b"),
+    // Equal lengths.
+    ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nb", "HTTP/1.1 200 OK|b"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\nb", "HTTP/1.1 200 OK|b"),
+    // A length beside chunks.
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK|b",
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n1\r\nb\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK|b",
+    ),
+    // Chunks in HTTP/1.0.
+    ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n", "HTTP/1.1 200 OK|b"),
+];
+
+/// Each of the 42 messages of lax peers is refused without the option and passes with it, in the strict form,
+/// which the reference parser reads at the other end.
+#[test]
+fn what_lax_peers_send_passes_with_the_option_alone_and_in_the_strict_form() {
+    const { assert!(LAX_REQUESTS.len() + LAX_RESPONSES.len() == 42) }
+    let read = |message: &Message| {
+        let framing = ["content-length", "transfer-encoding", "connection"];
+        let fields = message.fields.iter().filter(|(name, _)| !framing.contains(&&**name));
+        let fields: String = fields.map(|(name, value)| format!("{name}: {value}|")).collect();
+        format!("{}|{fields}{}", message.line, String::from_utf8_lossy(&message.body))
+    };
+    let wrongs = Wrongs::default();
+    let pair = start(judging(&wrongs, move |message| match message.field("x-case") {
+        Some(n) => LAX_RESPONSES[n.parse::<usize>().unwrap()].0.into(),
+        None => {
+            let said = read(message);
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{said}", said.len()).into_bytes()
+        }
+    }));
+    let [strict, lenient, _] = pair.addresses;
+    for (request, expected) in LAX_REQUESTS {
+        let refused = ask(strict, [request.as_bytes()]).unwrap();
+        assert_eq!(refused.iter().map(Message::status).collect::<Vec<_>>(), [400], "{request:?}");
+        let passed = ask(lenient, [request.as_bytes()]).unwrap();
+        let said: Vec<_> = passed.iter().map(|answer| String::from_utf8_lossy(&answer.body)).collect();
+        assert_eq!(said, [expected], "{request:?}");
+    }
+    for (n, (response, expected)) in LAX_RESPONSES.into_iter().enumerate() {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Case: {n}\r\n\r\n");
+        let refused = ask(strict, [request.as_bytes()]).unwrap();
+        assert_eq!(refused.iter().map(Message::status).collect::<Vec<_>>(), [502], "{response:?}");
+        let passed = ask(lenient, [request.as_bytes()]).unwrap();
+        assert_eq!(passed.iter().map(read).collect::<Vec<_>>(), [expected], "{response:?}");
+    }
+    assert_none(&wrongs);
+}
+
 /// What the option lets pass goes on in the strict form: versions as 1.0 or 1.1, targets percent-encoded, the
 /// host that the target names, and nothing of fields whose names are no tokens.
 #[test]
@@ -763,6 +900,36 @@ fn what_connection_names_weakens_nothing() {
     let answers = ask(address, [chunked.as_bytes()]).unwrap();
     let came = std::str::from_utf8(&answers[0].body).unwrap();
     assert!(came.contains("transfer-encoding: chunked\n") && !came.contains("connection"), "{came}");
+    // Each field that the program writes by itself, where the client names it and sends one of its own.
+    let goes_on = |lines: &str, fields: &str| {
+        let (socket, address) = listener();
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\nlisten l\n bind {}\n {lines}\n server s {server}\n",
+            fd(&socket)
+        ));
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {fields}\r\n\r\n");
+        let answers = ask(address, [request.as_bytes()]).unwrap();
+        let came = String::from_utf8_lossy(&answers[0].body).into_owned();
+        came.lines().filter(|line| line.starts_with("x-")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (lines, fields, expected) in [
+        ("option forwardfor if-none", "X-Forwarded-For, close", "x-forwarded-for: 127.0.0.1"),
+        ("option forwardfor header X-C", "X-C, close\r\nX-C: 192.0.2.1", "x-c: 127.0.0.1"),
+        // The client's own field ends here, so there is none.
+        (
+            "option forwardfor if-none",
+            "X-Forwarded-For, close\r\nX-Forwarded-For: 192.0.2.1",
+            "x-forwarded-for: 127.0.0.1",
+        ),
+        (
+            "unique-id-format u-%ci\n unique-id-header X-Unique",
+            "X-Unique, close\r\nX-Unique: own",
+            "x-unique: u-127.0.0.1",
+        ),
+        ("http-send-name-header X-Server", "X-Server, close\r\nX-Server: own", "x-server: s"),
+    ] {
+        assert_eq!(goes_on(lines, fields), [expected], "{lines}, {fields:?}");
+    }
     assert_none(&wrongs);
 }
 

@@ -2,8 +2,12 @@
 
 use crate::common;
 
+use bytes::Bytes;
+use common::h2::{block, client};
 use common::watch::{Syslog, both, until};
 use common::{DEFAULTS, Manylane, connect, fd, listener, origin, own_address, read_all, reset};
+use h2::client::SendRequest;
+use http::Request;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -251,38 +255,39 @@ fn connections_are_used_again_however_many_clients_of_maxconn_are_there() {
     }
 }
 
-/// However often the clients ask, there are about as many connections as clients. HAProxy, which counts
-/// against what its `maxconn` needs, makes one for nearly each request.
+/// However often the clients ask, one lane has no more connections than clients, and two have about as many.
+/// HAProxy, which counts against what its `maxconn` needs, makes one for nearly each request.
 #[test]
 fn there_are_about_as_many_connections_as_clients() {
     const CLIENTS: usize = 100;
     // A lane whose idle connections are in use connects anew if the other lane is late with one of its own.
-    const MOST: usize = 2 * CLIENTS;
-    let address = Cell::new(own_address());
-    let config = |_: &Syslog, socket: &Path| {
-        address.set(own_address());
-        format!(
-            "global\n nbthread 2\n maxconn 200\n ulimit-n 4096\n stats socket {}\ndefaults\n mode http\n \
-                timeout client 30s\n timeout server 30s\n timeout connect 5s\n http-reuse always\nlisten l\n \
-                bind {}\n server s {}\n",
-            socket.display(),
-            address.get(),
-            numbered().0
-        )
-    };
-    let (ours, theirs) = both(config, |played| {
-        let mut clients: Vec<_> = (0..CLIENTS).map(|_| connect(address.get())).collect();
-        let mut last = 0;
-        for _ in 0..20 {
-            clients.iter_mut().for_each(send);
-            last = clients.iter_mut().map(answer_of).fold(last, u32::max);
-            // A client gets its response a moment before the connection can be reused.
-            until(|| played.columns("l", "s", &["used_conn_cur"]) == ["0"]);
-        }
-        last as usize
-    });
-    println!("{ours} connections for {CLIENTS} clients; HAProxy: {theirs:?}");
-    assert!(ours <= MOST && theirs.is_none_or(|theirs| ours <= theirs), "{ours}, {theirs:?}");
+    for (lanes, most) in [(1, CLIENTS), (2, 2 * CLIENTS)] {
+        let address = Cell::new(own_address());
+        let config = |_: &Syslog, socket: &Path| {
+            address.set(own_address());
+            format!(
+                "global\n nbthread {lanes}\n maxconn 200\n ulimit-n 4096\n stats socket {}\ndefaults\n mode \
+                 http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n http-reuse \
+                 always\nlisten l\n bind {}\n server s {}\n",
+                socket.display(),
+                address.get(),
+                numbered().0
+            )
+        };
+        let (ours, theirs) = both(config, |played| {
+            let mut clients: Vec<_> = (0..CLIENTS).map(|_| connect(address.get())).collect();
+            let mut last = 0;
+            for _ in 0..20 {
+                clients.iter_mut().for_each(send);
+                last = clients.iter_mut().map(answer_of).fold(last, u32::max);
+                // A client gets its response a moment before the connection can be reused.
+                until(|| played.columns("l", "s", &["used_conn_cur"]) == ["0"]);
+            }
+            last as usize
+        });
+        println!("{lanes} lanes: {ours} connections for {CLIENTS} clients; HAProxy: {theirs:?}");
+        assert!(ours <= most && theirs.is_none_or(|theirs| ours <= theirs), "{lanes}: {ours}, {theirs:?}");
+    }
 }
 
 /// Clients without a request do not count: here they alone exceed the share.
@@ -906,5 +911,61 @@ fn a_post_is_not_sent_on_a_connection_that_ended_at_the_same_time() {
         program.signal(Signal::SIGCONT);
         assert_eq!(answer_of(&mut client), 2, "{resets}");
         assert_eq!(ending.heard(), [(1, "GET ".into()), (2, "POST abc".into())]);
+    }
+}
+
+/// Sends a request over HTTP/2: a POST if there is a body. Returns the status and body of the response.
+async fn over_2(client: &SendRequest<Bytes>, path: &str, body: &'static str) -> (u16, String) {
+    let mut client = client.clone().ready().await.unwrap();
+    let method = if body.is_empty() { "GET" } else { "POST" };
+    let mut request = Request::builder().method(method).uri(format!("http://a{path}"));
+    if !body.is_empty() {
+        request = request.header("content-length", body.len());
+    }
+    let (response, mut stream) = client.send_request(request.body(()).unwrap(), body.is_empty()).unwrap();
+    if !body.is_empty() {
+        stream.send_data(body.into(), true).unwrap();
+    }
+    let (head, mut stream) = response.await.unwrap().into_parts();
+    let mut text = Vec::new();
+    while let Some(piece) = stream.data().await {
+        text.extend_from_slice(&piece.unwrap());
+    }
+    (head.status.as_u16(), String::from_utf8(text).unwrap())
+}
+
+/// A client of HTTP/2 gets 502 where one of HTTP/1 gets the end of its connection: it would repeat a stream
+/// that is refused, and the server may have processed the request. Where no byte of the request was sent,
+/// nobody can have processed it, and the program itself sends it on a new connection, also with `retries 0`.
+#[test]
+fn a_client_of_http_2_gets_502_where_its_request_was_sent_on_an_ending_connection() {
+    for (retries, resets) in [(0, false), (0, true), (3, false), (3, true)] {
+        let ending = Ending::new();
+        let settings = format!(" http-reuse always\n retries {retries}");
+        let (_program, address) = start(1, &settings, &ending.address.to_string());
+        let mut expected = vec![(1, "GET "), (2, "POST abc"), (2, "POST abc"), (3, "GET "), (3, "GET ")];
+        block(async {
+            let client = client(address).await;
+            assert_eq!(over_2(&client, "/ends", "").await, (200, "1".into()));
+            ending.end(resets);
+            // No byte of it was sent.
+            assert_eq!(over_2(&client, "/", "abc").await, (200, "2".into()), "{retries}, {resets}");
+            // The server reads it, and ends the connection.
+            assert_eq!(over_2(&client, "/", "abc").await.0, 502, "{retries}, {resets}");
+            // The client's connection has not ended.
+            assert_eq!(over_2(&client, "/", "").await, (200, "3".into()), "{retries}, {resets}");
+            // This one may be repeated.
+            let (status, number) = over_2(&client, "/", "").await;
+            match retries {
+                0 => assert_eq!(status, 502, "{resets}"),
+                _ => assert_eq!((status, &*number), (200, "4"), "{resets}"),
+            }
+        });
+        if retries > 0 {
+            expected.push((4, "GET "));
+        }
+        let heard: Vec<Heard> = ending.heard.try_iter().collect();
+        let heard: Vec<_> = heard.iter().map(|(number, text)| (*number, &**text)).collect();
+        assert_eq!(heard, expected, "{retries}, {resets}");
     }
 }

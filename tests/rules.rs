@@ -479,9 +479,9 @@ fn long_lists_of_rules_are_examined_in_turns() {
         let control = folder.0.join("cli");
         let rules = format!(" {list} set-var(txn.n) int(1)\n").repeat(120);
         let _program = Manylane::start_ready(&format!(
-            "global\n nbthread 1\n stats socket {}\n profiling.tasks on\n tune.max-rules-at-once {at_once}\n\
-             defaults\n mode {mode}\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
-             listen l\n bind {}\n{rules} server s {server}\n",
+            "global\n nbthread 1\n stats socket {} level admin\n profiling.tasks on\n \
+             tune.max-rules-at-once {at_once}\ndefaults\n mode {mode}\n timeout client 30s\n \
+             timeout server 30s\n timeout connect 5s\nlisten l\n bind {}\n{rules} server s {server}\n",
             control.display(),
             fd(&socket)
         ));

@@ -2,6 +2,7 @@
 //! stream, or is refused, and never ends the process.
 
 use crate::common;
+use crate::drips::{ROUNDS_IN_HASTE, all_is_read};
 use crate::tls::Authority;
 use crate::tls_generated::{serial, signing};
 
@@ -281,8 +282,11 @@ fn heads_that_drip_fit_into_little_memory() {
             client.set_nodelay(true).unwrap();
             client.write_all(begin.as_bytes()).unwrap();
         }
-        for _ in begin.len()..BYTES {
+        for round in begin.len()..BYTES {
             clients.iter_mut().for_each(|client| client.write_all(b"x").unwrap());
+            if round.is_multiple_of(ROUNDS_IN_HASTE) {
+                all_is_read(address.port(), false);
+            }
         }
         for client in &mut clients {
             client.write_all(b"\r\n\r\n").unwrap();

@@ -29,7 +29,7 @@ const EVERY: Duration = Duration::from_millis(20);
 /// that is in the phase.
 const PHASE: Duration = Duration::from_secs(5);
 
-/// Servers of the row `changes`, and the changes of their states per second.
+/// Servers of the rows of changes, and the changes of their states per second.
 const SERVERS: usize = 1_000;
 const CHANGES: u32 = 3_000;
 
@@ -48,13 +48,25 @@ enum Fault {
         retry: bool,
     },
     /// The run-time interface changes the states of servers.
-    Changes,
+    Changes {
+        /// Lines of the configuration that say how the servers are balanced.
+        balance: &'static str,
+        /// Each server has one of so many weights.
+        weights: usize,
+    },
 }
 
-const ROWS: [(&str, Fault); 3] = [
+const ROWS: [(&str, Fault); 6] = [
     ("one of two servers dies; redispatch", Fault::Dead { retry: false }),
     ("the same with retry-on all-retryable-errors", Fault::Dead { retry: true }),
-    ("3,000 changes of 1,000 servers' states a second", Fault::Changes),
+    (
+        "3,000 changes of 1,000 servers' states a second; uri, consistent",
+        Fault::Changes { balance: "balance uri\n    hash-type consistent", weights: 1 },
+    ),
+    ("the same; roundrobin, 256 weights", Fault::Changes { balance: "balance roundrobin", weights: 256 }),
+    ("the same; leastconn, 256 weights", Fault::Changes { balance: "balance leastconn", weights: 256 }),
+    // With 256 weights a change takes HAProxy so long that its watchdog ends it.
+    ("the same; static-rr", Fault::Changes { balance: "balance static-rr", weights: 1 }),
 ];
 
 /// Runs the command.
@@ -170,7 +182,7 @@ fn measure(kind: Kind, fault: Fault, programs: &Programs) -> Result<Round, Strin
     let text = configuration(fault, port, &commands, [survivor.port, victim.port]);
     let program = programs.start(kind, port, &text)?;
     let without = phase(&program)?;
-    let changing = (fault == Fault::Changes).then(|| Changing::start(&commands));
+    let changing = matches!(fault, Fault::Changes { .. }).then(|| Changing::start(&commands));
     let clients = begin(&program)?;
     if let Fault::Dead { .. } = fault {
         std::thread::sleep(PHASE / 10);
@@ -197,10 +209,12 @@ fn configuration(fault: Fault, port: u16, commands: &Path, servers: [u16; 2]) ->
                 let _ = writeln!(text, "    server s{server} 127.0.0.1:{server}");
             }
         }
-        Fault::Changes => {
-            text.push_str("    balance uri\n    hash-type consistent\n");
+        Fault::Changes { balance, weights } => {
+            let _ = writeln!(text, "    {balance}");
             for number in 0..SERVERS {
-                let _ = writeln!(text, "    server s{number} 127.0.0.1:{} no-check", servers[0]);
+                let weight = 1 + number % weights;
+                let _ =
+                    writeln!(text, "    server s{number} 127.0.0.1:{} no-check weight {weight}", servers[0]);
             }
         }
     }

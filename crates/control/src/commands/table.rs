@@ -618,7 +618,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row(
         "show profiling",
         "[<what>|<nb>|byaddr|bytime]*",
-        User,
+        Admin,
         "time of tasks by kind, if it was measured",
         Now(profiling::show),
     ),
@@ -681,7 +681,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row(
         "show ssl crt-list",
         "[-n] [<list>]",
-        Operator,
+        Admin,
         "lists of certificates, or what is in one",
         Long(|call| Box::pin(certificates::show_list(call))),
     ),
