@@ -231,7 +231,7 @@ const KINDS_OF_DRIPS: &[DripCase] = &[
     DripCase {
         words: "answers of name servers over TCP",
         sections: "resolvers r\n nameserver n tcp@@server\n timeout resolve 60s\n timeout retry \
-            60s\nbackend b\n@names",
+            60s\nlisten l\n bind @bind\n@names",
         begin: None,
         answer: Some(b"\xff\xff"), // announces 65,535 bytes
         peer: false,               // HAProxy asks for all names over one connection
