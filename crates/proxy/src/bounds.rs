@@ -256,7 +256,7 @@ fn a_peer_has_five_seconds_for_its_greeting() {
 #[test]
 fn a_responder_has_20_seconds_for_its_answer() {
     let responder = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Its certificate names a responder, which is asked by way of this test.
+    // Its certificate names a responder, which is requested by way of this test.
     let certificate = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ocsp.pem");
     let (_front, bind) = listener();
     let config = format!(
@@ -338,12 +338,12 @@ fn what_comes_while_rules_pause_is_not_read() {
                 client
             } else {
                 client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-                let mut asked = accepts(here, &server).await;
+                let mut requested = accepts(here, &server).await;
                 let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {MORE}\r\n\r\n");
-                asked.write_all(head.as_bytes()).unwrap();
+                requested.write_all(head.as_bytes()).unwrap();
                 stays_unread(here, &client, MORE).await; // what is behind the request
-                stays_unread(here, &asked, MORE).await;
-                asked
+                stays_unread(here, &requested, MORE).await;
+                requested
             };
             pass(PAUSE - Duration::from_millis(1));
             rounds(here).await;
@@ -390,18 +390,18 @@ fn a_body_is_waited_for_up_to_a_bound() {
                 until(here, "it is read", || is_delivered(&client) && unread(&client) == 0).await;
                 rounds(here).await;
                 server.set_nonblocking(true).unwrap();
-                assert!(server.accept().is_err(), "{most}: the server is asked too soon");
+                assert!(server.accept().is_err(), "{most}: the server is requested too soon");
                 client.write_all(last.as_bytes()).unwrap();
                 drop(accepts(here, &server).await);
                 return;
             }
             client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-            let mut asked = accepts(here, &server).await;
-            asked.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{less}").as_bytes()).unwrap();
-            until(here, "it is read", || is_delivered(&asked) && unread(&asked) == 0).await;
+            let mut requested = accepts(here, &server).await;
+            requested.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{less}").as_bytes()).unwrap();
+            until(here, "it is read", || is_delivered(&requested) && unread(&requested) == 0).await;
             rounds(here).await;
             nothing(&client);
-            asked.write_all(last.as_bytes()).unwrap();
+            requested.write_all(last.as_bytes()).unwrap();
             until(here, "the response goes on", || client.peek(&mut [0]).is_ok()).await;
         });
     }
