@@ -34,7 +34,7 @@ enum Command {
     Proxy(crate::proxy::ProxyArguments),
     /// Clients and servers that send single bytes: memory and CPU time, beside haproxy
     #[cfg(not(manylane_sim))]
-    Drips(crate::proxy::How),
+    Drips(crate::proxy::ProxyArguments),
     /// 1,500 clients that leave at once: memory before, at the peak and a minute after it, beside haproxy
     #[cfg(not(manylane_sim))]
     Burst(crate::proxy::How),
@@ -205,7 +205,7 @@ pub fn main() -> ExitCode {
         #[cfg(not(manylane_sim))]
         Command::Proxy(arguments) => crate::proxy::run(&arguments),
         #[cfg(not(manylane_sim))]
-        Command::Drips(how) => crate::proxy::drips(&how),
+        Command::Drips(arguments) => crate::proxy::drips(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Burst(how) => crate::proxy::burst(&how),
         #[cfg(not(manylane_sim))]

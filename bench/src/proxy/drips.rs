@@ -11,7 +11,7 @@
 //! [`TARGETS`] says. The command fails if a row misses one, and names the row.
 
 use super::program::{Kind, Program, Programs, free_port};
-use super::{How, median, tls};
+use super::{ProxyArguments, median, named, tls};
 use rustls::{ClientConnection, StreamOwned};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
@@ -276,7 +276,9 @@ struct Taken {
 ///
 /// # Errors
 /// A sentence if a program cannot be started, does not wait for the rest, or misses a target.
-pub fn run(how: &How) -> Result<(), String> {
+pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
+    let how = &arguments.how;
+    let chosen = named(&arguments.rows, "row", KINDS_OF_DRIPS, |case| case.words)?;
     super::with_programs(how, |programs| {
         let mut kinds = vec![Kind::Epoll, Kind::Uring];
         if !how.alone {
@@ -295,7 +297,7 @@ pub fn run(how: &How) -> Result<(), String> {
         );
         let pem = tls::certificate(tls::Key::Ecdsa, &programs.folder)?;
         let mut all_missed = Vec::new();
-        for case in KINDS_OF_DRIPS {
+        for case in chosen {
             let kinds: Vec<_> =
                 kinds.iter().copied().filter(|kind| case.peer || *kind != Kind::Haproxy).collect();
             let figures = measure_all(case, &kinds, how.rounds, programs, &pem)?;
