@@ -29,12 +29,6 @@ impl Held {
     pub(crate) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |chain| chain.len())
     }
-
-    #[inline]
-    pub(crate) fn segment_count(&self) -> usize {
-        self.0.as_ref().map_or(0, |chain| chain.segment_count())
-    }
-
     /// Returns the bytes for reading.
     #[inline]
     pub(crate) fn chain(&self) -> Option<&Chain> {

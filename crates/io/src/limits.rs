@@ -49,10 +49,9 @@ pub const READ_PER_ROUND: usize = 256 << 10;
 /// epoll; the rest goes by operations of at most [`SEGMENTS_PER_WRITE`] segments, one a round.
 pub const WRITTEN_PER_ROUND: usize = 1 << 20;
 
-/// Number of segments that io_uring receives ahead of a task's request before it stops receiving: up to 128
-/// KiB, since small pieces are joined. The contents of the rings at that moment may come in addition. Epoll
-/// receives nothing ahead.
-pub const RECEIVED_AHEAD: usize = 64;
+/// Number of receives that io_uring makes ahead of a task's request before it stops receiving: up to 128 KiB.
+/// What the rings hold at that moment may come in addition. Epoll receives nothing ahead.
+pub const RECEIVED_AHEAD: u8 = 64;
 
 /// Bytes that io_uring keeps for a socket that has not accepted them yet, before a sending task has to wait.
 /// With epoll the kernel's own buffer has this role. So a small message costs its task no wake-up.

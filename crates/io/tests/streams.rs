@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use manylane_buf::Chain;
-use manylane_io::{Kind, LARGE_READ, READ_AT_ONCE, SMALL_READ, Shutdown};
+use manylane_io::{Kind, LARGE_READ, READ_AT_ONCE, RECEIVED_AHEAD, SMALL_READ, Shutdown};
 use rustix::event::PollFlags;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -36,6 +36,7 @@ on_both_drivers! {
     connecting_to_a_closed_port_says_so_with_the_address;
     a_connect_that_is_dropped_leaves_nothing;
     a_stream_goes_to_another_lane_with_what_it_has_received;
+    drips_that_no_task_receives_stay_in_the_kernel;
     close_waits_for_what_was_handed_over;
     shutdown_does_not_wait_for_a_receive_on_the_same_stream;
     who_waits_for_a_partner_that_does_not_read_can_give_up_and_close_at_once;
@@ -423,6 +424,31 @@ fn a_stream_goes_to_another_lane_with_what_it_has_received(kind: Kind) {
     let mut out = String::new();
     partner.read_to_string(&mut out).unwrap();
     assert_eq!(out, "outside");
+}
+
+/// Each would cost an operation: what nobody receives stays in the kernel, however small the pieces are.
+fn drips_that_no_task_receives_stay_in_the_kernel(kind: Kind) {
+    const DRIPS: u64 = 4 * RECEIVED_AHEAD as u64;
+    /// Drips that come before the driver has stopped the operation.
+    const LATE: u64 = 16;
+    run(kind, |io| async move {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let stream = io.stream(near).unwrap();
+        far.write_all(b"first").unwrap();
+        exactly(&stream, 5).await;
+        let before = counted(&io).bytes_in;
+        for drip in 1..=DRIPS {
+            far.write_all(b"x").unwrap();
+            if kind == Kind::IoUring && drip <= u64::from(RECEIVED_AHEAD) {
+                until(&io, || counted(&io).bytes_in == before + drip).await;
+            }
+            io.here().yield_now().await;
+        }
+        let ahead = if kind == Kind::IoUring { u64::from(RECEIVED_AHEAD) } else { 0 };
+        let received = counted(&io).bytes_in - before;
+        assert!((ahead..=ahead + LATE).contains(&received), "{received} drips were received");
+        assert_eq!(exactly(&stream, DRIPS as usize).await, vec![b'x'; DRIPS as usize]);
+    });
 }
 
 fn close_waits_for_what_was_handed_over(kind: Kind) {

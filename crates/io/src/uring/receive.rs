@@ -147,6 +147,7 @@ impl Uring {
             (Ok(n), Some(segment)) if n > 0 => {
                 core.tallies.bytes_in.add(n as u64);
                 source.misfits = if n == SMALL_READ { source.misfits.saturating_add(1) } else { 0 };
+                source.ahead = if source.arrived.is_empty() { 1 } else { source.ahead.saturating_add(1) };
                 if !matches!(source.arrived.change(|arrived| arrived.push_compact(segment)), Ok(Ok(()))) {
                     source.ended = Some(Err(Errno::NOMEM)); // bytes are lost: the stream ends
                 }
@@ -165,7 +166,7 @@ impl Uring {
         } else if !source.stopping {
             // Reads before the end of the operation may be shorter, but belong to the bulk.
             source.large |= source.misfits >= MISFITS;
-            if source.large || source.arrived.segment_count() >= RECEIVED_AHEAD {
+            if source.large || source.ahead >= RECEIVED_AHEAD {
                 source.stopping = true;
                 self.cancel(Op::Receive.of(key));
             }

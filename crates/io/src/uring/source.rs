@@ -91,6 +91,8 @@ pub(crate) struct Source {
     pub(crate) large: bool,
     /// Number of consecutive reads that suit the other way of receiving.
     pub(crate) misfits: u8,
+    /// Number of receives whose bytes are in `arrived`.
+    pub(crate) ahead: u8,
     pub(crate) arrived: Held,
     /// End of the stream, or an error, behind the bytes in `arrived`.
     pub(crate) ended: Option<Result<(), Errno>>,
@@ -135,6 +137,7 @@ impl Source {
             stopping: false,
             large: false,
             misfits: 0,
+            ahead: 0,
             arrived: Held::new(),
             ended: None,
             sending: false,
