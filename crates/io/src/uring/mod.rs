@@ -13,8 +13,8 @@
 //!    closed.
 //! 3. **Receiving is one operation for many reads.** It takes buffers from a ring of clusters; a filled
 //!    buffer becomes a segment, and a new cluster takes its place. It stops when
-//!    [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) of them wait for the task, and begins again when they are gone:
-//!    so a peer fills neither the lane's memory nor its time.
+//!    [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) of them wait for the task, and begins again when they are
+//!    gone: so a peer fills neither the lane's memory nor its time.
 //!
 //!    After several full reads it ends, and bulk is read and sent with system calls, and waits by rule 5: a
 //!    ring uses its buffers in turn, so that each is out of the cache when it is filled, unlike clusters that
