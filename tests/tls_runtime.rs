@@ -195,6 +195,22 @@ fn authorities_and_revoked_certificates_change_for_clients() {
     assert_eq!(who(&served), (true, true));
 }
 
+/// `Upgrade: h2c` is for connections in clear (RFC 7540, 3.2).
+#[test]
+fn nobody_changes_to_h2c_within_tls() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let served = Served::start(&authority, &format!("crt {}", certificate.display()));
+    let to = served.address.to_string();
+    let output = openssl(
+        &["s_client", "-connect", &to, "-quiet", "-ign_eof"],
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\n\
+         HTTP2-Settings: AAMAAABk\r\n\r\n",
+    );
+    let said = text(&output.stdout);
+    assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("hello"), "{said}");
+}
+
 /// A CRL of `authority`.
 fn revoked_by(authority: &Authority, serials: &[u64]) -> String {
     revoked_in(authority, serials, (2020, 2090))

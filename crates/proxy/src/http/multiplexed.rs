@@ -298,8 +298,10 @@ impl Stream<'_> {
     /// The upgrade, or `None` if there is no memory.
     #[cold]
     pub(super) fn take_offer(&self, mut request: Request) -> Result<Request, Option<Pooled<Upgraded>>> {
+        // Within TLS the offer has no meaning (RFC 7540, 3.3): a proxy before this one may have passed it on.
+        let in_clear = self.client.end.connection().tls().is_none();
         let upgraded = match self.requests {
-            0 if self.switched_to().is_none() => {
+            0 if in_clear && self.switched_to().is_none() => {
                 h2::Mux::upgraded(config(self.local, self.frontend), self.local.here(), &request.head)
             }
             _ => Ok(None),
