@@ -132,7 +132,8 @@ fn a_long_body_that_a_client_must_not_get_is_not_read() {
             }
         });
         let _program = Manylane::start(&format!(
-            "{DEFAULTS} mode http\nlisten l\n bind {}\n http-request set-method GET\n server s {server}\n",
+            "global\n tune.rcvbuf.server 4096\n{DEFAULTS} mode http\nlisten l\n bind {}\n http-request \
+                set-method GET\n server s {server}\n",
             fd(&socket),
         ));
         let mut client = BufReader::new(connect(address));

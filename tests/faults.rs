@@ -291,6 +291,28 @@ fn a_program_without_descriptors_goes_on_when_there_are_some_again() {
     }
 }
 
+/// `maxconn` of a frontend is there for the others: connections that wait for it are none of the process's.
+#[test]
+fn a_full_frontend_leaves_the_others_their_connections() {
+    let ((full, narrow), (free, wide)) = (listener(), listener());
+    let front = |name: &str, socket, maxconn| {
+        format!("frontend {name}\n maxconn {maxconn}\n bind {}\n default_backend b\n", fd(socket))
+    };
+    let program = Manylane::start_ready(&format!(
+        "global\n maxconn 3\n{DEFAULTS} mode http\n{}{}backend b\n server s {}\n",
+        front("narrow", &full, 1),
+        front("wide", &free, 10),
+        good()
+    ));
+    let before = descriptors(&program);
+    let clients: Vec<TcpStream> = (0..6).map(|_| connect(narrow)).collect();
+    until("the lanes accept none of them", || descriptors(&program) >= before + 3);
+    let mut client = connect(wide);
+    client.write_all(GET).unwrap();
+    assert!(read_all(&mut client).ends_with("ok"));
+    drop(clients);
+}
+
 /// One log target has no listener, one is gone, and one is not read: requests are served as without logs.
 /// Once the targets are read again, they get the kept lines.
 #[test]

@@ -747,19 +747,15 @@ fn a_worker_that_hangs_is_replaced() {
     let address = own_address();
     let config = |status| answering(address, status, "").replace(" noreuseport\n", "");
     let master = Master::start(&config(200), with_master);
-    let begun = Instant::now();
-    master.reloads(true);
-    let usual = begun.elapsed();
-    master.hears("Former worker");
     let hangs = Pid::from_raw(master.worker());
     kill(hangs, Signal::SIGSTOP).unwrap();
     master.write(&config(403));
     let begun = Instant::now();
     let said = master.reloads(true);
     let elapsed = begun.elapsed();
-    println!("{usual:?}, and {elapsed:?} where the worker hangs");
-    // The second that the new worker waits, and what its start takes on a busy machine.
-    assert!(elapsed < Duration::from_secs(3) + 4 * usual, "{elapsed:?}, else {usual:?}");
+    println!("{elapsed:?}");
+    // After 10 s a reload fails. The new worker waits for one, and says so.
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
     assert!(said.contains(GIVES_UP), "{said}");
     assert_ne!(master.worker(), hangs.as_raw());
     assert_eq!(master.rows("# old workers")[0][0], hangs.to_string());

@@ -17,7 +17,8 @@ pub(crate) struct Command {
     /// One may be a key, so they are overwritten before they are freed.
     pub(crate) words: Zeroizing<Vec<String>>,
     /// The command ends in `<<`: its last argument is a payload.
-    pub(crate) wants_payload: bool,
+    /// Line that ends the payload, if one follows.
+    pub(crate) payload: Option<String>,
 }
 
 /// Why a line is refused.
@@ -25,11 +26,18 @@ pub(crate) struct Command {
 pub(crate) enum CommandError {
     NotText,
     TooManyWords,
+    LongPattern,
 }
+
+/// Most bytes of the pattern behind `<<`.
+const LONGEST_PATTERN: usize = 7;
 
 impl CommandError {
     pub(crate) fn sentence(self) -> String {
         match self {
+            Self::LongPattern => format!(
+                "'<<' expects a pattern of at most {LONGEST_PATTERN} bytes, found more; nothing was done."
+            ),
             Self::NotText => "A command expects text in UTF-8, found other bytes; nothing was done.".into(),
             Self::TooManyWords => {
                 format!(
@@ -48,13 +56,13 @@ pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, CommandError> {
     let mut words = Zeroizing::new(Vec::<String>::new());
     let mut word: Option<String> = None;
     let mut plain = true; // the word has no escape
-    let mut payload = false;
+    let mut payload = None;
     let mut letters = text.chars();
     loop {
         let letter = letters.next();
         let ends = matches!(letter, None | Some(';' | ' ' | '\t' | '\r'));
         if ends && let Some(done) = word.take() {
-            payload = plain && done == "<<";
+            payload = done.strip_prefix("<<").filter(|_| plain).map(str::to_owned);
             words.push(done);
             plain = true;
             if words.len() > MOST_WORDS {
@@ -63,14 +71,16 @@ pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, CommandError> {
         }
         match letter {
             None | Some(';') => {
-                let wants_payload = payload && letter.is_none();
-                if wants_payload {
+                let payload = payload.take().filter(|_| letter.is_none());
+                if let Some(pattern) = &payload {
+                    if pattern.len() > LONGEST_PATTERN {
+                        return Err(CommandError::LongPattern);
+                    }
                     words.pop();
                 }
                 if !words.is_empty() {
-                    all.push(Command { words: std::mem::take(&mut words), wants_payload });
+                    all.push(Command { words: std::mem::take(&mut words), payload });
                 }
-                payload = false;
                 if letter.is_none() {
                     return Ok(all);
                 }
@@ -97,7 +107,7 @@ fn begun<'w>(word: &'w mut Option<String>, rest: &str) -> &'w mut String {
 #[doc(hidden)] // for the fuzzer
 pub fn parse(line: &[u8]) -> Option<Vec<(Vec<String>, bool)>> {
     let all = commands(line).ok()?;
-    Some(all.into_iter().map(|command| (command.words.to_vec(), command.wants_payload)).collect())
+    Some(all.into_iter().map(|command| (command.words.to_vec(), command.payload.is_some())).collect())
 }
 
 #[cfg(test)]
@@ -119,10 +129,12 @@ mod tests {
     #[test]
     fn a_payload_is_announced_by_the_last_word() {
         let of = |line: &str| commands(line.as_bytes()).expect("a line").pop().expect("a command");
-        assert!(of("add map x <<").wants_payload);
+        assert_eq!(of("add map x <<").payload.as_deref(), Some(""));
+        assert_eq!(of("add map x <<%EOF%67").payload.as_deref(), Some("%EOF%67"));
+        assert!(matches!(commands(b"add map x <<%EOF%678"), Err(CommandError::LongPattern)));
         assert_eq!(*of("add map x <<").words, ["add", "map", "x"]);
         for not in ["add << x", r"add map \<<", "add <<; help"] {
-            assert!(!of(not).wants_payload, "{not}");
+            assert_eq!(of(not).payload, None, "{not}");
         }
     }
 
@@ -138,7 +150,7 @@ mod tests {
         fn any_bytes_give_bounded_commands(line in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(all) = commands(&line) {
                 for command in all {
-                    prop_assert!(!command.words.is_empty() || command.wants_payload);
+                    prop_assert!(!command.words.is_empty() || command.payload.is_some());
                     prop_assert!(command.words.len() <= MOST_WORDS);
                 }
             }

@@ -109,9 +109,22 @@ impl Control {
 /// Holds a client's permit of the connection limit.
 struct ClientGuard(Rc<Control>);
 
+impl ClientGuard {
+    /// Waits for a permit. The master needs none: it hands its clients on, which its own limit bounds, and a
+    /// reload must not wait for them.
+    async fn enter(control: &Rc<Control>) -> Self {
+        if !control.of_master {
+            control.clients.enter().await;
+        }
+        Self(control.clone())
+    }
+}
+
 impl Drop for ClientGuard {
     fn drop(&mut self) {
-        self.0.clients.leave();
+        if !self.0.of_master {
+            self.0.clients.leave();
+        }
     }
 }
 
@@ -124,9 +137,9 @@ async fn accept(
 ) {
     let here = io.here();
     loop {
-        control.clients.enter().await; // further clients wait in the backlog
-        let guard = ClientGuard(control.clone());
         let Ok(incoming) = acceptor.accept().await else { return };
+        // Further clients of this socket wait in the backlog; those of others have permits of their own.
+        let guard = ClientGuard::enter(&control).await;
         let connection = incoming.into_connection(&io);
         let client = Client::new(control.of_master);
         let serving = async move {
@@ -136,8 +149,7 @@ async fn accept(
                 let _ = connection.finish().await; // the client may be gone already
             }
         };
-        if here.spawn(&SERVE, Class::Bulk, serving).is_err() {
-            return;
-        }
+        // Without memory for the task this client goes, and the next one may be served.
+        let _ = here.spawn(&SERVE, Class::Bulk, serving);
     }
 }

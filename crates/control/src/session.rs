@@ -3,7 +3,7 @@
 use crate::commands::events::follow;
 use crate::commands::{Call, run};
 use crate::level::{Level, Severity, SeverityOutput};
-use crate::line::{Command, LONGEST_LINE, LONGEST_PAYLOAD, commands};
+use crate::line::{Command, CommandError, LONGEST_LINE, LONGEST_PAYLOAD, commands};
 use crate::line_buffer::{LineBuffer, Taken};
 use crate::reply::{Reply, ReplyError};
 use crate::serve::Control;
@@ -87,6 +87,7 @@ impl<'a> Lines<'a> {
     /// `prompted`, writes a prompt for each line.
     async fn payload(
         &mut self,
+        end: &str,
         reply: &mut Reply<'_>,
         prompted: bool,
         silence: Duration,
@@ -94,7 +95,7 @@ impl<'a> Lines<'a> {
     ) -> Option<Zeroizing<String>> {
         // A string that grows would leave copies.
         let mut text = Zeroizing::new(String::with_capacity(if secret { LONGEST_PAYLOAD } else { 0 }));
-        let whole = self.gather(&mut text, reply, prompted, silence).await;
+        let whole = self.gather(end, &mut text, reply, prompted, silence).await;
         if secret {
             self.buffer.wipe();
         }
@@ -103,6 +104,7 @@ impl<'a> Lines<'a> {
 
     async fn gather(
         &mut self,
+        end: &str,
         text: &mut String,
         reply: &mut Reply<'_>,
         prompted: bool,
@@ -115,7 +117,7 @@ impl<'a> Lines<'a> {
                 reply.flush().await.ok()?;
             }
             match self.next(LONGEST_LINE, silence).await {
-                Next::Line(line) if line.is_empty() => return Some(()),
+                Next::Line(line) if *line == *end.as_bytes() => return Some(()),
                 Next::Line(line) if text.len() + line.len() < LONGEST_PAYLOAD => {
                     text.push_str(std::str::from_utf8(&line).ok()?);
                     text.push('\n');
@@ -200,11 +202,17 @@ pub(crate) async fn serve(
                 reply.put(Severity::Error.mark(settings.marks));
                 reply.put(&unusable.sentence());
                 reply.put("\n\n");
+                if matches!(unusable, CommandError::LongPattern) {
+                    // The lines behind it are no commands.
+                    reply.flush().await?;
+                    lines.discard(settings.timeout).await;
+                    return Ok(());
+                }
                 Vec::new()
             }
         };
         let mut behind = all.len();
-        for Command { words, wants_payload } in all {
+        for Command { words, payload: ends } in all {
             behind -= 1;
             if *words == [hand_over::QUESTION] {
                 reply.flush().await?;
@@ -215,13 +223,14 @@ pub(crate) async fn serve(
             }
             let mut payload = None;
             let secret = SEND_KEYS.iter().any(|own| words.iter().take(own.len()).eq(own));
-            if wants_payload {
-                match lines.payload(&mut reply, settings.interactive, settings.timeout, secret).await {
+            if let Some(end) = ends {
+                let prompted = settings.interactive;
+                match lines.payload(&end, &mut reply, prompted, settings.timeout, secret).await {
                     Some(text) => payload = Some(text),
                     None => {
                         reply.put(
-                            "The payload did not come whole (an empty line ends it), or is too long or \
-                            no text; nothing was done.\n\n",
+                            "The payload did not come whole (an empty line ends it, or the pattern behind \
+                            '<<'), or is too long or no text; nothing was done.\n\n",
                         );
                         reply.flush().await?;
                         lines.discard(settings.timeout).await;

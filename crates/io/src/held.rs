@@ -29,6 +29,7 @@ impl Held {
     pub(crate) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |chain| chain.len())
     }
+
     /// Returns the bytes for reading.
     #[inline]
     pub(crate) fn chain(&self) -> Option<&Chain> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 /// The longest delay.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Time between two checks of the server, and of the client: one that is gone gives its permit back.
+/// Time between two checks of the server, and of the client: one that is gone gives its permit back. That of
+/// a TCP client is noticed only if it resets the connection.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between two checks of the client if no server is checked.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -29,8 +30,11 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
     let (backend, server) = match call.word(1) {
         "" => loop {
             let left = until.since(here.now());
-            if left.is_zero() || call.reply.client_is_gone() {
+            if left.is_zero() {
                 return;
+            }
+            if call.reply.client_is_gone() {
+                return give_up(call);
             }
             here.sleep(left.min(CLIENT_CHECK_INTERVAL)).await;
         },
@@ -55,9 +59,17 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
             Err(_) => {}
         }
         let left = until.since(here.now());
-        if left.is_zero() || call.reply.client_is_gone() {
+        if call.reply.client_is_gone() {
+            return give_up(call);
+        }
+        if left.is_zero() {
             return call.error("Wait delay expired.");
         }
         here.sleep(left.min(CHECK_INTERVAL)).await;
     }
+}
+
+/// Ends the session with its client: what follows on the line is for a later time.
+fn give_up(call: &mut Call<'_, '_>) {
+    call.settings.over = true;
 }

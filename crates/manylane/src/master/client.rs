@@ -419,18 +419,19 @@ impl Client {
 
     /// Sends a command to a worker, and forwards the answer.
     fn forward(&mut self, target: Target, command: &str) -> Goes {
-        let payload = match command.ends_with(" <<") {
-            true => match self.payload()? {
+        let last = command.rsplit([' ', '\t']).next().and_then(|last| last.strip_prefix("<<"));
+        let payload = match last {
+            Some(end) => match self.payload(end)? {
                 Some(payload) => payload,
                 None => {
                     self.say(
-                        "The payload did not come whole (an empty line ends it), or is too long or no \
-                        text; nothing was done.\n\n",
+                        "The payload did not come whole (an empty line ends it, or the pattern behind \
+                        '<<'), or is too long or no text; nothing was done.\n\n",
                     )?;
                     return Ok(false);
                 }
             },
-            false => String::new(),
+            None => String::new(),
         };
         let Some((_, passage)) = self.ask(|answer| Question::Worker(target, answer))? else {
             self.say("The worker has ended.\n\n")?;
@@ -453,14 +454,14 @@ impl Client {
     }
 
     /// Returns the lines up to an empty one, including that.
-    fn payload(&mut self) -> io::Result<Option<String>> {
+    fn payload(&mut self, end: &str) -> io::Result<Option<String>> {
         let mut text = String::new();
         while let Some(line) = self.line()? {
             text += &line;
             if text.len() > LONGEST_PAYLOAD {
                 break;
             }
-            if matches!(&*line, "\n" | "\r\n") {
+            if line.trim_end_matches(['\r', '\n']) == end {
                 return Ok(Some(text));
             }
         }

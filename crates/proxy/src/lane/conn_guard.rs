@@ -61,10 +61,7 @@ impl ConnGuard {
     }
 
     fn limits(&self) -> impl Iterator<Item = &ConnLimit> {
-        let (frontend, listener) = self.counted();
-        let limits: [&ConnLimit; 3] =
-            [&self.generation.conn_limit, &frontend.conn_limit, &listener.conn_limit];
-        limits.into_iter().chain(self.is_tls.then_some(&*self.generation.tls_conn_limit))
+        limits(&self.generation, self.counted(), self.is_tls)
     }
 }
 
@@ -96,15 +93,25 @@ impl ConnGuard {
             to.session_admitted(); // the session moves between two requests
             from.session_ends();
         }
-        let of_before = [&before.conn_limit, &left.conn_limit, &left_at.conn_limit];
-        let of_before = of_before.into_iter().chain(self.is_tls.then_some(&before.tls_conn_limit));
-        for (own, left) in self.limits().zip(of_before) {
-            if !std::ptr::eq(own, &**left) {
+        for (own, left) in self.limits().zip(limits(&before, (left, left_at), self.is_tls)) {
+            if !std::ptr::eq(own, left) {
                 own.enter_anyway();
                 left.leave();
             }
         }
     }
+}
+
+/// The limits of a connection, the narrowest first: one that waits for a permit has none of those that other
+/// frontends need.
+fn limits<'a>(
+    generation: &'a Generation,
+    (frontend, listener): (&'a Frontend, &'a Listener),
+    is_tls: bool,
+) -> impl Iterator<Item = &'a ConnLimit> {
+    let own: [&ConnLimit; 2] = [&listener.conn_limit, &frontend.conn_limit];
+    let tls = is_tls.then_some(&*generation.tls_conn_limit);
+    own.into_iter().chain(tls).chain([&*generation.conn_limit])
 }
 
 impl Drop for ConnGuard {

@@ -1,5 +1,6 @@
 //! From listeners to sessions: accepts within `maxconn`, and gives connections to the least loaded lane.
 
+use super::checks::unless_stopped;
 use crate::lane::{BoundListener, ConnGuard, Local, SESSION};
 use crate::session::Session;
 use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, PendingAccepts};
@@ -10,6 +11,10 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
+
+/// Pause before the next try to accept again, if the system has no descriptor or no memory for it.
+const ACCEPTOR_RETRY: Duration = Duration::from_millis(100);
 
 static ACCEPT: TaskKind = TaskKind::new("accept");
 static GATES: TaskKind = TaskKind::new("frontend enabled or disabled");
@@ -124,7 +129,12 @@ async fn accepting(
             if snapshot.state() == FrontendGateState::Open {
                 acceptor = socket.acceptor(&local.io).ok();
                 if acceptor.is_none() {
-                    break;
+                    // No descriptor or no memory is left for the moment.
+                    if unless_stopped(&local, local.here().sleep(ACCEPTOR_RETRY)).await.is_none() {
+                        break;
+                    }
+                    (snapshot, changed) = (gate.snapshot(), true);
+                    continue;
                 }
             }
         }
