@@ -236,17 +236,23 @@ fn revoked_in(authority: &Authority, serials: &[u64], (year, until): (i32, i32))
     params.signed_by(&authority.own).unwrap().pem().unwrap()
 }
 
+/// Certificate and key of a client, with this serial number.
+fn client_4711(authority: &Authority) -> PathBuf {
+    let mut params = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    params.serial_number = Some(SerialNumber::from(4711));
+    params.distinguished_name.push(DnType::CommonName, "client");
+    let key = KeyPair::generate().unwrap();
+    let shown = params.signed_by(&key, &authority.own).unwrap();
+    authority.folder.file("client.pem", &format!("{}{}", shown.pem(), key.serialize_pem()))
+}
+
 /// An older list of the same issuer, which has not the serial or is overdue, does not hide it, whatever their
 /// order in the file.
 #[test]
 fn the_newest_list_of_an_issuer_decides() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
-    let mut params = CertificateParams::new(vec!["client".to_owned()]).unwrap();
-    params.serial_number = Some(SerialNumber::from(4711));
-    let key = KeyPair::generate().unwrap();
-    let shown = params.signed_by(&key, &authority.own).unwrap();
-    let shown = authority.folder.file("client.pem", &format!("{}{}", shown.pem(), key.serialize_pem()));
+    let shown = client_4711(&authority);
     let of = |serials: &[u64], years| revoked_in(&authority, serials, years);
     let (before, after) = (of(&[1], (2020, 2090)), of(&[1, 4711], (2021, 2090)));
     let (overdue, fresh) = (of(&[1], (2020, 2021)), of(&[1], (2021, 2090)));
@@ -275,12 +281,7 @@ fn the_newest_list_of_an_issuer_decides() {
 fn a_list_of_revoked_certificates_is_replaced() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
-    let mut params = CertificateParams::new(vec!["client".to_owned()]).unwrap();
-    params.serial_number = Some(SerialNumber::from(4711));
-    params.distinguished_name.push(DnType::CommonName, "client");
-    let key = KeyPair::generate().unwrap();
-    let shown = params.signed_by(&key, &authority.own).unwrap();
-    let shown = authority.folder.file("client.pem", &format!("{}{}", shown.pem(), key.serialize_pem()));
+    let shown = client_4711(&authority);
     let list = authority.folder.file("revoked.pem", &revoked_by(&authority, &[1]));
     let served = Served::start(
         &authority,
