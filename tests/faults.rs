@@ -299,14 +299,14 @@ fn a_full_frontend_leaves_the_others_their_connections() {
         format!("frontend {name}\n maxconn {maxconn}\n bind {}\n default_backend b\n", fd(socket))
     };
     let program = Manylane::start_ready(&format!(
-        "global\n maxconn 3\n{DEFAULTS} mode http\n{}{}backend b\n server s {}\n",
+        "global\n maxconn 2\n{DEFAULTS} timeout client 10m\n mode http\n{}{}backend b\n server s {}\n",
         front("narrow", &full, 1),
         front("wide", &free, 10),
         good()
     ));
     let before = descriptors(&program);
     let clients: Vec<TcpStream> = (0..6).map(|_| connect(narrow)).collect();
-    until("the lanes accept none of them", || descriptors(&program) >= before + 3);
+    until("the lanes accept none of them", || descriptors(&program) >= before + 2);
     let mut client = connect(wide);
     client.write_all(GET).unwrap();
     assert!(read_all(&mut client).ends_with("ok"));
