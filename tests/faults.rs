@@ -296,7 +296,11 @@ fn a_program_without_descriptors_goes_on_when_there_are_some_again() {
 fn a_full_frontend_leaves_the_others_their_connections() {
     let ((full, narrow), (free, wide)) = (listener(), listener());
     let front = |name: &str, socket, maxconn| {
-        format!("frontend {name}\n maxconn {maxconn}\n bind {}\n default_backend b\n", fd(socket))
+        // Without a backlog of its own, a frontend lets as many wait as it serves.
+        format!(
+            "frontend {name}\n maxconn {maxconn}\n backlog 64\n bind {}\n default_backend b\n",
+            fd(socket)
+        )
     };
     let program = Manylane::start_ready(&format!(
         "global\n maxconn 2\n{DEFAULTS} timeout client 10m\n mode http\n{}{}backend b\n server s {}\n",
