@@ -312,6 +312,48 @@ fn a_client_is_informed_that_a_body_of_unknown_length_ends() {
     assert!(text(&came).ends_with("\r\n\r\nwhole"), "{}", text(&came));
 }
 
+/// Servers that send the same share a header; one with fields of its own has them.
+#[test]
+fn each_server_gets_its_own_words_before_tls() {
+    let (came, got) = std::sync::mpsc::channel();
+    let origin = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        let length = stream.read(&mut bytes).unwrap();
+        let _ = came.send(bytes[..length].to_vec()); // later tries are of no interest
+    });
+    let (socket, address) = listener();
+    let tlv = "set-proxy-v2-tlv-fmt(0xE1)";
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS}frontend f\n mode http\n bind {}\n use_backend b\nbackend b\n mode http\n retries 0\n \
+         use-server %[path,field(2,/)] if TRUE\n default-server ssl verify none\n \
+         server a {origin} send-proxy-v2\n server b {origin} send-proxy-v2\n server c {origin} send-proxy\n \
+         server d {origin} send-proxy-v2 {tlv} d-%[src_port]\n server e {origin} send-proxy-v2 {tlv} %[path]\n \
+         server f {origin}\n",
+        fd(&socket)
+    ));
+    for server in ["a", "b", "c", "d", "e", "f"] {
+        let mut client = connect(address);
+        let port = client.local_addr().unwrap().port();
+        client.write_all(format!("GET /{server} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        let received = got.recv_timeout(TIMEOUT).unwrap();
+        let parsed = manylane_net::proxy_protocol::parse(&received);
+        if server == "f" {
+            assert_eq!(received[0], 22, "a handshake record of TLS");
+            continue;
+        }
+        let Ok(manylane_net::proxy_protocol::Parsed::Complete { header, .. }) = parsed else {
+            panic!("{server}: {received:?}")
+        };
+        let own = header.tlvs.value_of(0xe1).map(text);
+        let wanted = match server {
+            "d" => Some(format!("d-{port}")),
+            "e" => Some("/e".to_owned()),
+            _ => None,
+        };
+        assert_eq!((own, received.starts_with(b"PROXY ")), (wanted, server == "c"), "{server}");
+    }
+}
+
 #[test]
 fn words_of_other_proxies_stand_before_tls_and_servers_are_informed_of_it() {
     let authority = Authority::new();

@@ -100,7 +100,7 @@ impl Stream<'_> {
             stream: self.entry(),
             head: Some(head),
             names: &[],
-            headers: &[],
+            headers: None,
             early: false,
             memory: None,
             queue_time: SetTime::new(self.scopes.memory.timeout(TimeoutOf::Queue).get()),

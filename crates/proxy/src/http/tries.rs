@@ -311,12 +311,12 @@ impl Stream<'_> {
                                 scopes: self.scopes,
                                 course: Some(&self.record),
                             };
-                            let headers = server::headers_before_tls(backend, self.client, &eval, phase);
+                            let headers = server::HeadersBeforeTls::new(backend, self.client, &eval, phase);
                             (eval.server_names(phase, backend), headers)
                         };
                         let wanted = Wanted {
                             names: &names_wanted,
-                            headers: &headers,
+                            headers: Some(&headers),
                             memory: Some(memory),
                             early,
                             ..wanted

@@ -3,6 +3,7 @@
 use super::local::Local;
 use super::timer::Timer;
 use crate::scopes::Memory;
+use crate::server::HeadersBeforeTls;
 use crate::traffic::Parties;
 use manylane_balance::{Index, Input, Key, NoPick, Priority, QueueState};
 use manylane_http::Head;
@@ -64,8 +65,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) head: Option<&'a Head>,
     /// Values of the backend's expressions for server names within TLS.
     pub(crate) names: &'a [Option<Box<str>>],
-    /// Headers that connections to these servers begin with before TLS.
-    pub(crate) headers: &'a [(usize, Vec<u8>)],
+    /// Headers that connections to servers begin with before TLS.
+    pub(crate) headers: Option<&'a HeadersBeforeTls>,
     /// Stores the TLS state of a server that was not reached, for samples.
     pub(crate) memory: Option<&'a Memory>,
     /// The request may be sent as early data of TLS.

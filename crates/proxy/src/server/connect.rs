@@ -421,10 +421,9 @@ async fn encrypted(
     deadline: Option<Time>,
 ) -> Result<Connection, Cause> {
     if permit.server().header.is_some() {
-        let index = permit.index().get();
-        let header = wanted.headers.iter().find(|(number, _)| *number == index);
         let mut chain = Chain::new();
-        let (_, bytes) = header.ok_or(Cause::Resource)?; // the header could not be made
+        let header = wanted.headers.and_then(|headers| headers.of(permit.server()));
+        let bytes = header.ok_or(Cause::Resource)?; // the header could not be made
         chain.append(bytes).map_err(|_| Cause::Resource)?;
         connection.send(&mut chain).await.map_err(|_| Cause::ServerLeft)?;
     }
