@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// Pause before the next try to accept again, if the system has no descriptor or no memory for it.
-const ACCEPTOR_RETRY: Duration = Duration::from_millis(100);
+pub(super) const ACCEPTOR_RETRY: Duration = Duration::from_millis(100);
 
 static ACCEPT: TaskKind = TaskKind::new("accept");
 static GATES: TaskKind = TaskKind::new("frontend enabled or disabled");

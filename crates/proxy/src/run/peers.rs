@@ -9,13 +9,14 @@
 //!    have received and what is still to be sent. Connections are closed and made again.
 //! 4. A process that stops first sends everything to the process that listens in its place, if there is one.
 
+use super::accept::ACCEPTOR_RETRY;
 use super::checks::{encrypted, unless_happens, unless_stopped};
 use crate::lane::{Event, Local};
 use crate::message_buffer::MessageBuffer;
 use crate::scopes::table_millis;
 use crate::server::TlsGuard;
 use manylane_buf::Chain;
-use manylane_net::{Acceptor, ConnectOptions, Connection, Connector, Incoming};
+use manylane_net::{Bound, ConnectOptions, Connection, Connector, Incoming};
 use manylane_peers::{
     Fault, MAX_HELLO, Message, MessageError, Resync, SILENCE, Section, Status, hello, read_hello,
 };
@@ -130,10 +131,11 @@ async fn run_section(local: Rc<Local>, number: usize) {
         accepting: Cell::new(0),
         reported: Cell::new(0),
     });
-    for socket in own.sockets().iter().flat_map(|sockets| sockets.iter()) {
-        if let Ok(acceptor) = socket.acceptor(&local.io) {
+    if let Some(sockets) = own.sockets() {
+        for number in 0..sockets.len() {
             section_task.accepting.set(section_task.accepting.get() + 1);
-            if local.here().spawn(&PEERS, Class::Normal, accept(section_task.clone(), acceptor)).is_err() {
+            let task = accept(section_task.clone(), sockets.clone(), number);
+            if local.here().spawn(&PEERS, Class::Normal, task).is_err() {
                 section_task.accepting.set(section_task.accepting.get() - 1);
             }
         }
@@ -348,12 +350,23 @@ async fn connect(section_task: Rc<SectionTask>, peer: usize, conn: Rc<Conn>) {
 }
 
 /// Accepts connections of peers until the lane stops.
-async fn accept(section_task: Rc<SectionTask>, acceptor: Acceptor) {
-    while let Some(Ok(incoming)) = unless_stopped(&section_task.local, acceptor.accept()).await {
-        let task = welcome(section_task.clone(), incoming, PendingConn::new(&section_task));
-        let _ = section_task.local.here().spawn(&PEER, Class::Normal, task);
+async fn accept(section_task: Rc<SectionTask>, sockets: Arc<[Bound]>, number: usize) {
+    let local = &section_task.local;
+    let acceptor = loop {
+        match sockets[number].acceptor(&local.io) {
+            Ok(acceptor) => break Some(acceptor),
+            // No descriptor or no memory is left for the moment.
+            Err(_) if unless_stopped(local, local.here().sleep(ACCEPTOR_RETRY)).await.is_some() => {}
+            Err(_) => break None,
+        }
+    };
+    if let Some(acceptor) = acceptor {
+        while let Some(Ok(incoming)) = unless_stopped(local, acceptor.accept()).await {
+            let task = welcome(section_task.clone(), incoming, PendingConn::new(&section_task));
+            let _ = local.here().spawn(&PEER, Class::Normal, task);
+        }
+        let _ = acceptor.close().await;
     }
-    let _ = acceptor.close().await;
     section_task.accepting.set(section_task.accepting.get() - 1);
 }
 
