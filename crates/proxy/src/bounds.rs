@@ -242,6 +242,44 @@ fn queries_of_rules_have_slots_and_a_bound() {
 }
 
 #[test]
+fn a_silent_name_server_takes_no_slots_of_the_others() {
+    let [silent, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    other.set_nonblocking(true).unwrap();
+    let [first, second] = [&silent, &other].map(|server| server.local_addr().unwrap());
+    let config = format!(
+        "resolvers r\n nameserver silent {first}\n nameserver other {second}\n resolve_retries 1\n \
+         timeout retry 1h\n timeout resolve 1h\n"
+    );
+    serving(&config, |local| async move {
+        let here = local.here();
+        let asks = |number: usize| {
+            let name = Name::parse(&format!("n{number}.test")).unwrap();
+            let question = Arc::new(Question::new(name, manylane_resolve::Kind::A));
+            assert!(local.generation.resolvers[0].order(Order::Ask(question)));
+        };
+        // The other one answers that there is no such name.
+        let answers = || {
+            let (mut query, mut count) = ([0; 512], 0);
+            while let Ok((length, from)) = other.recv_from(&mut query) {
+                query[2..4].copy_from_slice(&[0x81, 0x83]);
+                other.send_to(&query[..length], from).unwrap();
+                count += 1;
+            }
+            count
+        };
+        let mut answered = 0;
+        for number in 0..300 {
+            asks(number);
+            until(here, "the other one is asked", || {
+                answered += answers();
+                answered > number
+            })
+            .await;
+        }
+    });
+}
+
+#[test]
 fn a_peer_has_five_seconds_for_its_greeting() {
     let (front, bind) = listener();
     let config = format!("global\n localpeer own\npeers p\n bind {bind}\n server own\n");

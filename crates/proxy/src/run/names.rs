@@ -40,11 +40,12 @@ use std::time::Duration;
 static NAMES: TaskKind = TaskKind::new("resolvers");
 static QUESTION: TaskKind = TaskKind::new("question to a name server");
 
-/// Most concurrent queries of a section for its servers, and as many for rules, each with a socket of its
-/// own; others wait. They are apart because clients may choose the names that rules ask for.
+/// Most concurrent queries to a name server for the section's servers, and as many for rules, each with a
+/// socket of its own; others wait. They are apart because clients may choose the names that rules ask for, and
+/// each name server has its own because one that is silent keeps each query until its time is over.
 const MOST_QUESTIONS: u32 = 256;
 
-/// Most queries for rules, including those that wait. Further queries count as unanswered.
+/// Most queries to a name server for rules, including those that wait. Further queries count as unanswered.
 const MOST_OF_RULES: usize = 2048;
 
 /// Time for which a query for a rule keeps its place while others wait; then it counts as unanswered.
@@ -91,14 +92,30 @@ struct SectionTask {
     local: Rc<Local>,
     number: usize,
     section: RefCell<Section>,
-    of_servers: ConnLimit,
-    of_rules: ConnLimit,
-    /// Number of queries for rules.
-    for_rules: Cell<usize>,
+    /// Limits of each name server.
+    limits: Box<[QueryLimits]>,
     /// When to look next whether the system has a default route for IPv6.
     route_check: Cell<Duration>,
     /// Wakes the section's task.
     notify: Arc<Notify>,
+}
+
+/// What a name server may occupy of a section.
+struct QueryLimits {
+    of_servers: ConnLimit,
+    of_rules: ConnLimit,
+    /// Number of queries for rules.
+    for_rules: Cell<usize>,
+}
+
+impl QueryLimits {
+    fn new() -> Self {
+        Self {
+            of_servers: ConnLimit::new(MOST_QUESTIONS),
+            of_rules: ConnLimit::new(MOST_QUESTIONS),
+            for_rules: Cell::new(0),
+        }
+    }
 }
 
 /// Task of a section, until the lane stops.
@@ -109,9 +126,7 @@ async fn run_section(local: Rc<Local>, number: usize, notify: Arc<Notify>, secti
         local: local.clone(),
         number,
         section: RefCell::new(section),
-        of_servers: ConnLimit::new(MOST_QUESTIONS),
-        of_rules: ConnLimit::new(MOST_QUESTIONS),
-        for_rules: Cell::new(0),
+        limits: own.servers.iter().map(|_| QueryLimits::new()).collect(),
         route_check: Cell::default(),
         notify: notify.clone(),
     });
@@ -166,8 +181,8 @@ impl SectionTask {
         while let Some(ask) = self.next_ask() {
             let for_rule = match users.has_servers(ask.query.name()) {
                 true => None,
-                false if self.for_rules.get() == MOST_OF_RULES => continue,
-                false => Some(ForRule::new(self)),
+                false if self.limits[ask.query.server].for_rules.get() == MOST_OF_RULES => continue,
+                false => Some(ForRule::new(self, ask.query.server)),
             };
             // Without memory for the task, the query counts as unanswered.
             let _ =
@@ -195,19 +210,21 @@ impl SectionTask {
     }
 }
 
-/// Counts a query that only rules wait for, until it is dropped.
-struct ForRule(Rc<SectionTask>);
+/// Counts a query to a name server that only rules wait for, until it is dropped.
+struct ForRule(Rc<SectionTask>, usize);
 
 impl ForRule {
-    fn new(section_task: &Rc<SectionTask>) -> Self {
-        section_task.for_rules.set(section_task.for_rules.get() + 1);
-        Self(section_task.clone())
+    fn new(section_task: &Rc<SectionTask>, server: usize) -> Self {
+        let count = &section_task.limits[server].for_rules;
+        count.set(count.get() + 1);
+        Self(section_task.clone(), server)
     }
 }
 
 impl Drop for ForRule {
     fn drop(&mut self) {
-        self.0.for_rules.set(self.0.for_rules.get() - 1);
+        let count = &self.0.limits[self.1].for_rules;
+        count.set(count.get() - 1);
     }
 }
 
@@ -216,7 +233,8 @@ async fn exchange(section_task: Rc<SectionTask>, ask: Query, for_rule: Option<Fo
     let local = &section_task.local;
     let until = Time::ZERO + ask.until;
     let work = async {
-        let limits = if for_rule.is_some() { &section_task.of_rules } else { &section_task.of_servers };
+        let own = &section_task.limits[ask.query.server];
+        let limits = if for_rule.is_some() { &own.of_rules } else { &own.of_servers };
         let _guard = CheckGuard::enter(limits).await;
         let server = &section_task.resolvers().servers[ask.query.server];
         let talk = async {
