@@ -327,7 +327,8 @@ fn each_server_gets_its_own_words_before_tls() {
         "{DEFAULTS}frontend f\n mode http\n bind {}\n use_backend b\nbackend b\n mode http\n retries 0\n \
          use-server %[path,field(2,/)] if TRUE\n default-server ssl verify none\n \
          server a {origin} send-proxy-v2\n server b {origin} send-proxy-v2\n server c {origin} send-proxy\n \
-         server d {origin} send-proxy-v2 {tlv} d-%[src_port]\n server e {origin} send-proxy-v2 {tlv} %[path]\n \
+         server d {origin} send-proxy-v2 {tlv} d-%[src_port]\n \
+         server e {origin} send-proxy-v2 {tlv} %[path]\n \
          server f {origin}\n",
         fd(&socket)
     ));

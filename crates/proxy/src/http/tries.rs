@@ -311,7 +311,7 @@ impl Stream<'_> {
                                 scopes: self.scopes,
                                 course: Some(&self.record),
                             };
-                            let headers = server::HeadersBeforeTls::new(backend, self.client, &eval, phase);
+                            let headers = server::headers_before_tls(backend, self.client, &eval, phase);
                             (eval.server_names(phase, backend), headers)
                         };
                         let wanted = Wanted {

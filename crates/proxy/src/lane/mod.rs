@@ -41,7 +41,7 @@ pub use local::{Local, offline};
 pub(crate) use local::{PageServed, replaced};
 pub(crate) use observe::{Observation, observe};
 pub(crate) use passwords::{THREADS, hashing};
-pub(crate) use permit::{NoPermit, ServerPermit, SetTime, Wanted};
+pub(crate) use permit::{HeadersBeforeTls, NoPermit, ServerPermit, SetTime, Wanted};
 pub(crate) use room::Room;
 pub(crate) use shared_conns::SETTINGS_TIMEOUT;
 pub use streams::{Cursor, Slice, StreamReport, end_stream, end_streams, panic_stream, slice};

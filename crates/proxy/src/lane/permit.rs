@@ -3,14 +3,13 @@
 use super::local::Local;
 use super::timer::Timer;
 use crate::scopes::Memory;
-use crate::server::HeadersBeforeTls;
 use crate::traffic::Parties;
 use manylane_balance::{Index, Input, Key, NoPick, Priority, QueueState};
 use manylane_http::Head;
 use manylane_net::Packets;
 use manylane_plan::Cause;
 use manylane_plan::connect_timings::ConnectTimings;
-use manylane_plan::generation::{Backend, Server};
+use manylane_plan::generation::{Backend, SendHeader, Server};
 use manylane_sched::Time;
 
 use std::cell::Cell;
@@ -75,6 +74,28 @@ pub(crate) struct Wanted<'a> {
     pub(crate) queue_time: SetTime,
     /// Time of `set-timeout connect`.
     pub(crate) connect_time: SetTime,
+}
+
+/// Headers of the PROXY protocol that connections to servers begin with before TLS.
+#[derive(Debug, Default)]
+pub(crate) struct HeadersBeforeTls {
+    /// For servers without fields of their own.
+    pub(crate) alike: Vec<(SendHeader, Vec<u8>)>,
+    /// For servers with such fields, by their numbers: these may read the server.
+    pub(crate) own: Vec<(usize, Vec<u8>)>,
+}
+
+impl HeadersBeforeTls {
+    /// Returns the header for a server; `None` if it could not be made.
+    pub(crate) fn of(&self, server: &Server) -> Option<&[u8]> {
+        let how = server.header?;
+        let bytes = if server.tlvs.is_empty() {
+            &self.alike.iter().find(|header| header.0 == how)?.1
+        } else {
+            &self.own.iter().find(|header| header.0 == server.index)?.1
+        };
+        Some(bytes)
+    }
 }
 
 /// A timeout that a rule may have set for the stream. It takes four bytes, since each waiting stream has it.

@@ -1,7 +1,7 @@
 //! `send-proxy`: the header that a connection to a server begins with.
 
 use crate::client::Client;
-use crate::lane::say;
+use crate::lane::{HeadersBeforeTls, say};
 use crate::rules::{EvalContext, EvalPhase};
 use manylane_logs::Level;
 use manylane_net::proxy_protocol::{
@@ -105,49 +105,27 @@ pub(crate) fn header(
     Ok(bytes)
 }
 
-/// Headers that connections to servers begin with before TLS. It is not known yet which server a new connection
-/// goes to, so there is one for all servers that send the same.
-#[derive(Debug, Default)]
-pub(crate) struct HeadersBeforeTls {
-    /// For servers without fields of their own.
-    alike: Vec<(SendHeader, Vec<u8>)>,
-    /// For servers with such fields, by their numbers: these may read the server.
-    own: Vec<(usize, Vec<u8>)>,
-}
-
-impl HeadersBeforeTls {
-    pub(crate) fn new(
-        backend: &Backend,
-        client: &Client,
-        eval: &EvalContext<'_>,
-        phase: EvalPhase<'_>,
-    ) -> Self {
-        let mut headers = Self::default();
-        for server in backend.servers.iter().filter(|server| server.tls.is_some()) {
-            let Some(how) = server.header else { continue };
-            if headers.of(server).is_some() {
-                continue;
-            }
-            let phase = EvalPhase { server: Some(server), ..phase };
-            let Ok(bytes) = header(how, server, client, eval, phase) else { continue };
-            if server.tlvs.is_empty() {
-                headers.alike.push((how, bytes));
-            } else {
-                headers.own.push((server.index, bytes));
-            }
+/// Makes the headers of those servers of `backend` that get one before TLS. It is not known yet which server a
+/// new connection goes to, so there is one for all servers that send the same.
+pub(crate) fn headers_before_tls(
+    backend: &Backend,
+    client: &Client,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+) -> HeadersBeforeTls {
+    let mut headers = HeadersBeforeTls::default();
+    for server in backend.servers.iter().filter(|server| server.tls.is_some()) {
+        let Some(how) = server.header else { continue };
+        if headers.of(server).is_some() {
+            continue;
         }
-        headers
-    }
-
-    /// Returns the header for a server; `None` if it could not be made.
-    pub(crate) fn of(&self, server: &Server) -> Option<&[u8]> {
-        let how = server.header?;
-        let (alike, own) = (self.alike.iter(), self.own.iter());
-        let found = if server.tlvs.is_empty() {
-            alike.filter(|header| header.0 == how).map(|header| &header.1).next()
+        let phase = EvalPhase { server: Some(server), ..phase };
+        let Ok(bytes) = header(how, server, client, eval, phase) else { continue };
+        if server.tlvs.is_empty() {
+            headers.alike.push((how, bytes));
         } else {
-            own.filter(|header| header.0 == server.index).map(|header| &header.1).next()
-        };
-        found.map(Vec::as_slice)
+            headers.own.push((server.index, bytes));
+        }
     }
+    headers
 }

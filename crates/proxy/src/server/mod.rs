@@ -10,6 +10,6 @@ pub(crate) use connect::{
     Attempt, IdleConn, Tried, at_once, connect, enter, has_agreed_on_h2, remember_address, remember_link,
     shaken_with, waiting,
 };
-pub(crate) use header::{HeadersBeforeTls, header};
+pub(crate) use header::{header, headers_before_tls};
 pub(crate) use pool_key::pool_key;
 pub(crate) use tls_guard::TlsGuard;

@@ -335,7 +335,7 @@ impl Stream<'_> {
             let head =
                 self.head(backend.servers.iter().any(|server| server.evaluated_name().is_some()), client);
             let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
-            let headers = server::HeadersBeforeTls::new(backend, client, self.eval, phase);
+            let headers = server::headers_before_tls(backend, client, self.eval, phase);
             (self.eval.server_names(phase, backend), headers)
         };
         let wanted = Wanted { names: &names, headers: Some(&headers), memory: Some(memory), ..wanted };
