@@ -41,8 +41,8 @@ static NAMES: TaskKind = TaskKind::new("resolvers");
 static QUESTION: TaskKind = TaskKind::new("question to a name server");
 
 /// Most concurrent queries to a name server for the section's servers, and as many for rules, each with a
-/// socket of its own; others wait. They are apart because clients may choose the names that rules ask for. Each
-/// name server has its own because one that is silent keeps each query until its time is over.
+/// socket of its own; others wait. They are apart because clients may choose the names that rules ask for.
+/// Each name server has its own because one that is silent keeps each query until its time is over.
 const MOST_QUESTIONS: u32 = 256;
 
 /// Most queries to a name server for rules, including those that wait. Further queries count as unanswered.

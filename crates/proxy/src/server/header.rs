@@ -105,8 +105,8 @@ pub(crate) fn header(
     Ok(bytes)
 }
 
-/// Makes the headers of those servers of `backend` that get one before TLS. It is not known yet which server a
-/// new connection goes to, so there is one for all servers that send the same.
+/// Makes the headers of those servers of `backend` that get one before TLS. It is not known yet which server
+/// a new connection goes to, so there is one for all servers that send the same.
 pub(crate) fn headers_before_tls(
     backend: &Backend,
     client: &Client,
