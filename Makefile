@@ -47,7 +47,7 @@ GLOBAL_LISTS := $(TESTED) --features manylane-pool/global-pools --test loom_pool
 GLOBAL_BUDGET := $(TESTED) --features manylane-pool/global-pools --test sim_pool global_lists
 # Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the
 # debug build.
-ALONE := $(addprefix --exclude manylane-,check config expr h1 h2 http resolve sim)
+ALONE := $(addprefix --exclude manylane-,acme check config expr h1 h2 http resolve sim)
 
 # The suites that compare would build the program by themselves, and with it all that the features of the
 # other crates asked for change anew: they take the one that was built for the tests end to end.
@@ -153,15 +153,15 @@ long-soak: ## ten minutes of 10,000 connections, with each driver
 	MANYLANE_LONG=1 cargo test --profile stress --package manylane-io --test soak -- --nocapture
 
 long-faults: ## 10,000 slow clients of the program, with each driver
-	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane \
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane-tests \
 		--test e2e slow_clients_hold -- --nocapture)
 
 long-reloads: ## 100 reloads under load of each kind, with each driver
-	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane \
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane-tests \
 		--test e2e -- --nocapture nobody_is_lost no_request_is_lost nobody_who_connects_is_lost)
 
 long-mutations: ## 26,000 mutated messages between an origin and clients that judge them, with each driver
-	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane \
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane-tests \
 		--test e2e -- --nocapture framing::mutated framing::cuts)
 
 long-fuzz: ## each fuzz target for LONG_FUZZ_SECONDS (120), two at a time

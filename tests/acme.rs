@@ -40,7 +40,7 @@ impl Pebble {
 
     /// As [`start`](Self::start), with more settings, in JSON.
     fn start_with(dns: &Dns, settings: &str, refused: usize) -> Option<Self> {
-        let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/pebble"));
+        let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/peers/pebble"));
         if !program.exists() {
             println!("not compared: there is no pebble here; scripts/setup test builds it");
             return None;

@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::h2::{block, client};
-use common::{Folder, connect, fd, listener, origin};
+use common::{Folder, connect, fd, listener, manylane, origin};
 use http::Request;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -164,7 +164,7 @@ fn instructions(requests: usize, Load { make, rules, only }: &Load) -> u64 {
     );
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(*only);
-    command.arg(env!("CARGO_BIN_EXE_manylane"));
+    command.arg(manylane());
     command.arg("-db").arg("-f").arg(config).env("MANYLANE_DRIVER", "epoll");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut program = Counted(command.spawn().unwrap());

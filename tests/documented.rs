@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 const PAGE: &str = "\
 # HAProxy's examples
 
-<!-- Made by `MANYLANE_BLESS=1 cargo test -p manylane --test e2e documented`. -->
+<!-- Made by `MANYLANE_BLESS=1 cargo test -p manylane-tests --test e2e documented`. -->
 
 What `haproxy -c` and `manylane -c` say of the configurations in HAProxy 3.2's package; Debian's `haproxy-doc`
 has none. Where a file names users, groups or certificates, the test puts some in their place that are there.
@@ -74,7 +74,7 @@ fn verdicts_about_haproxys_examples_are_those_of_the_page() {
         page += &format!("| {name} | {theirs} | {ours} | {} |\n", why.join("; "));
     }
     assert!(taken >= 6, "{page}");
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/haproxy-examples.md");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/haproxy-examples.md");
     if std::env::var_os("MANYLANE_BLESS").is_some() {
         fs::write(&kept, &page).unwrap();
     }

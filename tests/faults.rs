@@ -365,7 +365,7 @@ fn a_clock_that_jumps_stops_no_timer_and_is_reported_by_the_log() {
     const YEAR: i64 = 365 * 24 * 3600;
     let folder = Folder::new();
     let (library, clock) = (folder.0.join("wall_clock.so"), folder.0.join("clock"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/faults/wall_clock.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("faults/wall_clock.c");
     let mut compiler = Command::new("cc");
     compiler
         .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-o"])

@@ -158,7 +158,7 @@ fn a_websocket_client_and_a_websocket_server_understand_each_other() {
     if !is_there(PYTHON, &["-c", "import websockets"]) {
         return;
     }
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/foreign");
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign");
     let (_server, mut lines) = Running::heard(Command::new(PYTHON).arg(scripts.join("websocket_server.py")));
     let port = lines.next().unwrap().unwrap();
     let (socket, address) = listener();
@@ -539,7 +539,7 @@ fn a_real_mail_server_is_found_to_work_and_to_be_gone() {
     }
     let folder = Folder::new();
     let socket = folder.0.join("smtp");
-    let script = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/foreign")).join("smtp_server.py");
+    let script = (Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign")).join("smtp_server.py");
     let server = Running::start(Command::new(PYTHON).arg(script).arg(&socket));
     listens(&socket);
     let fine = "succeeded, reason: Layer7 check passed, code: 221, info: \"Bye\"";

@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Path of the peer.
 fn program() -> Option<PathBuf> {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/grpc_peer"));
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/peers/grpc_peer"));
     let is_there = path.exists();
     if !is_there {
         eprintln!("NOT SHOWN HERE: there is no {}: 'scripts/setup test' builds it", path.display());

@@ -572,7 +572,7 @@ fn streams_under_way_outlive_a_reload_and_a_soft_stop() {
 }
 
 fn h2spec() -> Option<PathBuf> {
-    let own = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/h2spec"));
+    let own = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/peers/h2spec"));
     if own.exists() {
         return Some(own);
     }

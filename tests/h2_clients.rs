@@ -204,7 +204,7 @@ fn peer(mut command: Command) {
 }
 
 fn script(name: &str) -> String {
-    format!("{}/../../tests/foreign/{name}", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/foreign/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]

@@ -686,7 +686,7 @@ fn a_master_goes_to_the_background_once_it_serves() {
 #[test]
 fn the_unit_for_systemd_starts_and_reloads() {
     let unit =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/manylane.service")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../dist/manylane.service")).unwrap();
     let commands = |key: &str| -> Vec<Vec<String>> {
         let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         lines.map(|line| line.split(' ').map(str::to_owned).collect()).collect()
@@ -787,7 +787,7 @@ fn a_fault_that_another_process_sends_ends_a_worker() {
 
 /// The packaged configuration with an address and a run-time socket of the test.
 fn packaged(address: SocketAddr, socket: &Path) -> String {
-    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/debian/manylane.cfg");
+    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../dist/debian/manylane.cfg");
     let packaged = std::fs::read_to_string(packaged).unwrap();
     packaged
         .replace("127.0.0.1:8404", &address.to_string())

@@ -3,7 +3,9 @@
 use crate::common;
 
 use common::watch::until;
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, command, connect, fd, listener, origin, read_all};
+use common::{
+    DEFAULTS, Folder, Manylane, TIMEOUT, command, connect, fd, listener, manylane, origin, read_all,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -315,7 +317,7 @@ fn a_process_in_a_chroot_reads_its_files_again() {
             return;
         }
         let mut program = Command::new("unshare");
-        program.args(["--map-root-user", env!("CARGO_BIN_EXE_manylane")]);
+        program.arg("--map-root-user").arg(manylane());
         (program, "")
     };
     program.stdin(Stdio::null());

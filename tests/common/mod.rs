@@ -9,6 +9,8 @@ pub mod dns;
 pub mod h2;
 pub mod watch;
 
+pub use manylane_tests::program::manylane;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -239,7 +241,7 @@ pub struct Manylane {
 }
 
 pub fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_manylane"));
+    let mut command = Command::new(manylane());
     command.stdin(Stdio::null());
     command
 }

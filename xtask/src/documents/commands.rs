@@ -108,7 +108,7 @@ impl Target<'_> {
         match self {
             Self::All => modules(&sources).into_iter().chain(modules(&tests)).collect(),
             Self::Sources => modules(&sources),
-            Self::Test("e2e") if package == "manylane" => modules(&root.join("tests")),
+            Self::Test("e2e") if package == "manylane-tests" => modules(&root.join("tests")),
             Self::Test(name) => {
                 let file = tests.join(format!("{name}.rs"));
                 let alone = file.is_file().then(|| (file, String::new()));
