@@ -313,6 +313,37 @@ fn a_reload_loses_no_datagram_and_keeps_the_socket() {
     program.wait().unwrap();
 }
 
+/// The last calls of a generation read more than the share of a round.
+#[test]
+fn what_is_left_in_a_socket_at_the_end_is_forwarded() {
+    const COUNT: usize = 400;
+    let (folder, (socket, inbox, udp)) = (Folder::new(), inbox());
+    rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1 << 20).unwrap();
+    let cli = folder.0.join("cli");
+    let file = folder.file(
+        "test.cfg",
+        &format!(
+            "global\n stats socket {} level admin\nlog-forward f\n dgram-bind {inbox}\n log \
+                stdout format raw local0 info\n",
+            cli.display()
+        ),
+    );
+    let mut child =
+        common::command().arg("-f").arg(file).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    until(|| cli.exists());
+    ask(&cli, "disable frontend f");
+    let own = sender();
+    (0..COUNT).for_each(|number| {
+        own.send_to(format!("<13>number {number}").as_bytes(), udp).unwrap();
+    });
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGUSR1)
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let lines = output.lines().map(Result::unwrap).filter(|line| line.starts_with("number ")).count();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(lines, COUNT);
+}
+
 #[test]
 fn a_disabled_section_receives_nothing_until_it_is_enabled() {
     let text = Syslog::new();

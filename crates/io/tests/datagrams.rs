@@ -6,7 +6,9 @@ mod common;
 
 use common::*;
 use manylane_buf::Chain;
-use manylane_io::{DATAGRAMS_PER_CALL, Io, Kind, Outgoing, SEGMENTS_PER_WRITE, SocketAddrAny};
+use manylane_io::{
+    DATAGRAMS_PER_CALL, DATAGRAMS_PER_ROUND, Io, Kind, Outgoing, SEGMENTS_PER_WRITE, SocketAddrAny,
+};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::{Shutdown, SocketAddr, UdpSocket};
@@ -18,6 +20,7 @@ use std::time::Duration;
 on_both_drivers! {
     datagrams_keep_their_bounds_and_know_their_sender;
     many_datagrams_take_few_calls;
+    what_has_arrived_is_received_without_waiting;
     pieces_of_a_buffer_are_datagrams_whatever_their_lengths;
     a_datagram_beyond_its_room_is_marked;
     a_datagram_that_is_too_long_is_refused_and_stays;
@@ -74,6 +77,20 @@ fn many_datagrams_take_few_calls(kind: Kind) {
         let most = 100_u64.div_ceil(DATAGRAMS_PER_CALL as u64);
         let calls = (after.writes - before.writes, after.reads - before.reads);
         assert!(calls.0 <= most && calls.1 <= most, "{calls:?} calls");
+    });
+}
+
+/// More datagrams than the share of a round, in one poll of the task.
+fn what_has_arrived_is_received_without_waiting(kind: Kind) {
+    run(kind, |io| async move {
+        let (socket, address) = socket(&io);
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1 << 20).unwrap();
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let count = DATAGRAMS_PER_ROUND + 40;
+        (0..count).for_each(|_| assert_eq!(other.send_to(b"x", address).unwrap(), 1));
+        let mut received = Vec::new();
+        while socket.recv_now(&mut received).unwrap() > 0 {}
+        assert_eq!(received.len(), count);
     });
 }
 
