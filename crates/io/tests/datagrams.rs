@@ -21,6 +21,7 @@ on_both_drivers! {
     datagrams_keep_their_bounds_and_know_their_sender;
     many_datagrams_take_few_calls;
     what_has_arrived_is_received_without_waiting;
+    a_closed_duplicate_leaves_no_registration;
     pieces_of_a_buffer_are_datagrams_whatever_their_lengths;
     a_datagram_beyond_its_room_is_marked;
     a_datagram_that_is_too_long_is_refused_and_stays;
@@ -91,6 +92,36 @@ fn what_has_arrived_is_received_without_waiting(kind: Kind) {
         let mut received = Vec::new();
         while socket.recv_now(&mut received).unwrap() > 0 {}
         assert_eq!(received.len(), count);
+    });
+}
+
+/// Number of entries for a socket on the interest lists of this process.
+fn registrations(of: &UdpSocket) -> usize {
+    let inode = format!(" ino:{:x} ", rustix::fs::fstat(of).unwrap().st_ino);
+    let lists = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+    // A descriptor of another test may be closed meanwhile.
+    let lists = lists.filter_map(|list| std::fs::read_to_string(list.ok()?.path()).ok());
+    lists
+        .map(|list| list.lines().filter(|line| line.starts_with("tfd:") && line.contains(&inode)).count())
+        .sum()
+}
+
+fn a_closed_duplicate_leaves_no_registration(kind: Kind) {
+    run(kind, move |io| async move {
+        let own = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let duplicates: Vec<_> = (0..10).map(|_| io.datagrams(own.try_clone().unwrap()).unwrap()).collect();
+        for duplicate in &duplicates {
+            let mut received = Vec::new();
+            let mut receiving = pin!(duplicate.recv_batch(&mut received));
+            poll_fn(|context| {
+                assert!(receiving.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        assert_eq!(registrations(&own), if kind == Kind::Epoll { 10 } else { 0 });
+        drop(duplicates);
+        assert_eq!(registrations(&own), 0);
     });
 }
 
