@@ -218,6 +218,24 @@ async fn obtain(local: &Local, own: &AcmeCertificate) -> Result<zeroize::Zeroizi
     }
 }
 
+/// Returns a line for each name whose TXT records an operator has to add. `*.a.test` and `a.test` are one
+/// name with two records: a line for each would have the first confirmation count for both.
+fn records_to_add(certificate: &str, proofs: &[Proof]) -> Vec<String> {
+    let mut values: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for Proof { name, value, .. } in proofs {
+        values.entry(name).or_default().push(format!("\"{value}\""));
+    }
+    let line = |(name, values): (&str, Vec<String>)| {
+        let records = if values.len() == 1 { "record" } else { "records" };
+        format!(
+            "Add the TXT {records} {} to _acme-challenge.{name}, then say 'acme challenge_ready {certificate} \
+             domain {name}' at the run-time interface.",
+            values.join(" and ")
+        )
+    };
+    values.into_iter().map(line).collect()
+}
+
 /// The IO of an order on a lane.
 struct LaneTransport<'a> {
     local: &'a Local,
@@ -313,12 +331,8 @@ impl Transport for LaneTransport<'_> {
         let certificate = &self.own.name;
         // Before the lines: a script may confirm a record as soon as it reads its line.
         manylane_acme::expect(certificate, proofs.iter().map(|own| own.name.clone()));
-        for Proof { name, value, .. } in &proofs {
-            let line = format!(
-                "acme: {certificate}: Add the TXT record \"{value}\" to _acme-challenge.{name}, then say \
-                 'acme challenge_ready {certificate} domain {name}' at the run-time interface."
-            );
-            log_globally(self.local, Level::Notice, &line);
+        for line in records_to_add(certificate, &proofs) {
+            say(self.local, certificate, Level::Notice, &line);
         }
         while !manylane_acme::is_ready(certificate) {
             self.local.here().sleep(TICK).await;
@@ -367,6 +381,17 @@ impl Drop for LaneTransport<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_records_of_a_name_are_in_one_line() {
+        let proof =
+            |name: &str, value: &str| Proof { name: name.into(), token: "".into(), value: value.into() };
+        let proofs = [proof("a.test", "v1"), proof("b.test", "w"), proof("a.test", "v2")];
+        let lines = records_to_add("x.pem", &proofs);
+        let says = ["TXT records \"v1\" and \"v2\" to _acme-challenge.a.test,", "TXT record \"w\" to _acme"];
+        assert_eq!(lines.len(), says.len(), "{lines:?}");
+        assert!(lines.iter().zip(says).all(|(line, say)| line.contains(say)), "{lines:?}");
+    }
 
     #[test]
     fn internal_addresses_are_known() -> Result<(), std::net::AddrParseError> {
