@@ -72,7 +72,13 @@ async fn renew_due(local: Rc<Local>, certificates: Vec<AcmeCertificate>) {
             && let Some(running) = manylane_acme::begin(&certificate.name, &certificate.section.name)
         {
             let order = Box::pin(renew(&local, &certificate, running));
-            if unless_replaced(&local, order).await.is_none() || local.stopping.has_happened() {
+            let result = unless_replaced(&local, order).await;
+            if result.is_none() {
+                let text = "The order was interrupted by a reload or a stop. After a reload, another one \
+                            begins in a minute or more if the certificate is still due.";
+                say(&local, &certificate.name, Level::Notice, &text);
+            }
+            if result.is_none() || local.stopping.has_happened() {
                 return;
             }
             continue;
@@ -228,8 +234,8 @@ fn records_to_add(certificate: &str, proofs: &[Proof]) -> Vec<String> {
     let line = |(name, values): (&str, Vec<String>)| {
         let records = if values.len() == 1 { "record" } else { "records" };
         format!(
-            "Add the TXT {records} {} to _acme-challenge.{name}, then say 'acme challenge_ready {certificate} \
-             domain {name}' at the run-time interface.",
+            "Add the TXT {records} {} to _acme-challenge.{name}, then say 'acme challenge_ready \
+             {certificate} domain {name}' at the run-time interface.",
             values.join(" and ")
         )
     };
