@@ -17,7 +17,7 @@ use crate::lane::{Local, log_globally};
 use manylane_acme::{
     Answer, Challenge, Failure, KeyKind, LONGEST_ANSWER, NewKey, Proof, Request, Running, Transport, Wanted,
 };
-use manylane_expr::{EntrySelector, Reference};
+use manylane_expr::{EntrySelector, Reference, http_date};
 use manylane_http::Method;
 use manylane_logs::Level;
 use manylane_plan::generation::{AcmeCertificate, certificate_info, server_name};
@@ -242,6 +242,13 @@ fn records_to_add(certificate: &str, proofs: &[Proof]) -> Vec<String> {
     values.into_iter().map(line).collect()
 }
 
+/// Returns the seconds that a `Retry-After` has the client wait: it is their number, or a date (RFC 9110,
+/// 10.2.3).
+fn seconds_left(text: &str, now: u64) -> Option<u64> {
+    let text = text.trim();
+    text.parse().ok().or_else(|| Some(u64::try_from(http_date(text.as_bytes())?).ok()?.saturating_sub(now)))
+}
+
 /// The IO of an order on a lane.
 struct LaneTransport<'a> {
     local: &'a Local,
@@ -296,7 +303,7 @@ impl Transport for LaneTransport<'_> {
             status: answer.head.status(),
             nonce: field("replay-nonce"),
             location: field("location"),
-            retry_after: field("retry-after").and_then(|text| text.trim().parse().ok()),
+            retry_after: field("retry-after").and_then(|text| seconds_left(&text, manylane_acme::now())),
             body: answer.body,
         })
     }
@@ -387,6 +394,22 @@ impl Drop for LaneTransport<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_authority_says_when_to_retry_in_seconds_or_by_date() {
+        let now = 784_111_777;
+        for (text, expected) in [
+            (" 120 ", Some(120)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sunday, 06-Nov-94 08:50:37 GMT", Some(60)),
+            ("Sun Nov  6 08:50:37 1994", Some(60)),
+            ("Sun, 06 Nov 1994 08:48:37 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            assert_eq!(seconds_left(text, now), expected, "{text}");
+        }
+    }
 
     #[test]
     fn the_records_of_a_name_are_in_one_line() {
