@@ -21,7 +21,7 @@ use manylane_expr::{EntrySelector, Reference, http_date};
 use manylane_http::Method;
 use manylane_logs::Level;
 use manylane_plan::generation::{AcmeCertificate, certificate_info, server_name};
-use manylane_sched::{Class, TaskKind};
+use manylane_sched::{Class, Here, TaskKind};
 use manylane_sync::LaneId;
 use manylane_tls::AlpnChallenge;
 use std::cell::{OnceCell, RefCell};
@@ -249,6 +249,24 @@ fn seconds_left(text: &str, now: u64) -> Option<u64> {
     text.parse().ok().or_else(|| Some(u64::try_from(http_date(text.as_bytes())?).ok()?.saturating_sub(now)))
 }
 
+/// Restores the class of a task that waits for its turn as a heavy one, also if the order ends meanwhile: the
+/// task goes on with others.
+struct Heavy(Here, Option<Class>);
+
+impl Drop for Heavy {
+    fn drop(&mut self) {
+        if let Some(class) = self.1 {
+            self.0.set_class(class);
+        }
+    }
+}
+
+/// Waits for the task's turn among heavy ones.
+async fn heavy_turn(here: Here) {
+    let _heavy = Heavy(here, here.set_class(Class::Heavy));
+    here.yield_now().await;
+}
+
 /// The IO of an order on a lane.
 struct LaneTransport<'a> {
     local: &'a Local,
@@ -309,10 +327,7 @@ impl Transport for LaneTransport<'_> {
     }
 
     async fn before_signing(&self) {
-        // A heavy task, since an RSA signature takes as long as a handshake.
-        self.local.here().set_class(Class::Heavy);
-        self.local.here().yield_now().await;
-        self.local.here().set_class(Class::Normal);
+        heavy_turn(self.local.here()).await; // an RSA signature takes as long as a handshake
     }
 
     async fn wait(&self, time: Duration) {
@@ -394,6 +409,25 @@ impl Drop for LaneTransport<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use manylane_io::{Driver, DriverChoice, Kind};
+    use manylane_sched::{Config, Lane};
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    #[test]
+    fn an_order_that_ends_before_its_turn_leaves_the_class_of_its_task() -> std::io::Result<()> {
+        let mut lane = Lane::new(Config::new()).expect("a new thread");
+        let mut driver = Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll))?;
+        let here = lane.here();
+        lane.block_on(&mut driver, async move {
+            here.set_class(Class::Normal);
+            let mut turn = Box::pin(heavy_turn(here));
+            let waits = poll_fn(|context| Poll::Ready(turn.as_mut().poll(context).is_pending())).await;
+            assert!(waits);
+            drop(turn);
+            assert_eq!(here.set_class(Class::Normal), Some(Class::Normal));
+        })
+    }
 
     #[test]
     fn an_authority_says_when_to_retry_in_seconds_or_by_date() {
