@@ -73,9 +73,9 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// Parses `s`, `ms` or `us`.
+    /// Parses `s`, `ms` or `us`. As in HAProxy, an empty argument is none of them.
     pub(crate) fn of(args: &Args<'_, '_>, index: usize) -> Result<Self, Error> {
-        match args.given(index) {
+        match args.bytes(index) {
             None | Some(b"s") => Ok(Self::Seconds),
             Some(b"ms") => Ok(Self::Millis),
             Some(b"us") => Ok(Self::Micros),
@@ -129,9 +129,9 @@ pub(super) const ROWS: &[Row] = &[
         },
     ),
     row("bool", &[Str], 1, Type::Bool, EvalPoints::EVERYWHERE, "the truth value", |args| {
-        match args.bytes(0) {
-            Some(b"true" | b"1") => fixed(Fixed::Bool(true)),
-            Some(b"false" | b"0") => fixed(Fixed::Bool(false)),
+        match &args.boxed(0).to_ascii_lowercase()[..] {
+            b"true" | b"1" => fixed(Fixed::Bool(true)),
+            b"false" | b"0" => fixed(Fixed::Bool(false)),
             _ => Err(args.expected(0, "true, false, 0 or 1")),
         }
     }),
