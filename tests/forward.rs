@@ -404,6 +404,22 @@ fn bad_sections_are_refused_with_position_and_remedy() {
     }
 }
 
+#[test]
+fn a_limit_of_datagrams_below_the_buffers_is_warned_of() {
+    let said = |bufsize: u32, line: &str| {
+        let config =
+            format!("global\n tune.bufsize {bufsize}\nlog-forward f\n {line}\n log 127.0.0.1:1 local0\n");
+        let output = check(&config, &[]);
+        assert!(output.status.success(), "{config}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let long = said(32768, "dgram-bind 127.0.0.1:1");
+    let expected = "'dgram-bind' takes at most 16384 bytes of a datagram, although 'tune.bufsize' is 32768";
+    assert!(long.contains("test.cfg:4") && long.contains(expected), "{long}");
+    assert!(!said(16384, "dgram-bind 127.0.0.1:1").contains("of a datagram"));
+    assert!(!said(32768, "bind 127.0.0.1:1").contains("of a datagram"));
+}
+
 /// Without `format`, messages keep their own format, whatever is usual for the target.
 #[test]
 fn standard_output_gets_messages_as_they_came() {
