@@ -313,6 +313,37 @@ fn a_reload_loses_no_datagram_and_keeps_the_socket() {
     program.wait().unwrap();
 }
 
+/// The last calls of a generation read more than the share of a round.
+#[test]
+fn what_is_left_in_a_socket_at_the_end_is_forwarded() {
+    const COUNT: usize = 400;
+    let (folder, (socket, inbox, udp)) = (Folder::new(), inbox());
+    rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1 << 20).unwrap();
+    let cli = folder.0.join("cli");
+    let file = folder.file(
+        "test.cfg",
+        &format!(
+            "global\n stats socket {} level admin\nlog-forward f\n dgram-bind {inbox}\n log \
+                stdout format raw local0 info\n",
+            cli.display()
+        ),
+    );
+    let mut child =
+        common::command().arg("-f").arg(file).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    until(|| cli.exists());
+    ask(&cli, "disable frontend f");
+    let own = sender();
+    (0..COUNT).for_each(|number| {
+        own.send_to(format!("<13>number {number}").as_bytes(), udp).unwrap();
+    });
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGUSR1)
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let lines = output.lines().map(Result::unwrap).filter(|line| line.starts_with("number ")).count();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(lines, COUNT);
+}
+
 #[test]
 fn a_disabled_section_receives_nothing_until_it_is_enabled() {
     let text = Syslog::new();
@@ -371,6 +402,22 @@ fn bad_sections_are_refused_with_position_and_remedy() {
         assert!(said.contains(expected), "{config}\n{said}");
         assert!(!output.status.success(), "{config}\n{said}");
     }
+}
+
+#[test]
+fn a_limit_of_datagrams_below_the_buffers_is_warned_of() {
+    let said = |bufsize: u32, line: &str| {
+        let config =
+            format!("global\n tune.bufsize {bufsize}\nlog-forward f\n {line}\n log 127.0.0.1:1 local0\n");
+        let output = check(&config, &[]);
+        assert!(output.status.success(), "{config}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let long = said(32768, "dgram-bind 127.0.0.1:1");
+    let expected = "'dgram-bind' takes at most 16384 bytes of a datagram, although 'tune.bufsize' is 32768";
+    assert!(long.contains("test.cfg:4") && long.contains(expected), "{long}");
+    assert!(!said(16384, "dgram-bind 127.0.0.1:1").contains("of a datagram"));
+    assert!(!said(32768, "bind 127.0.0.1:1").contains("of a datagram"));
 }
 
 /// Without `format`, messages keep their own format, whatever is usual for the target.

@@ -3,6 +3,7 @@
 use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, check, connect, fd, listener, named, origin, read_all, watch};
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 
@@ -63,6 +64,36 @@ fn conditions_choose_the_backend() {
         let answer = ask(address, line, more);
         assert!(answer.contains(&format!("\r\n\r\n{backend}\n")), "{line} {more}: {answer}");
     }
+}
+
+/// Lanes, generations and starts have no UUID in common.
+#[test]
+fn a_uuid_is_made_once() {
+    let (mut all, mut count) = (HashSet::new(), 0);
+    for _ in 0..2 {
+        let (folder, (socket, address)) = (Folder::new(), listener());
+        let cli = folder.0.join("cli");
+        let _program = Manylane::start_ready(&format!(
+            "global\n nbthread 4\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {}\n \
+             http-request return status 200 content-type text/plain lf-string %[uuid]\nbackend b\n \
+             server s 127.0.0.1:1\n",
+            cli.display(),
+            fd(&socket)
+        ));
+        for server in ["t", "u"] {
+            for _ in 0..32 {
+                let answer = ask(address, "GET /", "");
+                let uuid = answer.rsplit_once("\r\n\r\n").unwrap().1.to_owned();
+                assert_eq!((uuid.len(), &uuid[14..15]), (36, "4"), "{answer}");
+                all.insert(uuid);
+                count += 1;
+            }
+            // Each lane evaluates in memory of its own for each generation.
+            let said = watch::ask(&cli, &format!("add server b/{server} 127.0.0.1:1"));
+            assert!(said.contains("New server registered"), "{said}");
+        }
+    }
+    assert_eq!(all.len(), count);
 }
 
 #[test]

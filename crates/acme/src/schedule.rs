@@ -9,7 +9,8 @@
 //!    order.
 //! 3. The next order after a failure begins after [`FIRST_RETRY`]. Each further failure doubles the wait, up
 //!    to [`LONGEST_RETRY`], and a random part of up to a quarter comes on top. An order that a reload
-//!    interrupts is not a failure; the next one begins after [`AFTER_RELOAD`].
+//!    interrupts is not a failure; the next one begins after [`AFTER_RELOAD`], also if a command requested
+//!    the interrupted one.
 //! 4. [`Running::keep`] records an obtained certificate before a generation installs it, together with the
 //!    certificate that the file had. Each generation installs the recorded one if it has not yet and the file
 //!    still has the same certificate. [`retain`] drops the recorded one if the file has another.
@@ -60,8 +61,10 @@ pub struct State {
     pub failures: u32,
     /// Why the last order failed.
     pub reason: Option<Box<str>>,
-    /// A command requested an order that has not begun.
-    requested: bool,
+    /// A command requested an order that has not begun: the time from which it is due, in seconds since 1970.
+    requested: Option<u64>,
+    /// A command requested the running order.
+    commanded: bool,
     /// Time before which only a command starts an order, in seconds since 1970.
     not_before: u64,
 }
@@ -138,14 +141,17 @@ impl State {
 
     fn interrupt(&mut self, now: u64) {
         self.running = false;
-        self.not_before = self.not_before.max(now + AFTER_RELOAD);
+        let next = now + AFTER_RELOAD;
+        self.not_before = self.not_before.max(next);
+        // As a command, it does not wait for the next try after a failure.
+        self.requested = self.commanded.then_some(next);
     }
 
     /// Returns when the certificate is due, in seconds since 1970. Without `scheduled`, only a command makes
     /// it due; otherwise `None`.
     fn due(&self, name: &str, info: &CertificateInfo, names: &[Box<str>], scheduled: bool) -> Option<u64> {
-        if self.requested {
-            return Some(0);
+        if self.requested.is_some() {
+            return self.requested;
         }
         let life = info.not_after.saturating_sub(info.not_before);
         let by_dates = if info.self_issued || !info.has(names) {
@@ -187,7 +193,8 @@ pub fn begin(certificate: &str, section: &str) -> Option<Running> {
         return None;
     }
     let entry = all.entry(certificate.into()).or_default();
-    (entry.state.running, entry.state.requested) = (true, false);
+    entry.state.running = true;
+    entry.state.commanded = entry.state.requested.take().is_some();
     entry.section = section.into();
     Some(Running { certificate: certificate.into(), result: None })
 }
@@ -196,13 +203,16 @@ pub fn begin(certificate: &str, section: &str) -> Option<Running> {
 pub fn ask(certificate: &str) -> bool {
     let mut all = lock();
     let state = &mut all.entry(certificate.into()).or_default().state;
-    state.requested |= !state.running;
-    state.requested
+    if !state.running {
+        state.requested = Some(0);
+    }
+    !state.running
 }
 
-/// True if a command requested an order for the certificate and the order has not begun.
+/// True if a command requested an order for the certificate, and the order is due and has not begun.
 pub fn is_requested(certificate: &str) -> bool {
-    lock().get(certificate).is_some_and(|entry| entry.state.requested)
+    let now = now();
+    lock().get(certificate).is_some_and(|entry| entry.state.requested.is_some_and(|at| at <= now))
 }
 
 /// Sets the names whose TXT records the running order needs.
@@ -262,7 +272,7 @@ mod tests {
         assert_eq!(state.due("x", &info(2400), &["b.test".into()], true), Some(0));
         let own = CertificateInfo { self_issued: true, ..info(2400) };
         assert_eq!(state.due("x", &own, &names(), true), Some(0));
-        let requested = State { requested: true, not_before: u64::MAX, ..state };
+        let requested = State { requested: Some(0), not_before: u64::MAX, ..state };
         assert_eq!(requested.due("x", &info(2400), &names(), false), Some(0));
     }
 
@@ -312,6 +322,12 @@ mod tests {
         assert_eq!((after.running, after.failures, after.reason), (false, 0, None));
         assert!((1..=AFTER_RELOAD).contains(&after.not_before.saturating_sub(now())));
         assert!(ask("a") && is_requested("a"));
+        // A reload does not drop what a command requested: another order begins, but not at once.
+        let after = AFTER_RELOAD + now();
+        drop(begin("a", "x").unwrap());
+        assert!(!is_requested("a"));
+        let at = due("a", &info(2400), &names(), false).unwrap();
+        assert!((after..=AFTER_RELOAD + now()).contains(&at), "{at}");
         let mut running = begin("a", "x").unwrap();
         running.keep(Box::from(*b"der"), Zeroizing::new("pem".to_owned()));
         // The certificate is recorded before the order ends. Dropping the order then is not a failure.

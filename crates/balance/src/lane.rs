@@ -136,6 +136,14 @@ impl View {
     }
 }
 
+/// The finaliser of splitmix64.
+#[inline]
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 impl LaneState {
     pub(crate) fn new(
         servers: usize,
@@ -151,9 +159,8 @@ impl LaneState {
             turn: OwnedU64::new(0),
             adapted: OwnedU64::new(0),
             crowded: OwnedU64::new(0),
-            random: OwnedU64::new(
-                seed ^ (lane::current().index() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            ),
+            // Mixed: lanes whose states are a few steps apart would draw the same numbers one after another.
+            random: OwnedU64::new(mix(seed ^ mix(lane::current().index() as u64 + 1))),
             view: wants.view.then(|| View::new(servers, earlier)),
             least: wants.least.then(|| crate::leastconn::Winners::new(servers)),
             times: wants.times.then(|| crate::ewma::Times::new(servers)),
@@ -255,10 +262,7 @@ impl LaneState {
     #[inline]
     pub(crate) fn random(&self) -> u64 {
         self.random.add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random.get();
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.random.get())
     }
 
     /// Returns a random number below `bound`.

@@ -157,6 +157,24 @@ fn random_and_ewma_draw_by_weight() {
     }
 }
 
+/// Numbers of one lane are none that another draws some turns later. A pick draws two, so the numbers of every
+/// second lane would be aligned.
+#[test]
+fn lanes_draw_different_numbers() {
+    let b = balancer(Algorithm::Random { draws: 1 }, &[1; 1000]);
+    let draw = || picks(&b, &Reader::new(), 500);
+    // Each thread has a lane of its own while the others live.
+    let own = draw();
+    let others = std::thread::scope(|scope| {
+        let two = scope.spawn(|| (draw(), std::thread::scope(|inner| inner.spawn(draw).join().unwrap())));
+        two.join().unwrap()
+    });
+    let lanes = [own, others.0, others.1];
+    let mut runs = std::collections::HashSet::new();
+    let all: Vec<_> = lanes.iter().flat_map(|lane| lane.windows(8)).collect();
+    assert!(all.iter().all(|run| runs.insert(run)));
+}
+
 #[test]
 fn two_draws_keep_loads_closer_together_than_one() {
     let reader = Reader::new();

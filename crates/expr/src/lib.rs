@@ -27,7 +27,7 @@ pub use acl::{Acls, Condition, Truth, criteria};
 pub use args::ArgKind;
 pub use cast::{cast, is_castable, parse_int};
 pub use clock::{Civil, Zone};
-pub use convert::{SetConditions, is_forwarded, is_host, put_node_name, put_node_port};
+pub use convert::{SetConditions, http_date, is_forwarded, is_host, put_node_name, put_node_port};
 pub use env::{
     Captures, ClientInfo, Data, Env, Host, LinkError, LinkInfo, LinkStream, Links, Number, ProxyInfo,
     RequestLine, ServerInfo, Settings, StreamInfo, StreamSetting, TcpInfo, Timestamp, TlsInfo,

@@ -8,6 +8,8 @@
 use crate::clock::Second;
 use crate::pattern::backtrack::{self, BacktrackRegex};
 use manylane_sync::Arc;
+use rand::Rng;
+use rand::rngs::StdRng;
 use regex_automata::meta;
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -32,22 +34,33 @@ pub struct Lane {
 #[derive(Debug)]
 pub(crate) struct Tools {
     machines: Machines,
-    random: u64,
+    random: StdRng,
     pub(crate) second: Second,
 }
 
 impl Lane {
-    /// Allocates the buffer. `seed` starts the random numbers, which are for sampling and not for secrets.
-    pub fn new(seed: u64) -> Self {
+    /// Allocates the buffer, and seeds the random numbers from the system: those of two lanes, generations or
+    /// processes have nothing in common, and earlier ones do not reveal later ones.
+    pub fn new() -> Self {
         Self {
             buffer: vec![0; SCRATCH_BYTES].into_boxed_slice(),
-            tools: Tools { machines: Machines::default(), random: seed, second: Second::default() },
+            tools: Tools {
+                machines: Machines::default(),
+                random: rand::make_rng(),
+                second: Second::default(),
+            },
         }
     }
 
     /// Borrows the whole buffer for one evaluation.
     pub fn scratch(&mut self) -> Scratch<'_> {
         Scratch { free: &mut self.buffer, tools: &mut self.tools }
+    }
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -109,13 +122,9 @@ impl<'a> Scratch<'a> {
         self.take(self.free.len() / 2)
     }
 
-    /// The lane's next random number (SplitMix64 by Steele, Lea and Flood).
+    /// The lane's next random number. It needs no system call.
     pub fn random(&mut self) -> u64 {
-        self.tools.random = self.tools.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.tools.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.tools.random.next_u64()
     }
 
     /// The cache of the last formatted second.
@@ -340,6 +349,7 @@ impl Hasher for AddressHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn numbers_are_those_of_the_standard_library() {
@@ -356,6 +366,18 @@ mod tests {
         }
         let mut out = Writer::new(&mut []);
         assert_eq!((out.put_number(7, 1), out.put_number(77, 1), out.is_full()), (None, None, true));
+    }
+
+    /// One stream of numbers contains another also if it only begins later.
+    #[test]
+    fn two_lanes_share_no_random_number() {
+        let numbers = || -> HashSet<u64> {
+            let mut lane = Lane::new();
+            (0..1000).map(|_| lane.scratch().random()).collect()
+        };
+        let (one, other) = (numbers(), numbers());
+        assert_eq!((one.len(), other.len()), (1000, 1000));
+        assert!(one.is_disjoint(&other));
     }
 
     #[test]

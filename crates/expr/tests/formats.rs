@@ -113,6 +113,13 @@ fn flags_quote_escape_and_give_hexadecimal_digits() {
     assert_eq!(world.format("%{+Q}s", Use::Log), "\"s1\"");
 }
 
+#[test]
+fn the_number_of_a_request_has_32_bits() {
+    let mut world = logging();
+    world.log.as_mut().unwrap().request_count = (1 << 32) + 0x1f;
+    assert_eq!(world.format("%rt %{+X}rt %[txn.id32]", Use::Log), "31 001F 31");
+}
+
 /// The log line of the installed haproxy for a request without a response.
 #[test]
 fn what_is_missing_is_a_dash_in_log_lines() {

@@ -42,6 +42,24 @@ fn every_case_gives_the_value_beside_it() {
     assert!(count > 100, "{count}");
 }
 
+/// The time of a UUID of version 7 is that of `World`.
+#[test]
+fn uuids_have_their_version_and_variant_and_random_bits() {
+    let mut world = World::new();
+    for (expression, begin, version) in
+        [("uuid", "", '4'), ("uuid(4)", "", '4'), ("uuid(7)", "015d3ef7-987b-", '7')]
+    {
+        let [one, other] = [(); 2].map(|()| world.text(expression).unwrap());
+        assert_ne!(one[15..], other[15..], "{expression}");
+        for uuid in [one, other] {
+            let groups: Vec<usize> = uuid.split('-').map(str::len).collect();
+            assert_eq!(groups, [8, 4, 4, 4, 12], "{uuid}");
+            assert!(uuid.starts_with(begin) && uuid[14..].starts_with(version), "{uuid}");
+            assert!(uuid[19..].starts_with(['8', '9', 'a', 'b']), "{uuid}");
+        }
+    }
+}
+
 /// R-G11: a converter never writes to the bytes of its input. An empty input is extended in a copy, and the
 /// fields beside it do not change.
 #[test]

@@ -107,6 +107,25 @@ impl Datagrams {
         self.retry(call, move || receive(self.fd.as_fd(), self.room, into, &self.core))
     }
 
+    /// Appends datagrams that have arrived already to `into`, at most
+    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL), and returns their number; 0 if there are none. It
+    /// does not count as the socket's share of the round, so that who reads the rest of a socket can tell the
+    /// end of the datagrams from the end of the share.
+    ///
+    /// # Errors
+    /// As [`recv_batch`](Self::recv_batch).
+    pub fn recv_now(&self, into: &mut Vec<Datagram>) -> Result<usize, Error> {
+        loop {
+            return match receive(self.fd.as_fd(), self.room, into, &self.core) {
+                Ok(n) => Ok(n),
+                Err(Errno::AGAIN) => Ok(0),
+                Err(Errno::INTR) => continue,
+                Err(Errno::NOMEM) => Err(Error::memory(Call::ReceiveDatagrams)),
+                Err(errno) => Err(Error::system(Call::ReceiveDatagrams, errno)),
+            };
+        }
+    }
+
     /// Sends from the front of `datagrams`, removes the sent ones and returns their number: at least one, at
     /// most [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL). If the future is dropped while it waits, it
     /// has sent none.

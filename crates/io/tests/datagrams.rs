@@ -6,7 +6,9 @@ mod common;
 
 use common::*;
 use manylane_buf::Chain;
-use manylane_io::{DATAGRAMS_PER_CALL, Io, Kind, Outgoing, SEGMENTS_PER_WRITE, SocketAddrAny};
+use manylane_io::{
+    DATAGRAMS_PER_CALL, DATAGRAMS_PER_ROUND, Io, Kind, Outgoing, SEGMENTS_PER_WRITE, SocketAddrAny,
+};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::{Shutdown, SocketAddr, UdpSocket};
@@ -18,6 +20,8 @@ use std::time::Duration;
 on_both_drivers! {
     datagrams_keep_their_bounds_and_know_their_sender;
     many_datagrams_take_few_calls;
+    what_has_arrived_is_received_without_waiting;
+    a_closed_duplicate_leaves_no_registration;
     pieces_of_a_buffer_are_datagrams_whatever_their_lengths;
     a_datagram_beyond_its_room_is_marked;
     a_datagram_that_is_too_long_is_refused_and_stays;
@@ -74,6 +78,50 @@ fn many_datagrams_take_few_calls(kind: Kind) {
         let most = 100_u64.div_ceil(DATAGRAMS_PER_CALL as u64);
         let calls = (after.writes - before.writes, after.reads - before.reads);
         assert!(calls.0 <= most && calls.1 <= most, "{calls:?} calls");
+    });
+}
+
+/// More datagrams than the share of a round, in one poll of the task.
+fn what_has_arrived_is_received_without_waiting(kind: Kind) {
+    run(kind, |io| async move {
+        let (socket, address) = socket(&io);
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1 << 20).unwrap();
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let count = DATAGRAMS_PER_ROUND + 40;
+        (0..count).for_each(|_| assert_eq!(other.send_to(b"x", address).unwrap(), 1));
+        let mut received = Vec::new();
+        while socket.recv_now(&mut received).unwrap() > 0 {}
+        assert_eq!(received.len(), count);
+    });
+}
+
+/// Number of entries for a socket on the interest lists of this process.
+fn registrations(of: &UdpSocket) -> usize {
+    let inode = format!(" ino:{:x} ", rustix::fs::fstat(of).unwrap().st_ino);
+    let lists = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+    // A descriptor of another test may be closed meanwhile.
+    let lists = lists.filter_map(|list| std::fs::read_to_string(list.ok()?.path()).ok());
+    lists
+        .map(|list| list.lines().filter(|line| line.starts_with("tfd:") && line.contains(&inode)).count())
+        .sum()
+}
+
+fn a_closed_duplicate_leaves_no_registration(kind: Kind) {
+    run(kind, move |io| async move {
+        let own = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let duplicates: Vec<_> = (0..10).map(|_| io.datagrams(own.try_clone().unwrap()).unwrap()).collect();
+        for duplicate in &duplicates {
+            let mut received = Vec::new();
+            let mut receiving = pin!(duplicate.recv_batch(&mut received));
+            poll_fn(|context| {
+                assert!(receiving.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        assert_eq!(registrations(&own), if kind == Kind::Epoll { 10 } else { 0 });
+        drop(duplicates);
+        assert_eq!(registrations(&own), 0);
     });
 }
 

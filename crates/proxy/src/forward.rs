@@ -166,20 +166,13 @@ async fn receive(local: Rc<Local>, frontend: usize, sockets: Arc<[Bound]>, which
         }
         // If another process has its own sockets, only this one can read what has arrived here.
         for _ in 0..LAST_CALLS {
-            if !is_left(&socket, &mut received).await {
-                break;
-            }
+            let Ok(1..) = socket.recv_now(&mut received) else { break };
             all(&mut received);
+            local.here().yield_now().await;
         }
     }
     drop(sockets);
     local.ended();
-}
-
-/// Receives datagrams that have arrived already. Returns true if there were any.
-async fn is_left(socket: &Datagrams, received: &mut Vec<Datagram>) -> bool {
-    let mut receiving = pin!(socket.recv_batch(received));
-    poll_fn(|context| Poll::Ready(matches!(receiving.as_mut().poll(context), Poll::Ready(Ok(_))))).await
 }
 
 /// Waits for datagrams while the frontend's gate is open; false when the generation stops.

@@ -71,7 +71,7 @@ pub(crate) fn with(
     work: impl FnOnce(&Env<'_>, &mut Scratch<'_>),
 ) {
     let (client, server) = (ClientInfo::default(), ServerInfo::default());
-    let (zone, reader, mut lane) = (Zone::utc(), Reader::new(), Lane::new(1));
+    let (zone, reader, mut lane) = (Zone::utc(), Reader::new(), Lane::new());
     let cell = RefCell::new(Variables::with_limit(256));
     let process = ProcessVariables::new(variables);
     let log = LogInfo::default();

@@ -265,7 +265,7 @@ pub(super) async fn get(call: &mut Call<'_, '_>, kind: Kind) {
     }
     let Some(Named { list, .. }) = named(call, kind, false) else { return };
     let sample = call.word(0).to_owned();
-    let found = aside(call, &list, move |list| list.look_up(sample.as_bytes(), &mut Lane::new(0).scratch()));
+    let found = aside(call, &list, move |list| list.look_up(sample.as_bytes(), &mut Lane::new().scratch()));
     for view in found.await.unwrap_or_default() {
         let case = if view.ignore_case { "insensitive" } else { "sensitive" };
         let _ = write!(call.reply, "type={}, case={case}, ", view.kind.name());

@@ -22,6 +22,7 @@ mod query;
 mod stick;
 mod text;
 mod time;
+pub use time::http_date;
 mod unbuilt;
 mod when;
 

@@ -67,7 +67,7 @@ impl Time {
         scratch: &mut Scratch<'x>,
     ) -> Option<Value<'x>> {
         let (offset, unit) = match self {
-            Self::Read => return seconds(value.bytes()?).map(Value::Int),
+            Self::Read => return http_date(value.bytes()?).map(Value::Int),
             Self::Format { offset, unit, .. } | Self::Http { offset, unit } => (*offset, *unit),
         };
         let Value::Int(n) = value else { return None };
@@ -146,7 +146,7 @@ const MONTHS: [&[u8]; 12] =
 /// Seconds since 1970 of a date in one of the three forms of RFC 9110, section 5.6.7. As in HAProxy, the day
 /// of the week need not match the date, days and hours past the end of their month or day carry over, and
 /// text after the date is ignored. Two-digit years are those from 1970 to 2069.
-fn seconds(text: &[u8]) -> Option<i64> {
+pub fn http_date(text: &[u8]) -> Option<i64> {
     let number = |digits: &[u8]| {
         digits.iter().try_fold(0, |n, digit| digit.is_ascii_digit().then(|| n * 10 + i64::from(digit - b'0')))
     };

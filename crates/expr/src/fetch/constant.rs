@@ -47,12 +47,21 @@ pub(crate) enum Constant {
     },
     DateMicros,
     Rand(Option<u64>),
-    Uuid,
+    Uuid(UuidVersion),
     Variable {
         id: VariableId,
         default: Option<Fixed>,
     },
     Hostname,
+}
+
+/// Version of a UUID (RFC 9562).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UuidVersion {
+    /// Random bits.
+    V4,
+    /// The time in milliseconds, then random bits.
+    V7,
 }
 
 /// Unit of a date.
@@ -64,9 +73,9 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// Parses `s`, `ms` or `us`.
+    /// Parses `s`, `ms` or `us`. As in HAProxy, an empty argument is none of them.
     pub(crate) fn of(args: &Args<'_, '_>, index: usize) -> Result<Self, Error> {
-        match args.given(index) {
+        match args.bytes(index) {
             None | Some(b"s") => Ok(Self::Seconds),
             Some(b"ms") => Ok(Self::Millis),
             Some(b"us") => Ok(Self::Micros),
@@ -98,123 +107,127 @@ fn made(constant: Constant) -> Result<Fetch, Error> {
     Ok(Fetch::Constant(constant))
 }
 
-pub(super) const ROWS: &[Row] =
-    &[
-        row("always_false", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "false", |_| {
-            fixed(Fixed::Bool(false))
-        }),
-        row("quic_enabled", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "false: QUIC is not built", |_| {
-            fixed(Fixed::Bool(false))
-        }),
-        row("always_true", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "true", |_| fixed(Fixed::Bool(true))),
-        row(
-            "bin",
-            &[Str],
-            1,
-            Type::Bin,
-            EvalPoints::EVERYWHERE,
-            "the bytes that the hexadecimal digits give",
-            |args| {
-                let text = args.boxed(0);
-                match unhex(&text) {
-                    Some(bytes) => fixed(Fixed::Bin(bytes.into())),
-                    None => Err(args.expected(0, "an even number of hexadecimal digits")),
-                }
-            },
-        ),
-        row("bool", &[Str], 1, Type::Bool, EvalPoints::EVERYWHERE, "the truth value", |args| {
-            match args.bytes(0) {
-                Some(b"true" | b"1") => fixed(Fixed::Bool(true)),
-                Some(b"false" | b"0") => fixed(Fixed::Bool(false)),
-                _ => Err(args.expected(0, "true, false, 0 or 1")),
+pub(super) const ROWS: &[Row] = &[
+    row("always_false", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "false", |_| fixed(Fixed::Bool(false))),
+    row("quic_enabled", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "false: QUIC is not built", |_| {
+        fixed(Fixed::Bool(false))
+    }),
+    row("always_true", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "true", |_| fixed(Fixed::Bool(true))),
+    row(
+        "bin",
+        &[Str],
+        1,
+        Type::Bin,
+        EvalPoints::EVERYWHERE,
+        "the bytes that the hexadecimal digits give",
+        |args| {
+            let text = args.boxed(0);
+            match unhex(&text) {
+                Some(bytes) => fixed(Fixed::Bin(bytes.into())),
+                None => Err(args.expected(0, "an even number of hexadecimal digits")),
             }
-        }),
-        row(
-            "date",
-            &[Int, Str],
-            0,
-            Type::Int,
-            EvalPoints::EVERYWHERE,
-            "the time since 1970 in s, ms or us, moved by an offset of the same unit",
-            |args| made(Constant::Date { offset: args.int(0)?.unwrap_or(0), unit: Unit::of(args, 1)? }),
-        ),
-        row(
-            "date_us",
-            &[],
-            0,
-            Type::Int,
-            EvalPoints::EVERYWHERE,
-            "the microseconds of the current second, 0 to 999999",
-            |_| made(Constant::DateMicros),
-        ),
-        row(
-            "env",
-            &[Str],
-            1,
-            Type::Str,
-            EvalPoints::EVERYWHERE,
-            "a variable of the environment, read when the file is read",
-            |args| match args.compiler.names.environment(&args.boxed(0)) {
-                Some(value) => fixed(Fixed::Str(value.into())),
-                None => made(Constant::Nothing),
-            },
-        ),
-        row("hostname", &[], 0, Type::Str, EvalPoints::EVERYWHERE, "this machine's name", |_| {
-            made(Constant::Hostname)
-        }),
-        row("int", &[Int], 1, Type::Int, EvalPoints::EVERYWHERE, "the number", |args| {
-            let number = args.int(0)?;
-            number.map_or_else(|| Err(args.expected(0, "a whole number")), |n| fixed(Fixed::Int(n)))
-        }),
-        row("ipv4", &[Ipv4], 1, Type::Ipv4, EvalPoints::EVERYWHERE, "the address", |args| {
-            fixed(Fixed::Ipv4(args.ipv4(0)?))
-        }),
-        row("ipv6", &[Ipv6], 1, Type::Ipv6, EvalPoints::EVERYWHERE, "the address", |args| {
-            fixed(Fixed::Ipv6(args.ipv6(0)?))
-        }),
-        row("meth", &[Str], 1, Type::Method, EvalPoints::EVERYWHERE, "the method of that name", |args| {
-            fixed(Fixed::Method(args.boxed(0)))
-        }),
-        row("nbproc", &[], 0, Type::Int, EvalPoints::EVERYWHERE, "1: there is one process", |_| {
-            fixed(Fixed::Int(1))
-        }),
-        row("proc", &[], 0, Type::Int, EvalPoints::EVERYWHERE, "1: there is one process", |_| {
-            fixed(Fixed::Int(1))
-        }),
-        row(
-            "rand",
-            &[Int],
-            0,
-            Type::Int,
-            EvalPoints::EVERYWHERE,
-            "a random number from 0, below the given one or below 2^32",
-            |args| {
-                let range = args.int_in(0, 0..=i64::from(u32::MAX), 0)?;
-                made(Constant::Rand((range > 0).then_some(range as u64)))
-            },
-        ),
-        row("str", &[Str], 1, Type::Str, EvalPoints::EVERYWHERE, "the text", |args| {
-            fixed(Fixed::Str(args.boxed(0)))
-        }),
-        row("uuid", &[Int], 0, Type::Str, EvalPoints::EVERYWHERE, "a random UUID of version 4", |args| {
-            match args.int(0)?.unwrap_or(4) {
-                4 => made(Constant::Uuid),
-                _ => Err(args.expected(0, "the version 4, the only one that is built,")),
-            }
-        }),
-        row(
-            "var",
-            &[Variable, Str],
-            1,
-            Type::Any,
-            EvalPoints::EVERYWHERE,
-            "the value of a variable, or the default as text",
-            |args| {
-                let default = args.bytes(1).map(|text| Fixed::Str(text.into()));
-                made(Constant::Variable { id: args.variable(0)?, default })
-            },
-        ),
-    ];
+        },
+    ),
+    row("bool", &[Str], 1, Type::Bool, EvalPoints::EVERYWHERE, "the truth value", |args| {
+        match &args.boxed(0).to_ascii_lowercase()[..] {
+            b"true" | b"1" => fixed(Fixed::Bool(true)),
+            b"false" | b"0" => fixed(Fixed::Bool(false)),
+            _ => Err(args.expected(0, "true, false, 0 or 1")),
+        }
+    }),
+    row(
+        "date",
+        &[Int, Str],
+        0,
+        Type::Int,
+        EvalPoints::EVERYWHERE,
+        "the time since 1970 in s, ms or us, moved by an offset of the same unit",
+        |args| made(Constant::Date { offset: args.int(0)?.unwrap_or(0), unit: Unit::of(args, 1)? }),
+    ),
+    row(
+        "date_us",
+        &[],
+        0,
+        Type::Int,
+        EvalPoints::EVERYWHERE,
+        "the microseconds of the current second, 0 to 999999",
+        |_| made(Constant::DateMicros),
+    ),
+    row(
+        "env",
+        &[Str],
+        1,
+        Type::Str,
+        EvalPoints::EVERYWHERE,
+        "a variable of the environment, read when the file is read",
+        |args| match args.compiler.names.environment(&args.boxed(0)) {
+            Some(value) => fixed(Fixed::Str(value.into())),
+            None => made(Constant::Nothing),
+        },
+    ),
+    row("hostname", &[], 0, Type::Str, EvalPoints::EVERYWHERE, "this machine's name", |_| {
+        made(Constant::Hostname)
+    }),
+    row("int", &[Int], 1, Type::Int, EvalPoints::EVERYWHERE, "the number", |args| {
+        let number = args.int(0)?;
+        number.map_or_else(|| Err(args.expected(0, "a whole number")), |n| fixed(Fixed::Int(n)))
+    }),
+    row("ipv4", &[Ipv4], 1, Type::Ipv4, EvalPoints::EVERYWHERE, "the address", |args| {
+        fixed(Fixed::Ipv4(args.ipv4(0)?))
+    }),
+    row("ipv6", &[Ipv6], 1, Type::Ipv6, EvalPoints::EVERYWHERE, "the address", |args| {
+        fixed(Fixed::Ipv6(args.ipv6(0)?))
+    }),
+    row("meth", &[Str], 1, Type::Method, EvalPoints::EVERYWHERE, "the method of that name", |args| {
+        fixed(Fixed::Method(args.boxed(0)))
+    }),
+    row("nbproc", &[], 0, Type::Int, EvalPoints::EVERYWHERE, "1: there is one process", |_| {
+        fixed(Fixed::Int(1))
+    }),
+    row("proc", &[], 0, Type::Int, EvalPoints::EVERYWHERE, "1: there is one process", |_| {
+        fixed(Fixed::Int(1))
+    }),
+    row(
+        "rand",
+        &[Int],
+        0,
+        Type::Int,
+        EvalPoints::EVERYWHERE,
+        "a random number from 0, below the given one or below 2^32",
+        |args| {
+            let range = args.int_in(0, 0..=i64::from(u32::MAX), 0)?;
+            made(Constant::Rand((range > 0).then_some(range as u64)))
+        },
+    ),
+    row("str", &[Str], 1, Type::Str, EvalPoints::EVERYWHERE, "the text", |args| {
+        fixed(Fixed::Str(args.boxed(0)))
+    }),
+    row(
+        "uuid",
+        &[Int],
+        0,
+        Type::Str,
+        EvalPoints::EVERYWHERE,
+        "a UUID of version 4, or of the given one, 4 or 7",
+        |args| match args.int(0)?.unwrap_or(4) {
+            4 => made(Constant::Uuid(UuidVersion::V4)),
+            7 => made(Constant::Uuid(UuidVersion::V7)),
+            _ => Err(args.expected(0, "the version 4 or 7")),
+        },
+    ),
+    row(
+        "var",
+        &[Variable, Str],
+        1,
+        Type::Any,
+        EvalPoints::EVERYWHERE,
+        "the value of a variable, or the default as text",
+        |args| {
+            let default = args.bytes(1).map(|text| Fixed::Str(text.into()));
+            made(Constant::Variable { id: args.variable(0)?, default })
+        },
+    ),
+];
 
 /// Decodes an even number of hexadecimal digits.
 pub(crate) fn unhex(text: &[u8]) -> Option<Vec<u8>> {
@@ -250,9 +263,15 @@ impl Constant {
                     None => random,
                 } as i64))
             }
-            Self::Uuid => {
+            Self::Uuid(version) => {
                 let (high, low) = (scratch.random(), scratch.random());
-                let high = (high & !0xf000) | 0x4000;
+                let high = match version {
+                    UuidVersion::V4 => (high & !0xf000) | 0x4000,
+                    UuidVersion::V7 => {
+                        let millis = Unit::Millis.of_date((env.now)()).cast_unsigned();
+                        millis << 16 | 0x7000 | high & 0xfff
+                    }
+                };
                 let low = (low & !(3 << 62)) | (2 << 62);
                 scratch
                     .print(format_args!(

@@ -113,7 +113,7 @@ impl Course {
             Self::Retries => int(log.retries),
             Self::Redispatched => found(Value::Bool(log.redispatched)),
             Self::Termination => found(Value::Str(&log.termination[..2])),
-            Self::RequestCount => int(i64::try_from(log.request_count).unwrap_or(i64::MAX)),
+            Self::RequestCount => int(i64::from(log.request_number())),
             Self::RequestDate(unit) => int(unit.of_date(log.request_date)),
             Self::BackendQueue => int(log.backend_queue),
             Self::ServerQueue => int(log.server_queue),

@@ -29,7 +29,7 @@ impl Fetch {
             Self::Constant(constant) => match constant {
                 Constant::Value(_) | Constant::Nothing | Constant::Hostname => Needs::NONE,
                 Constant::Date { .. } | Constant::DateMicros => Needs::CLOCK,
-                Constant::Rand(_) | Constant::Uuid => Needs::RANDOM,
+                Constant::Rand(_) | Constant::Uuid(_) => Needs::RANDOM,
                 Constant::Variable { id, .. } => variables(*id),
             },
             Self::Connection(connection) => of_connection(connection),

@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn found(bytes: &[u8], part: Part, expected: &Read<'_>) {
-        let mut lane = Lane::new(1);
+        let mut lane = Lane::new();
         assert_eq!(read(bytes, part, &mut lane.scratch()), *expected, "{part:?}");
     }
 
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn lengths_that_lie_find_nothing() {
         let bytes = hello(b"a.example");
-        let mut lane = Lane::new(1);
+        let mut lane = Lane::new();
         for at in 5..bytes.len() {
             for value in [0, 0x7f, 0xff] {
                 let mut bent = bytes.clone();

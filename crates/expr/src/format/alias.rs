@@ -84,6 +84,12 @@ impl LogInfo<'_> {
         self.connect >= 0
     }
 
+    /// The number of the request in 32 bits, as `%rt` and `txn.id32` have it: what reads logs may expect no
+    /// more.
+    pub(crate) fn request_number(&self) -> u32 {
+        self.request_count as u32
+    }
+
     /// True if a service of the program responds, such as the page of statistics.
     pub(crate) fn is_of_service(&self) -> bool {
         self.no_server.starts_with(b"<") && self.no_server != b"<NOSRV>"
@@ -515,7 +521,7 @@ impl Alias {
                     env.client.listener.and_then(|(frontend, _)| env.host.number(Number::LogLines(frontend)));
                 int(lines.unwrap_or(0), out)
             }
-            A::RequestCount => put_int(i64::try_from(log.request_count).unwrap_or(i64::MAX), flags, out),
+            A::RequestCount => put_int(i64::from(log.request_number()), flags, out),
             A::Origin => text(Some(log.origin.as_bytes()), out),
             A::ProcessId => put_int(i64::from(log.process_id), flags, out),
             A::Frontend => text(Some(env.client.frontend.name), out),

@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_would_take_too_long_does_not_match_and_is_counted() {
-        let mut lane = Lane::new(1);
+        let mut lane = Lane::new();
         let before = given_up();
         let slow = Regex::new(br"(.*)(.*)(.*)(.*)\1\2\3x(?!y)", false).unwrap();
         assert!(!slow.is_match("ab".repeat(SHORT_TEXT / 2).as_bytes(), &mut lane.scratch()));
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_text_of_many_matches_is_not_replaced_in_part() {
-        let mut lane = Lane::new(1);
+        let mut lane = Lane::new();
         let before = given_up();
         let regex = Regex::new(br"a(?!b)", false).unwrap();
         let replaced = |text: &[u8], lane: &mut Lane| {
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn searches_in_one_text_are_bounded_together() {
-        let mut lane = Lane::new(1);
+        let mut lane = Lane::new();
         let mut replaced = |part: &str, matches: usize| {
             // The expression is not anchored: each position before a match is a step.
             let regex = Regex::new(b"(?:a|b(?=z))+", false).unwrap();
@@ -468,7 +468,7 @@ mod tests {
         fn whatever_compiles_can_be_tried(words in proptest::collection::vec(proptest::sample::select(WORDS),
             1..14)) {
             if let Ok(regex) = Regex::new(words.concat().as_bytes(), false) {
-                let mut lane = Lane::new(1);
+                let mut lane = Lane::new();
                 for text in [&b""[..], b"ab", b"abcabcab\xff99 A", &[b'a'; 300]] {
                     let matches = regex.is_match(text, &mut lane.scratch());
                     proptest::prop_assert_eq!(matches, regex.matches(text));

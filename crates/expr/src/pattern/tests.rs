@@ -29,7 +29,7 @@ const TEXTS: &[&str] =
 fn found(list: &Reference, kind: MatchKind, view: View) -> Vec<(Option<Box<[u8]>>, bool)> {
     let reader = Reader::new();
     let snapshot = list.load(&reader);
-    let mut lane = Lane::new(1);
+    let mut lane = Lane::new();
     let values: Vec<Value<'_>> = match kind {
         MatchKind::Int => [0, 1, 2, 3, 4, 7, 8].map(Value::Int).to_vec(),
         MatchKind::Ip => {
@@ -199,7 +199,7 @@ fn an_expression_that_looks_around_leaves_the_others_of_its_list_together() {
     let view = list.view(MatchKind::Reg, false).unwrap();
     let reader = Reader::new();
     let snapshot = list.load(&reader);
-    let mut lane = Lane::new(1);
+    let mut lane = Lane::new();
     for (text, expected) in [
         ("/nowhere", None),
         ("/looks/a", Some(101)),

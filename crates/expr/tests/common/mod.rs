@@ -226,7 +226,7 @@ impl World {
             variable_names: VariableNames::default(),
             references: References::default(),
             warnings: Vec::new(),
-            lane: Lane::new(1),
+            lane: Lane::new(),
             zone: Zone::utc(),
             request: Some(request("GET", "/a/b?x=1&y=2", &[("host", "127.0.0.1:18099")])),
             response: None,

@@ -82,9 +82,9 @@ impl Epoll {
     pub(crate) fn release(&self, core: &Core, key: Key, fd: OwnedFd) {
         let Some(source) = self.sources.borrow_mut().remove(key) else { return };
         core.clusters.forget(key, source.turn);
-        // Closing removes it from the interest list only if no duplicate is left, and listeners usually have
-        // duplicates.
-        if source.registered && source.nature == FdKind::Listener {
+        // Closing removes it from the interest list only if no duplicate is left. Listeners and datagram
+        // sockets usually have duplicates: each generation makes its own, and the entries would accumulate.
+        if source.registered && matches!(source.nature, FdKind::Listener | FdKind::Datagram) {
             self.deregister(core, fd.as_fd());
         }
         drop(fd);
@@ -157,7 +157,7 @@ impl Epoll {
             let outcome = match epoll::add(&self.epoll, fd, data, source.interest()) {
                 // Rule 4: an earlier descriptor of this number and description was closed, and its
                 // description lives on by a duplicate. Modifying reports readiness as adding does. Listeners
-                // are always deregistered, so it is none of those.
+                // and datagram sockets are always deregistered, so it is none of those.
                 Err(Errno::EXIST) => epoll::modify(&self.epoll, fd, data, source.interest()),
                 outcome => outcome,
             };

@@ -13,6 +13,7 @@ use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{self, AlgorithmKey, Mode, Settings};
 use manylane_http::Head;
 use manylane_net::Endpoint;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
 /// Key by which streams are balanced.
@@ -111,6 +112,8 @@ pub(super) fn balancer(
         },
         fullconn: settings.fullconn.map_or(0, |set| set.value),
         lanes,
+        // Balancers that draw the same numbers choose the same servers at the same time.
+        seed: RandomState::new().hash_one(servers.len()),
         ..Options::default()
     };
     let specs = servers.iter().map(spec);

@@ -7,6 +7,7 @@ use super::proxies::Ids;
 use super::refuse::Refuse;
 use super::server::{Server, ServerAddress};
 use super::{Process, Shards};
+use manylane_buf::MAX_CLUSTER;
 use manylane_config::table::{ServerOptions, Timeout};
 use manylane_config::tree::{self, Global, Settings};
 use manylane_logs::{
@@ -29,7 +30,7 @@ pub struct LogForward {
     pub parses: bool,
     /// `option assume-rfc6587-ntf`
     pub lines_only: bool,
-    /// Bytes of a message at most: `tune.bufsize`.
+    /// Bytes of a message at most: `tune.bufsize`. A datagram has at most [`MAX_CLUSTER`].
     pub longest: usize,
     /// `dgram-bind`
     pub datagrams: Vec<DatagramListener>,
@@ -71,6 +72,14 @@ impl LogForward {
         let mut ids = Ids::new(1, std::iter::empty());
         let mut datagrams = Vec::new();
         for line in dgram_binds {
+            if process.bufsize > MAX_CLUSTER {
+                let message = format!(
+                    "'dgram-bind' takes at most {MAX_CLUSTER} bytes of a datagram, although \
+                     'tune.bufsize' is {}: it cuts longer messages; send them to a 'bind' line, over TCP",
+                    process.bufsize
+                );
+                refuse.found.warning(line.pos, message);
+            }
             let listeners = bind::listeners(
                 line,
                 frontend,

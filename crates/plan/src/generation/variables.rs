@@ -80,7 +80,6 @@ pub(super) fn set(made: &[(VariableId, ValueSource)], variables: &ProcessVariabl
 
 fn set_with(made: &[(VariableId, ValueSource)], variables: &ProcessVariables, zone: &Zone, reader: &Reader) {
     let (client, server, stream) = (ClientInfo::default(), ServerInfo::default(), StreamInfo::default());
-    let now = crate::clock::now();
     let env = Env {
         now: crate::clock::now,
         zone,
@@ -101,7 +100,7 @@ fn set_with(made: &[(VariableId, ValueSource)], variables: &ProcessVariables, zo
         reader,
         host: &NoHost,
     };
-    let mut lane = Lane::new(now.seconds.cast_unsigned() ^ u64::from(now.micros));
+    let mut lane = Lane::new();
     for (id, made) in made {
         let mut scratch = lane.scratch();
         let value = match made {

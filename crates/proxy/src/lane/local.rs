@@ -218,7 +218,6 @@ impl Local {
             .with_borrow(|served| served.first().map(|local| (local.reader.clone(), local.numbers.clone())));
         let (reader, numbers) =
             shared.unwrap_or_else(|| (Rc::new(RefCell::new(Reader::new())), Rc::default()));
-        let seed = (manylane_sync::lane::current().index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let targets = generation.logs.targets.iter().cloned();
         let hashes_lines = generation
             .backends
@@ -231,7 +230,7 @@ impl Local {
             pid: std::process::id(),
             logs,
             room: RefCell::new(Room::new(&generation)),
-            log_memory: RefCell::new(hashes_lines.then(|| manylane_expr::Lane::new(seed))),
+            log_memory: RefCell::new(hashes_lines.then(manylane_expr::Lane::new)),
             io,
             checks: checks.unwrap_or_else(|| Checks::new(generation.process.max_checks)),
             generation,
@@ -246,7 +245,7 @@ impl Local {
             stopping: Event::default(),
             bound: RefCell::default(),
             reader,
-            memory: RefCell::new(manylane_expr::Lane::new(seed)),
+            memory: RefCell::new(manylane_expr::Lane::new()),
             scopes: Spare::default(),
             tables,
             spread: Cell::new(None),

@@ -17,11 +17,11 @@ use crate::lane::{Local, log_globally};
 use manylane_acme::{
     Answer, Challenge, Failure, KeyKind, LONGEST_ANSWER, NewKey, Proof, Request, Running, Transport, Wanted,
 };
-use manylane_expr::{EntrySelector, Reference};
+use manylane_expr::{EntrySelector, Reference, http_date};
 use manylane_http::Method;
 use manylane_logs::Level;
 use manylane_plan::generation::{AcmeCertificate, certificate_info, server_name};
-use manylane_sched::{Class, TaskKind};
+use manylane_sched::{Class, Here, TaskKind};
 use manylane_sync::LaneId;
 use manylane_tls::AlpnChallenge;
 use std::cell::{OnceCell, RefCell};
@@ -72,7 +72,13 @@ async fn renew_due(local: Rc<Local>, certificates: Vec<AcmeCertificate>) {
             && let Some(running) = manylane_acme::begin(&certificate.name, &certificate.section.name)
         {
             let order = Box::pin(renew(&local, &certificate, running));
-            if unless_replaced(&local, order).await.is_none() || local.stopping.has_happened() {
+            let result = unless_replaced(&local, order).await;
+            if result.is_none() {
+                let text = "The order was interrupted by a reload or a stop. After a reload, another one \
+                            begins in a minute or more if the certificate is still due.";
+                say(&local, &certificate.name, Level::Notice, &text);
+            }
+            if result.is_none() || local.stopping.has_happened() {
                 return;
             }
             continue;
@@ -218,6 +224,49 @@ async fn obtain(local: &Local, own: &AcmeCertificate) -> Result<zeroize::Zeroizi
     }
 }
 
+/// Returns a line for each name whose TXT records an operator has to add. `*.a.test` and `a.test` are one
+/// name with two records: a line for each would have the first confirmation count for both.
+fn records_to_add(certificate: &str, proofs: &[Proof]) -> Vec<String> {
+    let mut values: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for Proof { name, value, .. } in proofs {
+        values.entry(name).or_default().push(format!("\"{value}\""));
+    }
+    let line = |(name, values): (&str, Vec<String>)| {
+        let records = if values.len() == 1 { "record" } else { "records" };
+        format!(
+            "Add the TXT {records} {} to _acme-challenge.{name}, then say 'acme challenge_ready \
+             {certificate} domain {name}' at the run-time interface.",
+            values.join(" and ")
+        )
+    };
+    values.into_iter().map(line).collect()
+}
+
+/// Returns the seconds that a `Retry-After` has the client wait: it is their number, or a date (RFC 9110,
+/// 10.2.3).
+fn seconds_left(text: &str, now: u64) -> Option<u64> {
+    let text = text.trim();
+    text.parse().ok().or_else(|| Some(u64::try_from(http_date(text.as_bytes())?).ok()?.saturating_sub(now)))
+}
+
+/// Restores the class of a task that waits for its turn as a heavy one, also if the order ends meanwhile: the
+/// task goes on with others.
+struct Heavy(Here, Option<Class>);
+
+impl Drop for Heavy {
+    fn drop(&mut self) {
+        if let Some(class) = self.1 {
+            self.0.set_class(class);
+        }
+    }
+}
+
+/// Waits for the task's turn among heavy ones.
+async fn heavy_turn(here: Here) {
+    let _heavy = Heavy(here, here.set_class(Class::Heavy));
+    here.yield_now().await;
+}
+
 /// The IO of an order on a lane.
 struct LaneTransport<'a> {
     local: &'a Local,
@@ -272,16 +321,13 @@ impl Transport for LaneTransport<'_> {
             status: answer.head.status(),
             nonce: field("replay-nonce"),
             location: field("location"),
-            retry_after: field("retry-after").and_then(|text| text.trim().parse().ok()),
+            retry_after: field("retry-after").and_then(|text| seconds_left(&text, manylane_acme::now())),
             body: answer.body,
         })
     }
 
     async fn before_signing(&self) {
-        // A heavy task, since an RSA signature takes as long as a handshake.
-        self.local.here().set_class(Class::Heavy);
-        self.local.here().yield_now().await;
-        self.local.here().set_class(Class::Normal);
+        heavy_turn(self.local.here()).await; // an RSA signature takes as long as a handshake
     }
 
     async fn wait(&self, time: Duration) {
@@ -313,12 +359,8 @@ impl Transport for LaneTransport<'_> {
         let certificate = &self.own.name;
         // Before the lines: a script may confirm a record as soon as it reads its line.
         manylane_acme::expect(certificate, proofs.iter().map(|own| own.name.clone()));
-        for Proof { name, value, .. } in &proofs {
-            let line = format!(
-                "acme: {certificate}: Add the TXT record \"{value}\" to _acme-challenge.{name}, then say \
-                 'acme challenge_ready {certificate} domain {name}' at the run-time interface."
-            );
-            log_globally(self.local, Level::Notice, &line);
+        for line in records_to_add(certificate, &proofs) {
+            say(self.local, certificate, Level::Notice, &line);
         }
         while !manylane_acme::is_ready(certificate) {
             self.local.here().sleep(TICK).await;
@@ -367,6 +409,52 @@ impl Drop for LaneTransport<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use manylane_io::{Driver, DriverChoice, Kind};
+    use manylane_sched::{Config, Lane};
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    #[test]
+    fn an_order_that_ends_before_its_turn_leaves_the_class_of_its_task() -> std::io::Result<()> {
+        let mut lane = Lane::new(Config::new()).expect("a new thread");
+        let mut driver = Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll))?;
+        let here = lane.here();
+        lane.block_on(&mut driver, async move {
+            here.set_class(Class::Normal);
+            let mut turn = Box::pin(heavy_turn(here));
+            let waits = poll_fn(|context| Poll::Ready(turn.as_mut().poll(context).is_pending())).await;
+            assert!(waits);
+            drop(turn);
+            assert_eq!(here.set_class(Class::Normal), Some(Class::Normal));
+        })
+    }
+
+    #[test]
+    fn an_authority_says_when_to_retry_in_seconds_or_by_date() {
+        let now = 784_111_777;
+        for (text, expected) in [
+            (" 120 ", Some(120)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sunday, 06-Nov-94 08:50:37 GMT", Some(60)),
+            ("Sun Nov  6 08:50:37 1994", Some(60)),
+            ("Sun, 06 Nov 1994 08:48:37 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            assert_eq!(seconds_left(text, now), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_records_of_a_name_are_in_one_line() {
+        let proof =
+            |name: &str, value: &str| Proof { name: name.into(), token: "".into(), value: value.into() };
+        let proofs = [proof("a.test", "v1"), proof("b.test", "w"), proof("a.test", "v2")];
+        let lines = records_to_add("x.pem", &proofs);
+        let says = ["TXT records \"v1\" and \"v2\" to _acme-challenge.a.test,", "TXT record \"w\" to _acme"];
+        assert_eq!(lines.len(), says.len(), "{lines:?}");
+        assert!(lines.iter().zip(says).all(|(line, say)| line.contains(say)), "{lines:?}");
+    }
 
     #[test]
     fn internal_addresses_are_known() -> Result<(), std::net::AddrParseError> {

@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn names_of_fields_are_compared_without_their_case() {
-        let mut lane = manylane_expr::Lane::new(1);
+        let mut lane = manylane_expr::Lane::new();
         let mut scratch = lane.scratch();
         for (how, name, matches) in [
             (NameMatch::Begin(b"x-"[..].into()), &b"X-Id"[..], true),
