@@ -40,7 +40,13 @@ static ALLOCATOR: Reserving<Bounded> = Reserving(Bounded);
 
 #[test]
 fn what_stays_leaves_memory_and_what_takes_the_reserve_is_reported() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        LEFT.store(isize::MAX, Ordering::Relaxed); // a backtrace needs memory
+        report(panic);
+    }));
     let pool = BytePool::new("short", 3 * BLOCK).expect("valid");
+    let unused = used_by_another_thread();
     assert!(check_growth(usize::MAX / 2).is_ok() && check_block(usize::MAX / 2).is_ok(), "nothing is kept");
     LEFT.store(64 * MEGABYTE, Ordering::Relaxed);
     assert!(reserve::keep(8 << 20));
@@ -69,7 +75,9 @@ fn what_stays_leaves_memory_and_what_takes_the_reserve_is_reported() {
     assert_eq!(taken_while_short() - before, 3 * BLOCK as isize);
     assert!(Vec::<u8>::new().try_reserve_exact(1 << 40).is_err());
     assert_eq!(taken_while_short() - before, 3 * BLOCK as isize, "it took nothing");
+    let found = what_an_unused_pool_takes(unused);
     drop(grows);
+    assert_eq!(found, (true, 0, 128), "refused, bytes of the lane's part, bytes of the object");
     assert!(taken_while_short() < before);
     let of_other = std::thread::spawn(taken_while_short).join().expect("it ends");
     assert!(of_other.unsigned_abs() < BLOCK, "each thread has its own");
@@ -81,6 +89,24 @@ fn what_stays_leaves_memory_and_what_takes_the_reserve_is_reported() {
     assert!(check_growth(BLOCK).is_err(), "it does not look");
     reserve::recheck();
     assert!(check_growth(BLOCK).is_ok());
+}
+
+/// Makes a pool whose only free object is in the cache of a thread that has ended.
+fn used_by_another_thread() -> BytePool {
+    manylane_sync::lane::current(); // otherwise this thread inherits the other's part
+    let pool = BytePool::new("unused", 128).expect("valid");
+    std::thread::spawn(move || drop(pool.alloc().expect("memory"))).join().expect("it ends");
+    pool
+}
+
+/// Returns whether an allocation fails while memory is short, what that takes, and what a reclaim returns.
+fn what_an_unused_pool_takes(pool: BytePool) -> (bool, isize, isize) {
+    let left = || LEFT.load(Ordering::Relaxed);
+    let before = left();
+    let refused = pool.alloc().is_err();
+    let between = left();
+    pool.reclaim();
+    (refused, before - between, left() - between)
 }
 
 /// While a thread tries what is left, all of it is taken. Others wait for it.
