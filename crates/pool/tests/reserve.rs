@@ -6,6 +6,7 @@
 use manylane_pool::reserve::{self, Reserving};
 use manylane_pool::{BytePool, check_block, check_growth, check_memory, taken_while_short};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 const BLOCK: usize = 64 << 10;
@@ -89,6 +90,37 @@ fn what_stays_leaves_memory_and_what_takes_the_reserve_is_reported() {
     assert!(check_growth(BLOCK).is_err(), "it does not look");
     reserve::recheck();
     assert!(check_growth(BLOCK).is_ok());
+    growth_of_many_threads_leaves_memory();
+}
+
+/// Each thread may have looked and not grown yet.
+fn growth_of_many_threads_leaves_memory() {
+    const THREADS: usize = 16;
+    const STEP: usize = 256 << 10;
+    let (looked, grown) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    let left = std::thread::scope(|scope| {
+        let grow = || {
+            let _lane = manylane_sync::lane::current();
+            let has_looked = check_growth(1).is_ok();
+            looked.wait();
+            grown.wait();
+            let stays = Vec::<u8>::with_capacity(STEP - 1);
+            (has_looked && check_growth(STEP - 1).is_ok()).then_some(stays)
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(grow)).collect();
+        looked.wait();
+        let mut stays: Vec<Vec<u8>> = Vec::with_capacity(1024);
+        while check_growth(BLOCK).is_ok() {
+            stays.push(Vec::with_capacity(BLOCK));
+        }
+        grown.wait();
+        let of_threads: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().expect("it ends").expect("it may")).collect();
+        let left = LEFT.load(Ordering::Relaxed);
+        drop((stays, of_threads));
+        left
+    });
+    assert!((8 * MEGABYTE..17 * MEGABYTE).contains(&left), "{left} bytes");
 }
 
 /// Makes a pool whose only free object is in the cache of a thread that has ended.
