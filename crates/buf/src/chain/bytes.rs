@@ -143,7 +143,8 @@ impl Chain {
 
     /// Makes the first `n` bytes contiguous, for parsers, and returns them. Does nothing else if they are
     /// contiguous already. Otherwise copies the missing bytes behind the first segment if the lane may write
-    /// there, or all `n` bytes into a new cluster.
+    /// there, or all `n` bytes into a new cluster. A cluster with a copy of bytes that are marked [zero on
+    /// free](Segment::zero_on_free) is marked, too.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] beyond the end, [`Error::TooLong`] beyond [`MAX_CLUSTER`], [`Error::Alloc`]; the
@@ -164,6 +165,7 @@ impl Chain {
         }
         // Here 0 <= front < n <= len: there is a first segment and a second one, or `n` is 0 and the chain
         // empty.
+        let is_marked = self.is_zero_on_free_before(n);
         let Some(mut front) = self.pop_front() else { return Ok(()) };
         let missing = n - front.len();
         if front.spare() >= missing {
@@ -184,8 +186,22 @@ impl Chain {
             });
             front = cluster.into_segment();
         }
+        if is_marked {
+            let marked = front.zero_on_free();
+            debug_assert!(marked.is_ok(), "it was writable just now");
+        }
         self.push_front_reserved(front);
         Ok(())
+    }
+
+    /// True if a segment that has some of the first `n` bytes is marked *zero on free*.
+    fn is_zero_on_free_before(&self, n: usize) -> bool {
+        let mut left = n;
+        self.segments().any(|segment| {
+            let counts = left > 0;
+            left = left.saturating_sub(segment.len());
+            counts && segment.is_zero_on_free()
+        })
     }
 
     /// Passes the first `n` bytes to `take`, piece by piece, and drops them. The chain has that many.
