@@ -79,7 +79,7 @@ impl Chain {
     /// reference if the two together fill half of their clusters. O(segments of `other`).
     ///
     /// # Errors
-    /// If there is no memory; then a part of `other` is moved.
+    /// If there is no memory; then a part of `other` is moved, and `other` has the rest.
     pub fn append_compact(&mut self, other: &mut Self) -> Result<(), Error> {
         if self.is_empty() && other.segment_count() == 1 {
             std::mem::swap(self, other);
@@ -90,11 +90,11 @@ impl Chain {
             if behind_full
                 && other.front().is_some_and(|next| segment.is_sparse() && segment.fills_with(next))
             {
-                self.push_back(segment).map_err(|failed| failed.error)?;
+                self.push_back(segment).map_err(|failed| failed.back_into(other))?;
                 let Some(next) = other.pop_front() else { break };
-                self.push_back(next).map_err(|failed| failed.error)?;
+                self.push_back(next).map_err(|failed| failed.back_into(other))?;
             } else {
-                self.push_compact(segment).map_err(|failed| failed.error)?;
+                self.push_compact(segment).map_err(|failed| failed.back_into(other))?;
             }
         }
         Ok(())
