@@ -51,9 +51,10 @@ impl Chain {
         let number = clusters_for(bytes.len());
         self.segments.reserve(number)?;
         let mut added = Self::new();
-        added.segments.reserve(number)?;
+        added.segments.reserve(number).inspect_err(|_| self.segments.free_unused())?;
         while !bytes.is_empty() {
-            let mut cluster = Cluster::alloc(size_for(bytes.len()))?;
+            let mut cluster =
+                Cluster::alloc(size_for(bytes.len())).inspect_err(|_| self.segments.free_unused())?;
             bytes = &bytes[cluster.put(bytes)..];
             added.push_back_reserved(cluster.into_segment());
         }
@@ -102,12 +103,13 @@ impl Chain {
         if !rest.is_empty() {
             let clusters = rest.len().div_ceil(MAX_CLUSTER);
             self.segments.reserve(clusters)?;
-            added.segments.reserve(clusters)?;
+            added.segments.reserve(clusters).inspect_err(|_| self.segments.free_unused())?;
         }
         while !rest.is_empty() {
             let n = rest.len().min(MAX_CLUSTER);
             let class = CLUSTER_SIZES.into_iter().find(|&size| n <= size).unwrap_or(MAX_CLUSTER);
-            let mut cluster = Cluster::with_headroom(class - n, n)?;
+            let mut cluster =
+                Cluster::with_headroom(class - n, n).inspect_err(|_| self.segments.free_unused())?;
             let (before, last) = rest.split_at(rest.len() - n);
             cluster.put(last);
             added.push_front_reserved(cluster.into_segment());
