@@ -51,7 +51,8 @@ impl Destination<'_> {
         }
     }
 
-    /// Delivers bytes received earlier; there are some. Without memory, `arrived` keeps what is not delivered.
+    /// Delivers bytes received earlier; there are some. Without memory, `arrived` keeps what is not
+    /// delivered.
     #[inline]
     pub(crate) fn put(&mut self, arrived: &mut Chain) -> Result<(), manylane_buf::Error> {
         match self {

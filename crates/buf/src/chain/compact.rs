@@ -11,8 +11,8 @@
 //! clusters, one of which is small if the bytes were cut out of larger reads; it is only one cluster as long
 //! as nothing is removed from the front.
 //!
-//! The exception is a segment that is marked *zero on free*: it moves by reference, however small it is, since
-//! a copy would lie in memory that nobody zeroes. Code that marks segments bounds their number.
+//! The exception is a segment that is marked *zero on free*: it moves by reference, however small it is: a
+//! copy would lie in memory that nobody zeroes. Code that marks segments bounds their number.
 
 use super::Chain;
 use crate::error::{Error, PushError};
@@ -20,7 +20,8 @@ use crate::segment::Segment;
 
 impl Chain {
     /// Appends a segment that is to be kept: by reference if it fills half of its cluster or is marked [zero
-    /// on free](Segment::zero_on_free); otherwise copies its bytes behind the last byte and frees its cluster.
+    /// on free](Segment::zero_on_free); otherwise copies its bytes behind the last byte and frees its
+    /// cluster.
     ///
     /// Does not release a cluster of the chain, or write below its `filled` mark, so bytes of the chain may
     /// be in use elsewhere, for example in a system call.
