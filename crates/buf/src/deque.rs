@@ -96,6 +96,14 @@ impl Deque {
         Ok(())
     }
 
+    /// Frees a block that was [reserved](Self::reserve) for segments that do not come: rule 3.
+    #[cold]
+    pub(crate) fn free_unused(&mut self) {
+        if self.count == 0 {
+            self.free_block();
+        }
+    }
+
     /// Frees the block, if there is one. Its segments have moved or are gone.
     #[inline]
     fn free_block(&mut self) {

@@ -137,6 +137,17 @@ pub struct PushError {
     pub error: Error,
 }
 
+impl PushError {
+    /// Puts the segment back to the front of the chain from which the caller has just taken it, and returns
+    /// the reason.
+    #[cold]
+    pub fn back_into(self, chain: &mut crate::Chain) -> Error {
+        let back = chain.push_front(self.segment);
+        debug_assert!(back.is_ok(), "it came from there, so there is room");
+        self.error
+    }
+}
+
 impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)

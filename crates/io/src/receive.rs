@@ -51,7 +51,8 @@ impl Destination<'_> {
         }
     }
 
-    /// Delivers bytes received earlier; there are some.
+    /// Delivers bytes received earlier; there are some. Without memory, `arrived` keeps what is not
+    /// delivered.
     #[inline]
     pub(crate) fn put(&mut self, arrived: &mut Chain) -> Result<(), manylane_buf::Error> {
         match self {
@@ -70,7 +71,7 @@ impl Destination<'_> {
                     && let Some(segment) = arrived.pop_front()
                 {
                     taken += segment.len();
-                    chain.push_compact(segment)?;
+                    chain.push_compact(segment).map_err(|failed| failed.back_into(arrived))?;
                 }
             }
         }
@@ -132,4 +133,37 @@ fn several(fd: BorrowedFd<'_>, chain: &mut Chain, most: usize) -> Result<Read, E
         chain.push_compact(cluster.into_segment()).map_err(|_| Errno::NOMEM)?;
     }
     Ok(Read { bytes, room })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manylane_pool::inject;
+
+    /// Bytes that are not delivered for lack of memory stay for the next call.
+    #[test]
+    fn what_there_is_no_memory_for_is_not_lost() {
+        let mut failures = 0;
+        for most in [2500, usize::MAX] {
+            for failing in 1.. {
+                let (mut chain, mut arrived) = (Chain::new(), Chain::new());
+                chain.append(&[1; 2000]).expect("memory");
+                for n in 2..8 {
+                    let cluster = Cluster::with(&[n; 1000]).expect("memory");
+                    arrived.push_back(cluster.into_segment()).expect("memory");
+                }
+                let all = [chain.to_vec(), arrived.to_vec()].concat();
+                let failing = inject::every(failing);
+                let put = Destination::Chain(&mut chain, most).put(&mut arrived);
+                drop(failing);
+                chain.append_chain(&mut arrived).expect("memory");
+                assert_eq!(chain, all[..], "at most {most}");
+                if put.is_ok() {
+                    break;
+                }
+                failures += 1;
+            }
+        }
+        assert!(failures > 1, "it allocates");
+    }
 }

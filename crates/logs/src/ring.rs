@@ -143,9 +143,10 @@ impl Ring {
         Self { name: name.into(), description: description.into(), size, store: OnceLock::new() }
     }
 
-    /// True if the process can allocate that size now.
+    /// True if the process can allocate that size now, without the [reserve](manylane_pool::reserve) for
+    /// others: a ring that is too large must not make memory short.
     pub fn fits(size: usize) -> bool {
-        Vec::<u8>::new().try_reserve_exact(size).is_ok()
+        manylane_pool::check_block(size).is_ok() && Vec::<u8>::new().try_reserve_exact(size).is_ok()
     }
 
     /// The ring's name.

@@ -23,6 +23,8 @@ pub(crate) struct Inner {
     failures: [Failure; 3],
     /// Number of objects from the allocator. Kept only if there is a limit, since every lane writes it.
     reserved: CachePadded<AtomicUsize>,
+    /// Number of objects that [`reclaim`](Self::reclaim) returned on lanes without a part of this pool.
+    evicted: AtomicU64,
     #[cfg(feature = "global-pools")]
     global: crate::global::Global,
 }
@@ -132,6 +134,7 @@ impl Inner {
             failures: [Cause::Memory, Cause::Limit, Cause::Injected].map(failure),
             lanes: PerLane::new(Box::new(lane)),
             reserved: CachePadded::new(AtomicUsize::new(0)),
+            evicted: AtomicU64::new(0),
             #[cfg(feature = "global-pools")]
             global: crate::global::Global::new(&options),
             options,
@@ -228,6 +231,9 @@ impl Inner {
     /// Makes the error for an empty-handed [`refill`](Self::refill), and counts it.
     #[cold]
     fn failure(&'static self) -> AllocError {
+        if !self.hot.own().is_complete() {
+            return self.error(Cause::Memory); // the part would take memory
+        }
         let lane = self.lane();
         // SAFETY: the slot is the calling lane's, and the closure calls back into nothing.
         let cause = unsafe { lane.notes.with(|notes| notes.failure) };
@@ -237,10 +243,17 @@ impl Inner {
     /// Finds an object when the cache is empty: on the lane's own surplus, another lane's, a global list, or
     /// from the allocator. If there is none, the cause is in the lane's notes. (A `Result` would be a tag
     /// that the fast path has to make, too.)
+    ///
+    /// A lane that has not used the pool gets nothing while memory is short: its part cannot fail, and takes
+    /// more than most objects.
     #[cold]
     #[inline(never)]
     fn refill(&'static self, hot: &'static Hot) -> Option<Object> {
-        let hot = if hot.pool.0.load(Ordering::Relaxed).is_null() { self.home() } else { hot };
+        let hot = match hot.is_complete() {
+            true => hot,
+            false if crate::check_memory().is_err() => return None,
+            false => self.home(),
+        };
         let lane = self.lane();
         let mut batch = Batch::new();
         let object = if self.find_batch(lane, &mut batch, false) {
@@ -355,13 +368,18 @@ impl Inner {
         self.evict(lane, batch);
     }
 
-    /// Returns the objects of `batch` to the allocator.
+    /// Returns the objects of `batch` to the allocator, and counts them.
     fn evict(&self, lane: &Lane, batch: &Batch) {
+        self.free(batch);
+        lane.evicted.add(batch.len() as u64);
+    }
+
+    /// Returns the objects of `batch` to the allocator. The caller counts them.
+    fn free(&self, batch: &Batch) {
         for object in batch.iter() {
             // SAFETY: it came from `fresh` with this layout, and a free object belongs to its holder.
             unsafe { std::alloc::dealloc(object.0.as_ptr(), self.options.layout) };
         }
-        lane.evicted.add(batch.len() as u64);
         self.unreserve(batch.len());
     }
 
@@ -390,14 +408,25 @@ impl Inner {
 
     /// Returns to the allocator the objects of the calling lane's cache, of the caches of lanes without a
     /// thread, of all surpluses and of the global lists. Returns their number.
+    ///
+    /// Makes no part for a lane that has not used the pool: the call is to free memory, and may come when
+    /// there is none.
     pub(crate) fn reclaim(&'static self) -> usize {
-        let (hot, lane) = (self.hot.own(), self.lane());
+        let hot = self.hot.own();
+        let lane = hot.is_complete().then(|| self.lane());
         let mut freed = 0;
         let mut evict = |batch: &Batch| {
             freed += batch.len();
-            self.evict(lane, batch);
+            self.free(batch);
+            match lane {
+                Some(lane) => lane.evicted.add(batch.len() as u64),
+                // Relaxed: a count, which publishes nothing.
+                None => drop(self.evicted.fetch_add(batch.len() as u64, Ordering::Relaxed)),
+            }
         };
-        hot.empty_cache(lane, |batch| evict(&batch));
+        if let Some(lane) = lane {
+            hot.empty_cache(lane, |batch| evict(&batch));
+        }
         let mut ended = Vec::new(); // freed after the visit, in which threads that start must wait
         manylane_sync::lane::for_each_free(|id| {
             if let (Some(hot), Some(lane)) = (self.hot.get(id), self.lanes.get(id)) {
@@ -431,8 +460,7 @@ impl Inner {
     /// Returns the number of objects that went to the allocator.
     pub(crate) fn trim(&'static self) -> usize {
         let hot = self.hot.own();
-        // Relaxed: this lane stored it. Null means that the lane has not used the pool.
-        if hot.pool.0.load(Ordering::Relaxed).is_null() {
+        if !hot.is_complete() {
             return 0;
         }
         let (lane, size) = (self.lane(), self.options.batch);
@@ -485,6 +513,11 @@ impl Inner {
         return self.global.magazines() * self.options.batch;
         #[cfg(not(feature = "global-pools"))]
         0
+    }
+
+    /// Returns the number of objects that went to the allocator and that no lane's numbers have.
+    pub(crate) fn evicted_beside(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
     }
 
     /// Calls `each` with each lane's numbers, read while the lanes go on.
@@ -552,6 +585,11 @@ impl Lane {
 }
 
 impl Hot {
+    /// True if the calling lane, whose part this is, has used the pool.
+    fn is_complete(&self) -> bool {
+        !self.pool.0.load(Ordering::Relaxed).is_null() // Relaxed: this lane stored it
+    }
+
     /// Returns the pool. Legal only for a complete part.
     #[inline]
     pub(crate) fn pool(&self) -> &'static Inner {

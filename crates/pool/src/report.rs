@@ -102,7 +102,7 @@ impl PoolReport {
     /// is never negative (it reads all frees before any allocation), and `cached` is the rest of `allocated`.
     pub(crate) fn of(pool: &'static Inner) -> Self {
         let used = MemReport::read_cheap(pool).sum.live().cast_unsigned();
-        let (mut fresh, mut evicted, mut failed) = (0u64, 0u64, 0u64);
+        let (mut fresh, mut evicted, mut failed) = (0u64, pool.evicted_beside(), 0u64);
         let mut lanes = Vec::new();
         pool.visit_lanes(&mut |lane, numbers| {
             fresh += numbers.fresh;

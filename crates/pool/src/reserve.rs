@@ -362,7 +362,9 @@ fn more_growth(bytes: usize) -> Result<usize, AllocError> {
         return Err(SHORTAGE);
     }
     let grows = bytes.max(STEP);
-    let most = grows.checked_add(SPARE).ok_or(SHORTAGE)?;
+    // Each lane may have looked, and not have used its step yet. Read before the turn, as it takes a lock.
+    let others = STEP * manylane_sync::lane::highest();
+    let most = grows.checked_add(SPARE + others).ok_or(SHORTAGE)?;
     if available(most) == most {
         return Ok(grows);
     }

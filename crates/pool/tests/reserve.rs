@@ -6,6 +6,7 @@
 use manylane_pool::reserve::{self, Reserving};
 use manylane_pool::{BytePool, check_block, check_growth, check_memory, taken_while_short};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 const BLOCK: usize = 64 << 10;
@@ -40,7 +41,13 @@ static ALLOCATOR: Reserving<Bounded> = Reserving(Bounded);
 
 #[test]
 fn what_stays_leaves_memory_and_what_takes_the_reserve_is_reported() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        LEFT.store(isize::MAX, Ordering::Relaxed); // a backtrace needs memory
+        report(panic);
+    }));
     let pool = BytePool::new("short", 3 * BLOCK).expect("valid");
+    let unused = used_by_another_thread();
     assert!(check_growth(usize::MAX / 2).is_ok() && check_block(usize::MAX / 2).is_ok(), "nothing is kept");
     LEFT.store(64 * MEGABYTE, Ordering::Relaxed);
     assert!(reserve::keep(8 << 20));
@@ -69,7 +76,9 @@ fn what_stays_leaves_memory_and_what_takes_the_reserve_is_reported() {
     assert_eq!(taken_while_short() - before, 3 * BLOCK as isize);
     assert!(Vec::<u8>::new().try_reserve_exact(1 << 40).is_err());
     assert_eq!(taken_while_short() - before, 3 * BLOCK as isize, "it took nothing");
+    let found = what_an_unused_pool_takes(unused);
     drop(grows);
+    assert_eq!(found, (true, 0, 128), "refused, bytes of the lane's part, bytes of the object");
     assert!(taken_while_short() < before);
     let of_other = std::thread::spawn(taken_while_short).join().expect("it ends");
     assert!(of_other.unsigned_abs() < BLOCK, "each thread has its own");
@@ -81,6 +90,55 @@ fn what_stays_leaves_memory_and_what_takes_the_reserve_is_reported() {
     assert!(check_growth(BLOCK).is_err(), "it does not look");
     reserve::recheck();
     assert!(check_growth(BLOCK).is_ok());
+    growth_of_many_threads_leaves_memory();
+}
+
+/// Each thread may have looked and not grown yet.
+fn growth_of_many_threads_leaves_memory() {
+    const THREADS: usize = 16;
+    const STEP: usize = 256 << 10;
+    let (looked, grown) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    let left = std::thread::scope(|scope| {
+        let grow = || {
+            let _lane = manylane_sync::lane::current();
+            let has_looked = check_growth(1).is_ok();
+            looked.wait();
+            grown.wait();
+            let stays = Vec::<u8>::with_capacity(STEP - 1);
+            (has_looked && check_growth(STEP - 1).is_ok()).then_some(stays)
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(grow)).collect();
+        looked.wait();
+        let mut stays: Vec<Vec<u8>> = Vec::with_capacity(1024);
+        while check_growth(BLOCK).is_ok() {
+            stays.push(Vec::with_capacity(BLOCK));
+        }
+        grown.wait();
+        let of_threads: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().expect("it ends").expect("it may")).collect();
+        let left = LEFT.load(Ordering::Relaxed);
+        drop((stays, of_threads));
+        left
+    });
+    assert!((8 * MEGABYTE..17 * MEGABYTE).contains(&left), "{left} bytes");
+}
+
+/// Makes a pool whose only free object is in the cache of a thread that has ended.
+fn used_by_another_thread() -> BytePool {
+    manylane_sync::lane::current(); // otherwise this thread inherits the other's part
+    let pool = BytePool::new("unused", 128).expect("valid");
+    std::thread::spawn(move || drop(pool.alloc().expect("memory"))).join().expect("it ends");
+    pool
+}
+
+/// Returns whether an allocation fails while memory is short, what that takes, and what a reclaim returns.
+fn what_an_unused_pool_takes(pool: BytePool) -> (bool, isize, isize) {
+    let left = || LEFT.load(Ordering::Relaxed);
+    let before = left();
+    let refused = pool.alloc().is_err();
+    let between = left();
+    pool.reclaim();
+    (refused, before - between, left() - between)
 }
 
 /// While a thread tries what is left, all of it is taken. Others wait for it.

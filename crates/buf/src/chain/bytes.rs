@@ -51,9 +51,10 @@ impl Chain {
         let number = clusters_for(bytes.len());
         self.segments.reserve(number)?;
         let mut added = Self::new();
-        added.segments.reserve(number)?;
+        added.segments.reserve(number).inspect_err(|_| self.segments.free_unused())?;
         while !bytes.is_empty() {
-            let mut cluster = Cluster::alloc(size_for(bytes.len()))?;
+            let mut cluster =
+                Cluster::alloc(size_for(bytes.len())).inspect_err(|_| self.segments.free_unused())?;
             bytes = &bytes[cluster.put(bytes)..];
             added.push_back_reserved(cluster.into_segment());
         }
@@ -102,12 +103,13 @@ impl Chain {
         if !rest.is_empty() {
             let clusters = rest.len().div_ceil(MAX_CLUSTER);
             self.segments.reserve(clusters)?;
-            added.segments.reserve(clusters)?;
+            added.segments.reserve(clusters).inspect_err(|_| self.segments.free_unused())?;
         }
         while !rest.is_empty() {
             let n = rest.len().min(MAX_CLUSTER);
             let class = CLUSTER_SIZES.into_iter().find(|&size| n <= size).unwrap_or(MAX_CLUSTER);
-            let mut cluster = Cluster::with_headroom(class - n, n)?;
+            let mut cluster =
+                Cluster::with_headroom(class - n, n).inspect_err(|_| self.segments.free_unused())?;
             let (before, last) = rest.split_at(rest.len() - n);
             cluster.put(last);
             added.push_front_reserved(cluster.into_segment());
@@ -143,7 +145,8 @@ impl Chain {
 
     /// Makes the first `n` bytes contiguous, for parsers, and returns them. Does nothing else if they are
     /// contiguous already. Otherwise copies the missing bytes behind the first segment if the lane may write
-    /// there, or all `n` bytes into a new cluster.
+    /// there, or all `n` bytes into a new cluster. A cluster with a copy of bytes that are marked [zero on
+    /// free](Segment::zero_on_free) is marked, too.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] beyond the end, [`Error::TooLong`] beyond [`MAX_CLUSTER`], [`Error::Alloc`]; the
@@ -164,6 +167,7 @@ impl Chain {
         }
         // Here 0 <= front < n <= len: there is a first segment and a second one, or `n` is 0 and the chain
         // empty.
+        let is_marked = self.is_zero_on_free_before(n);
         let Some(mut front) = self.pop_front() else { return Ok(()) };
         let missing = n - front.len();
         if front.spare() >= missing {
@@ -184,8 +188,22 @@ impl Chain {
             });
             front = cluster.into_segment();
         }
+        if is_marked {
+            let marked = front.zero_on_free();
+            debug_assert!(marked.is_ok(), "it was writable just now");
+        }
         self.push_front_reserved(front);
         Ok(())
+    }
+
+    /// True if a segment that has some of the first `n` bytes is marked *zero on free*.
+    fn is_zero_on_free_before(&self, n: usize) -> bool {
+        let mut left = n;
+        self.segments().any(|segment| {
+            let counts = left > 0;
+            left = left.saturating_sub(segment.len());
+            counts && segment.is_zero_on_free()
+        })
     }
 
     /// Passes the first `n` bytes to `take`, piece by piece, and drops them. The chain has that many.

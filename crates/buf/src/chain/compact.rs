@@ -10,14 +10,18 @@
 //! segment that was copied is in a small cluster. So the chain takes at most twice its bytes and two
 //! clusters, one of which is small if the bytes were cut out of larger reads; it is only one cluster as long
 //! as nothing is removed from the front.
+//!
+//! The exception is a segment that is marked *zero on free*: it moves by reference, however small it is: a
+//! copy would lie in memory that nobody zeroes. Code that marks segments bounds their number.
 
 use super::Chain;
 use crate::error::{Error, PushError};
 use crate::segment::Segment;
 
 impl Chain {
-    /// Appends a segment that is to be kept: by reference if it fills half of its cluster; otherwise copies
-    /// its bytes behind the last byte and frees its cluster.
+    /// Appends a segment that is to be kept: by reference if it fills half of its cluster or is marked [zero
+    /// on free](Segment::zero_on_free); otherwise copies its bytes behind the last byte and frees its
+    /// cluster.
     ///
     /// Does not release a cluster of the chain, or write below its `filled` mark, so bytes of the chain may
     /// be in use elsewhere, for example in a system call.
@@ -44,6 +48,9 @@ impl Chain {
             }
             Err(segment) => segment,
         };
+        if segment.is_zero_on_free() {
+            return self.push_back(segment);
+        }
         let taken = back.append(&segment);
         // SAFETY: at most its length was taken.
         let rest = unsafe { segment.view(taken, len - taken) };
@@ -73,7 +80,7 @@ impl Chain {
     /// reference if the two together fill half of their clusters. O(segments of `other`).
     ///
     /// # Errors
-    /// If there is no memory; then a part of `other` is moved.
+    /// If there is no memory; then a part of `other` is moved, and `other` has the rest.
     pub fn append_compact(&mut self, other: &mut Self) -> Result<(), Error> {
         if self.is_empty() && other.segment_count() == 1 {
             std::mem::swap(self, other);
@@ -84,11 +91,11 @@ impl Chain {
             if behind_full
                 && other.front().is_some_and(|next| segment.is_sparse() && segment.fills_with(next))
             {
-                self.push_back(segment).map_err(|failed| failed.error)?;
+                self.push_back(segment).map_err(|failed| failed.back_into(other))?;
                 let Some(next) = other.pop_front() else { break };
-                self.push_back(next).map_err(|failed| failed.error)?;
+                self.push_back(next).map_err(|failed| failed.back_into(other))?;
             } else {
-                self.push_compact(segment).map_err(|failed| failed.error)?;
+                self.push_compact(segment).map_err(|failed| failed.back_into(other))?;
             }
         }
         Ok(())

@@ -105,3 +105,48 @@ fn small_pieces_before_large_ones_are_taken_by_reference() {
     assert_eq!(chain.segment_count(), 6);
     assert!(chain.segments().zip(before.segments()).all(|(now, then)| now.shares_with(then)));
 }
+
+/// Returns a small segment with a mark.
+fn secret() -> Segment {
+    let secret = read(b"key", 0);
+    secret.zero_on_free().expect("clusters are writable");
+    secret
+}
+
+/// A copy would lie in a cluster that nobody zeroes.
+#[test]
+fn bytes_to_be_zeroed_are_taken_by_reference() {
+    let before = crate::model::zeroed();
+    let mut chain = Chain::new();
+    for segment in [read(b"reply", 0), secret(), read(b"more", 0), secret()] {
+        chain.push_compact(segment).expect("memory");
+    }
+    let marks: Vec<_> = chain.segments().map(|segment| (&**segment, segment.is_zero_on_free())).collect();
+    assert_eq!(marks, [(&b"reply"[..], false), (b"keymore", true), (b"key", true)]);
+    drop(chain);
+    assert_eq!(crate::model::zeroed(), before + 2);
+}
+
+#[test]
+fn bytes_to_be_zeroed_keep_their_mark_when_they_are_pulled_up() {
+    // Behind the first segment, and in a new cluster.
+    for first in [&b"head"[..], &[b'h'; CLUSTER_SIZES[0]]] {
+        let before = crate::model::zeroed();
+        let mut chain = Chain::from(read(first, 0));
+        chain.push_back(secret()).expect("memory");
+        let mut rest = Chain::from(read(b"rest", 0));
+        chain.append_chain(&mut rest).expect("memory");
+        chain.pull_up(first.len()).expect("there are so many");
+        chain.pull_up(first.len() + 1).expect("there are so many");
+        let marks: Vec<_> =
+            chain.segments().map(|segment| (segment.len(), segment.is_zero_on_free())).collect();
+        assert_eq!(marks, [(first.len() + 1, true), (2, true), (4, false)]);
+        drop(chain);
+        assert_eq!(crate::model::zeroed(), before + 2);
+    }
+    let mut chain = Chain::from(read(b"head", 0));
+    chain.push_back(read(b"body", 0)).expect("memory");
+    chain.push_back(secret()).expect("memory");
+    chain.pull_up(8).expect("there are so many");
+    assert!(!chain.front().is_some_and(Segment::is_zero_on_free), "it has none of the secret");
+}

@@ -189,6 +189,59 @@ fn a_failure_at_any_allocation_leaves_everything_as_it_was() {
     }
 }
 
+/// Each segment is in one of the two chains, with any allocation failing.
+#[test]
+fn what_a_chain_has_no_memory_for_stays_in_the_other() {
+    let mut failures = 0;
+    for full in 0..6 {
+        for failing in 1.. {
+            let mut chain = Chain::new();
+            for n in 0..full {
+                chain.push_back(External::from_vec(vec![n; 3000]).expect("memory")).expect("memory");
+            }
+            let mut other = Chain::new();
+            for (n, len) in [9, MAX_CLUSTER, 1000, 1000, 1000, 9, MAX_CLUSTER].into_iter().enumerate() {
+                let cluster = Cluster::with(&vec![n as u8; len]).expect("memory");
+                other.push_back(cluster.into_segment()).expect("memory");
+            }
+            let all = [chain.to_vec(), other.to_vec()].concat();
+            let failing = fail::every(failing);
+            let moved = chain.append_compact(&mut other);
+            drop(failing);
+            let is_moved = moved.is_ok();
+            assert_eq!(is_moved, other.is_empty());
+            chain.append_chain(&mut other).expect("memory");
+            assert_eq!(chain, all[..], "{full} segments before");
+            if is_moved {
+                break;
+            }
+            failures += 1;
+        }
+    }
+    assert!(failures > 0, "it allocates");
+}
+
+/// An idle chain holds no memory, whichever allocation failed.
+#[test]
+fn a_chain_that_stays_empty_for_lack_of_memory_has_no_ring() {
+    let rings = || crate::store::store().rings.iter().map(|pool| pool.used_here()).sum::<i64>();
+    let operations: [fn(&mut Chain) -> Result<(), Error>; 2] =
+        [|chain| chain.append(&[9; 200_000]), |chain| chain.prepend(&[9; 200_000])];
+    for operation in operations {
+        for failing in 1.. {
+            let (mut chain, before) = (Chain::new(), rings());
+            let failing = fail::every(failing);
+            let done = operation(&mut chain);
+            drop(failing);
+            if done.is_ok() {
+                assert!(rings() > before, "it has a ring");
+                break;
+            }
+            assert_eq!((chain.len(), rings()), (0, before));
+        }
+    }
+}
+
 #[test]
 fn what_could_not_join_a_chain_is_given_back() {
     let failing = fail::every(1);

@@ -177,6 +177,16 @@ fn free_replaced() {
     }
 }
 
+/// Frees memory that the lane does not need, in this round of housekeeping, and restores the reserve.
+fn free_memory(round: u32) {
+    manylane_pool::reserve::recheck();
+    if manylane_pool::reserve::is_short() {
+        manylane_pool::reserve::restore();
+    } else if round.is_multiple_of(TRIM) && manylane_pool::trim() > 0 {
+        manylane_pool::reserve::give_back();
+    }
+}
+
 /// Counts a page while it is being served.
 pub(crate) struct PageServed(Rc<Local>);
 
@@ -518,32 +528,34 @@ impl Local {
         }
     }
 
-    /// Closes connections that were not needed, warms up servers and frees replaced values, once per
-    /// [`HOUSEKEEPING`], until the generation stops.
+    /// Closes connections that were not needed, warms up servers and frees replaced values and memory, once
+    /// per [`HOUSEKEEPING`], until the generation stops. If no other generation serves on the lane then, goes
+    /// on for its memory until the lane ends: sessions may last, and need what others leave.
     pub(crate) async fn housekeeping(self: Rc<Self>) {
         let here = self.here();
         for round in 1_u32.. {
-            let mut sleep = here.sleep(HOUSEKEEPING);
-            let mut stopping = self.stopping.waiter();
-            let over = poll_fn(|context| match stopping.poll(context) {
-                Poll::Ready(()) => Poll::Ready(true),
-                Poll::Pending => Pin::new(&mut sleep).poll(context).map(|()| false),
-            });
-            if over.await {
+            let stops = self.stopping.has_happened();
+            if stops && Self::newest().is_some() {
                 return;
             }
-            self.purge_idle().await;
-            for backend in &self.generation.backends {
-                backend.balancer.tick(here.now());
+            let mut sleep = here.sleep(HOUSEKEEPING);
+            let mut stopping = self.stopping.waiter();
+            let begins_to_stop = poll_fn(|context| match stopping.poll(context) {
+                Poll::Ready(()) if !stops => Poll::Ready(true),
+                _ => Pin::new(&mut sleep).poll(context).map(|()| false),
+            });
+            if begins_to_stop.await {
+                continue;
+            }
+            if !stops {
+                self.purge_idle().await;
+                for backend in &self.generation.backends {
+                    backend.balancer.tick(here.now());
+                }
             }
             self.quiescent();
             free_replaced();
-            manylane_pool::reserve::recheck();
-            if manylane_pool::reserve::is_short() {
-                manylane_pool::reserve::restore();
-            } else if round.is_multiple_of(TRIM) && manylane_pool::trim() > 0 {
-                manylane_pool::reserve::give_back();
-            }
+            free_memory(round);
         }
     }
 
