@@ -514,6 +514,27 @@ fn entries_go_over_to_the_process_that_takes_over() {
     one.keeps("names", "hello", ("gpc0", "2"));
 }
 
+/// The master tells the worker before to finish, so no word of the command line says that there is one.
+#[test]
+fn entries_go_over_to_the_next_worker_without_another_peer() {
+    let one = Peer::with("one", own_address(), "", "");
+    let (mut program, mut said) = Manylane::start_heard(&one.config, &["-W"]);
+    let mut hears = |what: &str| while !said.next().unwrap().unwrap().contains(what) {};
+    hears("Loading success.");
+    for round in 1..=2 {
+        let (ip, name, count) = (format!("192.0.2.{round}"), format!("name{round}"), round.to_string());
+        one.set("ips", &ip, &format!("data.gpc0 {count}"));
+        one.set("names", &name, &format!("data.gpc0 {count}"));
+        program.signal(nix::sys::signal::Signal::SIGUSR2);
+        hears("Former worker");
+        one.keeps("ips", &ip, ("gpc0", &count));
+        one.keeps("names", &name, ("gpc0", &count));
+        one.keeps("ips", "192.0.2.1", ("gpc0", "1"));
+    }
+    program.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(program.wait().code(), Some(0));
+}
+
 /// After a reload within the process, peers continue where they were.
 #[test]
 fn peers_stay_in_step_over_a_reload() {

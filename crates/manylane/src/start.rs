@@ -172,12 +172,14 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     environment::tell_master(&mut before, arguments);
     let mut loaded = load(&sources, &version::in_use(arguments), before, arguments.diagnose);
     environment::tell_sockets(&mut loaded.config);
+    // A later worker learns of the one before by its sockets: the master itself tells that one to finish.
+    let replaces_a_worker = arguments.worker.is_some() && arguments.predecessor.is_some();
     let wishes = StartOptions {
         ignore_unresolved: arguments.ignore_unresolved,
         no_splice: arguments.no_splice,
         no_reuse_port: arguments.no_reuse_port,
         no_lookups: false,
-        follows: !arguments.finish.is_empty(),
+        follows: !arguments.finish.is_empty() || replaces_a_worker,
     };
     let mut generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
     exists::check(&loaded.config, &mut loaded.found);

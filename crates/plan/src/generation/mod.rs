@@ -227,7 +227,8 @@ pub struct StartOptions {
     /// Servers with names get an address of documentation (192.0.2.0) instead of one that the system looks
     /// up. `manylane test` connects to no server.
     pub no_lookups: bool,
-    /// `-sf`: the process replaces another one, which sends the contents of its stick tables.
+    /// `-sf`, or a master's reload: the process replaces another one, which sends the contents of its stick
+    /// tables.
     pub follows: bool,
 }
 
