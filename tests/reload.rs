@@ -299,25 +299,30 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert!(get(&mut client, "").unwrap().to_lowercase().contains("x-version: 3"));
 }
 
+/// Returns the program as one that may enter a `chroot`, and the lines of the user that it becomes; `None` if
+/// this system lets none.
+fn for_a_chroot() -> Option<(Command, &'static str)> {
+    if nix::unistd::Uid::effective().is_root() {
+        return Some((command(), " uid 65534\n gid 65534\n"));
+    }
+    // The root of a namespace of its own has no other users.
+    let mut program = Command::new("unshare");
+    program.arg("--map-root-user").stdin(Stdio::null());
+    if !program.arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: neither root nor a namespace of users");
+        return None;
+    }
+    let mut program = Command::new("unshare");
+    program.args(["--map-root-user", env!("CARGO_BIN_EXE_manylane")]).stdin(Stdio::null());
+    Some((program, ""))
+}
+
 /// After a chroot, all files of the configuration are read again under their original paths, links included,
 /// with the rights of the current user.
 #[test]
 fn a_process_in_a_chroot_reads_its_files_again() {
+    let Some((mut program, user)) = for_a_chroot() else { return };
     let is_root = nix::unistd::Uid::effective().is_root();
-    let (mut program, user) = if is_root {
-        (command(), " uid 65534\n gid 65534\n")
-    } else {
-        // The root of a namespace of its own has no other users.
-        let mut program = Command::new("unshare");
-        program.arg("--map-root-user").stdin(Stdio::null());
-        if !program.arg("true").status().is_ok_and(|status| status.success()) {
-            eprintln!("skipped: neither root nor a namespace of users");
-            return;
-        }
-        let mut program = Command::new("unshare");
-        program.args(["--map-root-user", env!("CARGO_BIN_EXE_manylane")]);
-        (program, "")
-    };
     program.stdin(Stdio::null());
     let folder = Folder::new();
     let path = folder.0.display().to_string();
@@ -368,6 +373,32 @@ fn a_process_in_a_chroot_reads_its_files_again() {
         assert!(answer.contains("ermission denied") && answer.contains("Not reloaded"), "{answer}");
     }
     assert!(requested(&mut connect(program.address), "/a").contains("x-is: 3 new\r\n"));
+}
+
+/// The thread that binds a unix socket is outside of the chroot, and the lanes are inside.
+#[test]
+fn a_process_in_a_chroot_binds_new_unix_sockets() {
+    let Some((mut program, user)) = for_a_chroot() else { return };
+    program.stdin(Stdio::null());
+    let folder = Folder::new();
+    let path = folder.0.display().to_string();
+    for name in ["empty", "sockets"] {
+        std::fs::create_dir(folder.0.join(name)).unwrap();
+    }
+    // The user of the process makes the socket.
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.0.join("sockets"), all).unwrap();
+    let proxies = "frontend f\n bind WEB\n http-request return status 200\n";
+    let program = Changing::start_as(folder, program, &format!(" chroot {path}/empty\n{user}"), proxies);
+    let socket = program.folder.0.join("sockets/new");
+    program.write(&format!("{proxies}frontend more\n bind {}\n", socket.display()));
+    assert_eq!(program.ask("reload").trim(), "Reloaded: generation 1 serves.");
+    let mut client = UnixStream::connect(&socket).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "it has no server: {answer}");
 }
 
 #[test]
