@@ -421,6 +421,26 @@ fn what_needs_a_restart_is_reported() {
     );
 }
 
+/// The generation that goes on needs its descriptors.
+#[test]
+fn a_refused_reload_leaves_the_limit_of_descriptors() {
+    let proxies = "frontend f\n bind WEB\n http-request return status 200\n";
+    let mut program = Changing::start_as(Folder::new(), command(), " ulimit-n 900\n", proxies);
+    let limit = |program: &Changing| {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", program.child.id())).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(limit(&program), "900");
+    program.global = program.global.replace("ulimit-n 900", "ulimit-n 700");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    program.write(&format!("{proxies} bind {}\n", taken.local_addr().unwrap()));
+    assert!(program.ask("reload").contains("Not reloaded: generation 0 goes on."));
+    assert_eq!(limit(&program), "900");
+    program.change(proxies);
+    assert_eq!(limit(&program), "700");
+}
+
 #[test]
 fn a_socket_keeps_its_options_and_its_file_whatever_becomes_of_a_reload() {
     let (server, _) = counted();

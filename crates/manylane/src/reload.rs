@@ -6,7 +6,8 @@
 //! the process became.
 
 use crate::arguments::Arguments;
-use crate::{start, system};
+use crate::start;
+use crate::system::{self, LimitBefore};
 use manylane_config::diag::ExitCode as Code;
 use manylane_plan::Generation;
 use manylane_proxy::{BoundListener, ListenersBeside};
@@ -22,6 +23,8 @@ use std::task::{Poll, Waker};
 pub(crate) struct NewGeneration {
     pub(crate) generation: Generation,
     pub(crate) listeners: ListenersBeside,
+    /// The limit of descriptors of the configuration before, which comes back if this one is not served.
+    pub(crate) limit: LimitBefore,
     /// Warnings, one per line.
     pub(crate) said: String,
 }
@@ -61,6 +64,7 @@ pub(crate) fn read(
                 is removed when those that it has end."
         );
     }
+    let limit = LimitBefore::now();
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
     generation.descriptors = system::descriptors();
     generation.acme.make_account_keys((None, None))?;
@@ -72,7 +76,7 @@ pub(crate) fn read(
             "The socket at '{listener}' keeps its options and shards; a change needs a restart."
         );
     }
-    Ok(NewGeneration { generation, listeners, said })
+    Ok(NewGeneration { generation, listeners, limit, said })
 }
 
 /// Result of a reload: its messages, or the reason why nothing has changed.

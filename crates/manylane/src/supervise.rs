@@ -606,7 +606,7 @@ impl Supervisor {
 
     /// Handles the configuration that was read.
     fn was_read(&mut self, outcome: Result<Box<NewGeneration>, String>) {
-        let NewGeneration { mut generation, listeners, said } = match outcome {
+        let NewGeneration { mut generation, listeners, limit, said } = match outcome {
             Ok(fresh) => *fresh,
             Err(error) => return self.over(What::Files, Err(error)),
         };
@@ -622,6 +622,7 @@ impl Supervisor {
         let effects = Box::new(move || {
             generation.take_effect(&predecessor, here.now());
             backlogs.take_effect(&generation);
+            limit.keep();
             begun.complete().map(|error| error.to_string())
         });
         self.reloading = Reloading::Begins { before, what: What::Files, effects, said, accepting: 0 };

@@ -45,6 +45,31 @@ pub(crate) fn descriptors() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft)
 }
 
+/// The limit of descriptors at some moment. Dropping it sets the limit back, unless the later one is
+/// [kept](Self::keep).
+#[derive(Debug)]
+pub(crate) struct LimitBefore(Option<(u64, u64)>);
+
+impl LimitBefore {
+    pub(crate) fn now() -> Self {
+        Self(getrlimit(Resource::RLIMIT_NOFILE).ok())
+    }
+
+    /// Keeps the limit that was set since.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for LimitBefore {
+    fn drop(&mut self) {
+        if let Some((soft, hard)) = self.0 {
+            // A process that may not raise the hard limit has not raised it since, so this is permitted.
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
+        }
+    }
+}
+
 /// Raises the limit of descriptors to what `maxconn` needs. If `maxconn` is not set, derives it from the
 /// limit. Returns `maxconn`.
 ///
