@@ -942,6 +942,16 @@ fn the_process_gets_no_new_rights() {
     }
 }
 
+/// Waits until the program handles the signal: its lanes may not have begun yet.
+fn is_handled(program: &Manylane, signal: Signal) {
+    let status = format!("/proc/{}/status", program.pid());
+    common::watch::until(|| {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap_or("0");
+        u64::from_str_radix(caught, 16).unwrap() & 1 << (signal as u64 - 1) != 0
+    });
+}
+
 /// The process waits for lanes that start, and then ends.
 #[test]
 fn a_signal_that_comes_while_lanes_begin_ends_the_process() {
@@ -954,16 +964,31 @@ fn a_signal_that_comes_while_lanes_begin_ends_the_process() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1] {
         for _ in 0..3 {
             let mut program = Manylane::start(&config);
-            let status = format!("/proc/{}/status", program.pid());
-            // As soon as the handler is installed.
-            common::watch::until(|| {
-                let status = std::fs::read_to_string(&status).unwrap_or_default();
-                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap_or("0");
-                u64::from_str_radix(caught, 16).unwrap() & 1 << (signal as u64 - 1) != 0
-            });
+            is_handled(&program, signal);
             program.signal(signal);
             common::watch::until(|| !program.runs());
         }
+    }
+}
+
+/// The file may have changed after the process has read it.
+#[test]
+fn a_reload_that_is_requested_while_lanes_begin_follows() {
+    let (socket, _) = listener();
+    let config = format!(
+        "{} mode tcp\nlisten l\n bind {}\n",
+        DEFAULTS.replace("nbthread 2", "nbthread 32"),
+        fd(&socket)
+    );
+    for _ in 0..5 {
+        let (program, mut said) = Manylane::start_heard(&config, &["-V"]);
+        is_handled(&program, Signal::SIGHUP);
+        program.signal(Signal::SIGHUP);
+        while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+        // The end comes behind the reload, which may not be over by then.
+        program.signal(Signal::SIGUSR1);
+        let of_reload = said.map_while(Result::ok).find(|line| line.contains("eloaded: generation "));
+        assert!(of_reload.is_some(), "the signal was lost");
     }
 }
 
