@@ -154,6 +154,17 @@ pub(crate) struct Read {
     alerts: usize,
 }
 
+/// Refuses folders without files. `what` names them.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn has_files(sources: &Sources, what: &str) -> Result<(), String> {
+    match sources.files().next() {
+        Some(_) => Ok(()),
+        None => Err(format!("{what} expects files whose names end in .cfg in its folders, found none")),
+    }
+}
+
 /// Reads and checks the files that the arguments name.
 ///
 /// # Errors
@@ -163,9 +174,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     for path in &arguments.files {
         sources.load(path).map_err(|error| error.to_string())?;
     }
-    if sources.files().next().is_none() {
-        return Err("option '-f' expects files whose names end in .cfg in its folders, found none".to_owned());
-    }
+    has_files(&sources, "option '-f'")?;
     let size = memory::Size { bytes: sources.bytes(), proxies: sources.proxies() };
     memory::has_room_for(size)?;
     let mut before = environment::before(&sources, arguments.local_peer.as_deref());
