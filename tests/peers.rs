@@ -552,6 +552,29 @@ fn peers_stay_in_step_over_a_reload() {
     }
 }
 
+/// It keeps the tables of others, and serves no clients.
+#[test]
+fn a_process_with_nothing_but_peers_starts() {
+    let (at_one, at_hub) = (own_address(), own_address());
+    let one = Peer::new("one", at_one, ("hub", at_hub)).manylane();
+    one.set("ips", "192.0.2.1", "data.gpc0 7");
+    let hub = format!(
+        "global\n nbthread 2\n localpeer hub\npeers ps\n peer hub {at_hub}\n peer one {at_one}\n{TABLES}"
+    );
+    let folder = Folder::new();
+    let file = folder.file("hub.cfg", &hub);
+    let checked = |hub: &str| check(hub, &[]).status.code();
+    assert_eq!(checked(&hub), Some(0));
+    let disabled = hub.replace(" peer hub", " disabled\n peer hub");
+    assert_eq!(checked(&disabled), Some(2));
+    if let Some(theirs) = Haproxy::program() {
+        let mut theirs = std::process::Command::new(theirs);
+        assert_eq!(theirs.arg("-c").arg("-f").arg(&file).output().unwrap().status.code(), Some(0));
+    }
+    let _hub = Manylane::start_ready(&hub);
+    one.is_connected();
+}
+
 #[test]
 fn what_peers_cannot_be_is_reported_at_its_position() {
     for (lines, message) in [
