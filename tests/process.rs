@@ -28,7 +28,18 @@ fn a_fault_that_another_process_sends_ends_the_process() {
 fn a_check_ends_with_haproxys_codes() {
     let good = check(&format!("{DEFAULTS}listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n"), &[]);
     assert_eq!(good.status.code(), Some(0));
-    assert_eq!(String::from_utf8_lossy(&good.stdout), "Configuration file is valid\n");
+    assert_eq!(String::from_utf8_lossy(&good.stdout), "");
+    let good = format!("{DEFAULTS}listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n");
+    let confirmed = check(&good, &["-V"]);
+    assert_eq!(String::from_utf8_lossy(&confirmed.stdout), "Configuration file is valid\n");
+    if let Some(theirs) = common::watch::Haproxy::program() {
+        let folder = Folder::new();
+        let file = folder.file("test.cfg", &good);
+        for (words, expected) in [(&["-c"][..], ""), (&["-c", "-V"], "Configuration file is valid\n")] {
+            let output = std::process::Command::new(&theirs).args(words).arg("-f").arg(&file).output();
+            assert_eq!(String::from_utf8_lossy(&output.unwrap().stdout), expected, "{words:?}");
+        }
+    }
     let bad = check("listen l\n bind 127.0.0.1:80\n maxcon 1\n", &[]);
     assert_eq!(bad.status.code(), Some(1));
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();

@@ -194,7 +194,8 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     exists::check(&loaded.config, &mut loaded.found);
     memory::read(size);
     let strict = arguments.warnings_are_errors || generation.process.zero_warning;
-    let check = Check { warnings_are_errors: strict, has_listener: generation.listens() };
+    let check =
+        Check { warnings_are_errors: strict, has_listener: generation.listens(), verbose: arguments.verbose };
     let pid = std::process::id();
     let outcome = loaded.found.outcome(&sources, pid, check);
     let (said, alerts) = (loaded.found.render(&sources, pid), loaded.found.count(Severity::Alert));
