@@ -646,6 +646,36 @@ impl Drop for Elsewhere {
     }
 }
 
+/// The files of a running master are its own until another one serves.
+#[test]
+fn a_master_that_cannot_begin_leaves_the_files_of_another() {
+    let address = own_address();
+    let folder = Folder::new();
+    let (pidfile, socket) = (folder.0.join("pid"), folder.0.join("cli"));
+    let named = |program: &mut Command| {
+        program.arg("-W").arg("-p").arg(&pidfile).arg("-S").arg(&socket);
+    };
+    let master = Master::start(&answering(address, 200, ""), named);
+    let number = || std::fs::read_to_string(&pidfile).unwrap();
+    let own = format!("{}\n", master.child.id());
+    assert_eq!(number(), own);
+    let inode = || std::fs::metadata(&socket).unwrap().ino();
+    let before = inode();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let other = Master::begin(&answering(taken.local_addr().unwrap(), 200, ""), named);
+    other.hears("Loading failure!");
+    assert_eq!(other.ends(), Some(1));
+    assert_eq!((number(), inode()), (own.clone(), before));
+    assert!(answer_at(&socket, "show proc").contains(&format!("\n{} ", own.trim())));
+    let all = std::fs::read_dir(&folder.0).unwrap().count();
+    assert_eq!(all, 2, "what the other one has made is gone");
+    // One that serves takes their places.
+    let next = Master::start(&answering(own_address(), 200, ""), named);
+    let own = next.child.id().to_string();
+    assert_eq!(number(), format!("{own}\n"));
+    assert!(answer_at(&socket, "show proc").contains(&format!("\n{own} ")));
+}
+
 #[test]
 fn a_master_goes_to_the_background_once_it_serves() {
     let folder = Folder::new();
