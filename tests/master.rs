@@ -638,7 +638,7 @@ fn what_goes_on_in_a_worker_is_shown_until_the_client_says_something() {
 }
 
 /// A process that is not a child of the test, killed at its end.
-struct Elsewhere(i32);
+pub(crate) struct Elsewhere(pub(crate) i32);
 
 impl Drop for Elsewhere {
     fn drop(&mut self) {

@@ -61,8 +61,8 @@ pub(crate) struct Arguments {
     pub(crate) master: Option<Master>,
     /// `-S`
     pub(crate) master_sockets: Vec<OsString>,
-    /// `--background`, which is for internal use: the process that starts a master in the background passes a
-    /// descriptor, over which the master reports its start.
+    /// `--background`, which is for internal use: the process that starts this one in the background passes a
+    /// descriptor, over which this one reports its start.
     pub(crate) background: Option<i32>,
     /// `--worker`, which is for internal use: a master passes what joins it and the worker.
     pub(crate) worker: Option<Joined>,

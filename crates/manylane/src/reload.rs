@@ -29,6 +29,13 @@ pub(crate) struct NewGeneration {
     pub(crate) said: String,
 }
 
+/// Returns a file of the command line that is a pipe. It can be read once, at the start; opening it again
+/// could block forever.
+pub(crate) fn pipe(arguments: &Arguments) -> Option<&PathBuf> {
+    let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+    arguments.files.iter().find(is_pipe)
+}
+
 /// Reads the files of the command line again, to replace `before`.
 ///
 /// # Errors
@@ -39,9 +46,7 @@ pub(crate) fn read(
     before: (&Generation, &[BoundListener]),
 ) -> Result<NewGeneration, String> {
     let process = &before.0.process;
-    // A pipe can be read once, at the start; opening it again could block forever.
-    let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
-    if let Some(path) = arguments.files.iter().find(is_pipe) {
+    if let Some(path) = pipe(arguments) {
         return Err(format!(
             "The configuration file '{}' is a pipe and is not read again; name a file.",
             path.display()

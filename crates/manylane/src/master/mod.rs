@@ -19,22 +19,20 @@
 //!   main thread, which owns all state and alone starts processes: the system ties the worker's life to the
 //!   thread that started it.
 
-mod background;
 mod bridge;
 mod channel;
 mod client;
 mod notify;
 mod worker;
 
-pub(crate) use background::to_background;
 pub(crate) use channel::{Sender, channel};
 pub(crate) use client::run_time_sockets;
 pub(crate) use worker::Joined;
 
 use crate::arguments::Arguments;
+use crate::background::Background;
 use crate::say;
 use crate::system::PidFile;
-use background::Background;
 use channel::Receiver;
 use client::{Question, Target};
 use manylane_config::tree::OnWorkerFailure;
