@@ -646,6 +646,24 @@ impl Drop for Elsewhere {
     }
 }
 
+/// Sockets of the run-time interface that cannot be bound twice go along.
+#[test]
+fn a_new_worker_takes_the_sockets_of_the_run_time_interface() {
+    let (tcp, name) = (own_address(), format!("manylane-stats-{}", std::process::id()));
+    let global = format!(" stats socket {tcp} level admin\n stats socket abns@{name}\n");
+    let master = Master::start(&answering(own_address(), 200, &global), with_master);
+    for _ in 0..2 {
+        master.reloads(true);
+        master.hears("Former worker");
+        let mut client = TcpStream::connect(tcp).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
+        client.write_all(b"show info\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(&format!("\nPid: {}\n", master.worker())), "{answer}");
+    }
+}
+
 /// The files of a running master are its own until another one serves.
 #[test]
 fn a_master_that_cannot_begin_leaves_the_files_of_another() {

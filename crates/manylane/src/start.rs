@@ -437,11 +437,15 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         reload: Box::new(|| Box::pin(supervise::reload())),
         change: Box::new(|change| Box::pin(supervise::change(change))),
     };
-    let control = Control::new(current.clone(), process());
-    let of_master = of_master.map(|(named, bound)| (Control::over(current.clone(), process(), named), bound));
+    let sockets: Rc<[Bound]> = sockets.into();
+    let control = Control::new(current.clone(), process()).hands_over(sockets.clone());
+    let of_master = of_master.map(|(named, bound)| {
+        let control = Control::over(current.clone(), process(), named);
+        (control.hands_over(sockets.clone()), bound)
+    });
     let services = Some(Box::new(move |io: &Io| {
         if let Some((control, bound)) = of_master {
-            control.serve(io, bound)?;
+            control.serve(io, bound.into())?;
         }
         control.serve(io, sockets)
     }) as Services);
