@@ -374,6 +374,32 @@ fn nothing_is_bound_and_nothing_sent() {
 }
 
 #[test]
+fn a_folder_without_files_is_reported() {
+    let folder = Folder::new();
+    folder.file("haproxy.conf", "frontend f\n");
+    for (name, words) in [("explain", &[][..]), ("test", &["http://a.test/"])] {
+        let output = run(&[&[name, folder.0.to_str().unwrap()], words].concat(), "");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("'{name}' expects files whose names end in .cfg in its folders, found none\n");
+        assert!(said.ends_with(&expected) && output.status.code() == Some(1), "{output:?}");
+    }
+}
+
+/// The outcome is known only where each rule's is.
+#[test]
+fn the_help_tells_the_exit_codes() {
+    let said = run(&["test", "-h"], "").stdout;
+    let said = String::from_utf8(said).unwrap();
+    let codes = said.split("Exit code: ").nth(1).unwrap();
+    let words: Vec<_> = codes.split_whitespace().collect();
+    assert_eq!(
+        words.join(" "),
+        "0 if the request reaches a server or an answer, 2 if it does not or if that is unknown, 1 if the \
+         configuration, the request or the frontend is wrong."
+    );
+}
+
+#[test]
 fn rules_are_explained_in_the_order_of_their_evaluation() {
     let folder = Folder::new();
     let file = folder.file(

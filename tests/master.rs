@@ -638,12 +638,60 @@ fn what_goes_on_in_a_worker_is_shown_until_the_client_says_something() {
 }
 
 /// A process that is not a child of the test, killed at its end.
-struct Elsewhere(i32);
+pub(crate) struct Elsewhere(pub(crate) i32);
 
 impl Drop for Elsewhere {
     fn drop(&mut self) {
         let _ = kill(Pid::from_raw(self.0), Signal::SIGTERM); // it may have ended
     }
+}
+
+/// Sockets of the run-time interface that cannot be bound twice go along.
+#[test]
+fn a_new_worker_takes_the_sockets_of_the_run_time_interface() {
+    let (tcp, name) = (own_address(), format!("manylane-stats-{}", std::process::id()));
+    let global = format!(" stats socket {tcp} level admin\n stats socket abns@{name}\n");
+    let master = Master::start(&answering(own_address(), 200, &global), with_master);
+    for _ in 0..2 {
+        master.reloads(true);
+        master.hears("Former worker");
+        let mut client = TcpStream::connect(tcp).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
+        client.write_all(b"show info\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(&format!("\nPid: {}\n", master.worker())), "{answer}");
+    }
+}
+
+/// The files of a running master are its own until another one serves.
+#[test]
+fn a_master_that_cannot_begin_leaves_the_files_of_another() {
+    let address = own_address();
+    let folder = Folder::new();
+    let (pidfile, socket) = (folder.0.join("pid"), folder.0.join("cli"));
+    let named = |program: &mut Command| {
+        program.arg("-W").arg("-p").arg(&pidfile).arg("-S").arg(&socket);
+    };
+    let master = Master::start(&answering(address, 200, ""), named);
+    let number = || std::fs::read_to_string(&pidfile).unwrap();
+    let own = format!("{}\n", master.child.id());
+    assert_eq!(number(), own);
+    let inode = || std::fs::metadata(&socket).unwrap().ino();
+    let before = inode();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let other = Master::begin(&answering(taken.local_addr().unwrap(), 200, ""), named);
+    other.hears("Loading failure!");
+    assert_eq!(other.ends(), Some(1));
+    assert_eq!((number(), inode()), (own.clone(), before));
+    assert!(answer_at(&socket, "show proc").contains(&format!("\n{} ", own.trim())));
+    let all = std::fs::read_dir(&folder.0).unwrap().count();
+    assert_eq!(all, 2, "what the other one has made is gone");
+    // One that serves takes their places.
+    let next = Master::start(&answering(own_address(), 200, ""), named);
+    let own = next.child.id().to_string();
+    assert_eq!(number(), format!("{own}\n"));
+    assert!(answer_at(&socket, "show proc").contains(&format!("\n{own} ")));
 }
 
 #[test]

@@ -514,6 +514,27 @@ fn entries_go_over_to_the_process_that_takes_over() {
     one.keeps("names", "hello", ("gpc0", "2"));
 }
 
+/// The master tells the worker before to finish, so no word of the command line says that there is one.
+#[test]
+fn entries_go_over_to_the_next_worker_without_another_peer() {
+    let one = Peer::with("one", own_address(), "", "");
+    let (mut program, mut said) = Manylane::start_heard(&one.config, &["-W"]);
+    let mut hears = |what: &str| while !said.next().unwrap().unwrap().contains(what) {};
+    hears("Loading success.");
+    for round in 1..=2 {
+        let (ip, name, count) = (format!("192.0.2.{round}"), format!("name{round}"), round.to_string());
+        one.set("ips", &ip, &format!("data.gpc0 {count}"));
+        one.set("names", &name, &format!("data.gpc0 {count}"));
+        program.signal(nix::sys::signal::Signal::SIGUSR2);
+        hears("Former worker");
+        one.keeps("ips", &ip, ("gpc0", &count));
+        one.keeps("names", &name, ("gpc0", &count));
+        one.keeps("ips", "192.0.2.1", ("gpc0", "1"));
+    }
+    program.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(program.wait().code(), Some(0));
+}
+
 /// After a reload within the process, peers continue where they were.
 #[test]
 fn peers_stay_in_step_over_a_reload() {
@@ -529,6 +550,29 @@ fn peers_stay_in_step_over_a_reload() {
         two.set("ips", "192.0.2.2", &format!("data.gpc0 {number}"));
         one.keeps("ips", "192.0.2.2", ("gpc0", &number));
     }
+}
+
+/// It keeps the tables of others, and serves no clients.
+#[test]
+fn a_process_with_nothing_but_peers_starts() {
+    let (at_one, at_hub) = (own_address(), own_address());
+    let one = Peer::new("one", at_one, ("hub", at_hub)).manylane();
+    one.set("ips", "192.0.2.1", "data.gpc0 7");
+    let hub = format!(
+        "global\n nbthread 2\n localpeer hub\npeers ps\n peer hub {at_hub}\n peer one {at_one}\n{TABLES}"
+    );
+    let folder = Folder::new();
+    let file = folder.file("hub.cfg", &hub);
+    let checked = |hub: &str| check(hub, &[]).status.code();
+    assert_eq!(checked(&hub), Some(0));
+    let disabled = hub.replace(" peer hub", " disabled\n peer hub");
+    assert_eq!(checked(&disabled), Some(2));
+    if let Some(theirs) = Haproxy::program() {
+        let mut theirs = std::process::Command::new(theirs);
+        assert_eq!(theirs.arg("-c").arg("-f").arg(&file).output().unwrap().status.code(), Some(0));
+    }
+    let _hub = Manylane::start_ready(&hub);
+    one.is_connected();
 }
 
 #[test]

@@ -29,7 +29,18 @@ fn a_fault_that_another_process_sends_ends_the_process() {
 fn a_check_ends_with_haproxys_codes() {
     let good = check(&format!("{DEFAULTS}listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n"), &[]);
     assert_eq!(good.status.code(), Some(0));
-    assert_eq!(String::from_utf8_lossy(&good.stdout), "Configuration file is valid\n");
+    assert_eq!(String::from_utf8_lossy(&good.stdout), "");
+    let good = format!("{DEFAULTS}listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n");
+    let confirmed = check(&good, &["-V"]);
+    assert_eq!(String::from_utf8_lossy(&confirmed.stdout), "Configuration file is valid\n");
+    if let Some(theirs) = common::watch::Haproxy::program() {
+        let folder = Folder::new();
+        let file = folder.file("test.cfg", &good);
+        for (words, expected) in [(&["-c"][..], ""), (&["-c", "-V"], "Configuration file is valid\n")] {
+            let output = std::process::Command::new(&theirs).args(words).arg("-f").arg(&file).output();
+            assert_eq!(String::from_utf8_lossy(&output.unwrap().stdout), expected, "{words:?}");
+        }
+    }
     let bad = check("listen l\n bind 127.0.0.1:80\n maxcon 1\n", &[]);
     assert_eq!(bad.status.code(), Some(1));
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();
@@ -797,6 +808,76 @@ fn in_the_background_the_number_of_the_process_is_in_its_file() {
     assert_eq!(read_all(&mut stream), "");
 }
 
+/// What fails behind the check fails before the command ends.
+#[test]
+fn a_start_in_the_background_that_fails_is_reported() {
+    let (socket, _) = listener();
+    let folder = Folder::new();
+    let (pidfile, empty) = (folder.file("pid", "4711\n"), folder.0.join("none"));
+    let config = format!(
+        "{DEFAULTS}global\n chroot {}\nlisten l\n bind {}\n server s {}\n",
+        empty.display(),
+        fd(&socket),
+        echo()
+    );
+    let file = folder.file("test.cfg", &config);
+    let output = command().arg("-D").arg("-f").arg(file).arg("-p").arg(&pidfile).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("Cannot chroot({}): ", empty.display())), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(std::fs::read_to_string(pidfile).unwrap(), "4711\n", "it is another process's");
+}
+
+/// The command ends once the process serves: its run-time socket has its path, and its number is in the
+/// file.
+#[test]
+fn a_process_in_the_background_serves_when_its_starter_ends() {
+    let folder = Folder::new();
+    let (pidfile, control) = (folder.0.join("pid"), folder.0.join("control"));
+    let config = format!(
+        "{}{DEFAULTS}listen l\n bind {}\n server s {}\n",
+        format_args!("global\n nbthread 8\n stats socket {}\n", control.display()),
+        common::own_address(),
+        echo()
+    );
+    let file = folder.file("test.cfg", &config);
+    let output = command().args(["-D", "-V", "-f"]).arg(file).arg("-p").arg(&pidfile).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("lanes are ready"), "{said}");
+    let number = || std::fs::read_to_string(&pidfile).unwrap_or_default().trim().parse().ok();
+    let process = crate::master::Elsewhere(number().unwrap());
+    let pid = |info: String| info.lines().find_map(|line| line.strip_prefix("Pid: ")?.parse::<i32>().ok());
+    assert_eq!(pid(common::watch::ask(&control, "show info")), number());
+    drop(process);
+    std::fs::remove_file(&pidfile).unwrap();
+
+    // A pipe can be read once.
+    let mut piped = command();
+    piped.args(["-D", "-f", "/dev/stdin"]).arg("-p").arg(&pidfile).stdin(std::process::Stdio::piped());
+    let mut piped = piped.spawn().unwrap();
+    piped.stdin.take().unwrap().write_all(config.as_bytes()).unwrap();
+    assert!(piped.wait().unwrap().success());
+    common::watch::until(|| number().is_some());
+    let _process = crate::master::Elsewhere(number().unwrap());
+    assert_eq!(pid(common::watch::ask(&control, "show info")), number());
+}
+
+/// Whoever reads the number may send a signal at once.
+#[test]
+fn the_number_of_a_process_is_in_its_file_once_it_handles_signals() {
+    let (socket, _) = listener();
+    let folder = Folder::new();
+    let pidfile = folder.0.join("pid");
+    let config = format!("{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+    for _ in 0..5 {
+        let _ = std::fs::remove_file(&pidfile);
+        let program = Manylane::start_with(&config, &["-p", pidfile.to_str().unwrap()]);
+        let expected = format!("{}\n", program.pid());
+        common::watch::until(|| std::fs::read_to_string(&pidfile).is_ok_and(|text| text == expected));
+        assert!(handles(&program, Signal::SIGUSR2));
+    }
+}
+
 #[test]
 fn an_address_in_use_is_reported_with_its_frontend() {
     let (_socket, address) = listener();
@@ -890,6 +971,13 @@ fn the_process_gets_no_new_rights() {
     }
 }
 
+/// Returns true if the program handles the signal; its lanes may not have begun yet.
+fn handles(program: &Manylane, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap_or("0");
+    u64::from_str_radix(caught, 16).unwrap() & 1 << (signal as u64 - 1) != 0
+}
+
 /// The process waits for lanes that start, and then ends.
 #[test]
 fn a_signal_that_comes_while_lanes_begin_ends_the_process() {
@@ -902,16 +990,31 @@ fn a_signal_that_comes_while_lanes_begin_ends_the_process() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1] {
         for _ in 0..3 {
             let mut program = Manylane::start(&config);
-            let status = format!("/proc/{}/status", program.pid());
-            // As soon as the handler is installed.
-            common::watch::until(|| {
-                let status = std::fs::read_to_string(&status).unwrap_or_default();
-                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap_or("0");
-                u64::from_str_radix(caught, 16).unwrap() & 1 << (signal as u64 - 1) != 0
-            });
+            common::watch::until(|| handles(&program, signal));
             program.signal(signal);
             common::watch::until(|| !program.runs());
         }
+    }
+}
+
+/// The file may have changed after the process has read it.
+#[test]
+fn a_reload_that_is_requested_while_lanes_begin_follows() {
+    let (socket, _) = listener();
+    let config = format!(
+        "{} mode tcp\nlisten l\n bind {}\n",
+        DEFAULTS.replace("nbthread 2", "nbthread 32"),
+        fd(&socket)
+    );
+    for _ in 0..5 {
+        let (program, mut said) = Manylane::start_heard(&config, &["-V"]);
+        common::watch::until(|| handles(&program, Signal::SIGHUP));
+        program.signal(Signal::SIGHUP);
+        while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+        // The end comes behind the reload, which may not be over by then.
+        program.signal(Signal::SIGUSR1);
+        let of_reload = said.map_while(Result::ok).find(|line| line.contains("eloaded: generation "));
+        assert!(of_reload.is_some(), "the signal was lost");
     }
 }
 

@@ -301,25 +301,30 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert!(get(&mut client, "").unwrap().to_lowercase().contains("x-version: 3"));
 }
 
+/// Returns the program as one that may enter a `chroot`, and the lines of the user that it becomes; `None` if
+/// this system lets none.
+fn for_a_chroot() -> Option<(Command, &'static str)> {
+    if nix::unistd::Uid::effective().is_root() {
+        return Some((command(), " uid 65534\n gid 65534\n"));
+    }
+    // The root of a namespace of its own has no other users.
+    let mut program = Command::new("unshare");
+    program.arg("--map-root-user").stdin(Stdio::null());
+    if !program.arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: neither root nor a namespace of users");
+        return None;
+    }
+    let mut program = Command::new("unshare");
+    program.args(["--map-root-user", manylane()]).stdin(Stdio::null());
+    Some((program, ""))
+}
+
 /// After a chroot, all files of the configuration are read again under their original paths, links included,
 /// with the rights of the current user.
 #[test]
 fn a_process_in_a_chroot_reads_its_files_again() {
+    let Some((mut program, user)) = for_a_chroot() else { return };
     let is_root = nix::unistd::Uid::effective().is_root();
-    let (mut program, user) = if is_root {
-        (command(), " uid 65534\n gid 65534\n")
-    } else {
-        // The root of a namespace of its own has no other users.
-        let mut program = Command::new("unshare");
-        program.arg("--map-root-user").stdin(Stdio::null());
-        if !program.arg("true").status().is_ok_and(|status| status.success()) {
-            eprintln!("skipped: neither root nor a namespace of users");
-            return;
-        }
-        let mut program = Command::new("unshare");
-        program.arg("--map-root-user").arg(manylane());
-        (program, "")
-    };
     program.stdin(Stdio::null());
     let folder = Folder::new();
     let path = folder.0.display().to_string();
@@ -372,6 +377,32 @@ fn a_process_in_a_chroot_reads_its_files_again() {
     assert!(requested(&mut connect(program.address), "/a").contains("x-is: 3 new\r\n"));
 }
 
+/// The thread that binds a unix socket is outside of the chroot, and the lanes are inside.
+#[test]
+fn a_process_in_a_chroot_binds_new_unix_sockets() {
+    let Some((mut program, user)) = for_a_chroot() else { return };
+    program.stdin(Stdio::null());
+    let folder = Folder::new();
+    let path = folder.0.display().to_string();
+    for name in ["empty", "sockets"] {
+        std::fs::create_dir(folder.0.join(name)).unwrap();
+    }
+    // The user of the process makes the socket.
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.0.join("sockets"), all).unwrap();
+    let proxies = "frontend f\n bind WEB\n http-request return status 200\n";
+    let program = Changing::start_as(folder, program, &format!(" chroot {path}/empty\n{user}"), proxies);
+    let socket = program.folder.0.join("sockets/new");
+    program.write(&format!("{proxies}frontend more\n bind {}\n", socket.display()));
+    assert_eq!(program.ask("reload").trim(), "Reloaded: generation 1 serves.");
+    let mut client = UnixStream::connect(&socket).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "it has no server: {answer}");
+}
+
 #[test]
 fn what_needs_a_restart_is_reported() {
     let (server, _) = counted();
@@ -390,6 +421,26 @@ fn what_needs_a_restart_is_reported() {
         "Reloaded: generation 3 serves.",
         "it is what the process started with"
     );
+}
+
+/// The generation that goes on needs its descriptors.
+#[test]
+fn a_refused_reload_leaves_the_limit_of_descriptors() {
+    let proxies = "frontend f\n bind WEB\n http-request return status 200\n";
+    let mut program = Changing::start_as(Folder::new(), command(), " ulimit-n 900\n", proxies);
+    let limit = |program: &Changing| {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", program.child.id())).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(limit(&program), "900");
+    program.global = program.global.replace("ulimit-n 900", "ulimit-n 700");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    program.write(&format!("{proxies} bind {}\n", taken.local_addr().unwrap()));
+    assert!(program.ask("reload").contains("Not reloaded: generation 0 goes on."));
+    assert_eq!(limit(&program), "900");
+    program.change(proxies);
+    assert_eq!(limit(&program), "700");
 }
 
 #[test]

@@ -130,6 +130,15 @@ fn who_hands_nothing_over_is_named_and_goes_on() {
     assert_eq!(status_of(address), Ok(200));
 }
 
+/// A script may give `-x` always, and has nothing to take over at the first start.
+#[test]
+fn dev_null_hands_nothing_over() {
+    let folder = Folder::new();
+    let address = own_address();
+    let _program = ready(&answering(&folder, &[address.to_string()]), &["-x", "/dev/null"]);
+    assert_eq!(status_of(address), Ok(200));
+}
+
 /// A HAProxy process.
 struct Theirs(Child);
 

@@ -55,7 +55,11 @@ fn main() -> Code {
     let listens =
         config.proxies.iter().any(|proxy| !proxy.binds.is_empty()) || !config.global.stats_sockets.is_empty();
     let strict = given("-dW") || config.global.zero_warning.is_some();
-    let outcome = found.outcome(&sources, pid, Check { warnings_are_errors: strict, has_listener: listens });
+    let outcome = found.outcome(
+        &sources,
+        pid,
+        Check { warnings_are_errors: strict, has_listener: listens, verbose: true },
+    );
     if !given("-q") || found.count(Severity::Alert) > 0 {
         eprint!("{}{}", found.render(&sources, pid), outcome.errors);
     }

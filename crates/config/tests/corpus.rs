@@ -64,7 +64,7 @@ fn every_file_is_accepted_or_refused_as_its_head_says() {
         let global = &loaded.config.global;
         let has_listener = loaded.config.proxies.iter().any(|proxy| !proxy.binds.is_empty())
             || !global.stats_sockets.is_empty();
-        let check = Check { warnings_are_errors: global.zero_warning.is_some(), has_listener };
+        let check = Check { warnings_are_errors: global.zero_warning.is_some(), has_listener, verbose: true };
         let outcome = loaded.found.outcome(&sources, 1, check);
         if outcome.code as u8 != case.ours {
             let text = loaded.found.render(&sources, 1);

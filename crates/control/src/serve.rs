@@ -5,7 +5,8 @@ use crate::activity::Client;
 use crate::process::Process;
 use crate::session;
 use manylane_io::Io;
-use manylane_net::{Bound, HandedOver};
+use manylane_net::hand_over::Offer;
+use manylane_net::{Bound, Endpoint, HandedOver, ListenOptions};
 use manylane_plan::generation::RuntimeSocket;
 use manylane_plan::{ConnLimit, Generation};
 use manylane_proxy::bind_listener;
@@ -33,6 +34,8 @@ pub struct Control {
     process: Process,
     clients: ConnLimit,
     of_master: bool,
+    /// Sockets of the generation's `stats socket` lines, for a process that takes over.
+    handed_over: Rc<[Bound]>,
 }
 
 /// Binds the interface's sockets. `owner` looks up a user or group by name. A matching socket from
@@ -69,7 +72,29 @@ impl Control {
         sockets: Arc<[RuntimeSocket]>,
     ) -> Self {
         let most = generation.borrow().process.stats_maxconn.unwrap_or(MOST_CLIENTS);
-        Self { generation, sockets, process, clients: ConnLimit::new(most), of_master: true }
+        let handed_over = Rc::new([]);
+        Self { generation, sockets, process, clients: ConnLimit::new(most), of_master: true, handed_over }
+    }
+
+    /// Also hands `bound` over to a process that takes over: what [`bind`] returned for the sockets that the
+    /// generation names.
+    pub fn hands_over(mut self, bound: Rc<[Bound]>) -> Self {
+        self.handed_over = bound;
+        self
+    }
+
+    /// Returns the sockets of the interface that another process can take. It replaces the files of others.
+    pub(crate) fn offers<'c>(&'c self, generation: &'c Generation) -> impl Iterator<Item = Offer<'c>> {
+        let named = generation.process.stats_sockets.iter().zip(&*self.handed_over);
+        named.filter_map(|(socket, bound)| {
+            let can_be_taken = matches!(bound.endpoint(), Endpoint::Ip(_) | Endpoint::Abstract(_));
+            let ListenOptions { namespace, interface, .. } = &socket.listener.options;
+            Some(Offer {
+                socket: bound.socket().filter(|_| can_be_taken)?,
+                namespace: namespace.as_deref(),
+                interface: interface.as_deref(),
+            })
+        })
     }
 
     pub(crate) fn generation(&self) -> Arc<Generation> {
@@ -95,11 +120,11 @@ impl Control {
     ///
     /// # Errors
     /// A message, if the lane has no descriptor or no memory left for a listener.
-    pub fn serve(self, io: &Io, bound: Vec<Bound>) -> Result<(), String> {
+    pub fn serve(self, io: &Io, bound: Rc<[Bound]>) -> Result<(), String> {
         let control = Rc::new(self);
-        for (number, socket) in bound.into_iter().enumerate() {
+        for (number, socket) in bound.iter().enumerate() {
             let acceptor = socket.acceptor(io).map_err(|error| error.to_string())?;
-            let accepting = accept(control.clone(), io.clone(), acceptor, number, socket);
+            let accepting = accept(control.clone(), io.clone(), acceptor, number, bound.clone());
             io.here().spawn(&ACCEPT, Class::Normal, accepting).map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -133,7 +158,7 @@ async fn accept(
     io: Io,
     acceptor: manylane_net::Acceptor,
     number: usize,
-    _bound: Bound,
+    _bound: Rc<[Bound]>,
 ) {
     let here = io.here();
     loop {

@@ -162,6 +162,7 @@ async fn hand_over_all(control: &Control, connection: &Connection, here: Here, t
             .chain(of_peers.filter(|bound| matches!(bound.endpoint(), Endpoint::Ip(_))).filter_map(|bound| {
                 Some(Offer { socket: bound.socket()?, namespace: None, interface: None })
             }))
+            .chain(control.offers(&generation))
             .collect();
     let _ = hand_over::hand_over(here, connection, &offers, timeout).await;
 }

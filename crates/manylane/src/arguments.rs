@@ -61,8 +61,8 @@ pub(crate) struct Arguments {
     pub(crate) master: Option<Master>,
     /// `-S`
     pub(crate) master_sockets: Vec<OsString>,
-    /// `--background`, which is for internal use: the process that starts a master in the background passes a
-    /// descriptor, over which the master reports its start.
+    /// `--background`, which is for internal use: the process that starts this one in the background passes a
+    /// descriptor, over which this one reports its start.
     pub(crate) background: Option<i32>,
     /// `--worker`, which is for internal use: a master passes what joins it and the worker.
     pub(crate) worker: Option<Joined>,
@@ -251,7 +251,8 @@ impl Arguments {
                 "--background" => {
                     arguments.background = Some(number(&text, &value("a descriptor")?)?.cast_signed());
                 }
-                "-x" => arguments.predecessor = Some(value("a socket")?),
+                // HAProxy's way to take nothing over, for a command line that has another '-x'.
+                "-x" => arguments.predecessor = Some(value("a socket")?).filter(|at| at != "/dev/null"),
                 "-dW" => arguments.warnings_are_errors = true,
                 "-dD" => arguments.diagnose = true,
                 "-dr" => arguments.ignore_unresolved = true,
@@ -351,6 +352,8 @@ mod tests {
         assert_eq!(all.files, ["a.cfg", "b", "c"].map(PathBuf::from));
         assert_eq!((&*all.finish, &*all.terminate), (&[12, 34][..], &[5][..]));
         assert!(all.foreground && all.verbose && all.warnings_are_errors);
+        assert_eq!(read("-x /run/cli").unwrap().predecessor, Some("/run/cli".into()));
+        assert_eq!(read("-x /run/cli -x /dev/null").unwrap().predecessor, None);
         for (name, _) in REFUSED {
             let error = read(name).unwrap_err();
             assert!(error.starts_with(&format!("'{name}' is an option of HAProxy")), "{error}");

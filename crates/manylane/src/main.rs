@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod background;
 mod defect;
 mod demo;
 mod dry_run;

@@ -6,7 +6,8 @@
 //! the process became.
 
 use crate::arguments::Arguments;
-use crate::{start, system};
+use crate::start;
+use crate::system::{self, LimitBefore};
 use manylane_config::diag::ExitCode as Code;
 use manylane_plan::Generation;
 use manylane_proxy::{BoundListener, ListenersBeside};
@@ -22,8 +23,17 @@ use std::task::{Poll, Waker};
 pub(crate) struct NewGeneration {
     pub(crate) generation: Generation,
     pub(crate) listeners: ListenersBeside,
+    /// The limit of descriptors of the configuration before, which comes back if this one is not served.
+    pub(crate) limit: LimitBefore,
     /// Warnings, one per line.
     pub(crate) said: String,
+}
+
+/// Returns a file of the command line that is a pipe. It can be read once, at the start; opening it again
+/// could block forever.
+pub(crate) fn pipe(arguments: &Arguments) -> Option<&PathBuf> {
+    let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+    arguments.files.iter().find(is_pipe)
 }
 
 /// Reads the files of the command line again, to replace `before`.
@@ -36,9 +46,7 @@ pub(crate) fn read(
     before: (&Generation, &[BoundListener]),
 ) -> Result<NewGeneration, String> {
     let process = &before.0.process;
-    // A pipe can be read once, at the start; opening it again could block forever.
-    let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
-    if let Some(path) = arguments.files.iter().find(is_pipe) {
+    if let Some(path) = pipe(arguments) {
         return Err(format!(
             "The configuration file '{}' is a pipe and is not read again; name a file.",
             path.display()
@@ -61,6 +69,7 @@ pub(crate) fn read(
                 is removed when those that it has end."
         );
     }
+    let limit = LimitBefore::now();
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
     generation.descriptors = system::descriptors();
     generation.acme.make_account_keys((None, None))?;
@@ -72,7 +81,7 @@ pub(crate) fn read(
             "The socket at '{listener}' keeps its options and shards; a change needs a restart."
         );
     }
-    Ok(NewGeneration { generation, listeners, said })
+    Ok(NewGeneration { generation, listeners, limit, said })
 }
 
 /// Result of a reload: its messages, or the reason why nothing has changed.

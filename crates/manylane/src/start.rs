@@ -1,9 +1,11 @@
 //! From the command line to running lanes.
 
 use crate::arguments::{self, Arguments, usage};
+use crate::background::{Background, to_background};
 use crate::jobs::JobThread;
 use crate::master::{self, Joined};
 use crate::supervise::{self, Ending, Reloads, Services, Work};
+use crate::system::PidFile;
 use crate::{environment, exists, memory, reload, say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
 use manylane_config::diag::{Check, ExitCode as Code, Outcome, Severity};
@@ -23,7 +25,6 @@ use nix::unistd::Pid;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fmt::Display;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -55,7 +56,7 @@ fn run(arguments: &Arguments) -> ExitCode {
     if let Some(condition) = &arguments.condition {
         return self::condition(condition.as_bytes(), arguments);
     }
-    // The process that started a master in the background has changed the folder already.
+    // The process that started this one in the background has changed the folder already.
     if let Some(folder) = arguments.folder.as_ref().filter(|_| arguments.background.is_none())
         && let Err(error) = std::env::set_current_dir(folder)
     {
@@ -75,21 +76,20 @@ fn run(arguments: &Arguments) -> ExitCode {
         Ok(generation) => generation,
         Err(code) => return code,
     };
-    let wants_master = arguments.master.is_some() || generation.process.master_worker.is_some();
-    let outcome = if wants_master && arguments.worker.is_none() {
-        let background = (arguments.daemon || generation.process.daemon) && !arguments.foreground;
-        if background && arguments.background.is_none() {
-            drop(generation);
-            return master::to_background().unwrap_or_else(|error| {
-                alert(arguments, format_args!("[manylane.main()] Cannot go to the background: {error}"));
-                ExitCode::from(1)
-            });
-        }
+    let alone = arguments.worker.is_none();
+    let wants_master = alone && (arguments.master.is_some() || generation.process.master_worker.is_some());
+    // What a pipe has given is lost for another process.
+    let starts_another =
+        arguments.background.is_none() && (wants_master || reload::pipe(arguments).is_none());
+    let outcome = if !arguments.master_sockets.is_empty() && alone && !wants_master {
+        Err("'-S' expects a master, found none: add '-W', '-Ws' or 'master-worker'".to_owned())
+    } else if alone && is_for_background(arguments, &generation.process) && starts_another {
+        drop(generation);
+        to_background().map_err(|error| format!("Cannot go to the background: {error}"))
+    } else if wants_master {
         let plan = master::Plan::new(arguments, &generation);
         drop(generation); // the worker reads its own
         master::run(plan)
-    } else if !arguments.master_sockets.is_empty() && arguments.worker.is_none() {
-        Err("'-S' expects a master, found none: add '-W', '-Ws' or 'master-worker'".to_owned())
     } else {
         begin(arguments, generation)
     };
@@ -112,6 +112,11 @@ fn alert(arguments: &Arguments, message: impl Display) {
 /// Returns true if only fatal errors are written.
 fn is_quiet(arguments: &Arguments, process: &Process) -> bool {
     arguments.quiet || process.quiet && !arguments.verbose
+}
+
+/// Returns true if the process, or its master, is to go to the background.
+fn is_for_background(arguments: &Arguments, process: &Process) -> bool {
+    (arguments.daemon || process.daemon) && !arguments.foreground
 }
 
 fn help(words: &[std::ffi::OsString]) -> ExitCode {
@@ -154,6 +159,17 @@ pub(crate) struct Read {
     alerts: usize,
 }
 
+/// Refuses folders without files. `what` names them.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn has_files(sources: &Sources, what: &str) -> Result<(), String> {
+    match sources.files().next() {
+        Some(_) => Ok(()),
+        None => Err(format!("{what} expects files whose names end in .cfg in its folders, found none")),
+    }
+}
+
 /// Reads and checks the files that the arguments name.
 ///
 /// # Errors
@@ -163,34 +179,34 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     for path in &arguments.files {
         sources.load(path).map_err(|error| error.to_string())?;
     }
-    if sources.files().next().is_none() {
-        return Err("option '-f' expects files whose names end in .cfg in its folders, found none".to_owned());
-    }
+    has_files(&sources, "option '-f'")?;
     let size = memory::Size { bytes: sources.bytes(), proxies: sources.proxies() };
     memory::has_room_for(size)?;
     let mut before = environment::before(&sources, arguments.local_peer.as_deref());
     environment::tell_master(&mut before, arguments);
     let mut loaded = load(&sources, &version::in_use(arguments), before, arguments.diagnose);
     environment::tell_sockets(&mut loaded.config);
+    // A later worker learns of the one before by its sockets: the master itself tells that one to finish.
+    let replaces_a_worker = arguments.worker.is_some() && arguments.predecessor.is_some();
     let wishes = StartOptions {
         ignore_unresolved: arguments.ignore_unresolved,
         no_splice: arguments.no_splice,
         no_reuse_port: arguments.no_reuse_port,
         no_lookups: false,
-        follows: !arguments.finish.is_empty(),
+        follows: !arguments.finish.is_empty() || replaces_a_worker,
     };
     let mut generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
     exists::check(&loaded.config, &mut loaded.found);
     memory::read(size);
     let strict = arguments.warnings_are_errors || generation.process.zero_warning;
-    let check = Check { warnings_are_errors: strict, has_listener: generation.listens() };
+    let check =
+        Check { warnings_are_errors: strict, has_listener: generation.listens(), verbose: arguments.verbose };
     let pid = std::process::id();
     let outcome = loaded.found.outcome(&sources, pid, check);
     let (said, alerts) = (loaded.found.render(&sources, pid), loaded.found.count(Severity::Alert));
     generation.said = said.as_str().into();
     // In the background standard error has no reader.
-    let background = (arguments.daemon || generation.process.daemon) && !arguments.foreground;
-    if !background && !is_quiet(arguments, &generation.process) {
+    if !is_for_background(arguments, &generation.process) && !is_quiet(arguments, &generation.process) {
         generation.logs.open_console();
     }
     Ok(Read { generation, outcome, said, alerts })
@@ -219,7 +235,7 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     })?;
     let quiet = is_quiet(arguments, &generation.process);
     // With `-q` nothing is written; the exit code tells the result.
-    // The process that started a master in the background has written the messages.
+    // The process that started this one in the background has written the messages.
     let reported = arguments.background.is_some();
     if !reported && (!quiet || !arguments.quiet && (alerts > 0 || outcome.code == Code::Error)) {
         say::text(&format!("{said}{}", outcome.errors));
@@ -284,6 +300,7 @@ fn take_over(at: &OsStr) -> Result<HandedOver, String> {
 /// Binds sockets, changes the identity of the process, and runs.
 fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, String> {
     let process = generation.process.clone();
+    let background = arguments.background.map(Background::new).transpose()?;
     let lanes = process.lane_count().map_err(|error| format!("cannot count the processors: {error}"))?;
     system::renice("startup", process.nice_at_start);
     if let Some(megabytes) = arguments.megabytes {
@@ -325,26 +342,17 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     // A master has these files itself.
     let alone = arguments.worker.is_none();
     let pidfile = arguments.pidfile.as_ref().or(process.pidfile.as_ref()).filter(|_| alone);
-    let mut pidfile = pidfile
-        .map(|path| {
-            let file = std::fs::File::create(path);
-            file.map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))
-        })
-        .transpose()?;
+    let pidfile = pidfile.map(|path| PidFile::open(path)).transpose()?;
     // A worker of a master in the background keeps the terminal until it serves.
-    let silent = !alone && (arguments.daemon || process.daemon) && !arguments.foreground;
+    let silent = !alone && is_for_background(arguments, &process);
     let nowhere = silent.then(system::nowhere).transpose()?;
     // Everything is bound and checked; from here on other processes see changes.
     let begun = handed_over.begin(identity.gives_rights_up(process.chroot.is_some()));
     let begun = begun.map_err(|error| error.to_string())?;
-    if alone && (arguments.daemon || process.daemon) && !arguments.foreground {
+    // Its files are pipes, so no other process has started this one.
+    if alone && is_for_background(arguments, &process) && background.is_none() {
         nix::unistd::daemon(true, false).map_err(|error| format!("Cannot go to the background: {error}"))?;
     }
-    if let Some(file) = &mut pidfile {
-        writeln!(file, "{}", std::process::id())
-            .map_err(|error| format!("Cannot write the pidfile: {error}"))?;
-    }
-    drop(pidfile);
     system::renice("runtime", process.nice); // while it is permitted; lanes inherit it
     // A thread, so it cannot start before the process goes to the background.
     let files = JobThread::for_files(process.chroot.is_some(), !process.insecure_setuid);
@@ -389,6 +397,10 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     let (finish, terminate) = (arguments.finish.clone(), arguments.terminate.clone());
     let started = move || {
         memory::serves();
+        // Whoever reads the number may send a signal, which is handled by now.
+        if let Some(Err(error)) = pidfile.map(PidFile::write) {
+            say::alert(error);
+        }
         for (list, signal) in [(finish, Signal::SIGUSR1), (terminate, Signal::SIGTERM)] {
             for pid in list {
                 let _ = kill(Pid::from_raw(pid), signal); // the process may have ended already
@@ -402,6 +414,9 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             joined.tell(true, most_reloads);
         }
         nowhere.iter().for_each(system::leave_the_terminal);
+        if let Some(background) = background {
+            background.leave();
+        }
     };
     let info = ProcessInfo {
         version: env!("CARGO_PKG_VERSION"),
@@ -422,11 +437,15 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         reload: Box::new(|| Box::pin(supervise::reload())),
         change: Box::new(|change| Box::pin(supervise::change(change))),
     };
-    let control = Control::new(current.clone(), process());
-    let of_master = of_master.map(|(named, bound)| (Control::over(current.clone(), process(), named), bound));
+    let sockets: Rc<[Bound]> = sockets.into();
+    let control = Control::new(current.clone(), process()).hands_over(sockets.clone());
+    let of_master = of_master.map(|(named, bound)| {
+        let control = Control::over(current.clone(), process(), named);
+        (control.hands_over(sockets.clone()), bound)
+    });
     let services = Some(Box::new(move |io: &Io| {
         if let Some((control, bound)) = of_master {
-            control.serve(io, bound)?;
+            control.serve(io, bound.into())?;
         }
         control.serve(io, sockets)
     }) as Services);

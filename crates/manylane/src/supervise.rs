@@ -606,7 +606,7 @@ impl Supervisor {
 
     /// Handles the configuration that was read.
     fn was_read(&mut self, outcome: Result<Box<NewGeneration>, String>) {
-        let NewGeneration { mut generation, listeners, said } = match outcome {
+        let NewGeneration { mut generation, listeners, limit, said } = match outcome {
             Ok(fresh) => *fresh,
             Err(error) => return self.over(What::Files, Err(error)),
         };
@@ -622,6 +622,7 @@ impl Supervisor {
         let effects = Box::new(move || {
             generation.take_effect(&predecessor, here.now());
             backlogs.take_effect(&generation);
+            limit.keep();
             begun.complete().map(|error| error.to_string())
         });
         self.reloading = Reloading::Begins { before, what: What::Files, effects, said, accepting: 0 };
@@ -797,7 +798,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
     let ending = 'running: {
         // Waits for each lane, even if the process is to end by then: a lane that begins later would not be
         // told to end.
-        let (mut early, mut failed) = (None, 0);
+        let (mut early, mut failed, mut reloads_next) = (None, 0, false);
         while lanes.len() + failed < count {
             match next_event().await {
                 Event::Ready(lane) => lanes.push(lane),
@@ -808,6 +809,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => early = Some(Ending::Signal(signal)),
                 // Nothing serves, so there is nothing to finish.
                 Event::Signal(SIGUSR1) => _ = early.get_or_insert(Ending::Done),
+                // The file may have changed since it was read.
+                Event::Signal(SIGHUP) => reloads_next = true,
                 _ => {}
             }
         }
@@ -835,7 +838,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         };
         supervisor.begin(None);
         let (mut accepting, mut started) = (0, Some(started));
-        if ASKERS.with_borrow(|askers| !askers.is_empty()) {
+        if reloads_next || ASKERS.with_borrow(|askers| !askers.is_empty()) {
             supervisor.note();
         }
         // The supervisor stops only while no reload is running: the reading thread holds the sockets, and the

@@ -6,8 +6,9 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Descriptors besides those of connections and listeners: drivers, logs, files that are open for a moment.
 const OTHERS: u64 = 64;
@@ -40,9 +41,67 @@ pub(crate) fn nowhere() -> Result<File, String> {
     opened.map_err(|error| format!("cannot open /dev/null: {error}"))
 }
 
+/// The file for the number of the process. It is opened with the rights of the start, and holds the number of
+/// the process before until this one serves.
+#[derive(Debug)]
+pub(crate) struct PidFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl PidFile {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        let opened = File::options().write(true).create(true).truncate(false).open(path);
+        let file = opened.map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Writes the number of this process.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn write(mut self) -> Result<(), String> {
+        let failed = |error| format!("Cannot write the pidfile {}: {error}", self.path.display());
+        let is_file = self.file.metadata().map_err(failed)?.is_file(); // and not /dev/null
+        if is_file {
+            self.file.set_len(0).map_err(failed)?;
+        }
+        self.file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(failed)
+    }
+}
+
 /// Returns the number of descriptors that the process may open.
 pub(crate) fn descriptors() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft)
+}
+
+/// The limit of descriptors at some moment. Dropping it sets the limit back, unless the later one is
+/// [kept](Self::keep).
+#[derive(Debug)]
+pub(crate) struct LimitBefore(Option<(u64, u64)>);
+
+impl LimitBefore {
+    pub(crate) fn now() -> Self {
+        Self(getrlimit(Resource::RLIMIT_NOFILE).ok())
+    }
+
+    /// Keeps the limit that was set since.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for LimitBefore {
+    fn drop(&mut self) {
+        if let Some((soft, hard)) = self.0 {
+            // A process that may not raise the hard limit has not raised it since, so this is permitted.
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
+        }
+    }
 }
 
 /// Raises the limit of descriptors to what `maxconn` needs. If `maxconn` is not set, derives it from the

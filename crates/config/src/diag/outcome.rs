@@ -10,8 +10,10 @@ use crate::source::Sources;
 pub struct Check {
     /// `-dW` or `zero-warning`: warnings refuse the configuration.
     pub warnings_are_errors: bool,
-    /// True if there is a listener: a `bind` line or a run-time socket.
+    /// True if there is a listener: a `bind` line, a run-time socket or a `peers` section.
     pub has_listener: bool,
+    /// `-V`: the summary says that the configuration is valid.
+    pub verbose: bool,
 }
 
 /// Exit code of the process.
@@ -67,7 +69,9 @@ impl Diagnostics {
                 .push_str("Configuration file has no error but will not start (no listener) => exit(2).\n");
             return Outcome { code: ExitCode::Unusable, errors, summary };
         }
-        summary.push_str("Configuration file is valid\n");
+        if check.verbose {
+            summary.push_str("Configuration file is valid\n");
+        }
         Outcome { code: ExitCode::Ok, errors, summary }
     }
 }
@@ -77,7 +81,7 @@ mod tests {
     use super::*;
     use crate::source::Pos;
 
-    const LISTENS: Check = Check { warnings_are_errors: false, has_listener: true };
+    const LISTENS: Check = Check { warnings_are_errors: false, has_listener: true, verbose: true };
 
     #[test]
     fn exit_codes_are_haproxys() {
@@ -95,6 +99,8 @@ mod tests {
             (outcome.code, &*outcome.summary),
             (ExitCode::Ok, "Warnings were found.\nConfiguration file is valid\n")
         );
+        let brief = Check { verbose: false, ..LISTENS };
+        assert_eq!(all.outcome(&sources, 1, brief).summary, "Warnings were found.\n");
         assert_eq!(outcome.errors, "[WARNING]  (1) : config : 1 warning\n");
         assert_eq!(all.outcome(&sources, 1, silent).code, ExitCode::Unusable);
         let outcome = all.outcome(&sources, 1, strict);

@@ -33,7 +33,8 @@ Usage : manylane test [option...] <file or folder>... <request>
   --sni <name>    the name that the client asks for in its TLS handshake, instead of the URL's host
   --json          in JSON
 
-  Exit code: 0 if the request reaches a server or an answer, 2 if it does not, 1 if that is unknown.
+  Exit code: 0 if the request reaches a server or an answer, 2 if it does not or if that is unknown, 1 if the
+  configuration, the request or the frontend is wrong.
 ";
 
 /// What `manylane explain` is to do.

@@ -8,7 +8,7 @@ mod report;
 mod request;
 
 use crate::version::BUILD;
-use crate::{environment, say};
+use crate::{environment, say, start};
 use arguments::{ExplainArguments, TestArguments};
 use manylane_config::Shown;
 use manylane_config::load;
@@ -37,15 +37,16 @@ struct Read {
 }
 
 impl Read {
-    /// Reads the files.
+    /// Reads the files of a sub-command.
     ///
     /// # Errors
     /// The report on errors in them.
-    fn files(files: &[PathBuf]) -> Result<(Self, Generation), String> {
+    fn files(command: &str, files: &[PathBuf]) -> Result<(Self, Generation), String> {
         let mut sources = Sources::new();
         for path in files {
-            sources.load(path).map_err(|error| say::line("ALERT", format_args!("config : {error}")))?;
+            sources.load(path).map_err(|error| alert(format_args!("config : {error}")))?;
         }
+        start::has_files(&sources, command).map_err(|error| alert(format_args!("config : {error}")))?;
         let environment = environment::before(&sources, None);
         let mut loaded = load(&sources, &BUILD, environment, false);
         environment::tell_sockets(&mut loaded.config);
@@ -84,7 +85,7 @@ pub(crate) fn explain(words: &[OsString]) -> ExitCode {
             print(arguments::EXPLAIN_USAGE);
             return Ok(ExitCode::SUCCESS);
         };
-        let (read, generation) = Read::files(&arguments.files)?;
+        let (read, generation) = Read::files("'explain'", &arguments.files)?;
         let explained = explain::Rendered { read: &read, generation: &generation };
         print(&if arguments.json { explained.json() } else { explained.text() });
         Ok(ExitCode::SUCCESS)
@@ -99,7 +100,7 @@ pub(crate) fn test(words: &[OsString]) -> ExitCode {
             return Ok(ExitCode::SUCCESS);
         };
         let request = request::Request::read(&arguments).map_err(alert)?;
-        let (read, generation) = Read::files(&arguments.files)?;
+        let (read, generation) = Read::files("'test'", &arguments.files)?;
         let generation = Arc::new(generation);
         let found = frontend::find(&generation, &arguments, &request).map_err(alert)?;
         let input = found.input(&generation, &arguments, request);

@@ -9,11 +9,12 @@ use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_control::Level::{self, Admin, Operator, User};
 use manylane_control::{Mode, Row, row};
-use manylane_net::{Bound, Endpoint};
+use manylane_net::{Bound, Endpoint, HandedOver, PendingChanges};
 use manylane_plan::Generation;
 use manylane_plan::generation::{RuntimeSocket, StartOptions};
 use manylane_sync::Arc;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -71,27 +72,26 @@ pub(crate) fn run_time_sockets(lines: &[String]) -> Result<Arc<[RuntimeSocket]>,
     Ok(generation.process.stats_sockets.clone())
 }
 
-/// Binds the sockets of `-S`: an address, and comma-separated options of `bind`.
+/// Binds the sockets of `-S`: an address, and comma-separated options of `bind`. The changes that others see
+/// are to be completed once a worker serves.
 ///
 /// # Errors
 /// The reason why a socket cannot be bound.
-pub(super) fn bind(words: &[OsString]) -> Result<Sockets, String> {
-    let mut all = Vec::new();
+pub(super) fn bind(words: &[OsString]) -> Result<(Sockets, PendingChanges), String> {
+    let (mut all, mut none) = (Vec::new(), HandedOver::default());
+    let failed = |error: &dyn Display| format!("Binding for the master CLI: {error}");
     for word in words {
         let text = word.to_string_lossy();
         let has_level = text.split(',').any(|word| word == "level");
         let level = if has_level { "" } else { " level admin" };
         let sockets = run_time_sockets(&[text.replace(',', " ") + level])?;
         for socket in sockets.iter() {
-            let mut none = manylane_net::HandedOver::default();
             let bound = manylane_proxy::bind_listener(&socket.listener, 1, &system::owner, &mut none);
-            let done = || none.begin(false).map_or_else(Some, manylane_net::PendingChanges::complete);
-            let bound = bound.and_then(|bound| done().map_or(Ok(bound), |error| Err(error.to_string())));
-            let bound = bound.map_err(|error| format!("Binding for the master CLI: {error}"))?;
+            let bound = bound.map_err(|error| failed(&error))?;
             all.extend(bound.into_iter().map(|bound| (bound, socket.level)));
         }
     }
-    Ok(all)
+    Ok((all, none.begin(false).map_err(|error| failed(&error))?))
 }
 
 /// Returns the addresses of the sockets in the form of `HAPROXY_MASTER_CLI`.
@@ -115,7 +115,7 @@ pub(super) fn serve(sockets: Sockets, events: &Sender<Event>) -> Result<Vec<Boun
     let rows = manylane_sync::Arc::new(format!("# socket lvl processes\n{rows}"));
     let mut kept = Vec::new();
     for (bound, level) in sockets {
-        let failed = |error: &dyn std::fmt::Display| format!("cannot serve the master CLI: {error}");
+        let failed = |error: &dyn Display| format!("cannot serve the master CLI: {error}");
         let socket = bound.duplicate().map_err(|error| failed(&error))?;
         let is_ip = matches!(bound.endpoint(), Endpoint::Ip(_));
         let (events, level) = (events.clone(), Level::named(level).unwrap_or(User));

@@ -19,24 +19,24 @@
 //!   main thread, which owns all state and alone starts processes: the system ties the worker's life to the
 //!   thread that started it.
 
-mod background;
 mod bridge;
 mod channel;
 mod client;
 mod notify;
 mod worker;
 
-pub(crate) use background::to_background;
 pub(crate) use channel::{Sender, channel};
 pub(crate) use client::run_time_sockets;
 pub(crate) use worker::Joined;
 
 use crate::arguments::Arguments;
+use crate::background::Background;
 use crate::say;
-use background::Background;
+use crate::system::PidFile;
 use channel::Receiver;
 use client::{Question, Target};
 use manylane_config::tree::OnWorkerFailure;
+use manylane_net::PendingChanges;
 use manylane_plan::Generation;
 use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
@@ -83,6 +83,9 @@ struct Master {
     said_at_start: String,
     /// Addresses of the master CLI, for the workers.
     listens: String,
+    /// What is done once a worker serves, so that a master whose first worker fails leaves a running one its
+    /// files: the sockets of the master CLI get their paths, and the pidfile the number of this process.
+    begins: Option<(PendingChanges, Option<PidFile>)>,
     /// The starter that waits for the first worker.
     background: Option<Background>,
     fails: OnWorkerFailure,
@@ -168,11 +171,8 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
     let program =
         std::env::current_exe().map_err(|error| format!("cannot find the program's own file: {error}"))?;
     let (events, receiver) = channel();
-    let sockets = client::bind(&arguments.master_sockets)?;
-    if let Some(path) = &pidfile {
-        std::fs::write(path, format!("{}\n", std::process::id()))
-            .map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))?;
-    }
+    let (sockets, pending) = client::bind(&arguments.master_sockets)?;
+    let pidfile = pidfile.as_deref().map(PidFile::open).transpose()?;
     watch_signals(events.clone()).map_err(|error| format!("cannot watch signals: {error}"))?;
     let mut master = Master {
         arguments,
@@ -191,6 +191,7 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
         said: String::new(),
         said_at_start: String::new(),
         listens: client::listens(&sockets),
+        begins: Some((pending, pidfile)),
         background,
         fails,
         served: false,
@@ -354,6 +355,7 @@ impl Master {
             return self.reap(); // its end may have been signalled before
         }
         say::add(&mut self.said, &report.said);
+        self.begins();
         self.say("NOTICE", format_args!("Loading success."));
         if let Some(background) = self.background.take() {
             background.leave();
@@ -378,6 +380,18 @@ impl Master {
         self.notify(|| notify::ready("Ready."));
         self.over(true);
         self.reap(); // the worker may have ended since
+    }
+
+    /// Lets others know of this master, once its first worker serves. An error is reported, and the worker
+    /// goes on.
+    fn begins(&mut self) {
+        let Some((pending, pidfile)) = self.begins.take() else { return };
+        if let Some(error) = pending.complete() {
+            self.say("ALERT", format_args!("Binding for the master CLI: {error}"));
+        }
+        if let Some(Err(error)) = pidfile.map(PidFile::write) {
+            self.say("ALERT", format_args!("{error}"));
+        }
     }
 
     /// Handles a started worker that will not accept.

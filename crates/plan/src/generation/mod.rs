@@ -227,7 +227,8 @@ pub struct StartOptions {
     /// Servers with names get an address of documentation (192.0.2.0) instead of one that the system looks
     /// up. `manylane test` connects to no server.
     pub no_lookups: bool,
-    /// `-sf`: the process replaces another one, which sends the contents of its stick tables.
+    /// `-sf`, or a master's reload: the process replaces another one, which sends the contents of its stick
+    /// tables.
     pub follows: bool,
 }
 
@@ -381,9 +382,10 @@ impl Generation {
         self.process.node.as_deref().unwrap_or(&self.logs.hostname)
     }
 
-    /// Returns true if anything listens, command sockets included.
+    /// Returns true if anything listens: command sockets and `peers` sections count, as in HAProxy.
     pub fn listens(&self) -> bool {
         !self.process.stats_sockets.is_empty()
+            || self.peers.iter().any(|section| section.listener.is_some())
             || self.frontends.iter().any(|frontend| {
                 let datagrams = frontend.forward.as_ref().map_or(0, |own| own.datagrams.len());
                 frontend.listeners.len() + datagrams > 0

@@ -1,4 +1,5 @@
-//! A master in the background (`-D`, `daemon`), from both sides: its starter waits until it serves.
+//! A process in the background (`-D`, `daemon`), from both sides: its starter waits until it serves, or a
+//! worker of it.
 
 use crate::system;
 use manylane_io::socket::{self, Shape};
@@ -9,10 +10,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode};
 
-/// Byte that the master sends once a worker serves.
+/// Byte that the process in the background sends once it or a worker serves.
 const SERVES: u8 = b'+';
 
-/// Starts this program as a master in the background and waits for its first worker. Returns the exit code.
+/// Starts this program in the background and waits until it or its first worker serves. Returns the exit
+/// code.
 ///
 /// # Errors
 /// An error of the system.
@@ -22,7 +24,7 @@ pub(crate) fn to_background() -> io::Result<ExitCode> {
     fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(io::Error::from)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--background").arg(theirs.as_raw_fd().to_string()).args(std::env::args_os().skip(1));
-    let mut master = command.spawn()?;
+    let mut started = command.spawn()?;
     drop((theirs, command));
     let mut report = UnixStream::from(ours);
     report.set_nonblocking(false)?;
@@ -30,13 +32,13 @@ pub(crate) fn to_background() -> io::Result<ExitCode> {
     if report.read_exact(&mut word).is_ok() && word == [SERVES] {
         return Ok(ExitCode::SUCCESS);
     }
-    let code = master.wait()?.code().and_then(|code| u8::try_from(code).ok());
+    let code = started.wait()?.code().and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.filter(|code| *code > 0).unwrap_or(1)))
 }
 
-/// The master's side: the process that waits for it.
+/// The other side: the process that waits for this one.
 #[derive(Debug)]
-pub(super) struct Background {
+pub(crate) struct Background {
     starter: UnixStream,
     nowhere: File,
 }
@@ -47,7 +49,7 @@ impl Background {
     ///
     /// # Errors
     /// A sentence.
-    pub(super) fn new(number: i32) -> Result<Self, String> {
+    pub(crate) fn new(number: i32) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("Cannot go to the background: {error}");
         let starter = socket::inherited(number).map_err(|error| failed(&error))?;
         socket::keep_from_children(number).map_err(|error| failed(&error))?;
@@ -55,8 +57,8 @@ impl Background {
         Ok(Self { starter: starter.into(), nowhere: system::nowhere()? })
     }
 
-    /// Reports that a worker serves, so the starter may end, and closes standard error.
-    pub(super) fn leave(mut self) {
+    /// Reports that this process or a worker serves, so the starter may end, and closes standard error.
+    pub(crate) fn leave(mut self) {
         let _ = self.starter.write_all(&[SERVES]); // the starter may have ended already
         system::leave_the_terminal(&self.nowhere);
     }
