@@ -295,6 +295,27 @@ fn a_master_lives_through_sigquit() {
     assert_eq!(master.worker(), worker);
 }
 
+/// The master has no reader of its messages, and hears later signals.
+#[test]
+fn a_master_hears_signals_after_sigquit_although_nobody_reads_its_messages() {
+    let folder = Folder::new();
+    let (socket, file) =
+        (folder.0.join("master"), folder.file("test.cfg", &answering(own_address(), 200, "")));
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut program = command();
+    program.arg("-W").arg("-S").arg(&socket).arg("-f").arg(file).stderr(writer);
+    let child = program.spawn().unwrap();
+    drop(program); // and with it this process's end of the pipe
+    let mut lines = BufReader::new(reader).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("Loading success.")));
+    drop(lines);
+    let (_tell, said) = channel();
+    let master = Master { folder, child, said };
+    master.signal(Signal::SIGQUIT);
+    master.signal(Signal::SIGTERM);
+    assert_eq!(master.ends(), Some(0));
+}
+
 #[test]
 fn a_worker_that_survives_too_many_reloads_is_ended() {
     let address = own_address();

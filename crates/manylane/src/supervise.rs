@@ -251,7 +251,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
         Ok(driver) => driver,
         Err(error) => return Ending::Failed(error.to_string()),
     };
-    if let Err(error) = watch_signals() {
+    if let Err(error) = watch_signals(work.says.clone()) {
         return Ending::Failed(format!("cannot watch signals: {error}"));
     }
     let first = lane.id();
@@ -340,15 +340,17 @@ fn keep_to_cpus(generation: &Generation, lane: usize) {
     }
 }
 
-/// Starts a thread that waits for signals and queues them as events. On SIGQUIT the thread itself writes the
-/// use of memory: lanes do not wait for a terminal.
-fn watch_signals() -> std::io::Result<()> {
+/// Starts a thread that waits for signals and queues them as events. On SIGQUIT `says` writes the use of
+/// memory: neither lanes nor later signals wait for the reader of standard error, which may also have left.
+fn watch_signals(says: JobThread) -> std::io::Result<()> {
     // SIGUSR2 is for masters, and often sent to all processes of a service: it must not end this one.
     let mut signals = Signals::new([SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGTTOU, SIGTTIN, SIGQUIT])?;
     std::thread::Builder::new().name("signals".into()).stack_size(SMALL_STACK).spawn(move || {
         for signal in signals.forever() {
             match signal {
-                SIGQUIT => eprint!("{}", manylane_control::pools()),
+                SIGQUIT => {
+                    let _ = says.run(|| say::text(&manylane_control::pools())); // `says` keeps it running
+                }
                 signal => tell(Event::Signal(signal)),
             }
         }
@@ -767,7 +769,7 @@ impl Supervisor {
             let (Ok(said) | Err(said)) = &outcome;
             let (said, end) = (said.trim_end().to_owned(), end.clone());
             let text = say::lines(&said, severity, &end);
-            let _ = self.says.run(move || say::text(&text)); // the thread ends with the supervisor
+            let _ = self.says.run(move || say::text(&text)); // `says` keeps it running
         }
         let answer = match outcome {
             Ok(said) => Ok(said + &end),

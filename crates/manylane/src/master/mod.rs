@@ -32,6 +32,7 @@ pub(crate) use client::run_time_sockets;
 pub(crate) use worker::Joined;
 
 use crate::arguments::Arguments;
+use crate::jobs::JobThread;
 use crate::say;
 use background::Background;
 use channel::Receiver;
@@ -173,7 +174,8 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
         std::fs::write(path, format!("{}\n", std::process::id()))
             .map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))?;
     }
-    watch_signals(events.clone()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    watch_signals(events.clone(), JobThread::to_say()?)
+        .map_err(|error| format!("cannot watch signals: {error}"))?;
     let mut master = Master {
         arguments,
         program,
@@ -207,14 +209,15 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
 }
 
 /// Starts a thread that waits for signals and sends them as events. Signals that HAProxy's master ignores do
-/// not end this master. On SIGQUIT each process itself reports its use of memory.
-fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
+/// not end this master. On SIGQUIT each process itself reports its use of memory; `says` writes it, since the
+/// reader of standard error may have stopped or left.
+fn watch_signals(events: Sender<Event>, says: JobThread) -> std::io::Result<()> {
     let all = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTTOU, SIGTTIN, SIGQUIT];
     let mut signals = Signals::new(all)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if signal == SIGQUIT {
-                eprint!("{}", manylane_control::pools());
+                let _ = says.run(|| say::text(&manylane_control::pools())); // `says` keeps it running
             } else if events.send(Event::Signal(signal)).is_err() {
                 return;
             }
