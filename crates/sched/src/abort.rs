@@ -11,8 +11,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 const STACK: usize = 64 << 10;
 
 /// Aborts the process once `write` has written why, or after a second: the reader of standard error may have
-/// stopped. `write` should ignore errors, since the reader may also have left. If the system has no thread for
-/// the second, `write` has as long as it takes.
+/// stopped. `write` should ignore errors, since the reader may also have left. If the system has no thread
+/// for the second, `write` has as long as it takes.
 pub fn abort_after(write: impl FnOnce()) -> ! {
     let waits = || {
         sleep(LONGEST);

@@ -71,8 +71,8 @@ pub struct Watchdog {
 impl Watchdog {
     /// Starts checking all lanes of the process. Calls `warn` once for each poll that exceeds the warn limit,
     /// with a sentence and the stack, one line for each call. At the kill limit it writes the task and every
-    /// lane's state to standard error and aborts the process, within a second if nobody reads that: a lane whose task does not return serves no
-    /// connection.
+    /// lane's state to standard error and aborts the process, within a second if nobody reads that: a lane
+    /// whose task does not return serves no connection.
     ///
     /// # Errors
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) for limits out of range; or that of the system, if it
