@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod channel;
 mod defect;
 mod demo;
 mod dry_run;

@@ -21,25 +21,24 @@
 
 mod background;
 mod bridge;
-mod channel;
 mod client;
 mod notify;
 mod worker;
 
 pub(crate) use background::to_background;
-pub(crate) use channel::{Sender, channel};
 pub(crate) use client::run_time_sockets;
 pub(crate) use worker::Joined;
 
 use crate::arguments::Arguments;
+use crate::channel::{Receiver, Sender, channel};
 use crate::jobs::JobThread;
 use crate::say;
 use background::Background;
-use channel::Receiver;
 use client::{Question, Target};
 use manylane_config::tree::OnWorkerFailure;
 use manylane_plan::Generation;
 use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::os::unix::process::ExitStatusExt;
@@ -453,6 +452,19 @@ impl Master {
             }
             self.has_failed();
         }
+        self.reap_others();
+    }
+
+    /// Reaps processes that the master did not start: as process 1 of a container it gets those whose parents
+    /// have ended, such as what a check by a program has left.
+    fn reap_others(&self) {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+        let ended = || waitid(Id::All, flags | WaitPidFlag::WNOWAIT).ok()?.pid();
+        // A worker whose report has not arrived hides the others until its own turn.
+        while let Some(pid) =
+            ended().filter(|pid| self.workers().all(|own| own.pid() != pid.as_raw().cast_unsigned()))
+            && waitid(Id::Pid(pid), flags).is_ok()
+        {}
     }
 
     /// Logs how a worker ended, and returns a code for that.
