@@ -678,27 +678,6 @@ impl Supervisor {
         }
     }
 
-    /// Ends the rest of a generation whose time is over: its streams at first, and the remaining sessions a
-    /// moment later, wherever they are.
-    fn over_time(&self, number: u64) {
-        let Some(Retired { generation, .. }) = self.retired.iter().find(|retired| retired.number == number)
-        else {
-            return;
-        };
-        for &lane in &*self.lanes {
-            let generation = generation.clone();
-            let ends = move |here| async move {
-                if let Some(local) = Local::of(&generation) {
-                    local.end_streams();
-                    last_words(here).await;
-                    local.end_sessions();
-                }
-            };
-            // Without memory for this, the generation ends with its last session.
-            let _ = Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends);
-        }
-    }
-
     /// Handles a lane that has retired a generation.
     fn retired(&mut self, which: u64) {
         let Reloading::Retires { number, what, said, done } = &mut self.reloading else { return };
@@ -779,6 +758,26 @@ impl Supervisor {
             asker.answer(answer.clone());
         }
         self.read();
+    }
+}
+
+/// Ends the rest of a replaced generation whose time is over: its streams at first, and the remaining
+/// sessions a moment later, wherever they are.
+fn over_time(retired: &[Retired], lanes: &[LaneId], number: u64) {
+    let Some(Retired { generation, .. }) = retired.iter().find(|retired| retired.number == number) else {
+        return;
+    };
+    for &lane in lanes {
+        let generation = generation.clone();
+        let ends = move |here| async move {
+            if let Some(local) = Local::of(&generation) {
+                local.end_streams();
+                last_words(here).await;
+                local.end_sessions();
+            }
+        };
+        // Without memory for this, the generation ends with its last session.
+        let _ = Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends);
     }
 }
 
@@ -887,7 +886,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Refused(number, error) => supervisor.refused(number, error),
                 Event::Retired(number) => supervisor.retired(number),
                 Event::Emptied(number, lane) => supervisor.emptied(number, lane),
-                Event::Limit(number) => supervisor.over_time(number),
+                Event::Limit(number) => over_time(&supervisor.retired, &lanes, number),
                 // Ports are shared, so no process has to release one.
                 Event::Signal(_) | Event::Ready(_) | Event::Silent => {}
             }
@@ -897,7 +896,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         refuse_changes();
         let Serving { number, generation, bound } = supervisor.serving;
         drop(bound);
-        stop(here, (number, &generation), &lanes, &supervisor.says).await
+        stop(here, (number, &generation), &lanes, &supervisor.retired, &supervisor.says).await
     };
     INBOX.lock().waker = None; // nothing waits for events from here on
     end_lanes();
@@ -915,16 +914,21 @@ fn refuse(asker: ReloadWaiter) {
 /// Time after which a message to a lane is sent again, when there was no memory for it.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The soft stop: takes no new connections; existing ones may finish, within `hard-stop-after`.
+/// The soft stop: takes no new connections; existing ones may finish, within `hard-stop-after` of their
+/// generation: the serving one, or one of `retired`.
 async fn stop(
     here: Here,
     (number, generation): (u64, &Arc<Generation>),
     lanes: &[LaneId],
+    retired: &[Retired],
     says: &JobThread,
 ) -> Ending {
     generation.process_stats.stop();
-    if !generation.process.grace.is_zero() {
-        here.sleep(generation.process.grace).await;
+    let grace = generation.process.grace;
+    if !grace.is_zero()
+        && let Ok(ending) = here.timeout(grace, ends(lanes, retired)).await
+    {
+        return ending;
     }
     let stops = |lane| {
         order(lane, Class::Urgent, generation, |local| {
@@ -941,7 +945,7 @@ async fn stop(
         let logged = front.is_some_and(|frontend| frontend.gate.state() == FrontendGateState::Shut);
         (!logged).then(|| manylane_proxy::stopped(front, back))
     });
-    let mut empty = pin!(emptied(here, (lanes, number), (untold, stops)));
+    let mut empty = pin!(emptied(here, (lanes, number), retired, (untold, stops)));
     let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);
     match here.timeout(most, empty.as_mut()).await {
         Ok(Ending::Done) => return last_lines(here, lanes, says).await,
@@ -967,6 +971,29 @@ async fn stop(
         }
     }
     here.timeout(SLOWEST, empty).await.unwrap_or(Ending::Done)
+}
+
+/// Waits for an event that ends the process at once.
+async fn ends(lanes: &[LaneId], retired: &[Retired]) -> Ending {
+    loop {
+        if let Some(ending) = while_it_stops(next_event().await, lanes, retired) {
+            return ending;
+        }
+    }
+}
+
+/// Handles an event in the way of the whole soft stop. Returns an ending if the event ends the process at
+/// once.
+fn while_it_stops(event: Event, lanes: &[LaneId], retired: &[Retired]) -> Option<Ending> {
+    match event {
+        Event::Signal(signal @ (SIGTERM | SIGINT)) => return Some(Ending::Signal(signal)),
+        Event::Failed(error) => return Some(Ending::Failed(error)),
+        Event::ReloadWanted => ASKERS.take().into_iter().for_each(refuse),
+        Event::ChangeRequested => refuse_changes(),
+        Event::Limit(number) => over_time(retired, lanes, number),
+        _ => {}
+    }
+    None
 }
 
 /// Waits until the lanes have written their log lines and the messages are on standard error, at most for
@@ -1026,11 +1053,12 @@ fn announce(
 }
 
 /// Waits until all sessions have ended or the process is told to end, and returns how it ends. `number` is
-/// that of the stopping generation. The lanes `untold` could not be stopped for lack of memory: `stops` tries
-/// again.
+/// that of the stopping generation; the `retired` ones were replaced before. The lanes `untold` could not be
+/// stopped for lack of memory: `stops` tries again.
 async fn emptied(
     here: Here,
     (lanes, number): (&[LaneId], u64),
+    retired: &[Retired],
     (mut untold, stops): (Vec<LaneId>, impl Fn(LaneId) -> bool),
 ) -> Ending {
     let (mut notified, mut silent) = (Vec::new(), 0);
@@ -1059,11 +1087,11 @@ async fn emptied(
                     return Ending::Done;
                 }
             }
-            Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
-            Event::Failed(error) => return Ending::Failed(error),
-            Event::ReloadWanted => ASKERS.take().into_iter().for_each(refuse),
-            Event::ChangeRequested => refuse_changes(),
-            _ => {}
+            event => {
+                if let Some(ending) = while_it_stops(event, lanes, retired) {
+                    return ending;
+                }
+            }
         }
     }
 }
