@@ -597,6 +597,36 @@ fn a_program_that_checks_is_informed_of_what_it_checks() {
     assert_eq!(ours, said(&log));
 }
 
+/// A listener that the process has inherited (`fd@`) is not the program's.
+#[test]
+fn a_program_inherits_no_listener() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let (new, ready) = (folder.0.join("new"), folder.0.join("ready"));
+    let script = folder.file(
+        "check.sh",
+        &format!(
+            "#!/bin/sh\nPATH=/usr/bin:/bin\nreadlink /proc/$$/fd/* > {new}\nmv {new} {ready}\n",
+            new = new.display(),
+            ready = ready.display()
+        ),
+    );
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (web, _) = listener();
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", web.as_raw_fd())).unwrap();
+    let _program = Manylane::start(&format!(
+        "global\n external-check\n{DEFAULTS} mode http\nlisten l\n bind {}\n option external-check\n \
+            external-check command {}\n server s 127.0.0.9:99 check inter 60s\n",
+        fd(&web),
+        script.display()
+    ));
+    until(|| ready.exists());
+    let open = std::fs::read_to_string(&ready).unwrap();
+    let name = name.to_str().unwrap();
+    assert!(open.contains("/dev/null") && !open.contains(name), "{name} is not to be in:\n{open}");
+}
+
 /// A program that takes too long gets `SIGTERM`, then `SIGKILL`; none is left running. A program that a
 /// signal ends has failed.
 #[test]

@@ -47,6 +47,29 @@ fn the_demo_balances_shows_and_ends_cleanly() {
     assert_eq!(program.wait().unwrap().code(), Some(0));
 }
 
+/// `manylane demo | head` ends the reader of its lines, and not what it serves.
+#[test]
+fn the_demo_serves_although_nobody_reads_its_lines() {
+    let begin = |_| {
+        let (web, page) = (free(), free());
+        let mut program = command()
+            .args(["demo", &web.port().to_string(), &page.port().to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
+        let greets = said.any(|line| line.unwrap().contains("Ctrl-C ends it"));
+        if greets { Some((program, web, page)) } else { program.wait().map(|_| None).unwrap() }
+    };
+    let (mut program, web, page) = (0..20).find_map(begin).expect("it greets when it is ready");
+    for _ in 0..2 {
+        assert!(get(web, "/hello").ends_with(" answers GET /hello\n"));
+    }
+    assert!(get(page, "/stop/blue").ends_with("blue: stop\n"));
+    kill(Pid::from_raw(program.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn the_demo_speaks_tls_with_an_authority_of_its_own() {
     let (mut program, mut said, line, page, https) = (0..20)

@@ -8,8 +8,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -170,6 +171,41 @@ fn as_many_clients_as_the_bound_says_are_served_at_once() {
     is_answered(&mut next);
 }
 
+/// A process that continues when its test ends.
+struct Stopped(i32);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0), Signal::SIGCONT);
+    }
+}
+
+/// A client that leaves while its worker hangs makes room for the next one.
+#[test]
+fn clients_that_leave_a_worker_that_hangs_make_room_for_others() {
+    let master = Master::start(&answering(own_address(), 200, ""), with_master);
+    let worker = master.worker();
+    kill(Pid::from_raw(worker), Signal::SIGSTOP).unwrap();
+    let stopped = Stopped(worker);
+    let lines = ["@1 show info", "operator; @1 show info", "@@1 show info", "@@1", "@1; show info"];
+    let clients: Vec<_> = (lines.iter().cycle().take(10))
+        .map(|line| {
+            let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
+            client.write_all(format!("{line}\n").as_bytes()).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            client
+        })
+        .collect();
+    drop(clients);
+    assert_eq!(master.ask("show version"), format!("{}\n\n", env!("CARGO_PKG_VERSION")));
+    drop(stopped);
+    // A worker that does not hang obeys a client that does not wait for the answer.
+    let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
+    client.write_all(b"expert-mode on; @1 disable frontend f\n").unwrap();
+    drop(client);
+    until(|| master.ask("@1 show stat f 1 -1").contains(",PAUSED,"));
+}
+
 fn with_master(program: &mut Command) {
     program.arg("-W");
 }
@@ -285,6 +321,60 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
     assert!(has_ended(&mut client));
 }
 
+/// Set in the process that becomes the master.
+const ADOPTS: &str = "MANYLANE_TEST_ADOPTS";
+
+/// Runs the program as one that gets the processes whose parents have ended, as process 1 does.
+fn adopt(words: &str) -> ! {
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let error = command().args(words.split('\n')).env_remove(ADOPTS).exec();
+    panic!("{error}");
+}
+
+/// A check leaves a process behind. As process 1 of a container the master becomes its parent.
+#[test]
+fn a_master_reaps_processes_that_others_have_left() {
+    if let Ok(words) = std::env::var(ADOPTS) {
+        adopt(&words);
+    }
+    let folder = Folder::new();
+    let (left, new) = (folder.0.join("left"), folder.0.join("new"));
+    let script = folder.file(
+        "check.sh",
+        &format!(
+            "#!/bin/sh\nPATH=/usr/bin:/bin\n[ -e {left} ] && exit\nsleep 60 > /dev/null 2>&1 &\necho $! > \
+                {new}\nmv {new} {left}\n",
+            left = left.display(),
+            new = new.display()
+        ),
+    );
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let config = format!(
+        "{}global\n external-check\nbackend b\n option external-check\n \
+            external-check command {}\n server s 127.0.0.9:99 check inter 60s\n",
+        answering(own_address(), 200, ""),
+        script.display()
+    );
+    let (file, socket) = (folder.file("test.cfg", &config), folder.0.join("master"));
+    let words = ["-W", "-f", file.to_str().unwrap(), "-S", socket.to_str().unwrap()].join("\n");
+    let mut starter = Command::new(std::env::current_exe().unwrap());
+    starter.args(["--exact", "--nocapture", "master::a_master_reaps_processes_that_others_have_left"]);
+    let child = starter.env(ADOPTS, words).stdout(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
+    let (_tell, said) = channel();
+    let master = Master { folder, child, said };
+    until(|| left.exists());
+    let pid: i32 = std::fs::read_to_string(&left).unwrap().trim().parse().unwrap();
+    // The check has ended when the master is the parent.
+    let parent = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        Some(status.lines().find_map(|line| line.strip_prefix("PPid:\t"))?.to_owned())
+    };
+    until(|| parent().is_some_and(|parent| parent == master.child.id().to_string()));
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    until(|| parent().is_none());
+    assert_eq!(master.rows("# workers").len(), 1);
+}
+
 /// The master reports its memory use and continues.
 #[test]
 fn a_master_lives_through_sigquit() {
@@ -293,6 +383,27 @@ fn a_master_lives_through_sigquit() {
     master.signal(Signal::SIGQUIT);
     master.hears("Total: ");
     assert_eq!(master.worker(), worker);
+}
+
+/// The master has no reader of its messages, and hears later signals.
+#[test]
+fn a_master_hears_signals_after_sigquit_although_nobody_reads_its_messages() {
+    let folder = Folder::new();
+    let (socket, file) =
+        (folder.0.join("master"), folder.file("test.cfg", &answering(own_address(), 200, "")));
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut program = command();
+    program.arg("-W").arg("-S").arg(&socket).arg("-f").arg(file).stderr(writer);
+    let child = program.spawn().unwrap();
+    drop(program); // and with it this process's end of the pipe
+    let mut lines = BufReader::new(reader).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("Loading success.")));
+    drop(lines);
+    let (_tell, said) = channel();
+    let master = Master { folder, child, said };
+    master.signal(Signal::SIGQUIT);
+    master.signal(Signal::SIGTERM);
+    assert_eq!(master.ends(), Some(0));
 }
 
 #[test]

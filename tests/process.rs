@@ -1074,6 +1074,35 @@ fn the_pools_are_reported_on_sigquit() {
     assert_eq!(read_all(&mut stream), "hello");
 }
 
+/// Nobody reads standard error any more: its reader has left, or has stopped and the pipe is full.
+#[test]
+fn a_process_hears_signals_after_sigquit_although_nobody_reads_its_messages() {
+    for has_left in [true, false] {
+        let (socket, _) = listener();
+        let config = format!("{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+        let (mut program, mut said) = Manylane::start_heard(&config, &["-V"]);
+        while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+        let said = (!has_left).then_some(said);
+        // A pipe has room for 16 pages; the reports that follow are longer.
+        for _ in 0..if has_left { 1 } else { 64 } {
+            program.signal(Signal::SIGQUIT);
+            until_taken(program.pid(), Signal::SIGQUIT);
+        }
+        program.signal(Signal::SIGTERM);
+        assert_eq!(program.wait().signal(), Some(Signal::SIGTERM as i32));
+        drop(said);
+    }
+}
+
+/// Waits until the process has taken the signal: a second one that comes before is lost.
+fn until_taken(pid: u32, signal: Signal) {
+    common::watch::until(|| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t")).unwrap();
+        u64::from_str_radix(pending, 16).unwrap() >> (signal as i32 - 1) & 1 == 0
+    });
+}
+
 /// A process that is killed when its test ends.
 struct Ended(std::process::Child);
 

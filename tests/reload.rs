@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
@@ -80,6 +81,10 @@ impl Changing {
 
     fn descriptors(&self) -> usize {
         common::descriptors(self.child.id())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 }
 
@@ -315,7 +320,7 @@ fn for_a_chroot() -> Option<(Command, &'static str)> {
         return None;
     }
     let mut program = Command::new("unshare");
-    program.args(["--map-root-user", manylane()]).stdin(Stdio::null());
+    program.arg("--map-root-user").arg(manylane()).stdin(Stdio::null());
     Some((program, ""))
 }
 
@@ -1051,6 +1056,50 @@ fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
     let mut answer = [0; 12];
     new.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+/// A soft stop knows the `hard-stop-after` of each replaced generation, also while it waits for `grace`.
+#[test]
+fn a_soft_stop_ends_what_is_left_of_a_replaced_generation_after_its_hard_stop_after() {
+    for grace in ["", " grace 1h\n"] {
+        let proxies = |global: &str| {
+            format!(
+                "global\n{global}frontend f\n bind WEB\n timeout tarpit 10m\n http-request tarpit\n \
+                    default_backend b\nbackend b\n"
+            )
+        };
+        let mut program = Changing::start(&proxies(" hard-stop-after 1s\n"));
+        let mut client = connect(program.address);
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        until(|| program.column("f", "FRONTEND", "req_tot") == "1");
+        program.change(&proxies(&format!("{grace} hard-stop-after 1h\n")));
+        program.signal(Signal::SIGUSR1);
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 500"), "what the tarpit has to say");
+        if !grace.is_empty() {
+            program.signal(Signal::SIGTERM);
+        }
+        let ended = program.child.wait().unwrap();
+        assert_eq!(ended.signal(), (!grace.is_empty()).then_some(Signal::SIGTERM as i32));
+    }
+}
+
+/// `grace` delays the soft stop, and nothing else: the process ends when it is to end at once, and refuses a
+/// reload.
+#[test]
+fn a_process_ends_at_once_amid_grace() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut program =
+            Changing::start_as(Folder::new(), command(), " grace 1h\n", &front(1, common::nobody()));
+        program.signal(Signal::SIGUSR1);
+        until(|| program.ask("show info").contains("\nStopping: 1\n"));
+        let answer = program.ask("reload");
+        assert!(answer.contains("Not reloaded: the process ends."), "{answer}");
+        program.signal(signal);
+        assert_eq!(program.child.wait().unwrap().signal(), Some(signal as i32));
+    }
 }
 
 /// `close-spread-time` also applies to clients whose frontend a reload removes: they are not closed at once,

@@ -4,6 +4,7 @@
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Directory in which `ip-netns(8)` keeps the names.
@@ -58,8 +59,10 @@ impl Namespace {
                 if let Err(errno) =
                     move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
                 {
-                    eprintln!("a thread cannot go back to its network namespace: {errno}");
-                    std::process::abort();
+                    manylane_sched::abort_after(|| {
+                        let text = "a thread cannot go back to its network namespace";
+                        let _ = writeln!(std::io::stderr(), "{text}: {errno}");
+                    });
                 }
             }
         }

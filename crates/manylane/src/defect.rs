@@ -17,16 +17,17 @@ const ALONE: &[&str] =
 /// of functions takes more than the reserve, and the process would abort for lack of it.
 pub(crate) fn tell() {
     std::panic::set_hook(Box::new(|panic| {
-        say::alert(sentence(panic));
+        let mut report = say::line("ALERT", sentence(panic));
         if !manylane_pool::reserve::is_kept() {
             let calls = Backtrace::capture();
             if calls.status() == BacktraceStatus::Captured {
-                say::alert(calls);
+                report += &say::line("ALERT", calls);
             }
         }
         if running().is_some_and(|(_, kind)| !ALONE.contains(&kind)) {
-            std::process::abort();
+            manylane_sched::abort_after(|| say::text(&report));
         }
+        say::text(&report);
     }));
 }
 

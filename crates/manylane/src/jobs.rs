@@ -3,7 +3,7 @@
 //! They start with the process: later, under `-m`, the system may have no memory for a new thread, just when
 //! the process has to report that.
 
-use crate::master::{Sender, channel};
+use crate::channel::{Sender, channel};
 use crate::system;
 
 /// Stack size in bytes of a thread that only writes or waits: the system counts all of it under `-m`.

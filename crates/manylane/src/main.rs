@@ -4,6 +4,7 @@
 
 mod arguments;
 mod background;
+mod channel;
 mod defect;
 mod demo;
 mod dry_run;

@@ -356,6 +356,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     system::renice("runtime", process.nice); // while it is permitted; lanes inherit it
     // A thread, so it cannot start before the process goes to the background.
     let files = JobThread::for_files(process.chroot.is_some(), !process.insecure_setuid);
+    system::keep_descriptors_from_children();
     identity.assume(process.chroot.as_deref())?;
     if !process.insecure_setuid {
         system::no_new_rights();

@@ -251,7 +251,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
         Ok(driver) => driver,
         Err(error) => return Ending::Failed(error.to_string()),
     };
-    if let Err(error) = watch_signals() {
+    if let Err(error) = watch_signals(work.says.clone()) {
         return Ending::Failed(format!("cannot watch signals: {error}"));
     }
     let first = lane.id();
@@ -340,15 +340,17 @@ fn keep_to_cpus(generation: &Generation, lane: usize) {
     }
 }
 
-/// Starts a thread that waits for signals and queues them as events. On SIGQUIT the thread itself writes the
-/// use of memory: lanes do not wait for a terminal.
-fn watch_signals() -> std::io::Result<()> {
+/// Starts a thread that waits for signals and queues them as events. On SIGQUIT `says` writes the use of
+/// memory: neither lanes nor later signals wait for the reader of standard error, which may also have left.
+fn watch_signals(says: JobThread) -> std::io::Result<()> {
     // SIGUSR2 is for masters, and often sent to all processes of a service: it must not end this one.
     let mut signals = Signals::new([SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGTTOU, SIGTTIN, SIGQUIT])?;
     std::thread::Builder::new().name("signals".into()).stack_size(SMALL_STACK).spawn(move || {
         for signal in signals.forever() {
             match signal {
-                SIGQUIT => eprint!("{}", manylane_control::pools()),
+                SIGQUIT => {
+                    let _ = says.run(|| say::text(&manylane_control::pools())); // `says` keeps it running
+                }
                 signal => tell(Event::Signal(signal)),
             }
         }
@@ -677,27 +679,6 @@ impl Supervisor {
         }
     }
 
-    /// Ends the rest of a generation whose time is over: its streams at first, and the remaining sessions a
-    /// moment later, wherever they are.
-    fn over_time(&self, number: u64) {
-        let Some(Retired { generation, .. }) = self.retired.iter().find(|retired| retired.number == number)
-        else {
-            return;
-        };
-        for &lane in &*self.lanes {
-            let generation = generation.clone();
-            let ends = move |here| async move {
-                if let Some(local) = Local::of(&generation) {
-                    local.end_streams();
-                    last_words(here).await;
-                    local.end_sessions();
-                }
-            };
-            // Without memory for this, the generation ends with its last session.
-            let _ = Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends);
-        }
-    }
-
     /// Handles a lane that has retired a generation.
     fn retired(&mut self, which: u64) {
         let Reloading::Retires { number, what, said, done } = &mut self.reloading else { return };
@@ -768,7 +749,7 @@ impl Supervisor {
             let (Ok(said) | Err(said)) = &outcome;
             let (said, end) = (said.trim_end().to_owned(), end.clone());
             let text = say::lines(&said, severity, &end);
-            let _ = self.says.run(move || say::text(&text)); // the thread ends with the supervisor
+            let _ = self.says.run(move || say::text(&text)); // `says` keeps it running
         }
         let answer = match outcome {
             Ok(said) => Ok(said + &end),
@@ -778,6 +759,26 @@ impl Supervisor {
             asker.answer(answer.clone());
         }
         self.read();
+    }
+}
+
+/// Ends the rest of a replaced generation whose time is over: its streams at first, and the remaining
+/// sessions a moment later, wherever they are.
+fn over_time(retired: &[Retired], lanes: &[LaneId], number: u64) {
+    let Some(Retired { generation, .. }) = retired.iter().find(|retired| retired.number == number) else {
+        return;
+    };
+    for &lane in lanes {
+        let generation = generation.clone();
+        let ends = move |here| async move {
+            if let Some(local) = Local::of(&generation) {
+                local.end_streams();
+                last_words(here).await;
+                local.end_sessions();
+            }
+        };
+        // Without memory for this, the generation ends with its last session.
+        let _ = Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends);
     }
 }
 
@@ -888,7 +889,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Refused(number, error) => supervisor.refused(number, error),
                 Event::Retired(number) => supervisor.retired(number),
                 Event::Emptied(number, lane) => supervisor.emptied(number, lane),
-                Event::Limit(number) => supervisor.over_time(number),
+                Event::Limit(number) => over_time(&supervisor.retired, &lanes, number),
                 // Ports are shared, so no process has to release one.
                 Event::Signal(_) | Event::Ready(_) | Event::Silent => {}
             }
@@ -898,7 +899,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         refuse_changes();
         let Serving { number, generation, bound } = supervisor.serving;
         drop(bound);
-        stop(here, (number, &generation), &lanes, &supervisor.says).await
+        stop(here, (number, &generation), &lanes, &supervisor.retired, &supervisor.says).await
     };
     INBOX.lock().waker = None; // nothing waits for events from here on
     end_lanes();
@@ -916,16 +917,21 @@ fn refuse(asker: ReloadWaiter) {
 /// Time after which a message to a lane is sent again, when there was no memory for it.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The soft stop: takes no new connections; existing ones may finish, within `hard-stop-after`.
+/// The soft stop: takes no new connections; existing ones may finish, within `hard-stop-after` of their
+/// generation: the serving one, or one of `retired`.
 async fn stop(
     here: Here,
     (number, generation): (u64, &Arc<Generation>),
     lanes: &[LaneId],
+    retired: &[Retired],
     says: &JobThread,
 ) -> Ending {
     generation.process_stats.stop();
-    if !generation.process.grace.is_zero() {
-        here.sleep(generation.process.grace).await;
+    let grace = generation.process.grace;
+    if !grace.is_zero()
+        && let Ok(ending) = here.timeout(grace, ends(lanes, retired)).await
+    {
+        return ending;
     }
     let stops = |lane| {
         order(lane, Class::Urgent, generation, |local| {
@@ -942,7 +948,7 @@ async fn stop(
         let logged = front.is_some_and(|frontend| frontend.gate.state() == FrontendGateState::Shut);
         (!logged).then(|| manylane_proxy::stopped(front, back))
     });
-    let mut empty = pin!(emptied(here, (lanes, number), (untold, stops)));
+    let mut empty = pin!(emptied(here, (lanes, number), retired, (untold, stops)));
     let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);
     match here.timeout(most, empty.as_mut()).await {
         Ok(Ending::Done) => return last_lines(here, lanes, says).await,
@@ -968,6 +974,29 @@ async fn stop(
         }
     }
     here.timeout(SLOWEST, empty).await.unwrap_or(Ending::Done)
+}
+
+/// Waits for an event that ends the process at once.
+async fn ends(lanes: &[LaneId], retired: &[Retired]) -> Ending {
+    loop {
+        if let Some(ending) = while_it_stops(next_event().await, lanes, retired) {
+            return ending;
+        }
+    }
+}
+
+/// Handles an event in the way of the whole soft stop. Returns an ending if the event ends the process at
+/// once.
+fn while_it_stops(event: Event, lanes: &[LaneId], retired: &[Retired]) -> Option<Ending> {
+    match event {
+        Event::Signal(signal @ (SIGTERM | SIGINT)) => return Some(Ending::Signal(signal)),
+        Event::Failed(error) => return Some(Ending::Failed(error)),
+        Event::ReloadWanted => ASKERS.take().into_iter().for_each(refuse),
+        Event::ChangeRequested => refuse_changes(),
+        Event::Limit(number) => over_time(retired, lanes, number),
+        _ => {}
+    }
+    None
 }
 
 /// Waits until the lanes have written their log lines and the messages are on standard error, at most for
@@ -1027,11 +1056,12 @@ fn announce(
 }
 
 /// Waits until all sessions have ended or the process is told to end, and returns how it ends. `number` is
-/// that of the stopping generation. The lanes `untold` could not be stopped for lack of memory: `stops` tries
-/// again.
+/// that of the stopping generation; the `retired` ones were replaced before. The lanes `untold` could not be
+/// stopped for lack of memory: `stops` tries again.
 async fn emptied(
     here: Here,
     (lanes, number): (&[LaneId], u64),
+    retired: &[Retired],
     (mut untold, stops): (Vec<LaneId>, impl Fn(LaneId) -> bool),
 ) -> Ending {
     let (mut notified, mut silent) = (Vec::new(), 0);
@@ -1060,11 +1090,11 @@ async fn emptied(
                     return Ending::Done;
                 }
             }
-            Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
-            Event::Failed(error) => return Ending::Failed(error),
-            Event::ReloadWanted => ASKERS.take().into_iter().for_each(refuse),
-            Event::ChangeRequested => refuse_changes(),
-            _ => {}
+            event => {
+                if let Some(ending) = while_it_stops(event, lanes, retired) {
+                    return ending;
+                }
+            }
         }
     }
 }

@@ -74,6 +74,17 @@ impl PidFile {
     }
 }
 
+/// Keeps programs that the process starts from inheriting its descriptors: the listeners of `fd@`, and what
+/// its own starter has left open. Without `/proc` they inherit those. To be called before a `chroot`.
+pub(crate) fn keep_descriptors_from_children() {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
+    for number in open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()) {
+        if number > 2 {
+            let _ = manylane_io::socket::keep_from_children(number); // it is open
+        }
+    }
+}
+
 /// Returns the number of descriptors that the process may open.
 pub(crate) fn descriptors() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft)

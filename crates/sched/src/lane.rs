@@ -19,7 +19,7 @@ use manylane_sync::LaneId;
 use manylane_sync::atomic::Ordering;
 use std::cell::Cell;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub struct Config {
 
 /// Default report of a late wake-up.
 fn print_late_wake(lane: LaneId, wake: &LateWake) {
-    eprintln!("{lane}: {wake}");
+    let _ = writeln!(io::stderr(), "{lane}: {wake}"); // the reader may have left
 }
 
 impl Config {

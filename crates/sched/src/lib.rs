@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![allow(unsafe_code)] // one of the crates where `unsafe` is allowed by name (ARCHITECTURE.md)
 
+mod abort;
 mod blocking;
 mod boxed;
 mod busy;
@@ -34,6 +35,7 @@ mod waker;
 #[cfg(not(loom))]
 mod watchdog;
 
+pub use abort::abort_after;
 pub use blocking::{BLOCKING_QUEUE, BLOCKING_THREADS, Blocking, BlockingPool, Refused};
 pub use boxed::Boxed;
 pub use class::{Class, RUNQUEUE_DEPTH};

@@ -5,8 +5,9 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are covered, too
 
 use manylane_sched::{Class, Config, Lane, Limits, TaskKind, ThreadPoller, Watchdog};
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ static CIRCLING: TaskKind = TaskKind::new("circling");
 
 /// Set in the process that is to die.
 const VICTIM: &str = "MANYLANE_TEST_VICTIM";
+
+/// The signal of `abort`.
+const SIGABRT: i32 = 6;
 
 /// Waits in a system call, inside of std.
 #[inline(never)]
@@ -70,7 +74,6 @@ fn a_lane_that_does_not_come_back_is_shown_with_its_stack_and_ends_the_process_w
         .env(VICTIM, "1")
         .output()
         .unwrap();
-    const SIGABRT: i32 = 6;
     let said = String::from_utf8_lossy(&victim.stderr);
     assert_eq!(victim.status.signal(), Some(SIGABRT), "{said}");
     let (warnings, end) = said.split_once("aborting; the lanes:\n").expect(&said);
@@ -88,4 +91,43 @@ fn a_lane_that_does_not_come_back_is_shown_with_its_stack_and_ends_the_process_w
         assert!(state.contains(function), "{function} is not in:\n{state}");
     }
     assert!(end.contains("live 1, runs none; queued: 0 urgent, 0 normal"), "the third lane sleeps: {end}");
+}
+
+/// Fills the pipe of its standard error, if somebody holds the other end, and hangs. Ends with its input.
+fn die_unread() -> ! {
+    std::thread::spawn(|| while std::io::stderr().write_all(&[b'x'; 4096]).is_ok() {});
+    let limits = Limits { warn: Duration::from_millis(10), kill: Duration::from_millis(500) };
+    let _watchdog = Watchdog::start(limits, |_| {}).unwrap();
+    start(&CIRCLING, async {
+        turns_in_circles();
+    });
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    std::process::exit(0)
+}
+
+/// The reader of standard error has left, or it has stopped and the pipe is full.
+#[test]
+fn a_lane_that_does_not_come_back_ends_the_process_although_nobody_reads_the_report() {
+    if std::env::var_os(VICTIM).is_some() {
+        die_unread();
+    }
+    for has_left in [true, false] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut victim = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("a_lane_that_does_not_come_back_ends_the_process_although_nobody_reads_the_report")
+            .env(VICTIM, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(writer)
+            .spawn()
+            .unwrap();
+        let reader = (!has_left).then_some(reader);
+        let input = victim.stdin.take();
+        let (tell, ended) = mpsc::channel();
+        std::thread::spawn(move || tell.send(victim.wait().unwrap().signal()));
+        let ended = ended.recv_timeout(Duration::from_secs(60));
+        drop((input, reader)); // a victim that still runs ends with its input
+        assert_eq!(ended, Ok(Some(SIGABRT)), "the reader has left: {has_left}");
+    }
 }

@@ -19,6 +19,7 @@ use manylane_plan::Generation;
 use manylane_plan::generation::StartOptions;
 use manylane_sync::Arc;
 use std::ffi::OsString;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -181,7 +182,7 @@ fn begin([web, page, https]: [u16; 3], secure: bool) -> Result<(), String> {
         Ending::Failed(error) => Err(error),
         Ending::Done | Ending::Signal(_) => {
             let served = generation.frontends[0].counts.read_cheap_one(|counts| &counts.requests);
-            println!("\n{served} requests were balanced. Bye.");
+            print(&format!("\n{served} requests were balanced. Bye.\n"));
             Ok(())
         }
     }
@@ -204,7 +205,7 @@ fn greet(web: u16, page: u16, https: Option<&Https>) {
             ),
         ),
     };
-    println!(
+    print(&format!(
         "Manylane is balancing. Two origins, blue and green, live inside of this process.
 
   balanced      http://127.0.0.1:{web}/{secure}
@@ -217,13 +218,19 @@ Try:
   3. curl http://127.0.0.1:{page}/config       the configuration that is running; it is HAProxy's language
 {try_it}
 Each request is a line below. Ctrl-C ends it.
+
 "
-    );
+    ));
+}
+
+/// Writes to standard output, whose reader may have left, as `head` does: the demonstration serves on.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// Returns the response of an origin, and prints a line about the request.
 fn origin(name: &str, request: &service::DemoRequest<'_>) -> service::Answer {
     let client = request.field("x-forwarded-for").unwrap_or("?");
-    println!("{client} {} {} -> {name}", request.method, request.target);
+    print(&format!("{client} {} {} -> {name}\n", request.method, request.target));
     service::Answer::text(200, format!("{name} answers {} {}\n", request.method, request.target))
 }

@@ -31,7 +31,8 @@ pub(super) fn answer(
             };
             let state = if verb == "stop" { Admin::Maintenance } else { Admin::Ready };
             backend.balancer.set_admin(index, state, Time::now());
-            println!("server {name}: {}", if verb == "stop" { "maintenance" } else { "ready" });
+            let shown = if verb == "stop" { "maintenance" } else { "ready" };
+            super::print(&format!("server {name}: {shown}\n"));
             Answer::text(200, format!("{name}: {verb}\n"))
         }
         _ => Answer::text(404, "there are /, /config, /stop/NAME and /start/NAME\n".into()),

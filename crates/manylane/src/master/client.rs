@@ -1,9 +1,9 @@
 //! The master CLI (`-S`): commands for the master, and those with `@1` or `@!PID` for a worker.
 
 use super::bridge;
-use super::channel::{Receiver, Sender, channel};
 use super::worker::connect;
 use super::{Event, Outcome};
+use crate::channel::{Receiver, Sender, channel};
 use crate::{environment, system, version};
 use manylane_config::load;
 use manylane_config::source::Sources;
@@ -412,8 +412,7 @@ impl Client {
             return Ok(false);
         };
         worker.write_all(format!("{line}\n").as_bytes())?;
-        bridge::skip(&mut worker, before.len())?;
-        bridge::both_ways(&mut self.input, &mut self.output, worker)?;
+        bridge::both_ways(&mut self.input, &mut self.output, worker, before.len())?;
         Ok(false)
     }
 
@@ -443,13 +442,11 @@ impl Client {
             worker.write_all(format!("{line}{command}\n{payload}").as_bytes())?;
             Ok(worker)
         });
-        let Ok(mut worker) = sent else {
+        let Ok(worker) = sent else {
             self.say("The worker does not answer.\n\n")?;
             return Ok(true);
         };
-        if bridge::skip(&mut worker, before.len()).is_ok() {
-            bridge::answer(&self.input, &mut self.output, worker)?;
-        }
+        bridge::answer(&self.input, &mut self.output, worker, before.len())?;
         Ok(true)
     }
 

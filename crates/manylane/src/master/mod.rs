@@ -20,25 +20,25 @@
 //!   thread that started it.
 
 mod bridge;
-mod channel;
 mod client;
 mod notify;
 mod worker;
 
-pub(crate) use channel::{Sender, channel};
 pub(crate) use client::run_time_sockets;
 pub(crate) use worker::Joined;
 
 use crate::arguments::Arguments;
 use crate::background::Background;
+use crate::channel::{Receiver, Sender, channel};
+use crate::jobs::JobThread;
 use crate::say;
 use crate::system::PidFile;
-use channel::Receiver;
 use client::{Question, Target};
 use manylane_config::tree::OnWorkerFailure;
 use manylane_net::PendingChanges;
 use manylane_plan::Generation;
 use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::os::unix::process::ExitStatusExt;
@@ -173,7 +173,8 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
     let (events, receiver) = channel();
     let (sockets, pending) = client::bind(&arguments.master_sockets)?;
     let pidfile = pidfile.as_deref().map(PidFile::open).transpose()?;
-    watch_signals(events.clone()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    watch_signals(events.clone(), JobThread::to_say()?)
+        .map_err(|error| format!("cannot watch signals: {error}"))?;
     let mut master = Master {
         arguments,
         program,
@@ -208,14 +209,15 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
 }
 
 /// Starts a thread that waits for signals and sends them as events. Signals that HAProxy's master ignores do
-/// not end this master. On SIGQUIT each process itself reports its use of memory.
-fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
+/// not end this master. On SIGQUIT each process itself reports its use of memory; `says` writes it, since the
+/// reader of standard error may have stopped or left.
+fn watch_signals(events: Sender<Event>, says: JobThread) -> std::io::Result<()> {
     let all = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTTOU, SIGTTIN, SIGQUIT];
     let mut signals = Signals::new(all)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if signal == SIGQUIT {
-                eprint!("{}", manylane_control::pools());
+                let _ = says.run(|| say::text(&manylane_control::pools())); // `says` keeps it running
             } else if events.send(Event::Signal(signal)).is_err() {
                 return;
             }
@@ -464,6 +466,19 @@ impl Master {
             }
             self.has_failed();
         }
+        self.reap_others();
+    }
+
+    /// Reaps processes that the master did not start: as process 1 of a container it gets those whose parents
+    /// have ended, such as what a check by a program has left.
+    fn reap_others(&self) {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+        let ended = || waitid(Id::All, flags | WaitPidFlag::WNOWAIT).ok()?.pid();
+        // A worker whose report has not arrived hides the others until its own turn.
+        while let Some(pid) =
+            ended().filter(|pid| self.workers().all(|own| own.pid() != pid.as_raw().cast_unsigned()))
+            && waitid(Id::Pid(pid), flags).is_ok()
+        {}
     }
 
     /// Logs how a worker ended, and returns a code for that.

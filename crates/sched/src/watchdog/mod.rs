@@ -17,6 +17,7 @@ mod stack;
 
 pub(crate) use stack::this_thread;
 
+use crate::abort::abort_after;
 use crate::home::{self, Home};
 use crate::kind::TaskKind;
 use crate::report::report;
@@ -24,7 +25,8 @@ use manylane_sync::LaneId;
 use manylane_sync::atomic::{AtomicBool, Ordering};
 use stack::{processor_time, stack_of};
 use std::collections::HashMap;
-use std::io;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -69,8 +71,8 @@ pub struct Watchdog {
 impl Watchdog {
     /// Starts checking all lanes of the process. Calls `warn` once for each poll that exceeds the warn limit,
     /// with a sentence and the stack, one line for each call. At the kill limit it writes the task and every
-    /// lane's state to standard error and aborts the process: a lane whose task does not return serves no
-    /// connection.
+    /// lane's state to standard error and aborts the process, within a second if nobody reads that: a lane
+    /// whose task does not return serves no connection.
     ///
     /// # Errors
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) for limits out of range; or that of the system, if it
@@ -102,14 +104,16 @@ impl Watchdog {
 }
 
 fn abort(text: &str) -> ! {
-    eprintln!("{text}aborting; the lanes:");
+    let mut text = format!("{text}aborting; the lanes:\n");
     for report in report() {
-        eprintln!("{report}");
+        let _ = writeln!(text, "{report}");
         if let Some(home) = home::of(report.lane.index()).filter(|_| report.running.is_some()) {
-            eprint!("{}", stack_of(home));
+            text += &stack_of(home);
         }
     }
-    std::process::abort()
+    abort_after(|| {
+        let _ = io::stderr().write_all(text.as_bytes());
+    })
 }
 
 impl Drop for Watchdog {
