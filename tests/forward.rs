@@ -316,7 +316,7 @@ fn a_reload_loses_no_datagram_and_keeps_the_socket() {
 /// The last calls of a generation read more than the share of a round.
 #[test]
 fn what_is_left_in_a_socket_at_the_end_is_forwarded() {
-    const COUNT: usize = 400;
+    const COUNT: usize = 300;
     let (folder, (socket, inbox, udp)) = (Folder::new(), inbox());
     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1 << 20).unwrap();
     let cli = folder.0.join("cli");
@@ -328,9 +328,13 @@ fn what_is_left_in_a_socket_at_the_end_is_forwarded() {
             cli.display()
         ),
     );
-    let mut child =
-        common::command().arg("-f").arg(file).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    until(|| cli.exists());
+    let piped = std::process::Stdio::piped;
+    let mut program = common::command();
+    program.arg("-V").arg("-f").arg(file).stdout(piped()).stderr(piped());
+    let mut child = program.spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("lanes are ready")));
+    let drained = std::thread::spawn(move || said.for_each(drop));
     ask(&cli, "disable frontend f");
     let own = sender();
     (0..COUNT).for_each(|number| {
@@ -341,6 +345,7 @@ fn what_is_left_in_a_socket_at_the_end_is_forwarded() {
     let output = BufReader::new(child.stdout.take().unwrap());
     let lines = output.lines().map(Result::unwrap).filter(|line| line.starts_with("number ")).count();
     assert!(child.wait().unwrap().success());
+    drained.join().unwrap();
     assert_eq!(lines, COUNT);
 }
 

@@ -97,6 +97,7 @@ impl Master {
 
     /// Waits for its end and returns the exit code.
     fn ends(mut self) -> Option<i32> {
+        until(|| self.child.try_wait().unwrap().is_some());
         self.child.wait().unwrap().code()
     }
 }

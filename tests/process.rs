@@ -1084,11 +1084,12 @@ fn a_process_hears_signals_after_sigquit_although_nobody_reads_its_messages() {
         while !said.next().unwrap().unwrap().contains("lanes are ready") {}
         let said = (!has_left).then_some(said);
         // A pipe has room for 16 pages; the reports that follow are longer.
-        for _ in 0..if has_left { 1 } else { 64 } {
+        for _ in 0..if has_left { 1 } else { 256 } {
             program.signal(Signal::SIGQUIT);
             until_taken(program.pid(), Signal::SIGQUIT);
         }
         program.signal(Signal::SIGTERM);
+        common::watch::until(|| !program.runs());
         assert_eq!(program.wait().signal(), Some(Signal::SIGTERM as i32));
         drop(said);
     }

@@ -1081,6 +1081,7 @@ fn a_soft_stop_ends_what_is_left_of_a_replaced_generation_after_its_hard_stop_af
         if !grace.is_empty() {
             program.signal(Signal::SIGTERM);
         }
+        until(|| program.child.try_wait().unwrap().is_some());
         let ended = program.child.wait().unwrap();
         assert_eq!(ended.signal(), (!grace.is_empty()).then_some(Signal::SIGTERM as i32));
     }
@@ -1098,6 +1099,7 @@ fn a_process_ends_at_once_amid_grace() {
         let answer = program.ask("reload");
         assert!(answer.contains("Not reloaded: the process ends."), "{answer}");
         program.signal(signal);
+        until(|| program.child.try_wait().unwrap().is_some());
         assert_eq!(program.child.wait().unwrap().signal(), Some(signal as i32));
     }
 }

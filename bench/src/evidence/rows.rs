@@ -56,7 +56,7 @@ const fn budgets(package: &'static str, target: &'static str, names: &'static [&
 
 /// Tests of the program from outside.
 const fn program(names: &'static [&'static str]) -> Suite {
-    tests("manylane", "e2e", names)
+    tests("tests", "e2e", names)
 }
 
 const fn row(

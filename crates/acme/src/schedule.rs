@@ -10,7 +10,7 @@
 //! 3. The next order after a failure begins after [`FIRST_RETRY`]. Each further failure doubles the wait, up
 //!    to [`LONGEST_RETRY`], and a random part of up to a quarter comes on top. An order that a reload
 //!    interrupts is not a failure; the next one begins after [`AFTER_RELOAD`], also if a command requested
-//!    the interrupted one.
+//!    the interrupted one, whatever certificate the file has by then.
 //! 4. [`Running::keep`] records an obtained certificate before a generation installs it, together with the
 //!    certificate that the file had. Each generation installs the recorded one if it has not yet and the file
 //!    still has the same certificate. [`retain`] drops the recorded one if the file has another.

@@ -157,7 +157,7 @@ fn random_and_ewma_draw_by_weight() {
     }
 }
 
-/// Numbers of one lane are none that another draws some turns later. A pick draws two, so the numbers of
+/// No lane repeats the numbers of another some turns later. A pick draws two, so the numbers of
 /// every second lane would be aligned.
 #[test]
 fn lanes_draw_different_numbers() {

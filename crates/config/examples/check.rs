@@ -52,8 +52,9 @@ fn main() -> Code {
     }
     let loaded = load(&sources, &BUILD, Environment::of_process(), given("-dD"));
     let (config, found) = (loaded.config, loaded.found);
-    let listens =
-        config.proxies.iter().any(|proxy| !proxy.binds.is_empty()) || !config.global.stats_sockets.is_empty();
+    let listens = config.proxies.iter().any(|proxy| !proxy.binds.is_empty())
+        || !config.global.stats_sockets.is_empty()
+        || !config.peers.is_empty();
     let strict = given("-dW") || config.global.zero_warning.is_some();
     let outcome = found.outcome(
         &sources,

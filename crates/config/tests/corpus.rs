@@ -63,7 +63,8 @@ fn every_file_is_accepted_or_refused_as_its_head_says() {
         let loaded = load(&sources, &build, environment(), false);
         let global = &loaded.config.global;
         let has_listener = loaded.config.proxies.iter().any(|proxy| !proxy.binds.is_empty())
-            || !global.stats_sockets.is_empty();
+            || !global.stats_sockets.is_empty()
+            || !loaded.config.peers.is_empty();
         let check = Check { warnings_are_errors: global.zero_warning.is_some(), has_listener, verbose: true };
         let outcome = loaded.found.outcome(&sources, 1, check);
         if outcome.code as u8 != case.ours {

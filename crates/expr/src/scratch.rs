@@ -368,7 +368,7 @@ mod tests {
         assert_eq!((out.put_number(7, 1), out.put_number(77, 1), out.is_full()), (None, None, true));
     }
 
-    /// One stream of numbers contains another also if it only begins later.
+    /// A stream of numbers that begins later in another is the same stream.
     #[test]
     fn two_lanes_share_no_random_number() {
         let numbers = || -> HashSet<u64> {

@@ -108,9 +108,9 @@ impl Datagrams {
     }
 
     /// Appends datagrams that have arrived already to `into`, at most
-    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL), and returns their number; 0 if there are none. It
-    /// does not count as the socket's share of the round, so that who reads the rest of a socket can tell the
-    /// end of the datagrams from the end of the share.
+    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL), and returns their number; 0 if there are none. The
+    /// call does not count as the socket's share of the round: 0 says that the socket is empty, and not that
+    /// the share is used up.
     ///
     /// # Errors
     /// As [`recv_batch`](Self::recv_batch).

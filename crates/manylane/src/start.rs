@@ -23,7 +23,7 @@ use manylane_sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::cell::RefCell;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
@@ -186,8 +186,11 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     environment::tell_master(&mut before, arguments);
     let mut loaded = load(&sources, &version::in_use(arguments), before, arguments.diagnose);
     environment::tell_sockets(&mut loaded.config);
-    // A later worker learns of the one before by its sockets: the master itself tells that one to finish.
-    let replaces_a_worker = arguments.worker.is_some() && arguments.predecessor.is_some();
+    // A later worker learns of the one before by the pair of sockets that the master gives it: the master
+    // itself tells that one to finish.
+    let of_master = |sockets: &OsString| sockets.as_bytes().starts_with(b"sockpair@");
+    let replaces_a_worker =
+        arguments.worker.is_some() && arguments.predecessor.as_ref().is_some_and(of_master);
     let wishes = StartOptions {
         ignore_unresolved: arguments.ignore_unresolved,
         no_splice: arguments.no_splice,
@@ -236,7 +239,7 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     let quiet = is_quiet(arguments, &generation.process);
     // With `-q` nothing is written; the exit code tells the result.
     // The process that started this one in the background has written the messages.
-    let reported = arguments.background.is_some();
+    let reported = arguments.background.is_some() && outcome.code == Code::Ok;
     if !reported && (!quiet || !arguments.quiet && (alerts > 0 || outcome.code == Code::Error)) {
         say::text(&format!("{said}{}", outcome.errors));
     }

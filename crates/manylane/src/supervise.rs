@@ -694,8 +694,9 @@ impl Supervisor {
         if number != self.serving.number {
             return; // another lane has failed before
         }
-        if let Reloading::Begins { before, what, .. } = std::mem::replace(&mut self.reloading, Reloading::No)
-        {
+        let begins = std::mem::replace(&mut self.reloading, Reloading::No);
+        if let Reloading::Begins { before, what, effects, .. } = begins {
+            drop(effects); // and with them the limit of the refused one, before another reload reads its own
             let failed = std::mem::replace(&mut self.serving, before);
             self.serving.generation.settle_followers(self.here.now());
             self.retire(failed.number, failed.generation, Local::stop);

@@ -1,5 +1,5 @@
-//! The command line alone. All else of the program is tested end to end, in `tests/`: that they have the
-//! program is due to this test, for which Cargo builds it.
+//! The command line alone. Cargo builds the program for this test; the end-to-end tests of `make test` start
+//! that one.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 

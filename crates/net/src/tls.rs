@@ -95,17 +95,6 @@ impl Drop for Handshake {
     }
 }
 
-/// Restores the class of a task that waits for its turn as a heavy one, also if the task gives up meanwhile.
-struct Heavy(Here, Option<Class>);
-
-impl Drop for Heavy {
-    fn drop(&mut self) {
-        if let Some(class) = self.1 {
-            self.0.set_class(class);
-        }
-    }
-}
-
 impl TlsStream {
     /// Creates a stream over `under`, from which `early` was received already.
     pub(crate) fn new(
@@ -171,9 +160,7 @@ impl TlsStream {
         loop {
             if !came.is_empty() {
                 self.state.borrow_mut().heard = true;
-                let heavy = Heavy(here, here.set_class(Class::Heavy));
-                here.yield_now().await;
-                drop(heavy); // from its turn on, the task has its old class again
+                here.turn_in(Class::Heavy).await;
             }
             let (progress, mut out) = {
                 let State { tls, plain, out, .. } = &mut *self.state.borrow_mut();

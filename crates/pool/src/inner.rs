@@ -228,7 +228,7 @@ impl Inner {
         AllocError(failure.expect("there is one for each cause"))
     }
 
-    /// Makes the error for an empty-handed [`refill`](Self::refill), and counts it.
+    /// Makes the error for an empty-handed [`refill`](Self::refill), and counts it if the lane has a part.
     #[cold]
     fn failure(&'static self) -> AllocError {
         if !self.hot.own().is_complete() {
@@ -244,8 +244,8 @@ impl Inner {
     /// from the allocator. If there is none, the cause is in the lane's notes. (A `Result` would be a tag
     /// that the fast path has to make, too.)
     ///
-    /// A lane that has not used the pool gets nothing while memory is short: its part cannot fail, and takes
-    /// more than most objects.
+    /// A lane that has not used the pool gets nothing while memory is short: making its part is an allocation
+    /// that cannot fail, and that takes more than most objects.
     #[cold]
     #[inline(never)]
     fn refill(&'static self, hot: &'static Hot) -> Option<Object> {

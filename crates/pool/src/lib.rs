@@ -31,10 +31,11 @@ pub fn check_memory() -> Result<(), AllocError> {
     Ok(())
 }
 
-/// Returns an error if the system would be left with less than 8 MiB beside the reserve once `bytes` more are
-/// allocated. Callers use it before they allocate memory that outlives the client, such as an entry of a
-/// table. With a [reserve](reserve::keep) it reads the free memory once in 256 KiB of growth; without one it
-/// always succeeds. After an error it may fail without reading until [`reserve::recheck`].
+/// Returns an error if the system would be left with less than 8 MiB, and 256 KiB for each lane, beside the
+/// reserve once `bytes` more are allocated. Callers use it before they allocate memory that outlives the
+/// client, such as an entry of a table. With a [reserve](reserve::keep) it reads the free memory once in
+/// 256 KiB of growth; without one it always succeeds. After an error it may fail without reading until
+/// [`reserve::recheck`].
 ///
 /// # Errors
 /// [`Cause::Memory`]

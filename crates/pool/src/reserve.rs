@@ -13,7 +13,8 @@
 //!    of the pieces is for the allocations that must not fail. Code that allocates for clients outside
 //!    a pool calls [`check_memory`](crate::check_memory) first: variables, captures, tables of HPACK.
 //!    - What a client makes and nobody frees with it (entries of stick tables and maps) would take the last
-//!      memory from those who come later. [`check_growth`](crate::check_growth) leaves [`SPARE`] to them.
+//!      memory from those who come later. [`check_growth`](crate::check_growth) leaves [`SPARE`] to them,
+//!      beside what each lane may let grow before it looks again.
 //!    - Whatever else a task allocates for a client is counted while memory is short
 //!      ([`taken_while_short`](crate::taken_while_short)). The task ends after the poll that took some, and
 //!      returns it, so what exists already does not use up the pieces.

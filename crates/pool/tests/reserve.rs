@@ -43,7 +43,7 @@ static ALLOCATOR: Reserving<Bounded> = Reserving(Bounded);
 fn what_stays_leaves_memory_and_what_takes_the_reserve_is_reported() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        LEFT.store(isize::MAX, Ordering::Relaxed); // a backtrace needs memory
+        LEFT.store(isize::MAX / 2, Ordering::Relaxed); // a backtrace needs memory
         report(panic);
     }));
     let pool = BytePool::new("short", 3 * BLOCK).expect("valid");

@@ -18,6 +18,7 @@ use manylane_sched::{Class, Config, Lane, TaskKind};
 use manylane_sync::Arc;
 use std::alloc::System;
 use std::net::TcpListener;
+use std::os::fd::IntoRawFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -35,11 +36,10 @@ fn a_lane_that_stops_restores_the_reserve() {
     let thread = std::thread::spawn(move || {
         let mut sources = Sources::new();
         let front = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = front.local_addr().unwrap();
-        drop(front);
+        let listener = front.into_raw_fd(); // the generation owns it
         let text = format!(
             "defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
-             listen l\n bind {address}\n server s {address}\n"
+             listen l\n bind fd@{listener}\n server s 127.0.0.1:9\n"
         );
         sources.add("test.cfg", text).unwrap();
         let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);

@@ -116,6 +116,21 @@ impl Here {
         Some(Class::from_bits((flags & bits::CLASS) >> bits::CLASS_SHIFT))
     }
 
+    /// Waits for the turn that the running task has as one of `class`. It has its own class again then, or
+    /// once the wait is dropped.
+    pub async fn turn_in(self, class: Class) {
+        struct Restored(Here, Option<Class>);
+        impl Drop for Restored {
+            fn drop(&mut self) {
+                if let Some(class) = self.1 {
+                    self.0.set_class(class);
+                }
+            }
+        }
+        let _restored = Restored(self, self.set_class(class));
+        self.yield_now().await;
+    }
+
     /// Sets the nice value of the running task, -1024 to 1024, from its next wake-up on: in class normal the
     /// task overtakes that many tasks, or lets that many pass. Does nothing outside of tasks.
     ///

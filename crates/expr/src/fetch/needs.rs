@@ -1,7 +1,7 @@
 //! Inputs of fetches.
 
 use super::connection::{Connection, End, LinkFact};
-use super::constant::Constant;
+use super::constant::{Constant, UuidVersion};
 use super::data::DataFetch;
 use super::http::Http;
 use super::{Fetch, tls};
@@ -29,7 +29,8 @@ impl Fetch {
             Self::Constant(constant) => match constant {
                 Constant::Value(_) | Constant::Nothing | Constant::Hostname => Needs::NONE,
                 Constant::Date { .. } | Constant::DateMicros => Needs::CLOCK,
-                Constant::Rand(_) | Constant::Uuid(_) => Needs::RANDOM,
+                Constant::Uuid(UuidVersion::V7) => Needs::RANDOM | Needs::CLOCK,
+                Constant::Rand(_) | Constant::Uuid(UuidVersion::V4) => Needs::RANDOM,
                 Constant::Variable { id, .. } => variables(*id),
             },
             Self::Connection(connection) => of_connection(connection),

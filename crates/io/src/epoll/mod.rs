@@ -1,7 +1,7 @@
 //! The epoll driver: edge-triggered readiness, and a system call for each transfer.
 //!
-//! System calls: `epoll_create1`, `epoll_ctl` once for each descriptor that ever had to wait, `epoll_pwait`
-//! once a round.
+//! System calls: `epoll_create1`, `epoll_ctl` once for each descriptor that ever had to wait (twice for
+//! listeners and datagram sockets), `epoll_pwait` once a round.
 //!
 //! 1. A descriptor is registered when a task first has to wait for it, for all events, edge-triggered. `ADD`
 //!    reports what is ready already, so no event is lost. A descriptor that is closed before a task had to

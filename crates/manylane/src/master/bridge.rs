@@ -28,7 +28,8 @@ struct Ready {
 }
 
 /// Waits for the worker, for the client to leave, and with `listens` for its bytes. With `more` waits until
-/// the worker takes bytes instead of for the client.
+/// the worker takes bytes instead of for the client. A client of TCP that has left cannot be told from one
+/// that has ended its input.
 fn wait(client: &File, listens: bool, worker: &UnixStream, more: bool) -> io::Result<Ready> {
     let of_worker = if more { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
     let of_client = if listens { PollFlags::POLLIN } else { PollFlags::empty() };

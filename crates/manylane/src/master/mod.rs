@@ -357,7 +357,9 @@ impl Master {
             return self.reap(); // its end may have been signalled before
         }
         say::add(&mut self.said, &report.said);
-        self.begins();
+        if !self.ends {
+            self.begins(); // one that ends leaves the files of another master alone
+        }
         self.say("NOTICE", format_args!("Loading success."));
         if let Some(background) = self.background.take() {
             background.leave();

@@ -75,7 +75,8 @@ async fn renew_due(local: Rc<Local>, certificates: Vec<AcmeCertificate>) {
             let result = unless_replaced(&local, order).await;
             if result.is_none() {
                 let text = "The order was interrupted by a reload or a stop. After a reload, another one \
-                            begins in a minute or more if the certificate is still due.";
+                            begins in a minute or more if the certificate is still due or a command \
+                            requested it.";
                 say(&local, &certificate.name, Level::Notice, &text);
             }
             if result.is_none() || local.stopping.has_happened() {
@@ -249,24 +250,6 @@ fn seconds_left(text: &str, now: u64) -> Option<u64> {
     text.parse().ok().or_else(|| Some(u64::try_from(http_date(text.as_bytes())?).ok()?.saturating_sub(now)))
 }
 
-/// Restores the class of a task that waits for its turn as a heavy one, also if the order ends meanwhile: the
-/// task goes on with others.
-struct Heavy(Here, Option<Class>);
-
-impl Drop for Heavy {
-    fn drop(&mut self) {
-        if let Some(class) = self.1 {
-            self.0.set_class(class);
-        }
-    }
-}
-
-/// Waits for the task's turn among heavy ones.
-async fn heavy_turn(here: Here) {
-    let _heavy = Heavy(here, here.set_class(Class::Heavy));
-    here.yield_now().await;
-}
-
 /// The IO of an order on a lane.
 struct LaneTransport<'a> {
     local: &'a Local,
@@ -327,7 +310,7 @@ impl Transport for LaneTransport<'_> {
     }
 
     async fn before_signing(&self) {
-        heavy_turn(self.local.here()).await; // an RSA signature takes as long as a handshake
+        self.local.here().turn_in(Class::Heavy).await; // an RSA signature takes as long as a handshake
     }
 
     async fn wait(&self, time: Duration) {
@@ -421,7 +404,7 @@ mod tests {
         let here = lane.here();
         lane.block_on(&mut driver, async move {
             here.set_class(Class::Normal);
-            let mut turn = Box::pin(heavy_turn(here));
+            let mut turn = Box::pin(here.turn_in(Class::Heavy));
             let waits = poll_fn(|context| Poll::Ready(turn.as_mut().poll(context).is_pending())).await;
             assert!(waits);
             drop(turn);

@@ -116,7 +116,7 @@ pub(crate) fn headers_before_tls(
     let mut headers = HeadersBeforeTls::default();
     for server in backend.servers.iter().filter(|server| server.tls.is_some()) {
         let Some(how) = server.header else { continue };
-        if headers.of(server).is_some() {
+        if server.tlvs.is_empty() && headers.of(server).is_some() {
             continue;
         }
         let phase = EvalPhase { server: Some(server), ..phase };

@@ -104,15 +104,16 @@ impl Watchdog {
 }
 
 fn abort(text: &str) -> ! {
-    let mut text = format!("{text}aborting; the lanes:\n");
-    for report in report() {
-        let _ = writeln!(text, "{report}");
-        if let Some(home) = home::of(report.lane.index()).filter(|_| report.running.is_some()) {
-            text += &stack_of(home);
-        }
-    }
+    // Piece by piece: the collection of a stack may fail or take its time, too.
     abort_after(|| {
-        let _ = io::stderr().write_all(text.as_bytes());
+        let mut output = io::stderr();
+        let _ = write!(output, "{text}aborting; the lanes:\n");
+        for report in report() {
+            let _ = writeln!(output, "{report}");
+            if let Some(home) = home::of(report.lane.index()).filter(|_| report.running.is_some()) {
+                let _ = output.write_all(stack_of(home).as_bytes());
+            }
+        }
     })
 }
 
