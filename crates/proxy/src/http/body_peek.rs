@@ -103,8 +103,8 @@ impl BodyPeek {
     }
 }
 
-/// Copies what fits one cluster into one: a few bytes that are cut out of a large read would keep its cluster,
-/// and those behind them another one. Each byte is copied once or twice.
+/// Copies what fits one cluster into one: a few bytes that are cut out of a large read would keep its
+/// cluster, and those behind them another one. Each byte is copied once or twice.
 fn gather_few(chain: &mut Chain) -> Result<(), Broken> {
     if chain.segment_count() > 1 && chain.len() <= MAX_CLUSTER {
         chain.pull_up(chain.len()).map_err(|_| Broken::Memory)?;
