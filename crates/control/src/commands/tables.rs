@@ -9,8 +9,11 @@ use manylane_stick::{Entry, MAX_KEY_BYTES, Table, server_key_text, with_key};
 use manylane_sync::Arc;
 use std::fmt::Write;
 
-/// Entries to show before the lane runs other tasks.
+/// Entries of one call of [`Table::each`].
 const AT_ONCE: u32 = 64;
+
+/// Entries to walk, absent ones included, before the lane runs other tasks, whatever they added to the answer.
+const MOST_WALKED: u32 = 256;
 
 /// A comparison with a number of the entry. An entry is shown if all filters of the command hold.
 struct Filter {
@@ -268,7 +271,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
         call.reply.put("# contents not dumped due to insufficient privileges\n");
         return Ok(());
     }
-    let mut next = Some(0);
+    let (mut next, mut walked) = (Some(0), 0);
     while let Some(from) = next {
         let (mut visited, now) = (0, millis(call.here.now()));
         next = table.each(from, now, |entry| {
@@ -280,7 +283,14 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
         });
         call.reply.put(&out);
         out.clear();
-        call.reply.breathe().await?;
+        walked += next.map_or(0, |next| next - from);
+        if call.reply.breathe().await? {
+            walked = 0;
+        } else if walked >= MOST_WALKED {
+            // A filter may hold for few entries, and most of a table may be absent.
+            call.here.yield_now().await;
+            walked = 0;
+        }
     }
     Ok(())
 }
