@@ -911,6 +911,15 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
         ["older 0", "older 1h", "frontend plain", "backend back", "server back/a"].map(count),
         [3, 0, 1, 2, 1]
     );
+    // All conditions must hold.
+    let combined =
+        ["backend back older 1h", "frontend front server back/a", "older 0 backend back frontend plain"];
+    assert_eq!(combined.map(count), [0, 1, 0]);
+    assert_eq!(program.ask("show sess all server back/a older 0").matches("state=").count(), 1);
+    assert_eq!(program.ask(&format!("show sess {first} older 1h")), "Session not found.\n\n");
+    assert_eq!(program.ask("show sess older 0 backend none"), "No such backend.\n\n");
+    assert_eq!(program.ask("show sess server back/none"), "No such server.\n\n");
+    assert!(program.ask("show sess help").contains("older <age>"));
     assert_eq!(program.ask("show sess all").matches("state=").count(), 3);
 
     assert_eq!(program.ask(&format!("shutdown session {third}")), "\n");

@@ -652,9 +652,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
     ),
     row(
         "show sess",
-        "[<id>|all|older <age>|frontend <fe>|backend <be>|server <bk>/<srv>]",
+        "[<id>|all|help] [<condition>]*",
         Operator,
-        "streams at work, or all of one",
+        "streams at work for which all conditions hold, or all of one",
         Long(|call| Box::pin(sessions::show(call))),
     ),
     row(
