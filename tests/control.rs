@@ -291,6 +291,34 @@ fn a_prompt_keeps_the_connection_until_quit() {
     assert_eq!(rest, "");
 }
 
+/// `prompt i` keeps the connection without a prompt, `prompt timed` has the time in it, `prompt n` ends it.
+#[test]
+fn words_of_prompt_say_how_a_client_is_served() {
+    let program = Controlled::new("");
+    let answers = |lines: &str| {
+        let mut client = program.client();
+        client.write_all(lines.as_bytes()).unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        text
+    };
+    let twice = "show cli level\nshow cli level\nquit\n";
+    assert_eq!(answers(&format!("prompt i\n{twice}")), "\noperator\n\noperator\n\n");
+    assert_eq!(answers(&format!("prompt p\n{twice}")), "\n> operator\n\n> operator\n\n> ");
+    assert_eq!(answers(&format!("prompt p i\n{twice}")), "\noperator\n\noperator\n\n");
+    assert_eq!(answers(&format!("prompt n\n{twice}")), "\n");
+    assert_eq!(answers("prompt\nprompt i\nprompt p\nprompt n\nshow cli level\n"), "\n> \n\n> \n");
+    let timed = answers("prompt timed\nprompt timed\nquit\n");
+    let (time, rest) = timed.strip_prefix("\n[0:00:").unwrap_or_else(|| panic!("{timed}")).split_at(5);
+    assert_eq!(rest, "]> \n> ", "{timed}");
+    assert!(time.bytes().all(|byte| byte == b':' || byte.is_ascii_digit()), "{timed}");
+    for wrong in ["prompt bogus", "prompt p bogus", "prompt help"] {
+        // The mode is as before: the connection ends.
+        let answer = answers(&format!("{wrong}\n{twice}"));
+        assert!(answer.contains("[help | n | i | p | timed]*") && answer.ends_with("'n'.\n\n"), "{answer}");
+    }
+}
+
 #[test]
 fn servers_are_stopped_and_started_and_weighed() {
     let program = Controlled::new("level admin");

@@ -5,6 +5,7 @@ use crate::commands::{Call, run};
 use crate::level::{Level, Severity, SeverityOutput};
 use crate::line::{Command, CommandError, LONGEST_LINE, LONGEST_PAYLOAD, commands};
 use crate::line_buffer::{LineBuffer, Taken};
+use crate::prompt::PromptMode;
 use crate::reply::{Reply, ReplyError};
 use crate::serve::Control;
 use manylane_logs::RingReader;
@@ -15,9 +16,6 @@ use manylane_proxy::BoundListener;
 use manylane_sched::Here;
 use std::time::Duration;
 use zeroize::Zeroizing;
-
-/// Prompt for the next line.
-const PROMPT: &str = "> ";
 
 /// Prompt for the next line of a payload.
 const MORE: &str = "+ ";
@@ -30,8 +28,8 @@ const SEND_KEYS: [[&str; 3]; 2] = [["set", "ssl", "cert"], ["set", "ssl", "tls-k
 pub(crate) struct Settings {
     pub(crate) level: Level,
     pub(crate) marks: SeverityOutput,
-    /// `prompt`: the connection stays open, and the prompt `> ` asks for the next line.
-    pub(crate) interactive: bool,
+    /// `prompt`
+    pub(crate) prompt: PromptMode,
     /// `set timeout cli`
     pub(crate) timeout: Duration,
     /// `expert-mode`
@@ -178,7 +176,7 @@ pub(crate) async fn serve(
     let mut settings = Settings {
         level: Level::named(socket.level).unwrap_or(Level::Operator),
         marks: SeverityOutput::named(socket.severity).unwrap_or(SeverityOutput::None),
-        interactive: false,
+        prompt: PromptMode::default(),
         timeout,
         expert: false,
         experimental: false,
@@ -227,7 +225,7 @@ pub(crate) async fn serve(
             let mut payload = None;
             let secret = SEND_KEYS.iter().any(|own| words.iter().take(own.len()).eq(own));
             if let Some(end) = ends {
-                let prompted = settings.interactive;
+                let prompted = settings.prompt.prompts;
                 match lines.payload(&end, &mut reply, prompted, settings.timeout, secret).await {
                     Some(text) => payload = Some(text),
                     None => {
@@ -277,11 +275,12 @@ pub(crate) async fn serve(
             reply.breathe().await?;
             here.yield_now().await;
         }
-        if settings.interactive {
-            reply.put(PROMPT);
+        if settings.prompt.prompts {
+            reply.put(&settings.prompt.time(control.process().info.started));
+            reply.put("> ");
         }
         reply.flush().await?;
-        if !settings.interactive {
+        if !settings.prompt.interactive {
             return Ok(());
         }
     }

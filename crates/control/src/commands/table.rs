@@ -7,6 +7,7 @@ use super::{
     state, stats_file, tables, variables, wait,
 };
 use crate::level::Level::{self, Admin, Operator, User};
+use crate::prompt::PROMPT_WORDS;
 use crate::reply::ReplyError;
 use crate::row::{Mode, Row, row};
 use Run::{Long, Now, Waits};
@@ -789,10 +790,10 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("help", "[<command>]", User, "all commands, or those that begin so", Now(help::help)),
     row(
         "prompt",
-        "",
+        PROMPT_WORDS,
         User,
         "keep the connection and ask for the next line, or stop that",
-        Now(|call| call.settings.interactive = !call.settings.interactive),
+        Now(client::set_prompt),
     ),
     row("quit", "", User, "disconnect", Now(|call| call.settings.over = true)),
 ];
