@@ -90,6 +90,56 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");
 }
 
+/// Rule 4: an empty line ends an answer, so no answer has one inside. Clients that send several commands part
+/// their answers by it.
+#[test]
+fn no_answer_has_an_empty_line_before_its_end() {
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let (web, address) = listener();
+    let program = Manylane::start_ready(&format!(
+        "global\n stats socket {} level admin\n nbthread 2\n localpeer here\npeers first\n peer here {}\n \
+         table shared type ip size 10 store gpc0\npeers second\n peer here {}\nring lines\n format raw\n\
+         resolvers names\n nameserver a 127.0.0.1:9\n{DEFAULTS} mode http\n log ring@lines local0\n\
+         frontend front\n bind {}\n stick-table type ip size 10 store gpc0\n http-request track-sc0 src\n \
+         default_backend back\nbackend back\n server a {}\n server b {} disabled\n",
+        socket.display(),
+        common::own_address(),
+        common::own_address(),
+        fd(&web),
+        named("a"),
+        named("b"),
+    ));
+    let program = Controlled { _folder: folder, program, address, socket };
+    assert!(program.get().ends_with("\r\n\r\na"));
+    let mut wrong = connect(address);
+    wrong.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nbad field: x\r\n\r\n").unwrap();
+    assert!(common::read_all(&mut wrong).starts_with("HTTP/1.1 400 "));
+    common::watch::until(|| program.ask("show errors").contains("invalid request"));
+    let more = ["show events lines", "show profiling all", "show peers first", "show table front", "wait 1"];
+    let rows = commands().into_iter().map(|(command, _)| command);
+    let all = rows.filter(|command| *command != "prompt").chain(WITH_ARGUMENTS.map(|row| row.0)).chain(more);
+    // Its own end is the only one of a reload, which is last.
+    let (reloads, all): (Vec<_>, Vec<_>) = all.partition(|command| *command == "reload");
+    let mut with_empty_lines = Vec::new();
+    for command in all.into_iter().chain(reloads) {
+        let answers = program.ask(&format!("expert-mode on; experimental-mode on; {command}"));
+        let answer = answers.strip_prefix("\n\n").unwrap_or_else(|| panic!("{command}: {answers}"));
+        if command == "quit" {
+            assert_eq!(answer, "");
+            continue;
+        }
+        let lines = answer.strip_suffix('\n').unwrap_or_else(|| panic!("{command}: {answer}"));
+        assert!(lines.is_empty() || lines.ends_with('\n'), "{command}: {answer}");
+        if lines.lines().any(str::is_empty) {
+            with_empty_lines.push((command, lines.to_owned()));
+        }
+    }
+    // Parts of the file are parted so, by HAProxy, too.
+    with_empty_lines.retain(|(command, _)| *command != "dump stats-file");
+    assert_eq!(with_empty_lines, []);
+}
+
 /// Levels of clients, from the lowest one.
 const LEVELS: [&str; 3] = ["user", "operator", "admin"];
 
