@@ -85,6 +85,8 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     assert_eq!(program.ask("user; show cli level; set weight back/a 1"), "\nuser\n\nPermission denied\n\n");
     let marked = program.ask("set severity-output number; get weight back/a; show cli level");
     assert_eq!(marked, "\n3 (initial 3)\n\n[6]: admin\n\n");
+    assert_eq!(program.ask("echo a  b\\;c; show cli level; echo"), "a b;c\n\nadmin\n\n\n");
+    assert_eq!(program.ask("set severity-output number; echo x"), "\n[6]: x\n\n");
     // Without a prompt only one line is read.
     assert_eq!(program.ask("show cli level\nuser; show cli level"), "admin\n\n");
     assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");

@@ -497,6 +497,7 @@ fn commands_go_to_the_process_that_they_name() {
         ("prompt\nexpert-mode on\n@1\nquit", &format!("master> master(e)> {worker}(e)> ")),
         ("prompt\nprompt i\nprompt p\nprompt\nshow version", &format!("master> master> {version}")),
         ("prompt timed i\nshow version", &version),
+        ("echo a  b; show version; echo; @1 echo c", &format!("a b\n\n{version}\nc\n\n")),
         ("prompt n\nshow version", "'prompt [help | i | p | timed]*' changes"),
         ("prompt bogus\nshow version", "'prompt [help | i | p | timed]*' changes"),
         ("@1 show env HAPROXY_MWORKER", "HAPROXY_MWORKER=1\n\n"),

@@ -42,6 +42,14 @@ pub(super) fn set_timeout(call: &mut Call<'_, '_>) {
     }
 }
 
+/// `echo`
+pub(super) fn echo(call: &mut Call<'_, '_>) {
+    // Without a text the answer is empty: an empty line would end it before its end (rule 4).
+    if !call.words.is_empty() {
+        call.info(&call.words.join(" "));
+    }
+}
+
 const PROMPT_HELP: &str = "\
 'prompt [help | n | i | p | timed]*' changes how this client is served; the last mode counts.
   n      the connection ends behind the answers to a line

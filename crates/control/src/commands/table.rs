@@ -293,6 +293,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "counters of objects with a GUID, for 'stats-file'",
         Long(|call| Box::pin(stats_file::dump(call))),
     ),
+    row("echo", "<text>", User, "the text again, to tell answers apart", Now(client::echo)),
     row(
         "enable agent",
         "<bk>/<srv>",

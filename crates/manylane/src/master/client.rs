@@ -540,6 +540,16 @@ static TABLE: &[Row<Run>] = &[
     row("@<relative pid>", "", User, "send a command to the worker: @1 is the one that serves", Run::Nobody),
     row("@master", "", User, "send a command to the master", Run::Nobody),
     row(
+        "echo",
+        "<text>",
+        User,
+        "the text again, to tell answers apart",
+        Run::Master(|own, words| match words {
+            [] => own.answer(""),
+            words => own.answer(&format!("{}\n", words.join(" "))),
+        }),
+    ),
+    row(
         "expert-mode",
         "[on|off]",
         Admin,
