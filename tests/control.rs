@@ -751,6 +751,36 @@ fn words_and_columns_are_those_of_haproxy() {
     assert!(typed.contains("S.4.1.73.addr.1:CGS:str:unix\n"), "{typed}");
 }
 
+/// `show activity` has all values, the sums, or those of one lane, as its word says.
+#[test]
+fn activity_is_that_of_all_lanes_or_of_one() {
+    let program = Controlled::new("");
+    let loops = |words: &str| {
+        let answer = program.ask(&format!("show activity{words}"));
+        let find = |name: &str| {
+            let line = answer.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_else(|| panic!("{answer}")).to_owned()
+        };
+        (find("thread_id: "), find("loops: "))
+    };
+    for words in ["", " -1"] {
+        let (thread, loops) = loops(words);
+        assert_eq!(thread, "1 (1..2)");
+        let [sum, "[", first, second, "]"] = *loops.split(' ').collect::<Vec<_>>() else { panic!("{loops}") };
+        let number = |word: &str| word.parse::<u64>().unwrap();
+        assert_eq!(number(sum), number(first) + number(second));
+    }
+    for (words, shown) in [(" 0", "1 (1..2)"), (" 1", "1 (1..2)"), (" 2", "2 (1..2)")] {
+        let (thread, loops) = loops(words);
+        assert_eq!(thread, shown);
+        assert!(loops.parse::<u64>().is_ok(), "{words}: {loops}");
+    }
+    for wrong in ["-2", "3", "x"] {
+        let answer = program.ask(&format!("show activity {wrong}"));
+        assert_eq!(answer, "Thread ID number must be between -1 and nbthread\n\n", "{wrong}");
+    }
+}
+
 #[test]
 fn peaks_are_forgotten_when_the_answer_is_there() {
     let program = Controlled::new("level admin");
@@ -1328,7 +1358,10 @@ fn an_operator_waits_until_a_server_serves_nobody() {
     for (wrong, said) in [
         ("wait", "Expects a duration in milliseconds."),
         ("wait soon", "Invalid duration: expected "),
-        ("wait 2h", "Invalid duration: expected "),
+        ("wait 25d", "Invalid duration: expected "),
+        ("wait -h", "'wait {-h | <delay>}"),
+        ("wait 1h -h", "'wait {-h | <delay>}"),
+        ("wait 2d srv-removable back/none", "No such server."),
         ("wait 1 nothing", "'wait' expects 'srv-removable <backend>/<server>'"),
     ] {
         assert!(program.ask(wrong).starts_with(said), "{wrong}");

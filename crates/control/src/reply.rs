@@ -44,9 +44,9 @@ impl<'a> Reply<'a> {
         self.text.push_str(text);
     }
 
-    /// True if the gathered text is empty or ends with a line end.
+    /// True if the gathered text is empty or ends with a line end; NUL is that of `show events -0`.
     pub(crate) fn ends_a_line(&self) -> bool {
-        self.text.is_empty() || self.text.ends_with('\n')
+        self.text.is_empty() || self.text.ends_with(['\n', '\0'])
     }
 
     /// Bytes that are gathered and not yet sent.

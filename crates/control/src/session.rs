@@ -1,6 +1,6 @@
 //! Serves one client: reads lines and writes answers.
 
-use crate::commands::events::follow;
+use crate::commands::events::{Events, follow};
 use crate::commands::{Call, run};
 use crate::level::{Level, Severity, SeverityOutput};
 use crate::line::{Command, CommandError, LONGEST_LINE, LONGEST_PAYLOAD, commands};
@@ -8,7 +8,6 @@ use crate::line_buffer::{LineBuffer, Taken};
 use crate::prompt::PromptMode;
 use crate::reply::{Reply, ReplyError};
 use crate::serve::Control;
-use manylane_logs::RingReader;
 use manylane_net::hand_over::Offer;
 use manylane_net::{Connection, Endpoint, hand_over};
 use manylane_plan::generation::RuntimeSocket;
@@ -37,7 +36,7 @@ pub(crate) struct Settings {
     /// `experimental-mode`
     pub(crate) experimental: bool,
     /// `show events -w`: lines are shown from here on, after the command has released the generation.
-    pub(crate) events: Option<RingReader>,
+    pub(crate) events: Option<Events>,
     /// `quit`
     pub(crate) over: bool,
 }
@@ -255,12 +254,12 @@ pub(crate) async fn serve(
             if secret {
                 lines.buffer.wipe();
             }
-            if let Some(reader) = settings.events.take() {
+            if let Some(events) = settings.events.take() {
                 // Anything that the client has sent, including a further command on this line, ends the wait
                 // before it begins.
                 if behind == 0 && lines.buffer.is_empty() {
                     let stop = async { drop(connection.recv().await) };
-                    follow(reader, &mut reply, stop).await?;
+                    follow(events, &mut reply, stop).await?;
                 }
             }
             if settings.over {

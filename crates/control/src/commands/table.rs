@@ -535,7 +535,13 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "lists of patterns, or what is in one",
         Long(|call| Box::pin(patterns::show(call, Kind::Acl))),
     ),
-    row("show activity", "", Operator, "what the lanes count of themselves", Now(inside::activity)),
+    row(
+        "show activity",
+        "[-1|0|<thread>]",
+        Operator,
+        "what the lanes count of themselves; 0: sums alone",
+        Now(inside::activity),
+    ),
     row(
         "show backend",
         "",
@@ -569,9 +575,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
     ),
     row(
         "show events",
-        "[<ring> [-w] [-n]]",
+        "[<ring> [-w] [-n] [-0]]",
         Operator,
-        "the rings, or what one holds; -w: what comes, too; -n: only that",
+        "the rings, or what one holds; -w: what comes, too; -n: only that; -0: lines end with NUL",
         Long(|call| Box::pin(events::show(call))),
     ),
     row(
@@ -783,7 +789,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("user", "", User, "lower this client's level to user", Now(|call| call.settings.level = Level::User)),
     row(
         "wait",
-        "<delay> [srv-removable <bk>/<srv>]",
+        "{-h|<delay>} [srv-removable <bk>/<srv>]",
         User,
         "wait for so long, or until a server in maintenance serves nobody",
         Waits(|call| Box::pin(wait::wait(call))),
