@@ -85,9 +85,61 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     assert_eq!(program.ask("user; show cli level; set weight back/a 1"), "\nuser\n\nPermission denied\n\n");
     let marked = program.ask("set severity-output number; get weight back/a; show cli level");
     assert_eq!(marked, "\n3 (initial 3)\n\n[6]: admin\n\n");
+    assert_eq!(program.ask("echo a  b\\;c; show cli level; echo"), "a b;c\n\nadmin\n\n\n");
+    assert_eq!(program.ask("set severity-output number; echo x"), "\n[6]: x\n\n");
     // Without a prompt only one line is read.
     assert_eq!(program.ask("show cli level\nuser; show cli level"), "admin\n\n");
     assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");
+}
+
+/// Rule 4: an empty line ends an answer, so no answer has one inside. Clients that send several commands part
+/// their answers by it.
+#[test]
+fn no_answer_has_an_empty_line_before_its_end() {
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let (web, address) = listener();
+    let program = Manylane::start_ready(&format!(
+        "global\n stats socket {} level admin\n nbthread 2\n localpeer here\npeers first\n peer here {}\n \
+         table shared type ip size 10 store gpc0\npeers second\n peer here {}\nring lines\n format raw\n\
+         resolvers names\n nameserver a 127.0.0.1:9\n{DEFAULTS} mode http\n log ring@lines local0\n\
+         frontend front\n bind {}\n stick-table type ip size 10 store gpc0\n http-request track-sc0 src\n \
+         default_backend back\nbackend back\n server a {}\n server b {} disabled\n",
+        socket.display(),
+        common::own_address(),
+        common::own_address(),
+        fd(&web),
+        named("a"),
+        named("b"),
+    ));
+    let program = Controlled { _folder: folder, program, address, socket };
+    assert!(program.get().ends_with("\r\n\r\na"));
+    let mut wrong = connect(address);
+    wrong.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nbad field: x\r\n\r\n").unwrap();
+    assert!(common::read_all(&mut wrong).starts_with("HTTP/1.1 400 "));
+    common::watch::until(|| program.ask("show errors").contains("invalid request"));
+    let more = ["show events lines", "show profiling all", "show peers first", "show table front", "wait 1"];
+    let rows = commands().into_iter().map(|(command, _)| command);
+    let all = rows.filter(|command| *command != "prompt").chain(WITH_ARGUMENTS.map(|row| row.0)).chain(more);
+    // Its own end is the only one of a reload, which is last.
+    let (reloads, all): (Vec<_>, Vec<_>) = all.partition(|command| *command == "reload");
+    let mut with_empty_lines = Vec::new();
+    for command in all.into_iter().chain(reloads) {
+        let answers = program.ask(&format!("expert-mode on; experimental-mode on; {command}"));
+        let answer = answers.strip_prefix("\n\n").unwrap_or_else(|| panic!("{command}: {answers}"));
+        if command == "quit" {
+            assert_eq!(answer, "");
+            continue;
+        }
+        let lines = answer.strip_suffix('\n').unwrap_or_else(|| panic!("{command}: {answer}"));
+        assert!(lines.is_empty() || lines.ends_with('\n'), "{command}: {answer}");
+        if lines.lines().any(str::is_empty) {
+            with_empty_lines.push((command, lines.to_owned()));
+        }
+    }
+    // Parts of the file are parted so, by HAProxy, too.
+    with_empty_lines.retain(|(command, _)| *command != "dump stats-file");
+    assert_eq!(with_empty_lines, []);
 }
 
 /// Levels of clients, from the lowest one.
@@ -289,6 +341,34 @@ fn a_prompt_keeps_the_connection_until_quit() {
     let mut rest = String::new();
     client.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");
+}
+
+/// `prompt i` keeps the connection without a prompt, `prompt timed` has the time in it, `prompt n` ends it.
+#[test]
+fn words_of_prompt_say_how_a_client_is_served() {
+    let program = Controlled::new("");
+    let answers = |lines: &str| {
+        let mut client = program.client();
+        client.write_all(lines.as_bytes()).unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        text
+    };
+    let twice = "show cli level\nshow cli level\nquit\n";
+    assert_eq!(answers(&format!("prompt i\n{twice}")), "\noperator\n\noperator\n\n");
+    assert_eq!(answers(&format!("prompt p\n{twice}")), "\n> operator\n\n> operator\n\n> ");
+    assert_eq!(answers(&format!("prompt p i\n{twice}")), "\noperator\n\noperator\n\n");
+    assert_eq!(answers(&format!("prompt n\n{twice}")), "\n");
+    assert_eq!(answers("prompt\nprompt i\nprompt p\nprompt n\nshow cli level\n"), "\n> \n\n> \n");
+    let timed = answers("prompt timed\nprompt timed\nquit\n");
+    let (time, rest) = timed.strip_prefix("\n[0:00:").unwrap_or_else(|| panic!("{timed}")).split_at(5);
+    assert_eq!(rest, "]> \n> ", "{timed}");
+    assert!(time.bytes().all(|byte| byte == b':' || byte.is_ascii_digit()), "{timed}");
+    for wrong in ["prompt bogus", "prompt p bogus", "prompt help"] {
+        // The mode is as before: the connection ends.
+        let answer = answers(&format!("{wrong}\n{twice}"));
+        assert!(answer.contains("[help | n | i | p | timed]*") && answer.ends_with("'n'.\n\n"), "{answer}");
+    }
 }
 
 #[test]
@@ -671,6 +751,36 @@ fn words_and_columns_are_those_of_haproxy() {
     assert!(typed.contains("S.4.1.73.addr.1:CGS:str:unix\n"), "{typed}");
 }
 
+/// `show activity` has all values, the sums, or those of one lane, as its word says.
+#[test]
+fn activity_is_that_of_all_lanes_or_of_one() {
+    let program = Controlled::new("");
+    let loops = |words: &str| {
+        let answer = program.ask(&format!("show activity{words}"));
+        let find = |name: &str| {
+            let line = answer.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_else(|| panic!("{answer}")).to_owned()
+        };
+        (find("thread_id: "), find("loops: "))
+    };
+    for words in ["", " -1"] {
+        let (thread, loops) = loops(words);
+        assert_eq!(thread, "1 (1..2)");
+        let [sum, "[", first, second, "]"] = *loops.split(' ').collect::<Vec<_>>() else { panic!("{loops}") };
+        let number = |word: &str| word.parse::<u64>().unwrap();
+        assert_eq!(number(sum), number(first) + number(second));
+    }
+    for (words, shown) in [(" 0", "1 (1..2)"), (" 1", "1 (1..2)"), (" 2", "2 (1..2)")] {
+        let (thread, loops) = loops(words);
+        assert_eq!(thread, shown);
+        assert!(loops.parse::<u64>().is_ok(), "{words}: {loops}");
+    }
+    for wrong in ["-2", "3", "x"] {
+        let answer = program.ask(&format!("show activity {wrong}"));
+        assert_eq!(answer, "Thread ID number must be between -1 and nbthread\n\n", "{wrong}");
+    }
+}
+
 #[test]
 fn peaks_are_forgotten_when_the_answer_is_there() {
     let program = Controlled::new("level admin");
@@ -911,6 +1021,15 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
         ["older 0", "older 1h", "frontend plain", "backend back", "server back/a"].map(count),
         [3, 0, 1, 2, 1]
     );
+    // All conditions must hold.
+    let combined =
+        ["backend back older 1h", "frontend front server back/a", "older 0 backend back frontend plain"];
+    assert_eq!(combined.map(count), [0, 1, 0]);
+    assert_eq!(program.ask("show sess all server back/a older 0").matches("state=").count(), 1);
+    assert_eq!(program.ask(&format!("show sess {first} older 1h")), "Session not found.\n\n");
+    assert_eq!(program.ask("show sess older 0 backend none"), "No such backend.\n\n");
+    assert_eq!(program.ask("show sess server back/none"), "No such server.\n\n");
+    assert!(program.ask("show sess help").contains("older <age>"));
     assert_eq!(program.ask("show sess all").matches("state=").count(), 3);
 
     assert_eq!(program.ask(&format!("shutdown session {third}")), "\n");
@@ -1239,7 +1358,10 @@ fn an_operator_waits_until_a_server_serves_nobody() {
     for (wrong, said) in [
         ("wait", "Expects a duration in milliseconds."),
         ("wait soon", "Invalid duration: expected "),
-        ("wait 2h", "Invalid duration: expected "),
+        ("wait 25d", "Invalid duration: expected "),
+        ("wait -h", "'wait {-h | <delay>}"),
+        ("wait 1h -h", "'wait {-h | <delay>}"),
+        ("wait 2d srv-removable back/none", "No such server."),
         ("wait 1 nothing", "'wait' expects 'srv-removable <backend>/<server>'"),
     ] {
         assert!(program.ask(wrong).starts_with(said), "{wrong}");

@@ -511,6 +511,22 @@ fn events_are_shown_as_they_come_until_the_client_says_something() {
             "{rest}"
         );
     }
+    // Each line ends with NUL, those that come as well as those that are there.
+    let mut zeros = String::new();
+    ask("show events lines -0").read_to_string(&mut zeros).unwrap();
+    assert!(zeros.starts_with("/first\0/second\0/third\0") && zeros.ends_with("/third\0\n"), "{zeros:?}");
+    let mut zeros = ask("show events lines -w -0");
+    let mut until_nul = |part: &str| {
+        let mut line = Vec::new();
+        while !line.ends_with(part.as_bytes()) {
+            assert!(zeros.read_until(0, &mut line).unwrap() > 0, "{line:?}");
+        }
+        assert!(!line.contains(&b'\n'), "{line:?}");
+    };
+    until_nul("/third\0");
+    get("/fourth");
+    until_nul("/fourth\0");
+    drop(zeros);
     // A following command counts as input, too.
     let mut rest = String::new();
     ask("show events lines -n -w; show events nothing").read_to_string(&mut rest).unwrap();

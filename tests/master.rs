@@ -495,6 +495,11 @@ fn commands_go_to_the_process_that_they_name() {
             "experimental-mode is OFF\n\nexperimental-mode is ON\n\n",
         ),
         ("prompt\nexpert-mode on\n@1\nquit", &format!("master> master(e)> {worker}(e)> ")),
+        ("prompt\nprompt i\nprompt p\nprompt\nshow version", &format!("master> master> {version}")),
+        ("prompt timed i\nshow version", &version),
+        ("echo a  b; show version; echo; @1 echo c", &format!("a b\n\n{version}\nc\n\n")),
+        ("prompt n\nshow version", "'prompt [help | i | p | timed]*' changes"),
+        ("prompt bogus\nshow version", "'prompt [help | i | p | timed]*' changes"),
         ("@1 show env HAPROXY_MWORKER", "HAPROXY_MWORKER=1\n\n"),
         ("@1 show env HAPROXY_STARTUP_VERSION", &format!("HAPROXY_STARTUP_VERSION={version}")),
         ("@1 show env HAPROXY_MASTER_CLI", &format!("HAPROXY_MASTER_CLI={places}\n\n")),
@@ -532,6 +537,12 @@ fn commands_go_to_the_process_that_they_name() {
             assert!(said.contains(answer), "{requested}: {said}");
         }
     }
+    // The time since the start of the process that the prompt names.
+    let timed = master.ask("prompt timed\n@1\nprompt timed");
+    let parts: Vec<&str> = timed.split("[0:00:").collect();
+    let [before, own_prompt, rest] = *parts else { panic!("{timed}") };
+    assert_eq!((before, own_prompt.get(5..)), ("", Some("] master> ")), "{timed}");
+    assert_eq!(rest.get(5..), Some(&*format!("] {worker}> {worker}> ")), "{timed}");
     assert_eq!(answer_at(&low, "show cli level;reload"), "user\n\nPermission denied\n\n");
     // 'help' omits commands that the level refuses, and those with another prefix.
     let help = |at: &str, words: &str| {

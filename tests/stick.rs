@@ -429,3 +429,35 @@ fn streams_of_a_connection_find_their_servers_one_by_one() {
     let entry = program.ask("show table b key last");
     assert!(entry.contains(" server_id=1 server_key=a\n"), "the last of all: {entry}");
 }
+
+/// The lane runs other tasks while `show table` walks a table of which a filter shows nothing: the polls of its
+/// task grow with the table, where one poll would walk all of it.
+#[test]
+fn a_filter_that_shows_nothing_leaves_the_lane_to_others() {
+    const ENTRIES: u64 = 6_000;
+    /// Most entries that a poll may walk.
+    const A_POLL: u64 = 300;
+    /// Commands of a line.
+    const A_LINE: usize = 400;
+    let program = Program::start(" stick-table type integer size 20k store gpc0\n http-request deny\n");
+    let keys: Vec<String> = (1..=ENTRIES).map(|key| format!("set table front key {key}")).collect();
+    for line in keys.chunks(A_LINE) {
+        program.ask(&line.join("; "));
+    }
+    assert!(
+        program.ask("show table").contains(&format!("used:{ENTRIES}\n")),
+        "{}",
+        program.ask("show table")
+    );
+    // A lane counts polls at the end of a round, so each command has a connection of its own.
+    let polled = || {
+        let answer = program.ask("show activity");
+        let count = answer.lines().find_map(|line| line.strip_prefix("tasksw_bulk: ")).unwrap();
+        count.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = polled();
+    let shown = program.ask("show table front data.gpc0 gt 0");
+    let polls = polled() - before;
+    assert_eq!(shown.matches("key=").count(), 0);
+    assert!(polls >= ENTRIES / A_POLL, "{polls} polls for {ENTRIES} entries");
+}

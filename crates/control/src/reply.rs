@@ -44,9 +44,9 @@ impl<'a> Reply<'a> {
         self.text.push_str(text);
     }
 
-    /// True if the gathered text is empty or ends with a line end.
+    /// True if the gathered text is empty or ends with a line end; NUL is that of `show events -0`.
     pub(crate) fn ends_a_line(&self) -> bool {
-        self.text.is_empty() || self.text.ends_with('\n')
+        self.text.is_empty() || self.text.ends_with(['\n', '\0'])
     }
 
     /// Bytes that are gathered and not yet sent.
@@ -54,12 +54,14 @@ impl<'a> Reply<'a> {
         self.text.len()
     }
 
-    /// Called between two records of a long answer: once a slice is full, sends it and yields.
-    pub(crate) async fn breathe(&mut self) -> Result<(), ReplyError> {
+    /// Called between two records of a long answer: once a slice is full, sends it and yields. Returns true if
+    /// it did. A command whose records may add nothing to the answer has to yield by itself.
+    pub(crate) async fn breathe(&mut self) -> Result<bool, ReplyError> {
         if self.text.len() < SLICE {
-            return Ok(());
+            return Ok(false);
         }
-        self.yield_now().await
+        self.yield_now().await?;
+        Ok(true)
     }
 
     /// Sends the gathered text and yields.

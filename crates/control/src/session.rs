@@ -1,13 +1,13 @@
 //! Serves one client: reads lines and writes answers.
 
-use crate::commands::events::follow;
+use crate::commands::events::{Events, follow};
 use crate::commands::{Call, run};
 use crate::level::{Level, Severity, SeverityOutput};
 use crate::line::{Command, CommandError, LONGEST_LINE, LONGEST_PAYLOAD, commands};
 use crate::line_buffer::{LineBuffer, Taken};
+use crate::prompt::PromptMode;
 use crate::reply::{Reply, ReplyError};
 use crate::serve::Control;
-use manylane_logs::RingReader;
 use manylane_net::hand_over::Offer;
 use manylane_net::{Connection, Endpoint, hand_over};
 use manylane_plan::generation::RuntimeSocket;
@@ -15,9 +15,6 @@ use manylane_proxy::BoundListener;
 use manylane_sched::Here;
 use std::time::Duration;
 use zeroize::Zeroizing;
-
-/// Prompt for the next line.
-const PROMPT: &str = "> ";
 
 /// Prompt for the next line of a payload.
 const MORE: &str = "+ ";
@@ -30,8 +27,8 @@ const SEND_KEYS: [[&str; 3]; 2] = [["set", "ssl", "cert"], ["set", "ssl", "tls-k
 pub(crate) struct Settings {
     pub(crate) level: Level,
     pub(crate) marks: SeverityOutput,
-    /// `prompt`: the connection stays open, and the prompt `> ` asks for the next line.
-    pub(crate) interactive: bool,
+    /// `prompt`
+    pub(crate) prompt: PromptMode,
     /// `set timeout cli`
     pub(crate) timeout: Duration,
     /// `expert-mode`
@@ -39,7 +36,7 @@ pub(crate) struct Settings {
     /// `experimental-mode`
     pub(crate) experimental: bool,
     /// `show events -w`: lines are shown from here on, after the command has released the generation.
-    pub(crate) events: Option<RingReader>,
+    pub(crate) events: Option<Events>,
     /// `quit`
     pub(crate) over: bool,
 }
@@ -178,7 +175,7 @@ pub(crate) async fn serve(
     let mut settings = Settings {
         level: Level::named(socket.level).unwrap_or(Level::Operator),
         marks: SeverityOutput::named(socket.severity).unwrap_or(SeverityOutput::None),
-        interactive: false,
+        prompt: PromptMode::default(),
         timeout,
         expert: false,
         experimental: false,
@@ -227,7 +224,7 @@ pub(crate) async fn serve(
             let mut payload = None;
             let secret = SEND_KEYS.iter().any(|own| words.iter().take(own.len()).eq(own));
             if let Some(end) = ends {
-                let prompted = settings.interactive;
+                let prompted = settings.prompt.prompts;
                 match lines.payload(&end, &mut reply, prompted, settings.timeout, secret).await {
                     Some(text) => payload = Some(text),
                     None => {
@@ -257,12 +254,12 @@ pub(crate) async fn serve(
             if secret {
                 lines.buffer.wipe();
             }
-            if let Some(reader) = settings.events.take() {
+            if let Some(events) = settings.events.take() {
                 // Anything that the client has sent, including a further command on this line, ends the wait
                 // before it begins.
                 if behind == 0 && lines.buffer.is_empty() {
                     let stop = async { drop(connection.recv().await) };
-                    follow(reader, &mut reply, stop).await?;
+                    follow(events, &mut reply, stop).await?;
                 }
             }
             if settings.over {
@@ -277,11 +274,12 @@ pub(crate) async fn serve(
             reply.breathe().await?;
             here.yield_now().await;
         }
-        if settings.interactive {
-            reply.put(PROMPT);
+        if settings.prompt.prompts {
+            reply.put(&settings.prompt.time(control.process().info.started));
+            reply.put("> ");
         }
         reply.flush().await?;
-        if !settings.interactive {
+        if !settings.prompt.interactive {
             return Ok(());
         }
     }

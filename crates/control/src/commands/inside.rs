@@ -5,11 +5,20 @@ use crate::reply::ReplyError;
 use manylane_sched::{Class, LaneReport};
 use std::fmt::Write;
 
-/// `show activity`: a line for each counter, with its sum and, if there are several lanes, each lane's value.
+/// `show activity [-1|0|<thread>]`: a line for each counter, with its sum and, if there are several lanes, each
+/// lane's value; with 0 the sum alone, with the number of a lane its value.
 pub(super) fn activity(call: &mut Call<'_, '_>) {
-    let lanes = manylane_sched::report();
+    let mut lanes = manylane_sched::report();
+    let all = lanes.len();
+    let word = if call.words.is_empty() { "-1" } else { call.word(0) };
+    let Some(thread) = word.parse::<i64>().ok().filter(|&thread| (-1..=all as i64).contains(&thread)) else {
+        return call.error("Thread ID number must be between -1 and nbthread");
+    };
+    if thread > 0 {
+        lanes = lanes.drain(..).skip(thread as usize - 1).take(1).collect();
+    }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let _ = writeln!(call.reply, "thread_id: 1 (1..{})", lanes.len());
+    let _ = writeln!(call.reply, "thread_id: {} (1..{all})", thread.max(1));
     let _ = writeln!(call.reply, "date_now: {}.{:06}", now.as_secs(), now.subsec_micros());
     type Of = fn(&LaneReport) -> u64;
     let counters: [(&str, Of); 13] = [
@@ -30,7 +39,7 @@ pub(super) fn activity(call: &mut Call<'_, '_>) {
     for (name, of) in counters {
         let each: Vec<u64> = lanes.iter().map(of).collect();
         let _ = write!(call.reply, "{name}: {}", each.iter().sum::<u64>());
-        if each.len() > 1 {
+        if thread < 0 && each.len() > 1 {
             let each: Vec<String> = each.iter().map(u64::to_string).collect();
             let _ = write!(call.reply, " [ {} ]", each.join(" "));
         }

@@ -65,7 +65,6 @@ fn one(generation: &Generation, number: usize, section: &Peers, out: &mut String
             peer_report.tables.iter().rev().for_each(|table_report| table(section, table_report, out));
         }
     }
-    out.push('\n');
 }
 
 fn connection(index: usize, peer: &Peer, link: &PeerLink, report: &PeerReport, out: &mut String) {

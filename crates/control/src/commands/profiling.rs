@@ -96,7 +96,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
             "Per-task CPU profiling              : {:<6} # set profiling tasks {{on|auto|off}}",
             mode()
         );
-        call.reply.put("Memory usage profiling              : on     # always\n\n");
+        call.reply.put("Memory usage profiling              : on     # always\n");
     }
     if wish.tasks {
         tasks(call, &wish);

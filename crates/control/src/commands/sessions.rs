@@ -11,7 +11,7 @@ use crate::reply::ReplyError;
 use manylane_config::value::Unit;
 use manylane_expr::Timestamp;
 use manylane_net::Endpoint;
-use manylane_plan::Cause;
+use manylane_plan::{Cause, Generation};
 use manylane_proxy::{Cursor, StreamReport, end_stream, panic_stream, slice};
 use manylane_sched::Time;
 use manylane_sync::LaneId;
@@ -20,35 +20,132 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The streams to show.
-enum StreamSelection {
-    All,
-    /// The stream with this number.
+/// A condition that a stream has to meet.
+#[derive(Debug, PartialEq, Eq)]
+enum Condition {
+    /// It has this number.
     Number(u64),
-    /// Streams that began at least this long ago.
+    /// It began at least this long ago.
     Older(Duration),
-    /// Streams of a frontend; the next ones, of a backend or a server.
+    /// It belongs to the frontend of this name or `#id`; the next ones, to a backend or a server.
     Frontend(String),
     Backend(String),
     Server(String, String),
 }
 
-impl StreamSelection {
-    fn has(&self, report: &StreamReport, now: Time) -> bool {
-        let backend = || report.backend.map(|index| &report.generation.backends[index]);
+/// True if `word` is the name, or `#` and the id.
+fn names(word: &str, name: &str, id: u32) -> bool {
+    word == name || word.strip_prefix('#').is_some_and(|number| number.parse() == Ok(id))
+}
+
+impl Condition {
+    fn holds(&self, report: &StreamReport, now: Time) -> bool {
+        let backend = report.backend.map(|index| &report.generation.backends[index]);
         match self {
-            Self::All => true,
             Self::Number(number) => report.number == *number,
             Self::Older(age) => now.since(report.begun) >= *age,
-            Self::Frontend(name) => *report.generation.frontends[report.frontend].name == **name,
-            Self::Backend(name) => backend().is_some_and(|backend| *backend.name == **name),
-            Self::Server(name, server) => backend()
-                .filter(|backend| *backend.name == **name)
+            Self::Frontend(word) => {
+                let frontend = &report.generation.frontends[report.frontend];
+                names(word, &frontend.name, frontend.id)
+            }
+            Self::Backend(word) => backend.is_some_and(|backend| names(word, &backend.name, backend.id)),
+            Self::Server(word, own) => backend
+                .filter(|backend| names(word, &backend.name, backend.id))
                 .zip(report.server)
-                .is_some_and(|(backend, position)| *backend.servers[position].name == **server),
+                .map(|(backend, position)| &backend.servers[position])
+                .is_some_and(|server| names(own, &server.name, server.id)),
+        }
+    }
+
+    /// The error, if the generation does not have what the condition names.
+    fn misses(&self, generation: &Generation) -> Option<&'static str> {
+        let backend = |word: &str| generation.backends.iter().find(|own| names(word, &own.name, own.id));
+        match self {
+            Self::Number(_) => Some("Session not found."),
+            Self::Older(_) => None,
+            Self::Frontend(word) => {
+                let mut all = generation.frontends.iter();
+                (!all.any(|own| names(word, &own.name, own.id))).then_some("No such frontend.")
+            }
+            Self::Backend(word) => backend(word).is_none().then_some("No such backend."),
+            Self::Server(word, server) => match backend(word) {
+                None => Some("No such backend."),
+                Some(backend) => (!backend.listed().any(|own| names(server, &own.name, own.id)))
+                    .then_some("No such server."),
+            },
         }
     }
 }
+
+/// Arguments of `show sess`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct StreamQuery {
+    /// All of them must hold.
+    conditions: Vec<Condition>,
+    in_full: bool,
+}
+
+impl StreamQuery {
+    /// Parses the words of the command. The error is a sentence.
+    fn parse(words: &[String]) -> Result<Self, String> {
+        let mut query = Self::default();
+        let mut left = words.iter().map(String::as_str).enumerate();
+        while let Some((at, word)) = left.next() {
+            let mut value = |missing: &'static str| {
+                left.next().map(|(_, value)| value).filter(|value| !value.is_empty()).ok_or(missing)
+            };
+            query.conditions.push(match word {
+                "all" if at == 0 => {
+                    query.in_full = true;
+                    continue;
+                }
+                "older" => {
+                    let age = value("Expects a minimum age (in seconds by default).")?;
+                    let age = manylane_config::value::time(age.as_bytes(), Unit::S);
+                    Condition::Older(age.map_err(|_| "Invalid age.")?)
+                }
+                "frontend" => Condition::Frontend(value("Missing frontend name.")?.into()),
+                "backend" => Condition::Backend(value("Missing backend name.")?.into()),
+                "server" => {
+                    let value = value("Missing server name (<backend>/<server>).")?;
+                    let parts = value.split_once('/').filter(|(_, server)| !server.is_empty());
+                    let (backend, server) = parts.ok_or("Require 'backend/server'.")?;
+                    Condition::Server(backend.into(), server.into())
+                }
+                "susp" => {
+                    return Err("'show sess susp' is refused: nothing tells which sessions are \
+                        suspicious; use 'show sess older <age>'."
+                        .into());
+                }
+                "show-uri" => {
+                    return Err(
+                        "'show sess show-uri' is refused: what a stream shows of itself has no URI; \
+                        log lines have it (%HU, %HP)."
+                            .into(),
+                    );
+                }
+                word => match number(word).filter(|_| at == 0) {
+                    Some(number) => {
+                        query.in_full = true;
+                        Condition::Number(number)
+                    }
+                    None => return Err(format!("Unsupported option '{word}', try 'help' for more info.")),
+                },
+            });
+        }
+        Ok(query)
+    }
+}
+
+const HELP: &str = "\
+'show sess [<id> | all | help] [<condition>]*' shows the streams for which all conditions hold.
+  <id>          one stream, in full
+  all           each stream in full, where it has a line otherwise
+  older <age>   began at least this long ago, in seconds unless a unit follows
+  frontend <fe> came by this frontend
+  backend <be>  goes to this backend
+  server <be>/<srv>  has this server
+";
 
 /// Parses a hexadecimal number, with or without `0x`.
 fn number(word: &str) -> Option<u64> {
@@ -62,46 +159,16 @@ fn lanes() -> impl Iterator<Item = LaneId> {
 
 /// `show sess`
 pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
-    let (word, value) = (call.word(0), call.word(1));
-    let (which, in_full) = match (word, value) {
-        ("", _) => (StreamSelection::All, false),
-        ("all", _) => (StreamSelection::All, true),
-        ("older", age) => match manylane_config::value::time(age.as_bytes(), Unit::S) {
-            Ok(age) => (StreamSelection::Older(age), false),
-            Err(_) => {
-                call.error(if age.is_empty() {
-                    "Expects a minimum age (in seconds by default)."
-                } else {
-                    "Invalid age."
-                });
-                return Ok(());
-            }
-        },
-        ("susp", _) => {
-            call.error(
-                "'show sess susp' is refused: nothing tells which sessions are suspicious; use 'show \
-                sess older <age>'.",
-            );
+    if call.word(0) == "help" {
+        call.reply.put(HELP);
+        return Ok(());
+    }
+    let StreamQuery { conditions, in_full } = match StreamQuery::parse(call.words) {
+        Ok(query) => query,
+        Err(why) => {
+            call.error(&why);
             return Ok(());
         }
-        ("frontend", name) if !name.is_empty() => (StreamSelection::Frontend(name.to_owned()), false),
-        ("backend", name) if !name.is_empty() => (StreamSelection::Backend(name.to_owned()), false),
-        ("server", name) => match name.split_once('/') {
-            Some((backend, server)) => {
-                (StreamSelection::Server(backend.to_owned(), server.to_owned()), false)
-            }
-            None => {
-                call.error("'show sess server' expects <backend>/<server>.");
-                return Ok(());
-            }
-        },
-        (word, _) => match number(word) {
-            Some(number) => (StreamSelection::Number(number), true),
-            None => {
-                call.error(&format!("Unsupported option '{word}', try 'help' for more info."));
-                return Ok(());
-            }
-        },
     };
     // The clock is read again: the time at which this lane's round began may lie before the start of a stream
     // that another lane has started meanwhile.
@@ -112,7 +179,10 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
         while let Some(cursor) = from {
             let Some((report, next)) = slice(lane, cursor).await else { break };
             let now = call.here.now();
-            for stream in report.iter().filter(|stream| stream.begun <= epoch && which.has(stream, now)) {
+            let shown = |stream: &&StreamReport| {
+                stream.begun <= epoch && conditions.iter().all(|condition| condition.holds(stream, now))
+            };
+            for stream in report.iter().filter(shown) {
                 found = true;
                 match in_full {
                     true => in_full_of(call, lane, stream),
@@ -123,10 +193,10 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
             from = next;
         }
     }
-    if let StreamSelection::Number(_) = which
-        && !found
-    {
-        call.error("Session not found.");
+    // Streams of generations that served before may have what this one does not.
+    let missing = || conditions.iter().find_map(|condition| condition.misses(call.generation));
+    if !found && let Some(why) = missing() {
+        call.error(why);
     }
     Ok(())
 }
@@ -260,6 +330,46 @@ mod tests {
     fn ages_have_two_units_at_most() {
         let ages = [0, 59, 60, 3599, 3600, 86_399, 90_000].map(|seconds| age(Duration::from_secs(seconds)));
         assert_eq!(ages, ["0s", "59s", "1m0s", "59m59s", "1h0m", "23h59m", "1d1h"]);
+    }
+
+    fn parsed(line: &str) -> Result<StreamQuery, String> {
+        StreamQuery::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn all_conditions_are_read() {
+        let query = parsed("all backend b older 1h server b/s frontend f").unwrap();
+        let hour = Duration::from_secs(3600);
+        let expected = [
+            Condition::Backend("b".into()),
+            Condition::Older(hour),
+            Condition::Server("b".into(), "s".into()),
+            Condition::Frontend("f".into()),
+        ];
+        assert_eq!((&*query.conditions, query.in_full), (&expected[..], true));
+        let one = parsed("0x2a older 5").unwrap();
+        let expected = [Condition::Number(42), Condition::Older(Duration::from_secs(5))];
+        assert_eq!((&*one.conditions, one.in_full), (&expected[..], true));
+        assert_eq!(parsed("").unwrap(), StreamQuery::default());
+    }
+
+    #[test]
+    fn unknown_words_are_refused_wherever_they_stand() {
+        for (line, why) in [
+            ("bogus", "Unsupported option 'bogus', try 'help' for more info."),
+            ("backend b bogus", "Unsupported option 'bogus', try 'help' for more info."),
+            ("backend b all", "Unsupported option 'all', try 'help' for more info."),
+            ("older 1h 2a", "Unsupported option '2a', try 'help' for more info."),
+            ("older", "Expects a minimum age (in seconds by default)."),
+            ("backend b older x", "Invalid age."),
+            ("frontend", "Missing frontend name."),
+            ("older 1h backend", "Missing backend name."),
+            ("server", "Missing server name (<backend>/<server>)."),
+            ("server b", "Require 'backend/server'."),
+            ("server b/", "Require 'backend/server'."),
+        ] {
+            assert_eq!(parsed(line), Err(why.to_owned()), "{line}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::{
     state, stats_file, tables, variables, wait,
 };
 use crate::level::Level::{self, Admin, Operator, User};
+use crate::prompt::PROMPT_WORDS;
 use crate::reply::ReplyError;
 use crate::row::{Mode, Row, row};
 use Run::{Long, Now, Waits};
@@ -292,6 +293,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "counters of objects with a GUID, for 'stats-file'",
         Long(|call| Box::pin(stats_file::dump(call))),
     ),
+    row("echo", "<text>", User, "the text again, to tell answers apart", Now(client::echo)),
     row(
         "enable agent",
         "<bk>/<srv>",
@@ -533,7 +535,13 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "lists of patterns, or what is in one",
         Long(|call| Box::pin(patterns::show(call, Kind::Acl))),
     ),
-    row("show activity", "", Operator, "what the lanes count of themselves", Now(inside::activity)),
+    row(
+        "show activity",
+        "[-1|0|<thread>]",
+        Operator,
+        "what the lanes count of themselves; 0: sums alone",
+        Now(inside::activity),
+    ),
     row(
         "show backend",
         "",
@@ -567,9 +575,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
     ),
     row(
         "show events",
-        "[<ring> [-w] [-n]]",
+        "[<ring> [-w] [-n] [-0]]",
         Operator,
-        "the rings, or what one holds; -w: what comes, too; -n: only that",
+        "the rings, or what one holds; -w: what comes, too; -n: only that; -0: lines end with NUL",
         Long(|call| Box::pin(events::show(call))),
     ),
     row(
@@ -652,9 +660,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
     ),
     row(
         "show sess",
-        "[<id>|all|older <age>|frontend <fe>|backend <be>|server <bk>/<srv>]",
+        "[<id>|all|help] [<condition>]*",
         Operator,
-        "streams at work, or all of one",
+        "streams at work for which all conditions hold, or all of one",
         Long(|call| Box::pin(sessions::show(call))),
     ),
     row(
@@ -781,7 +789,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("user", "", User, "lower this client's level to user", Now(|call| call.settings.level = Level::User)),
     row(
         "wait",
-        "<delay> [srv-removable <bk>/<srv>]",
+        "{-h|<delay>} [srv-removable <bk>/<srv>]",
         User,
         "wait for so long, or until a server in maintenance serves nobody",
         Waits(|call| Box::pin(wait::wait(call))),
@@ -789,10 +797,10 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("help", "[<command>]", User, "all commands, or those that begin so", Now(help::help)),
     row(
         "prompt",
-        "",
+        PROMPT_WORDS,
         User,
         "keep the connection and ask for the next line, or stop that",
-        Now(|call| call.settings.interactive = !call.settings.interactive),
+        Now(client::set_prompt),
     ),
     row("quit", "", User, "disconnect", Now(|call| call.settings.over = true)),
 ];

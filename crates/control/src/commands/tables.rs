@@ -9,21 +9,25 @@ use manylane_stick::{Entry, MAX_KEY_BYTES, Table, server_key_text, with_key};
 use manylane_sync::Arc;
 use std::fmt::Write;
 
-/// Entries to show before the lane runs other tasks.
+/// Entries of one call of [`Table::each`].
 const AT_ONCE: u32 = 64;
+
+/// Entries to walk, absent ones included, before the lane runs other tasks, whatever they added to the answer.
+const MOST_WALKED: u32 = 256;
 
 /// A comparison with a number of the entry. An entry is shown if all filters of the command hold.
 struct Filter {
     datum: Datum,
     operator: &'static str,
-    value: u64,
+    /// Any signed or unsigned number of 64 bits.
+    value: i128,
 }
 
 impl Filter {
     fn holds(&self, entry: &Entry<'_>, now: u64) -> bool {
         let number = match self.datum.data {
             DataType::ServerKey => 0, // as with HAProxy: it is not a number
-            _ => entry.get(self.datum, now).unwrap_or_default(), // the table has this type
+            kind => value_of(kind, entry.get(self.datum, now).unwrap_or_default()), // the table has this type
         };
         match self.operator {
             "eq" => number == self.value,
@@ -41,6 +45,29 @@ enum EntrySelection {
     Key(String),
     Number(u32),
     Those(Vec<Filter>),
+}
+
+/// Parses a signed or unsigned number of 64 bits.
+fn parse_number(word: &str) -> Option<i128> {
+    word.parse::<i64>().map(i128::from).or_else(|_| word.parse::<u64>().map(i128::from)).ok()
+}
+
+/// Returns the value of what an entry keeps: the number of a server has a sign, as with HAProxy.
+fn value_of(kind: DataType, kept: u64) -> i128 {
+    match kind {
+        DataType::ServerId => (kept as u32).cast_signed().into(),
+        _ => kept.into(),
+    }
+}
+
+/// Returns what an entry keeps of a value. As with HAProxy, a negative one loses its sign: its lower bits are
+/// kept, 64 of bytes and 32 of others.
+fn kept_of(kind: DataType, value: i128) -> u64 {
+    match kind {
+        DataType::BytesInCnt | DataType::BytesOutCnt => value as u64,
+        _ if value < 0 => (value as u32).into(),
+        _ => value as u64,
+    }
 }
 
 fn millis(time: Time) -> u64 {
@@ -123,7 +150,7 @@ fn chosen(call: &mut Call<'_, '_>, table: &Table, other: &str) -> Option<EntrySe
                 const OPERATORS: [&str; 6] = ["eq", "ne", "le", "ge", "lt", "gt"];
                 let operator =
                     words.get(1).and_then(|word| OPERATORS.into_iter().find(|known| known == word));
-                match (operator, words.get(2).and_then(|word| word.parse().ok())) {
+                match (operator, words.get(2).and_then(|word| parse_number(word))) {
                     (None, _) => {
                         of_entry("Require and operator among \"eq\", \"ne\", \"le\", \"ge\", \"lt\", \"gt\"")
                     }
@@ -194,7 +221,7 @@ fn line(entry: &Entry<'_>, table: &Table, now: u64, out: &mut String) {
                 DataType::Gpt | DataType::Gpc => write!(out, " {name}{index}={number}"),
                 DataType::GpcRate => write!(out, " gpc{index}_rate({})={number}", data.period),
                 kind if kind.is_rate() => write!(out, " {name}({})={number}", data.period),
-                _ => write!(out, " {name}={number}"),
+                kind => write!(out, " {name}={}", value_of(kind, number)),
             };
         }
     }
@@ -268,7 +295,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
         call.reply.put("# contents not dumped due to insufficient privileges\n");
         return Ok(());
     }
-    let mut next = Some(0);
+    let (mut next, mut walked) = (Some(0), 0);
     while let Some(from) = next {
         let (mut visited, now) = (0, millis(call.here.now()));
         next = table.each(from, now, |entry| {
@@ -280,7 +307,14 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
         });
         call.reply.put(&out);
         out.clear();
-        call.reply.breathe().await?;
+        walked += next.map_or(0, |next| next - from);
+        if call.reply.breathe().await? {
+            walked = 0;
+        } else if walked >= MOST_WALKED {
+            // A filter may hold for few entries, and most of a table may be absent.
+            call.here.yield_now().await;
+            walked = 0;
+        }
     }
     Ok(())
 }
@@ -316,9 +350,9 @@ pub(super) fn set(call: &mut Call<'_, '_>) {
         let wrong = match datum(&pair[0], &table) {
             None => "\"data.<type>\" followed by a value expected",
             Some(Err(why)) => why,
-            Some(Ok(datum)) => match pair.get(1).and_then(|word| word.parse::<u64>().ok()) {
+            Some(Ok(datum)) => match pair.get(1).and_then(|word| parse_number(word)) {
                 Some(number) => {
-                    data.push((datum, number));
+                    data.push((datum, kept_of(datum.data, number)));
                     continue;
                 }
                 None => "Require a valid integer value to store",

@@ -2,6 +2,7 @@
 
 /// Beginnings of commands, and the reason. The first row that fits applies.
 const REFUSED: &[(&str, &str)] = &[
+    ("debug counters", "it counts lines of HAProxy's own source; 'show activity' and 'show info' count here"),
     ("debug dev check", DEBUG),
     ("debug dev close", DEBUG),
     ("debug dev fd", DEBUG),
@@ -13,6 +14,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("debug dev sym", DEBUG),
     ("disable dynamic-cookie", COOKIES),
     ("enable dynamic-cookie", COOKIES),
+    ("httpclient", "commands send no requests; use a client of HTTP such as curl"),
     ("mcli-debug-mode", "the master has no commands but those that its own 'help' shows"),
     ("set anon", "answers are not made anonymous"),
     ("set dynamic-cookie-key", COOKIES),
@@ -39,4 +41,19 @@ pub(super) fn reason(words: &[String]) -> Option<String> {
         .iter()
         .find(|(known, _)| fits(known))
         .map(|(known, why)| format!("'{known}' is a command of HAProxy that this program refuses: {why}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_haproxy_are_refused_by_name() {
+        let reason = |line: &str| reason(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for command in ["debug counters", "debug counters all", "httpclient GET http://127.0.0.1/"] {
+            let said = reason(command).unwrap_or_default();
+            assert!(said.contains("is a command of HAProxy"), "{command}: {said}");
+        }
+        assert_eq!(reason("debug"), None);
+    }
 }

@@ -5,8 +5,12 @@ use crate::level::Level;
 use manylane_config::value::Unit;
 use std::time::Duration;
 
-/// The longest delay.
-const LONGEST: Duration = Duration::from_secs(3600);
+const HELP: &str = "\
+'wait {-h | <delay>} [srv-removable <backend>/<server>]' waits for so long.
+  <delay>        in milliseconds, unless us, ms, s, m, h or d follows
+  srv-removable  only until the server, in maintenance, can be removed; an error if it cannot by then
+";
+
 /// Time between two checks of the server, and of the client: one that is gone gives its permit back. That of
 /// a TCP client is noticed only if it resets the connection.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -15,13 +19,16 @@ const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// `wait <delay> [srv-removable <backend>/<server>]`; older versions call it `srv-unused`.
 pub(super) async fn wait(call: &mut Call<'_, '_>) {
+    if call.words.iter().take(2).any(|word| word == "-h") {
+        return call.reply.put(HELP);
+    }
     let delay = match manylane_config::value::time(call.word(0).as_bytes(), Unit::Ms) {
-        Ok(delay) if delay <= LONGEST && !call.words.is_empty() => delay,
+        Ok(delay) if !call.words.is_empty() => delay,
         _ => {
             return call.error(if call.word(0).is_empty() {
                 "Expects a duration in milliseconds."
             } else {
-                "Invalid duration: expected milliseconds, or a time with a unit, up to 1h."
+                "Invalid duration: expected milliseconds, or a time with a unit, up to 24 days."
             });
         }
     };

@@ -8,7 +8,7 @@ use crate::{environment, system, version};
 use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_control::Level::{self, Admin, Operator, User};
-use manylane_control::{Mode, Row, row};
+use manylane_control::{Mode, PromptMode, PromptUsage, Row, row};
 use manylane_net::{Bound, Endpoint, HandedOver, PendingChanges};
 use manylane_plan::Generation;
 use manylane_plan::generation::{RuntimeSocket, StartOptions};
@@ -20,6 +20,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Instant;
 
 /// Most concurrent clients of one socket; others wait.
 const MOST_CLIENTS: usize = 10;
@@ -49,6 +50,8 @@ pub(super) enum Question {
     Processes(Sender<String>),
     /// Whether the last reload failed.
     Failed(Sender<bool>),
+    /// When the worker with this process number started, or the master.
+    Began(Option<u32>, Sender<Option<Instant>>),
     /// The process number of a worker, and the socket to reach it.
     Worker(Target, Sender<Option<(u32, UnixStream)>>),
 }
@@ -163,6 +166,15 @@ fn accept(socket: OwnedFd, is_ip: bool, level: Level, events: &Sender<Event>, ro
     }
 }
 
+const PROMPT_HELP: &str = "\
+'prompt [help | i | p | timed]*' changes whether the master asks for lines; the last mode counts.
+  i      it does not
+  p      a prompt asks for each line
+  timed  the prompt has the time since the start of the process that it names, or no longer
+Without a word, 'prompt' changes between 'p' and 'i'.
+
+";
+
 /// Whether the client continues.
 type Goes = io::Result<bool>;
 
@@ -174,7 +186,8 @@ struct Client {
     level: Level,
     /// Worker for later commands; `None` for the master.
     target: Option<(u32, Target)>,
-    interactive: bool,
+    /// `prompt`. Each client is interactive.
+    prompt: PromptMode,
     expert: bool,
     experimental: bool,
     /// `mcli-debug-mode`: the master itself answers commands for workers, where it can.
@@ -193,7 +206,7 @@ impl Client {
             events,
             level,
             target: None,
-            interactive: false,
+            prompt: PromptMode { interactive: true, ..PromptMode::default() },
             expert: false,
             experimental: false,
             debug: false,
@@ -226,7 +239,7 @@ impl Client {
                     return Ok(());
                 }
             }
-            if self.interactive {
+            if self.prompt.prompts {
                 self.prompt()?;
             }
         }
@@ -246,11 +259,19 @@ impl Client {
     }
 
     fn prompt(&mut self) -> io::Result<()> {
-        let mut text = match self.target {
-            Some((pid, _)) => pid.to_string(),
-            None if self.ask(Question::Failed)? => "master[ReloadFailed]".to_owned(),
-            None => "master".to_owned(),
-        };
+        let mut text = String::new();
+        if self.prompt.timed {
+            let pid = self.target.map(|(pid, _)| pid);
+            // A worker may have ended.
+            if let Some(began) = self.ask(|answer| Question::Began(pid, answer))? {
+                text = self.prompt.time(began) + " ";
+            }
+        }
+        match self.target {
+            Some((pid, _)) => text += &pid.to_string(),
+            None if self.ask(Question::Failed)? => text += "master[ReloadFailed]",
+            None => text += "master",
+        }
         let modes = [(self.experimental, "x"), (self.expert, "e"), (self.debug, "d")];
         let modes: String = modes.iter().filter(|(is_on, _)| *is_on).map(|(_, letter)| *letter).collect();
         if !modes.is_empty() {
@@ -345,6 +366,17 @@ impl Client {
             _ => {
                 self.say(&format!("'{name}' expects 'on', 'off', or nothing to show the mode.\n\n"))?;
             }
+        }
+        Ok(true)
+    }
+
+    /// `prompt`
+    fn set_prompt(&mut self, words: &[&str]) -> Goes {
+        // The master has no mode in which the connection ends behind the answers to a line.
+        let usage = if words.contains(&"n") { Err(PromptUsage::Wrong) } else { self.prompt.with(words) };
+        match usage {
+            Ok(mode) => self.prompt = PromptMode { interactive: true, ..mode },
+            Err(PromptUsage::Requested | PromptUsage::Wrong) => self.say(PROMPT_HELP)?,
         }
         Ok(true)
     }
@@ -508,6 +540,16 @@ static TABLE: &[Row<Run>] = &[
     row("@<relative pid>", "", User, "send a command to the worker: @1 is the one that serves", Run::Nobody),
     row("@master", "", User, "send a command to the master", Run::Nobody),
     row(
+        "echo",
+        "<text>",
+        User,
+        "the text again, to tell answers apart",
+        Run::Master(|own, words| match words {
+            [] => own.answer(""),
+            words => own.answer(&format!("{}\n", words.join(" "))),
+        }),
+    ),
+    row(
         "expert-mode",
         "[on|off]",
         Admin,
@@ -611,13 +653,10 @@ static TABLE: &[Row<Run>] = &[
     ),
     row(
         "prompt",
-        "",
+        "[help|i|p|timed]*",
         User,
         "ask for each line, or stop that",
-        Run::Client(|own, _| {
-            own.interactive = !own.interactive;
-            Ok(true)
-        }),
+        Run::Client(Client::set_prompt),
     ),
     row("quit", "", User, "disconnect", Run::Client(|_, _| Ok(false))),
     row(

@@ -509,6 +509,10 @@ impl Master {
             Question::Processes(answer) => answer.send(self.processes()),
             Question::Failed(answer) => answer.send(self.failed > 0),
             Question::Said(answer) => answer.send(self.said_at_start.clone()),
+            Question::Began(None, answer) => answer.send(Some(self.began)),
+            Question::Began(Some(pid), answer) => {
+                answer.send(self.workers().find(|worker| worker.pid() == pid).map(|worker| worker.began))
+            }
             Question::Worker(target, answer) => {
                 let mut serving = self.current.iter().chain(&self.former);
                 let found = match target {
