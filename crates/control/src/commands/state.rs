@@ -1,6 +1,7 @@
 //! `show servers state` and `show servers conn`.
 
 use super::Call;
+use super::server::backend_named;
 use super::stat::streams;
 use crate::reply::ReplyError;
 use manylane_balance::{Admin, Operation};
@@ -20,7 +21,7 @@ const VERSION: u32 = 1;
 fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Arc<Backend>]> {
     let all = &call.generation.backends;
     let Some(name) = call.words.first() else { return Some(all) };
-    match all.iter().position(|backend| *backend.name == **name) {
+    match backend_named(all, name) {
         Some(at) => Some(&all[at..=at]),
         None => {
             call.error("Can't find backend.");
