@@ -4,6 +4,7 @@
 //! Both run on the blocking pool.
 
 use super::Call;
+use crate::aside::Owned;
 use crate::reply::ReplyError;
 use crate::serve::Control;
 use manylane_expr::{Entry, EntrySelector, Lane, NoVersion, NotAdded, Pair, Reference, split};
@@ -100,7 +101,9 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Repl
         return overview(call, kind).await;
     }
     let Some(Named { version, list }) = named(call, kind, true) else { return Ok(()) };
-    let Some(entries) = aside(call, &list, move |list| list.entries(version)).await else { return Ok(()) };
+    // A commit may replace the list while the client reads this one, which is then the last to hold it.
+    let entries = aside(call, &list, move |list| Owned::new(list.entries(version))).await;
+    let Some(entries) = entries else { return Ok(()) };
     for entry in entries.iter() {
         let _ = write!(call.reply, "{:#x} {}", entry.id(), text(entry.pattern()));
         if kind == Kind::Map {
