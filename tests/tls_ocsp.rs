@@ -121,6 +121,7 @@ fn clients_that_ask_are_shown_what_the_authority_says() {
     assert!(key.ends_with(&format!("OCSP Response Key: {id}\n\n")), "{key}");
     let detail = ask(&control, &format!("show ssl ocsp-response {id}"));
     assert_eq!(detail, ask(&control, &format!("show ssl ocsp-response text {name}")));
+    assert_eq!(detail, ask(&control, &format!("show ssl cert {name}.ocsp")));
     let peer = authority.folder.0.join("peer");
     let config = authority.folder.file(
         "peer.cfg",
@@ -138,6 +139,7 @@ fn clients_that_ask_are_shown_what_the_authority_says() {
             "show ssl ocsp-response none",
             "set ssl ocsp-response",
             "set ssl ocsp-response ?",
+            "show ssl cert none.pem.ocsp",
         ] {
             assert_eq!(ask(&control, command), ask(&peer, command), "{command}");
         }
@@ -162,6 +164,8 @@ fn clients_that_ask_are_shown_what_the_authority_says() {
     let other = maker.leaf("b", "2B", true, &[]);
     commit(&other.pem);
     assert_eq!(both(), [None, None], "it is about another certificate");
+    let none = ask(&control, &format!("show ssl cert {name}.ocsp"));
+    assert_eq!(none, "The certificate has no OCSP response.\n\n");
     let about_other = base64(&maker.response("other", &other, 'V', None));
     assert_eq!(
         ask(&control, &format!("set ssl ocsp-response <<\n{about_other}\n")),

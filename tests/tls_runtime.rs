@@ -410,7 +410,7 @@ fn the_text_of_a_large_list_is_made_aside_of_lanes() {
         list.display()
     );
     let program = Manylane::start_ready(&config);
-    let used = || (processor_time(program.pid(), "manylane"), processor_time(program.pid(), "blocking"));
+    let used = || (processor_time(program.pid(), "manylane"), processor_time(program.pid(), "reporter"));
     let (lane, aside) = used();
     let shown = ask(&socket, &format!("show ssl crl-file {}", list.display()));
     let (lane, aside) = (used().0 - lane, used().1 - aside);
@@ -728,8 +728,10 @@ fn answers_are_those_of_haproxy() {
         format!("del ssl ca-file {known}"),
         "show ssl crl-file".into(),
         format!("show ssl crl-file {revoked}"),
+        format!("show ssl crl-file {revoked}:1"),
         "show ssl crl-file /none".into(),
         format!("set ssl crl-file {revoked} <<\n{}", revoked_by(&authority, &[2])),
+        format!("show ssl crl-file *{revoked}"),
         "show ssl crl-file".into(),
         format!("commit ssl crl-file {revoked}"),
         format!("commit ssl crl-file {revoked}"),

@@ -24,15 +24,14 @@ pub(crate) fn cell(line: &Line, column: Column) -> String {
                 "Y".into()
             }
         }
-        (_, Some(Value::Number32(n) | Value::Number64(n))) => grouped(*n),
-        (_, Some(value)) => escaped(&value.text()),
+        (_, Some(value)) => value.unsigned().map_or_else(|| escaped(&value.text()), grouped),
     }
 }
 
 /// Formats a status. The time since its last change comes first, unless the server has no check.
 fn status(line: &Line, word: &str) -> String {
     let seconds = match line.value(Column::Lastchg) {
-        Some(Value::Number32(seconds)) if word != "no check" => *seconds,
+        Some(Value::Number32(seconds)) if word != "no check" => u64::from(*seconds),
         _ => return escaped(word),
     };
     format!("{} {}", duration(seconds), escaped(word))

@@ -3,6 +3,7 @@
 #![cfg(not(any(loom, manylane_sim)))] // needs sockets of manylane-io, which are not built there
 
 mod activity;
+mod aside;
 mod cells;
 mod commands;
 mod level;

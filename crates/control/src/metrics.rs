@@ -412,7 +412,8 @@ struct MetricsWriter {
 
 fn number(line: &Line, column: Column) -> i64 {
     match &line.values[column as usize] {
-        Some(Value::Number32(n) | Value::Number64(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
+        Some(Value::Number32(n)) => i64::from(*n),
+        Some(Value::Number64(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
         Some(Value::Signed(n)) => *n,
         Some(Value::Float(_) | Value::Text(_)) | None => NONE, // no column has a value of these types
     }
@@ -449,9 +450,9 @@ impl Row {
                     value => value,
                 })
                 .collect(),
-            codes: std::array::from_fn(|index| match &line.values[first + index] {
-                Some(Value::Number32(n) | Value::Number64(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
-                _ => NONE,
+            codes: std::array::from_fn(|index| {
+                let code = line.values[first + index].as_ref().and_then(Value::unsigned);
+                code.map_or(NONE, |n| i64::try_from(n).unwrap_or(i64::MAX))
             }),
             state: if own == Some("listener") { LISTENER_STATES } else { STATES }
                 .iter()

@@ -2,6 +2,7 @@
 //! them.
 
 use crate::activity::Client;
+use crate::aside;
 use crate::process::Process;
 use crate::session;
 use manylane_io::Io;
@@ -14,16 +15,12 @@ use manylane_sched::{BlockingPool, Class, TaskKind};
 use manylane_sync::Arc;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::OnceLock;
 
 static ACCEPT: TaskKind = TaskKind::new("control accept");
 static SERVE: TaskKind = TaskKind::new("control");
 
 /// Most clients of all sockets together, unless `stats maxconn` is set.
 pub const MOST_CLIENTS: u32 = 10;
-
-/// Capacity of the queue of the thread that [`Control::aside`] gives.
-const CHANGES_WAITING: usize = 256;
 
 /// The state that commands read and change.
 #[derive(Debug)]
@@ -109,11 +106,9 @@ impl Control {
         &self.process
     }
 
-    /// The thread for work that takes long. It belongs to the process and is never dropped: dropping a pool
-    /// waits for its threads, which would block the lane.
+    /// The thread for work that takes long.
     pub(crate) fn aside() -> &'static BlockingPool {
-        static POOL: OnceLock<BlockingPool> = OnceLock::new();
-        POOL.get_or_init(|| BlockingPool::new(1, CHANGES_WAITING))
+        aside::pool()
     }
 
     /// Makes the calling lane serve the sockets that [`bind`] returned.

@@ -55,7 +55,7 @@ pub use rustls::{CertificateError, Error as RustlsError};
 pub use server::{
     ClientVerify, MOST_EARLY_DATA, ServerContext, ServerSettings, SessionLookups, session_lookups,
 };
-pub use store::{BadOcsp, Failure, Kind, Names, Store, StoredFile};
+pub use store::{BadOcsp, Failure, Kind, Names, RevokedLists, Store, StoredFile};
 pub use tickets::{BadKey, check_ticket_keys};
 pub use url::HttpUrl;
 pub use watch::FileChange;

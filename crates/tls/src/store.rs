@@ -116,6 +116,31 @@ pub struct StoredFile {
     pub ocsp: Option<OcspId>,
 }
 
+/// The revocation lists of a file, in DER, which may have many megabytes and are shared with the store.
+#[derive(Clone, Debug)]
+pub struct RevokedLists {
+    /// A context uses the file.
+    pub used: bool,
+    lists: Arc<Revoked>,
+}
+
+impl RevokedLists {
+    /// The number of lists.
+    pub fn len(&self) -> usize {
+        self.lists.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.lists.0.is_empty()
+    }
+
+    /// The list with this index.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        self.lists.0.get(index).map(|list| &**list)
+    }
+}
+
 /// The contents of a kind of file.
 trait Content: Clone + Default {
     /// Takes a payload for the file `name`. With `adds`, keeps what is there.
@@ -778,6 +803,17 @@ impl Store {
         let stapled = read.filter(|bundle| bundle.staple.response().is_some());
         let ocsp = stapled.and_then(|bundle| bundle.ocsp_id());
         Some(StoredFile { used, der, files: read.and_then(|bundle| bundle.files.clone()), ocsp })
+    }
+
+    /// The revocation lists of a file; with `*` before its name, of the open transaction for it.
+    pub fn revoked_lists(&self, name: &str) -> Option<RevokedLists> {
+        let known = &mut *self.0.lock();
+        let Some(bare) = name.strip_prefix('*') else {
+            let lists = known.revoked.all.get(name)?.clone();
+            return Some(RevokedLists { used: known.is_used(Kind::Revoked, name), lists });
+        };
+        let (_, sent) = known.revoked.pending.as_ref().filter(|(about, _)| **about == *bare)?;
+        Some(RevokedLists { used: false, lists: Arc::new(sent.clone()) })
     }
 
     /// Creates an empty file.

@@ -61,6 +61,16 @@ fn date(seconds: u64) -> String {
     )
 }
 
+/// The state, and the columns of when the certificate is renewed: what runs was due by now.
+fn schedule(running: bool, due: Option<u64>, now: u64) -> (&'static str, String) {
+    let (word, due) = match due {
+        _ if running => ("Running", Some(now)),
+        None => ("Stopped", None),
+        Some(at) => ("Scheduled", Some(at.max(now))),
+    };
+    (word, due.map_or_else(|| "-\t-".to_owned(), |at| format!("{}\t{}", date(at), span(at - now))))
+}
+
 /// `acme status`
 pub(super) async fn status(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let (all, scheduled) = (call.generation.acme.certificates.clone(), call.generation.acme.scheduled);
@@ -80,13 +90,7 @@ pub(super) async fn status(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
     let now = manylane_acme::now();
     for (own, not_after, due) in lines {
         let state = manylane_acme::state(&own.name);
-        let (word, due) = match due {
-            _ if state.running => ("Running", None),
-            None => ("Stopped", None),
-            Some(at) => ("Scheduled", Some(at.max(now))),
-        };
-        let scheduled =
-            due.map_or_else(|| "-\t-".to_owned(), |at| format!("{}\t{}", date(at), span(at - now)));
+        let (word, scheduled) = schedule(state.running, due, now);
         let _ = writeln!(
             call.reply,
             "{}\t{}\t{word}\t{}\t{}\t{scheduled}",
@@ -115,4 +119,22 @@ pub(super) async fn dump(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
         )),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::schedule;
+
+    #[test]
+    fn what_runs_was_due_by_now() {
+        let now = 1_798_505_457;
+        let at = |text: &str| text.to_owned();
+        let due = at("2026-12-29T00:50:57Z\t0d 0h00m00s");
+        assert_eq!(schedule(true, None, now), ("Running", due.clone()));
+        assert_eq!(schedule(true, Some(now + 60), now), ("Running", due.clone()));
+        assert_eq!(schedule(false, Some(now - 60), now), ("Scheduled", due));
+        let later = at("2026-12-29T00:51:57Z\t0d 0h01m00s");
+        assert_eq!(schedule(false, Some(now + 60), now), ("Scheduled", later));
+        assert_eq!(schedule(false, None, now), ("Stopped", at("-\t-")));
+    }
 }

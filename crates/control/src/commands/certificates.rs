@@ -6,11 +6,14 @@ use super::Call;
 use crate::reply::ReplyError;
 use crate::serve::Control;
 use manylane_expr::{CertificateText, Civil, RevokedText};
+use manylane_plan::pages::{PART, Parts};
+use manylane_sync::Reader;
 use manylane_tls::{
-    BadKey, BadOcsp, Failure, Kind, ListLine, NoQuestion, OcspState, OcspUpdate, ServerContext, ShownName,
-    Store,
+    BadKey, BadOcsp, Failure, Kind, ListLine, NoQuestion, OcspState, OcspUpdate, RevokedLists, ServerContext,
+    ShownName, Store,
 };
 use std::fmt::Write;
+use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
@@ -60,20 +63,22 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Repl
         }
         _ => (name, None),
     };
+    if kind == Kind::Revoked {
+        return show_revoked(call, &name, index).await;
+    }
     let requested = name.clone();
     let read = move |store: &Store| {
         let shown = store.show(kind, &requested)?;
-        let text = if kind == Kind::Certificate { String::new() } else { contents(kind, &shown.der, index) };
+        let text = if kind == Kind::Certificate { String::new() } else { authorities(&shown.der, index) };
         Some((shown, text))
     };
     let Some(shown) = aside(call, read).await else { return Ok(()) };
     let Some((shown, text)) = shown else {
-        let what = match kind {
-            Kind::Certificate => "Can't display the certificate: Not found or the certificate is a bundle!",
-            Kind::Authorities => "Can't display the CA file : Not found!",
-            Kind::Revoked => "Can't display the CRL file : Not found!",
-        };
-        call.error(what);
+        match (kind, name.strip_suffix(".ocsp")) {
+            (Kind::Certificate, Some(certificate)) => ocsp_of(call, certificate.to_owned()).await,
+            (Kind::Certificate, None) => call.error(NO_CERTIFICATE),
+            _ => call.error("Can't display the CA file : Not found!"),
+        }
         return Ok(());
     };
     let _ = writeln!(call.reply, "Filename: {name}");
@@ -81,13 +86,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Repl
         let (certificate, key) = (certificate.display(), key.display());
         let _ = writeln!(call.reply, "Crt filename: {certificate}\nKey filename: {key}");
     }
-    let status = match (shown.der.is_empty(), shown.used) {
-        (true, _) => "Empty",
-        _ if name.starts_with('*') => "Uncommitted",
-        (_, true) => "Used",
-        _ => "Unused",
-    };
-    let _ = writeln!(call.reply, "Status: {status}");
+    let _ = writeln!(call.reply, "Status: {}", status(&name, shown.der.is_empty(), shown.used));
     if kind == Kind::Certificate {
         certificate(call, &shown.der);
         let _ =
@@ -101,16 +100,102 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Repl
     Ok(())
 }
 
-/// The text of CA certificates or revocation lists, or of the one chosen by `index`. Runs off the lanes,
-/// since a list may have hundreds of thousands of entries.
-fn contents(kind: Kind, all: &[Box<[u8]>], index: Option<usize>) -> String {
+const NO_CERTIFICATE: &str = "Can't display the certificate: Not found or the certificate is a bundle!";
+
+fn status(name: &str, empty: bool, used: bool) -> &'static str {
+    match (empty, used) {
+        (true, _) => "Empty",
+        _ if name.starts_with('*') => "Uncommitted",
+        (_, true) => "Used",
+        _ => "Unused",
+    }
+}
+
+/// `show ssl cert <file>.ocsp`
+async fn ocsp_of(call: &mut Call<'_, '_>, certificate: String) {
+    let read = move |store: &Store| {
+        store.show(Kind::Certificate, &certificate)?;
+        Some(store.ocsp_response(&certificate).and_then(|der| manylane_tls::ocsp_text(&der)))
+    };
+    match aside(call, read).await {
+        Some(Some(Some(text))) => call.reply.put(&text),
+        Some(Some(None)) => call.error("The certificate has no OCSP response."),
+        Some(None) => call.error(NO_CERTIFICATE),
+        None => {}
+    }
+}
+
+/// `show ssl crl-file <file>`
+async fn show_revoked(call: &mut Call<'_, '_>, name: &str, index: Option<usize>) -> Result<(), ReplyError> {
+    let requested = name.to_owned();
+    let read = move |store: &Store| store.revoked_lists(&requested);
+    let Some(lists) = aside(call, read).await else { return Ok(()) };
+    let Some(lists) = lists else {
+        call.error("Can't display the CRL file : Not found!");
+        return Ok(());
+    };
+    let status = status(name, lists.is_empty(), lists.used);
+    let head = format!("Filename: {name}\nStatus: {status}\n");
+    let numbers = match index {
+        Some(number) => number - 1..number.min(lists.len()),
+        None => 0..lists.len(),
+    };
+    let writer = RevokedWriter { head, lists, numbers, text: None };
+    if let Err(refused) = call.reply.make(writer).await? {
+        call.error(&format!("Cannot show the CRL file: {refused}."));
+    }
+    Ok(())
+}
+
+/// Entries of a revocation list in one step: some 50 microseconds.
+const ENTRIES_AT_ONCE: usize = 50;
+
+/// The state of writing revocation lists. It runs on the reporter's thread, like that of `show stat`.
+struct RevokedWriter {
+    head: String,
+    lists: RevokedLists,
+    /// Indexes of the lists to write; the first is that of `text`, if this is begun.
+    numbers: Range<usize>,
+    text: Option<RevokedText>,
+}
+
+impl Parts for RevokedWriter {
+    fn next(&mut self, out: &mut String, _: &Reader) -> bool {
+        out.push_str(&std::mem::take(&mut self.head));
+        while out.len() < PART {
+            let number = self.numbers.start;
+            let Some(der) = self.lists.get(number).filter(|_| !self.numbers.is_empty()) else { return false };
+            let before = self.text.take();
+            let text = before.or_else(|| {
+                let _ = writeln!(out, " \nCertificate Revocation List #{}:", number + 1);
+                let text = RevokedText::of(der)?;
+                put_revoked(out, &text);
+                Some(text)
+            });
+            if let Some(mut text) = text.filter(|text| !text.is_empty()) {
+                text.put_next(der, ENTRIES_AT_ONCE, out);
+                self.text = Some(text);
+                return true;
+            }
+            self.numbers.start += 1;
+        }
+        true
+    }
+}
+
+fn put_revoked(out: &mut String, text: &RevokedText) {
+    let _ = writeln!(
+        out,
+        "Version {}\nSignature Algorithm: {}\nIssuer: {}\nLast Update: {}\nNext Update: {}",
+        text.version, text.signature, text.issuer, text.last_update, text.next_update
+    );
+    out.push_str(if text.is_empty() { "No Revoked Certificates\n" } else { "Revoked Certificates:\n" });
+}
+
+/// The text of CA certificates, or of the one chosen by `index`. Runs off the lanes.
+fn authorities(all: &[Box<[u8]>], index: Option<usize>) -> String {
     let mut text = String::new();
     for (number, der) in (1..).zip(all).filter(|(number, _)| index.is_none_or(|index| index == *number)) {
-        if kind == Kind::Revoked {
-            let _ = writeln!(text, " \nCertificate Revocation List #{number}:");
-            revoked(&mut text, der);
-            continue;
-        }
         let _ = writeln!(text, " \nCertificate #{number}:");
         for line in CertificateText::of(der).iter().flat_map(lines) {
             let _ = writeln!(text, "{line}");
@@ -140,21 +225,6 @@ fn certificate(call: &mut Call<'_, '_>, chain: &[Box<[u8]>]) {
     for text in chain {
         let _ = writeln!(call.reply, "Chain Subject: {}\nChain Issuer: {}", text.subject, text.issuer);
     }
-}
-
-fn revoked(out: &mut String, der: &[u8]) {
-    let Some(text) = RevokedText::of(der) else { return };
-    let _ = writeln!(
-        out,
-        "Version {}\nSignature Algorithm: {}\nIssuer: {}\nLast Update: {}\nNext Update: {}",
-        text.version, text.signature, text.issuer, text.last_update, text.next_update
-    );
-    if text.revoked.is_empty() {
-        out.push_str("No Revoked Certificates\n");
-        return;
-    }
-    out.push_str("Revoked Certificates:\n");
-    out.push_str(&text.revoked);
 }
 
 async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), ReplyError> {
@@ -714,5 +784,61 @@ pub(super) async fn set_ocsp(call: &mut Call<'_, '_>) {
         }
         Some(Err(BadOcsp::Refused(why))) => call.error(&format!("The OCSP response was not taken: {why}.")),
         None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
+        KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+    };
+
+    #[test]
+    fn a_long_revocation_list_is_written_in_parts() {
+        const COUNT: u64 = 2_000;
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let revoked = |serial: u64| RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(2090, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: (1..=COUNT).map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let store = Store::default();
+        store.create(Kind::Revoked, "list").unwrap();
+        let sent = list.signed_by(&authority).unwrap().pem().unwrap();
+        store.set(Kind::Revoked, "list", sent.as_bytes(), false).unwrap();
+        let lists = store.revoked_lists("*list").unwrap();
+        let mut writer =
+            RevokedWriter { head: "head\n".to_owned(), numbers: 0..lists.len(), lists, text: None };
+        let (mut all, reader) = (String::new(), Reader::new());
+        loop {
+            let mut part = String::new();
+            let more = writer.next(&mut part, &reader);
+            assert!(part.len() < PART, "{}", part.len());
+            all.push_str(&part);
+            if !more {
+                break;
+            }
+        }
+        assert!(all.starts_with("head\n \nCertificate Revocation List #1:\nVersion 2\n"), "{all}");
+        let serials = all.lines().filter_map(|line| line.strip_prefix("    Serial Number: "));
+        let expected = (1..=COUNT).map(|serial| match serial {
+            ..256 => format!("{serial:02X}"),
+            _ => format!("{serial:04X}"),
+        });
+        assert!(serials.eq(expected), "{all}");
+        assert!(all.ends_with("\n        Revocation Date: Jan  1 00:00:00 2020 GMT\n"), "{all}");
     }
 }

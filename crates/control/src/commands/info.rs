@@ -109,9 +109,10 @@ pub(crate) fn value(
     float: bool,
 ) -> Option<Value> {
     use Value::{Float, Number32, Number64, Text};
+    let (count32, gauge32) = (Value::count32, Value::gauge32);
     let elapsed = process.started.elapsed();
     let up = elapsed.as_secs();
-    let rate = |rate: u64| if float { Float(rate as f64) } else { Number32(rate) };
+    let rate = |rate: u64| if float { Float(rate as f64) } else { gauge32(rate) };
     let pipes = |of: fn(&manylane_io::IoReport) -> u64| manylane_io::report().iter().map(of).sum::<u64>();
     let process_stats = &generation.process_stats;
     let frontends = &generation.frontends;
@@ -144,90 +145,90 @@ pub(crate) fn value(
         "Name" => Text("Manylane".into()),
         "Release_date" => Text(process.released.into()),
         "Version" | "Build info" => Text(process.version.into()),
-        "Nbthread" => Number32(process.lanes as u64),
+        "Nbthread" => gauge32(process.lanes as u64),
         "Driver" => Text(drivers()),
         "Nbproc" | "Process_num" => Number32(1),
-        "Pid" => Number32(std::process::id().into()),
+        "Pid" => gauge32(std::process::id().into()),
         "Uptime" => Text(span(up)),
         "Uptime_sec" if float => Float(elapsed.as_secs_f64()),
-        "Uptime_sec" => Number32(up),
-        "Memmax_MB" => Number32(process.megabytes.unwrap_or(0)),
+        "Uptime_sec" => gauge32(up),
+        "Memmax_MB" => gauge32(process.megabytes.unwrap_or(0)),
         "Memmax_bytes" => match process.megabytes.unwrap_or(0) << 20 {
-            few if few <= u32::MAX.into() => Number32(few),
+            few if few <= u32::MAX.into() => gauge32(few),
             many => Number64(many),
         },
-        "PoolAlloc_MB" => Number32(allocated() >> 20),
-        "PoolUsed_MB" => Number32(used() >> 20),
-        "PoolFailed" => Number32(pools().iter().map(|pool| pool.failed).sum()),
-        "Ulimit-n" | "Maxsock" => Number32(process.descriptors),
-        "Maxconn" => Number32(generation.conn_limit.most()),
-        "Hard_maxconn" => Number32(generation.hard_maxconn),
+        "PoolAlloc_MB" => gauge32(allocated() >> 20),
+        "PoolUsed_MB" => gauge32(used() >> 20),
+        "PoolFailed" => count32(pools().iter().map(|pool| pool.failed).sum()),
+        "Ulimit-n" | "Maxsock" => gauge32(process.descriptors),
+        "Maxconn" => gauge32(generation.conn_limit.most()),
+        "Hard_maxconn" => gauge32(generation.hard_maxconn),
         "ConnRate" | "SessRate" => rate(connection_rate()),
-        "MaxConnRate" | "MaxSessRate" => Number32(process_stats.most_connections(connection_rate())),
-        "MaxSslConns" => Number32(generation.tls_conn_limit.most()),
+        "MaxConnRate" | "MaxSessRate" => gauge32(process_stats.most_connections(connection_rate())),
+        "MaxSslConns" => gauge32(generation.tls_conn_limit.most()),
         "CurrSslConns" => {
             let ended = tls(|counts| &counts.connections_ended);
-            Number32(tls(|counts| &counts.connections).saturating_sub(ended))
+            gauge32(tls(|counts| &counts.connections).saturating_sub(ended))
         }
-        "CumSslConns" => Number32(tls(|counts| &counts.connections)),
-        "SslRateLimit" => Number32(generation.tls_rate.most()),
+        "CumSslConns" => count32(tls(|counts| &counts.connections)),
+        "SslRateLimit" => gauge32(generation.tls_rate.most()),
         "SslRate" => rate(clients().rates[0]),
-        "MaxSslRate" => Number32(clients().most[0]),
+        "MaxSslRate" => gauge32(clients().most[0]),
         "SslFrontendKeyRate" => rate(clients().rates[1]),
-        "SslFrontendMaxKeyRate" => Number32(clients().most[1]),
+        "SslFrontendMaxKeyRate" => gauge32(clients().most[1]),
         "SslFrontendSessionReuse_pct" => rate(reused_percent(clients().rates)),
         "SslBackendKeyRate" => rate(servers().rates[1]),
-        "SslBackendMaxKeyRate" => Number32(servers().most[1]),
-        "SslCacheLookups" => Number32(manylane_tls::session_lookups().all),
-        "SslCacheMisses" => Number32(manylane_tls::session_lookups().misses),
+        "SslBackendMaxKeyRate" => gauge32(servers().most[1]),
+        "SslCacheLookups" => count32(manylane_tls::session_lookups().all),
+        "SslCacheMisses" => count32(manylane_tls::session_lookups().misses),
         "CompressBpsIn" | "CompressBpsOut" => rate(0),
         "CompressBpsRateLim" | "Niced_tasks" => Number32(0),
-        "CumRecvLogs" => Number32(manylane_logs::received_messages()),
-        "ActivePeers" => Number32(super::peers::count(generation)[0]),
-        "ConnectedPeers" => Number32(super::peers::count(generation)[1]),
-        "DebugCommandsIssued" => Number32(super::sessions::HARMED.load(Ordering::Relaxed)),
-        "Maxpipes" => Number32(generation.process.most_pipes.unwrap_or(0) as u64),
-        "PipesUsed" => Number32(pipes(|lane| lane.pipes_used)),
-        "PipesFree" => Number32(pipes(|lane| lane.pipes_free)),
+        "CumRecvLogs" => count32(manylane_logs::received_messages()),
+        "ActivePeers" => gauge32(super::peers::count(generation)[0]),
+        "ConnectedPeers" => gauge32(super::peers::count(generation)[1]),
+        "DebugCommandsIssued" => count32(super::sessions::HARMED.load(Ordering::Relaxed)),
+        "Maxpipes" => gauge32(generation.process.most_pipes.unwrap_or(0) as u64),
+        "PipesUsed" => gauge32(pipes(|lane| lane.pipes_used)),
+        "PipesFree" => gauge32(pipes(|lane| lane.pipes_free)),
         "TotalSplicedBytesOut" => Number64(pipes(|lane| lane.spliced_out)),
-        "Idle_pct" => Number32(process_stats.idle_percent()),
-        "Stopping" => Number32(process_stats.is_stopping().into()),
-        "Jobs" => Number32(listeners() + connections() + activity::clients()),
-        "Unstoppable Jobs" => Number32(activity::unstoppable()),
-        "BusyPolling" => Number32((generation.process.busy_polling && !process_stats.is_stopping()).into()),
-        "FailedResolutions" => Number32(process_stats.failed_resolutions.read_cheap()),
+        "Idle_pct" => gauge32(process_stats.idle_percent()),
+        "Stopping" => gauge32(process_stats.is_stopping().into()),
+        "Jobs" => gauge32(listeners() + connections() + activity::clients()),
+        "Unstoppable Jobs" => gauge32(activity::unstoppable()),
+        "BusyPolling" => gauge32((generation.process.busy_polling && !process_stats.is_stopping()).into()),
+        "FailedResolutions" => count32(process_stats.failed_resolutions.read_cheap()),
         "BytesOutRate" => Number64(
             process_stats.bytes_rate(Time::now(), frontends.iter().map(|frontend| &*frontend.counts)),
         ),
         "Tainted" => Text(activity::taints()),
-        "ConnRateLimit" => Number32(generation.connection_rate.most()),
-        "SessRateLimit" => Number32(generation.session_rate.most()),
-        "CurrConns" => Number32(connections()),
-        "CumConns" => Number32(counted(|counts| &counts.connections)),
-        "CumReq" => Number32(counted(|counts| &counts.streams)),
-        "TotalWarnings" => Number32(generation.said.matches("[WARNING]").count() as u64),
-        "MaxconnReached" => Number32(generation.conn_limit.filled()),
-        "BootTime_ms" => Number32(process.boot.as_millis() as u64),
+        "ConnRateLimit" => gauge32(generation.connection_rate.most()),
+        "SessRateLimit" => gauge32(generation.session_rate.most()),
+        "CurrConns" => gauge32(connections()),
+        "CumConns" => count32(counted(|counts| &counts.connections)),
+        "CumReq" => count32(counted(|counts| &counts.streams)),
+        "TotalWarnings" => count32(generation.said.matches("[WARNING]").count() as u64),
+        "MaxconnReached" => count32(generation.conn_limit.filled()),
+        "BootTime_ms" => gauge32(process.boot.as_millis() as u64),
         "CurrStreams" => {
             let ended = counted(|counts| &counts.streams_ended);
             Number64(counted(|counts| &counts.streams).saturating_sub(ended))
         }
         "CumStreams" => Number64(counted(|counts| &counts.streams)),
-        "BlockedTrafficWarnings" => Number32(activity::times_stuck()),
-        "Tasks" => Number32(tasks(|lane| lane.live)),
-        "Run_queue" => Number32(tasks(manylane_sched::LaneReport::run_queue)),
+        "BlockedTrafficWarnings" => count32(activity::times_stuck()),
+        "Tasks" => gauge32(tasks(|lane| lane.live)),
+        "Run_queue" => gauge32(tasks(manylane_sched::LaneReport::run_queue)),
         "node" => Text(generation.process.node.as_deref().unwrap_or(&generation.logs.hostname).into()),
         "description" => Text(generation.process.description.as_deref()?.into()),
-        "Listeners" => Number32(listeners()),
-        "DroppedLogs" => Number32(manylane_logs::lost_lines()),
+        "Listeners" => gauge32(listeners()),
+        "DroppedLogs" => count32(manylane_logs::lost_lines()),
         "TotalBytesOut" => Number64(counted(|counts| &counts.bytes_out)),
         "PoolAlloc_bytes" => Number64(allocated()),
         "PoolUsed_bytes" => Number64(used()),
         "Start_time_sec" => {
             let since = process.since.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            if float { Float(since.as_secs_f64()) } else { Number32(since.as_secs()) }
+            if float { Float(since.as_secs_f64()) } else { gauge32(since.as_secs()) }
         }
-        "RegexGivenUp" => Number32(manylane_expr::given_up()),
+        "RegexGivenUp" => count32(manylane_expr::given_up()),
         _ => return None,
     })
 }

@@ -4,6 +4,7 @@
 //! Both run on the blocking pool.
 
 use super::Call;
+use crate::aside::Owned;
 use crate::reply::ReplyError;
 use crate::serve::Control;
 use manylane_expr::{Entry, EntrySelector, Lane, NoVersion, NotAdded, Pair, Reference, split};
@@ -100,7 +101,9 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Repl
         return overview(call, kind).await;
     }
     let Some(Named { version, list }) = named(call, kind, true) else { return Ok(()) };
-    let Some(entries) = aside(call, &list, move |list| list.entries(version)).await else { return Ok(()) };
+    // A commit may replace the list while the client reads this one, which is then the last to hold it.
+    let entries = aside(call, &list, move |list| Owned::new(list.entries(version))).await;
+    let Some(entries) = entries else { return Ok(()) };
     for entry in entries.iter() {
         let _ = write!(call.reply, "{:#x} {}", entry.id(), text(entry.pattern()));
         if kind == Kind::Map {
@@ -148,8 +151,12 @@ pub(super) async fn add(call: &mut Call<'_, '_>, kind: Kind) {
                 identifier) and a payload"
         }
     };
-    let words = call.words.iter().filter(|word| !word.starts_with('@')).count();
-    if words < if call.payload.is_some() { 1 } else { 2 } {
+    let least = match (kind, &call.payload) {
+        (_, Some(_)) => 1,
+        (Kind::Acl, None) => 2,
+        (Kind::Map, None) => 3,
+    };
+    if call.words.len() - usize::from(call.word(0).starts_with('@')) < least {
         return call.error(usage);
     }
     let Some(Named { version, list }) = named(call, kind, true) else { return };
@@ -194,10 +201,32 @@ fn pairs(kind: Kind, payload: &str) -> Result<Vec<Pair>, String> {
     Ok(pairs)
 }
 
-/// The entries that a word selects: `#0x2a` is an entry's number, anything else a pattern.
-fn which(word: &str) -> EntrySelector<'_> {
-    let id = word.strip_prefix("#0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    id.map_or(EntrySelector::Pattern(word.as_bytes()), EntrySelector::Id)
+/// What a word selects: `#0x2a` an entry by its number, any other the entries with this pattern.
+struct Selected {
+    word: String,
+    id: Option<u64>,
+}
+
+impl Selected {
+    /// Parses a word. If it is a malformed number, replies with an error and returns `None`.
+    fn of(call: &mut Call<'_, '_>, word: String) -> Option<Self> {
+        let id = match word.strip_prefix("#0x") {
+            None => None,
+            Some(digits) if !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
+                // No entry has a number of more than 64 bits.
+                Some(u64::from_str_radix(digits, 16).unwrap_or(u64::MAX))
+            }
+            Some(_) => {
+                call.error("Malformed identifier. Please use #<id> or <file>.");
+                return None;
+            }
+        };
+        Some(Self { word, id })
+    }
+
+    fn entries(&self) -> EntrySelector<'_> {
+        self.id.map_or(EntrySelector::Pattern(self.word.as_bytes()), EntrySelector::Id)
+    }
 }
 
 /// `del acl`, `del map`
@@ -208,7 +237,8 @@ pub(super) async fn delete(call: &mut Call<'_, '_>, kind: Kind) {
     };
     let key = key.clone();
     let Some(Named { list, .. }) = named(call, kind, false) else { return };
-    if let Some(0) = aside(call, &list, move |list| list.remove(which(&key))).await {
+    let Some(own) = Selected::of(call, key) else { return };
+    if let Some(0) = aside(call, &list, move |list| list.remove(own.entries())).await {
         call.error("Key not found.");
     }
 }
@@ -219,12 +249,10 @@ pub(super) async fn set(call: &mut Call<'_, '_>) {
         return call.error("'set map' expects three parameters: map identifier, key and value.");
     };
     let Some(Named { list, .. }) = named(call, Kind::Map, false) else { return };
-    let missing = match which(key) {
-        EntrySelector::Id(_) => "key or pattern not found.",
-        EntrySelector::Pattern(_) => "entry not found.",
-    };
-    let (key, value) = (key.clone(), value.clone());
-    match aside(call, &list, move |list| list.replace(which(&key), value.as_bytes())).await {
+    let Some(own) = Selected::of(call, key.clone()) else { return };
+    let missing = if own.id.is_some() { "key or pattern not found." } else { "entry not found." };
+    let value = value.clone();
+    match aside(call, &list, move |list| list.replace(own.entries(), value.as_bytes())).await {
         Some(Ok(0)) => call.error(missing),
         Some(Err(sentence)) => call.error(&format!("{sentence}.")),
         Some(Ok(_)) | None => {}

@@ -7,7 +7,21 @@ use manylane_check::HealthState;
 use manylane_plan::Cause;
 use manylane_plan::generation::{Backend, Change, Server};
 use manylane_proxy::NotRenamed;
+use manylane_sync::Arc;
 use std::fmt::Write;
+
+/// The number that `#1` names.
+fn id_of(word: &str) -> Option<u32> {
+    word.strip_prefix('#').and_then(|number| number.parse().ok())
+}
+
+/// The index of the backend with this name or number (`#1`).
+pub(super) fn backend_named(backends: &[Arc<Backend>], word: &str) -> Option<usize> {
+    match id_of(word) {
+        Some(id) => backends.iter().position(|own| own.id == id),
+        None => backends.iter().position(|own| *own.name == *word),
+    }
+}
 
 /// Finds the server that the word at `at` names as `backend/server`, by names or by numbers (`#1`). If there
 /// is none, replies with an error and returns `None`.
@@ -17,17 +31,12 @@ pub(super) fn find<'g>(call: &mut Call<'g, '_>, at: usize) -> Option<(&'g Backen
         call.error("Require 'backend/server'.");
         return None;
     };
-    let number = |word: &str| word.strip_prefix('#').and_then(|number| number.parse::<u32>().ok());
     let backends = &call.generation.backends;
-    let found = match number(backend) {
-        Some(id) => backends.iter().find(|own| own.id == id),
-        None => backends.iter().find(|own| *own.name == *backend),
-    };
-    let Some(backend) = found else {
+    let Some(backend) = backend_named(backends, backend).map(|at| &backends[at]) else {
         call.error("No such backend.");
         return None;
     };
-    let found = match number(server) {
+    let found = match id_of(server) {
         Some(id) => backend.listed().find(|own| own.id == id),
         None => backend.listed().find(|own| *own.name == *server),
     };

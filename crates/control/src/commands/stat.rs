@@ -73,9 +73,9 @@ impl Line {
         line.set(Column::Pxname, Text(proxy.1.into()));
         line.set(Column::Svname, Text(server.1.into()));
         line.set(Column::Pid, Number32(1));
-        line.set(Column::Iid, Number32(proxy.0.into()));
-        line.set(Column::Sid, Number32(server.0.into()));
-        line.set(Column::Type, Number32(kind as u64));
+        line.set(Column::Iid, Number32(proxy.0));
+        line.set(Column::Sid, Number32(server.0));
+        line.set(Column::Type, Number32(kind as u32));
         line.set(Column::Mode, Text(self::mode(mode).into()));
         line
     }
@@ -104,7 +104,7 @@ impl Line {
     }
 
     fn gauge(&mut self, column: Column, n: u64) {
-        self.set(column, Number32(n));
+        self.set(column, Value::gauge32(n));
     }
 }
 
@@ -878,7 +878,10 @@ pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Lin
         match value {
             None => {}
             // Most values are 0.
-            Some(Number32(n) | Number64(n)) if *n < 10 => {
+            Some(Number32(n @ ..10)) => {
+                let _ = out.write_char(char::from(b'0' + *n as u8));
+            }
+            Some(Number64(n @ ..10)) => {
                 let _ = out.write_char(char::from(b'0' + *n as u8));
             }
             // RFC 4180: quotes around a value with a separator.

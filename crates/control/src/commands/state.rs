@@ -1,6 +1,7 @@
 //! `show servers state` and `show servers conn`.
 
 use super::Call;
+use super::server::backend_named;
 use super::stat::streams;
 use crate::reply::ReplyError;
 use manylane_balance::{Admin, Operation};
@@ -20,7 +21,7 @@ const VERSION: u32 = 1;
 fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Arc<Backend>]> {
     let all = &call.generation.backends;
     let Some(name) = call.words.first() else { return Some(all) };
-    match all.iter().position(|backend| *backend.name == **name) {
+    match backend_named(all, name) {
         Some(at) => Some(&all[at..=at]),
         None => {
             call.error("Can't find backend.");
@@ -129,10 +130,12 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
             });
             let (check_addr, check_port) = check_target(server.check.as_ref(), false, &known.address);
             let (agent_addr, agent_port) = check_target(server.agent.as_ref(), true, &known.address);
+            // HAProxy connects without TLS to a server that has `ssl` and 0 here.
+            let tls = u8::from(server.tls.is_some());
             let _ = writeln!(
                 call.reply,
                 "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} \
-                    {agent} 0 0 {name} {port} {service} 0 {check_port} {check_addr} {agent_addr} \
+                    {agent} {} {} {name} {port} {service} {tls} {check_port} {check_addr} {agent_addr} \
                     {agent_port}",
                 backend.id,
                 backend.name,
@@ -140,6 +143,8 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), ReplyError> {
                 server.name,
                 state.weight(),
                 server.weight,
+                u8::from(backend.id_is_given),
+                u8::from(server.id_is_given),
             );
             call.reply.breathe().await?;
         }

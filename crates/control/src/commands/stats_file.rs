@@ -91,8 +91,8 @@ fn put(text: &mut String, guid: &str, names: &str, line: &Line) {
         debug_assert!(index.is_some(), "there is no column '{name}'");
         let value = index.and_then(|position| line.values[position].as_ref());
         match value {
-            Some(Value::Number32(n) | Value::Number64(n)) => {
-                let _ = write!(text, ",{n}");
+            Some(value @ (Value::Number32(_) | Value::Number64(_))) => {
+                let _ = write!(text, ",{value}");
             }
             Some(Value::Signed(n)) => {
                 let _ = write!(text, ",{}", (*n).max(0));

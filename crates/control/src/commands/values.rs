@@ -10,13 +10,23 @@ use std::fmt::{self, Write};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Text(String),
-    Number32(u64),
+    Number32(u32),
     Number64(u64),
     Signed(i64),
     Float(f64),
 }
 
 impl Value {
+    /// A count of HAProxy's 32 bits: 0 follows 4294967295.
+    pub(crate) fn count32(count: u64) -> Self {
+        Self::Number32(count as u32)
+    }
+
+    /// A size or a level of HAProxy's 32 bits: what is larger shows as the largest.
+    pub(crate) fn gauge32(level: u64) -> Self {
+        Self::Number32(u32::try_from(level).unwrap_or(u32::MAX))
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "str",
@@ -31,10 +41,20 @@ impl Value {
         self.to_string()
     }
 
+    /// The number of a value without a sign.
+    pub(crate) fn unsigned(&self) -> Option<u64> {
+        match *self {
+            Self::Number32(n) => Some(n.into()),
+            Self::Number64(n) => Some(n),
+            Self::Text(_) | Self::Signed(_) | Self::Float(_) => None,
+        }
+    }
+
     fn json(&self) -> serde_json::Value {
         match self {
             Self::Text(text) => json!(text),
-            Self::Number32(n) | Self::Number64(n) => json!(n),
+            Self::Number32(n) => json!(n),
+            Self::Number64(n) => json!(n),
             Self::Signed(n) => json!(n),
             // Written as elsewhere: 9, not 9.0.
             Self::Float(n) => trimmed(*n)
@@ -49,7 +69,8 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
-            Self::Number32(n) | Self::Number64(n) => n.fmt(f),
+            Self::Number32(n) => n.fmt(f),
+            Self::Number64(n) => n.fmt(f),
             Self::Signed(n) => n.fmt(f),
             Self::Float(n) => f.write_str(&trimmed(*n)),
         }
@@ -175,5 +196,16 @@ impl Form {
             }
         }
         Some(form)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_32_bits_goes_on_from_0_and_a_gauge_stays_at_its_largest() {
+        let beyond = (1 << 32) + 4;
+        assert_eq!([Value::count32(beyond), Value::gauge32(beyond)], [4, u32::MAX].map(Value::Number32));
     }
 }

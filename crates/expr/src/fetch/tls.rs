@@ -10,9 +10,11 @@ use crate::sample::{Absent, FetchResult, Type, Value, found};
 use crate::scratch::{Scratch, Writer};
 use sha1::{Digest, Sha1};
 use std::fmt::Write as _;
+use std::ops::Range;
+use x509_parser::asn1_rs::Any;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::public_key::PublicKey;
-use x509_parser::revocation_list::CertificateRevocationList;
+use x509_parser::revocation_list::RevokedCertificate;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::{AlgorithmIdentifier, AttributeTypeAndValue, X509Name};
 
@@ -673,7 +675,8 @@ const CURVES: &[(&str, usize)] = &[
     ("1.3.132.0.35", 521),
 ];
 
-/// Contents of a certificate revocation list in OpenSSL's format.
+/// Contents of a certificate revocation list in OpenSSL's format, but for its entries: a list may have
+/// millions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevokedText {
     /// Version of the format.
@@ -686,30 +689,71 @@ pub struct RevokedText {
     pub last_update: String,
     /// Time of the next update.
     pub next_update: String,
-    /// Two lines per certificate: serial number and time of revocation.
-    pub revoked: String,
+    /// The entries in the list.
+    entries: Range<usize>,
 }
 
 impl RevokedText {
-    /// Parses the list `der`; `None` if it is invalid.
+    /// Parses the list `der` up to its entries; `None` if it is invalid.
     pub fn of(der: &[u8]) -> Option<Self> {
-        let (_, list) = CertificateRevocationList::from_der(der).ok()?;
-        let mut revoked = String::new();
-        for entry in list.iter_revoked_certificates() {
-            revoked.push_str("    Serial Number: ");
-            put_hex(&mut revoked, positive(entry.raw_serial()));
-            revoked.push_str("\n        Revocation Date: ");
-            put_date(&mut revoked, entry.revocation_date);
-            revoked.push('\n');
-        }
+        let (behind_list, list) = Any::from_der(der).ok()?;
+        let (behind, signed) = Any::from_der(list.data).ok()?;
+        let (_, signature) = AlgorithmIdentifier::from_der(behind).ok()?;
+        let (version, rest) = match signed.data.first() {
+            Some(2) => x509_parser::der_parser::der::parse_der_u32(signed.data)
+                .ok()
+                .map(|(rest, version)| (version.saturating_add(1), rest))?,
+            _ => (1, signed.data),
+        };
+        let (rest, _) = AlgorithmIdentifier::from_der(rest).ok()?;
+        let (rest, issuer) = X509Name::from_der(rest).ok()?;
+        let (rest, last_update) = ASN1Time::from_der(rest).ok()?;
+        // UTCTime or GeneralizedTime.
+        let (rest, next_update) = match rest.first() {
+            Some(0x17 | 0x18) => ASN1Time::from_der(rest).ok().map(|(rest, time)| (rest, Some(time)))?,
+            _ => (rest, None),
+        };
+        // All of these end where the signed part ends.
+        let end = der.len() - behind_list.len() - behind.len();
+        let entries = match rest.first() {
+            Some(0x30) => {
+                let (behind, entries) = Any::from_der(rest).ok()?;
+                let end = end - behind.len();
+                end - entries.data.len()..end
+            }
+            _ => end..end,
+        };
         Some(Self {
-            version: list.version().map_or(1, |version| version.0 + 1),
-            signature: named(&list.signature_algorithm.algorithm.to_id_string(), ALGORITHMS).to_owned(),
-            issuer: one_line(list.issuer()),
-            last_update: date_of(list.last_update()),
-            next_update: list.next_update().map_or_else(|| "NONE".to_owned(), date_of),
-            revoked,
+            version,
+            signature: named(&signature.algorithm.to_id_string(), ALGORITHMS).to_owned(),
+            issuer: one_line(&issuer),
+            last_update: date_of(last_update),
+            next_update: next_update.map_or_else(|| "NONE".to_owned(), date_of),
+            entries,
         })
+    }
+
+    /// Whether all entries were written.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Appends the next entries of the list `der`, at most `count`, in two lines each: serial number and time
+    /// of revocation.
+    pub fn put_next(&mut self, der: &[u8], count: usize, text: &mut String) {
+        for _ in 0..count {
+            let Some(rest) = der.get(self.entries.clone()).filter(|rest| !rest.is_empty()) else { return };
+            let Ok((behind, entry)) = RevokedCertificate::from_der(rest) else {
+                self.entries.start = self.entries.end;
+                return;
+            };
+            self.entries.start = self.entries.end - behind.len();
+            text.push_str("    Serial Number: ");
+            put_hex(text, positive(entry.raw_serial()));
+            text.push_str("\n        Revocation Date: ");
+            put_date(text, entry.revocation_date);
+            text.push('\n');
+        }
     }
 }
 

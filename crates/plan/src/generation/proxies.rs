@@ -149,6 +149,8 @@ pub struct BackendParts {
     pub number: usize,
     /// `id`, or the next free one.
     pub id: u32,
+    /// True if `id` gives the number.
+    pub id_is_given: bool,
     /// Position among the proxies of the file, from 1.
     pub position: usize,
     /// Name of the section.
@@ -439,6 +441,7 @@ fn one<'c>(
     let mode = settings.mode();
     let common = self::settings(settings, refuse);
     // In HAProxy `log-forward` sections have no number, and reports do not show them.
+    let id_is_given = id.is_some();
     let id = if forward.is_some() { 0 } else { ids.next(id.map(|set| set.value)) };
     let description = description.as_ref().map(|set| text(&set.value));
     let guid = guid.as_ref().map(|set| text(&set.value));
@@ -593,6 +596,7 @@ fn one<'c>(
             rules,
             filters,
             id,
+            id_is_given,
             position: all.count,
             name: text(name),
             guid,

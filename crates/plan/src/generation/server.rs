@@ -37,6 +37,8 @@ pub struct Server {
     pub pool: u64,
     /// `id`, or the next free number of the backend.
     pub id: u32,
+    /// True if `id` gives the number.
+    pub id_is_given: bool,
     /// Name of the server.
     pub name: Box<str>,
     /// `guid`
@@ -424,6 +426,7 @@ pub(super) fn server(
         index,
         pool: POOLS.fetch_add(1, Ordering::Relaxed),
         id: id.map_or(0, |set| set.value),
+        id_is_given: id.is_some(),
         name: text(name),
         guid: guid.as_ref().map(|set| text(&set.value)),
         socks4: socks4.as_ref().and_then(|set| proxy(set, &known.address, refuse)),

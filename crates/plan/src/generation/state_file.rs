@@ -3,7 +3,8 @@
 //! A setting of an operator continues unless the configuration of the same thing has changed: the weight if
 //! the configured weight is the same, maintenance if `disabled` is the same. Addresses and ports come from
 //! the configuration, which may have changed. The file supplies the address of a name for `init-addr last`,
-//! and the name that an operator or a service gave to a server of a `resolvers` section.
+//! and the name that an operator or a service gave to a server of a `resolvers` section. Whether connections
+//! are encrypted is what the configuration says: `srv_use_ssl` is not read, and older files have 0 there.
 
 use super::files;
 use super::refuse::Refuse;
