@@ -21,7 +21,7 @@ use manylane_expr::{EntrySelector, Reference, http_date};
 use manylane_http::Method;
 use manylane_logs::Level;
 use manylane_plan::generation::{AcmeCertificate, certificate_info, server_name};
-use manylane_sched::{Class, Here, TaskKind};
+use manylane_sched::{Class, TaskKind};
 use manylane_sync::LaneId;
 use manylane_tls::AlpnChallenge;
 use std::cell::{OnceCell, RefCell};

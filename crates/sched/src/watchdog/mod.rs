@@ -25,7 +25,6 @@ use manylane_sync::LaneId;
 use manylane_sync::atomic::{AtomicBool, Ordering};
 use stack::{processor_time, stack_of};
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -107,7 +106,7 @@ fn abort(text: &str) -> ! {
     // Piece by piece: the collection of a stack may fail or take its time, too.
     abort_after(|| {
         let mut output = io::stderr();
-        let _ = write!(output, "{text}aborting; the lanes:\n");
+        let _ = writeln!(output, "{text}aborting; the lanes:");
         for report in report() {
             let _ = writeln!(output, "{report}");
             if let Some(home) = home::of(report.lane.index()).filter(|_| report.running.is_some()) {
