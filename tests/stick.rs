@@ -430,8 +430,8 @@ fn streams_of_a_connection_find_their_servers_one_by_one() {
     assert!(entry.contains(" server_id=1 server_key=a\n"), "the last of all: {entry}");
 }
 
-/// The lane runs other tasks while `show table` walks a table of which a filter shows nothing: the polls of its
-/// task grow with the table, where one poll would walk all of it.
+/// The lane runs other tasks while `show table` walks a table of which a filter shows nothing: the polls of
+/// its task grow with the table, where one poll would walk all of it.
 #[test]
 fn a_filter_that_shows_nothing_leaves_the_lane_to_others() {
     const ENTRIES: u64 = 6_000;

@@ -54,8 +54,8 @@ impl<'a> Reply<'a> {
         self.text.len()
     }
 
-    /// Called between two records of a long answer: once a slice is full, sends it and yields. Returns true if
-    /// it did. A command whose records may add nothing to the answer has to yield by itself.
+    /// Called between two records of a long answer: once a slice is full, sends it and yields. Returns true
+    /// if it did. A command whose records may add nothing to the answer has to yield by itself.
     pub(crate) async fn breathe(&mut self) -> Result<bool, ReplyError> {
         if self.text.len() < SLICE {
             return Ok(false);

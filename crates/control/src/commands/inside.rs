@@ -5,8 +5,8 @@ use crate::reply::ReplyError;
 use manylane_sched::{Class, LaneReport};
 use std::fmt::Write;
 
-/// `show activity [-1|0|<thread>]`: a line for each counter, with its sum and, if there are several lanes, each
-/// lane's value; with 0 the sum alone, with the number of a lane its value.
+/// `show activity [-1|0|<thread>]`: a line for each counter, with its sum and, if there are several lanes,
+/// each lane's value; with 0 the sum alone, with the number of a lane its value.
 pub(super) fn activity(call: &mut Call<'_, '_>) {
     let mut lanes = manylane_sched::report();
     let all = lanes.len();

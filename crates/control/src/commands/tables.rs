@@ -12,7 +12,8 @@ use std::fmt::Write;
 /// Entries of one call of [`Table::each`].
 const AT_ONCE: u32 = 64;
 
-/// Entries to walk, absent ones included, before the lane runs other tasks, whatever they added to the answer.
+/// Entries to walk, absent ones included, before the lane runs other tasks, whatever they added to the
+/// answer.
 const MOST_WALKED: u32 = 256;
 
 /// A comparison with a number of the entry. An entry is shown if all filters of the command hold.
