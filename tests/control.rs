@@ -1360,6 +1360,7 @@ fn an_operator_waits_until_a_server_serves_nobody() {
         ("wait soon", "Invalid duration: expected "),
         ("wait 25d", "Invalid duration: expected "),
         ("wait -h", "'wait {-h | <delay>}"),
+        ("add server help", "Options of a server that 'add server' takes:\n"),
         ("wait 1h -h", "'wait {-h | <delay>}"),
         ("wait 2d srv-removable back/none", "No such server."),
         ("wait 1 nothing", "'wait' expects 'srv-removable <backend>/<server>'"),

@@ -27,8 +27,8 @@ pub enum PromptUsage {
 
 impl PromptMode {
     /// Returns the mode behind the words of `prompt`. Without words it changes between no prompt and a
-    /// prompt; `n`, `i` and `p` set the mode, and the last one counts; `timed` changes whether the prompt has the
-    /// time, and shows it unless a mode is among the words.
+    /// prompt; `n`, `i` and `p` set the mode, and the last one counts; `timed` changes whether the prompt has
+    /// the time, and shows it unless a mode is among the words.
     ///
     /// # Errors
     /// The words have `help`, or an unknown one; the mode does not change then.

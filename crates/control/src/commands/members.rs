@@ -1,7 +1,7 @@
 //! `add server`, `del server`.
 
 use super::Call;
-use manylane_plan::generation::Change;
+use manylane_plan::generation::{Change, options_of_added_servers};
 
 /// Splits the first word into backend and server. If it is malformed, replies with an error and returns
 /// `None`.
@@ -15,8 +15,16 @@ fn named(call: &mut Call<'_, '_>) -> Option<(Box<str>, Box<str>)> {
     named
 }
 
-/// `add server <backend>/<server> <address> [option]*`
+/// `add server <backend>/<server> <address> [option]*`, `add server help`
 pub(super) async fn add(call: &mut Call<'_, '_>) {
+    if call.word(0) == "help" {
+        call.reply.put("Options of a server that 'add server' takes:\n");
+        for name in options_of_added_servers() {
+            call.reply.put(name);
+            call.reply.put("\n");
+        }
+        return;
+    }
     let Some((backend, server)) = named(call) else { return };
     let words = call.words.get(1..).unwrap_or_default().to_vec();
     change(call, Change::Add(backend, server, words)).await;

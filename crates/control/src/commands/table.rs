@@ -75,7 +75,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
     ),
     row(
         "add server",
-        "<bk>/<srv> <addr> [option]*",
+        "{<bk>/<srv> <addr> [option]*|help}",
         Admin,
         "a new server of a backend, in maintenance until it is enabled",
         Waits(|call| Box::pin(members::add(call))),

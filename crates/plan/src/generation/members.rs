@@ -29,7 +29,7 @@ use manylane_config::diag::{Diagnostic, Diagnostics, Severity};
 use manylane_config::lex::{Environment, Word};
 use manylane_config::load;
 use manylane_config::source::{Pos, Sources};
-use manylane_config::table::ServerOptions;
+use manylane_config::table::{KeywordContext, ServerOptions, Status, Table};
 use manylane_config::tree::{self, Config, Mode, Proxy, Set};
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -445,9 +445,32 @@ impl Backend {
     }
 }
 
-/// Returns an option that a dynamic server cannot have: HAProxy refuses it, too, or it depends on the rest of
-/// the configuration.
+/// Returns an option that a dynamic server cannot have.
 fn refused(options: &ServerOptions) -> Option<&'static str> {
+    refusals(options).into_iter().find_map(|(given, name)| given.then_some(name))
+}
+
+/// Returns the names of the options that `add server` takes, in alphabetical order.
+pub fn options_of_added_servers() -> Vec<&'static str> {
+    let taken = |name: &str| {
+        // An 'sni' that is the same for all connections is taken.
+        let option = name.strip_prefix("no-").unwrap_or(name);
+        let is_refused = refusals(&ServerOptions::default()).iter().any(|(_, refused)| *refused == option);
+        name == "sni" || name != "non-stick" && !is_refused
+    };
+    let rows = Table::get().rows().iter().filter(|row| {
+        row.contexts.contains(KeywordContext::ServerOption)
+            && matches!(row.status, Status::Built(_) | Status::Words(_))
+    });
+    let mut names: Vec<_> = rows.map(|row| row.name).filter(|name| taken(name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Options that a dynamic server cannot have, and whether they are given: HAProxy refuses them, too, or they
+/// depend on the rest of the configuration.
+fn refusals(options: &ServerOptions) -> [(bool, &'static str); 21] {
     let ServerOptions {
         guid,
         hash_key,
@@ -497,8 +520,6 @@ fn refused(options: &ServerOptions) -> Option<&'static str> {
         (tls.sni_auto.is_some(), "sni-auto"),
         (tls.sni.as_ref().is_some_and(|set| SniName::constant(set.value.bytes()).is_none()), "sni"),
     ]
-    .into_iter()
-    .find_map(|(given, name)| given.then_some(name))
 }
 
 /// Parses the words behind `backend/server` as a `server` line. The caller looks up the server that it
@@ -550,6 +571,23 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::super::ServerAddress;
     use super::*;
+
+    /// What `add server help` lists is not refused by name, and what is refused is not listed.
+    #[test]
+    fn options_of_added_servers_are_those_that_are_taken() {
+        let listed = options_of_added_servers();
+        for option in ["agent-check", "check", "cookie", "maxconn", "sni", "ssl", "track", "weight"] {
+            assert!(listed.contains(&option), "{option} in {listed:?}");
+        }
+        for option in ["guid", "non-stick", "npn", "resolvers", "set-proxy-v2-tlv-fmt"] {
+            assert!(!listed.contains(&option), "{option} in {listed:?}");
+        }
+        for option in listed {
+            let words = ["127.0.0.1:80".to_owned(), option.to_owned()];
+            let why = line(Mode::Http, "s", &words).err().unwrap_or_default();
+            assert!(!why.contains("not accepted") && !why.contains("unknown keyword"), "{option}: {why}");
+        }
+    }
 
     #[test]
     fn a_word_of_a_command_is_one_of_a_line() {

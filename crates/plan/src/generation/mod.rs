@@ -67,7 +67,7 @@ pub use http_client::HttpClientSettings;
 pub use log::{EventLog, FrontendLog, Logs, Profile};
 pub use mailers::{Alerts, MOST_MAILS, Mail, Mailer, Queued};
 pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
-pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, NotRemoved};
+pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, NotRemoved, options_of_added_servers};
 pub use observe::{OnError, TrafficObserver};
 pub use peers::{Link as PeerLink, Peer, Peers, PeersTls, Report as PeersReport};
 pub use process::{MOST_LANES, Owner, Process, RuntimeSocket};
