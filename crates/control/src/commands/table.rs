@@ -549,7 +549,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "",
         Operator,
         "the program, the machine and the process, for a report of a defect",
-        Now(dev::show),
+        Waits(|call| Box::pin(dev::show(call))),
     ),
     row(
         "show env",
@@ -592,7 +592,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "",
         Operator,
         "files whose code is in the process, by their addresses",
-        Now(dev::libraries),
+        Waits(|call| Box::pin(dev::libraries(call))),
     ),
     row(
         "show map",
