@@ -459,7 +459,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "<bk>/<srv> [opts]",
         Admin,
         "change a server's address, name, state, weight, health, or where its checks go",
-        Now(server::set_server),
+        Waits(|call| Box::pin(server::set_server(call))),
     ),
     row(
         "set severity-output",
