@@ -827,6 +827,33 @@ fn counters_of_one_server_begin_anew() {
     assert_ne!(column("back,BACKEND,", 7), "0");
 }
 
+/// Lanes do not wait for the system's files.
+#[test]
+fn what_the_system_says_is_read_aside_of_lanes() {
+    let program = Controlled::new("level admin");
+    // How often the thread for long work has run: a job that it sleeps before wakes it.
+    let runs = || -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", program.program.pid())).unwrap();
+        let threads = tasks.flatten().map(|task| task.path());
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        threads
+            .filter(|task| read(task.join("comm")).trim() == "blocking")
+            .filter_map(|task| read(task.join("schedstat")).split_whitespace().nth(2)?.parse::<u64>().ok())
+            .sum()
+    };
+    for command in ["show dev", "show libs"] {
+        let mut before = 0;
+        // What the start left to do has ended.
+        common::watch::until(|| {
+            before = runs();
+            program.ask("help");
+            runs() == before
+        });
+        program.ask(command);
+        assert!(runs() > before, "{command}");
+    }
+}
+
 /// Item 70 of haproxy-today.
 #[test]
 fn program_and_machine_are_shown_for_a_report_of_a_defect() {

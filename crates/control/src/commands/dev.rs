@@ -1,24 +1,49 @@
 //! `show dev`, `show libs`: facts about the program and the machine for a report of a defect.
 
 use super::Call;
+use crate::process::ProcessInfo;
+use crate::serve::Control;
 use std::fmt::Write;
 use std::fs;
 
 /// `show dev`
-pub(super) fn show(call: &mut Call<'_, '_>) {
-    let process_info = call.control.process().info.clone();
+pub(super) async fn show(call: &mut Call<'_, '_>) {
+    let (info, node) = (call.control.process().info.clone(), call.generation.node().to_owned());
+    answer(call, move || program_and_machine(&info, &node)).await;
+}
+
+/// `show libs`: the files whose code the process has mapped: addresses of first and last byte, size, name.
+pub(super) async fn libraries(call: &mut Call<'_, '_>) {
+    let read = || {
+        let mut text = String::new();
+        for (name, first, last) in objects(&fs::read_to_string("/proc/self/maps").unwrap_or_default()) {
+            let _ = writeln!(text, "{first:#014x}-{last:#014x} ({:#09x}) {name}", last - first + 1);
+        }
+        text
+    };
+    answer(call, read).await;
+}
+
+/// Replies with what `read` reads on the blocking pool: the kernel locks the mappings for their list, and
+/// takes milliseconds for the processors of a large machine.
+async fn answer(call: &mut Call<'_, '_>, read: impl FnOnce() -> String + Send + 'static) {
+    match Control::aside().run(read) {
+        Ok(reading) => call.reply.put(&reading.await),
+        Err(refused) => call.error(&format!("Cannot read the system's files: {refused}.")),
+    }
+}
+
+fn program_and_machine(info: &ProcessInfo, node: &str) -> String {
     let system = |name: &str| read(&format!("/proc/sys/kernel/{name}"));
-    let node = call.generation.node().to_owned();
     let command = fs::read("/proc/self/cmdline").unwrap_or_default();
     let command = String::from_utf8_lossy(&command).replace('\0', " ");
-    let _ = write!(
-        call.reply,
+    format!(
         "Manylane version {}\nBuild options\n  Driver : {}\n  Lanes : {}\nPlatform info\n  cpu model: {}\n  \
             OS name: {}\n  OS release: {}\n  OS version: {}\n  OS architecture: {}\n  node name: {node}\n  \
             distro pretty name: {}\nProcess info\n  pid: {}\n  cmdline: {}\n",
-        process_info.version,
+        info.version,
         super::info::drivers(),
-        process_info.lanes,
+        info.lanes,
         field("/proc/cpuinfo", "model name", ':'),
         system("ostype"),
         system("osrelease"),
@@ -27,14 +52,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
         field("/etc/os-release", "PRETTY_NAME", '='),
         std::process::id(),
         command.trim_end(),
-    );
-}
-
-/// `show libs`: the files whose code the process has mapped: addresses of first and last byte, size, name.
-pub(super) fn libraries(call: &mut Call<'_, '_>) {
-    for (name, first, last) in objects(&fs::read_to_string("/proc/self/maps").unwrap_or_default()) {
-        let _ = writeln!(call.reply, "{first:#014x}-{last:#014x} ({:#09x}) {name}", last - first + 1);
-    }
+    )
 }
 
 /// The files of a list of mappings (proc_pid_maps(5)) that have executable parts, in the order of addresses.

@@ -7,8 +7,11 @@ use manylane_check::HealthState;
 use manylane_plan::Cause;
 use manylane_plan::generation::{Backend, Change, Server};
 use manylane_proxy::NotRenamed;
+use manylane_sched::BlockingPool;
 use manylane_sync::Arc;
 use std::fmt::Write;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::OnceLock;
 
 /// The number that `#1` names.
 fn id_of(word: &str) -> Option<u32> {
@@ -170,8 +173,22 @@ fn set_agent(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serv
     manylane_proxy::answer(&local, backend, index, running);
 }
 
+/// The first address of a host's name by the system's resolver, which may take seconds, or an error's text.
+async fn resolved(name: &str) -> Result<IpAddr, String> {
+    // Its own threads: others must not wait for a name server that does not answer.
+    static POOL: OnceLock<BlockingPool> = OnceLock::new();
+    let pool = POOL.get_or_init(|| BlockingPool::named("lookups", 2, 16));
+    let invalid = format!("invalid addr '{name}'");
+    let name = name.to_owned();
+    let look_up = move || Some((&*name, 0).to_socket_addrs().ok()?.next()?.ip());
+    match pool.run(look_up) {
+        Ok(looking) => looking.await.ok_or(invalid),
+        Err(refused) => Err(format!("{invalid}: {refused}")),
+    }
+}
+
 /// `check-addr`, `check-port`, `agent-addr`, `agent-port`, `agent-send`
-fn set_check_target(call: &mut Call<'_, '_>, server: &Server, what: &str) {
+async fn set_check_target(call: &mut Call<'_, '_>, server: &Server, what: &str) {
     let (of, name) = match what.starts_with("agent") {
         true => (&server.agent, "agent checks"),
         false => (&server.check, "health checks"),
@@ -198,7 +215,15 @@ fn set_check_target(call: &mut Call<'_, '_>, server: &Server, what: &str) {
             Err(why) => call.error(why),
         },
         _ => {
-            let Ok(ip) = value.parse() else { return call.error(&format!("invalid addr '{value}'")) };
+            let ip = match value.parse() {
+                Ok(ip) => ip,
+                // As by HAProxy, names of agents are resolved, those of checks are not.
+                Err(_) if what == "agent-addr" => match resolved(value).await {
+                    Ok(ip) => ip,
+                    Err(why) => return call.error(&why),
+                },
+                Err(_) => return call.error(&format!("invalid addr '{value}'")),
+            };
             let beside = match call.word(3) {
                 "port" => match port(call.word(4)) {
                     Ok(port) => Some(port),
@@ -311,7 +336,7 @@ fn rename(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server,
 }
 
 /// `set server <bk>/<srv> health|state|weight ...`
-pub(super) fn set_server(call: &mut Call<'_, '_>) {
+pub(super) async fn set_server(call: &mut Call<'_, '_>) {
     const USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
         agent-send | check-addr | check-port | fqdn | health | state | weight; 'ssl' is \
         refused: HAProxy deprecates it; add another server with or without 'ssl'";
@@ -323,7 +348,7 @@ pub(super) fn set_server(call: &mut Call<'_, '_>) {
         "fqdn" => rename(call, found),
         "agent" => set_agent(call, found),
         what @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "check-port") => {
-            set_check_target(call, found.1, what);
+            set_check_target(call, found.1, what).await;
         }
         "state" => {
             let admin = match call.word(2) {

@@ -461,7 +461,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "<bk>/<srv> [opts]",
         Admin,
         "change a server's address, name, state, weight, health, or where its checks go",
-        Now(server::set_server),
+        Waits(|call| Box::pin(server::set_server(call))),
     ),
     row(
         "set severity-output",
@@ -557,7 +557,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "",
         Operator,
         "the program, the machine and the process, for a report of a defect",
-        Now(dev::show),
+        Waits(|call| Box::pin(dev::show(call))),
     ),
     row(
         "show env",
@@ -600,7 +600,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "",
         Operator,
         "files whose code is in the process, by their addresses",
-        Now(dev::libraries),
+        Waits(|call| Box::pin(dev::libraries(call))),
     ),
     row(
         "show map",
