@@ -5,9 +5,9 @@ use crate::common;
 use common::{command, connect, free, read_all};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 fn get(address: SocketAddr, path: &str) -> String {
     let mut client = connect(address);
@@ -15,8 +15,8 @@ fn get(address: SocketAddr, path: &str) -> String {
     read_all(&mut client)
 }
 
-#[test]
-fn the_demo_balances_shows_and_ends_cleanly() {
+/// The demonstration, its lines behind the greeting, and the addresses of its frontend and its page.
+fn started() -> (Child, Lines<BufReader<ChildStdout>>, SocketAddr, SocketAddr) {
     // Retried if another process has taken one of the ports meanwhile.
     let begin = |_| {
         let (web, page) = (free(), free());
@@ -29,7 +29,12 @@ fn the_demo_balances_shows_and_ends_cleanly() {
         let greets = said.any(|line| line.unwrap().contains("Ctrl-C ends it"));
         if greets { Some((program, said, web, page)) } else { program.wait().map(|_| None).unwrap() }
     };
-    let (mut program, mut said, web, page) = (0..20).find_map(begin).expect("it greets when it is ready");
+    (0..20).find_map(begin).expect("it greets when it is ready")
+}
+
+#[test]
+fn the_demo_balances_shows_and_ends_cleanly() {
+    let (mut program, mut said, web, page) = started();
     let served: std::collections::BTreeSet<String> =
         (0..8).map(|_| get(web, "/hello").rsplit("\r\n").next().unwrap().to_owned()).collect();
     assert_eq!(
@@ -50,18 +55,8 @@ fn the_demo_balances_shows_and_ends_cleanly() {
 /// `manylane demo | head` ends the reader of its lines, and not what it serves.
 #[test]
 fn the_demo_serves_although_nobody_reads_its_lines() {
-    let begin = |_| {
-        let (web, page) = (free(), free());
-        let mut program = command()
-            .args(["demo", &web.port().to_string(), &page.port().to_string()])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
-        let greets = said.any(|line| line.unwrap().contains("Ctrl-C ends it"));
-        if greets { Some((program, web, page)) } else { program.wait().map(|_| None).unwrap() }
-    };
-    let (mut program, web, page) = (0..20).find_map(begin).expect("it greets when it is ready");
+    let (mut program, said, web, page) = started();
+    drop(said);
     for _ in 0..2 {
         assert!(get(web, "/hello").ends_with(" answers GET /hello\n"));
     }
