@@ -9,7 +9,8 @@
 //! least half of its cluster's memory, header included, alone or together with the segment behind it. A last
 //! segment that was copied is in a small cluster. So the chain takes at most twice its bytes and two
 //! clusters, one of which is small if the bytes were cut out of larger reads; it is only one cluster as long
-//! as nothing is removed from the front.
+//! as nothing is removed from the front. Code that removes bytes there, such as a parser, calls
+//! [`gather`](Chain::gather) on what it leaves.
 //!
 //! The exception is a segment that is marked *zero on free*: it moves by reference, however small it is: a
 //! copy would lie in memory that nobody zeroes. Code that marks segments bounds their number.
@@ -17,6 +18,7 @@
 use super::Chain;
 use crate::error::{Error, PushError};
 use crate::segment::Segment;
+use crate::store::MAX_CLUSTER;
 
 impl Chain {
     /// Appends a segment that is to be kept: by reference if it fills half of its cluster or is marked [zero
@@ -97,6 +99,27 @@ impl Chain {
             } else {
                 self.push_compact(segment).map_err(|failed| failed.back_into(other))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Copies a chain whose bytes fit one cluster into one, if they lie in several and those of the first
+    /// fill less than half of theirs. So what a parser leaves takes at most twice its bytes and one cluster;
+    /// beyond [`MAX_CLUSTER`] bytes it is two clusters, as above.
+    ///
+    /// Releases clusters of the chain, so its bytes must not be in use elsewhere without a view of their own.
+    ///
+    /// Cost: nothing for a single segment; otherwise at most one copy of the bytes.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`] if there is no memory; the chain is then unchanged.
+    #[inline]
+    pub fn gather(&mut self) -> Result<(), Error> {
+        if self.segment_count() > 1
+            && self.len() <= MAX_CLUSTER
+            && self.front().is_some_and(Segment::is_sparse)
+        {
+            self.pull_up(self.len())?;
         }
         Ok(())
     }

@@ -67,6 +67,31 @@ proptest! {
             prop_assert!(memory(&chain) <= bound, "{} for {} bytes", memory(&chain), chain.len());
         }
     }
+
+    /// The same for what a parser leaves and gathers: one cluster again.
+    #[test]
+    fn what_is_gathered_takes_at_most_twice_its_bytes_and_a_cluster(
+        steps in prop::collection::vec(
+            (prop_oneof![1..40_usize, 1..2049_usize, 1..16_385_usize], any::<bool>(), 0..16_384_usize),
+            1..60,
+        ),
+    ) {
+        let (mut chain, mut expected) = (Chain::new(), Vec::new());
+        for (n, (len, large, left)) in steps.into_iter().enumerate() {
+            let bytes = vec![n as u8; len];
+            chain.push_compact(read(&bytes, usize::from(large || len > CLUSTER_SIZES[0]))).expect("memory");
+            expected.extend_from_slice(&bytes);
+            let taken = expected.len().saturating_sub(left);
+            let view = chain.share().expect("memory");
+            chain.trim_front(taken).expect("there are so many");
+            chain.gather().expect("memory");
+            prop_assert_eq!(view.to_vec(), &expected[..]);
+            drop(expected.drain(..taken));
+            prop_assert_eq!(chain.to_vec(), &expected[..]);
+            let bound = 2 * chain.len() + size_of::<Header>() + CLUSTER_SIZES[1];
+            prop_assert!(memory(&chain) <= bound, "{} for {} bytes", memory(&chain), chain.len());
+        }
+    }
 }
 
 /// 15,000 single bytes take as few clusters as their number needs.

@@ -3,7 +3,7 @@
 
 use super::pump::Broken;
 use crate::flow::BodyEnd;
-use manylane_buf::{Chain, MAX_CLUSTER};
+use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, BodyReader, From, Limits, Progress};
 use manylane_io::READ_AT_ONCE;
@@ -91,8 +91,8 @@ impl BodyPeek {
         let progress = self.reader.read(&mut self.raw, &mut data);
         let progress = progress.map_err(|error| Broken::Framing(Found::new(&self.raw, error)))?;
         self.data.append_compact(&mut data).map_err(|_| Broken::Memory)?;
-        gather_few(&mut self.raw)?;
-        gather_few(&mut self.data)?;
+        self.raw.gather().map_err(|_| Broken::Memory)?;
+        self.data.gather().map_err(|_| Broken::Memory)?;
         self.complete = matches!(progress, Progress::Done(_));
         Ok(())
     }
@@ -101,15 +101,6 @@ impl BodyPeek {
     pub(super) fn end(&mut self) {
         self.complete = true;
     }
-}
-
-/// Copies what fits one cluster into one: a few bytes that are cut out of a large read would keep its
-/// cluster, and those behind them another one. Each byte is copied once or twice.
-fn gather_few(chain: &mut Chain) -> Result<(), Broken> {
-    if chain.segment_count() > 1 && chain.len() <= MAX_CLUSTER {
-        chain.pull_up(chain.len()).map_err(|_| Broken::Memory)?;
-    }
-    Ok(())
 }
 
 /// Limit of framing bytes in a stored body, beyond as many as the data has: the longest extension of a chunk.

@@ -94,7 +94,11 @@ impl Source {
     fn read(&mut self, from: BodyEnd<'_>, input: &mut Chain, out: &mut Chain) -> Result<Progress, Broken> {
         match self {
             Self::Http1(reader) => {
-                reader.read(input, out).map_err(|error| Broken::Framing(Found::new(input, error)))
+                let progress = reader.read(input, out);
+                let progress = progress.map_err(|error| Broken::Framing(Found::new(input, error)))?;
+                // An incomplete line would keep the large read that its start is cut out of.
+                input.gather().map_err(|_| Broken::Memory)?;
+                Ok(progress)
             }
             Self::Http2 => {
                 out.append_chain(input).map_err(|_| Broken::Memory)?;
@@ -322,6 +326,7 @@ impl Pump {
     /// The violation in the body.
     pub(super) fn read_ahead(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
         self.read_data(from, input)?;
+        self.data.gather().map_err(|_| Broken::Memory)?;
         if let Some(stream) = from.h2() {
             // The reader ahead bounds the data itself, so the stream may open its window again.
             stream.gone_on();
