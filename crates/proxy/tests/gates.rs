@@ -3,14 +3,10 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
-use manylane_config::cond::Build;
-use manylane_config::lex::Environment;
-use manylane_config::load;
-use manylane_config::source::Sources;
 use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
-use manylane_plan::generation::{FrontendGateState, StartOptions};
+use manylane_plan::generation::FrontendGateState;
 use manylane_proxy::{ListenersBeside, Local, accept, bind, bind_beside, listen_again, set_gate};
 use manylane_sched::{Config, Here, Lane};
 use manylane_sync::Arc;
@@ -20,22 +16,18 @@ use std::os::fd::IntoRawFd;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::{Duration, Instant};
 
+mod common;
+
 /// Longer than any step takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A generation with one frontend that has `lines` and responds itself.
 fn built(lines: &str) -> Generation {
-    let mut sources = Sources::new();
     let text = format!(
         "defaults\n mode http\n timeout client 1h\nfrontend front\n{lines} http-request return content-type \
             text/plain string a\n"
     );
-    sources.add("test.cfg", text).unwrap();
-    let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    let mut generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
-    assert_eq!(loaded.found.errors(), 0, "{:?}", loaded.found.found());
-    generation.set_maxconn(100);
-    generation
+    common::built(text, 100)
 }
 
 /// Sends one request and reads until the connection ends.

@@ -6,14 +6,9 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
-use manylane_config::cond::Build;
-use manylane_config::lex::Environment;
-use manylane_config::load;
-use manylane_config::source::Sources;
 use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
-use manylane_plan::generation::StartOptions;
 use manylane_proxy::{BoundListener, Local, accept, bind};
 use manylane_sched::{Config, Lane, Remote};
 use manylane_sync::{Arc, LaneId};
@@ -23,6 +18,8 @@ use std::sync::Barrier;
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+mod common;
 
 #[global_allocator]
 static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
@@ -122,7 +119,6 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
     let front = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = front.local_addr().unwrap();
     drop(front);
-    let mut sources = Sources::new();
     let settings = settings.replace("LOG", &log.local_addr().unwrap().to_string());
     // On a slow machine this takes longer than the default keep-alive of idle connections; closing one may
     // allocate.
@@ -131,11 +127,7 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
             connect 5s\n\
          listen l\n bind {address}\n{settings}\n server s {server} cookie a pool-purge-delay 1h\n"
     );
-    sources.add("test.cfg", text).unwrap();
-    let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    let mut generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
-    assert_eq!(loaded.found.errors(), 0);
-    generation.set_maxconn(1000);
+    let generation = common::built(text, 1000);
     let bound =
         Arc::new(bind(&generation, LANES, |_, _| Err("nobody".into()), &mut HandedOver::default()).unwrap());
     let generation = Arc::new(generation);

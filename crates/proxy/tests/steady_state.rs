@@ -3,14 +3,8 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
-use manylane_config::cond::Build;
-use manylane_config::lex::Environment;
-use manylane_config::load;
-use manylane_config::source::Sources;
 use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
-use manylane_plan::Generation;
-use manylane_plan::generation::StartOptions;
 use manylane_proxy::{Local, accept, bind};
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use manylane_sync::Arc;
@@ -18,6 +12,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
+
+mod common;
 
 static COUNTS: TaskKind = TaskKind::new("counts");
 
@@ -54,16 +50,11 @@ fn a_request_costs_four_calls_that_carry_bytes_and_no_epoll_ctl() {
     drop(front);
     let (tell, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut sources = Sources::new();
         let text = format!(
             "defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
              listen l\n bind {address}\n server s {server}\n"
         );
-        sources.add("test.cfg", text).unwrap();
-        let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-        let mut generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
-        assert_eq!(loaded.found.errors(), 0);
-        generation.set_maxconn(100);
+        let generation = common::built(text, 100);
         let bound = bind(&generation, 1, |_, _| Err("nobody".into()), &mut HandedOver::default()).unwrap();
         let generation = Arc::new(generation);
         let mut lane = Lane::new(Config::new()).unwrap();

@@ -4,14 +4,8 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
-use manylane_config::cond::Build;
-use manylane_config::lex::Environment;
-use manylane_config::load;
-use manylane_config::source::Sources;
 use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
-use manylane_plan::Generation;
-use manylane_plan::generation::StartOptions;
 use manylane_pool::reserve::{self, Reserving};
 use manylane_proxy::{Local, accept, bind};
 use manylane_sched::{Class, Config, Lane, TaskKind};
@@ -21,6 +15,8 @@ use std::net::TcpListener;
 use std::os::fd::IntoRawFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+mod common;
 
 static STOPS: TaskKind = TaskKind::new("stops");
 
@@ -34,18 +30,13 @@ fn a_lane_that_stops_restores_the_reserve() {
     assert!(reserve::keep(8 << 20));
     let (tell, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        let mut sources = Sources::new();
         let front = TcpListener::bind("127.0.0.1:0").unwrap();
         let listener = front.into_raw_fd(); // the generation owns it
         let text = format!(
             "defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
              listen l\n bind fd@{listener}\n server s 127.0.0.1:9\n"
         );
-        sources.add("test.cfg", text).unwrap();
-        let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
-        let mut generation = Generation::build(&loaded.config, StartOptions::default(), &mut loaded.found);
-        assert_eq!(loaded.found.errors(), 0);
-        generation.set_maxconn(100);
+        let generation = common::built(text, 100);
         let bound = bind(&generation, 1, |_, _| Err("nobody".into()), &mut HandedOver::default()).unwrap();
         let generation = Arc::new(generation);
         let mut lane = Lane::new(Config::new()).unwrap();
