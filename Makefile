@@ -16,6 +16,9 @@ MACHINE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-$(1) CARGO_PROFILE_DEV
 	CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/$(1)
 LOOM := $(call MACHINE,loom)
 SIM := $(call MACHINE,sim)
+# The real machine at full speed, without assertions: likewise beside what the other tests have built.
+FULL_SPEED := CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/full-speed \
+	cargo test --config scripts/full-speed.toml
 # For clippy, which is such a wrapper itself, and for measurements on the simulator: folders of their own, so
 # that going from one machine to another rebuilds nothing.
 LOOM_ALONE := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom
@@ -118,7 +121,7 @@ test-debug: ## all tests with all features and io_uring, lock ranks checked, fre
 	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES)
 
 test-release: ## the rooms where lanes meet, and the program, as they ship, with epoll, at full speed
-	MANYLANE_DRIVER=epoll $(call BUILT,stress) cargo test --profile stress $(LIBRARIES) $(ALONE) \
+	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) $(FULL_SPEED) $(LIBRARIES) $(ALONE) \
 		--features manylane-pool/fault-injection --tests
 
 test-models: ## loom: the interleavings of each lock-free structure
@@ -142,7 +145,7 @@ long-models: ## models without a bound on switches, each ended by the clock afte
 		$(LOOM) cargo test $(GLOBAL_LISTS) -- --nocapture
 
 long-properties: ## the property tests with LONG_CASES (20000) cases each, long ones with a share of that
-	PROPTEST_CASES=$(LONG_CASES) cargo test --profile stress $(MODELLED) \
+	PROPTEST_CASES=$(LONG_CASES) $(FULL_SPEED) $(MODELLED) \
 		--features manylane-pool/fault-injection --tests
 
 long-budgets: ## all tests on the simulator, not only those of budgets
@@ -150,18 +153,18 @@ long-budgets: ## all tests on the simulator, not only those of budgets
 	$(SIM) cargo test $(GLOBAL_BUDGET)
 
 long-soak: ## ten minutes of 10,000 connections, with each driver
-	MANYLANE_LONG=1 cargo test --profile stress --package manylane-io --test soak -- --nocapture
+	MANYLANE_LONG=1 $(FULL_SPEED) --package manylane-io --test soak -- --nocapture
 
 long-faults: ## 10,000 slow clients of the program, with each driver
-	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane-tests \
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 $(FULL_SPEED) --package manylane-tests \
 		--test e2e slow_clients_hold -- --nocapture)
 
 long-reloads: ## 100 reloads under load of each kind, with each driver
-	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane-tests \
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 $(FULL_SPEED) --package manylane-tests \
 		--test e2e -- --nocapture nobody_is_lost no_request_is_lost nobody_who_connects_is_lost)
 
 long-mutations: ## 26,000 mutated messages between an origin and clients that judge them, with each driver
-	@$(call EACH_DRIVER,MANYLANE_LONG=1 cargo test --profile stress --package manylane-tests \
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 $(FULL_SPEED) --package manylane-tests \
 		--test e2e -- --nocapture framing::mutated framing::cuts)
 
 long-fuzz: ## each fuzz target for LONG_FUZZ_SECONDS (120), two at a time
