@@ -304,6 +304,26 @@ fn idle_clients_do_not_keep_others_from_using_connections_again() {
     drop((idle, silent));
 }
 
+/// The same with clients of HTTP/2, whose streams have all ended.
+#[test]
+fn idle_clients_of_http_2_do_not_keep_others_from_using_connections_again() {
+    let (server, _) = numbered();
+    let (_program, address) = start_global(" maxconn 100\n ulimit-n 300\n", &server.to_string());
+    block(async {
+        let mut idle = Vec::new();
+        for _ in 0..90 {
+            let client = client(address).await;
+            let (status, number) = over_2(&client, "/", "").await;
+            assert!(status == 200 && number.parse::<u32>().unwrap() <= 4, "{status}, {number}");
+            idle.push(client);
+        }
+        for client in &idle {
+            let (_, number) = over_2(client, "/", "").await;
+            assert!(number.parse::<u32>().unwrap() <= 4, "{number}");
+        }
+    });
+}
+
 /// Above `tune.pool-high-fd-ratio`, an idle connection closes for each new one, even to a server of another
 /// backend.
 #[test]
