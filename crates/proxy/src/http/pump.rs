@@ -448,6 +448,7 @@ impl Pump {
             let progress = reader
                 .read_chunks(input, &mut chunks)
                 .map_err(|error| Broken::Framing(Found::new(input, error)))?;
+            input.gather().map_err(|_| Broken::Memory)?; // as behind `Source::read`
             writer.write_chunks(&mut chunks, out).map_err(|_| Broken::Memory)?;
             progress
         } else {
@@ -764,6 +765,24 @@ pub(super) mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A chunked body whose chunks go on unchanged.
+        #[test]
+        fn what_waits_of_chunks_takes_at_most_twice_its_bytes_and_a_cluster(
+            sent in sent().prop_filter("chunks", |sent| sent.framing == Body::Chunked),
+            cuts in cuts(),
+        ) {
+            with_an_end(move |from| {
+                let (chunked, limits) = (Body::Chunked, Limits::default());
+                let mut pump = Pump::new(from, chunked, chunked, From::Client, limits, false);
+                let mut input = Chain::new();
+                in_pieces(&sent.bytes, &cuts, |piece| {
+                    input.push_compact(piece).unwrap();
+                    prop_assert!(pump.step(from, &mut input, &mut Chain::new()).is_ok());
+                    is_bounded("input", &input)
+                })
+            })?;
+        }
 
         /// A body that is read ahead for rules (`option http-buffer-request`), and what is not read of it.
         #[test]
