@@ -551,13 +551,13 @@ fn what_is_wrong_with_checks_is_said_with_its_position() {
 fn a_program_that_checks_is_informed_of_what_it_checks() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
-    let (reported, ready) = (folder.0.join("told"), folder.0.join("ready"));
+    let (new, ready) = (folder.0.join("told"), folder.0.join("ready"));
     let script = folder.file(
         "check.sh",
         &format!(
             "#!/bin/sh\nPATH=/usr/bin:/bin\n{{ echo \"$@\"; env | grep -v -e '^_=' -e '^PWD=' -e '^SHLVL=' \
-                -e '^OLDPWD=' -e '^PATH=' | sort; }} > {reported}\nmv {reported} {ready}\nexit 7\n",
-            reported = reported.display(),
+                -e '^OLDPWD=' -e '^PATH=' | sort; }} > {new}\nmv {new} {ready}\nexit 7\n",
+            new = new.display(),
             ready = ready.display()
         ),
     );

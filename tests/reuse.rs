@@ -304,6 +304,26 @@ fn idle_clients_do_not_keep_others_from_using_connections_again() {
     drop((idle, silent));
 }
 
+/// The same with clients of HTTP/2, whose streams have all ended.
+#[test]
+fn idle_clients_of_http_2_do_not_keep_others_from_using_connections_again() {
+    let (server, _) = numbered();
+    let (_program, address) = start_global(" maxconn 100\n ulimit-n 300\n", &server.to_string());
+    block(async {
+        let mut idle = Vec::new();
+        for _ in 0..90 {
+            let client = client(address).await;
+            let (status, number) = over_2(&client, "/", "").await;
+            assert!(status == 200 && number.parse::<u32>().unwrap() <= 4, "{status}, {number}");
+            idle.push(client);
+        }
+        for client in &idle {
+            let (_, number) = over_2(client, "/", "").await;
+            assert!(number.parse::<u32>().unwrap() <= 4, "{number}");
+        }
+    });
+}
+
 /// Above `tune.pool-high-fd-ratio`, an idle connection closes for each new one, even to a server of another
 /// backend.
 #[test]
@@ -695,10 +715,10 @@ fn quitting() -> SocketAddr {
 }
 
 /// As in HAProxy, the client's connection closes without a response, since only the client knows whether the
-/// request may be repeated. Nothing is logged.
+/// request may be repeated, also if it is the first of that connection. Nothing is logged.
 #[test]
 fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
-    for mode in ["safe", "always"] {
+    for mode in ["safe", "aggressive", "always"] {
         let address = std::cell::Cell::new(own_address());
         let config = |log: &Syslog, socket: &Path| {
             address.set(own_address());
@@ -714,14 +734,18 @@ fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
         };
         let (ours, theirs) = both(config, |played| {
             for path in ["/fin", "/rst"] {
-                let mut client = connect(address.get());
-                ask(&mut client);
-                client
-                    .write_all(
-                        format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc").as_bytes(),
-                    )
-                    .unwrap();
-                assert_eq!(read_all(&mut client), "", "{mode}, {path}");
+                for is_first in [false, true] {
+                    let mut client = connect(address.get());
+                    // `aggressive` gives a first request only a connection that was used again before.
+                    (0..2).for_each(|_| _ = ask(&mut client));
+                    let waiting = (is_first && mode != "safe").then(|| client.try_clone().unwrap());
+                    if waiting.is_some() {
+                        client = connect(address.get());
+                    }
+                    write!(client, "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+                        .unwrap();
+                    assert_eq!(read_all(&mut client), "", "{mode}, {path}, first: {is_first}");
+                }
             }
             ask_for(&mut connect(address.get()), "/last");
             let lines = played.lines("GET /last ");
@@ -730,7 +754,7 @@ fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
         });
         assert_eq!(
             ours,
-            (Vec::new(), vec!["0".to_owned()], ["2", "2"].map(str::to_owned).to_vec()),
+            (Vec::new(), vec!["0".to_owned()], ["4", "4"].map(str::to_owned).to_vec()),
             "{mode}"
         );
         if let Some(theirs) = theirs {

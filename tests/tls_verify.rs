@@ -253,11 +253,11 @@ fn a_client_whose_errors_were_ignored_is_verified_each_time() {
 /// only.
 #[test]
 fn clients_are_not_informed_of_authorities_that_only_verify() {
-    let (reported, silent) = (Authority::new(), Authority::new());
-    let certificate = reported.bundle("a.pem", &["a.example"]);
+    let (announced, silent) = (Authority::new(), Authority::new());
+    let certificate = announced.bundle("a.pem", &["a.example"]);
     let config = |log: &common::watch::Syslog, socket: &Path| {
         let shown = socket.display();
-        let (ca, verify) = (reported.file(), silent.file());
+        let (ca, verify) = (announced.file(), silent.file());
         format!(
             "global\n stats socket {shown} level admin\n log {} local0\n{DEFAULTS} mode http\n\
              frontend f\n bind unix@{shown}.f ssl crt {own} verify required ca-file {} ca-verify-file {}\n\
@@ -275,7 +275,7 @@ fn clients_are_not_informed_of_authorities_that_only_verify() {
         for which in ["f", "g"] {
             let front = format!("{}.{which}", played.socket.display());
             common::watch::until(|| std::os::unix::net::UnixStream::connect(&front).is_ok());
-            for authority in [&reported, &silent] {
+            for authority in [&announced, &silent] {
                 let file = authority.bundle("client.pem", &["client"]);
                 let file = file.to_str().unwrap();
                 let arguments = ["s_client", "-unix", &front, "-cert", file, "-key", file, "-ign_eof"];

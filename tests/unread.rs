@@ -165,9 +165,9 @@ fn a_connection_goes_on_where_the_client_was_asked_for_the_body() {
         let mut client = connect(address);
         let mut reader = BufReader::new(client.try_clone().unwrap());
         client.write_all(head.as_bytes()).unwrap();
-        let mut requested = [0; 25];
-        reader.read_exact(&mut requested).unwrap();
-        assert_eq!(&requested, b"HTTP/1.1 100 Continue\r\n\r\n");
+        let mut interim = [0; 25];
+        reader.read_exact(&mut interim).unwrap();
+        assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
         client.write_all(format!("{body}{NEXT}").as_bytes()).unwrap();
         assert_eq!(answer(&mut reader).map(|(got, closes, _)| (got, closes)), Some((403, false)));
         assert_eq!(answer(&mut reader), Some((200, false, "/next".to_owned())));

@@ -413,19 +413,19 @@ fn header_fields_are_looked_for_by_name_and_value() {
         (Text::Begins((*b"x-").into()), Some(Text::Has((*b"hre").into())), false, found),
         (Text::Matches(Regex::new(b"^X", true).unwrap()), Some(Text::Ends((*b"ee").into())), true, found),
     ] {
-        let reported = format!("{name:?} {value:?}");
+        let shown = format!("{name:?} {value:?}");
         let script = get(vec![expect(Pattern::Field { name, value, whole }, false)]);
         let got = result_of(&script, false, &[answer]);
-        assert_eq!((got.status, got.code, &*got.info), wanted, "{reported}");
+        assert_eq!((got.status, got.code, &*got.info), wanted, "{shown}");
     }
     let never = get(vec![expect(Pattern::Field { name: is("x-a"), value: None, whole: true }, true)]);
     assert_eq!(result_of(&never, false, &[answer]).status, Status::L7Sts);
-    let reported = Expect {
+    let step = Expect {
         error: Some(Status::L7Rsp),
         on_error: Some("oops".into()),
         ..Expect::new(Pattern::Status(StatusRanges::read(b"201").unwrap()), 2)
     };
-    let got = result_of(&get(vec![Step::expect(reported)]), false, &[answer]);
+    let got = result_of(&get(vec![Step::expect(step)]), false, &[answer]);
     assert_eq!((got.status, got.code, &*got.info), (Status::L7Rsp, None, "oops"));
 }
 

@@ -231,21 +231,22 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
     ];
     for (from, table) in [(From::Client, requests), (From::Server, responses)] {
         for &(message, leniency, problem, written, closes) in table {
-            let reported = message.escape_debug();
+            let shown = message.escape_debug();
             let refused = pass(message.as_bytes(), from, Limits::default(), message.len());
-            let Err(refused) = refused else { panic!("{reported}: the strict parser takes it: {refused:?}") };
-            assert_eq!(refused.0, problem, "{reported}");
+            let Err(refused) = refused else { panic!("{shown}: the strict parser takes it: {refused:?}") };
+            assert_eq!(refused.0, problem, "{shown}");
             let usual = Leniency::USUAL.has(leniency).then_some(Leniency::USUAL);
             for set in [leniency, Leniency::ALL].into_iter().chain(usual) {
                 for step in [1, 2, 3, 7, message.len()] {
                     let passed = pass(message.as_bytes(), from, lenient(set), step);
-                    let Ok(Some(passed)) = passed else { panic!("{reported} by {step}: {passed:?}") };
+                    let Ok(Some(passed)) = passed else { panic!("{shown} by {step}: {passed:?}") };
                     // a field that is set again has a plain name
                     let same = passed.written.eq_ignore_ascii_case(written.as_bytes());
-                    assert!(same, "{reported} by {step}: {}", passed.written.escape_ascii());
-                    assert_eq!((passed.closes, passed.rest), (closes, 0), "{reported} by {step}");
-                    let (relaxed, _) = passed.relaxed.unwrap_or_else(|| panic!("{reported}: nobody told"));
-                    assert_eq!(relaxed, problem, "{reported} by {step}");
+                    assert!(same, "{shown} by {step}: {}", passed.written.escape_ascii());
+                    assert_eq!((passed.closes, passed.rest), (closes, 0), "{shown} by {step}");
+                    let (relaxed, _) =
+                        passed.relaxed.unwrap_or_else(|| panic!("{shown}: no violation is noted"));
+                    assert_eq!(relaxed, problem, "{shown} by {step}");
                 }
             }
         }

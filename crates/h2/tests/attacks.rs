@@ -6,9 +6,9 @@ mod support;
 
 use manylane_buf::Chain;
 use manylane_h2::{
-    CHEAP_BURST, CHEAP_PER_SECOND, Config, Connection, ConnectionError, Counts, Event, Glitch, LATE_FRAMES,
-    MAX_ANSWERS, MAX_CONTINUATIONS, MAX_LATE_FRAMES, MAX_OUTPUT, OUTPUT_ROOM, PREFACE, Problem, RESET_BURST,
-    RESETS_PER_SECOND, Reason,
+    CHEAP_BURST, CHEAP_PER_SECOND, Config, Connection, ConnectionError, Counts, DEFAULT_WINDOW, Event,
+    Glitch, LATE_FRAMES, MAX_ANSWERS, MAX_CONTINUATIONS, MAX_LATE_FRAMES, MAX_OUTPUT, MAX_REMEMBERED,
+    OUTPUT_ROOM, PREFACE, Problem, RESET_BURST, RESETS_PER_SECOND, Reason,
 };
 use manylane_http::{Head, Version};
 use std::time::Duration;
@@ -400,11 +400,31 @@ fn data_of_a_stream_that_we_reset_is_no_attack() {
                 end.feed(&frame(DATA, 0, 1, &data)).expect("there is room");
                 end.written();
             }
+            // Nothing else was left of the stream's window.
+            let left = DEFAULT_WINDOW - 5 * CHEAP_BURST - 3 * 16_384;
+            let flood = |_| frame(DATA, 0, 1, &[0; 1000]);
+            let most = left / 1000 + LATE_FRAMES + CHEAP_BURST;
+            assert_eq!(until_it_ends(&mut end, flood), (most, Problem::CheapFrames));
         } else {
             let flood = |_| frame(DATA, 0, 1, &[]);
             assert_eq!(until_it_ends(&mut end, flood), (LATE_FRAMES + CHEAP_BURST, Problem::CheapFrames));
         }
     }
+}
+
+/// However many streams a client resets, no more data may be under way than the connection's window holds.
+#[test]
+fn data_that_is_expected_late_is_bounded() {
+    let mut end = End::client(Config::default());
+    for _ in 0..2 * MAX_REMEMBERED {
+        let stream = ask(&mut end, true);
+        end.connection.reset(stream, Reason::CANCEL).expect("it is open");
+        end.written();
+    }
+    let flood = |_| frame(DATA, 0, 1, &[0; 1000]);
+    let frames = 2 * MAX_REMEMBERED as u32 * LATE_FRAMES;
+    let most = DEFAULT_WINDOW / 1000 + frames + CHEAP_BURST;
+    assert_eq!(until_it_ends(&mut end, flood), (most, Problem::CheapFrames));
 }
 
 /// Other clients have streams on the same connection.

@@ -13,11 +13,11 @@ const EPOLL: libc::c_long = libc::SYS_epoll_create1;
 const IO_URING: libc::c_long = libc::SYS_io_uring_setup;
 
 fn without(calls: &'static [libc::c_long], choice: DriverChoice) -> Option<Result<Kind, DriverError>> {
-    let requested = std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         let lane = Lane::new(Config::new()).unwrap();
         forbid(calls, libc::EPERM).then(|| Driver::new(lane.here(), choice).map(|driver| driver.kind()))
     });
-    let outcome = requested.join().unwrap();
+    let outcome = thread.join().unwrap();
     if outcome.is_none() {
         common::not_shown("a driver that is refused", "the kernel has no filters");
     }

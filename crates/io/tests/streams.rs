@@ -215,9 +215,9 @@ fn a_stream_is_not_silent_when_a_round_has_left_its_bytes_for_the_next(kind: Kin
             ends.push((peer, io.stream(stream).unwrap()));
         }
         for (_, stream) in &ends {
-            let requested =
+            let is_pending =
                 poll_fn(|context| Poll::Ready(pin!(stream.recv()).poll(context).is_pending())).await;
-            assert!(requested);
+            assert!(is_pending);
         }
         rounds(&io, 2).await; // the kernel has the request
         assert!(ends.iter().all(|(_, stream)| stream.is_silent()));
@@ -673,8 +673,8 @@ fn a_sleeping_lane_is_woken_from_another_thread(kind: Kind) {
         let lane = lanes.recv().unwrap();
         for n in 0..200 {
             let done = done.clone();
-            let reported = async move { done.send(n).unwrap() };
-            lane.spawn(&WOKEN, manylane_sched::Class::Normal, reported).unwrap();
+            let task = async move { done.send(n).unwrap() };
+            lane.spawn(&WOKEN, manylane_sched::Class::Normal, task).unwrap();
             if n % 2 == 0 {
                 std::thread::yield_now(); // so that some come while the lane is awake
             }

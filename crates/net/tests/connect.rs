@@ -94,14 +94,14 @@ fn what_is_known_of_a_connection_is_not_asked() {
         for (to, family, address) in [(Endpoint::Ip(at), inet, at.into()), (unix, local, path)] {
             let socket = manylane_io::socket::open(family, manylane_io::socket::Shape::Stream).unwrap();
             let before = others();
-            let requested = io.connect(socket, address).await.unwrap();
+            let queried = io.connect(socket, address).await.unwrap();
             let asking = others() - before;
             let before = others();
             let known = connect(&io, &to, ConnectOptions::default()).await.unwrap();
             assert_eq!(others() - before + 3, asking, "{to:?}");
             let flags = rustix::fs::fcntl_getfl(known.stream().unwrap()).unwrap();
             assert!(flags.contains(rustix::fs::OFlags::NONBLOCK));
-            drop(requested);
+            drop(queried);
         }
     });
 }

@@ -130,8 +130,7 @@ impl<'a> Tunnel<'a> {
         let receiver = |error: EndFailed| failed(direction.receiver(), &error);
         let filters = self.filters.and_then(|filters| filters.seeing(direction.sender));
         'direction: loop {
-            // Drips for a receiver that does not read stay in the kernel, and do not renew its time.
-            let is_full = to.whole().is_some_and(|to| to.unsent() > 0);
+            let is_stuck = to.is_stuck(direction, here);
             if let Some(filters) = filters {
                 while !chain.is_empty() {
                     let n = filters.pass(direction, chain.len()).await;
@@ -147,7 +146,7 @@ impl<'a> Tunnel<'a> {
                 to.send(direction, here, &mut chain, false).await.map_err(receiver)?;
                 count(n);
             }
-            if is_full {
+            if is_stuck {
                 to.flush(direction, here).await.map_err(receiver)?;
             }
             if only {

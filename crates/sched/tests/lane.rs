@@ -264,6 +264,25 @@ fn a_task_changes_its_class_while_it_runs() {
     });
 }
 
+/// A wait for a turn that is dropped before the turn comes leaves the class of its task.
+#[test]
+fn a_task_that_gives_up_its_turn_has_its_own_class() {
+    on_lane(Config::new(), |lane| {
+        let class = Rc::new(Cell::new(None));
+        let outcome = class.clone();
+        let task = async move {
+            let here = Here::current().expect("on a lane");
+            let mut turn = Box::pin(here.turn_in(Class::Heavy));
+            assert!(poll_fn(|context| Poll::Ready(turn.as_mut().poll(context).is_pending())).await);
+            drop(turn);
+            outcome.set(here.set_class(Class::Normal));
+        };
+        lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+        rounds(lane, 1);
+        assert_eq!(class.get(), Some(Class::Normal));
+    });
+}
+
 /// R-F1
 #[test]
 fn a_nice_value_moves_a_task_by_that_many_positions_and_starves_nobody() {

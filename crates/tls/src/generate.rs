@@ -242,7 +242,7 @@ impl Generator {
     }
 }
 
-/// Size of each half where `kept` certificates are kept: neither half of one would have room for it.
+/// Size of each half where `kept` certificates are kept. At least 1, since a half of 0 would keep nothing.
 fn half(kept: usize) -> usize {
     if kept == 0 { 0 } else { (kept / 2).max(1) }
 }

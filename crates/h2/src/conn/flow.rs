@@ -51,6 +51,15 @@ impl ReceiveWindow {
         Self { open: i64::from(size), owed: 0, size }
     }
 
+    /// Returns how many bytes the peer may send now.
+    pub(crate) fn open(&self) -> u32 {
+        u32::try_from(self.open).unwrap_or(0)
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
     /// Counts a received frame of `n` bytes. Returns false if the peer sent more than it may. A frame without
     /// bytes is allowed even if the window is negative (RFC 9113, 6.9.1), as a change of settings can make
     /// it.

@@ -102,6 +102,9 @@ pub struct Connection {
     remembered: VecDeque<StreamId>,
     /// Number of frames that may still come for streams that this client reset.
     late: u32,
+    /// Number of bytes that may still come for streams that this client reset: at most what the connection's
+    /// window holds, which bounds what is under way.
+    late_bytes: u32,
     /// Whether this side reset more streams than it remembers.
     has_forgotten: bool,
     out: Chain,
@@ -191,6 +194,7 @@ impl Connection {
             opened: Vec::new(),
             remembered: VecDeque::new(),
             late: 0,
+            late_bytes: 0,
             has_forgotten: false,
             out: Chain::new(),
             outputs: 0,
@@ -498,6 +502,10 @@ impl Connection {
         if !gone.ended {
             self.open -= 1;
             self.unwritten_ends += u32::from(by_us);
+        }
+        if by_us && self.role == Role::Client {
+            let late = self.late_bytes.saturating_add(gone.receive_window.open());
+            self.late_bytes = late.min(self.receive_window.size());
         }
         self.give_back(gone.unconsumed)
     }

@@ -286,9 +286,14 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(id) else {
             return match self.absent(id) {
                 Absent::Fault(problem) => Err(problem.into()),
-                // Data that was under way when this side reset the stream is no attack: windows bound it.
-                Absent::Ignored if data > 0 && self.role == Role::Client => Ok(false),
                 Absent::Ignored => {
+                    // Data that was under way when this client reset the stream is no attack.
+                    if data > 0
+                        && let Some(left) = self.late_bytes.checked_sub(frame as u32)
+                    {
+                        self.late_bytes = left;
+                        return Ok(false);
+                    }
                     self.late_frame(now)?;
                     Ok(false)
                 }

@@ -417,6 +417,11 @@ impl<'a> BodyEnd<'a> {
         }
     }
 
+    /// Returns true if the receiver does not read: see [`Direction::is_stuck`].
+    pub(crate) fn is_stuck(self, direction: &Direction, here: Here) -> bool {
+        self.whole().is_some_and(|to| direction.is_stuck(here, to))
+    }
+
     /// Ends the sending side.
     ///
     /// # Errors

@@ -144,6 +144,13 @@ impl Direction {
         self.sends(here, to, 0, pin!(to.flush())).await
     }
 
+    /// Returns true if bytes that were sent in an earlier round of the lane are still here: the kernel does
+    /// not take them, because the receiver does not read. Flush behind further bytes then, so that drips for
+    /// such a receiver stay in the kernel and do not renew its time.
+    pub(crate) fn is_stuck(&self, here: Here, to: &Connection) -> bool {
+        to.unsent() > 0 && self.taken.get() < here.now()
+    }
+
     /// Waits for a send, and records progress.
     #[inline]
     async fn sends<F: Future<Output = Result<(), TransferError>>>(

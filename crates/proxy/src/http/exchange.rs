@@ -201,7 +201,7 @@ impl Stream<'_> {
             Timeouts::of(self.frontend, backend, &self.scopes.memory),
             local.here().now(),
         );
-        let has_begun = !received.is_empty() || self.client.end.h2().is_none() && !up.may_be_left_out();
+        let has_begun = !received.is_empty() || !up.may_be_left_out();
         timeouts.up.excuse(request.continue_expected && self.version >= Version::HTTP_11 && !has_begun);
         let splicing = Splicing::of(&local.generation, self.frontend, backend);
         let begun = local.here().now();

@@ -11,7 +11,7 @@ use super::websocket::as_upgrade;
 use crate::client::{Client, ClientOrigin};
 use crate::flow::{ClientEnd, H2End};
 use crate::h2_counts::{CountedConn, judge_glitches};
-use crate::lane::{Local, SESSION, Timer};
+use crate::lane::{IdleClient, Local, SESSION, Timer};
 use crate::panics::caught;
 use crate::rules::{EvalContext, Record};
 use crate::scopes::{Countable, SessionTracks};
@@ -125,7 +125,7 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
     }
     let mut running = pin!(conn.run(&timeout, |stream, incoming| begin(&of, stream, incoming)));
     let mut stopping = local.stopping.waiter();
-    let (mut shut_down, mut counted_glitches) = (false, 0);
+    let (mut shut_down, mut counted_glitches, mut idle_client) = (false, 0, None);
     poll_fn(|context| {
         if !shut_down {
             let (event, slot) = stopping.parts();
@@ -142,6 +142,10 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
         let idle = || local.generation.process_stats.idle_percent();
         judge_glitches(&conn, settings.kill_at_load, config.glitches, idle);
         let polled = running.as_mut().poll(context);
+        let is_idle = conn.open_streams() == 0;
+        if is_idle != idle_client.is_some() {
+            idle_client = is_idle.then(IdleClient::new);
+        }
         let glitches = conn.glitches();
         if glitches > counted_glitches {
             let new = Countable::Glitches(glitches - counted_glitches);

@@ -435,6 +435,7 @@ impl Pump {
         if self.done {
             return Ok(());
         }
+        self.waits_for_continue &= !self.is_readable(from, input);
         if self.chunks
             && let Source::Http1(reader) = &self.source
             && reader.is_between_chunks()
@@ -448,6 +449,7 @@ impl Pump {
             let progress = reader
                 .read_chunks(input, &mut chunks)
                 .map_err(|error| Broken::Framing(Found::new(input, error)))?;
+            input.gather().map_err(|_| Broken::Memory)?; // as behind `Source::read`
             writer.write_chunks(&mut chunks, out).map_err(|_| Broken::Memory)?;
             progress
         } else {
@@ -532,6 +534,7 @@ impl Pump {
             if let Some(kept) = kept {
                 kept.keep(out, std::mem::take(&mut new));
             }
+            let is_stuck = to.is_stuck(direction, here);
             let ends_apart = is_over && !self.ended && matches!(self.sink, Sink::Http2);
             if !out.is_empty() || ends_apart {
                 let n = out.len() as u64;
@@ -540,6 +543,9 @@ impl Pump {
                     to.send(direction, here, out, end).await.map_err(Broken::receiver)?;
                     count(n);
                 }
+            }
+            if is_stuck {
+                to.flush(direction, here).await.map_err(Broken::receiver)?;
             }
             if self.ahead {
                 continue; // the filters hold more data
@@ -671,11 +677,19 @@ pub(super) mod tests {
     #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
     use super::*;
+    use crate::flow::{StreamTimeouts, Timeouts};
+    use crate::lane::Timer;
     use manylane_buf::{CLUSTER_SIZES, Cluster, MAX_CLUSTER, Segment};
     use manylane_io::{Driver, DriverChoice, Kind};
-    use manylane_sched::{Config, Lane};
+    use manylane_plan::Cause;
+    use manylane_sched::{Config, Lane, Time};
     use proptest::prelude::*;
+    use std::cell::Cell;
+    use std::future::poll_fn;
+    use std::io::Write;
     use std::os::unix::net::UnixStream;
+    use std::pin::pin;
+    use std::task::Poll;
 
     /// A body that never ends.
     #[derive(Clone, Debug)]
@@ -762,8 +776,102 @@ pub(super) mod tests {
         lane.block_on(&mut driver, async move { test(BodyEnd::Http1(&connection)) }).unwrap()
     }
 
+    thread_local! {
+        /// The clock of a lane, in seconds.
+        static NOW: Cell<u64> = const { Cell::new(1000) };
+    }
+
+    /// A client that drips, each time shortly before the server's timeout, does not renew that of a server
+    /// which stopped reading.
+    #[test]
+    fn drips_do_not_renew_the_time_of_a_server_that_does_not_read() {
+        const DRIPS: u64 = 8;
+        for kind in [Kind::Epoll, Kind::IoUring] {
+            let mut lane = Lane::new(Config::new().clock(|| Time::from_millis(NOW.get() * 1000))).unwrap();
+            let mut driver = match Driver::new(lane.here(), DriverChoice::Only(kind)) {
+                Ok(driver) => driver,
+                Err(error) => {
+                    assert_eq!(kind, Kind::IoUring, "{error}");
+                    continue;
+                }
+            };
+            let io = driver.io();
+            let work = async move {
+                let here = io.here();
+                let ((from, mut client), (mut to, _server)) =
+                    (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+                to.set_nonblocking(true).unwrap();
+                for size in [4096, 1] {
+                    while to.write(&vec![b'x'; size]).is_ok() {}
+                }
+                let [from, to] = [from, to].map(|end| Connection::Socket(io.stream(end).unwrap()));
+                let server = Some(Duration::from_secs(30));
+                let timeouts = StreamTimeouts::new(Timeouts { server, ..Timeouts::default() }, here.now());
+                let (received, spliced) = (Tally::new(), Tally::new());
+                let ends = Ends {
+                    io: &io,
+                    direction: &timeouts.up,
+                    from: BodyEnd::Http1(&from),
+                    to: BodyEnd::Http1(&to),
+                    splice: None,
+                    kept: None,
+                    passage: Passage { received: &received, spliced: [&spliced; 2] },
+                    filters: None,
+                };
+                let body = Body::Length(1000);
+                let mut pump = Pump::new(ends.from, body, body, From::Client, Limits::default(), false);
+                let (mut input, mut out) = (Chain::new(), Chain::new());
+                let (timer, running) =
+                    (Timer::new(here), pin!(pump.run(&ends, &mut input, &mut out, |_| ())));
+                let mut running = pin!(timeouts.in_time(&timer, running));
+                let mut dripping = pin!(async {
+                    for drip in 1..=DRIPS {
+                        client.write_all(b"x").unwrap();
+                        for _ in 0..1000 {
+                            if received.get() == drip {
+                                break;
+                            }
+                            here.yield_now().await;
+                        }
+                        NOW.set(NOW.get() + 25);
+                        here.yield_now().await;
+                    }
+                });
+                poll_fn(|context| match running.as_mut().poll(context) {
+                    Poll::Ready(ended) => Poll::Ready(ended.err()),
+                    Poll::Pending => dripping.as_mut().poll(context).map(|()| None),
+                })
+                .await
+            };
+            let ended = lane.block_on(&mut driver, work).unwrap();
+            assert_eq!(ended, Some(Cause::ServerSilent), "{kind:?}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A chunked body whose chunks go on unchanged. Its first byte ends the wait for a 100.
+        #[test]
+        fn what_waits_of_chunks_takes_at_most_twice_its_bytes_and_a_cluster(
+            sent in sent().prop_filter("chunks", |sent| sent.framing == Body::Chunked),
+            cuts in cuts(),
+        ) {
+            with_an_end(move |from| {
+                let (chunked, limits) = (Body::Chunked, Limits::default());
+                let mut pump = Pump::new(from, chunked, chunked, From::Client, limits, false);
+                pump.wait_for_continue(true);
+                let mut input = Chain::new();
+                prop_assert!(pump.step(from, &mut input, &mut Chain::new()).is_ok());
+                prop_assert!(pump.may_be_left_out());
+                in_pieces(&sent.bytes, &cuts, |piece| {
+                    input.push_compact(piece).unwrap();
+                    prop_assert!(pump.step(from, &mut input, &mut Chain::new()).is_ok());
+                    prop_assert!(!pump.may_be_left_out());
+                    is_bounded("input", &input)
+                })
+            })?;
+        }
 
         /// A body that is read ahead for rules (`option http-buffer-request`), and what is not read of it.
         #[test]

@@ -392,25 +392,6 @@ impl Drop for LaneTransport<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use manylane_io::{Driver, DriverChoice, Kind};
-    use manylane_sched::{Config, Lane};
-    use std::future::poll_fn;
-    use std::task::Poll;
-
-    #[test]
-    fn an_order_that_ends_before_its_turn_leaves_the_class_of_its_task() -> std::io::Result<()> {
-        let mut lane = Lane::new(Config::new()).expect("a new thread");
-        let mut driver = Driver::new(lane.here(), DriverChoice::Only(Kind::Epoll))?;
-        let here = lane.here();
-        lane.block_on(&mut driver, async move {
-            here.set_class(Class::Normal);
-            let mut turn = Box::pin(here.turn_in(Class::Heavy));
-            let waits = poll_fn(|context| Poll::Ready(turn.as_mut().poll(context).is_pending())).await;
-            assert!(waits);
-            drop(turn);
-            assert_eq!(here.set_class(Class::Normal), Some(Class::Normal));
-        })
-    }
 
     #[test]
     fn an_authority_says_when_to_retry_in_seconds_or_by_date() {
