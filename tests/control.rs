@@ -1373,7 +1373,7 @@ fn nothing_behind_a_wait_happens_once_its_client_is_gone() {
 fn an_operator_waits_until_a_server_serves_nobody() {
     let (program, requests) = with_a_silent_server();
     let address = program.address;
-    assert_eq!(program.ask("wait 1"), "\n");
+    assert_eq!(program.ask("wait 1"), "Done.\n\n");
     assert!(program.ask("wait 1 srv-removable back/a").starts_with("Only servers in maintenance mode"));
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

@@ -29,7 +29,7 @@ pub use process::{ChangeServers, Process, ProcessInfo, Reload};
 pub use prompt::{PROMPT_WORDS, PromptMode, PromptUsage};
 pub use reply::SLICE;
 pub use row::{Mode, Row, row};
-pub use serve::{Control, MOST_CLIENTS, bind};
+pub use serve::{BoundSockets, Control, MOST_CLIENTS, bind};
 
 /// Returns the text of `show pools`.
 pub fn pools() -> String {

@@ -7,8 +7,9 @@ use crate::process::Process;
 use crate::session;
 use manylane_io::Io;
 use manylane_net::hand_over::Offer;
-use manylane_net::{Bound, Endpoint, HandedOver, ListenOptions};
+use manylane_net::{Acceptor, Bound, Endpoint, HandedOver, Incoming, ListenOptions};
 use manylane_plan::generation::RuntimeSocket;
+use manylane_plan::generation::notify::Notify;
 use manylane_plan::{ConnLimit, Generation};
 use manylane_proxy::bind_listener;
 use manylane_sched::{BlockingPool, Class, TaskKind};
@@ -32,7 +33,46 @@ pub struct Control {
     clients: ConnLimit,
     of_master: bool,
     /// Sockets of the generation's `stats socket` lines, for a process that takes over.
-    handed_over: Rc<[Bound]>,
+    handed_over: BoundSockets,
+}
+
+/// Sockets that [`bind`] returned, until [`close`](Self::close). Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct BoundSockets {
+    bound: Rc<RefCell<Rc<[Bound]>>>,
+    /// Wakes the task that accepts from the socket of the same number.
+    closed: Rc<[Notify]>,
+}
+
+impl BoundSockets {
+    /// Closes the sockets once all connections that wait are accepted, so that a process that took them over
+    /// gets all further ones.
+    pub fn close(&self) {
+        self.bound.take();
+        self.closed.iter().for_each(Notify::notify_one);
+    }
+}
+
+impl From<Vec<Bound>> for BoundSockets {
+    fn from(bound: Vec<Bound>) -> Self {
+        let closed = bound.iter().map(|_| Notify::default()).collect();
+        Self { bound: Rc::new(RefCell::new(bound.into())), closed }
+    }
+}
+
+/// Returns those of the `bound` sockets of the interface that another process can take. It replaces the files
+/// of others.
+pub(crate) fn offers<'c>(bound: &'c [Bound], generation: &'c Generation) -> impl Iterator<Item = Offer<'c>> {
+    let named = generation.process.stats_sockets.iter().zip(bound);
+    named.filter_map(|(socket, bound)| {
+        let can_be_taken = matches!(bound.endpoint(), Endpoint::Ip(_) | Endpoint::Abstract(_));
+        let ListenOptions { namespace, interface, .. } = &socket.listener.options;
+        Some(Offer {
+            socket: bound.socket().filter(|_| can_be_taken)?,
+            namespace: namespace.as_deref(),
+            interface: interface.as_deref(),
+        })
+    })
 }
 
 /// Binds the interface's sockets. `owner` looks up a user or group by name. A matching socket from
@@ -69,29 +109,20 @@ impl Control {
         sockets: Arc<[RuntimeSocket]>,
     ) -> Self {
         let most = generation.borrow().process.stats_maxconn.unwrap_or(MOST_CLIENTS);
-        let handed_over = Rc::new([]);
-        Self { generation, sockets, process, clients: ConnLimit::new(most), of_master: true, handed_over }
+        let (clients, handed_over) = (ConnLimit::new(most), BoundSockets::default());
+        Self { generation, sockets, process, clients, of_master: true, handed_over }
     }
 
     /// Also hands `bound` over to a process that takes over: what [`bind`] returned for the sockets that the
     /// generation names.
-    pub fn hands_over(mut self, bound: Rc<[Bound]>) -> Self {
+    pub fn hands_over(mut self, bound: BoundSockets) -> Self {
         self.handed_over = bound;
         self
     }
 
-    /// Returns the sockets of the interface that another process can take. It replaces the files of others.
-    pub(crate) fn offers<'c>(&'c self, generation: &'c Generation) -> impl Iterator<Item = Offer<'c>> {
-        let named = generation.process.stats_sockets.iter().zip(&*self.handed_over);
-        named.filter_map(|(socket, bound)| {
-            let can_be_taken = matches!(bound.endpoint(), Endpoint::Ip(_) | Endpoint::Abstract(_));
-            let ListenOptions { namespace, interface, .. } = &socket.listener.options;
-            Some(Offer {
-                socket: bound.socket().filter(|_| can_be_taken)?,
-                namespace: namespace.as_deref(),
-                interface: interface.as_deref(),
-            })
-        })
+    /// Returns the sockets of the generation's `stats socket` lines, until they are closed.
+    pub(crate) fn handed_over(&self) -> Rc<[Bound]> {
+        self.handed_over.bound.borrow().clone()
     }
 
     pub(crate) fn generation(&self) -> Arc<Generation> {
@@ -115,11 +146,12 @@ impl Control {
     ///
     /// # Errors
     /// A message, if the lane has no descriptor or no memory left for a listener.
-    pub fn serve(self, io: &Io, bound: Rc<[Bound]>) -> Result<(), String> {
+    pub fn serve(self, io: &Io, sockets: BoundSockets) -> Result<(), String> {
         let control = Rc::new(self);
+        let bound = sockets.bound.borrow().clone();
         for (number, socket) in bound.iter().enumerate() {
             let acceptor = socket.acceptor(io).map_err(|error| error.to_string())?;
-            let accepting = accept(control.clone(), io.clone(), acceptor, number, bound.clone());
+            let accepting = accept(control.clone(), io.clone(), acceptor, number, sockets.clone());
             io.here().spawn(&ACCEPT, Class::Normal, accepting).map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -148,28 +180,41 @@ impl Drop for ClientGuard {
     }
 }
 
-async fn accept(
-    control: Rc<Control>,
-    io: Io,
-    acceptor: manylane_net::Acceptor,
-    number: usize,
-    _bound: Rc<[Bound]>,
-) {
-    let here = io.here();
+async fn accept(control: Rc<Control>, io: Io, acceptor: Acceptor, number: usize, sockets: BoundSockets) {
     loop {
-        let Ok(incoming) = acceptor.accept().await else { return };
-        // Further clients of this socket wait in the backlog; those of others have permits of their own.
-        let guard = ClientGuard::enter(&control).await;
-        let connection = incoming.into_connection(&io);
-        let client = Client::new(control.of_master);
-        let serving = async move {
-            let _client = client;
-            let control = &guard.0;
-            if session::serve(control, &connection, here, &control.sockets[number]).await.is_ok() {
-                let _ = connection.finish().await; // the client may be gone already
+        let (mut accepted, mut guard) = (None, None);
+        let next = async {
+            accepted = acceptor.accept().await.ok();
+            if accepted.is_some() {
+                // One accepted client of each socket may wait for a permit, which all sockets share; further
+                // ones wait in the backlog.
+                guard = Some(ClientGuard::enter(&control).await);
             }
         };
-        // Without memory for the task this client goes, and the next one may be served.
-        let _ = here.spawn(&SERVE, Class::Bulk, serving);
+        if sockets.closed[number].or(next).await {
+            let waiting = acceptor.close().await.unwrap_or_default();
+            for incoming in accepted.into_iter().chain(waiting) {
+                start(ClientGuard::enter(&control).await, &io, incoming, number);
+            }
+            return;
+        }
+        let (Some(incoming), Some(guard)) = (accepted, guard) else { return };
+        start(guard, &io, incoming, number);
     }
+}
+
+/// Starts to serve a client.
+fn start(guard: ClientGuard, io: &Io, incoming: Incoming, number: usize) {
+    let here = io.here();
+    let connection = incoming.into_connection(io);
+    let client = Client::new(guard.0.of_master);
+    let serving = async move {
+        let _client = client;
+        let control = &guard.0;
+        if session::serve(control, &connection, here, &control.sockets[number]).await.is_ok() {
+            let _ = connection.finish().await; // the client may be gone already
+        }
+    };
+    // Without memory for the task this client goes, and the next one may be served.
+    let _ = here.spawn(&SERVE, Class::Bulk, serving);
 }

@@ -7,7 +7,7 @@ use crate::line::{Command, CommandError, LONGEST_LINE, LONGEST_PAYLOAD, commands
 use crate::line_buffer::{LineBuffer, Taken};
 use crate::prompt::PromptMode;
 use crate::reply::{Reply, ReplyError};
-use crate::serve::Control;
+use crate::serve::{self, Control};
 use manylane_net::hand_over::Offer;
 use manylane_net::{Connection, Endpoint, hand_over};
 use manylane_plan::generation::RuntimeSocket;
@@ -151,6 +151,7 @@ async fn hand_over_all(control: &Control, connection: &Connection, here: Here, t
     let bound = manylane_proxy::bound(&generation);
     let of_peers: Vec<_> = generation.peers.iter().filter_map(|section| section.sockets()).collect();
     let of_peers = of_peers.iter().flat_map(|sockets| sockets.iter());
+    let of_interface = control.handed_over();
     let offers: Vec<_> =
         bound
             .iter()
@@ -159,7 +160,7 @@ async fn hand_over_all(control: &Control, connection: &Connection, here: Here, t
             .chain(of_peers.filter(|bound| matches!(bound.endpoint(), Endpoint::Ip(_))).filter_map(|bound| {
                 Some(Offer { socket: bound.socket()?, namespace: None, interface: None })
             }))
-            .chain(control.offers(&generation))
+            .chain(serve::offers(&of_interface, &generation))
             .collect();
     let _ = hand_over::hand_over(here, connection, &offers, timeout).await;
 }

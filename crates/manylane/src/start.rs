@@ -4,14 +4,14 @@ use crate::arguments::{self, Arguments, usage};
 use crate::background::{Background, to_background};
 use crate::jobs::JobThread;
 use crate::master::{self, Joined};
-use crate::supervise::{self, Ending, Reloads, Services, Work};
+use crate::supervise::{self, Ending, Reloads, Services, StopServices, Work};
 use crate::system::PidFile;
 use crate::{environment, exists, memory, reload, say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
 use manylane_config::diag::{Check, ExitCode as Code, Outcome, Severity};
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_control::{Control, Metrics, ProcessInfo};
+use manylane_control::{BoundSockets, Control, Metrics, ProcessInfo};
 use manylane_io::{DriverChoice, Io, Kind};
 use manylane_net::hand_over::NotHandedOver;
 use manylane_net::{Address, Bound, Endpoint, HandedOver, Rules};
@@ -441,7 +441,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         reload: Box::new(|| Box::pin(supervise::reload())),
         change: Box::new(|change| Box::pin(supervise::change(change))),
     };
-    let sockets: Rc<[Bound]> = sockets.into();
+    let sockets = BoundSockets::from(sockets);
     let control = Control::new(current.clone(), process()).hands_over(sockets.clone());
     let of_master = of_master.map(|(named, bound)| {
         let control = Control::over(current.clone(), process(), named);
@@ -451,7 +451,8 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         if let Some((control, bound)) = of_master {
             control.serve(io, bound.into())?;
         }
-        control.serve(io, sockets)
+        control.serve(io, sockets.clone())?;
+        Ok(Box::new(move || sockets.close()) as StopServices)
     }) as Services);
     let again = arguments.clone();
     let reread = Box::new(move |before: (&Generation, &[BoundListener])| reload::read(&again, lanes, before));

@@ -207,8 +207,11 @@ pub(crate) struct Reloads {
     pub(crate) current: Rc<RefCell<Arc<Generation>>>,
 }
 
-/// Starts services on a lane.
-pub(crate) type Services = Box<dyn FnOnce(&Io) -> Result<(), String>>;
+/// Starts services on a lane. Returns what ends accepting for them, in the soft stop.
+pub(crate) type Services = Box<dyn FnOnce(&Io) -> Result<StopServices, String>>;
+
+/// Ends accepting for the services. Clients that are served stay.
+pub(crate) type StopServices = Box<dyn FnOnce()>;
 
 fn config(generation: &Generation) -> Config {
     let process = &generation.process;
@@ -256,11 +259,10 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     }
     let first = lane.id();
     Local::install(driver.io(), work.generation.clone(), move || tell(Event::Emptied(0, first)));
-    if let Some(services) = work.services.take()
-        && let Err(error) = services(&driver.io())
-    {
-        return Ending::Failed(error);
-    }
+    let stop_services = match work.services.take().map(|services| services(&driver.io())).transpose() {
+        Ok(stop) => stop,
+        Err(error) => return Ending::Failed(error),
+    };
     let mut threads = Vec::new();
     for number in 1..work.lanes {
         match start_lane(number, &work) {
@@ -271,7 +273,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     keep_to_cpus(&work.generation, 0); // after the other lanes have started, which would have inherited it
     let here = lane.here();
     let mut driver = Quiescent(driver);
-    let ending = lane.block_on(&mut driver, supervise(here, work, started));
+    let ending = lane.block_on(&mut driver, supervise(here, work, stop_services, started));
     Local::remove_all();
     drop(lane); // its sessions end with it
     for thread in threads {
@@ -783,7 +785,12 @@ fn over_time(retired: &[Retired], lanes: &[LaneId], number: u64) {
     }
 }
 
-async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
+async fn supervise(
+    here: Here,
+    work: Work,
+    stop_services: Option<StopServices>,
+    started: impl FnOnce(),
+) -> Ending {
     let Work {
         generation,
         bound,
@@ -900,7 +907,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         refuse_changes();
         let Serving { number, generation, bound } = supervisor.serving;
         drop(bound);
-        stop(here, (number, &generation), &lanes, &supervisor.retired, &supervisor.says).await
+        let lanes = (&lanes[..], stop_services);
+        stop(here, (number, &generation), lanes, &supervisor.retired, &supervisor.says).await
     };
     INBOX.lock().waker = None; // nothing waits for events from here on
     end_lanes();
@@ -923,7 +931,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 async fn stop(
     here: Here,
     (number, generation): (u64, &Arc<Generation>),
-    lanes: &[LaneId],
+    (lanes, stop_services): (&[LaneId], Option<StopServices>),
     retired: &[Retired],
     says: &JobThread,
 ) -> Ending {
@@ -933,6 +941,9 @@ async fn stop(
         && let Ok(ending) = here.timeout(grace, ends(lanes, retired)).await
     {
         return ending;
+    }
+    if let Some(stop) = stop_services {
+        stop();
     }
     let stops = |lane| {
         order(lane, Class::Urgent, generation, |local| {

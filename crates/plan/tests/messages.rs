@@ -54,6 +54,24 @@ fn each_mistake_is_reported_by_what_was_expected_and_what_was_found() {
     assert!(count > 0 && wrong.is_empty(), "{count} lines, these are otherwise:\n{}", wrong.join("\n"));
 }
 
+/// What a check sends may be a password, in whatever way its line is wrong.
+#[test]
+fn no_message_shows_what_a_check_sends() {
+    for lines in [
+        "option httpchk / http-check send meth POST uri /login bdoy user=a&pw=c2VjcmV0",
+        "option httpchk / http-check send hdr Authorization Basic c2VjcmV0",
+        "option httpchk / http-check send body pw: c2VjcmV0",
+        "option tcp-check / tcp-check send AUTH c2VjcmV0",
+        "option tcp-check / tcp-check send-lf AUTH c2VjcmV0",
+        "option tcp-check / tcp-check send-binary c2VjcmV0",
+        "option tcp-check / tcp-check send-binary 00 c2VjcmV0",
+    ] {
+        let said = said(file("backend", lines));
+        assert!(!said.is_empty() && !said.contains("c2VjcmV0"), "{lines}: {said}");
+        assert!(!said.contains(" | "), "one message is enough for {lines}: {said}");
+    }
+}
+
 /// A refused line declares its name: what uses the name is not reported too.
 #[test]
 fn what_uses_a_refused_declaration_is_not_reported() {

@@ -38,7 +38,7 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
         "" => loop {
             let left = until.since(here.now());
             if left.is_zero() {
-                return;
+                return call.info("Done.");
             }
             if call.reply.client_is_gone() {
                 return give_up(call);

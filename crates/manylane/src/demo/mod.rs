@@ -7,7 +7,7 @@ mod service;
 
 use crate::jobs::JobThread;
 use crate::say;
-use crate::supervise::{self, Ending, Work};
+use crate::supervise::{self, Ending, StopServices, Work};
 use crate::version::BUILD;
 use certificate::Certificates;
 use manylane_config::lex::Environment;
@@ -163,7 +163,8 @@ fn begin([web, page, https]: [u16; 3], secure: bool) -> Result<(), String> {
             Rc::new(move |request: &service::DemoRequest<'_>| {
                 page::answer(&shown, &text, hint.as_deref(), request)
             }),
-        )
+        )?;
+        Ok(Box::new(|| {}) as StopServices)
     };
     let begun = move || greet(web, page, https.as_ref());
     let work = Work {

@@ -11,7 +11,8 @@ use manylane_config::lex::Word;
 use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{Proxy, Settings, Statement};
 use manylane_expr::{
-    Compiler, EvalPoints, Expression, Format, Regex, Scope, SetConditions, Use, none_of, regex_fault,
+    Compiler, EvalPoints, Expression, Format, Regex, Scope, SetConditions, Use, choice, guess, none_of,
+    regex_fault,
 };
 use manylane_h1::Leniency;
 use manylane_net::address::{Host, Location, Port};
@@ -230,6 +231,16 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
         self.refuse.found.alert(word.pos(), message);
     }
 
+    /// Reports a word behind a text to send that is none of the arguments `known`. The word is shown only if
+    /// it is a misspelt argument: it may belong to a text with blanks, which may be a secret.
+    fn further(&mut self, word: &Word, known: &[&str]) {
+        if !guess(word.bytes(), known.iter().copied()).is_empty() {
+            return self.unknown(word, known);
+        }
+        let known = choice(known);
+        self.wrong(word, &format!("expected {known}, found another word: a text with blanks needs quotes"));
+    }
+
     fn comment(&mut self) -> Option<Box<str>> {
         self.value("comment").map(text)
     }
@@ -304,7 +315,10 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
                     if slot { own.name = value } else { own.protocols = value }
                 }
                 b"via-socks4" => made.via_socks4 = true,
-                _ => self.unknown(word, CONNECT_OPTIONS),
+                _ => {
+                    self.unknown(word, CONNECT_OPTIONS);
+                    break;
+                }
             }
         }
         // As in HAProxy, they have no effect without 'ssl'.
@@ -436,7 +450,10 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
         while let Some(word) = self.next() {
             match word.bytes() {
                 b"comment" => comment = self.comment(),
-                _ => self.unknown(word, &["comment"]),
+                _ => {
+                    self.further(word, &["comment"]);
+                    break;
+                }
             }
         }
         Some(Step::Send(Send { what, comment, number }))
@@ -472,7 +489,10 @@ impl<'w, 'r, 'c, 'f> TextSource<'w, 'r, 'c, 'f> {
                         self.wrong(name, &why);
                     }
                 }
-                _ => self.unknown(word, SEND_OPTIONS),
+                _ => {
+                    self.further(word, SEND_OPTIONS);
+                    break;
+                }
             }
         }
         request
