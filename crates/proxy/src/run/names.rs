@@ -48,9 +48,9 @@ const MOST_QUESTIONS: u32 = 256;
 /// Most queries to a name server for rules, including those that wait. Further queries count as unanswered.
 const MOST_OF_RULES: usize = 2048;
 
-/// Time for which a query for a rule keeps its place while others wait; then it counts as unanswered.
+/// Time for which a query for a rule keeps its permit while others wait; then it counts as unanswered.
 /// Clients can ask for any number of names that no name server answers; the slice keeps those from occupying
-/// all places. Name servers that take longer are then of no use to rules.
+/// all permits. Name servers that take longer are then of no use to rules.
 const TIME_SLICE: Duration = Duration::from_millis(100);
 
 /// Starts the tasks of this lane's share of the sections; `lanes` share all sections.
