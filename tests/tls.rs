@@ -7,7 +7,7 @@ use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, fd, listener, 
 use nix::sys::signal::Signal;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
-    PKCS_RSA_SHA256, SignatureAlgorithm,
+    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, SignatureAlgorithm,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -424,6 +424,78 @@ fn words_of_other_proxies_stand_before_tls_and_servers_are_informed_of_it() {
         let expected = [b"\x07\0\0\0", &[verified][..], b"\x21\0\x07TLSv1.3\x22\0\x06client"].concat();
         assert_eq!(tls, expected);
     }
+}
+
+/// As HAProxy 3.2 sends them, byte for byte.
+#[test]
+fn servers_are_informed_of_the_certificate_that_the_client_was_shown() {
+    let authority = Authority::new();
+    let client = authority.bundle("client.pem", &["client"]);
+    let client = client.to_str().unwrap();
+    let (came, got) = std::sync::mpsc::channel();
+    let origin = origin(move |mut stream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        came.send(all).unwrap();
+    });
+    let kinds = [
+        ("ec", &PKCS_ECDSA_P256_SHA256),
+        ("p384", &PKCS_ECDSA_P384_SHA384),
+        ("rsa", &PKCS_RSA_SHA256),
+        ("ed", &PKCS_ED25519),
+    ];
+    let names = || kinds.iter().map(|(name, _)| *name);
+    let fronts: Vec<_> = names().chain(["clear"]).map(|name| (name, listener())).collect();
+    let config = |_: &common::watch::Syslog, socket: &Path| {
+        let shown = socket.display();
+        let mut text = format!("global\n stats socket {shown}\n{DEFAULTS} mode tcp\n");
+        for ((name, kind), (_, (front, _))) in kinds.iter().zip(&fronts) {
+            let own = authority.bundle_of(&format!("{name}.pem"), &["a.example"], kind);
+            text += &format!(
+                "frontend {name}\n bind {} ssl verify optional ca-file {} crt {}\n default_backend b\n",
+                fd(front),
+                authority.file().display(),
+                own.display(),
+            );
+        }
+        text + &format!(
+            "frontend clear\n bind {}\n default_backend b\nbackend b\n \
+             server s {origin} send-proxy-v2 proxy-v2-options cert-sig,cert-key,ssl-cipher,cert-cn\n",
+            fd(&fronts[kinds.len()].1.0)
+        )
+    };
+    let play = |_: common::watch::Played| {
+        let mut fields = Vec::new();
+        for (name, (_, address)) in &fronts {
+            if *name == "clear" {
+                connect(*address).write_all(b"hello").unwrap();
+            } else {
+                let to = address.to_string();
+                let arguments =
+                    ["s_client", "-connect", &to, "-quiet", "-no_ign_eof", "-cert", client, "-key", client];
+                let cipher = ["-ciphersuites", "TLS_AES_128_GCM_SHA256"];
+                openssl(&[&arguments[..], &cipher].concat(), "hello");
+            }
+            let reported = got.recv_timeout(TIMEOUT).unwrap();
+            let header = manylane_net::proxy_protocol::parse(&reported).unwrap();
+            let manylane_net::proxy_protocol::Parsed::Complete { header, .. } = header else {
+                panic!("{reported:?}")
+            };
+            let kind = manylane_net::proxy_protocol::kind::SSL;
+            fields.push((*name, text(header.tlvs.value_of(kind).unwrap())));
+        }
+        fields
+    };
+    let (ours, theirs) = common::watch::both(config, play);
+    let (version, cipher) = ("\x21\0\x07TLSv1.3\x22\0\x06client", "\x23\0\x16TLS_AES_128_GCM_SHA256");
+    let signature = "\x24\0\x11ecdsa-with-SHA256";
+    let expected =
+        |(name, key): (&'static str, &str)| (name, format!("\x07\0\0\0\0{version}{key}{signature}{cipher}"));
+    let keys = ["\x25\0\x05EC256", "\x25\0\x05EC384", "\x25\0\x07RSA2048", ""];
+    let mut all: Vec<_> = names().zip(keys).map(expected).collect();
+    all.push(("clear", "\0".repeat(5)));
+    assert_eq!(ours, all);
+    assert_eq!(theirs.unwrap_or_else(|| ours.clone()), ours);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::common;
 use crate::tls::{Authority, openssl, text};
 
-use common::watch::{Haproxy, ask, until};
+use common::watch::{Haproxy, Played, Syslog, ask, both, until};
 use common::{DEFAULTS, Manylane, check, fd, listener};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SerialNumber};
 use std::net::SocketAddr;
@@ -78,8 +78,11 @@ fn base64(file: &Path) -> String {
 
 /// Status that a requesting client gets: `good`, `revoked`, or none.
 fn shown(address: SocketAddr, version: &str) -> Option<String> {
-    let to = address.to_string();
-    let said = text(&openssl(&["s_client", "-connect", &to, "-status", version], "").stdout);
+    shown_at(["-connect", &address.to_string()], version)
+}
+
+fn shown_at([kind, to]: [&str; 2], version: &str) -> Option<String> {
+    let said = text(&openssl(&["s_client", kind, to, "-status", version], "").stdout);
     if said.contains("OCSP response: no response sent") {
         return None;
     }
@@ -257,4 +260,65 @@ fn stores_and_files_beside_certificates_name_issuers_and_responses() {
     std::fs::copy(authority.file(), maker.path("a.pem.issuer")).unwrap();
     let (_program, address, _) = start(&authority.folder.0, "", &format!("crt {}", leaf.pem.display()));
     assert_eq!(shown(address, "-tls1_2").as_deref(), Some("good"));
+}
+
+#[test]
+fn commands_replace_the_files_beside_certificates() {
+    let authority = Authority::new();
+    let maker = Maker(&authority);
+    let leaf = maker.leaf("a", "2A", false, &[]);
+    let other = maker.leaf("b", "2B", true, &[]);
+    let issuer = std::fs::read_to_string(authority.file()).unwrap();
+    let [good, revoked] = [('V', "good"), ('R', "revoked")]
+        .map(|(status, name)| base64(&maker.response(name, &leaf, status, None)));
+    let wrong = base64(&maker.response("wrong", &other, 'V', None));
+    let name = leaf.pem.display();
+    let config = |_: &Syslog, socket: &Path| {
+        let socket = socket.display();
+        format!(
+            "global\n stats socket {socket} level admin\n{DEFAULTS} mode http\nfrontend f\n \
+             bind unix@{socket}.f ssl crt {name}\n http-request return status 200\n"
+        )
+    };
+    let play = |played: Played| {
+        let front = format!("{}.f", played.socket.display());
+        let last = |answer: String| answer.trim_end().lines().last().unwrap_or_default().to_owned();
+        let set = |ending: &str, sent: &str| {
+            last(played.ask(&format!("set ssl cert {name}.{ending} <<\n{}\n", sent.trim_end())))
+        };
+        let commit = || {
+            let done = last(played.ask(&format!("commit ssl cert {name}")));
+            played.ask(&format!("abort ssl cert {name}")); // ours stays open if it fails
+            (done, shown_at(["-unix", &front], "-tls1_3"))
+        };
+        let said = vec![
+            (set("ocsp", &good), Some(commit())),
+            (set("issuer", &issuer), None),
+            (set("ocsp", &good), Some(commit())),
+            (set("ocsp", &wrong), Some(commit())),
+            (set("ocsp", &revoked), Some(commit())),
+            (set("ocsp", "!!!"), None),
+            (set("issuer", "none"), None),
+            (set("sctl", "AAAA"), None),
+            (set("dh", "AAAA"), None),
+        ];
+        said
+    };
+    let (ours, theirs) = both(config, play);
+    let set = |done: &str| format!("Transaction {done} for certificate {name}!");
+    let refused = |ending: &str| (format!("Can't update {name}.{ending}!"), None);
+    let commit = |done: &str, status: Option<&str>| Some((done.to_owned(), status.map(str::to_owned)));
+    let expected = [
+        (set("created"), commit("Failed!", None)),
+        (set("created"), None),
+        (set("updated"), commit("Success!", Some("good"))),
+        (set("created"), commit("Success!", Some("good"))), // it is ignored
+        (set("created"), commit("Success!", Some("revoked"))),
+        refused("ocsp"),
+        refused("issuer"),
+        refused("sctl"),
+        refused("dh"),
+    ];
+    assert_eq!(ours, expected);
+    assert_eq!(theirs.unwrap_or_else(|| ours.clone()), ours);
 }

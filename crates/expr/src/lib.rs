@@ -34,7 +34,7 @@ pub use env::{
 };
 pub use error::{Error, LISTED, choice, none_of};
 pub use eval_points::{Direction, EvalPoints};
-pub use fetch::{CertificateText, RevokedText, basic, common_name};
+pub use fetch::{CertificateText, RevokedText, algorithms, basic, common_name};
 pub use format::{
     CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, LogInfo, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
 };

@@ -82,8 +82,10 @@ pub(crate) struct Bundle {
     key: Option<Arc<dyn SigningKey>>,
     /// The issuer's certificate, if the chain does not have it.
     issuer: Option<CertificateDer<'static>>,
-    /// The OCSP response that was read from a file.
+    /// The OCSP response from a file or a command.
     ocsp: Option<Arc<[u8]>>,
+    /// A command has sent `ocsp` for the next version: it precedes the response that is presented.
+    ocsp_sent: bool,
     /// The OCSP responder; `Err` with a URL that this program cannot use.
     pub(crate) responder: Option<Result<HttpUrl, Box<str>>>,
     /// The OCSP response that is presented.
@@ -143,17 +145,11 @@ impl Bundle {
             key = path;
         }
         if let Some(path) = definition.issuer.clone().or_else(|| beside(&definition.certificate, ".issuer")) {
-            let found = sections("issuer", &path)?.into_iter().find(Section::is_certificate);
-            let none = || Problem::new("issuer", format!("'{}' has no certificate", path.display()));
-            bundle.issuer = Some(CertificateDer::from(found.ok_or_else(none)?.der.to_vec()));
+            bundle.take_issuer(&path.display().to_string(), &sections("issuer", &path)?)?;
         }
         if let Some(path) = definition.ocsp.clone().or_else(|| beside(&definition.certificate, ".ocsp")) {
             if bundle.issuer().is_none() {
-                let text = format!(
-                    "'{}' cannot be verified, as the issuer of '{shown}' is not known; add it to the chain",
-                    path.display()
-                );
-                return Err(Problem::new(ocsp::KEYWORD, text));
+                return Err(unverifiable(&path.display().to_string(), &shown));
             }
             bundle.ocsp = Some(read(ocsp::KEYWORD, &path)?.as_slice().into());
         }
@@ -190,6 +186,23 @@ impl Bundle {
         Ok(())
     }
 
+    /// Takes the issuer's certificate, the first one of `sections`.
+    pub(crate) fn take_issuer(&mut self, shown: &str, sections: &[Section]) -> Result<(), Problem> {
+        let none = || Problem::new("issuer", format!("'{shown}' has no certificate"));
+        let found = sections.iter().find(|section| section.is_certificate()).ok_or_else(none)?;
+        self.issuer = Some(CertificateDer::from(found.der.to_vec()));
+        Ok(())
+    }
+
+    /// Takes an OCSP response that a command has sent.
+    pub(crate) fn take_ocsp(&mut self, response: Arc<[u8]>) {
+        (self.ocsp, self.ocsp_sent) = (Some(response), true);
+    }
+
+    pub(crate) fn has_sent_ocsp(&self) -> bool {
+        self.ocsp_sent
+    }
+
     /// Makes the certificate from its parts. Adds to `warnings`.
     pub(crate) fn finish(&mut self, shown: &str, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
         let problem = |text: String| Problem::new(KEYWORD, text);
@@ -221,8 +234,15 @@ impl Bundle {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(error) => return Err(unusable(shown, &error)),
         }
-        // A response set by a command is newer than the one from the file. Neither fits another certificate.
-        let responses = [self.staple.response().map(Arc::from), self.ocsp.clone()];
+        if self.ocsp_sent && self.issuer().is_none() {
+            return Err(unverifiable(&format!("{shown}.ocsp"), shown));
+        }
+        // The response that is presented is newer than the one from the file. Neither fits another
+        // certificate.
+        let mut responses = [self.staple.response().map(Arc::from), self.ocsp.clone()];
+        if std::mem::take(&mut self.ocsp_sent) {
+            responses.reverse();
+        }
         self.staple = StapleCell::default();
         for response in responses.into_iter().flatten() {
             match self.staple.set(&key, self.issuer(), &response) {
@@ -274,6 +294,13 @@ impl Bundle {
         let ready = self.ready.as_ref().ok_or("there is no certificate")?;
         self.staple.set(&ready.key, self.issuer(), response)
     }
+}
+
+/// A problem with the OCSP response in the file `ocsp`.
+fn unverifiable(ocsp: &str, shown: &str) -> Problem {
+    let text =
+        format!("'{ocsp}' cannot be verified, as the issuer of '{shown}' is not known; add it to the chain");
+    Problem::new(ocsp::KEYWORD, text)
 }
 
 fn unusable(shown: &str, error: &Error) -> Problem {

@@ -40,6 +40,9 @@ const OPTIONS: [(&str, Argument, &[&str]); 17] = [
 const SIGALGS: &str = "sigalgs";
 const OCSP_UPDATE: &str = "ocsp-update";
 
+/// Why files with the ending `.sctl` are not used.
+pub(crate) const SCTL: &str = "timestamps of certificates (SCT) are not sent apart from them";
+
 /// Options of HAProxy that are refused, and why.
 const REFUSED: [(&[&str], &str); 3] = [
     (&["npn"], "browsers have given it up for ALPN: use 'alpn'"),
@@ -47,7 +50,7 @@ const REFUSED: [(&[&str], &str); 3] = [
         &["key", "ocsp", "issuer", "acme", "domains", "alias"],
         "set it on a 'load' line of a 'crt-store' section, whose name may stand in place of the file",
     ),
-    (&["sctl"], "timestamps of certificates (SCT) are not sent apart from them"),
+    (&["sctl"], SCTL),
 ];
 
 /// Longest name of a protocol of ALPN, in bytes.

@@ -20,7 +20,8 @@ use crate::client::{self, ClientConfigs, ClientContext, ClientSettings};
 use crate::error::Problem;
 use crate::files::{Section, decode_base64, sections_of};
 use crate::generate::SigningAuthority;
-use crate::ocsp::{OcspId, ocsp_text};
+use crate::line_options::SCTL;
+use crate::ocsp::{self, OcspId, ocsp_text};
 use crate::ocsp_update::Updates;
 use crate::server::{self, ServerContext, ServerSettings};
 use crate::tickets::{BadKey, TicketKeys};
@@ -144,38 +145,68 @@ impl RevokedLists {
 /// The contents of a kind of file.
 trait Content: Clone + Default {
     /// Takes a payload for the file `name`. With `adds`, keeps what is there.
-    fn take(&mut self, name: &str, part: Part, text: &[Section], adds: bool) -> Result<(), Problem>;
-    /// Checks the contents before they are kept.
-    fn finish(&mut self, name: &str) -> Result<(), Problem>;
+    fn take(&mut self, name: &str, sent: &Sent, adds: bool) -> Result<(), Problem>;
+    /// Checks the contents before they are kept. Adds to `warnings`.
+    fn finish(&mut self, name: &str, warnings: &mut Vec<Problem>) -> Result<(), Problem>;
     fn der(&self) -> Vec<Box<[u8]>>;
     /// The length of `der`.
     fn count(&self) -> usize;
 }
 
-/// The part of a certificate that was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Whole,
-    Key,
+/// A payload.
+enum Sent {
+    /// Of a whole file.
+    Whole(Vec<Section>),
+    /// Of the file with a certificate's key, `<file>.key`.
+    Key(Vec<Section>),
+    /// Of the file with its issuer, `<file>.issuer`.
+    Issuer(Vec<Section>),
+    /// Of the file with its OCSP response, `<file>.ocsp`.
+    Ocsp(Arc<[u8]>),
+}
+
+impl Sent {
+    /// Parses the payload for the file with this ending beside `name`; `None` if no such file belongs to a
+    /// certificate.
+    fn beside(name: &str, ending: &str, sent: &[u8]) -> Option<Result<Self, Problem>> {
+        let sections = || sections_of(Kind::Certificate.keyword(), name, sent);
+        Some(match ending {
+            "key" => sections().map(Self::Key),
+            "issuer" => sections().map(Self::Issuer),
+            "ocsp" => {
+                let malformed = || Problem::new(ocsp::KEYWORD, "the response is not in base64");
+                decode_base64(sent).ok_or_else(malformed).map(|der| Self::Ocsp(der.as_slice().into()))
+            }
+            "sctl" => Err(Problem::new("sctl", SCTL)),
+            _ => return None,
+        })
+    }
 }
 
 impl Content for Bundle {
-    fn take(&mut self, name: &str, part: Part, sent: &[Section], _: bool) -> Result<(), Problem> {
+    fn take(&mut self, name: &str, sent: &Sent, _: bool) -> Result<(), Problem> {
+        let lacks = |what: &str| Err(Problem::new("crt", format!("'{name}' has no {what}")));
         self.ready = None;
-        match part {
-            Part::Whole if !sent.iter().any(Section::is_certificate) => {
-                Err(Problem::new("crt", format!("'{name}' has no certificate")))
+        match sent {
+            Sent::Whole(sent) if !sent.iter().any(Section::is_certificate) => lacks("certificate"),
+            Sent::Whole(sent) => Bundle::take(self, name, sent),
+            Sent::Key(sent) if !sent.iter().any(Section::is_key) => lacks("private key"),
+            Sent::Key(sent) => self.take_key(name, sent),
+            Sent::Issuer(sent) => self.take_issuer(name, sent),
+            Sent::Ocsp(response) => {
+                self.take_ocsp(response.clone());
+                Ok(())
             }
-            Part::Whole => Bundle::take(self, name, sent),
-            Part::Key if !sent.iter().any(Section::is_key) => {
-                Err(Problem::new("crt", format!("'{name}' has no private key")))
-            }
-            Part::Key => self.take_key(name, sent),
         }
     }
 
-    fn finish(&mut self, name: &str) -> Result<(), Problem> {
-        Bundle::finish(self, name, &mut Vec::new())
+    /// Warns of nothing but a response that was sent: the operator knows the dates of the certificate.
+    fn finish(&mut self, name: &str, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
+        let (has_sent, mut own) = (self.has_sent_ocsp(), Vec::new());
+        Bundle::finish(self, name, &mut own)?;
+        let of_response = |problem: &Problem| has_sent && problem.keyword == ocsp::KEYWORD;
+        warnings.extend(own.into_iter().find(of_response));
+        Ok(())
     }
 
     fn der(&self) -> Vec<Box<[u8]>> {
@@ -188,7 +219,8 @@ impl Content for Bundle {
 }
 
 impl Content for Authorities {
-    fn take(&mut self, name: &str, _: Part, sent: &[Section], adds: bool) -> Result<(), Problem> {
+    fn take(&mut self, name: &str, sent: &Sent, adds: bool) -> Result<(), Problem> {
+        let Sent::Whole(sent) = sent else { return Ok(()) };
         if !adds {
             *self = Self::default();
         }
@@ -207,7 +239,7 @@ impl Content for Authorities {
         }
     }
 
-    fn finish(&mut self, _: &str) -> Result<(), Problem> {
+    fn finish(&mut self, _: &str, _: &mut Vec<Problem>) -> Result<(), Problem> {
         Ok(())
     }
 
@@ -221,7 +253,8 @@ impl Content for Authorities {
 }
 
 impl Content for Revoked {
-    fn take(&mut self, name: &str, _: Part, sent: &[Section], _: bool) -> Result<(), Problem> {
+    fn take(&mut self, name: &str, sent: &Sent, _: bool) -> Result<(), Problem> {
+        let Sent::Whole(sent) = sent else { return Ok(()) };
         *self = Self::of(name, sent)?;
         match self.0.is_empty() {
             false => Ok(()),
@@ -229,7 +262,7 @@ impl Content for Revoked {
         }
     }
 
-    fn finish(&mut self, _: &str) -> Result<(), Problem> {
+    fn finish(&mut self, _: &str, _: &mut Vec<Problem>) -> Result<(), Problem> {
         Ok(())
     }
 
@@ -278,13 +311,13 @@ impl<T: Content> Files<T> {
     }
 
     /// Returns true if this began a transaction, false if it extended the open one.
-    fn set(&mut self, name: &str, part: Part, sent: &[Section], adds: bool) -> Result<bool, Failure> {
+    fn set(&mut self, name: &str, sent: &Sent, adds: bool) -> Result<bool, Failure> {
         let (begins, mut content) = match &self.pending {
             Some((about, content)) if **about == *name => (false, content.clone()),
             Some((about, _)) => return Err(Failure::Other(about.clone())),
             None => (true, T::clone(self.all.get(name).ok_or(Failure::Unknown)?)),
         };
-        content.take(name, part, sent, adds)?;
+        content.take(name, sent, adds)?;
         self.pending = Some((name.into(), content));
         Ok(begins)
     }
@@ -649,7 +682,7 @@ impl Known {
 
     /// Replaces a certificate as a commit does.
     pub(crate) fn replace_certificate(&mut self, name: &str, bundle: Bundle) -> Result<usize, Problem> {
-        self.replace(Kind::Certificate, name, bundle, |known| &mut known.certificates)
+        self.replace(Kind::Certificate, name, bundle, |known| &mut known.certificates, &mut Vec::new())
     }
 
     /// Rule 3.
@@ -658,9 +691,10 @@ impl Known {
         kind: Kind,
         name: &str,
         files: fn(&mut Self) -> &mut Files<T>,
+        warnings: &mut Vec<Problem>,
     ) -> Result<usize, Failure> {
         let content = files(self).open(name)?.clone();
-        let count = self.replace(kind, name, content, files)?;
+        let count = self.replace(kind, name, content, files, warnings)?;
         files(self).pending = None;
         Ok(count)
     }
@@ -671,8 +705,9 @@ impl Known {
         name: &str,
         mut content: T,
         files: fn(&mut Self) -> &mut Files<T>,
+        warnings: &mut Vec<Problem>,
     ) -> Result<usize, Problem> {
-        content.finish(name)?;
+        content.finish(name, warnings)?;
         let before = files(self).all.insert(name.into(), Arc::new(content));
         match self.renew_for(kind, name) {
             Ok(count) => Ok(count),
@@ -825,30 +860,34 @@ impl Store {
         each!(kind, files => files(known).create(name))
     }
 
-    /// Puts a payload into the transaction for a file; with `adds`, keeps what is there. Returns true if this
-    /// began the transaction.
+    /// Puts a payload into the transaction for a file; with `adds`, keeps what is there. `<file>.key`,
+    /// `.issuer` and `.ocsp` (in base64) are parts of the certificate `<file>`. Returns the transaction's
+    /// file, and whether this began the transaction.
     ///
     /// # Errors
     /// [`Failure`]; the transaction is unchanged.
-    pub fn set(&self, kind: Kind, name: &str, sent: &[u8], adds: bool) -> Result<bool, Failure> {
-        let sent = sections_of(kind.keyword(), name, sent)?;
+    pub fn set(&self, kind: Kind, name: &str, sent: &[u8], adds: bool) -> Result<(Box<str>, bool), Failure> {
         let known = &mut *self.0.lock();
         if kind == Kind::Certificate
-            && let Some(whole) = name.strip_suffix(".key")
+            && let Some((whole, ending)) = name.rsplit_once('.')
             && known.certificates.all.contains_key(whole)
+            && let Some(sent) = Sent::beside(name, ending, sent)
         {
-            return known.certificates.set(whole, Part::Key, &sent, adds);
+            return Ok((whole.into(), known.certificates.set(whole, &sent?, adds)?));
         }
-        each!(kind, files => files(known).set(name, Part::Whole, &sent, adds))
+        let sent = Sent::Whole(sections_of(kind.keyword(), name, sent)?);
+        let begins = each!(kind, files => files(known).set(name, &sent, adds))?;
+        Ok((name.into(), begins))
     }
 
-    /// Publishes the contents of the transaction for a file. Returns the number of contexts that use it.
+    /// Publishes the contents of the transaction for a file. Returns the number of contexts that use it. Adds
+    /// to `warnings`.
     ///
     /// # Errors
     /// [`Failure`]; nothing changes, and the transaction stays open.
-    pub fn commit(&self, kind: Kind, name: &str) -> Result<usize, Failure> {
+    pub fn commit(&self, kind: Kind, name: &str, warnings: &mut Vec<Problem>) -> Result<usize, Failure> {
         let known = &mut *self.0.lock();
-        each!(kind, files => known.commit(kind, name, files))
+        each!(kind, files => known.commit(kind, name, files, warnings))
     }
 
     /// Replaces a certificate, its chain and its key at once, as a commit does. Returns the number of

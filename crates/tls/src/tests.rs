@@ -902,7 +902,7 @@ fn authorities_of_a_line_change_with_their_file() {
     assert!(listed.store.show(kind, &known).unwrap().used);
     assert_eq!(listed.store.remove(kind, &known), Err(crate::Failure::Used));
     listed.store.set(kind, &known, authority("other").pem().as_bytes(), false).unwrap();
-    assert_eq!(listed.store.commit(kind, &known), Ok(1));
+    assert_eq!(listed.store.commit(kind, &known, &mut Vec::new()), Ok(1));
     assert!(listed.shake("a.example", 1 << 20, shows).is_none());
 }
 

@@ -306,8 +306,8 @@ pub(super) async fn set(call: &mut Call<'_, '_>, kind: Kind, adds: bool) {
     };
     let about = name.clone();
     let set = aside(call, move |store| store.set(kind, &about, payload.as_bytes(), adds)).await;
-    let begun = match set {
-        Some(Ok(begins)) => begins,
+    let (file, begun) = match set {
+        Some(Ok(set)) => set,
         Some(Err(failure)) => {
             let why = sentence(kind, &name, &failure, "set");
             return call.error(&format!("{why}\nCan't update {name}!"));
@@ -316,8 +316,8 @@ pub(super) async fn set(call: &mut Call<'_, '_>, kind: Kind, adds: bool) {
     };
     let done = if begun { "created" } else { "updated" };
     call.info(&match kind {
-        Kind::Certificate => format!("Transaction {done} for certificate {name}!"),
-        _ => format!("transaction {done} for {} {name}!", noun(kind)),
+        Kind::Certificate => format!("Transaction {done} for certificate {file}!"),
+        _ => format!("transaction {done} for {} {file}!", noun(kind)),
     });
 }
 
@@ -328,10 +328,18 @@ pub(super) async fn commit(call: &mut Call<'_, '_>, kind: Kind) {
         return call.error(&format!("'commit ssl {}' expects a filename", word(kind)));
     }
     let about = name.clone();
-    match aside(call, move |store| store.commit(kind, &about)).await {
-        Some(Ok(count)) => {
+    let commit = move |store: &Store| {
+        let mut warnings = Vec::new();
+        store.commit(kind, &about, &mut warnings).map(|count| (count, warnings))
+    };
+    match aside(call, commit).await {
+        Some(Ok((count, warnings))) => {
             let dots = ".".repeat(count);
-            let _ = writeln!(call.reply, "Committing {name}{dots}\nSuccess!");
+            let _ = writeln!(call.reply, "Committing {name}{dots}");
+            for warning in warnings {
+                let _ = writeln!(call.reply, "{warning}");
+            }
+            call.reply.put("Success!\n");
         }
         Some(Err(failure @ Failure::Bad(_))) => {
             let why = sentence(kind, &name, &failure, "commit");

@@ -18,7 +18,7 @@ mod unbuilt;
 
 pub use http::basic;
 pub(crate) use stick::{Query, element, index, kilo, makes, plain, read};
-pub use tls::{CertificateText, RevokedText, common_name};
+pub use tls::{CertificateText, RevokedText, algorithms, common_name};
 
 use crate::args::{ArgKind, Args};
 use crate::env::Env;

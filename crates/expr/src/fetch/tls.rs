@@ -593,6 +593,26 @@ pub fn common_name(der: &[u8]) -> Option<Vec<u8>> {
     Some(name.as_str().map_or(name.attr_value().data, str::as_bytes).to_vec())
 }
 
+/// The algorithms of the certificate `der`: type and size of its key, unless the key has one size only, and
+/// OpenSSL's name of the signature.
+pub fn algorithms(der: &[u8]) -> Option<(Option<String>, String)> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let signature = certificate.signature_algorithm.algorithm.to_id_string();
+    Some((sized_key(&certificate), named(&signature, ALGORITHMS).to_owned()))
+}
+
+/// Type and size of a certificate's key, if keys of its type have several sizes.
+fn sized_key(certificate: &X509Certificate<'_>) -> Option<String> {
+    let public = certificate.public_key();
+    match public.parsed() {
+        Ok(PublicKey::RSA(key)) => Some(format!("RSA{}", bits_of(key.modulus))),
+        Ok(PublicKey::EC(key)) => {
+            Some(format!("EC{}", curve_bits(&public.algorithm).unwrap_or(key.key_size())))
+        }
+        _ => None,
+    }
+}
+
 /// Contents of a certificate in OpenSSL's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateText {
@@ -632,20 +652,14 @@ impl CertificateText {
                 }
             }
         }
-        let public = certificate.public_key();
-        let bits = match public.parsed() {
-            Ok(PublicKey::RSA(key)) => format!("RSA{}", bits_of(key.modulus)),
-            Ok(PublicKey::EC(key)) => {
-                format!("EC{}", curve_bits(&public.algorithm).unwrap_or(key.key_size()))
-            }
-            _ => named(&public.algorithm.algorithm.to_id_string(), ALGORITHMS).to_owned(),
-        };
+        let kind = certificate.public_key().algorithm.algorithm.to_id_string();
+        let key = sized_key(&certificate).unwrap_or_else(|| named(&kind, ALGORITHMS).to_owned());
         Some(Self {
             serial: hex(positive(certificate.raw_serial())),
             not_before: date_of(certificate.validity().not_before),
             not_after: date_of(certificate.validity().not_after),
             names,
-            key: bits,
+            key,
             sha1: hex(&Sha1::digest(der)),
             subject: one_line(certificate.subject()),
             issuer: one_line(certificate.issuer()),

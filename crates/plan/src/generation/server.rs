@@ -270,6 +270,10 @@ pub struct SendHeader {
     pub name: bool,
     /// Has the cipher.
     pub cipher: bool,
+    /// Has the key algorithm of the certificate that the client was shown.
+    pub key: bool,
+    /// Has the signature algorithm of that certificate.
+    pub signature: bool,
 }
 
 /// Next pool number: each server that the process has had took one.
@@ -539,7 +543,9 @@ fn header(send_proxy: &Option<Set<ProxyHeader>>, options: &Option<Set<Word>>) ->
             b"authority" => header.authority = true,
             b"cert-cn" => (header.tls, header.name) = (true, true),
             b"ssl-cipher" => (header.tls, header.cipher) = (true, true),
-            _ => header.tls = true, // the fields of `cert-sig` and `cert-key` are not sent
+            b"cert-key" => (header.tls, header.key) = (true, true),
+            b"cert-sig" => (header.tls, header.signature) = (true, true),
+            _ => header.tls = true,
         }
     }
     Some(header)

@@ -10,7 +10,7 @@ use manylane_net::proxy_protocol::{
 };
 use manylane_plan::generation::{Backend, SendHeader, Server};
 use manylane_sync::atomic::Ordering;
-use manylane_tls::Info;
+use manylane_tls::{Info, OwnCertificate};
 
 /// Returns the TLS field of the header (PROXY protocol, 2.2.6) with the facts of the client's TLS.
 fn of_tls(how: SendHeader, info: Option<&Info>) -> Vec<u8> {
@@ -37,6 +37,15 @@ fn of_tls(how: SendHeader, info: Option<&Info>) -> Vec<u8> {
     put(kind::SSL_VERSION, info.version.as_bytes());
     if let Some(name) = certificate.filter(|_| how.name).and_then(manylane_expr::common_name) {
         put(kind::SSL_CN, &name);
+    }
+    let shown = info.shown.as_ref().filter(|_| how.key || how.signature).and_then(OwnCertificate::der);
+    if let Some((key, signature)) = shown.and_then(manylane_expr::algorithms) {
+        if let Some(key) = key.filter(|_| how.key) {
+            put(kind::SSL_KEY_ALG, key.as_bytes());
+        }
+        if how.signature {
+            put(kind::SSL_SIG_ALG, signature.as_bytes());
+        }
     }
     if how.cipher {
         put(kind::SSL_CIPHER, info.cipher.as_bytes());
