@@ -1011,12 +1011,28 @@ const BURST: (usize, usize) = (1500, 14_000);
 /// Number of clients whose requests wait for a server: some 12 MB in all.
 const WAITING: usize = 700;
 
+/// Makes clients that have each sent `request` over what `client` makes of its connection.
+fn burst<P: Peer>(
+    count: usize,
+    request: &str,
+    client: impl Fn(TcpStream) -> P,
+) -> impl Fn(SocketAddr) -> Vec<P> {
+    move |address| {
+        let asking = |_| {
+            let mut client = client(connect(address));
+            client.write_all(request.as_bytes()).unwrap();
+            client
+        };
+        (0..count).map(asking).collect()
+    }
+}
+
 /// Memory of a burst returns to the system when its clients have left: every few seconds a lane releases half
 /// of the memory that it does not need. At most 1 / `share` of the growth stays, in partially used pages.
-fn goes_back(
+fn goes_back<P>(
     share: usize,
     bind: &str,
-    (clients, request): (usize, &str),
+    clients: impl Fn(SocketAddr) -> Vec<P>,
     server: SocketAddr,
     until_read: impl Fn(u16),
     servers_leave: impl FnOnce(),
@@ -1028,13 +1044,7 @@ fn goes_back(
     let waits = " timeout http-request 300s";
     let program = Manylane::start_ready(&format!("{}{waits}\n{config}", defaults()));
     let begin = program.memory();
-    let clients: Vec<_> = (0..clients)
-        .map(|_| {
-            let mut client = connect(address);
-            client.write_all(request.as_bytes()).unwrap();
-            client
-        })
-        .collect();
+    let clients = clients(address);
     until_read(address.port());
     let peak = program.memory();
     assert!(peak > begin + least, "{begin} KB, then {peak} KB: no burst");
@@ -1061,7 +1071,7 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
     goes_back(
         8,
         "",
-        (BURST.0, &head),
+        burst(BURST.0, &head, |stream| stream),
         server,
         |port| all_is_read(port, false),
         || {},
@@ -1074,7 +1084,26 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
 fn memory_of_a_burst_of_http_2_goes_back_when_it_is_over() {
     let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
     let part = format!("{PREFACE}{HEADERS}{}", "x".repeat(8_000));
-    goes_back(8, " proto h2", (BURST.0, &part), server, |port| all_is_read(port, false), || {}, BURST.0 * 8);
+    let clients = burst(BURST.0, &part, |stream| stream);
+    goes_back(8, " proto h2", clients, server, |port| all_is_read(port, false), || {}, BURST.0 * 8);
+}
+
+/// The same within TLS, whose state is in the memory of the system's allocator: a debug build keeps a ninth.
+#[test]
+fn memory_of_a_burst_of_tls_goes_back_when_it_is_over() {
+    let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let authority = Authority::new();
+    let file = authority.bundle("a.pem", &["a.example"]).display().to_string();
+    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BURST.1));
+    goes_back(
+        4,
+        &format!(" ssl crt {file}"),
+        burst(BURST.0, &head, within_tls(&authority)),
+        server,
+        |port| all_is_read(port, false),
+        || {},
+        BURST.0 * BURST.1 / 1024,
+    );
 }
 
 /// One of so many parts of the growth by [`WAITING`] requests may stay.
@@ -1097,7 +1126,7 @@ fn memory_of_requests_that_waited_goes_back_when_they_are_over() {
     goes_back(
         LEFT_OF_WAITING,
         "",
-        (WAITING, request),
+        burst(WAITING, request, |stream| stream),
         server,
         all_wait,
         || open.lock().unwrap().clear(),
