@@ -248,6 +248,12 @@ const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\
 /// HEADERS of 8,192 bytes, without a padding or an end of the stream.
 const HEADERS: &str = "\0\x20\0\x01\x04\0\0\0\x01";
 
+/// Makes a frame of DATA.
+fn data_frame(piece: Vec<u8>) -> Vec<u8> {
+    let [.., a, b, c] = (piece.len() as u32).to_be_bytes();
+    [&[a, b, c, 0, 0, 0, 0, 0, 1][..], &piece].concat()
+}
+
 #[test]
 fn frames_of_http_2_take_no_more_drop_by_drop() {
     let bind = "listen l\n bind @bind proto h2\n mode http\n server s @server\n";
@@ -259,11 +265,7 @@ fn frames_of_http_2_take_no_more_drop_by_drop() {
     let bind = format!("{bind} option http-buffer-request\n");
     drops_take_no_more(&bind, &format!("{PREFACE}{request}{body}"));
     // A frame of DATA for each byte.
-    let frame = |piece: Vec<u8>| {
-        let [.., a, b, c] = (piece.len() as u32).to_be_bytes();
-        [&[a, b, c, 0, 0, 0, 0, 0, 1][..], &piece].concat()
-    };
-    let drip = Drip { carried: frame, ..Drip::of(1) };
+    let drip = Drip { carried: data_frame, ..Drip::of(1) };
     carried_take_no_more(&bind, &format!("{PREFACE}{request}"), &[drip], |stream| stream);
 }
 
@@ -383,6 +385,16 @@ fn what_peers_say_takes_no_more_drop_by_drop() {
         };
         let (at_once, drops) = (memory(SAID), memory(1));
         assert!(drops <= at_once + MORE / 2, "{greets}: {drops} KB drop by drop, {at_once} KB at once");
+    }
+}
+
+/// Reads frames of HTTP/2 up to one with a head.
+fn head_of_http_2(stream: &mut impl Read) {
+    let mut header = [0; 9];
+    while header[3] != 1 {
+        stream.read_exact(&mut header).unwrap();
+        let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
+        stream.read_exact(&mut vec![0; length as usize]).unwrap();
     }
 }
 
@@ -787,8 +799,16 @@ const TUNNELS: (usize, usize) = (40, 24_000);
 const STUCK: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Memory of a program with tunnels whose servers do not read, after each client has sent as much as was
-/// accepted, in pieces of `step`. A client sends `begin` and reads a head, if there is one.
-fn memory_with_tunnels(rules: &str, begin: &str, answer: &'static str, step: usize) -> usize {
+/// accepted, in pieces of `step`. A client is what `client` makes of its connection; it sends `begin` and
+/// reads a head, if there is one. With the preface of HTTP/2, each piece is a frame.
+fn memory_with_tunnels<P: Peer + Send>(
+    rules: &str,
+    begin: &str,
+    answer: &str,
+    step: usize,
+    client: impl Fn(TcpStream) -> P,
+) -> usize {
+    let is_h2 = begin.starts_with(PREFACE);
     let (socket, address) = listener();
     let (servers, server) = listener();
     rustix::net::sockopt::set_socket_recv_buffer_size(&servers, 4096).unwrap();
@@ -801,25 +821,30 @@ fn memory_with_tunnels(rules: &str, begin: &str, answer: &'static str, step: usi
     ));
     let (mut clients, kept): (Vec<_>, Vec<_>) = (0..TUNNELS.0)
         .map(|_| {
-            let mut client = connect(address);
-            client.set_nodelay(true).unwrap();
+            let mut client = client(connect(address));
+            client.socket().set_nodelay(true).unwrap();
             client.write_all(begin.as_bytes()).unwrap();
             let mut server = servers.accept().unwrap().0;
             server.set_read_timeout(Some(TIMEOUT)).unwrap();
             if !begin.is_empty() {
                 asks_by_a_head(&mut server);
                 server.write_all(answer.as_bytes()).unwrap();
-                asks_by_a_head(&mut client); // a response head ends like a request head
+                match is_h2 {
+                    true => head_of_http_2(&mut client),
+                    false => asks_by_a_head(&mut client), // a response head ends like a request head
+                }
             }
-            client.set_write_timeout(Some(STUCK)).unwrap();
-            rustix::net::sockopt::set_socket_send_buffer_size(&client, 4096).unwrap();
+            client.socket().set_write_timeout(Some(STUCK)).unwrap();
+            rustix::net::sockopt::set_socket_send_buffer_size(client.socket(), 4096).unwrap();
             (client, server)
         })
         .unzip();
     let sending = clients.iter_mut().map(|client| {
         move || {
             let mut sent = 0;
-            while sent < TUNNELS.1 && client.write_all(&vec![b'x'; step]).is_ok() {
+            let data = vec![b'x'; step];
+            let piece = if is_h2 { data_frame(data) } else { data };
+            while sent < TUNNELS.1 && client.write_all(&piece).is_ok() {
                 sent += step;
             }
             sent
@@ -846,13 +871,24 @@ fn tunnels_whose_receiver_is_slow_take_no_more_drop_by_drop() {
         websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
     let connect = "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
     let connected = "HTTP/1.1 200 OK\r\n\r\n";
-    for (rules, begin, answer) in
-        [(tcp, "", ""), (two, "", ""), (PROXY, upgrade, upgraded), (PROXY, connect, connected)]
-    {
-        let at_once = memory_with_tunnels(rules, begin, answer, 1000);
-        let drops = memory_with_tunnels(rules, begin, answer, 1);
+    let of_http_2 = format!("{PREFACE}\0\0\x10\x01\x04\0\0\0\x01\x02\x07CONNECT\x01\x05a:443");
+    for (rules, begin, answer) in [
+        (tcp, "", ""),
+        (two, "", ""),
+        (PROXY, upgrade, upgraded),
+        (PROXY, connect, connected),
+        (PROXY, &*of_http_2, connected),
+    ] {
+        let [at_once, drops] =
+            [1000, 1].map(|step| memory_with_tunnels(rules, begin, answer, step, |stream| stream));
         assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
     }
+    let authority = Authority::new();
+    let file = authority.bundle("a.pem", &["a.example"]).display().to_string();
+    let rules = PROXY.replace("@bind", &format!("@bind ssl crt {file}"));
+    let [at_once, drops] =
+        [1000, 1].map(|step| memory_with_tunnels(&rules, connect, connected, step, within_tls(&authority)));
+    assert!(drops <= at_once + MORE, "TLS: {drops} KB drop by drop, {at_once} KB at once");
 }
 
 /// Clients of the master CLI: as many as it serves at a time.
@@ -975,12 +1011,28 @@ const BURST: (usize, usize) = (1500, 14_000);
 /// Number of clients whose requests wait for a server: some 12 MB in all.
 const WAITING: usize = 700;
 
+/// Makes clients that have each sent `request` over what `client` makes of its connection.
+fn burst<P: Peer>(
+    count: usize,
+    request: &str,
+    client: impl Fn(TcpStream) -> P,
+) -> impl Fn(SocketAddr) -> Vec<P> {
+    move |address| {
+        let asking = |_| {
+            let mut client = client(connect(address));
+            client.write_all(request.as_bytes()).unwrap();
+            client
+        };
+        (0..count).map(asking).collect()
+    }
+}
+
 /// Memory of a burst returns to the system when its clients have left: every few seconds a lane releases half
 /// of the memory that it does not need. At most 1 / `share` of the growth stays, in partially used pages.
-fn goes_back(
+fn goes_back<P>(
     share: usize,
     bind: &str,
-    (clients, request): (usize, &str),
+    clients: impl Fn(SocketAddr) -> Vec<P>,
     server: SocketAddr,
     until_read: impl Fn(u16),
     servers_leave: impl FnOnce(),
@@ -992,13 +1044,7 @@ fn goes_back(
     let waits = " timeout http-request 300s";
     let program = Manylane::start_ready(&format!("{}{waits}\n{config}", defaults()));
     let begin = program.memory();
-    let clients: Vec<_> = (0..clients)
-        .map(|_| {
-            let mut client = connect(address);
-            client.write_all(request.as_bytes()).unwrap();
-            client
-        })
-        .collect();
+    let clients = clients(address);
     until_read(address.port());
     let peak = program.memory();
     assert!(peak > begin + least, "{begin} KB, then {peak} KB: no burst");
@@ -1025,7 +1071,7 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
     goes_back(
         8,
         "",
-        (BURST.0, &head),
+        burst(BURST.0, &head, |stream| stream),
         server,
         |port| all_is_read(port, false),
         || {},
@@ -1038,7 +1084,26 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
 fn memory_of_a_burst_of_http_2_goes_back_when_it_is_over() {
     let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
     let part = format!("{PREFACE}{HEADERS}{}", "x".repeat(8_000));
-    goes_back(8, " proto h2", (BURST.0, &part), server, |port| all_is_read(port, false), || {}, BURST.0 * 8);
+    let clients = burst(BURST.0, &part, |stream| stream);
+    goes_back(8, " proto h2", clients, server, |port| all_is_read(port, false), || {}, BURST.0 * 8);
+}
+
+/// The same within TLS, whose state is in the memory of the system's allocator: a debug build keeps a ninth.
+#[test]
+fn memory_of_a_burst_of_tls_goes_back_when_it_is_over() {
+    let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let authority = Authority::new();
+    let file = authority.bundle("a.pem", &["a.example"]).display().to_string();
+    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BURST.1));
+    goes_back(
+        4,
+        &format!(" ssl crt {file}"),
+        burst(BURST.0, &head, within_tls(&authority)),
+        server,
+        |port| all_is_read(port, false),
+        || {},
+        BURST.0 * BURST.1 / 1024,
+    );
 }
 
 /// One of so many parts of the growth by [`WAITING`] requests may stay.
@@ -1061,7 +1126,7 @@ fn memory_of_requests_that_waited_goes_back_when_they_are_over() {
     goes_back(
         LEFT_OF_WAITING,
         "",
-        (WAITING, request),
+        burst(WAITING, request, |stream| stream),
         server,
         all_wait,
         || open.lock().unwrap().clear(),

@@ -151,8 +151,8 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Moves the expiry date later, never earlier: the shard has filed the entry under its first date and does
-    /// not look before that.
+    /// Moves the expiry date later, never earlier: the shard has filed the entry under its first date and
+    /// does not look before that.
     pub fn set_expiry(&self, date: u64) {
         self.word(DATE).fetch_max(date, Ordering::Relaxed);
     }

@@ -12,8 +12,8 @@
 //! as nothing is removed from the front. Code that removes bytes there, such as a parser, calls
 //! [`gather`](Chain::gather) on what it leaves.
 //!
-//! A segment that is marked *zero on free* moves by reference, however small it is. A copy would lie in memory
-//! that nobody zeroes. Code that marks segments bounds their number.
+//! A segment that is marked *zero on free* moves by reference, however small it is. A copy would lie in
+//! memory that nobody zeroes. Code that marks segments bounds their number.
 
 use super::Chain;
 use crate::error::{Error, PushError};
