@@ -223,10 +223,13 @@ fn what_tables_and_rules_cannot_be_is_reported_at_its_position() {
         ),
         ("stick-table type ip size 10 store gpc0,gpc0", "'gpc0' is stored already"),
         ("stick-table type ip size 10 store gpc", "'gpc' expects (<elements>)"),
-        ("stick-table type ip size 10 store gpc0_rate(0)", "expects a period from 1ms"),
+        ("stick-table type ip size 10 store gpc0_rate(0)", "expects a period from 1ms to 12 days, found '0'"),
         ("stick-table type ip size 10 peers p", "unknown peers section 'p'"),
         ("stick-table type ip size 10 write-to x", "do not copy"),
-        ("http-request track-sc0 src", "expects 'table <name>', or a 'stick-table' of the same proxy"),
+        (
+            "http-request track-sc0 src",
+            "expects 'table <name>', or a 'stick-table' of the same proxy, found neither",
+        ),
         ("http-request track-sc0 src table x", "the name of a proxy with a 'stick-table', found 'x'"),
         ("http-request track-sc3 src table t", "expects the number of a counter below 3"),
         ("http-request sc-inc-gpc(1) ", "expects (<index>,<counter>)"),
@@ -250,6 +253,25 @@ fn what_tables_and_rules_cannot_be_is_reported_at_its_position() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.success(), fine, "{counters}: {said}");
         assert!(fine || said.contains("'tune.stick-counters' expects"), "{said}");
+    }
+    // As HAProxy 3.2: content rules that do not wait for what they read, or read nothing that comes later.
+    for (mode, lines, message) in [
+        ("http", "tcp-request content track-sc0 path table t", "set 'tcp-request inspect-delay'"),
+        ("tcp", "tcp-request content track-sc0 req.len table t", "set 'tcp-request inspect-delay'"),
+        ("tcp", "tcp-request content capture req.ssl_sni len 5", "set 'tcp-request inspect-delay'"),
+        ("http", "tcp-request content track-sc0 src table t", "use 'tcp-request session'"),
+        ("tcp", "tcp-request content track-sc0 src table t", ""),
+        ("tcp", "tcp-request inspect-delay 1s\n tcp-request content track-sc0 req.len table t", ""),
+    ] {
+        let config =
+            format!("{DEFAULTS} mode {mode}\nfrontend f\n bind 127.0.0.1:1\n {lines}\nbackend t\n {table}");
+        let output = check(&config, &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let warned = said.contains("[WARNING]") || said.contains("warning");
+        assert!(
+            output.status.success() && said.contains(message) && warned != message.is_empty(),
+            "{lines}: {said}"
+        );
     }
     for (line, message) in [
         ("stick on", "'stick on'"),

@@ -234,16 +234,8 @@ fn requests_are_written_as_asked() {
         sent(request),
         b"POST /b?x HTTP/1.1\r\nhost: example.com\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello"
     );
-    let mut again = HttpRequest::default();
-    again.set_version(b"HTTP/1.1\r\nHost: old.example\r\nX-A: b").unwrap();
-    assert_eq!(
-        sent(again),
-        b"OPTIONS / HTTP/1.1\r\nhost: old.example\r\nx-a: b\r\nconnection: close\r\n\r\n"
-    );
     let mut old = HttpRequest::default();
-    for wrong in
-        [&b"1.1"[..], b"HTTP/3", b"HTTP/2.1", b"HTTP/1.1 x", b"HTTP/1.1\r\nno colon", b"HTTP/1.1\r\n: x"]
-    {
+    for wrong in [&b"1.1"[..], b"HTTP/3", b"HTTP/2.1", b"HTTP/1.1 x", b"HTTP/1.1\r\nHost: x"] {
         assert!(old.set_version(wrong).is_err(), "{}", String::from_utf8_lossy(wrong));
     }
     assert!(old.add(b"a", b"b\r\nc").is_err());

@@ -146,7 +146,7 @@ fn what_haproxy_warns_of_is_warned_of_and_nothing_else() {
         )
     };
     let order = |own: &str, above: &str| {
-        format!("'{own}' rules run before '{above}' rules, and this one stands behind one")
+        format!("'{own}' rules run before the '{above}' rules above: move this one up")
     };
     let small = |name: &str, time: &str| {
         format!(
@@ -160,6 +160,10 @@ fn what_haproxy_warns_of_is_warned_of_and_nothing_else() {
             format!("8:2 W {}", never("http-request deny", 7)),
         ),
         (" http-response allow\n http-response deny", format!("8:2 W {}", never("http-response allow", 7))),
+        (
+            " http-response redirect location /\n http-response deny",
+            format!("8:2 W {}", never("http-response redirect", 7)),
+        ),
         (" http-request deny if TRUE\n http-request set-header a b", String::new()),
         (" http-request reject\n http-request set-header a b", String::new()),
         (" http-after-response allow\n http-request deny", String::new()),
@@ -196,7 +200,14 @@ fn what_haproxy_warns_of_is_warned_of_and_nothing_else() {
     }
     for (lines, expected) in [
         (" balance", String::new()),
-        (" unique-id-format x", String::new()),
+        (" option httplog", "11:2 W backend 'b' : 'option httplog' directive is ignored in backends".into()),
+        (" option tcplog", "11:2 W backend 'b' : 'option tcplog' directive is ignored in backends".into()),
+        (
+            " unique-id-format x",
+            "11:2 N 'unique-id-format' has no effect here: requests get their names in frontends, and health \
+                checks have none"
+                .into(),
+        ),
         (" server s :80 check inter 5", format!("11:27 W {}", small("inter", "5"))),
         (
             " use-server s if TRUE\n redirect prefix /\n server s :80",
@@ -206,6 +217,59 @@ fn what_haproxy_warns_of_is_warned_of_and_nothing_else() {
     ] {
         assert_eq!(said(&(file(" description x") + lines + "\n")).join("\n"), expected, "{lines}");
     }
+}
+
+#[test]
+fn servers_of_a_default_backend_and_settings_of_http_in_tcp_mode_are_warned_of() {
+    const DEFAULTS: &str = "defaults\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n";
+    let ignored = |what: &str| format!("{what} will be ignored for listen 'l' (needs 'mode http')");
+    for (lines, expected) in [
+        (
+            " mode http\n default_backend b\n server s :80\nbackend b\n mode http\n",
+            "8:2 W 'default_backend' takes precedence over the servers of listen 'l', which get no requests"
+                .to_owned(),
+        ),
+        (" mode http\n default_backend b\nbackend b\n mode http\n", String::new()),
+        (" stats enable\n stats uri /x\n", format!("7:2 W {}", ignored("'stats'"))),
+        (" redirect prefix /\n", format!("7:2 W {}", ignored("'redirect' rules"))),
+        (" server s :80 cookie a\n", format!("7:22 W {}", ignored("'cookie' of server 's'"))),
+    ] {
+        assert_eq!(said(&format!("{DEFAULTS}listen l\n bind :80\n{lines}")).join("\n"), expected, "{lines}");
+    }
+}
+
+#[test]
+fn messages_say_what_was_found() {
+    for (lines, expected) in [
+        (" balance hash(src)(dst)", "'balance' expects <algorithm>(<argument>), found 'hash(src)(dst)'"),
+        (" option forwarded host-expr", "'host-expr' expects an expression, found none"),
+        (
+            " server s :80 set-proxy-v2-tlv-fmt(x) a",
+            "'set-proxy-v2-tlv-fmt' expects a number up to 255 in parentheses, found 'set-proxy-v2-tlv-fmt(x)'",
+        ),
+        (
+            " stick-table type ip size 10 store gpc0_rate(0)",
+            "'gpc0_rate' expects a period from 1ms to 12 days, found '0'",
+        ),
+        (" mode log\n server s /x", "with udp@ for datagrams, found another kind of address"),
+        (" log backend@b local0", "'log' expects a backend in 'mode log', found 'b' in 'mode tcp'"),
+    ] {
+        let said = said(&format!("backend b\n{lines}\n"));
+        assert!(said.iter().any(|text| text.contains(expected)), "{lines}: {said:?}");
+    }
+}
+
+/// HAProxy refuses them, where it warns of those of proxies.
+#[test]
+fn small_times_of_resolvers_are_refused() {
+    let small = |name: &str| {
+        format!(
+            "A '{name} 10' is suspiciously small for milliseconds; write 10s if these are seconds, or 10ms"
+        )
+    };
+    let said =
+        said("resolvers r\n nameserver a 127.0.0.1:53\n hold valid 10\n timeout retry 10\n hold nx 100\n");
+    assert_eq!(said, [format!("3:13 {}", small("hold valid")), format!("4:16 {}", small("timeout retry"))]);
 }
 
 #[test]
@@ -283,7 +347,7 @@ fn what_follows_from_a_mistake_is_not_reported() {
             "9:16 A backend 'b' expects the name of a 'defaults' section above it, found 'e'",
         ),
         (
-            front(&format!("backend b from e\n option httplog\n cookie x\n{SERVER}")),
+            front(&format!("backend b from e\n option forwardfor\n cookie x\n{SERVER}")),
             "9:16 A backend 'b' expects the name of a 'defaults' section above it, found 'e'",
         ),
         (

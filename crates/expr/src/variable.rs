@@ -85,23 +85,26 @@ pub enum Scope {
     Response,
     /// One run of a health check.
     Check,
+    /// A scope of the parent of a stream: `psess`, `ptxn`, `preq` or `pres`. No stream has a parent here, so
+    /// such variables have no value, and nothing sets them.
+    Parent,
 }
 
 impl Scope {
-    /// All scopes.
-    pub const ALL: [Self; 6] =
-        [Self::Process, Self::Session, Self::Transaction, Self::Request, Self::Response, Self::Check];
+    const COUNT: usize = Self::Parent as usize + 1;
 
-    /// Its prefix in names.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Process => "proc",
-            Self::Session => "sess",
-            Self::Transaction => "txn",
-            Self::Request => "req",
-            Self::Response => "res",
-            Self::Check => "check",
-        }
+    /// Returns the scope with this prefix in names.
+    fn of(prefix: &[u8]) -> Option<Self> {
+        Some(match prefix {
+            b"proc" => Self::Process,
+            b"sess" => Self::Session,
+            b"txn" => Self::Transaction,
+            b"req" => Self::Request,
+            b"res" => Self::Response,
+            b"check" => Self::Check,
+            b"psess" | b"ptxn" | b"preq" | b"pres" => Self::Parent,
+            _ => return None,
+        })
     }
 }
 
@@ -117,7 +120,7 @@ pub struct VariableId {
 #[derive(Clone, Debug, Default)]
 pub struct VariableNames {
     ids: HashMap<Vec<u8>, VariableId>,
-    counts: [u16; Scope::ALL.len()],
+    counts: [u16; Scope::COUNT],
 }
 
 impl VariableNames {
@@ -127,12 +130,12 @@ impl VariableNames {
             return Ok(*id);
         }
         let dot = memchr::memchr(b'.', text).unwrap_or(text.len());
-        let Some(scope) = Scope::ALL.into_iter().find(|scope| scope.name().as_bytes() == &text[..dot]) else {
+        let Some(scope) = Scope::of(&text[..dot]) else {
             return Err(Error::new(
                 0,
                 format!(
-                    "a variable's name expects a scope first (proc., sess., txn., req., res. or check.), \
-                        found '{}'",
+                    "a variable's name expects a scope first (proc., (p)sess., (p)txn., (p)req., (p)res. or \
+                        check.), found '{}'",
                     Shown(text)
                 ),
             ));
@@ -160,7 +163,10 @@ impl VariableNames {
         if usize::from(*count) >= MAX_VARIABLES {
             return Err(Error::new(
                 0,
-                format!("scope '{}' expects {MAX_VARIABLES} variables at most, found more", scope.name()),
+                format!(
+                    "a scope expects {MAX_VARIABLES} variables at most, found more in '{}'",
+                    Shown(&text[..dot])
+                ),
             ));
         }
         let id = VariableId { scope, index: *count };
@@ -572,13 +578,18 @@ pub struct Scopes<'a> {
 impl<'a> Scopes<'a> {
     fn cell(&self, scope: Scope) -> Option<&'a RefCell<Variables>> {
         match scope {
-            Scope::Process => None,
+            Scope::Process | Scope::Parent => None,
             Scope::Session => self.session,
             Scope::Transaction => self.transaction,
             Scope::Request => self.request,
             Scope::Response => self.response,
             Scope::Check => self.check,
         }
+    }
+
+    /// True if the scope exists here. Without it, expressions that read or write its variables have no value.
+    pub(crate) fn has(&self, scope: Scope) -> bool {
+        if scope == Scope::Process { self.process.is_some() } else { self.cell(scope).is_some() }
     }
 
     /// The value. Text of lane scopes is copied into the scratch, since a later converter may set the
@@ -621,7 +632,7 @@ impl<'a> Scopes<'a> {
             }
             Scope::Transaction => within(transaction, self.limits.transaction),
             Scope::Check => within(used(self.check), self.limits.check),
-            Scope::Session | Scope::Process => true,
+            Scope::Session | Scope::Process | Scope::Parent => true,
         };
         // The session of a check has no other variables.
         inner && within(session + used(self.check), self.limits.session) && within(LANE.get(), share)

@@ -159,3 +159,38 @@ proptest! {
         }
     }
 }
+
+/// Returns `text` with what `regex` matches replaced, by the matches that its own engine finds one by one.
+fn replaced(regex: &str, text: &str, template: &str, all: bool) -> String {
+    let regex = regex_automata::meta::Regex::new(regex).unwrap();
+    let (mut out, mut copied) = (String::new(), 0);
+    for groups in regex.captures_iter(text).take(if all { usize::MAX } else { 1 }) {
+        let group = |number| groups.get_group(number).map_or("", |span| &text[span.range()]);
+        let whole = groups.get_match().unwrap();
+        out += &text[copied..whole.start()];
+        out += &template.replace("\\0", group(0)).replace("\\1", group(1)).replace("\\2", group(2));
+        copied = whole.end();
+    }
+    out + &text[copied..]
+}
+
+proptest! {
+    /// No piece of the expression matches nothing: HAProxy and the engine differ in where they go on behind
+    /// an empty match.
+    #[test]
+    fn regsub_replaces_what_the_engine_matches(
+        regex in prop::collection::vec(
+            prop::sample::select(vec!["a", "b", "[ab]", "a+", "(b)", "(a|bc)", "b*a", "(c?)b", "(a|b)+?", "."]),
+            1..4,
+        ),
+        text in "[abc]{0,24}",
+        template in prop::collection::vec(prop::sample::select(vec!["x", "a", "\\0", "\\1", "\\2", "-"]), 0..4),
+        all in any::<bool>(),
+    ) {
+        let (regex, template) = (regex.concat(), template.concat());
+        let flags = if all { ",g" } else { "" };
+        let expression = format!("str({text}),regsub(\"{regex}\",\"{template}\"{flags})");
+        let got = World::new().text(&expression);
+        prop_assert_eq!(got, Some(replaced(&regex, &text, &template, all)), "{}", expression);
+    }
+}

@@ -14,7 +14,8 @@ pub struct Limits {
     pub fields: usize,
     /// `option accept-unsafe-violations-in-http-request` or `-response`: versions may be odd (HTTP/0.9 among
     /// them) and become 1.0 or 1.1, and requests need no `Host`, or have another one than their target, whose
-    /// host they get. It relaxes nothing about framing.
+    /// host they get. Handshakes of WebSocket need neither key nor `Sec-WebSocket-Accept`. It relaxes nothing
+    /// about framing.
     pub relaxed: bool,
     /// Further relaxations of the strict parser. If there are any, `relaxed` applies only to messages that
     /// the strict parser refuses, so that [`Relaxed`](crate::Relaxed) reports those, too.

@@ -89,6 +89,8 @@ pub(crate) struct FramingFields {
     length_restated: bool,
     lenient: Leniency,
     chunked: bool,
+    /// True if a response names no coding, or `chunked` several times, and the field must be rewritten.
+    pub(crate) coding_restated: bool,
     /// True if another coding stands before `chunked`.
     other_coding: bool,
     coding_at: Option<usize>,
@@ -150,7 +152,9 @@ impl FramingFields {
     pub(crate) fn restated(&self) -> Option<Body> {
         match self.length {
             Some(_) if self.coding_at.is_some() => Some(Body::Chunked),
-            Some(length) if self.length_restated => Some(Body::Length(length)),
+            Some(length) if self.length_restated || self.coding_restated => Some(Body::Length(length)),
+            None if self.coding_restated && self.chunked => Some(Body::Chunked),
+            None if self.coding_restated => Some(Body::UntilClose),
             _ => None,
         }
     }
@@ -180,7 +184,7 @@ impl FramingFields {
             }
             Known::TRANSFER_ENCODING => {
                 self.coding_at = Some(at);
-                self.coding(value)?;
+                self.coding(value, request)?;
             }
             Known::CONNECTION => {
                 self.options += self.connection.add(value);
@@ -231,17 +235,23 @@ impl FramingFields {
     }
 
     /// Checks that `chunked` comes once, behind all other codings.
-    fn coding(&mut self, value: &[u8]) -> Result<(), Problem> {
+    fn coding(&mut self, value: &[u8], request: bool) -> Result<(), Problem> {
         if !self.chunked && value.eq_ignore_ascii_case(b"chunked") {
             self.chunked = true;
             return Ok(());
         }
+        let repeats = !request && self.lenient.has(Leniency::CODINGS);
         for member in List::new(value) {
+            let chunked = member.eq_ignore_ascii_case(b"chunked");
+            if repeats && (member.is_empty() || chunked && self.chunked) {
+                self.coding_restated = true;
+                continue;
+            }
             if self.chunked || !syntax::is_token(member) {
                 return Err(Problem::BadCoding);
             }
-            self.chunked = member.eq_ignore_ascii_case(b"chunked");
-            self.other_coding |= !self.chunked;
+            self.chunked = chunked;
+            self.other_coding |= !chunked;
         }
         Ok(())
     }
@@ -305,7 +315,7 @@ impl FramingFields {
         self.host_of_target |= self.host.is_none() && version >= Version::HTTP_11;
         let body = self.framing(version)?;
         if self.connection.upgrade {
-            self.upgrade(body)?;
+            self.upgrade(body, limits.relaxed)?;
         }
         let Some(body) = body else { return Ok(Body::None) };
         if line.kind == Method::Connect {
@@ -328,7 +338,7 @@ impl FramingFields {
     /// Handles a request that offers another protocol. A handshake that only one side accepts could hide
     /// requests from the other.
     #[cold]
-    fn upgrade(&mut self, body: Option<Body>) -> Result<(), Refusal> {
+    fn upgrade(&mut self, body: Option<Body>, relaxed: bool) -> Result<(), Refusal> {
         let has_body = !matches!(body, None | Some(Body::Length(0)));
         match self.websocket_at {
             // A WebSocket handshake has no body.
@@ -336,7 +346,7 @@ impl FramingFields {
                 self.connection.upgrade = false;
                 Ok(())
             }
-            Some(at) if !self.websocket_key => Err((Problem::NoWebSocketKey, at)),
+            Some(at) if !self.websocket_key && !relaxed => Err((Problem::NoWebSocketKey, at)),
             _ => Ok(()),
         }
     }
@@ -399,15 +409,19 @@ impl FramingFields {
         version: Version,
         status: u16,
         request: RequestInfo,
+        relaxed: bool,
     ) -> Result<Body, Refusal> {
         let switches = self.connection.upgrade;
         self.finish();
+        if self.coding_restated && !self.chunked && !self.other_coding {
+            self.coding_at = None; // the field is empty, and goes
+        }
         let version = self.version_of_framing(version);
         let framing = self.framing(version)?;
         match status {
             101 if request.upgrade => match self.websocket_at {
                 _ if !switches => Err((Problem::NoSwitch, 0)),
-                Some(at) if !self.websocket_accept => Err((Problem::NoWebSocketAccept, at)),
+                Some(at) if !self.websocket_accept && !relaxed => Err((Problem::NoWebSocketAccept, at)),
                 _ => Ok(Body::Tunnel),
             },
             101 => Err((Problem::UnaskedSwitch, 0)),

@@ -507,7 +507,7 @@ impl RequestParser {
                 head.renew_line().map_err(|error| request_error(not_edited(error)))?;
             }
             if let Some(body) = framing.restated() {
-                restate(&mut head, body).map_err(|error| request_error(not_edited(error)))?;
+                restate(&mut head, &framing, body).map_err(|error| request_error(not_edited(error)))?;
             }
             if framing.several_hosts {
                 head.keep_first(Known::HOST);
@@ -565,7 +565,7 @@ impl Message for AnyResponse {
         let mut framing = FramingFields::new(limits.lenient);
         let see = |known: Known, value: &[u8], at| framing.see(known, value, at, None);
         let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
-        let body = framing.response(line.version, line.status, self.0)?;
+        let body = framing.response(line.version, line.status, self.0, limits.relaxed)?;
         if framing.is_coded() {
             line.version = Version::HTTP_11; // only leniency lets an older version have a coding
         }
@@ -622,7 +622,7 @@ impl ResponseParser {
         let mut head = Head::parsed_response(segment, &line, fields, self.limits.room);
         let mut connection = framing.connection;
         if let Some(body) = framing.restated() {
-            restate(&mut head, body).map_err(|_| response_error((Problem::NoMemory, 0)))?;
+            restate(&mut head, &framing, body).map_err(|_| response_error((Problem::NoMemory, 0)))?;
         }
         if !own {
             head.renew_line().map_err(|_| response_error((Problem::NoMemory, 0)))?;
@@ -644,10 +644,14 @@ impl ResponseParser {
 
 /// Sets the fields of a leniently read head to its framing, once and plainly.
 #[cold]
-fn restate(head: &mut Head, body: Body) -> Result<(), EditError> {
+fn restate(head: &mut Head, framing: &FramingFields, body: Body) -> Result<(), EditError> {
     head.remove_fields(Known::CONTENT_LENGTH);
+    if framing.coding_restated {
+        head.remove_fields(Known::TRANSFER_ENCODING);
+    }
     match body {
         Body::Length(length) => head.set_field(Known::CONTENT_LENGTH, Digits::default().of(length)),
+        Body::Chunked if framing.coding_restated => head.set_field(Known::TRANSFER_ENCODING, b"chunked"),
         _ => Ok(()), // the coding is there
     }
 }

@@ -222,6 +222,27 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             true,
         ),
         (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            L::CODINGS,
+            BadCoding,
+            chunks,
+            false,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\nTransfer-Encoding: ,chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            L::CODINGS,
+            BadCoding,
+            chunks,
+            false,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\nContent-Length: 1\r\n\r\na",
+            L::CODINGS,
+            BadCoding,
+            ok,
+            false,
+        ),
+        (
             "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
             L::OLD_CODING,
             CodingBefore11,

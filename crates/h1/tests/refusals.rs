@@ -503,7 +503,14 @@ fn handshakes_that_only_look_like_some_are_refused() {
         let got = parsed.map(|request| request.unwrap().connection.upgrade).map_err(|error| error.problem);
         assert_eq!(got, expected, "{fields:?}");
     }
+    let relaxed = Limits { relaxed: true, ..Limits::default() };
+    let without_key = head("Upgrade: websocket\r\n");
+    let parsed = RequestParser::new(relaxed).parse(&mut chain(without_key.as_bytes()));
+    assert!(parsed.unwrap().unwrap().connection.upgrade, "with the option");
     let upgrade = RequestInfo { upgrade: true, ..ASKED };
+    let agreed = b"HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let parsed = ResponseParser::new(relaxed).parse(&mut chain(agreed), upgrade);
+    assert_eq!(parsed.unwrap().unwrap().body, Body::Tunnel, "with the option");
     for (fields, expected) in [
         ("Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n", Ok(Some(Body::Tunnel))),
         ("Connection: upgrade\r\nUpgrade: foo\r\n", Ok(Some(Body::Tunnel))),

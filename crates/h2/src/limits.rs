@@ -89,6 +89,8 @@ pub struct Config {
     pub table: u32,
     /// True if a server offers extended CONNECT (RFC 8441), which carries WebSocket.
     pub connect_protocol: bool,
+    /// True if a path may have `#`, which is percent-encoded: `option accept-unsafe-violations-in-http-request`.
+    pub fragments: bool,
     /// Number of glitches of the peer that end the connection: `tune.h2.*.glitches-threshold`. 0 for no
     /// limit.
     pub glitches: u32,
@@ -111,6 +113,7 @@ impl Default for Config {
             max_frame: DEFAULT_MAX as u32,
             table: 4_096,
             connect_protocol: false,
+            fragments: false,
             glitches: 0,
             frames_at_once: 0,
             resets_at_once: 0,

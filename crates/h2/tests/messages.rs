@@ -194,6 +194,25 @@ fn requests_that_break_the_rules_are_reset() {
     assert_eq!(request(&with(&[(":protocol", "websocket")]), config), Err(NoConnectProtocol));
 }
 
+/// With the option, a path goes on as over HTTP/1: with `#` percent-encoded.
+#[test]
+fn a_fragment_passes_only_with_the_option() {
+    let with = |path| {
+        let others = GET.iter().filter(|(name, _)| *name != ":path").copied();
+        others.chain([(":path", path)]).collect::<Vec<_>>()
+    };
+    for path in ["/#", "/a#b?c#d"] {
+        assert_eq!(request(&with(path), Config::default()), Err(Problem::BadPath), "{path}");
+        let text = request(&with(path), Config { fragments: true, ..Config::default() });
+        let encoded = format!("http |GET {} HTTP/1.1", path.replace('#', "%23"));
+        assert!(text.as_ref().is_ok_and(|text| text.starts_with(&encoded)), "{path}: {text:?}");
+    }
+    for path in ["/\u{e9}#", "#", "/ #"] {
+        let config = Config { fragments: true, ..Config::default() };
+        assert_eq!(request(&with(path), config), Err(Problem::BadPath), "{path}");
+    }
+}
+
 /// A server that takes `Upgrade: h2c` would serve requests that no rule has seen.
 #[test]
 fn a_tunnel_does_not_carry_http_2() {

@@ -84,14 +84,18 @@ pub struct InvalidMessages {
     /// yet. Relaxed: two lanes may both see true and both keep their message.
     wanted: AtomicBool,
     accepted: PerLane<Tallies>,
+    /// Messages that passed without the option, as by HAProxy.
+    tolerated: PerLane<Tallies>,
 }
 
 impl Default for InvalidMessages {
     fn default() -> Self {
+        let tallies = |_| Problem::all().iter().map(|_| Tally::new()).collect();
         Self {
             kept: Mutex::new(&INVALID, InvalidReport::default()),
             wanted: AtomicBool::new(true),
-            accepted: PerLane::new(|_| Problem::all().iter().map(|_| Tally::new()).collect()),
+            accepted: PerLane::new(tallies),
+            tolerated: PerLane::new(tallies),
         }
     }
 }
@@ -141,6 +145,12 @@ impl InvalidMessages {
         self.put(invalid, |kept| &mut kept.accepted);
     }
 
+    /// Counts a message that passed without the option, and that `option http-strict-framing` would refuse.
+    #[cold]
+    pub fn tolerate(&self, relaxed: &Relaxed) {
+        self.tolerated.own()[relaxed.error.problem as usize].add(1);
+    }
+
     fn put(&self, mut invalid: Invalid, slot: impl FnOnce(&mut InvalidReport) -> &mut Option<Invalid>) {
         let mut kept = self.kept.lock();
         invalid.number = kept.total;
@@ -165,9 +175,18 @@ impl InvalidMessages {
     /// Returns how many messages were accepted that strict parsing would have refused, by their first
     /// violation. Leaves out violations that did not occur.
     pub fn accepted(&self) -> impl Iterator<Item = (Problem, u64)> {
-        Problem::all().iter().enumerate().filter_map(|(index, problem)| {
-            let sum: u64 = self.accepted.iter().map(|(_, tallies)| tallies[index].get()).sum();
-            (sum > 0).then_some((*problem, sum))
-        })
+        sums(&self.accepted)
     }
+
+    /// Returns the same of messages that passed without the option.
+    pub fn tolerated(&self) -> impl Iterator<Item = (Problem, u64)> {
+        sums(&self.tolerated)
+    }
+}
+
+fn sums(counted: &PerLane<Tallies>) -> impl Iterator<Item = (Problem, u64)> {
+    Problem::all().iter().enumerate().filter_map(|(index, problem)| {
+        let sum: u64 = counted.iter().map(|(_, tallies)| tallies[index].get()).sum();
+        (sum > 0).then_some((*problem, sum))
+    })
 }

@@ -45,35 +45,18 @@ impl Default for HttpRequest {
 }
 
 impl HttpRequest {
-    /// Sets the version. Some files also put header fields and a body behind it, as in
-    /// `HTTP/1.1\r\nHost: example.com`, from times when there was no other way.
+    /// Sets the version. Header fields behind it are refused, as by HAProxy: they have lines of their own.
     ///
     /// # Errors
     /// A sentence about the fault.
     pub fn set_version(&mut self, version: &[u8]) -> Result<(), String> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (head, body) = match version.windows(4).position(|window| window == b"\r\n\r\n") {
-            Some(at) => (&version[..at], &version[at + 4..]),
-            None => (version, &b""[..]),
-        };
-        let mut lines =
-            head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-        let first = lines.next().unwrap_or_default();
-        let first = &first.to_ascii_uppercase()[..];
-        let is_http1 = first.starts_with(b"HTTP/1.") && first.len() == 8 && first[7].is_ascii_digit();
-        if !is_http1 && !matches!(first, b"HTTP/2" | b"HTTP/2.0") {
-            return Err(format!("expected a version such as HTTP/1.1, found '{}'", text(first)));
+        let text = version.to_ascii_uppercase();
+        let is_http1 = text.starts_with(b"HTTP/1.") && text.len() == 8 && text[7].is_ascii_digit();
+        if !is_http1 && !matches!(&text[..], b"HTTP/2" | b"HTTP/2.0") {
+            let found = String::from_utf8_lossy(version);
+            return Err(format!("expected a version such as HTTP/1.1, found '{}'", found.escape_debug()));
         }
-        self.version = first.into();
-        for line in lines.filter(|line| !line.is_empty()) {
-            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-                return Err(format!("expected header fields behind the version, found '{}'", text(line)));
-            };
-            self.add(&line[..colon], line[colon + 1..].trim_ascii())?;
-        }
-        if !body.is_empty() {
-            self.body = TextSource::from(body);
-        }
+        self.version = text.into();
         Ok(())
     }
 

@@ -501,11 +501,17 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
         );
         b.found.warning(proxy.pos, message);
     }
+    if let Some(set) = settings.default_backend.as_ref().filter(|_| !proxy.servers.is_empty()) {
+        let message = format!(
+            "'default_backend' takes precedence over the servers of {kind} '{name}', which get no requests"
+        );
+        b.found.warning(set.pos, message);
+    }
     let own = |pos: Pos| pos.file == proxy.pos.file && pos.line > proxy.pos.line || pos.file > proxy.pos.file;
     if settings.mode() == Mode::Tcp {
         if let Some(option) = &settings.log_option
             && option.value != LogFormatOption::Tcp
-            && (proxy.kind.is_frontend() || own(option.pos))
+            && proxy.kind.is_frontend()
         {
             let message = format!(
                 "'option httplog' not usable with {kind} '{name}' (needs 'mode http'). Falling back to \
@@ -518,7 +524,9 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
         let originalto = settings.originalto.as_ref().map(|set| set.pos);
         let forwarded = settings.forwarded.as_ref().map(|set| set.pos);
         let uri = settings.monitor_uri.as_ref().map(|set| set.pos);
+        let stats = settings.stats.first().map(|line| line.pos);
         for (keyword, pos) in [
+            ("stats", stats),
             ("cookie", cookie),
             ("option forwardfor", forwardfor),
             ("option originalto", originalto),
@@ -532,7 +540,19 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
                 );
             }
         }
-        let http_rules = proxy.rules.iter().filter(|rule| rule.list.name().starts_with("http"));
+        for server in &proxy.servers {
+            if let Some(set) = &server.options.cookie {
+                let message = format!(
+                    "'cookie' of server '{}' will be ignored for {kind} '{name}' (needs 'mode http')",
+                    server.name.shown()
+                );
+                b.found.warning(set.pos, message);
+            }
+        }
+        let http_rules = proxy
+            .rules
+            .iter()
+            .filter(|rule| rule.list.name().starts_with("http") || rule.list == Ruleset::Redirect);
         for rule in http_rules.filter(|_| !proxy.switches_mode) {
             let message = format!(
                 "'{}' rules will be ignored for {kind} '{name}' (needs 'mode http')",
@@ -578,7 +598,8 @@ fn ends(list: Ruleset, action: &str) -> bool {
     match action {
         "allow" => true,
         "deny" | "return" => list != Ruleset::HttpAfterResponse,
-        "auth" | "redirect" | "tarpit" => list == Ruleset::HttpRequest,
+        "redirect" => matches!(list, Ruleset::HttpRequest | Ruleset::HttpResponse),
+        "auth" | "tarpit" => list == Ruleset::HttpRequest,
         _ => false,
     }
 }
@@ -612,7 +633,7 @@ fn misplaced(b: &mut Builder<'_>, proxy: &Proxy) {
     for (pos, stage) in lines {
         if let Some(later) = (stage + 1..STAGES.len()).find(|later| present[*later]) {
             let (own, above) = (STAGES[stage], STAGES[later]);
-            let message = format!("'{own}' rules run before '{above}' rules, and this one stands behind one");
+            let message = format!("'{own}' rules run before the '{above}' rules above: move this one up");
             b.found.warning(pos, message);
         }
         present[stage] = true;

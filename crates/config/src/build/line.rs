@@ -34,7 +34,7 @@ pub(crate) enum Prefix {
 }
 
 /// Keywords other than `timeout` for which HAProxy warns of a time below 100 ms without a unit.
-const SHORT_TIMES: [&str; 5] = ["agent-inter", "downinter", "fastinter", "hold", "inter"];
+const SHORT_TIMES: [&str; 4] = ["agent-inter", "downinter", "fastinter", "inter"];
 
 /// Keywords that HAProxy refuses if misplaced. It ignores others with a warning.
 const REFUSED_IN_FRONTENDS: [&str; 7] = [
@@ -298,13 +298,17 @@ impl Builder<'_> {
             && number
             && word.bytes().len() <= 2
             && self.context() != KeywordContext::Ring
-            && (name.starts_with("timeout ") || SHORT_TIMES.contains(&name))
+            && (name.starts_with("timeout ") || name.starts_with("hold ") || SHORT_TIMES.contains(&name))
         {
             let message = format!(
                 "'{name} {shown}' is suspiciously small for milliseconds; write {shown}s if these are \
                     seconds, or {shown}ms"
             );
-            self.found.warning(word.pos(), message);
+            // HAProxy refuses these of resolvers.
+            match self.context() {
+                KeywordContext::Resolvers => self.found.alert(word.pos(), message),
+                _ => self.found.warning(word.pos(), message),
+            }
         }
     }
 
@@ -469,7 +473,8 @@ impl Line<'_> {
         }
     }
 
-    fn own<T>(
+    /// Parses the word at `index` by `read`, or reports an error.
+    pub(crate) fn own<T>(
         &self,
         b: &mut Builder<'_>,
         index: usize,

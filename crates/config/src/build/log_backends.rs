@@ -44,8 +44,9 @@ pub(super) fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     }
     for server in &proxy.servers {
         if !matches!(server.address.value.location, Location::Ip { .. }) {
-            let message = "'server' expects an IP address and a port in 'mode log', with udp@ for datagrams";
-            b.found.alert(server.address.pos, message.to_owned());
+            let message = "'server' expects an IP address and a port in 'mode log', with udp@ for datagrams, \
+                           found another kind of address";
+            b.found.alert(server.address.pos, message);
         }
     }
     let ignored = |pos: Option<Pos>, what: &'static str| pos.map(|pos| (pos, what));
@@ -74,7 +75,8 @@ pub(super) fn require<'p>(
         let message = match backend(name.bytes()) {
             None => format!("'log' expects the name of a backend behind 'backend@', found '{shown}'"),
             Some(backend) if backend.settings.mode() != Mode::Log => {
-                format!("'log' expects a backend in 'mode log', which backend '{shown}' is not")
+                let mode = backend.settings.mode().name();
+                format!("'log' expects a backend in 'mode log', found '{shown}' in 'mode {mode}'")
             }
             Some(_) => continue,
         };

@@ -87,13 +87,8 @@ pub(super) fn rows() -> Vec<Keyword> {
 fn format(b: &mut Builder<'_>, line: &Line<'_>) {
     let format = line.set(line.word(0));
     line.no_more(b, 1);
-    if b.context() == KeywordContext::Backend {
-        let message = format!(
-            "backend '{}' : '{}' directive is ignored in backends",
-            b.proxy().name.shown(),
-            line.keyword.name
-        );
-        return b.found.warning(line.pos(), message);
+    if is_of_backend(b, line) {
+        return;
     }
     let settings = b.settings();
     match line.keyword.name {
@@ -101,6 +96,20 @@ fn format(b: &mut Builder<'_>, line: &Line<'_>) {
         "log-format-sd" => settings.log_format_sd = Some(format),
         _ => settings.error_log_format = Some(format),
     }
+}
+
+/// Warns of a format that a backend names; log lines are of frontends. Returns true if it is one.
+pub(super) fn is_of_backend(b: &mut Builder<'_>, line: &Line<'_>) -> bool {
+    let ignored = b.context() == KeywordContext::Backend;
+    if ignored {
+        let message = format!(
+            "backend '{}' : '{}' directive is ignored in backends",
+            b.proxy().name.shown(),
+            line.keyword.name
+        );
+        b.found.warning(line.pos(), message);
+    }
+    ignored
 }
 
 /// `log-steps`

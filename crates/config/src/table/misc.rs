@@ -4,6 +4,7 @@ use super::context::{KeywordContext, KeywordContexts};
 use super::{Keyword, Timeout, choice, int, own};
 use crate::build::{Builder, Line, parse};
 use crate::tree::{CrtLoad, Group, Password, ResolverHold, User};
+use crate::value::{self, Unit};
 
 /// Keywords of a section that is not built: the section, the reason, and name, usage and description of each.
 type OfSection = (KeywordContext, &'static str, &'static [(&'static str, &'static str, &'static str)]);
@@ -374,7 +375,9 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
 
 fn hold(b: &mut Builder<'_>, line: &Line<'_>) {
     const KINDS: &[&str] = &["nx", "obsolete", "other", "refused", "timeout", "valid"];
-    if let (Some(kind), Some(time)) = (line.own_choice(b, 0, KINDS), line.own_time(b, 1)) {
+    let time = line.own(b, 1, |bytes| value::time(bytes, Unit::Ms));
+    if let (Some(kind), Some(time)) = (line.own_choice(b, 0, KINDS), time) {
+        b.doubtful_time(&format!("hold {kind}"), &line.words[1], Unit::Ms);
         line.no_more(b, 2);
         b.resolvers().holds.push(ResolverHold { kind, time });
     }

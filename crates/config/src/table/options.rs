@@ -262,8 +262,10 @@ fn log_format(b: &mut Builder<'_>, line: &Line<'_>) {
         }
     };
     line.no_more(b, 1);
-    let value = line.set(format);
-    b.settings().log_option = Some(value);
+    if !super::logs::is_of_backend(b, line) {
+        let value = line.set(format);
+        b.settings().log_option = Some(value);
+    }
 }
 
 fn redispatch(b: &mut Builder<'_>, line: &Line<'_>) {
@@ -332,7 +334,8 @@ fn forwarded(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Set<Forwarded>> {
                 FieldSource::Expression(expression.clone())
             }
             (true, None) => {
-                let message = format!("'option forwarded' : '{}' expects an expression", word.shown());
+                let message =
+                    format!("'option forwarded' : '{}' expects an expression, found none", word.shown());
                 b.found.alert(word.pos(), message);
                 return None;
             }

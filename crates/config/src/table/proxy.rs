@@ -1,8 +1,9 @@
 //! Keywords of proxies that belong to no other family: modes, listeners, servers, balancing.
 
-use super::context::{DFL, DFLB, DLB, FL, FLB, LB};
+use super::context::{DFL, DFLB, DLB, FL, FLB, KeywordContext, LB};
 use super::{Keyword, OptionSwitch, args, choice, flag, int, own, text, time};
 use crate::build::{Builder, Line, parse};
+use crate::diag::Severity;
 use crate::lex::Word;
 use crate::tree::{ErrorFile, HashType, LEVELS, Mode, Redirection};
 
@@ -344,6 +345,11 @@ pub(super) fn rows() -> Vec<Keyword> {
             |b, line| {
                 let format = line.set(line.word(0));
                 line.no_more(b, 1);
+                if b.context() == KeywordContext::Backend {
+                    let message = "'unique-id-format' has no effect here: requests get their names in frontends, \
+                                   and health checks have none";
+                    b.found.push(Severity::Notice, Some(line.pos()), message);
+                }
                 b.settings().unique_id_format = Some(format);
             },
         ),

@@ -9,6 +9,9 @@ use crate::tree::{ProxyHeader, Set, Source};
 use manylane_net::Address;
 use std::time::Duration;
 
+/// Why newer versions' sets of settings of servers are refused.
+const SETS: &str = "servers have no named sets of settings; HAProxy 3.2 does not have it either";
+
 const MANY: i64 = i32::MAX as i64;
 
 macro_rules! options {
@@ -196,6 +199,8 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(|b, line| b.server.check_via_socks4 = Some(line.set(true))),
         own("check-pool-conn-name", SERVER, "<name>", 1, "name of the idle connections that checks may use")
             .refused("checks use no idle connections of servers with 'pool-conn-name' yet"),
+        own("from", SERVER, "<set>", 1, "where the server's settings begin").refused(SETS),
+        own("name", SERVER, "<name>", 1, "the name of a set of settings").refused(SETS),
         own("quic-cc-algo", SERVER, "<name>", 1, "congestion control of QUIC")
             .refused("QUIC is not built yet"),
         own(

@@ -94,18 +94,25 @@ impl Side {
                 one(call, &head, invalid, self.other, accepted);
             }
         }
-        let counted: Vec<_> = invalid.accepted().filter(|_| own).collect();
-        if counted.is_empty() {
+        if !own {
             return;
         }
-        let total: u64 = counted.iter().map(|(_, times)| times).sum();
-        let _ = writeln!(
-            call.reply,
-            " \n{proxy}: {total} invalid {}s accepted (option {}):",
-            self.message, self.option
-        );
-        for (problem, times) in counted {
-            let _ = writeln!(call.reply, "  {times}: {}", problem.sentence());
+        let counted: [(&str, &str, &str, Vec<_>); 2] = [
+            ("accepted", "", self.option, invalid.accepted().collect()),
+            ("passed", " refuses them", "http-strict-framing", invalid.tolerated().collect()),
+        ];
+        for (passed, effect, option, counted) in
+            counted.into_iter().filter(|(.., counted)| !counted.is_empty())
+        {
+            let total: u64 = counted.iter().map(|(_, times)| times).sum();
+            let message = self.message;
+            let _ = writeln!(
+                call.reply,
+                " \n{proxy}: {total} invalid {message}s {passed} (option {option}{effect}):"
+            );
+            for (problem, times) in counted {
+                let _ = writeln!(call.reply, "  {times}: {}", problem.sentence());
+            }
         }
     }
 }

@@ -359,6 +359,10 @@ pub(super) async fn set_server(call: &mut Call<'_, '_>) {
             };
             administer(call, backend, index, admin);
         }
+        "name" => call.error(
+            "'set server <b>/<s> name' is a command of HAProxy that this program refuses: add a server with \
+                the new name; HAProxy 3.2 does not have it either.",
+        ),
         _ => call.error(USAGE),
     }
 }

@@ -187,11 +187,11 @@ impl Misc {
                     }
                 }
                 env.variables.set(*id, Some(value));
-                Some(value)
+                env.variables.has(id.scope).then_some(value)
             }
             Self::UnsetVar(id) => {
                 env.variables.set(*id, None);
-                Some(value)
+                env.variables.has(id.scope).then_some(value)
             }
             Self::NbSrv => {
                 let backend = env.host.backend(value.bytes()?)?;

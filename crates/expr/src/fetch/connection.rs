@@ -5,6 +5,7 @@ use crate::args::{ArgKind::*, Args};
 use crate::env::{Env, LinkInfo, Number, StreamSetting, TcpInfo};
 use crate::error::Error;
 use crate::eval_points::{Direction, EvalPoints};
+use crate::fetch::constant::Unit;
 use crate::sample::{Absent, FetchResult, Type, Value, found};
 use crate::scratch::Scratch;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +42,7 @@ pub(crate) enum Connection {
     CapturedUri,
     CapturedVersion,
     CapturedResponseVersion,
-    AcceptDate,
+    AcceptDate(Unit),
     OfProxy(StreamSetting),
     OfStream(StreamSetting),
     FrontLink(LinkFact),
@@ -375,7 +376,15 @@ pub(super) const SETTINGS: &[Row] = &[
 ];
 
 pub(super) const ROWS: &[Row] = &[
-    plain!("accept_date", Int, LINK, "when the connection was accepted, seconds since 1970", C::AcceptDate),
+    row(
+        "accept_date",
+        &[Str],
+        0,
+        Type::Int,
+        EvalPoints::LINK,
+        "when the connection was accepted, in seconds, or in 'ms' or 'us', since 1970",
+        |args| Ok(Fetch::Connection(C::AcceptDate(Unit::of(args, 0)?))),
+    ),
     plain!(
         "bc_dst",
         Addr,
@@ -592,7 +601,7 @@ impl Connection {
             Self::IsLocal(end) => end
                 .of(env)
                 .map_or(Err(Absent::Never), |addr| found(Value::Bool(env.host.is_local(addr.ip())))),
-            Self::AcceptDate => int(Some(client.accepted.seconds)),
+            Self::AcceptDate(unit) => int(Some(unit.of_date(client.accepted))),
             Self::FrontLink(fact) => env.links.map_or(Err(Absent::Never), |links| fact.of(links.front())),
             Self::BackLink(fact) => {
                 env.links.and_then(crate::env::Links::back).map_or(Err(Absent::Never), |info| fact.of(info))

@@ -287,7 +287,7 @@ impl Constant {
             Self::Variable { id, default } => env
                 .variables
                 .get(*id, env.reader, scratch)
-                .or_else(|| default.as_ref().map(Fixed::value))
+                .or_else(|| default.as_ref().filter(|_| env.variables.has(id.scope)).map(Fixed::value))
                 .map_or(Err(Absent::Never), found),
             Self::Hostname => found(Value::Str(env.host.hostname())),
         }

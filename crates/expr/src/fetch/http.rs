@@ -26,7 +26,9 @@ pub(crate) enum Http {
     Method,
     Path,
     PathQuery,
-    Query,
+    Query {
+        mark: bool,
+    },
     Url,
     UrlIp,
     UrlPort,
@@ -185,6 +187,14 @@ fn cookie_names(args: &Args<'_, '_>, side: Direction) -> Result<Fetch, Error> {
     made(Http::CookieNames { side, delimiter: args.given(0).unwrap_or(b",").into() })
 }
 
+fn query(args: &Args<'_, '_>) -> Result<Fetch, Error> {
+    match args.given(0) {
+        None => made(Http::Query { mark: false }),
+        Some(b"with_qm") => made(Http::Query { mark: true }),
+        Some(_) => Err(args.expected(0, "with_qm")),
+    }
+}
+
 fn any_case(args: &Args<'_, '_>, index: usize) -> Result<bool, Error> {
     match args.given(index) {
         None => Ok(false),
@@ -251,7 +261,7 @@ pub(super) const ROWS: &[Row] = rows! {
     "method", &[], Method, STREAM, "the request's method", |_| made(Http::Method);
     "path", &[], Str, REQUEST, "the request's path without its query", |_| made(Http::Path);
     "pathq", &[], Str, REQUEST, "the request's path with its query", |_| made(Http::PathQuery);
-    "query", &[], Str, REQUEST, "what follows the question mark", |_| made(Http::Query);
+    "query", NAME, Str, REQUEST, "what follows the question mark, with it where 'with_qm' says so", |a| query(a);
     "req.body_param", PARAM, Bin, REQUEST, "a parameter of a form in the request's body",
         |a| made(Http::BodyParam { name: a.given(0).map(Into::into), any_case: any_case(a, 1)? });
     "req.cook", NAME, Str, REQUEST, "a cookie of the request", |a| cookie(a, REQ, Form::Text);
@@ -407,6 +417,13 @@ fn path_query(head: &Head) -> Option<&[u8]> {
     let (target, path) = (head.target(), head.path()?);
     let start = (path.as_ptr() as usize).checked_sub(target.as_ptr() as usize)?;
     target.get(start..)
+}
+
+/// The query of the target, with its question mark unless it is empty.
+fn marked_query(head: &Head) -> Option<&[u8]> {
+    let (target, query) = (head.target(), head.query()?);
+    let start = (query.as_ptr() as usize).checked_sub(target.as_ptr() as usize)?;
+    if query.is_empty() { Some(query) } else { target.get(start.checked_sub(1)?..start + query.len()) }
 }
 
 /// The path for fetches that put the host before it, with the query if `query`. Empty if there is none: the
@@ -640,7 +657,8 @@ impl Http {
         match self {
             Self::Path => some(head.path()),
             Self::PathQuery => some(path_query(head)),
-            Self::Query => some(head.query()),
+            Self::Query { mark: true } => some(marked_query(head)),
+            Self::Query { mark: false } => some(head.query()),
             Self::Url => some(Some(head.target())),
             Self::UrlIp => match head.authority().and_then(field_ip) {
                 Some(IpAddr::V4(ip)) => found(Value::Ipv4(ip)),

@@ -82,7 +82,7 @@ fn of_connection(connection: &Connection) -> Needs {
         C::Capture(Direction::Request, _) | C::CapturedMethod | C::CapturedUri | C::CapturedVersion => {
             Needs::HEAD
         }
-        C::AcceptDate => Needs::CLOCK,
+        C::AcceptDate(_) => Needs::CLOCK,
         C::FrontHttpMajor
         | C::BackendId
         | C::BackendName
@@ -117,7 +117,7 @@ fn of_http(http: &Http) -> Needs {
         Http::Method
         | Http::Path
         | Http::PathQuery
-        | Http::Query
+        | Http::Query { .. }
         | Http::Url
         | Http::UrlIp
         | Http::UrlPort

@@ -301,14 +301,19 @@ impl<'a> Collector<'a> {
         {
             return Err(Problem::UnknownPseudo);
         }
+        let fragment = self.config.fragments && scan::find(path_value, 0, b'#') < path_value.len();
         let fine = match path_value {
             b"*" => method == b"OPTIONS",
-            [b'/', ..] => path_value.iter().all(|&byte| syntax::is_target_byte(byte)),
+            [b'/', ..] => {
+                path_value.iter().all(|&byte| syntax::is_target_byte(byte) || fragment && byte == b'#')
+            }
             _ => false,
         };
         if !fine {
             return Err(Problem::BadPath);
         }
+        let encoded = fragment.then(|| encode_fragment(path_value));
+        let path_value = encoded.as_deref().unwrap_or(path_value);
         let method: &[u8] = if connect { b"GET" } else { method };
         let line = write_request_line(self.text, method, path_value, self.config)?;
         let scheme = scheme.clone();
@@ -405,6 +410,12 @@ impl<'a> Collector<'a> {
 }
 
 /// Writes `method SP target SP version CRLF`.
+/// Returns the path with `#` percent-encoded, as a path of HTTP/1 goes on.
+#[cold]
+fn encode_fragment(path: &[u8]) -> Vec<u8> {
+    path.split(|&byte| byte == b'#').collect::<Vec<_>>().join(&b"%23"[..])
+}
+
 fn write_request_line(
     text: &mut Vec<u8>,
     method: &[u8],

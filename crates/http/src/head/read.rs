@@ -172,6 +172,12 @@ impl Head {
         self.original.as_ref()
     }
 
+    /// Sets the size that edits may make the head grow to. It is never less than its size by now.
+    #[inline]
+    pub fn set_room(&mut self, room: usize) {
+        self.room = self.size.max(u32::try_from(room).unwrap_or(u32::MAX));
+    }
+
     /// Returns the number of bytes of the head when it is written, with the empty line.
     #[inline]
     pub fn size(&self) -> usize {

@@ -46,7 +46,8 @@ pub enum LoggedErrors {
 impl H2Settings {
     /// Returns the settings for a client of a proxy with these limits of request heads.
     pub fn of_client(&self, limits: &Limits) -> Config {
-        Config { head: limits.head, room: limits.room, fields: limits.fields, ..self.front }
+        let Limits { head, room, fields, relaxed: fragments, .. } = *limits;
+        Config { head, room, fields, fragments, ..self.front }
     }
 
     /// Returns the settings for a server of a proxy with these limits of response heads.

@@ -173,6 +173,13 @@ pub(super) fn alerts(
     }
     let name = text(&section.value);
     let (_, mailers) = sections.iter().find(|(own, _)| *own == name)?; // its absence is an error already
+    // HAProxy 3.2 warns of it, too.
+    let message = format!(
+        "'email-alert mailers' of {} '{}' is deprecated: HAProxy 3.3 sends no mails any more",
+        proxy.kind.name(),
+        proxy.name.shown()
+    );
+    refuse.found.warning(section.pos, message);
     Some(Arc::new(Alerts {
         level: level.map_or(Level::Alert, |set| level_of(set.value)),
         from: text(&from.value),

@@ -77,8 +77,8 @@ pub use resolvers::{Order, Question};
 pub use rules::{
     Action, AddressPart, Captures, ConnectionAction, ContentAction, DropMode, End, Expressions,
     GeneralCounter, ListChange, Lookup, MOST_POOL_NAMES, NameMatch, Normalizer, NumberSource, Packets,
-    PageAction, Persist, Redirect, RedirectKind, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting,
-    SharedKey, Stick, Target, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
+    PageAction, Persist, Redirect, RedirectCookie, RedirectKind, Reply, ReplyBody, Rule, Rules, SetBandwidth,
+    Setting, SharedKey, Stick, Target, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
 };
 pub use rules::{Forwarded, NoTarget};
 pub use server::{HashKey, SendHeader, Server, ServerAddress};

@@ -168,6 +168,14 @@ pub struct Process {
 }
 
 impl Process {
+    /// Returns the size that edits may make a head grow to that had `size` bytes when it was received, while
+    /// `arrived` bytes of its body lie beside it. As in HAProxy, a message fills a buffer up to
+    /// `tune.maxrewrite`, and what it leaves is for edits.
+    pub fn room_beside(&self, arrived: usize, size: usize) -> usize {
+        let most = self.bufsize.saturating_sub(self.maxrewrite).saturating_sub(size);
+        self.bufsize - arrived.min(most)
+    }
+
     /// Returns the number of lanes: the configured one, or one for each processor that the process may use.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use manylane_expr::{Needs, OfVariable, VariableId};
 use manylane_plan::generation::{
     Action, BalanceKey, ConnectionAction, ContentAction, End, NumberSource, PageAction, Persist,
-    RedirectKind, Reply, ReplyBody, Setting, Stick, Target, TimeSource, ValueSource,
+    RedirectCookie, RedirectKind, Reply, ReplyBody, Setting, Stick, Target, TimeSource, ValueSource,
 };
 
 /// An action as reports show it.
@@ -164,7 +164,11 @@ impl Effects for Action {
             Self::Reply(_, reply) => of_reply(reply, variables),
             Self::Redirect(redirect) => {
                 let of_request = redirect.keep_query || redirect.kind != RedirectKind::Location;
-                redirect.target.needs(variables) | if of_request { Needs::HEAD } else { Needs::NONE }
+                let cookie = match &redirect.cookie {
+                    Some(RedirectCookie::Format(format)) => format.needs(variables),
+                    _ => Needs::NONE,
+                };
+                redirect.target.needs(variables) | cookie | if of_request { Needs::HEAD } else { Needs::NONE }
             }
             Self::SetHeader(_, format)
             | Self::AddHeader(_, format)

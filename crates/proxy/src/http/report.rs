@@ -25,12 +25,12 @@ impl Stream<'_> {
         }
     }
 
-    /// Counts a request with a violation that passed because of `option
+    /// Counts a request with a violation that passed, and keeps it if it did so because of `option
     /// accept-unsafe-violations-in-http-request`.
     #[cold]
     pub(super) fn accept_relaxed_request(&self, relaxed: &Relaxed) {
         if !self.frontend.http.request_limits.relaxed {
-            return; // a violation that passes without the option is not reported, as in HAProxy
+            return self.frontend.invalid.tolerate(relaxed);
         }
         self.frontend.invalid.accept(relaxed, self.client.source, |invalid| {
             invalid.other = self.backend.map(|backend| (backend.name.clone(), backend.id));
@@ -70,12 +70,12 @@ impl Exchange<'_> {
         });
     }
 
-    /// Counts a response with a violation that passed because of `option
+    /// Counts a response with a violation that passed, and keeps it if it did so because of `option
     /// accept-unsafe-violations-in-http-response`.
     #[cold]
     pub(super) fn accept_relaxed_response(&self, relaxed: &Relaxed) {
         if !self.backend.http.response_limits.relaxed {
-            return;
+            return self.backend.invalid.tolerate(relaxed);
         }
         let (frontend, server) = (self.stream.frontend, self.permit.server());
         self.backend.invalid.accept(relaxed, self.stream.client.source, |invalid| {

@@ -88,6 +88,11 @@ impl<'s> Stream<'s> {
     ) -> Option<After> {
         let mut walk = Walk::request(rules);
         loop {
+            // What has arrived of the body.
+            let unread = self.client.received.len() as u64;
+            let unread = if up.is_done() { 0 } else { unread.min(up.left().unwrap_or(unread)) };
+            let arrived = up.data().len() + unread as usize;
+            request.head.set_room(self.local.generation.process.room_beside(arrived, self.came as usize));
             let outcome = {
                 let (backend, request_data) = (self.backend, data(request, up));
                 let phase = EvalPhase { backend, request_data, ..EvalPhase::default() };
@@ -178,6 +183,8 @@ impl<'s> Stream<'s> {
                 }
             }
         }
+        // Rules alone are held to what the body leaves.
+        request.head.set_room(self.local.generation.process.bufsize);
         self.readdress();
         None
     }
@@ -299,15 +306,21 @@ impl Exchange<'_> {
             self.keep_invalid(&broken);
             return Err(Failed::Answer(502, refused));
         }
+        let process = &self.stream.local.generation.process;
+        let size = head.size();
         let mut walk = Walk::response(&rules.response);
         loop {
+            head.set_room(process.room_beside(incoming.input.len(), size));
             let outcome = {
                 let phase = EvalPhase { response_data: incoming.peek.data(), ..self.phase() };
                 apply(&self.stream.eval(), phase, &mut walk, head)
             };
             self.stream.mark();
             match outcome {
-                Ok(RuleOutcome::Continue) => return Ok(()),
+                Ok(RuleOutcome::Continue) => {
+                    head.set_room(process.bufsize);
+                    return Ok(());
+                }
                 Ok(RuleOutcome::Pause(time)) => self.stream.local.here().sleep(time).await,
                 Ok(RuleOutcome::Body { time, least }) => {
                     match self.stream.local.here().timeout(time, incoming.gather(least)).await {

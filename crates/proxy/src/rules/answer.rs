@@ -3,7 +3,7 @@
 use super::{EvalContext, EvalPhase};
 use manylane_buf::Chain;
 use manylane_http::{EditError, Head, Known, Version};
-use manylane_plan::generation::{Redirect, RedirectKind, Reply, ReplyBody};
+use manylane_plan::generation::{Redirect, RedirectCookie, RedirectKind, Reply, ReplyBody};
 use manylane_pool::{Pool, Pooled};
 
 manylane_sync::lazy_static! {
@@ -69,22 +69,29 @@ pub(super) fn redirect(
     phase: EvalPhase<'_>,
     redirect: &Redirect,
 ) -> Result<Option<Answer>, EditError> {
-    eval.text(phase, &redirect.target, |text| {
+    let head = eval.text(phase, &redirect.target, |text| {
         let target = text.unwrap_or_default();
         if redirect.ignore_empty && target.is_empty() {
-            return Ok(None);
+            return Ok::<_, EditError>(None);
         }
         let mut head = Head::response(Version::HTTP_11, redirect.code, None)?;
         head.add_joined(Known::LOCATION, location(redirect, target, phase.request))?;
-        if let Some(cookie) = &redirect.cookie {
-            head.add_field(Known::SET_COOKIE, cookie)?;
-        }
-        // Caches may store permanent redirections.
-        if !matches!(redirect.code, 301 | 308) {
-            head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
-        }
-        own(head, Chain::new()).map(Some)
-    })
+        Ok(Some(head))
+    })?;
+    let Some(mut head) = head else { return Ok(None) };
+    match &redirect.cookie {
+        None => {}
+        Some(RedirectCookie::Text(text)) => head.add_field(Known::SET_COOKIE, text)?,
+        Some(RedirectCookie::Format(format)) => eval.text(phase, format, |text| {
+            let parts = [text.unwrap_or_default(), b"; path=/;", b"", b"", b"", b""];
+            head.add_joined(Known::SET_COOKIE, parts)
+        })?,
+    }
+    // Caches may store permanent redirections.
+    if !matches!(redirect.code, 301 | 308) {
+        head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
+    }
+    own(head, Chain::new()).map(Some)
 }
 
 /// Returns the parts of a location.

@@ -166,7 +166,7 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
                 found.list.into_iter().next().filter(|argument| !argument.bytes.is_empty())
             }
             Ok(found) => {
-                let message = format!("'balance' : '{}' expects one argument in parentheses", word.shown());
+                let message = format!("'balance' expects <algorithm>(<argument>), found '{}'", word.shown());
                 return b.found.alert(word.pos_at(found.end.min(word.bytes().len() - 1)), message);
             }
             Err(error) => return b.found.alert(word.pos_at(error.at()), format!("'balance' : {error}")),

@@ -158,7 +158,11 @@ pub(crate) fn proxy_tlv(b: &mut Builder<'_>, line: &Line<'_>) {
     match id {
         Some(id) => b.server.proxy_tlvs.push((id, line.word(0))),
         None => {
-            let message = format!("'{}' expects a number up to 255 in parentheses", line.keyword.name);
+            let message = format!(
+                "'{}' expects a number up to 255 in parentheses, found '{}'",
+                line.keyword.name,
+                line.head.shown()
+            );
             b.found.alert(line.head.pos_at(open), message);
         }
     }

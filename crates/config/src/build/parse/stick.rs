@@ -1,6 +1,7 @@
 //! `stick-table`, and the `stick` rules that find and store servers in tables.
 
 use super::{Builder, Line, split_condition};
+use crate::Shown;
 use crate::lex::Word;
 use crate::tree::{StickData, StickKind, StickRule, StickTable};
 use crate::value::{self, Unit, ValueError};
@@ -272,7 +273,11 @@ fn store(b: &mut Builder<'_>, word: &Word, data: &mut Vec<StickData>) -> Option<
             match value::time(argument, Unit::Ms) {
                 Ok(time) if (Duration::from_millis(1)..=LONGEST_PERIOD).contains(&time) => period = time,
                 Ok(_) => {
-                    let message = format!("'{}' expects a period from 1ms to 12 days", kind.name());
+                    let message = format!(
+                        "'{}' expects a period from 1ms to 12 days, found '{}'",
+                        kind.name(),
+                        Shown(argument)
+                    );
                     return wrong(b, word, from, &message);
                 }
                 Err(error) => {

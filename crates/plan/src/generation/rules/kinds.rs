@@ -385,8 +385,17 @@ pub struct Redirect {
     pub append_slash: bool,
     /// `ignore-empty`
     pub ignore_empty: bool,
-    /// `set-cookie`, `clear-cookie`: the value of `Set-Cookie`.
-    pub cookie: Option<Box<[u8]>>,
+    /// `set-cookie`, `set-cookie-fmt`, `clear-cookie`
+    pub cookie: Option<RedirectCookie>,
+}
+
+/// The value of a redirection's `Set-Cookie`.
+#[derive(Debug)]
+pub enum RedirectCookie {
+    /// The whole value.
+    Text(Box<[u8]>),
+    /// Its beginning: `; path=/;` follows.
+    Format(Format),
 }
 
 /// How the location of a redirection is made.

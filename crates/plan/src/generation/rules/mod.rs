@@ -19,8 +19,8 @@ pub use forwarded::Forwarded;
 pub(crate) use forwarded::{Node, Source};
 pub use kinds::{
     Action, AddressPart, ConnectionAction, ContentAction, DropMode, End, GeneralCounter, ListChange,
-    NameMatch, NumberSource, Packets, Redirect, RedirectKind, Reply, ReplyBody, SetBandwidth, Setting,
-    SharedKey, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
+    NameMatch, NumberSource, Packets, Redirect, RedirectCookie, RedirectKind, Reply, ReplyBody, SetBandwidth,
+    Setting, SharedKey, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
 };
 pub use lookup::Lookup;
 pub use normalize::NoTarget;

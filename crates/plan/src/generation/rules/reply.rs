@@ -1,7 +1,7 @@
 //! Replies of rules: `return`, `deny` and `tarpit` with arguments, `redirect`, and `http-error`.
 
 use super::super::http;
-use super::{Action, End, Reader, Redirect, RedirectKind, Refuse, Reply, ReplyBody};
+use super::{Action, End, Reader, Redirect, RedirectCookie, RedirectKind, Refuse, Reply, ReplyBody};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::Ruleset;
@@ -9,7 +9,7 @@ use manylane_config::tree;
 use manylane_expr::{EvalPoints, Use};
 
 /// Arguments of `redirect`.
-const REDIRECT_WORDS: [&str; 10] = [
+const REDIRECT_WORDS: [&str; 11] = [
     "location",
     "prefix",
     "scheme",
@@ -19,6 +19,7 @@ const REDIRECT_WORDS: [&str; 10] = [
     "append-slash",
     "ignore-empty",
     "set-cookie",
+    "set-cookie-fmt",
     "clear-cookie",
 ];
 
@@ -247,7 +248,7 @@ impl Reader<'_, '_, '_> {
         let mut kind = None;
         let (mut code, mut drop_query, mut keep_query) = (302, false, false);
         let (mut append_slash, mut ignore_empty) = (false, false);
-        let mut cookie: Option<Box<[u8]>> = None;
+        let mut cookie = None;
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             let mut value = |refuse: &mut Refuse<'_>| {
@@ -288,11 +289,16 @@ impl Reader<'_, '_, '_> {
                 b"ignore-empty" => ignore_empty = true,
                 b"set-cookie" => {
                     let value = value(self.refuse)?;
-                    cookie = Some([value.bytes(), b"; path=/;"].concat().into());
+                    cookie = Some(RedirectCookie::Text([value.bytes(), b"; path=/;"].concat().into()));
+                }
+                b"set-cookie-fmt" => {
+                    let value = value(self.refuse)?;
+                    cookie = Some(RedirectCookie::Format(self.format(value, Use::Header, points)?));
                 }
                 b"clear-cookie" => {
                     let value = value(self.refuse)?;
-                    cookie = Some([value.bytes(), b"; path=/; Max-Age=0;"].concat().into());
+                    let text = [value.bytes(), b"; path=/; Max-Age=0;"].concat();
+                    cookie = Some(RedirectCookie::Text(text.into()));
                 }
                 _ => {
                     let message = manylane_expr::none_of("redirect", REDIRECT_WORDS, word.bytes());

@@ -55,7 +55,10 @@ impl Reader<'_, '_, '_> {
                     word.pos(),
                     format!("expects the name of a proxy with a 'stick-table', found '{}'", word.shown()),
                 ),
-                None => (pos, "expects 'table <name>', or a 'stick-table' of the same proxy".to_owned()),
+                None => (
+                    pos,
+                    "expects 'table <name>', or a 'stick-table' of the same proxy, found neither".to_owned(),
+                ),
             };
             self.refuse.found.alert(pos, format!("{what} {message}"));
             return None;

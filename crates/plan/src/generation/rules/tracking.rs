@@ -3,8 +3,9 @@
 use super::{GeneralCounter, NumberSource, Reader, Track, TrackCounts};
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
-use manylane_config::{tree, value};
-use manylane_expr::EvalPoints;
+use manylane_config::tree::{self, Mode};
+use manylane_config::value;
+use manylane_expr::{EvalPoints, Expression, Needs};
 
 /// Default of `tune.stick-counters`.
 const COUNTERS: u64 = 3;
@@ -46,6 +47,16 @@ impl Reader<'_, '_, '_> {
         };
         let what = format!("'{} {}'", rule.list.name(), rule.action);
         let (key, table) = self.table_key(&what, expression, table, rule.pos, points)?;
+        let reads = self.reads_contents(rule, &key);
+        if rule.list == Ruleset::TcpRequestContent
+            && self.front
+            && !reads
+            && self.proxy.settings.mode() == Mode::Http
+        {
+            let message = "'tcp-request content track-sc' depends on no contents here: use 'tcp-request \
+                           session', which tracks clients with invalid requests, too";
+            self.refuse.found.warning(rule.pos, message);
+        }
         let of_session = matches!(rule.list, Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession);
         let counts = match rule.list {
             Ruleset::HttpRequest => TrackCounts::Request,
@@ -54,6 +65,23 @@ impl Reader<'_, '_, '_> {
             _ => TrackCounts::Nothing,
         };
         Some(Track { counter, table, key, of_session, counts })
+    }
+
+    /// Returns true if the expression reads what a client sends, and warns of a `tcp-request content` rule
+    /// that does so without waiting for it.
+    pub(super) fn reads_contents(&mut self, rule: &tree::Rule, expression: &Expression) -> bool {
+        let contents = Needs::MESSAGE | Needs::HEAD | Needs::BODY;
+        let reads = !expression.needs(&|_| Needs::NONE).and(contents).is_none();
+        let waits = self.proxy.settings.inspect_request.is_some_and(|set| !set.value.is_zero());
+        if reads && !waits && self.front && rule.list == Ruleset::TcpRequestContent {
+            let message = format!(
+                "'{} {}' depends on contents that may come later: set 'tcp-request inspect-delay'",
+                rule.list.name(),
+                rule.action
+            );
+            self.refuse.found.warning(rule.pos, message);
+        }
+        reads
     }
 
     /// `sc-inc-gpc0(<counter>)`, `sc-add-gpc(<index>,<counter>) <number>|<expression>` and so on.
