@@ -67,12 +67,44 @@ pub struct ClientContext(pub(crate) Arc<Context<ClientSettings, ClientConfigs>>)
 /// The configurations of a context for rustls. They share their sessions.
 #[derive(Debug)]
 pub(crate) struct ClientConfigs {
-    pub(crate) usual: Arc<ClientConfig>,
+    usual: Arc<ClientConfig>,
     /// For connections that begin with early data, with `allow-0rtt`.
-    pub(crate) early: Option<Arc<ClientConfig>>,
+    early: Option<Arc<ClientConfig>>,
+}
+
+impl ClientConfigs {
+    /// Returns the configuration for a connection, and whether it may begin with early data.
+    pub(crate) fn of(&self, hello: Hello) -> (Arc<ClientConfig>, bool) {
+        match (hello, &self.early) {
+            (Hello::Early, Some(early)) => (early.clone(), true),
+            (Hello::Usual | Hello::Early, _) => (self.usual.clone(), false),
+            // Made for each connection: few need it, and their handshakes cost far more.
+            (Hello::Protocol(protocol), _) => {
+                let mut config = ClientConfig::clone(&self.usual);
+                config.alpn_protocols = vec![protocol.to_vec()];
+                (Arc::new(config), false)
+            }
+        }
+    }
+}
+
+/// What the hello of a connection to a server offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hello {
+    /// What the settings say.
+    Usual,
+    /// Early data too, if the settings and a session allow it.
+    Early,
+    /// This protocol alone of ALPN.
+    Protocol(&'static [u8]),
 }
 
 impl ClientContext {
+    /// Returns the protocols that ALPN offers.
+    pub fn protocols(&self) -> &[Vec<u8>] {
+        &self.0.settings.common.alpn
+    }
+
     pub(crate) fn sends_name(&self) -> bool {
         self.0.settings.sends_name
     }

@@ -256,7 +256,8 @@ impl Stream<'_> {
             if is_http2(permit.server()) {
                 return take_shared(local, backend, key, counts_as_first, permit);
             }
-            if permit.server().offers_h2()
+            if !websocket
+                && permit.server().offers_h2()
                 && let shared @ IdleConn::Shared(_) =
                     take_shared(local, backend, key, counts_as_first, permit)
             {
@@ -319,6 +320,7 @@ impl Stream<'_> {
                             headers: Some(&headers),
                             memory: Some(memory),
                             early,
+                            websocket,
                             ..wanted
                         };
                         pin!(server::connect(
