@@ -734,6 +734,24 @@ fn a_stream_that_a_server_refuses_goes_elsewhere() {
     assert_eq!(observed.lock().unwrap().len(), 2);
 }
 
+/// The proxy cannot repeat a request with a body, so it refuses the client's stream, and the client repeats it.
+#[test]
+fn a_client_learns_that_a_server_refused_its_stream() {
+    let (_program, address, observed) = start_before_2(" http-reuse always\n", "");
+    block(async {
+        let client = client(address).await;
+        let refused = post(&client, "/refuse", vec![b'x'; 10]).await.unwrap_err();
+        assert_eq!(refused.reason(), Some(h2::Reason::REFUSED_STREAM));
+        assert_eq!(post(&client, "/refuse", vec![b'x'; 10]).await.unwrap().status, 200);
+    });
+    assert_eq!(observed.lock().unwrap().len(), 2);
+    // HTTP/1 cannot say so.
+    let (_program, address, _observed) = start_before_2(" http-reuse always\n", "");
+    let mut stream = connect(address);
+    stream.write_all(b"POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx").unwrap();
+    assert!(read_all(&mut stream).starts_with("HTTP/1.1 502 "));
+}
+
 #[test]
 fn a_server_of_http_2_that_resets_a_stream_ends_no_other() {
     let (_program, address, _seen) = start_before_2(" http-reuse always\n", "");

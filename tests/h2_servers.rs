@@ -746,3 +746,42 @@ fn what_a_server_does_wrong_ends_its_stream_or_its_connection_and_nothing_else()
         origin.release(held).await;
     });
 }
+
+/// A server that leaves says which streams it has not processed. The proxy repeats them elsewhere; a stream
+/// with a body is refused, so that its client repeats it.
+#[test]
+fn streams_that_a_leaving_server_leaves_out_are_repeated() {
+    for has_body in [false, true] {
+        let connections = AtomicUsize::new(0);
+        let server = origin(move |stream| {
+            let leaves = connections.fetch_add(1, Ordering::SeqCst) == 0;
+            let mut server = Raw::server(stream, &[]);
+            while let Some(received) = server.next() {
+                if received.kind == HEADERS {
+                    let response = frame(HEADERS, END_HEADERS | END_STREAM, received.stream, OK);
+                    server.send(&[if leaves { frame(GOAWAY, 0, 0, &[0; 8]) } else { response }]);
+                }
+            }
+        });
+        let (web, address) = listener();
+        let _program = Manylane::start_ready(&format!(
+            "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server} proto h2\n",
+            fd(&web)
+        ));
+        block(async {
+            let mut client = client(address).await;
+            let mut ask = async || {
+                let request = Request::post("http://a.example/").body(()).unwrap();
+                let (response, mut upload) = client.send_request(request, !has_body)?;
+                if has_body {
+                    upload.send_data(Bytes::from("x"), true)?;
+                }
+                response.await
+            };
+            if has_body {
+                assert_eq!(ask().await.unwrap_err().reason(), Some(h2::Reason::REFUSED_STREAM));
+            }
+            assert_eq!(ask().await.unwrap().status(), 200);
+        });
+    }
+}

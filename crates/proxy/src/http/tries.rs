@@ -76,8 +76,8 @@ pub(super) enum Failed {
     Ruled(End, Answer),
     /// A rule closes the connection.
     Closed,
-    /// A rule refused the response, and the client gets nothing. Holds the phase for the log.
-    Refused(Phase),
+    /// The client gets no response. Holds the termination for the log.
+    Silent(Termination),
 }
 
 /// Returns the failure for lack of memory.
@@ -160,8 +160,8 @@ impl Stream<'_> {
                     }
                     return After::Close;
                 }
-                Err(Failed::Refused(phase)) => {
-                    self.note(|record| record.ended = Termination::new(Cause::Refused, phase));
+                Err(Failed::Silent(ended)) => {
+                    self.note(|record| record.ended = ended);
                     self.parties().unanswered();
                     return After::Close;
                 }
