@@ -7,6 +7,8 @@ use crate::provider::CommonSettings;
 use crate::sigalgs::Accepted;
 use crate::store::{Context, Known};
 use crate::trust;
+use aws_lc_rs::digest;
+use manylane_sync::atomic::Ordering;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
@@ -70,6 +72,8 @@ pub(crate) struct ClientConfigs {
     usual: Arc<ClientConfig>,
     /// For connections that begin with early data, with `allow-0rtt`.
     early: Option<Arc<ClientConfig>>,
+    /// Digest of the files that they are made of.
+    pub(crate) contents: u64,
 }
 
 impl ClientConfigs {
@@ -100,6 +104,13 @@ pub enum Hello {
 }
 
 impl ClientContext {
+    /// Returns true if connections of one context fit the other, too: the settings agree, and so do the
+    /// contents of their files.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let contents = |context: &Self| context.0.contents.load(Ordering::Relaxed);
+        self.0.settings == other.0.settings && contents(self) == contents(other)
+    }
+
     /// Returns the protocols that ALPN offers.
     pub fn protocols(&self) -> &[Vec<u8>] {
         &self.0.settings.common.alpn
@@ -122,6 +133,7 @@ pub(crate) fn config(
     let (provider, builder) = settings.common.begin(warnings, ClientConfig::builder_with_provider)?;
     let [accepted, signs] = settings.common.signatures(warnings)?;
     let mut own = HashSet::new();
+    let mut contents = digest::Context::new(&digest::SHA256);
     let verifier = match (&settings.verify, &settings.common.authorities) {
         (ServerVerify::None, _) => None,
         (_, None) => {
@@ -133,6 +145,7 @@ pub(crate) fn config(
         }
         (_, Some(path)) => {
             let trusted = known.authorities(path)?;
+            contents.update(&trusted.digest);
             if settings.common.revoked.is_none() {
                 own = trusted.set();
             }
@@ -141,8 +154,9 @@ pub(crate) fn config(
                 provider.clone(),
             );
             if let Some(path) = &settings.common.revoked {
-                builder =
-                    builder.with_crls(known.revoked(path)?.0.iter().cloned()).enforce_revocation_expiration();
+                let revoked = known.revoked(path)?;
+                revoked.0.iter().for_each(|list| contents.update(list));
+                builder = builder.with_crls(revoked.0.iter().cloned()).enforce_revocation_expiration();
             }
             Some(builder.build().map_err(|error| Problem::new("ca-file", error.to_string()))?)
         }
@@ -167,6 +181,7 @@ pub(crate) fn config(
         None => builder.with_no_client_auth(),
         Some(path) => {
             let own = known.own(path, warnings)?.signing_by(signs.as_ref());
+            own.key.cert.iter().for_each(|certificate| contents.update(certificate));
             builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own.key.clone())))
         }
     };
@@ -184,7 +199,9 @@ pub(crate) fn config(
         config.enable_early_data = true;
         Arc::new(config)
     });
-    Ok(ClientConfigs { usual: Arc::new(config), early })
+    let contents = contents.finish();
+    let contents = contents.as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
+    Ok(ClientConfigs { usual: Arc::new(config), early, contents })
 }
 
 /// Returns whether a server with `allow-0rtt` can be sent early data, and tells the reason if it cannot.

@@ -297,7 +297,7 @@ pub struct ServerTls {
 }
 
 /// Source of a server name (SNI).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SniName {
     /// No name.
     None,
@@ -316,6 +316,16 @@ impl SniName {
 }
 
 impl ServerTls {
+    /// Returns true if connections with one fit the other, too. Those of different evaluated names have keys
+    /// of their own.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let named = match (&self.name, &other.name) {
+            (SniName::Evaluated(_), SniName::Evaluated(_)) => true,
+            (own, other) => own == other,
+        };
+        named && self.context.is_like(&other.context)
+    }
+
     /// Returns true if only HTTP/2 can carry WebSocket. HTTP/1 is preferred, since many servers of HTTP/2
     /// lack RFC 8441.
     pub(super) fn has_websocket_on_h2(&self) -> bool {
