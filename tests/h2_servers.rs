@@ -10,7 +10,7 @@ use crate::h2_settings::{
 use bytes::Bytes;
 use common::h2::{block, client, serve};
 use common::watch::Syslog;
-use common::watch::ask;
+use common::watch::{ask, until};
 use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
 use h2::client::SendRequest;
 use http::{Request, Response};
@@ -369,16 +369,27 @@ fn connections_to_servers_go_over_to_the_next_generation() {
         origin.address
     ));
     let reload = || assert!(ask(&socket, "reload").contains("Reloaded"));
+    // Numbers of idle connections, of all lanes and of the only one.
+    let idle = || {
+        let servers = ask(&socket, "show servers conn l");
+        let words: Vec<&str> = servers.lines().nth(1).unwrap().split_whitespace().collect();
+        [12, 13].map(|at| words[at].to_owned())
+    };
     block(async {
+        assert_eq!(idle(), ["0", "0"]);
         assert_eq!(get(&client(address).await, "/first").await.unwrap(), (200, "1:/first".into()));
+        until(|| idle() == ["1", "1"]);
         reload();
+        until(|| idle() == ["1", "1"]);
         let second = client(address).await;
         assert_eq!(get(&second, "/second").await.unwrap(), (200, "1:/second".into()));
         let held = origin.hold(&second, 3).await;
         reload();
         let third = client(address).await;
         assert_eq!(get(&third, "/third").await.unwrap(), (200, "1:/third".into()));
+        until(|| idle() == ["0", "0"]);
         origin.release(held).await;
+        until(|| idle() == ["1", "1"]);
         assert_eq!(get(&third, "/last").await.unwrap(), (200, "1:/last".into()));
     });
 }
