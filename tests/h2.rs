@@ -724,6 +724,50 @@ fn messages_go_to_a_server_of_http_2_and_back() {
     assert_eq!(connections(&observed), [1], "one connection does for all");
 }
 
+/// A connection that no other client may use serves its session, and ends with it.
+#[test]
+fn a_session_keeps_its_private_connection_to_a_server_of_http_2() {
+    for (backend, options) in [(" http-reuse never\n", ""), (" http-reuse always\n", "send-proxy")] {
+        let (sender, closed) = mpsc::channel();
+        let observed = Requests::default();
+        let own = observed.clone();
+        let server = serve(move |mut stream, number| {
+            let (own, sender) = (own.clone(), sender.clone());
+            async move {
+                use tokio::io::AsyncReadExt;
+                let mut byte = [0; 1];
+                while options == "send-proxy" && byte != *b"\n" {
+                    stream.read_exact(&mut byte).await.unwrap();
+                }
+                connection(stream, number, own).await;
+                sender.send(number).unwrap();
+            }
+        });
+        let (web, address) = listener();
+        let _program = Manylane::start_ready(&format!(
+            "{}\n mode http\nlisten l\n bind {}\n{backend} server s {server} proto h2 pool-purge-delay 10m \
+             {options}\n",
+            DEFAULTS.replace("nbthread 2", "nbthread 1"),
+            fd(&web)
+        ));
+        block(async {
+            let client = client(address).await;
+            for _ in 0..3 {
+                assert_eq!(get(&client, "/plain").await.unwrap().status, 200);
+            }
+        });
+        assert_eq!(closed.recv_timeout(TIMEOUT).unwrap(), 1, "{backend}{options}");
+        let mut stream = connect(address);
+        let more = "GET /plain HTTP/1.1\r\nHost: a\r\n\r\n".repeat(2);
+        let last = "GET /plain HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        stream.write_all(format!("{more}{last}").as_bytes()).unwrap();
+        assert_eq!(read_all(&mut stream).matches("200 OK").count(), 3);
+        assert_eq!(closed.recv_timeout(TIMEOUT).unwrap(), 2, "{backend}{options}");
+        let numbers: Vec<usize> = observed.lock().unwrap().iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [1, 1, 1, 2, 2, 2], "{backend}{options}");
+    }
+}
+
 #[test]
 fn a_stream_that_a_server_refuses_goes_elsewhere() {
     let (_program, address, observed) = start_before_2(" http-reuse always\n", "");
@@ -781,7 +825,7 @@ fn connections_to_servers_of_http_2_are_kept_as_configured() {
     }
     let numbers: Vec<usize> = observed.lock().unwrap().iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [1, 1, 1, 2, 2, 2]);
-    // Each session has its own connection, and none is kept.
+    // Each session has its own connection, and no other session gets it.
     for (backend, options) in [(" http-reuse never\n", ""), (" http-reuse always\n", "pool-max-conn 0")] {
         let (_program, address, observed) = start_before_2(backend, options);
         for _ in 0..3 {
