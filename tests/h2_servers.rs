@@ -10,7 +10,7 @@ use crate::h2_settings::{
 use bytes::Bytes;
 use common::h2::{block, client, serve};
 use common::watch::Syslog;
-use common::watch::ask;
+use common::watch::{ask, until};
 use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
 use h2::client::SendRequest;
 use http::{Request, Response};
@@ -369,16 +369,27 @@ fn connections_to_servers_go_over_to_the_next_generation() {
         origin.address
     ));
     let reload = || assert!(ask(&socket, "reload").contains("Reloaded"));
+    // Numbers of idle connections, of all lanes and of the only one.
+    let idle = || {
+        let servers = ask(&socket, "show servers conn l");
+        let words: Vec<&str> = servers.lines().nth(1).unwrap().split_whitespace().collect();
+        [12, 13].map(|at| words[at].to_owned())
+    };
     block(async {
+        assert_eq!(idle(), ["0", "0"]);
         assert_eq!(get(&client(address).await, "/first").await.unwrap(), (200, "1:/first".into()));
+        until(|| idle() == ["1", "1"]);
         reload();
+        until(|| idle() == ["1", "1"]);
         let second = client(address).await;
         assert_eq!(get(&second, "/second").await.unwrap(), (200, "1:/second".into()));
         let held = origin.hold(&second, 3).await;
         reload();
         let third = client(address).await;
         assert_eq!(get(&third, "/third").await.unwrap(), (200, "1:/third".into()));
+        until(|| idle() == ["0", "0"]);
         origin.release(held).await;
+        until(|| idle() == ["1", "1"]);
         assert_eq!(get(&third, "/last").await.unwrap(), (200, "1:/last".into()));
     });
 }
@@ -745,4 +756,43 @@ fn what_a_server_does_wrong_ends_its_stream_or_its_connection_and_nothing_else()
         assert_eq!(connections, expected);
         origin.release(held).await;
     });
+}
+
+/// A server that leaves says which streams it has not processed. The proxy repeats them elsewhere; a stream
+/// with a body is refused, so that its client repeats it.
+#[test]
+fn streams_that_a_leaving_server_leaves_out_are_repeated() {
+    for has_body in [false, true] {
+        let connections = AtomicUsize::new(0);
+        let server = origin(move |stream| {
+            let leaves = connections.fetch_add(1, Ordering::SeqCst) == 0;
+            let mut server = Raw::server(stream, &[]);
+            while let Some(received) = server.next() {
+                if received.kind == HEADERS {
+                    let response = frame(HEADERS, END_HEADERS | END_STREAM, received.stream, OK);
+                    server.send(&[if leaves { frame(GOAWAY, 0, 0, &[0; 8]) } else { response }]);
+                }
+            }
+        });
+        let (web, address) = listener();
+        let _program = Manylane::start_ready(&format!(
+            "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server} proto h2\n",
+            fd(&web)
+        ));
+        block(async {
+            let mut client = client(address).await;
+            let mut ask = async || {
+                let request = Request::post("http://a.example/").body(()).unwrap();
+                let (response, mut upload) = client.send_request(request, !has_body)?;
+                if has_body {
+                    upload.send_data(Bytes::from("x"), true)?;
+                }
+                response.await
+            };
+            if has_body {
+                assert_eq!(ask().await.unwrap_err().reason(), Some(h2::Reason::REFUSED_STREAM));
+            }
+            assert_eq!(ask().await.unwrap().status(), 200);
+        });
+    }
 }

@@ -3,6 +3,7 @@
 
 use crate::common;
 
+use crate::tls::Authority;
 use bytes::Bytes;
 use common::h2::block;
 use common::watch::Syslog;
@@ -133,6 +134,14 @@ async fn respond_to(
     let protocol = head.extensions.get::<Protocol>().map(|protocol| protocol.as_str().to_owned());
     let what = format!("{} {:?} {}", head.method, protocol, head.headers.contains_key("sec-websocket-key"));
     let response = Response::builder().header("x-asked", what);
+    if head.method == Method::POST {
+        while let Some(data) = upload.data().await {
+            upload.flow_control().release_capacity(data.ok()?.len()).ok()?;
+        }
+        let trailers = upload.trailers().await.ok()??;
+        let mut out = respond.send_response(response.body(()).unwrap(), false).ok()?;
+        return out.send_trailers(trailers).ok();
+    }
     if head.method != Method::CONNECT || head.uri.path() == "/403" {
         let status = if head.method == Method::CONNECT { 403 } else { 200 };
         let mut out = respond.send_response(response.status(status).body(()).unwrap(), false).ok()?;
@@ -501,4 +510,85 @@ fn a_tunnel_with_a_length_takes_nothing_of_the_next_request() {
             });
         }
     }
+}
+
+/// A program whose frontend `f` reaches its own frontend `g` over TLS with `options`, and that `server`. With
+/// `hides`, `g` does not announce RFC 8441. `g` tells the version of requests.
+fn start_over_tls(hides: bool, options: &str, server: &str) -> (Manylane, SocketAddr) {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let ((inner, between), (outer, address)) = (listener(), listener());
+    let program = Manylane::start_ready(&format!(
+        "global\n{}{} mode http\n http-reuse always\nfrontend f\n bind {}\n default_backend b\nbackend b\n \
+         server s {between} ssl verify none {options}\nfrontend g\n bind {} ssl crt {} alpn h2,http/1.1\n \
+         http-request return status 200 content-type text/plain lf-string %[fc_http_major] if {{ path \
+         /plain }}\n \
+         http-response set-header x-version %[fc_http_major]\n default_backend c\nbackend c\n server s \
+         {server}\n",
+        if hides { " h2-workaround-bogus-websocket-clients\n" } else { "" },
+        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        fd(&outer),
+        fd(&inner),
+        certificate.display(),
+    ));
+    (program, address)
+}
+
+/// ALPN is agreed on before the proxy knows whether a server of HTTP/2 accepts WebSocket.
+#[test]
+fn websocket_goes_to_servers_with_alpn_over_http_1_unless_ws_says_otherwise() {
+    for (options, hides, version) in [
+        ("alpn h2,http/1.1", true, Some('1')),
+        ("alpn h2,http/1.1 ws h1", true, Some('1')),
+        ("alpn h2 ws h1", true, Some('1')),
+        ("alpn h2,http/1.1 ws h2", false, Some('2')),
+        ("alpn h2", false, Some('2')),
+        ("alpn h2,http/1.1 ws h2", true, None),
+    ] {
+        let (_program, address) = start_over_tls(hides, options, &server_of_1().to_string());
+        // Leaves an idle connection of HTTP/2.
+        let mut plain = connect(address);
+        plain.write_all(b"GET /plain HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").unwrap();
+        assert!(common::read_all(&mut plain).ends_with("\r\n\r\n2"), "{options}");
+        let (head, mut stream) = upgrade(address, "/chat");
+        let Some(version) = version else {
+            assert!(head.starts_with("HTTP/1.1 502 "), "{options}: {head}");
+            continue;
+        };
+        assert!(head.starts_with("HTTP/1.1 101 "), "{options}: {head}");
+        assert!(head.contains(&format!("\r\nx-version: {version}\r\n")), "{options}: {head}");
+        echoes(&mut stream);
+    }
+}
+
+#[test]
+fn tunnels_and_trailers_go_over_http_2_within_tls() {
+    let (_program, address) = start_over_tls(false, "alpn h2", &format!("{} proto h2", server_of_2(true)));
+    block(async {
+        let mut client = client(address).await;
+        let plain = Request::builder().method(Method::CONNECT).uri("b.example:443").body(()).unwrap();
+        for (request, protocol) in [(chat("/chat"), "Some(\"websocket\")"), (plain, "None")] {
+            let (response, mut tunnel) = ask(&mut client, request).await;
+            assert_eq!(response.headers()["x-asked"], format!("CONNECT {protocol} false"));
+            assert_eq!(response.headers()["x-version"], "2");
+            for text in ["one", "three"] {
+                tunnel.say(text, false);
+                tunnel.hear(text).await;
+            }
+            tunnel.say("last", true);
+            tunnel.hear("last").await;
+            tunnel.hear("").await;
+        }
+        let request = Request::post("http://a.example/").body(()).unwrap();
+        let (response, mut up) = client.send_request(request, false).unwrap();
+        up.send_data(Bytes::from("body"), false).unwrap();
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("x-sum", "1".parse().unwrap());
+        up.send_trailers(trailers).unwrap();
+        let mut down = response.await.unwrap().into_body();
+        while let Some(data) = down.data().await {
+            data.unwrap();
+        }
+        assert_eq!(down.trailers().await.unwrap().unwrap()["x-sum"], "1");
+    });
 }

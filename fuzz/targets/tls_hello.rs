@@ -46,7 +46,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         Connection::server(server, &reader).expect("the context is good")
     } else {
         let name = ServerName::try_from("a.example").expect("it is a name");
-        Connection::client(client, name, false, &reader).expect("the context is good")
+        Connection::client(client, name, manylane_tls::Hello::Usual, &reader).expect("the context is good")
     };
     let mut came = 0;
     let mut begin = Chain::new();

@@ -57,7 +57,25 @@ impl Default for IdleLimits {
 pub struct IdlePools {
     limits: Box<[IdleLimits]>,
     /// Number of idle connections by server, for each lane.
-    idle: PerLane<Numbers, Box<dyn Fn(LaneId) -> Numbers + Send + Sync>>,
+    idle: LaneNumbers,
+    /// Number of connections of HTTP/2 without streams by server, for each lane. They stay on their lane, and
+    /// are in no [`IdlePool`].
+    shared: LaneNumbers,
+}
+
+/// A number for each server, on each lane.
+type LaneNumbers = PerLane<Numbers, Box<dyn Fn(LaneId) -> Numbers + Send + Sync>>;
+
+/// Returns the number of a server on all lanes. Cost: reads one cache line of each lane.
+fn sum(numbers: &LaneNumbers, server: Index) -> u64 {
+    numbers.iter().map(|(_, own)| u64::from(own.get(server.get()))).sum()
+}
+
+/// Adds `more` to the calling lane's number of a server. Adding instead of storing lets several owners on a
+/// lane count in one number: while one pool replaces another, both count.
+fn add(numbers: &LaneNumbers, server: Index, more: i32) {
+    let own = numbers.own();
+    own.set(server.get(), own.get(server.get()).wrapping_add_signed(more));
 }
 
 impl IdlePools {
@@ -65,16 +83,22 @@ impl IdlePools {
     pub fn new(limits: impl IntoIterator<Item = IdleLimits>) -> Self {
         let limits: Box<[IdleLimits]> = limits.into_iter().collect();
         let servers = limits.len();
-        Self { idle: PerLane::new(Box::new(move |_| Numbers::new(servers))), limits }
+        let numbers = || -> LaneNumbers { PerLane::new(Box::new(move |_| Numbers::new(servers))) };
+        Self { idle: numbers(), shared: numbers(), limits }
     }
 
-    /// Returns the number of idle connections of a server on all lanes. Cost: reads one cache line of each
+    /// Returns the number of idle connections of a server on all lanes. Cost: reads two cache lines of each
     /// lane.
     pub fn idle(&self, server: Index) -> u64 {
-        self.idle.iter().map(|(_, idle)| u64::from(idle.get(server.get()))).sum()
+        sum(&self.idle, server) + sum(&self.shared, server)
     }
 
-    /// Returns the number of idle connections of all servers on all lanes.
+    /// Adds `more` to the number of the calling lane's connections of HTTP/2 without streams.
+    pub fn add_shared(&self, server: Index, more: i32) {
+        add(&self.shared, server, more);
+    }
+
+    /// Returns the number of idle connections of all servers on all lanes, without those of HTTP/2.
     pub fn idle_in_all(&self) -> u64 {
         let all =
             |idle: &Numbers| (0..self.limits.len()).map(|server| u64::from(idle.get(server))).sum::<u64>();
@@ -83,7 +107,8 @@ impl IdlePools {
 
     /// Returns the number of idle connections of a server on one lane.
     pub fn idle_on(&self, lane: LaneId, server: Index) -> u64 {
-        self.idle.get(lane).map_or(0, |idle| idle.get(server.get()).into())
+        let on = |numbers: &LaneNumbers| numbers.get(lane).map_or(0, |own| own.get(server.get()).into());
+        on(&self.idle) + on(&self.shared)
     }
 
     /// Returns a lane with idle connections of this server to give (rules 3 and 4). `start` is any number; it
@@ -222,7 +247,7 @@ impl<C> IdlePool<C> {
         let limits = &self.idle_pools.limits[server.get()];
         let of = &mut self.servers[server.get()];
         if limits.purge.is_zero()
-            || limits.most.is_some_and(|most| self.idle_pools.idle(server) >= u64::from(most))
+            || limits.most.is_some_and(|most| sum(&self.idle_pools.idle, server) >= u64::from(most))
         {
             return Err(connection);
         }
@@ -372,11 +397,9 @@ impl<C> IdlePool<C> {
         }
     }
 
-    /// Adds `more` to the published number. It adds instead of storing the count of this pool: while one pool
-    /// replaces another, both pools of the lane count in the same number.
+    /// Adds `more` to the published number.
     fn publish(&self, server: Index, more: i32) {
-        let own = self.idle_pools.idle.own();
-        own.set(server.get(), own.get(server.get()).wrapping_add_signed(more));
+        add(&self.idle_pools.idle, server, more);
     }
 
     fn remove(&mut self, number: u32) -> C {

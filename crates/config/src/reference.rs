@@ -244,8 +244,8 @@ and converters. What is built and differs on purpose stands in [migrating.md](mi
 run-time interface that are refused stand in `help` and in [crates/control](../crates/control/README.md).
 
 Without a keyword of their own:
-- A reload leaves the options of sockets that exist as they are. Each generation has a queue of its own for
-  those who wait for any server of a backend, and counts for itself what algorithms by load compare.
+- A reload leaves the options of sockets that exist as they are. Each generation counts for itself what
+  algorithms by load compare.
 - A process that takes over from another does not take over files of unix sockets (it replaces them),
   sockets of the run-time interface, and sockets beyond the number of `shards`.
 - A master does not execute itself anew: it stays of the version that was started.

@@ -35,6 +35,6 @@ fn h2spec_finds_nothing() {
     let said = String::from_utf8_lossy(&output.stdout);
     let summary = said.lines().find(|line| line.contains("tests,")).unwrap_or("").to_owned();
     assert!(output.status.success(), "{said}");
-    assert!(summary.contains(" 0 failed") && !summary.starts_with("0 tests"), "{said}");
+    assert!(summary.contains(" 0 failed") && summary.starts_with("146 tests"), "{said}");
     println!("{summary}");
 }

@@ -81,6 +81,22 @@ impl<P: Deref<Target: H2Counters>> Drop for CountedConn<P> {
 /// returns the process's idle time in percent.
 pub(crate) fn judge_glitches(conn: &Conn, kill_at_load: u64, most: u32, idle: impl FnOnce() -> u64) {
     if kill_at_load > 0 && most > 0 {
-        conn.set_tolerant(conn.glitches() < most || 100 - idle().min(100) < kill_at_load);
+        conn.set_tolerant(is_tolerant(conn.glitches(), kill_at_load, most, idle));
+    }
+}
+
+fn is_tolerant(glitches: u32, kill_at_load: u64, most: u32, idle: impl FnOnce() -> u64) -> bool {
+    glitches < most || 100 - idle().min(100) < kill_at_load
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn glitches_beyond_the_threshold_end_a_connection_from_the_load_that_is_set() {
+        for (glitches, load, tolerant) in [(2, 100, true), (3, 79, true), (3, 80, false), (9, 100, false)] {
+            assert_eq!(is_tolerant(glitches, 80, 3, || 100 - load), tolerant, "{glitches} at {load} %");
+        }
     }
 }

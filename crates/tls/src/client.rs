@@ -7,6 +7,8 @@ use crate::provider::CommonSettings;
 use crate::sigalgs::Accepted;
 use crate::store::{Context, Known};
 use crate::trust;
+use aws_lc_rs::digest;
+use manylane_sync::atomic::Ordering;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
@@ -67,12 +69,53 @@ pub struct ClientContext(pub(crate) Arc<Context<ClientSettings, ClientConfigs>>)
 /// The configurations of a context for rustls. They share their sessions.
 #[derive(Debug)]
 pub(crate) struct ClientConfigs {
-    pub(crate) usual: Arc<ClientConfig>,
+    usual: Arc<ClientConfig>,
     /// For connections that begin with early data, with `allow-0rtt`.
-    pub(crate) early: Option<Arc<ClientConfig>>,
+    early: Option<Arc<ClientConfig>>,
+    /// Digest of the files that they are made of.
+    pub(crate) contents: u64,
+}
+
+impl ClientConfigs {
+    /// Returns the configuration for a connection, and whether it may begin with early data.
+    pub(crate) fn of(&self, hello: Hello) -> (Arc<ClientConfig>, bool) {
+        match (hello, &self.early) {
+            (Hello::Early, Some(early)) => (early.clone(), true),
+            (Hello::Usual | Hello::Early, _) => (self.usual.clone(), false),
+            // Made for each connection: few need it, and their handshakes cost far more.
+            (Hello::Protocol(protocol), _) => {
+                let mut config = ClientConfig::clone(&self.usual);
+                config.alpn_protocols = vec![protocol.to_vec()];
+                (Arc::new(config), false)
+            }
+        }
+    }
+}
+
+/// What the hello of a connection to a server offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hello {
+    /// What the settings say.
+    Usual,
+    /// Early data too, if the settings and a session allow it.
+    Early,
+    /// This protocol alone of ALPN.
+    Protocol(&'static [u8]),
 }
 
 impl ClientContext {
+    /// Returns true if connections of one context fit the other, too: the settings agree, and so do the
+    /// contents of their files.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let contents = |context: &Self| context.0.contents.load(Ordering::Relaxed);
+        self.0.settings == other.0.settings && contents(self) == contents(other)
+    }
+
+    /// Returns the protocols that ALPN offers.
+    pub fn protocols(&self) -> &[Vec<u8>] {
+        &self.0.settings.common.alpn
+    }
+
     pub(crate) fn sends_name(&self) -> bool {
         self.0.settings.sends_name
     }
@@ -90,6 +133,7 @@ pub(crate) fn config(
     let (provider, builder) = settings.common.begin(warnings, ClientConfig::builder_with_provider)?;
     let [accepted, signs] = settings.common.signatures(warnings)?;
     let mut own = HashSet::new();
+    let mut contents = digest::Context::new(&digest::SHA256);
     let verifier = match (&settings.verify, &settings.common.authorities) {
         (ServerVerify::None, _) => None,
         (_, None) => {
@@ -101,6 +145,7 @@ pub(crate) fn config(
         }
         (_, Some(path)) => {
             let trusted = known.authorities(path)?;
+            contents.update(&trusted.digest);
             if settings.common.revoked.is_none() {
                 own = trusted.set();
             }
@@ -109,8 +154,9 @@ pub(crate) fn config(
                 provider.clone(),
             );
             if let Some(path) = &settings.common.revoked {
-                builder =
-                    builder.with_crls(known.revoked(path)?.0.iter().cloned()).enforce_revocation_expiration();
+                let revoked = known.revoked(path)?;
+                revoked.0.iter().for_each(|list| contents.update(list));
+                builder = builder.with_crls(revoked.0.iter().cloned()).enforce_revocation_expiration();
             }
             Some(builder.build().map_err(|error| Problem::new("ca-file", error.to_string()))?)
         }
@@ -135,6 +181,7 @@ pub(crate) fn config(
         None => builder.with_no_client_auth(),
         Some(path) => {
             let own = known.own(path, warnings)?.signing_by(signs.as_ref());
+            own.key.cert.iter().for_each(|certificate| contents.update(certificate));
             builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own.key.clone())))
         }
     };
@@ -152,7 +199,9 @@ pub(crate) fn config(
         config.enable_early_data = true;
         Arc::new(config)
     });
-    Ok(ClientConfigs { usual: Arc::new(config), early })
+    let contents = contents.finish();
+    let contents = contents.as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
+    Ok(ClientConfigs { usual: Arc::new(config), early, contents })
 }
 
 /// Returns whether a server with `allow-0rtt` can be sent early data, and tells the reason if it cannot.

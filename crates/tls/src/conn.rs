@@ -3,7 +3,7 @@
 use crate::chain::{self, Verified};
 use crate::challenge;
 use crate::choose;
-use crate::client::ClientContext;
+use crate::client::{ClientContext, Hello};
 use crate::error::Error;
 use crate::hello::{CLIENT_HELLO, ClientHello, HANDSHAKE, ServerHello, accepted, server_hello};
 use crate::keylog::Secrets;
@@ -207,14 +207,14 @@ impl Connection {
 
     /// Creates the client's side, for a server of this name. The name is sent if the context says so, and the
     /// certificate is checked against it. Call [`receive`](Self::receive) with an empty chain to get the
-    /// first message. With `early` it offers early data, if the context and a session allow it.
+    /// first message.
     ///
     /// # Errors
     /// As [`server`](Self::server).
     pub fn client(
         context: &ClientContext,
         name: ServerName<'static>,
-        early: bool,
+        hello: Hello,
         reader: &Reader,
     ) -> Result<Self, Error> {
         let sent_name = match &name {
@@ -222,9 +222,8 @@ impl Connection {
             _ => None,
         };
         let configs = context.0.load(reader);
-        let config = configs.early.as_ref().filter(|_| early);
-        let offers = config.is_some();
-        let client = UnbufferedClientConnection::new(config.unwrap_or(&configs.usual).clone(), name)?;
+        let (config, offers) = configs.of(hello);
+        let client = UnbufferedClientConnection::new(config, name)?;
         let mut own =
             Self::new(Role::Client(client), sent_name, true, context.0.settings.common.keeps_secrets);
         own.offer = offers.then(Box::default);

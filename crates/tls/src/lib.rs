@@ -36,7 +36,7 @@ pub use certificate::Definition;
 pub use chain::{IgnoredErrors, Verified, verify_error};
 pub use challenge::AlpnChallenge;
 pub use choose::{Bases, ListLine, ShownName, Source};
-pub use client::{ClientContext, ClientSettings, ServerVerify};
+pub use client::{ClientContext, ClientSettings, Hello, ServerVerify};
 pub use conn::{Connection, MOST_RECORDS, MOST_UNREAD, Progress};
 pub use error::{Error, Problem};
 pub use files::{decode_base64, encode_base64};

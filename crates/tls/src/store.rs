@@ -27,6 +27,7 @@ use crate::server::{self, ServerContext, ServerSettings};
 use crate::tickets::{BadKey, TicketKeys};
 use crate::trust::{Authorities, Revoked};
 use crate::watch::Watched;
+use manylane_sync::atomic::{AtomicU64, Ordering};
 use manylane_sync::qsbr::{Published, Reader};
 use manylane_sync::{LockClass, Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -40,6 +41,8 @@ static FILES: LockClass = LockClass::new("files of TLS", 73);
 pub(crate) struct Context<S, C> {
     pub(crate) settings: S,
     pub(crate) now: Published<Arc<C>>,
+    /// Digest of the files of the current version, for contexts of servers.
+    pub(crate) contents: AtomicU64,
 }
 
 impl<S, C: Send + Sync + 'static> Context<S, C> {
@@ -663,6 +666,7 @@ impl Known {
             own.0.now.replace(Arc::new(made));
         }
         for (own, made) in new_servers {
+            own.0.contents.store(made.contents, Ordering::Relaxed);
             own.0.now.replace(Arc::new(made));
         }
         Ok(count)
@@ -799,7 +803,8 @@ impl Store {
             return Ok(ServerContext(same));
         }
         let made = server::configs(settings, &mut known, warnings)?;
-        let context = Arc::new(Context { settings: settings.clone(), now: Published::new(Arc::new(made)) });
+        let (now, contents) = (Published::new(Arc::new(made)), AtomicU64::new(0));
+        let context = Arc::new(Context { settings: settings.clone(), now, contents });
         known.listeners.push(Arc::downgrade(&context));
         known.check_ocsp_modes()?;
         Ok(ServerContext(context))
@@ -816,7 +821,9 @@ impl Store {
     ) -> Result<ClientContext, Problem> {
         let mut known = self.0.lock();
         let made = client::config(settings, &mut known, warnings)?;
-        let context = Arc::new(Context { settings: settings.clone(), now: Published::new(Arc::new(made)) });
+        let contents = AtomicU64::new(made.contents);
+        let now = Published::new(Arc::new(made));
+        let context = Arc::new(Context { settings: settings.clone(), now, contents });
         known.servers.retain(|entry| entry.strong_count() > 0); // drop those of removed servers
         known.servers.push(Arc::downgrade(&context));
         Ok(ClientContext(context))

@@ -98,7 +98,7 @@ fn named(name: &str) -> ServerName<'static> {
 }
 
 fn begin_client(context: &ClientContext, name: &str) -> Connection {
-    Connection::client(context, named(name), false, &Reader::new()).unwrap()
+    Connection::client(context, named(name), crate::Hello::Usual, &Reader::new()).unwrap()
 }
 
 fn begin_server(context: &ServerContext) -> Connection {
@@ -1619,7 +1619,8 @@ fn early_data_for_a_server_reaches_it_once_whatever_it_accepts() {
     let client = client_of(&ClientSettings { early_data: true, ..client_settings(&known) });
     let early = |server: &ServerContext| {
         let mut pair = Pair::new(&client, server, "a.example");
-        pair.client = Connection::client(&client, named("a.example"), true, &Reader::new()).unwrap();
+        pair.client =
+            Connection::client(&client, named("a.example"), crate::Hello::Early, &Reader::new()).unwrap();
         pair.client.receive(&mut Chain::new(), &mut pair.at_client, &mut pair.up).unwrap();
         pair
     };
@@ -1675,7 +1676,8 @@ fn early_data_for_a_server_reaches_it_once_whatever_it_accepts() {
         let fresh = client_of(&ClientSettings { early_data: true, ..client_settings(&known) });
         Pair::shaken(&fresh, &server, "a.example");
         let mut pair = Pair::new(&fresh, &server, "a.example");
-        pair.client = Connection::client(&fresh, named("a.example"), true, &Reader::new()).unwrap();
+        pair.client =
+            Connection::client(&fresh, named("a.example"), crate::Hello::Early, &Reader::new()).unwrap();
         pair.client.receive(&mut Chain::new(), &mut pair.at_client, &mut pair.up).unwrap();
         let data: Vec<u8> = (0..40_000).map(|n| n as u8).collect();
         send(&mut pair, &data[..7]);

@@ -3,6 +3,7 @@
 use crate::chain;
 use crate::error::Problem;
 use crate::files::{Section, files, sections};
+use ::aws_lc_rs::digest::{self, SHA256, SHA256_OUTPUT_LEN};
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::SectionKind;
@@ -26,11 +27,14 @@ const SYSTEM: &[&str] = &[
 pub(crate) struct Authorities {
     pub(crate) certificates: Vec<CertificateDer<'static>>,
     pub(crate) roots: RootCertStore,
+    /// Digest of the certificates.
+    pub(crate) digest: [u8; SHA256_OUTPUT_LEN],
 }
 
 impl Default for Authorities {
     fn default() -> Self {
-        Self { certificates: Vec::new(), roots: RootCertStore::empty() }
+        let digest = [0; SHA256_OUTPUT_LEN];
+        Self { certificates: Vec::new(), roots: RootCertStore::empty(), digest }
     }
 }
 
@@ -67,7 +71,13 @@ impl Authorities {
         }
         let certificate = CertificateDer::from(section.der.as_slice()).into_owned();
         match self.roots.add(certificate.clone()) {
-            Ok(()) => self.certificates.push(certificate),
+            Ok(()) => {
+                let mut digest = digest::Context::new(&SHA256);
+                digest.update(&self.digest);
+                digest.update(&certificate);
+                self.digest.copy_from_slice(digest.finish().as_ref());
+                self.certificates.push(certificate);
+            }
             Err(error) => return Some(error),
         }
         None

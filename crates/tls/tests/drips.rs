@@ -79,7 +79,7 @@ fn established() -> (Connection, Connection) {
     let ([server, _], client) = contexts();
     let reader = Reader::new();
     let name = ServerName::try_from("a.example").unwrap();
-    let mut client = Connection::client(client, name, false, &reader).unwrap();
+    let mut client = Connection::client(client, name, manylane_tls::Hello::Usual, &reader).unwrap();
     let mut server = Connection::server(server, &reader).unwrap();
     let (mut up, mut down, mut plain) = (Chain::new(), Chain::new(), Chain::new());
     loop {

@@ -122,7 +122,7 @@ options! {
         backend/server";
     weight: u32 = int("weight", 0, 256), int, "weight", "share of the load";
     ws: &'static str = choice("protocol", &["auto", "h1", "h2"]), choice, "ws", "the protocol that carries \
-        WebSocket; auto for that of the server";
+        WebSocket; auto for that of the server, and for HTTP/1 where ALPN offers both";
     cc: Word = text("name"), word, "cc", "congestion control";
     addr: Word = text("address"), word, "addr", "where health checks go, if not where requests go";
     port: u16 = int("port", 1, 65535), int, "port", "the port of health checks, if it is another";

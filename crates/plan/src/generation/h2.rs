@@ -104,3 +104,35 @@ impl H2Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manylane_config::cond::Build;
+    use manylane_config::lex::Environment;
+    use manylane_config::load;
+    use manylane_config::source::Sources;
+
+    /// Each setting reaches its own field, of its own side.
+    #[test]
+    fn bounds_of_a_turn_and_thresholds_are_those_of_their_side() {
+        let mut sources = Sources::new();
+        let names = [
+            "h2.fe.max-frames-at-once",
+            "h2.fe.max-rst-at-once",
+            "h2.be.max-frames-at-once",
+            "h2.fe.glitches-threshold",
+            "h2.be.glitches-threshold",
+            "glitches.kill.cpu-usage",
+        ];
+        let lines = names.iter().zip(1..).map(|(name, n)| format!(" tune.{name} {n}\n"));
+        sources.add("test.cfg", format!("global\n{}", lines.collect::<String>())).unwrap();
+        let loaded = load(&sources, &Build::bare(), Environment::new(), false);
+        assert_eq!(loaded.found.errors(), 0);
+        let settings = H2Settings::of(&loaded.config.global.tune, 16_384);
+        let H2Settings { front, back, kill_at_load, .. } = settings;
+        assert_eq!((front.frames_at_once, front.resets_at_once, front.glitches), (1, 2, 4));
+        assert_eq!((back.frames_at_once, back.resets_at_once, back.glitches), (3, 0, 5));
+        assert_eq!(kill_at_load, 6);
+    }
+}

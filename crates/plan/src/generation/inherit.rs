@@ -10,8 +10,8 @@
 //! effect](Generation::take_effect).
 
 use super::{
-    Backend, Frontend, Generation, Listener, Parts, Peers, Server, ServerAddress, ServerCheck, operation,
-    variables,
+    Backend, Frontend, Generation, Listener, Parts, Peers, Server, ServerAddress, ServerCheck, ServerTls,
+    operation, variables,
 };
 use crate::conn_limit::ConnLimit;
 use manylane_balance::{Admin, Availability, Index, Settings};
@@ -165,6 +165,14 @@ fn share(own: &mut Arc<ConnLimit>, before: &Arc<ConnLimit>, bounds: &mut Vec<(Ar
     }
 }
 
+/// Returns true if both are without TLS, or connections with one fit the other.
+fn alike(own: Option<&ServerTls>, was: Option<&ServerTls>) -> bool {
+    match (own, was) {
+        (Some(own), Some(was)) => own.is_like(was),
+        (own, was) => own.is_none() && was.is_none(),
+    }
+}
+
 impl Frontend {
     /// Returns the listener with the same address as `other`.
     pub fn listener_like(&self, other: &Listener) -> Option<&Listener> {
@@ -238,12 +246,10 @@ impl Server {
     /// Returns true if connections to one server fit requests for the other.
     fn has_connections_of(&self, other: &Self) -> bool {
         let names = (self.pool_name, other.pool_name); // the names that requests ask for may differ
-        // With TLS, the CA that verified a connection may have changed.
         Arc::ptr_eq(&self.addr, &other.addr)
             && (&self.connect, self.header, self.socks4) == (&other.connect, other.header, other.socks4)
             && names == (None, None)
-            && self.tls.is_none()
-            && other.tls.is_none()
+            && alike(self.tls.as_ref(), other.tls.as_ref())
     }
 
     /// Returns true if the configurations name the same server.
@@ -353,14 +359,13 @@ impl ServerCheck {
     /// `log`, do not matter.
     fn is_same(&self, was: &Self) -> bool {
         let addr = |check: &Self| check.follows.as_ref().map(|follows| Arc::as_ptr(&follows.addr));
-        // The CA of a check with TLS may have changed.
+        let mut steps = self.tls_of_steps.iter().zip(&was.tls_of_steps);
         (&self.wording, &self.program) == (&was.wording, &was.program)
             && (self.reuses, self.http2) == (was.reuses, was.http2)
             && (&self.address, &self.follows, addr(self)) == (&was.address, &was.follows, addr(was))
-            && self.tls.is_none()
-            && was.tls.is_none()
-            && self.tls_of_steps.is_empty()
-            && was.tls_of_steps.is_empty()
+            && alike(self.tls.as_deref(), was.tls.as_deref())
+            && self.tls_of_steps.len() == was.tls_of_steps.len()
+            && steps.all(|(own, was)| own.0 == was.0 && own.1.is_like(&was.1))
             && (&self.connect, self.has_address, self.relays) == (&was.connect, was.has_address, was.relays)
             && (self.header, self.usual_header) == (was.header, was.usual_header)
             && (self.socks4, self.via_socks4) == (was.socks4, was.via_socks4)

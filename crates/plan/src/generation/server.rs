@@ -61,7 +61,8 @@ pub struct Server {
     pub header: Option<SendHeader>,
     /// `proto h2`: the server speaks HTTP/2, and each connection serves many concurrent requests.
     pub http2: bool,
-    /// `ws`: true if WebSocket streams go to the server in HTTP/2; by default like all other streams.
+    /// `ws`: true if WebSocket streams go to the server in HTTP/2; by default like all other streams, but in
+    /// HTTP/1 if ALPN offers both.
     pub http2_websocket: bool,
     /// `ssl`
     pub tls: Option<ServerTls>,
@@ -425,6 +426,17 @@ pub(super) fn server(
     if let (Some(set), Some(why), true) = (&options.resolvers, stays, resolution.is_some()) {
         refuse.keyword(set.pos, "resolvers", &format!("the server's address cannot change, since {why}"));
     }
+    let mut tls = speaks_tls
+        .then(|| super::tls::of_server(tls, &process.tls, Purpose::Traffic, *pos, refuse))
+        .flatten();
+    let http2_websocket = match ws.as_ref().map(|set| set.value) {
+        Some("h1") => false,
+        Some("h2") => true,
+        _ => http2 || proto.is_none() && tls.as_ref().is_some_and(ServerTls::has_websocket_on_h2),
+    };
+    if let Some(tls) = &mut tls {
+        tls.set_websocket(http2_websocket);
+    }
     Server {
         number,
         index,
@@ -446,10 +458,8 @@ pub(super) fn server(
         namespace_of_client,
         header,
         http2,
-        http2_websocket: ws.as_ref().map_or(http2, |set| set.value == "h2" || set.value == "auto" && http2),
-        tls: speaks_tls
-            .then(|| super::tls::of_server(tls, &process.tls, Purpose::Traffic, *pos, refuse))
-            .flatten(),
+        http2_websocket,
+        tls,
         weight: weight.map_or(1, |set| set.value.min(256) as u16),
         backup: on(backup),
         disabled: on(disabled),

@@ -286,6 +286,8 @@ pub struct ServerTls {
     pub context: ClientContext,
     /// True if ALPN offers HTTP/2.
     pub offers_h2: bool,
+    /// The protocol that connections for WebSocket offer alone, if others offer others.
+    pub websocket: Option<&'static [u8]>,
     /// True if requests may be sent as early data.
     pub sends_early: bool,
     /// Source of the server name (SNI).
@@ -295,7 +297,7 @@ pub struct ServerTls {
 }
 
 /// Source of a server name (SNI).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SniName {
     /// No name.
     None,
@@ -314,6 +316,29 @@ impl SniName {
 }
 
 impl ServerTls {
+    /// Returns true if connections with one fit the other, too. Those of different evaluated names have keys
+    /// of their own.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let named = match (&self.name, &other.name) {
+            (SniName::Evaluated(_), SniName::Evaluated(_)) => true,
+            (own, other) => own == other,
+        };
+        named && self.context.is_like(&other.context)
+    }
+
+    /// Returns true if only HTTP/2 can carry WebSocket. HTTP/1 is preferred, since many servers of HTTP/2
+    /// lack RFC 8441.
+    pub(super) fn has_websocket_on_h2(&self) -> bool {
+        self.offers_h2 && !self.context.protocols().iter().any(|name| name == b"http/1.1")
+    }
+
+    /// Sets the protocol of connections for WebSocket. Without ALPN, none offers any.
+    pub(super) fn set_websocket(&mut self, http2: bool) {
+        let own: &[u8] = if http2 { b"h2" } else { b"http/1.1" };
+        let offered = self.context.protocols();
+        self.websocket = (!offered.is_empty() && offered != [own]).then_some(own);
+    }
+
     /// Returns the server name of a new connection. `names` has the values of the backend's expressions.
     pub fn name(&self, names: &[Option<Box<str>>]) -> ServerName<'static> {
         let named = match &self.name {
@@ -393,7 +418,8 @@ pub(super) fn of_server(
                 let why = "the protocol is agreed on first, which may be 'h2'";
                 refuse.note(pos, format!("'allow-0rtt' : no early data is sent: {why}"));
             }
-            Some(ServerTls { context, offers_h2, sends_early, name, failing: AtomicBool::new(false) })
+            let failing = AtomicBool::new(false);
+            Some(ServerTls { context, offers_h2, websocket: None, sends_early, name, failing })
         }
         Err(problem) => {
             // The cause may be an option of this line that was refused before.

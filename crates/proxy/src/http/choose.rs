@@ -102,6 +102,7 @@ impl Stream<'_> {
             names: &[],
             headers: None,
             early: false,
+            websocket: false,
             memory: None,
             queue_time: SetTime::new(self.scopes.memory.timeout(TimeoutOf::Queue).get()),
             connect_time: SetTime::new(self.scopes.memory.timeout(TimeoutOf::Connect).get()),

@@ -8,10 +8,11 @@
 //!   reuse, until the connection ends.
 //!
 //! A private connection never enters an idle pool, so no other client, lane or check gets it. It is closed
-//! with its session, which stays with its generation.
+//! with its session, which stays with its generation. One of HTTP/2 carries one stream at a time.
 
 use crate::lane::Idle;
 use manylane_balance::Index;
+use manylane_mux::h2;
 use manylane_plan::generation::{Backend, Server};
 use manylane_pool::{Pool, Pooled};
 
@@ -42,11 +43,44 @@ impl Purpose {
     }
 }
 
+/// A connection without a request.
+#[derive(Debug)]
+pub(super) enum PrivateEnd {
+    Http1(Idle),
+    /// Its own task drives it.
+    Http2(h2::Conn),
+}
+
+impl PrivateEnd {
+    fn is_quiet(&self) -> bool {
+        match self {
+            Self::Http1(idle) => idle.is_quiet(),
+            Self::Http2(conn) => conn.can_begin(),
+        }
+    }
+
+    fn may_be_used(&self) -> bool {
+        match self {
+            Self::Http1(idle) => idle.may_be_used(),
+            Self::Http2(conn) => conn.can_begin(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct PrivateConn {
     purpose: Purpose,
     authenticated: bool,
-    idle: Idle,
+    /// `None` once it is taken.
+    end: Option<PrivateEnd>,
+}
+
+impl Drop for PrivateConn {
+    fn drop(&mut self) {
+        if let Some(PrivateEnd::Http2(conn)) = &self.end {
+            conn.shutdown();
+        }
+    }
 }
 
 /// The private connections of one session, the most recently used one last.
@@ -69,27 +103,35 @@ impl Private {
         self.0.is_none()
     }
 
-    /// Takes the connection for `purpose`, if there is one that still works, and returns whether it is
-    /// authenticated. Closes the others that are private only because they identify the client: the session
+    /// Takes the connection for `purpose`, if there is one that still works and `may_serve` accepts it, and
+    /// returns whether it is authenticated. Closes the others that are private only because they identify the client: the session
     /// has gone to another server.
-    pub(super) fn take(&mut self, purpose: Purpose, may_serve: bool) -> Option<(Idle, bool)> {
+    pub(super) fn take(
+        &mut self,
+        purpose: Purpose,
+        may_serve: impl FnOnce(&PrivateEnd) -> bool,
+    ) -> Option<(PrivateEnd, bool)> {
         let list = self.0.as_mut()?;
         let is_it = |conn: &Option<PrivateConn>| conn.as_ref().is_some_and(|conn| conn.purpose == purpose);
         let taken = list.conns.iter_mut().rev().find(|conn| is_it(conn)).and_then(Option::take);
         for conn in &mut list.conns {
-            if conn.as_ref().is_some_and(|conn| !conn.authenticated || !conn.idle.is_quiet()) {
+            let is_quiet = |conn: &PrivateConn| conn.end.as_ref().is_some_and(PrivateEnd::is_quiet);
+            if conn.as_ref().is_some_and(|conn| !conn.authenticated || !is_quiet(conn)) {
                 *conn = None;
             }
         }
         if list.conns.iter().all(Option::is_none) {
             self.0 = None;
         }
-        taken.filter(|conn| may_serve && conn.idle.may_be_used()).map(|conn| (conn.idle, conn.authenticated))
+        let mut taken = taken?;
+        let end = taken.end.take_if(|end| may_serve(end) && end.may_be_used())?;
+        Some((end, taken.authenticated))
     }
 
     /// Keeps a connection for later requests of the session. If there are `most` already, this closes the
     /// oldest.
-    pub(super) fn put(&mut self, purpose: Purpose, idle: Idle, authenticated: bool, most: usize) {
+    pub(super) fn put(&mut self, purpose: Purpose, end: PrivateEnd, authenticated: bool, most: usize) {
+        let conn = PrivateConn { purpose, authenticated, end: Some(end) };
         let most = most.min(MOST_PRIVATE);
         if most == 0 {
             return;
@@ -105,7 +147,7 @@ impl Private {
         conns.sort_by_key(Option::is_some);
         conns[..=MOST_PRIVATE - most].fill_with(|| None);
         conns.rotate_left(1);
-        conns[MOST_PRIVATE - 1] = Some(PrivateConn { purpose, authenticated, idle });
+        conns[MOST_PRIVATE - 1] = Some(conn);
     }
 
     /// Returns the server of this backend that the session authenticated with last; the next request goes

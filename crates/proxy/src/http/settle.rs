@@ -97,10 +97,10 @@ impl Exchange<'_> {
                 self.stream.client.vanish(silence);
                 self.parties().silently_dropped();
                 // HAProxy's log lines attribute a drop to the request, whatever message the rule saw.
-                return Err(Failed::Refused(Phase::Request));
+                return Err(Failed::Silent(Termination::new(Cause::Refused, Phase::Request)));
             }
             self.parties().response_denied();
-            return Err(Failed::Refused(Phase::Data));
+            return Err(Failed::Silent(Termination::new(Cause::Refused, Phase::Data)));
         }
         Ok(decided)
     }

@@ -3,7 +3,7 @@
 use super::body::NoBody;
 use super::choose::{take_idle, take_shared};
 use super::pipeline::After;
-use super::private::Purpose;
+use super::private::{PrivateEnd, Purpose};
 use super::pump::{Kept, Pump};
 use super::stream::Stream;
 use super::upload::Watched;
@@ -76,8 +76,8 @@ pub(super) enum Failed {
     Ruled(End, Answer),
     /// A rule closes the connection.
     Closed,
-    /// A rule refused the response, and the client gets nothing. Holds the phase for the log.
-    Refused(Phase),
+    /// The client gets no response. Holds the termination for the log.
+    Silent(Termination),
 }
 
 /// Returns the failure for lack of memory.
@@ -105,6 +105,11 @@ async fn takes_protocols(
     };
     permit.parties().response_error();
     Err(Failed::Answer(status, Termination::new(cause, Phase::Headers)))
+}
+
+/// Returns the key under which the connection of a request is shared; `None` if it serves one client only.
+fn shared_key(backend: &Backend, purpose: &Cell<Option<Purpose>>) -> Option<u64> {
+    purpose.get().and_then(|purpose| purpose.key()).filter(|_| backend.http.reuse != Reuse::Never)
 }
 
 impl Stream<'_> {
@@ -160,8 +165,8 @@ impl Stream<'_> {
                     }
                     return After::Close;
                 }
-                Err(Failed::Refused(phase)) => {
-                    self.note(|record| record.ended = Termination::new(Cause::Refused, phase));
+                Err(Failed::Silent(ended)) => {
+                    self.note(|record| record.ended = ended);
                     self.parties().unanswered();
                     return After::Close;
                 }
@@ -253,21 +258,29 @@ impl Stream<'_> {
             if anew {
                 return IdleConn::Nothing;
             }
-            if is_http2(permit.server()) {
-                return take_shared(local, backend, key, counts_as_first, permit);
-            }
-            if permit.server().offers_h2()
+            let only_http2 = is_http2(permit.server());
+            let may_http2 = only_http2 || !websocket && permit.server().offers_h2();
+            if may_http2
                 && let shared @ IdleConn::Shared(_) =
                     take_shared(local, backend, key, counts_as_first, permit)
             {
                 return shared;
             }
             // Connections with the same key agree in everything that the key covers.
-            match private.take(this, key.is_some() || packets == Packets::default() && !readdressed) {
-                Some((idle, is_authenticated)) => {
+            let may_serve = |end: &PrivateEnd| {
+                let fits = key.is_some() || packets == Packets::default() && !readdressed;
+                fits && match end {
+                    PrivateEnd::Http1(_) => !only_http2,
+                    PrivateEnd::Http2(_) => may_http2,
+                }
+            };
+            match private.take(this, may_serve) {
+                Some((PrivateEnd::Http1(idle), is_authenticated)) => {
                     authenticated.set(is_authenticated);
                     IdleConn::This(idle)
                 }
+                Some((PrivateEnd::Http2(conn), _)) => IdleConn::Shared(conn),
+                None if only_http2 => IdleConn::Nothing,
                 None => take_idle(local, backend, key, counts_as_first, permit),
             }
         };
@@ -319,6 +332,7 @@ impl Stream<'_> {
                             headers: Some(&headers),
                             memory: Some(memory),
                             early,
+                            websocket,
                             ..wanted
                         };
                         pin!(server::connect(
@@ -368,10 +382,7 @@ impl Stream<'_> {
             ServerEnd::Http1(connection)
                 if is_http2(permit.server()) || reused.is_none() && server::has_agreed_on_h2(&connection) =>
             {
-                let shared = purpose
-                    .get()
-                    .and_then(|purpose| purpose.key())
-                    .filter(|_| backend.http.reuse != Reuse::Never);
+                let shared = shared_key(backend, &purpose);
                 let begins =
                     pin!(self.speak_http2(request, backend, &permit, shared, slot.take(), connection));
                 begins.await.map_err(|status| {
@@ -395,7 +406,8 @@ impl Stream<'_> {
             let takes = takes_protocols(local, backend, self.client, &permit, conn).await;
             if takes.is_err() {
                 // No other request finds a connection that has begun no stream.
-                local.release_shared(backend, index, conn, conn.begun() == 0);
+                let alone = conn.begun() == 0 || shared_key(backend, &purpose).is_none();
+                local.release_shared(backend, index, conn, alone);
             }
             takes?;
         }
@@ -445,6 +457,14 @@ impl Stream<'_> {
         // The permit is dropped last: by then the slot is free or with an idle connection, and the stream
         // that gets the permit next can take it.
         let (_permit, slot) = (slot.is_some().then_some(permit), slot);
+        let server = &backend.servers[index.get()];
+        // Without a key, the next request may have other addresses, marks, fields of the PROXY protocol or
+        // another pool name.
+        let stays_private = purpose.get().is_some_and(|purpose| purpose.key().is_some())
+            || packets == Packets::default()
+                && !readdressed
+                && !server.tells_of_requests()
+                && server.pool_name.is_none();
         let connection = match end {
             ServerEnd::Http1(connection) => Some(connection),
             ServerEnd::Http2(conn, stream) => {
@@ -454,9 +474,14 @@ impl Stream<'_> {
                     self.scopes.memory.links.set_reset(Side::Server, code);
                 }
                 drop(stream); // dropping a stream resets it, unless it has ended
-                let alone = backend.http.reuse == Reuse::Never
-                    || purpose.get().is_none_or(|purpose| purpose.key().is_none());
-                local.release_shared(backend, index, &conn, alone);
+                let alone = shared_key(backend, &purpose).is_none();
+                match purpose.get().filter(|_| alone && outcome.is_ok() && stays_private) {
+                    Some(purpose) => {
+                        let most = self.frontend.http.most_private;
+                        self.private.put(purpose, PrivateEnd::Http2(conn), false, most);
+                    }
+                    None => local.release_shared(backend, index, &conn, alone),
+                }
                 None
             }
         };
@@ -479,22 +504,16 @@ impl Stream<'_> {
             // The client may still be sending, and has to read the response.
             self.send_last(&mut Chain::new()).await;
         }
-        if again
-            && let Some(purpose) = purpose.get()
-            && let Some(connection) = connection
-        {
+        if again && let Some(connection) = connection {
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1, slot };
             let authenticated = authenticated.get();
-            match purpose.key() {
-                Some(key) if !authenticated && backend.http.reuse != Reuse::Never => {
-                    local.keep(backend, index, key, idle)
+            match (shared_key(backend, &purpose), purpose.get()) {
+                (Some(key), _) if !authenticated => local.keep(backend, index, key, idle),
+                (_, Some(purpose)) if stays_private => {
+                    let most = self.frontend.http.most_private;
+                    self.private.put(purpose, PrivateEnd::Http1(idle), authenticated, most);
                 }
-                // The next request may have other addresses or marks.
-                None if packets != Packets::default() || readdressed => {}
-                None if backend.servers[index.get()].tells_of_requests() => {}
-                // The next request may have another pool name.
-                None if backend.servers[index.get()].pool_name.is_some() => {}
-                _ => self.private.put(purpose, idle, authenticated, self.frontend.http.most_private),
+                _ => {}
             }
         }
         Ok(after)

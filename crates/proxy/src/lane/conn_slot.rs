@@ -44,7 +44,7 @@ impl Local {
     /// Asks the other lanes, one by one, to close an idle connection.
     async fn slot_elsewhere(&self, backend: &Backend, index: Index) -> Option<ConnSlot> {
         let server = &backend.servers[index.get()];
-        // Lanes publish the number of their idle HTTP/1 connections only, so HTTP/2 requires asking them.
+        // A connection of HTTP/2 may be idle a moment before its task publishes that, so lanes are asked.
         let may_share = server.http2 || server.http2_websocket || server.offers_h2();
         for lane in self.lane_ids() {
             let has_idle = may_share || backend.idle_pools.idle_on(lane, index) > 0;

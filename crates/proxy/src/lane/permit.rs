@@ -70,6 +70,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) memory: Option<&'a Memory>,
     /// The request may be sent as early data of TLS.
     pub(crate) early: bool,
+    /// The request offers WebSocket.
+    pub(crate) websocket: bool,
     /// Time of `set-timeout queue`.
     pub(crate) queue_time: SetTime,
     /// Time of `set-timeout connect`.

@@ -11,14 +11,14 @@
 use super::Local;
 use super::idle::pooled_with;
 use crate::h2_counts::{CountedConn, judge_glitches};
-use manylane_balance::{ConnSlot, Index};
+use manylane_balance::{ConnSlot, IdlePools, Index};
 use manylane_mux::h2::{Config, Conn, ConnTimeouts, SendError};
 use manylane_net::Connection;
 use manylane_plan::counts::BackendStats;
 use manylane_plan::generation::Backend;
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::Arc;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::ops::Deref;
@@ -63,6 +63,49 @@ struct SharedConn {
     key: Option<u64>,
     settings: ConnSettings,
     conn: Conn,
+    idle: Rc<IdleMark>,
+}
+
+/// Counts a connection among the idle ones of its server while it has no stream, if any client may use it.
+#[derive(Debug)]
+struct IdleMark {
+    /// The server; `None` if the connection is for one client only.
+    of: RefCell<Option<(Arc<IdlePools>, Index)>>,
+    counts: Cell<bool>,
+}
+
+impl IdleMark {
+    fn new(backend: &Backend, index: Index, key: Option<u64>) -> Rc<Self> {
+        let of = key.map(|_| (backend.idle_pools.clone(), index));
+        Rc::new(Self { of: RefCell::new(of), counts: Cell::new(false) })
+    }
+
+    fn set(&self, idle: bool) {
+        if self.counts.replace(idle) != idle
+            && let Some((idle_pools, index)) = &*self.of.borrow()
+        {
+            idle_pools.add_shared(*index, if idle { 1 } else { -1 });
+        }
+    }
+
+    /// Counts for the same server in another generation from now on.
+    fn pass_to(&self, backend: &Backend, index: Index) {
+        let idle = self.counts.get();
+        self.set(false);
+        self.of.replace(Some((backend.idle_pools.clone(), index)));
+        self.set(idle);
+    }
+}
+
+impl Drop for IdleMark {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
+/// Returns true if a connection waits for another stream. One that has begun no stream is about to.
+fn is_idle(conn: &Conn) -> bool {
+    conn.open_streams() == 0 && conn.begun() > 0 && !conn.is_leaving()
 }
 
 /// Settings of a connection that its key does not cover.
@@ -105,8 +148,6 @@ impl SharedConns {
 
     fn close_first(&self, wanted: impl Fn(&SharedConn) -> bool) -> bool {
         let conns = self.conns.borrow();
-        // One that has begun no stream yet is about to.
-        let is_idle = |conn: &Conn| conn.open_streams() == 0 && conn.begun() > 0 && !conn.is_leaving();
         let idle = conns.iter().find(|shared| wanted(shared) && is_idle(&shared.conn));
         if let Some(idle) = idle {
             idle.conn.shutdown();
@@ -173,6 +214,8 @@ impl Local {
         let mut counted = CountedConn::begin(self.shared_conns.counts_of(backend), conn.clone());
         let (driven, process_stats) = (conn.clone(), self.generation.process_stats.clone());
         let has_slot = slot.is_some();
+        let idle = IdleMark::new(backend, index, key);
+        let mark = idle.clone();
         let task = async move {
             {
                 let mut running = pin!(driven.run(&timeouts, |stream, _| drop(stream)));
@@ -180,6 +223,7 @@ impl Local {
                     judge_glitches(&driven, kill_at_load, config.glitches, || process_stats.idle_percent());
                     let polled = running.as_mut().poll(context);
                     counted.update();
+                    mark.set(polled.is_pending() && is_idle(&driven));
                     polled
                 })
                 .await;
@@ -190,7 +234,7 @@ impl Local {
         };
         self.here().spawn(&SERVER, Class::Normal, task).map_err(|_| SendError::NoMemory)?;
         let shared =
-            SharedConn { has_slot, backend: backend.number, index, key, settings, conn: conn.clone() };
+            SharedConn { has_slot, backend: backend.number, index, key, settings, conn: conn.clone(), idle };
         self.shared_conns.conns.borrow_mut().push(shared);
         Ok(conn)
     }
@@ -219,6 +263,7 @@ impl Local {
             let free = shared.key.is_some() && !shared.conn.is_leaving();
             match self.server_in(&shared, next).filter(|_| free) {
                 Some((backend, index)) => {
+                    shared.idle.pass_to(&next.generation.backends[backend], index);
                     let mut conns = next.shared_conns.conns.borrow_mut();
                     conns.push(SharedConn { backend, index, ..shared });
                 }

@@ -19,7 +19,7 @@ use manylane_plan::ConnLimit;
 use manylane_plan::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck};
 use manylane_sched::{Class, Here, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
-use manylane_tls::{ClientContext, ServerName};
+use manylane_tls::{ClientContext, Hello, ServerName};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -495,7 +495,7 @@ pub(super) async fn encrypted(
     name: ServerName<'static>,
     made: Connection,
 ) -> Result<Connection, String> {
-    let own = manylane_tls::Connection::client(context, name, false, &local.reader())
+    let own = manylane_tls::Connection::client(context, name, Hello::Usual, &local.reader())
         .map_err(|why| why.to_string())?;
     let guard = TlsGuard::begin(&local.generation).ok_or("Too many SSL connections")?;
     let made = made.encrypt(own, Chain::new(), Some(Box::new(guard))).map_err(|why| why.to_string())?;

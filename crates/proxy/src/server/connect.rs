@@ -19,7 +19,7 @@ use manylane_plan::generation::{Backend, Redispatch, Server, ServerAddress, Serv
 use manylane_plan::{Cause, Phase, Side, Termination};
 use manylane_sched::Time;
 use manylane_sync::atomic::Ordering;
-use manylane_tls::{CertificateError, Info, RustlsError, ServerName};
+use manylane_tls::{CertificateError, Hello, Info, RustlsError, ServerName};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
@@ -427,10 +427,20 @@ async fn encrypted(
         chain.append(bytes).map_err(|_| Cause::Resource)?;
         connection.send(&mut chain).await.map_err(|_| Cause::ServerLeft)?;
     }
-    let early = wanted.early && tls.sends_early && !permit.server().http2 && connection.socket().is_some();
+    let protocol = tls.websocket.filter(|_| wanted.websocket);
+    let early = wanted.early
+        && protocol.is_none()
+        && tls.sends_early
+        && !permit.server().http2
+        && connection.socket().is_some();
+    let hello = match protocol {
+        Some(protocol) => Hello::Protocol(protocol),
+        None if early => Hello::Early,
+        None => Hello::Usual,
+    };
     let name = tls.name(wanted.names);
     let asks = matches!(name, ServerName::DnsName(_));
-    let own = manylane_tls::Connection::client(&tls.context, name, early, &local.reader())
+    let own = manylane_tls::Connection::client(&tls.context, name, hello, &local.reader())
         .map_err(|_| Cause::Resource)?;
     let guard = TlsGuard::begin(&local.generation).ok_or(Cause::Resource)?;
     let connection =
