@@ -189,8 +189,8 @@ fn checks_use_tls_names_and_protocols_as_in_haproxy() {
     ];
     let config = |log: &Syslog, socket: &Path| {
         let shown = socket.display();
-        let format = "log global\n log-format \"seen %HP %[ssl_fc] %[ssl_fc_sni] %[ssl_fc_alpn] %HV\"\n \
-                      http-request return status 200";
+        let format = "log global\n http-request set-var(txn.path) path\n log-format \"seen \
+                      %[var(txn.path)] %[ssl_fc] %[ssl_fc_sni] %[ssl_fc_alpn] %HV\"\n http-request return";
         let backends: String = all
             .iter()
             .enumerate()
