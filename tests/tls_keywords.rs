@@ -212,14 +212,14 @@ fn checks_use_tls_names_and_protocols_as_in_haproxy() {
         )
     };
     let play = |played: Played| {
-        let mut seen = BTreeSet::new();
-        while seen.len() < all.len() {
-            seen.insert(played.log.wait("seen ").split_once("seen ").unwrap().1.to_owned());
+        let mut observed = BTreeSet::new();
+        while observed.len() < all.len() {
+            observed.insert(played.log.wait("seen ").split_once("seen ").unwrap().1.to_owned());
         }
-        seen
+        observed
     };
     let (ours, theirs) = both(config, play);
-    let expected = all.iter().enumerate().map(|(n, (.., seen))| format!("/b{n} {seen}")).collect();
+    let expected = all.iter().enumerate().map(|(n, (.., observed))| format!("/b{n} {observed}")).collect();
     assert_eq!(ours, expected);
     if let Some(theirs) = theirs {
         assert_eq!(ours, theirs);
