@@ -5,12 +5,12 @@ use crate::tls::{Authority, curl, openssl, text};
 
 use common::dns::Dns;
 use common::watch::{Played, Syslog, ask, both, until};
-use common::{DEFAULTS, Folder, Manylane, check, fd, listener, origin_of, own_address};
+use common::{DEFAULTS, Ended, Folder, Manylane, check, fd, listener, origin_of, own_address};
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 const RULE: &str = "http-request return status 200 content-type text/plain lf-string \
     \"%[path,field(-1,/)].%[path,field(-1,/),map(virt@acme)]\\n\" if { path_beg \
@@ -18,17 +18,10 @@ const RULE: &str = "http-request return status 200 content-type text/plain lf-st
 
 /// An authority that resolves names with a name server of the test.
 struct Pebble {
-    child: Child,
+    _child: Ended,
     authority: Authority,
     address: SocketAddr,
     management: SocketAddr,
-}
-
-impl Drop for Pebble {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Pebble {
@@ -65,9 +58,8 @@ impl Pebble {
             .env("PEBBLE_AUTHZREUSE", "0")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let own = Self { child, authority, address, management };
+            .spawn();
+        let own = Self { _child: Ended(child.unwrap()), authority, address, management };
         until(|| {
             let root = own.get(&format!("https://{}/roots/0", own.management));
             root.contains("BEGIN CERTIFICATE").then(|| own.authority.folder.file("root.pem", &root)).is_some()

@@ -549,19 +549,17 @@ fn what_is_wrong_with_checks_is_said_with_its_position() {
 /// A checking program gets its arguments, and exactly the environment that HAProxy's manual lists.
 #[test]
 fn a_program_that_checks_is_informed_of_what_it_checks() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     let (new, ready) = (folder.0.join("told"), folder.0.join("ready"));
-    let script = folder.file(
+    let script = folder.script(
         "check.sh",
         &format!(
-            "#!/bin/sh\nPATH=/usr/bin:/bin\n{{ echo \"$@\"; env | grep -v -e '^_=' -e '^PWD=' -e '^SHLVL=' \
-                -e '^OLDPWD=' -e '^PATH=' | sort; }} > {new}\nmv {new} {ready}\nexit 7\n",
+            "{{ echo \"$@\"; env | grep -v -e '^_=' -e '^PWD=' -e '^SHLVL=' -e '^OLDPWD=' -e '^PATH=' | \
+                sort; }} > {new}\nmv {new} {ready}\nexit 7",
             new = new.display(),
             ready = ready.display()
         ),
     );
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let (log, ip) = (Syslog::new(), own_ip());
     let port = std::net::TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().port();
     let config = |log: &Syslog| {
@@ -601,18 +599,16 @@ fn a_program_that_checks_is_informed_of_what_it_checks() {
 #[test]
 fn a_program_inherits_no_listener() {
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     let (new, ready) = (folder.0.join("new"), folder.0.join("ready"));
-    let script = folder.file(
+    let script = folder.script(
         "check.sh",
         &format!(
-            "#!/bin/sh\nPATH=/usr/bin:/bin\nreadlink /proc/$$/fd/* > {new}\nmv {new} {ready}\n",
+            "readlink /proc/$$/fd/* > {new}\nmv {new} {ready}",
             new = new.display(),
             ready = ready.display()
         ),
     );
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let (web, _) = listener();
     let name = std::fs::read_link(format!("/proc/self/fd/{}", web.as_raw_fd())).unwrap();
     let _program = Manylane::start(&format!(
@@ -631,19 +627,15 @@ fn a_program_inherits_no_listener() {
 /// signal ends has failed.
 #[test]
 fn a_program_that_takes_too_long_is_ended() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     let script = |name: &str, lines: &str| {
-        let file = folder
-            .file(name, &format!("#!/bin/sh\nPATH=/usr/bin:/bin\ncd {}\n{lines}\n", folder.0.display()));
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-        file.display().to_string()
+        folder.script(name, &format!("cd {}\n{lines}", folder.0.display())).display().to_string()
     };
     // The shell itself waits, for input that never comes, so no other process has to be ended.
     let polite = script("polite.sh", "trap ': > told; exit 0' TERM\nmkfifo f.$$\nread line <> f.$$");
     // The program that replaces the shell keeps ignoring the signal.
     let own = "echo $$ > deaf.new\nmv deaf.new deaf";
-    let deaf = script("deaf.sh", &format!("trap '' TERM\n[ -e deaf ] || {{\n{own}\n}}\nexec sleep 1000"));
+    let deaf = script("deaf.sh", &format!("trap '' TERM\n[ -e deaf ] || {{\n{own}\n}}\nexec sleep 60"));
     let killed = script("killed.sh", "kill -9 $$");
     let (log, web) = (Syslog::new(), listener().0);
     let backend = |name: &str, command: &str, inter: &str| {

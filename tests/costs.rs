@@ -4,11 +4,11 @@
 use crate::common;
 
 use common::h2::{block, client};
-use common::{Folder, connect, fd, listener, manylane, origin};
+use common::{Ended, Folder, connect, fd, listener, manylane, origin};
 use http::Request;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Limit for a request with `Content-Length: 1024` in its response, with keep-alive on both sides: the
 /// measured number and 2 %. With the link-time optimisation of `--release` it is 6 % lower.
@@ -46,16 +46,6 @@ fn first_line(stream: &mut impl BufRead) -> Option<String> {
             Ok(length) if length > 0 && line != "\r\n" => _ = first.get_or_insert(line),
             _ => return first,
         }
-    }
-}
-
-/// A program that is killed when its test ends.
-struct Counted(Child);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -167,7 +157,7 @@ fn instructions(requests: usize, Load { make, rules, only }: &Load) -> u64 {
     command.arg(manylane());
     command.arg("-db").arg("-f").arg(config).env("MANYLANE_DRIVER", "epoll");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut program = Counted(command.spawn().unwrap());
+    let mut program = Ended(command.spawn().unwrap());
     let pid = nix::unistd::Pid::from_raw(program.0.id() as i32);
     make(address, requests);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGUSR1).unwrap();

@@ -2,12 +2,12 @@
 
 use crate::common;
 
-use common::{command, connect, free, read_all};
+use common::{Ended, command, connect, free, read_all};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 fn get(address: SocketAddr, path: &str) -> String {
     let mut client = connect(address);
@@ -16,18 +16,16 @@ fn get(address: SocketAddr, path: &str) -> String {
 }
 
 /// The demonstration, its lines behind the greeting, and the addresses of its frontend and its page.
-fn started() -> (Child, Lines<BufReader<ChildStdout>>, SocketAddr, SocketAddr) {
+fn started() -> (Ended, Lines<BufReader<ChildStdout>>, SocketAddr, SocketAddr) {
     // Retried if another process has taken one of the ports meanwhile.
     let begin = |_| {
         let (web, page) = (free(), free());
-        let mut program = command()
-            .args(["demo", &web.port().to_string(), &page.port().to_string()])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
+        let ports = [web, page].map(|address| address.port().to_string());
+        let program = command().arg("demo").args(ports).stdout(Stdio::piped()).spawn();
+        let mut program = Ended(program.unwrap());
+        let mut said = BufReader::new(program.0.stdout.take().unwrap()).lines();
         let greets = said.any(|line| line.unwrap().contains("Ctrl-C ends it"));
-        if greets { Some((program, said, web, page)) } else { program.wait().map(|_| None).unwrap() }
+        greets.then_some((program, said, web, page))
     };
     (0..20).find_map(begin).expect("it greets when it is ready")
 }
@@ -47,9 +45,9 @@ fn the_demo_balances_shows_and_ends_cleanly() {
     assert!(get(page, "/config").contains("backend colours"));
     get(page, "/stop/blue");
     assert!((0..6).all(|_| get(web, "/x").ends_with("green answers GET /x\n")));
-    kill(Pid::from_raw(program.id() as i32), Signal::SIGINT).unwrap();
+    kill(Pid::from_raw(program.0.id() as i32), Signal::SIGINT).unwrap();
     assert!(said.any(|line| line.unwrap().ends_with("requests were balanced. Bye.")));
-    assert_eq!(program.wait().unwrap().code(), Some(0));
+    assert_eq!(program.0.wait().unwrap().code(), Some(0));
 }
 
 /// `manylane demo | head` ends the reader of its lines, and not what it serves.
@@ -61,8 +59,8 @@ fn the_demo_serves_although_nobody_reads_its_lines() {
         assert!(get(web, "/hello").ends_with(" answers GET /hello\n"));
     }
     assert!(get(page, "/stop/blue").ends_with("blue: stop\n"));
-    kill(Pid::from_raw(program.id() as i32), Signal::SIGINT).unwrap();
-    assert_eq!(program.wait().unwrap().code(), Some(0));
+    kill(Pid::from_raw(program.0.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(program.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -72,13 +70,10 @@ fn the_demo_speaks_tls_with_an_authority_of_its_own() {
             let [web, page, https] = [(); 3].map(|()| free());
             let ports = [web, page, https].map(|address| address.port().to_string());
             let mut demo = command();
-            let mut program =
-                demo.args(["demo", "--https"]).args(&ports).stdout(Stdio::piped()).spawn().unwrap();
-            let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
+            let program = demo.args(["demo", "--https"]).args(&ports).stdout(Stdio::piped()).spawn();
+            let mut program = Ended(program.unwrap());
+            let mut said = BufReader::new(program.0.stdout.take().unwrap()).lines();
             let line = said.find_map(|line| line.ok().filter(|line| line.contains("curl --cacert ")));
-            if line.is_none() {
-                program.wait().unwrap();
-            }
             line.map(|line| (program, said, line, page, https))
         })
         .expect("it greets when it is ready");
@@ -95,9 +90,9 @@ fn the_demo_speaks_tls_with_an_authority_of_its_own() {
     }
     let untrusted = Command::new("curl").args(["-sS", words[3]]).output().unwrap();
     assert_eq!(untrusted.status.code(), Some(60), "{untrusted:?}");
-    kill(Pid::from_raw(program.id() as i32), Signal::SIGINT).unwrap();
+    kill(Pid::from_raw(program.0.id() as i32), Signal::SIGINT).unwrap();
     assert!(said.any(|line| line.unwrap().ends_with("requests were balanced. Bye.")));
-    assert_eq!(program.wait().unwrap().code(), Some(0));
+    assert_eq!(program.0.wait().unwrap().code(), Some(0));
     assert!(!ca.parent().unwrap().exists(), "the files are removed");
 }
 

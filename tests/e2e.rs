@@ -61,6 +61,7 @@ mod tls_early;
 mod tls_early_servers;
 mod tls_fingerprints;
 mod tls_generated;
+mod tls_keywords;
 mod tls_limits;
 mod tls_lists;
 mod tls_ocsp;

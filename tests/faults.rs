@@ -3,7 +3,10 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, nobody, origin, read_all};
+use common::watch::until;
+use common::{
+    DEFAULTS, Folder, Manylane, TIMEOUT, connect, descriptors, fd, listener, nobody, origin, read_all,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -16,20 +19,6 @@ use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-
-/// Number of descriptors of the program.
-fn descriptors(program: &Manylane) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", program.pid())).unwrap().count()
-}
-
-/// Waits until `is_so` returns true.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < TIMEOUT, "{what}");
-        std::thread::yield_now();
-    }
-}
 
 /// Bytes in use in the program's pools: of tasks, buffers, messages.
 fn used(control: &Path) -> usize {
@@ -53,8 +42,8 @@ struct Quiet {
 
 /// Waits until the program has no more descriptors and memory than when it was idle.
 fn all_is_back(program: &Manylane, quiet: &Quiet) {
-    until("descriptors do not come back", || descriptors(program) <= quiet.descriptors);
-    until("memory does not come back", || used(&quiet.control) <= quiet.used);
+    until(|| descriptors(program.pid()) <= quiet.descriptors);
+    until(|| used(&quiet.control) <= quiet.used);
 }
 
 /// Reads a request's head.
@@ -95,7 +84,7 @@ fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, Quiet) {
     let theirs = address.port();
     let ours: Vec<u16> = clients.iter().map(|client| client.local_addr().unwrap().port()).collect();
     drop(clients);
-    until("the connections of the warm-up stay open", || {
+    until(|| {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         !table.lines().skip(1).any(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -103,7 +92,8 @@ fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, Quiet) {
             is(words[1], theirs) && ours.iter().any(|ours| is(words[2], *ours)) && words[9] != "0"
         })
     });
-    let quiet = Quiet { descriptors: descriptors(&program), used: used(&control), control, _folder: folder };
+    let quiet =
+        Quiet { descriptors: descriptors(program.pid()), used: used(&control), control, _folder: folder };
     (program, quiet)
 }
 
@@ -282,7 +272,7 @@ fn a_program_without_descriptors_goes_on_when_there_are_some_again() {
         for mut client in &many {
             let _ = client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n"); // half a request keeps a descriptor
         }
-        until("descriptors are not used up", || descriptors(&program) > 50);
+        until(|| descriptors(program.pid()) > 50);
         drop(many);
         all_is_back(&program, &quiet);
         let mut client = connect(address);
@@ -308,9 +298,9 @@ fn a_full_frontend_leaves_the_others_their_connections() {
         front("wide", &free, 10),
         good()
     ));
-    let before = descriptors(&program);
+    let before = descriptors(program.pid());
     let clients: Vec<TcpStream> = (0..6).map(|_| connect(narrow)).collect();
-    until("the lanes accept none of them", || descriptors(&program) >= before + 2);
+    until(|| descriptors(program.pid()) >= before + 2);
     let mut client = connect(wide);
     client.write_all(GET).unwrap();
     assert!(read_all(&mut client).ends_with("ok"));
@@ -349,10 +339,10 @@ fn log_targets_that_are_gone_hold_nothing_up() {
         }
     });
     // The lane that did not serve the first request has sockets and sending tasks, too.
-    until("descriptors do not come back", || descriptors(&program) <= quiet.descriptors + 3);
+    until(|| descriptors(program.pid()) <= quiet.descriptors + 3);
     let readers = [UnixDatagram::bind(&gone).unwrap(), unread];
     readers.iter().for_each(|reader| reader.set_nonblocking(true).unwrap());
-    until("lines are kept that somebody reads", || {
+    until(|| {
         readers.iter().for_each(|reader| while reader.recv(&mut [0; 4096]).is_ok() {});
         used(&quiet.control) <= quiet.used + 4096
     });

@@ -6,11 +6,11 @@
 use crate::common;
 
 use common::watch::{Haproxy, Syslog};
-use common::{DEFAULTS, Folder, Manylane, fd, free, listener, origin};
+use common::{DEFAULTS, Ended, Folder, Manylane, fd, free, listener, origin};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
 use std::time::Instant;
 
 /// Debian's Python, which has Debian's packages; another one that comes first in the path does not.
@@ -24,26 +24,15 @@ fn without_proxies(command: &mut Command) -> &mut Command {
     command
 }
 
-/// A program that is killed at the end of the test.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        Self(without_proxies(command).stdin(Stdio::null()).spawn().unwrap())
-    }
-
-    fn heard(command: &mut Command) -> (Self, Lines<BufReader<ChildStdout>>) {
-        let mut program = Self::start(command.stdout(Stdio::piped()));
-        let lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
-        (program, lines)
-    }
+fn start(command: &mut Command) -> Ended {
+    Ended(without_proxies(command).stdin(Stdio::null()).spawn().unwrap())
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended
-        let _ = self.0.wait();
-    }
+/// As [`start`], with the lines of its output.
+fn start_heard(command: &mut Command) -> (Ended, Lines<BufReader<ChildStdout>>) {
+    let mut program = start(command.stdout(Stdio::piped()));
+    let lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
+    (program, lines)
 }
 
 /// Returns true if a program is installed and works.
@@ -80,7 +69,7 @@ fn listens(path: &Path) {
 
 /// A server for one test. It does not accept port 0, so the test chooses a free port, and another one if that
 /// was taken meanwhile.
-fn iperf3_server() -> (Running, u16) {
+fn iperf3_server() -> (Ended, u16) {
     for _ in 0..20 {
         let port = free().port();
         let mut command = Command::new("iperf3");
@@ -93,7 +82,7 @@ fn iperf3_server() -> (Running, u16) {
             "--port",
             &port.to_string(),
         ]);
-        let (server, mut lines) = Running::heard(command.stderr(Stdio::null()));
+        let (server, mut lines) = start_heard(command.stderr(Stdio::null()));
         if lines.by_ref().map_while(Result::ok).any(|line| line.contains("listening")) {
             std::thread::spawn(move || lines.for_each(drop));
             return (server, port);
@@ -159,7 +148,7 @@ fn a_websocket_client_and_a_websocket_server_understand_each_other() {
         return;
     }
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign");
-    let (_server, mut lines) = Running::heard(Command::new(PYTHON).arg(scripts.join("websocket_server.py")));
+    let (_server, mut lines) = start_heard(Command::new(PYTHON).arg(scripts.join("websocket_server.py")));
     let port = lines.next().unwrap().unwrap();
     let (socket, address) = listener();
     let config = format!(
@@ -232,7 +221,7 @@ fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
              }}\n"
         ),
     );
-    let _nginx = Running::start(Command::new(nginx).arg("-c").arg(config));
+    let _nginx = start(Command::new(nginx).arg("-c").arg(config));
     let config = folder.file(
         "haproxy.cfg",
         &format!(
@@ -240,7 +229,7 @@ fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
                 unix@{dir}/origin\n"
         ),
     );
-    let _haproxy = Running::start(Command::new(haproxy).args(["-db", "-q", "-f"]).arg(config));
+    let _haproxy = start(Command::new(haproxy).args(["-db", "-q", "-f"]).arg(config));
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode http\nlisten outer\n bind {}\n server s unix@{dir}/between\n\
@@ -341,11 +330,11 @@ fn real_servers_are_found_by_their_checks_to_work_and_to_be_gone() {
              / {{ return 503; }} }} }}\n"
         ),
     );
-    let web = Running::start(Command::new(nginx).arg("-c").arg(config));
+    let web = start(Command::new(nginx).arg("-c").arg(config));
     let (unix, data) = (format!("{dir}/redis"), dir.clone());
     let arguments =
         ["--port", "0", "--unixsocket", &unix, "--save", "", "--appendonly", "no", "--dir", &data];
-    let memory = Running::start(Command::new(redis).args(arguments).stdout(Stdio::null()));
+    let memory = start(Command::new(redis).args(arguments).stdout(Stdio::null()));
     listens(&at("web"));
     listens(&at("redis"));
     let logs: Vec<Syslog> = (0..4).map(|_| Syslog::new()).collect();
@@ -425,7 +414,7 @@ fn a_real_postgresql_server_is_found_to_work_and_to_be_gone() {
         .status()
         .unwrap();
     assert!(made.success(), "initdb: {made}");
-    let server = Running::start(program("postgres").arg("-D").arg(&data).arg("-k").arg(&home).args([
+    let server = start(program("postgres").arg("-D").arg(&data).arg("-k").arg(&home).args([
         "-c",
         "listen_addresses=",
         "-c",
@@ -453,7 +442,7 @@ fn a_real_postgresql_server_is_found_to_work_and_to_be_gone() {
 }
 
 /// Checks of the servers at `socket` give these results, and find the server gone after it has ended.
-fn are_found(folder: &Folder, socket: &Path, server: Running, checks: &[(&str, &str)]) {
+fn are_found(folder: &Folder, socket: &Path, server: Ended, checks: &[(&str, &str)]) {
     let logs: Vec<Syslog> = checks.iter().map(|_| Syslog::new()).collect();
     let mut config = format!(
         "{DEFAULTS} mode tcp\n timeout check 30s\nfrontend f\n bind unix@{}\n",
@@ -491,7 +480,7 @@ fn a_real_mariadb_server_is_found_to_work_and_to_be_gone() {
     let how = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"];
     let made = run(&[&[install, "--no-defaults", &user, &place][..], &how].concat());
     assert!(made.status.success(), "{}", said(&made));
-    let server = Running::start(
+    let server = start(
         Command::new(server)
             .args(["--no-defaults", "--skip-networking", "--silent-startup", &user, &place])
             .arg(format!("--socket={}", socket.display()))
@@ -522,7 +511,7 @@ fn a_real_directory_is_found_to_work_and_to_be_gone() {
     let socket = folder.0.join("ldap");
     let config = folder.file("slapd.conf", &format!("pidfile {}/pid\n", folder.0.display()));
     let place = format!("ldapi://{}", socket.display().to_string().replace('/', "%2F"));
-    let server = Running::start(Command::new(program).arg("-f").arg(config).args(["-d", "0", "-h", &place]));
+    let server = start(Command::new(program).arg("-f").arg(config).args(["-d", "0", "-h", &place]));
     listens(&socket);
     are_found(
         &folder,
@@ -540,7 +529,7 @@ fn a_real_mail_server_is_found_to_work_and_to_be_gone() {
     let folder = Folder::new();
     let socket = folder.0.join("smtp");
     let script = (Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign")).join("smtp_server.py");
-    let server = Running::start(Command::new(PYTHON).arg(script).arg(&socket));
+    let server = start(Command::new(PYTHON).arg(script).arg(&socket));
     listens(&socket);
     let fine = "succeeded, reason: Layer7 check passed, code: 221, info: \"Bye\"";
     are_found(

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::{Syslog, ask, until};
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, end_of, fd, listener};
+use common::{DEFAULTS, Ended, Folder, Manylane, TIMEOUT, check, connect, end_of, fd, listener};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -278,7 +278,7 @@ fn a_reload_loses_no_datagram_and_keeps_the_socket() {
         std::fs::write(&config, text).unwrap();
     };
     write("raw");
-    let mut program = common::command().arg("-f").arg(&config).spawn().unwrap();
+    let _program = Ended(common::command().arg("-f").arg(&config).spawn().unwrap());
     let own = sender();
     let mut number = 0;
     let mut reach = |before: &str| {
@@ -309,8 +309,6 @@ fn a_reload_loses_no_datagram_and_keeps_the_socket() {
         let said = reload.join().unwrap();
         assert!(!said.contains("Not reloaded"), "{said}");
     }
-    program.kill().unwrap();
-    program.wait().unwrap();
 }
 
 /// The last calls of a generation read more than the share of a round.
@@ -331,8 +329,8 @@ fn what_is_left_in_a_socket_at_the_end_is_forwarded() {
     let piped = std::process::Stdio::piped;
     let mut program = common::command();
     program.arg("-V").arg("-f").arg(file).stdout(piped()).stderr(piped());
-    let mut child = program.spawn().unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut child = Ended(program.spawn().unwrap());
+    let mut said = BufReader::new(child.0.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(said.any(|line| line.contains("lanes are ready")));
     let drained = std::thread::spawn(move || said.for_each(drop));
     ask(&cli, "disable frontend f");
@@ -340,11 +338,15 @@ fn what_is_left_in_a_socket_at_the_end_is_forwarded() {
     (0..COUNT).for_each(|number| {
         own.send_to(format!("<13>number {number}").as_bytes(), udp).unwrap();
     });
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGUSR1)
-        .unwrap();
-    let output = BufReader::new(child.stdout.take().unwrap());
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(child.0.id() as i32),
+        nix::sys::signal::Signal::SIGUSR1,
+    )
+    .unwrap();
+    until(|| child.0.try_wait().unwrap().is_some());
+    let output = BufReader::new(child.0.stdout.take().unwrap());
     let lines = output.lines().map(Result::unwrap).filter(|line| line.starts_with("number ")).count();
-    assert!(child.wait().unwrap().success());
+    assert!(child.0.wait().unwrap().success());
     drained.join().unwrap();
     assert_eq!(lines, COUNT);
 }
@@ -431,13 +433,11 @@ fn standard_output_gets_messages_as_they_came() {
     let (_inbox, inbox, udp) = inbox();
     let folder = Folder::new();
     let file = folder.file("test.cfg", &format!("log-forward f\n dgram-bind {inbox}\n log stdout local0\n"));
-    let mut child =
-        common::command().arg("-f").arg(file).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let child = common::command().arg("-f").arg(file).stdout(std::process::Stdio::piped()).spawn();
+    let mut child = Ended(child.unwrap());
     let sent = "<165>1 2026-11-21T07:24:06.270201+00:00 host app 12 ID47 [a@1 b=\"c\"] text here";
     sender().send_to(sent.as_bytes(), udp).unwrap();
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line.trim_end(), sent);
 }

@@ -7,6 +7,7 @@
 use crate::common;
 
 use crate::drips::all_is_read;
+use crate::h2_settings::{self, Raw};
 use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, origin, watch};
 use manylane_h1::Problem;
 use std::io::{Read, Write};
@@ -437,6 +438,192 @@ fn crafted_requests_reach_the_origin_as_one_plain_request_or_not_at_all() {
     let shown = watch::ask(&pair.control, "show errors");
     assert!(shown.contains("frontend lenient") && shown.contains("frontend strict"), "{shown}");
     drop(pair.program);
+}
+
+/// A request over HTTP/2 with the body [`HIDDEN`].
+struct CraftedStream {
+    fields: Vec<(&'static str, String)>,
+    trailers: Vec<(&'static str, &'static str)>,
+    is_right: bool,
+}
+
+/// Requests that RFC 9113 (8.1.1, 8.2, 8.3) calls malformed or that no line of HTTP/1 can say, and some that
+/// are right.
+fn crafted_streams() -> Vec<CraftedStream> {
+    const USUAL: [(&str, &str); 4] =
+        [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    let size = HIDDEN.len().to_string();
+    let stream = |fields: Vec<(&'static str, &'static str)>, trailers, is_right| {
+        let fields = fields.into_iter();
+        let fields = fields.map(|(name, value)| match name {
+            "content-length" => (name, value.replace('N', &size)),
+            _ => (name, value.to_owned()),
+        });
+        CraftedStream { fields: fields.collect(), trailers, is_right }
+    };
+    let with = |more: &[(&'static str, &'static str)]| [&USUAL, more].concat();
+    let mut all = Vec::new();
+    for (which, values) in [
+        ["", "GE T", " POST", "PO(ST", "POST\r\nx-evil: a", "POST / HTTP/1.1\r\nx-evil: a\r\n\r\nGET"]
+            .as_slice(),
+        &["", "ht tp", "http\r\nx-evil: a"],
+        &["a b", "a\tb", "a/b", "a?b", "a#b", "a\\b", "b@a", "a\0", "a\r\nx-evil: a"],
+        &[
+            "",
+            "a",
+            "*",
+            "/a b",
+            "/a\t",
+            "/a#b",
+            "/\0",
+            "/\u{7f}",
+            "/\r\nx-evil: a",
+            "/ HTTP/1.1\r\nx-evil: a\r\n\r\nGET /hidden",
+        ],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for value in values {
+            let mut fields = USUAL.to_vec();
+            fields[which].1 = value;
+            all.push(stream(fields, vec![], false));
+        }
+        let without = USUAL.iter().copied().filter(|field| *field != USUAL[which]).collect::<Vec<_>>();
+        let mut behind = without.clone();
+        behind.extend([("x", "y"), USUAL[which]]);
+        all.extend([without, with(&[USUAL[which]]), behind].map(|fields| stream(fields, vec![], false)));
+    }
+    let length = |value: &'static str| ("content-length", value);
+    for fields in [
+        [("transfer-encoding", "chunked")].as_slice(),
+        &[length("N"), ("transfer-encoding", "chunked")],
+        &[("transfer-encoding", "identity")],
+        &[("te", "chunked")],
+        &[("connection", "close")],
+        &[("connection", "content-length"), length("N")],
+        &[("keep-alive", "timeout=1")],
+        &[("proxy-connection", "close")],
+        &[("upgrade", "h2c")],
+        &[("host", "b")],
+        &[length("0")],
+        &[length("3")],
+        &[length("1000")],
+        &[length("")],
+        &[length("+N")],
+        &[length("-1")],
+        &[length("Nx")],
+        &[length("N, 0")],
+        &[length("N"), length("0")],
+        &[length("0"), length("N")],
+        &[("X", "a")],
+        &[("x y", "a")],
+        &[("x:", "a")],
+        &[("x(", "a")],
+        &[("", "a")],
+        &[(":x", "a")],
+        &[(":status", "200")],
+        &[("x\0", "a")],
+        &[("x\r\nx-evil", "a")],
+        &[("x: a\r\nx-evil", "a")],
+        &[("x: a\r\n\r\nGET /hidden HTTP/1.1\r\nhost", "a")],
+        &[("x", "a\rb")],
+        &[("x", "a\nx-evil: a")],
+        &[("x", "a\r\nx-evil: a")],
+        &[("x", "a\r\n\r\nGET /hidden HTTP/1.1\r\nhost: a")],
+        &[("x", "a\0b")],
+        &[("cookie", "a=b\r\nx-evil: a"), ("cookie", "c=d")],
+    ] {
+        all.push(stream(with(fields), vec![], false));
+    }
+    for trailer in [
+        (":path", "/"),
+        ("X", "a"),
+        ("connection", "close"),
+        ("transfer-encoding", "chunked"),
+        ("x\r\nx-evil", "a"),
+        ("x", "a\r\nx-evil: a"),
+        ("x", "a\r\n\r\nGET /hidden HTTP/1.1\r\nhost: a"),
+    ] {
+        all.push(stream(USUAL.to_vec(), vec![trailer], false));
+    }
+    for fields in [
+        [].as_slice(),
+        &[length("N")],
+        &[("te", "trailers")],
+        &[("host", "a")],
+        &[("cookie", "a=b"), ("cookie", "c=d")],
+        &[("x", "a: b")],
+    ] {
+        all.push(stream(with(fields), vec![], true));
+        all.push(stream(with(fields), vec![("x-sum", "a")], true));
+    }
+    all
+}
+
+/// Sends a crafted request and a plain one behind it on one connection, with these numbers. Returns the
+/// bodies of the responses.
+fn ask_streams(address: SocketAddr, crafted: &CraftedStream, ids: [&str; 2]) -> [String; 2] {
+    use h2_settings::{DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, field, frame};
+    let block = |fields: &[(&str, &str)], id: Option<&(&str, &str)>| -> Vec<u8> {
+        fields.iter().chain(id).flat_map(|(name, value)| field(name, value)).collect()
+    };
+    let fields: Vec<_> = crafted.fields.iter().map(|(name, value)| (*name, &**value)).collect();
+    let plain = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/plain")];
+    let mut client = Raw::client(address);
+    let has_trailers = !crafted.trailers.is_empty();
+    let mut frames = vec![
+        frame(HEADERS, END_HEADERS, 1, &block(&fields, Some(&("x-id", ids[0])))),
+        frame(DATA, if has_trailers { 0 } else { END_STREAM }, 1, HIDDEN.as_bytes()),
+    ];
+    if has_trailers {
+        frames.push(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&crafted.trailers, None)));
+    }
+    frames.push(frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&plain, Some(&("x-id", ids[1])))));
+    client.send(&frames);
+    let (mut bodies, mut over) = ([Vec::new(), Vec::new()], [false; 2]);
+    while over != [true; 2]
+        && let Some(frame) = client.next()
+    {
+        let Some(which) = [1, 3].iter().position(|stream| *stream == frame.stream) else { continue };
+        if frame.kind == DATA {
+            bodies[which].extend_from_slice(&frame.payload);
+        }
+        let ends = matches!(frame.kind, DATA | HEADERS) && frame.flags & END_STREAM != 0;
+        over[which] |= ends || frame.kind == RST_STREAM;
+    }
+    bodies.map(|body| String::from_utf8_lossy(&body).into_owned())
+}
+
+/// What a client of HTTP/2 puts into names, values, lengths and trailers begins no request and adds no field
+/// at a server of HTTP/1.
+#[test]
+fn crafted_streams_reach_the_origin_as_one_plain_request_or_not_at_all() {
+    let wrongs = Wrongs::default();
+    let smuggled = wrongs.clone();
+    let pair = start(judging(&wrongs, move |message| {
+        if message.field("x-evil").is_some() || message.line.contains("hidden") {
+            smuggled.lock().unwrap().push(format!("the origin got {message:?}"));
+        }
+        let id = message.field("x-id").unwrap_or("none");
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", id.len() + message.body.len());
+        [head.as_bytes(), id.as_bytes(), &message.body].concat()
+    }));
+    for (n, crafted) in crafted_streams().iter().enumerate() {
+        for (which, address) in pair.addresses.into_iter().enumerate() {
+            let [a, b] = ["a", "b"].map(|part| format!("{n}-{which}-{part}"));
+            let [first, second] = ask_streams(address, crafted, [&a, &b]);
+            let passed = first == format!("{a}{HIDDEN}");
+            let is_lenient = which == 1;
+            let fine = passed == crafted.is_right || is_lenient && !crafted.is_right;
+            if !fine || first.contains(&a) != passed || second != b {
+                let sent = (&crafted.fields, &crafted.trailers);
+                let why = format!("{first:?} and {second:?} (lenient: {which}) to {sent:?}");
+                wrongs.lock().unwrap().push(why);
+            }
+        }
+    }
+    assert_none(&wrongs);
 }
 
 /// Accepted violations are counted by kind, and the first since the last `show errors` is shown.

@@ -5,11 +5,11 @@ use crate::common;
 
 use common::h2::block;
 use common::watch::{ask, until};
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, fd, listener};
+use common::{DEFAULTS, Ended, Folder, Manylane, TIMEOUT, fd, listener};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 /// Path of the peer.
 fn program() -> Option<PathBuf> {
@@ -23,7 +23,7 @@ fn program() -> Option<PathBuf> {
 
 /// A client or a server, killed at the end of the test.
 struct Peer {
-    child: Child,
+    child: Ended,
     said: Lines<BufReader<ChildStdout>>,
 }
 
@@ -31,8 +31,8 @@ impl Peer {
     fn start(arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new(program()?);
         let child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut child = Ended(child.unwrap());
+        let said = BufReader::new(child.0.stdout.take().unwrap()).lines();
         Some(Self { child, said })
     }
 
@@ -52,7 +52,7 @@ impl Peer {
     }
 
     fn say(&mut self, line: &str) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        writeln!(self.child.0.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Returns the client's response to a line.
@@ -64,17 +64,6 @@ impl Peer {
     /// Runs a line, which must succeed.
     fn has(&mut self, line: &str) {
         assert_eq!(self.ask(line), "OK", "{line}");
-    }
-
-    fn kill(&mut self) {
-        let _ = self.child.kill(); // it may have ended
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -234,7 +223,7 @@ fn a_server_that_is_killed_ends_its_calls_alone() {
     client.has("open silent silent");
     client.has("send silent x");
     assert_eq!(first.hear(), "/test/silent");
-    first.kill();
+    drop(first);
     // As in HAProxy, a partial response is reset. Without a response there is 502: after a reset the client's
     // library would send the call again, and the server may have run it.
     let ended = client.ask("receive one");

@@ -420,12 +420,14 @@ fn the_preface_changes_the_protocol_where_it_may() {
     let (plain, at) = listener();
     let (alone, alone_at) = listener();
     let (never, never_at) = listener();
+    let (old, old_at) = listener();
     let _program = Manylane::start_ready(&format!(
-        "{DEFAULTS} mode http\nfrontend f\n bind {}\n bind {} proto h2\n default_backend b\n\
-         frontend n\n bind {}\n \
-         option disable-h2-upgrade\n default_backend b\nbackend b\n server s {server}\n",
+        "{DEFAULTS} mode http\nfrontend f\n bind {}\n bind {} proto h2\n bind {} proto h1\n \
+         default_backend b\nfrontend n\n bind {}\n option disable-h2-upgrade\n default_backend b\n\
+         backend b\n server s {server}\n",
         fd(&plain),
         fd(&alone),
+        fd(&old),
         fd(&never)
     ));
     // HTTP/1 and HTTP/2 side by side.
@@ -451,9 +453,12 @@ fn the_preface_changes_the_protocol_where_it_may() {
         stream.read_exact(&mut frame).unwrap();
         assert_eq!(frame[3], 4, "settings come first");
     }
-    let mut stream = connect(never_at);
-    stream.write_all(preface).unwrap();
-    assert!(read_all(&mut stream).starts_with("HTTP/1.1 4"), "it is no request of HTTP/1");
+    for address in [never_at, old_at] {
+        let mut stream = connect(address);
+        stream.write_all(preface).unwrap();
+        assert!(read_all(&mut stream).starts_with("HTTP/1.1 405 "), "it is no request of HTTP/1");
+    }
+    assert!(ask(old_at).starts_with("HTTP/1.1 200 OK"));
     let answer = ask(alone_at);
     assert!(!answer.contains("HTTP/1"), "{answer:?}");
 }

@@ -3,10 +3,10 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
+use common::{DEFAULTS, Ended, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 /// A body that no window takes in one piece.
@@ -26,16 +26,6 @@ fn is_there(program: &str, argument: &str, least: [u32; 2]) -> bool {
         );
     }
     works
-}
-
-/// A program that is killed at the end of the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended
-        let _ = self.0.wait();
-    }
 }
 
 /// Starts the program in front of a server; returns its address.
@@ -194,7 +184,7 @@ fn h2load_finds_all_well() {
 /// Runs a peer that serves, sends requests to its own server through the program, and checks the result.
 fn peer(mut command: Command) {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut peer = Running(child);
+    let mut peer = Ended(child);
     let mut lines = BufReader::new(peer.0.stdout.take().unwrap()).lines();
     let port: u16 = lines.next().unwrap().unwrap().parse().unwrap();
     let (_program, address) = start(([127, 0, 0, 1], port).into(), "proto h2");

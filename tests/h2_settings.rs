@@ -66,7 +66,7 @@ fn bad(stream: u32) -> Vec<u8> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
-    flags: u8,
+    pub(crate) flags: u8,
     pub(crate) stream: u32,
     pub(crate) payload: Vec<u8>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Raw {
 
 impl Raw {
     /// A client that has sent its settings.
-    fn client(address: SocketAddr) -> Self {
+    pub(crate) fn client(address: SocketAddr) -> Self {
         let mut raw = Self { stream: connect(address), bytes: Vec::new() };
         raw.send(&[PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[])]);
         raw

@@ -3,23 +3,23 @@
 use crate::common;
 
 use common::watch::{Haproxy, until};
-use common::{Folder, TIMEOUT, Traffic, command, own_address, status_of};
+use common::{Ended, Folder, TIMEOUT, Traffic, command, own_address, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// A master, the output of it and its workers, and the path of its socket.
 struct Master {
+    child: Ended,
     folder: Folder,
-    child: Child,
     said: Receiver<String>,
 }
 
@@ -39,8 +39,8 @@ impl Master {
         let folder = Folder::new();
         program.arg("-f").arg(folder.file("test.cfg", config)).arg("-S").arg(folder.0.join("master"));
         change(&mut program);
-        let mut child = program.stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut child = Ended(program.stderr(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
         let (tell, said) = channel();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
@@ -48,7 +48,7 @@ impl Master {
                 let _ = tell.send(line); // the receiver may be gone
             }
         });
-        Self { folder, child, said }
+        Self { child, folder, said }
     }
 
     /// Waits for a line.
@@ -62,7 +62,7 @@ impl Master {
     }
 
     fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+        kill(Pid::from_raw(self.child.0.id() as i32), signal).unwrap();
     }
 
     fn write(&self, config: &str) {
@@ -97,15 +97,8 @@ impl Master {
 
     /// Waits for its end and returns the exit code.
     fn ends(mut self) -> Option<i32> {
-        until(|| self.child.try_wait().unwrap().is_some());
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Master {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        until(|| self.child.0.try_wait().unwrap().is_some());
+        self.child.0.wait().unwrap().code()
     }
 }
 
@@ -133,6 +126,18 @@ fn answering(address: SocketAddr, status: u16, global: &str) -> String {
 fn has_ended(client: &mut TcpStream) -> bool {
     let end = client.read_to_end(&mut Vec::new());
     end.is_ok() || end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
+/// `debug dev log` of a worker, through the master's socket; only in expert mode.
+#[test]
+fn a_line_can_be_written_to_the_log_through_the_master() {
+    let log = common::watch::Syslog::new();
+    let global = format!(" log {} local0\n", log.address());
+    let master = Master::start(&answering(own_address(), 200, &global), with_master);
+    assert!(master.ask("@1 debug dev log not written: these words").contains("expert mode"));
+    assert_eq!(master.ask("expert-mode on; @1 debug dev log these words").trim(), "");
+    let line = log.wait("these words");
+    assert!(line.starts_with("<134>") && line.ends_with("]: these words"), "{line}"); // local0.info
 }
 
 /// Ten clients are served at once. The next is, when one leaves.
@@ -232,8 +237,8 @@ fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
         assert_eq!(status_of(address), Ok(status));
         workers.push(master.worker());
         // Descriptors of ended workers and clients are closed.
-        let most = *descriptors.get_or_insert_with(|| common::descriptors(master.child.id()) + 2);
-        until(|| common::descriptors(master.child.id()) <= most);
+        let most = *descriptors.get_or_insert_with(|| common::descriptors(master.child.0.id()) + 2);
+        until(|| common::descriptors(master.child.0.id()) <= most);
     }
     traffic.ends_well();
     workers.dedup();
@@ -318,7 +323,7 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
     client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
-    master.child.kill().unwrap();
+    master.child.0.kill().unwrap();
     assert!(has_ended(&mut client));
 }
 
@@ -340,16 +345,14 @@ fn a_master_reaps_processes_that_others_have_left() {
     }
     let folder = Folder::new();
     let (left, new) = (folder.0.join("left"), folder.0.join("new"));
-    let script = folder.file(
+    let script = folder.script(
         "check.sh",
         &format!(
-            "#!/bin/sh\nPATH=/usr/bin:/bin\n[ -e {left} ] && exit\nsleep 60 > /dev/null 2>&1 &\necho $! > \
-                {new}\nmv {new} {left}\n",
+            "[ -e {left} ] && exit\nsleep 60 > /dev/null 2>&1 &\necho $! > {new}\nmv {new} {left}",
             left = left.display(),
             new = new.display()
         ),
     );
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let config = format!(
         "{}global\n external-check\nbackend b\n option external-check\n \
             external-check command {}\n server s 127.0.0.9:99 check inter 60s\n",
@@ -360,9 +363,9 @@ fn a_master_reaps_processes_that_others_have_left() {
     let words = ["-W", "-f", file.to_str().unwrap(), "-S", socket.to_str().unwrap()].join("\n");
     let mut starter = Command::new(std::env::current_exe().unwrap());
     starter.args(["--exact", "--nocapture", "master::a_master_reaps_processes_that_others_have_left"]);
-    let child = starter.env(ADOPTS, words).stdout(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
+    let child = Ended(starter.env(ADOPTS, words).stdout(Stdio::null()).stdin(Stdio::null()).spawn().unwrap());
     let (_tell, said) = channel();
-    let master = Master { folder, child, said };
+    let master = Master { child, folder, said };
     until(|| left.exists());
     let pid: i32 = std::fs::read_to_string(&left).unwrap().trim().parse().unwrap();
     // The check has ended when the master is the parent.
@@ -370,7 +373,7 @@ fn a_master_reaps_processes_that_others_have_left() {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         Some(status.lines().find_map(|line| line.strip_prefix("PPid:\t"))?.to_owned())
     };
-    until(|| parent().is_some_and(|parent| parent == master.child.id().to_string()));
+    until(|| parent().is_some_and(|parent| parent == master.child.0.id().to_string()));
     kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
     until(|| parent().is_none());
     assert_eq!(master.rows("# workers").len(), 1);
@@ -395,13 +398,13 @@ fn a_master_hears_signals_after_sigquit_although_nobody_reads_its_messages() {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut program = command();
     program.arg("-W").arg("-S").arg(&socket).arg("-f").arg(file).stderr(writer);
-    let child = program.spawn().unwrap();
+    let child = Ended(program.spawn().unwrap());
     drop(program); // and with it this process's end of the pipe
     let mut lines = BufReader::new(reader).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("Loading success.")));
     drop(lines);
     let (_tell, said) = channel();
-    let master = Master { folder, child, said };
+    let master = Master { child, folder, said };
     master.signal(Signal::SIGQUIT);
     master.signal(Signal::SIGTERM);
     assert_eq!(master.ends(), Some(0));
@@ -449,7 +452,7 @@ fn the_service_manager_is_informed() {
     let master = Master::start(&answering(own_address(), 200, ""), |program| {
         program.arg("-Ws").env("NOTIFY_SOCKET", &path);
     });
-    let ready = format!("READY=1\nMAINPID={}\nSTATUS=Ready.\n", master.child.id());
+    let ready = format!("READY=1\nMAINPID={}\nSTATUS=Ready.\n", master.child.0.id());
     assert_eq!(hears(), ready);
     master.signal(Signal::SIGUSR2);
     let reloading = hears();
@@ -474,7 +477,7 @@ fn commands_go_to_the_process_that_they_name() {
         program.env("MANYLANE_TEST", "here");
     });
     let places = format!("unix@{};unix@{}", master.folder.0.join("master").display(), low.display());
-    let (own, worker) = (master.child.id().to_string(), master.worker().to_string());
+    let (own, worker) = (master.child.0.id().to_string(), master.worker().to_string());
     let version = format!("{}\n\n", env!("CARGO_PKG_VERSION"));
     for (requested, answer) in [
         ("show version", &*version),
@@ -798,7 +801,7 @@ fn a_master_that_cannot_begin_leaves_the_files_of_another() {
     };
     let master = Master::start(&answering(address, 200, ""), named);
     let number = || std::fs::read_to_string(&pidfile).unwrap();
-    let own = format!("{}\n", master.child.id());
+    let own = format!("{}\n", master.child.0.id());
     assert_eq!(number(), own);
     let inode = || std::fs::metadata(&socket).unwrap().ino();
     let before = inode();
@@ -812,7 +815,7 @@ fn a_master_that_cannot_begin_leaves_the_files_of_another() {
     assert_eq!(all, 2, "what the other one has made is gone");
     // One that serves takes their places.
     let next = Master::start(&answering(own_address(), 200, ""), named);
-    let own = next.child.id().to_string();
+    let own = next.child.0.id().to_string();
     assert_eq!(number(), format!("{own}\n"));
     assert!(answer_at(&socket, "show proc").contains(&format!("\n{own} ")));
 }

@@ -5,12 +5,12 @@ use crate::common;
 
 use common::dns::{Dns, Lie};
 use common::watch::{Played, Syslog, ask, both, until};
-use common::{DEFAULTS, Folder, Manylane};
+use common::{DEFAULTS, Ended, Folder, Manylane};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Sections that query often and wait long for answers: a name server that hangs for a second does not count
 /// as silent.
@@ -924,14 +924,7 @@ fn what_cannot_be_requested_is_said_with_its_position() {
 /// A dnsmasq process, killed when dropped.
 struct Dnsmasq {
     command: Command,
-    running: Child,
-}
-
-impl Drop for Dnsmasq {
-    fn drop(&mut self) {
-        let _ = self.running.kill();
-        let _ = self.running.wait();
-    }
+    running: Ended,
 }
 
 impl Dnsmasq {
@@ -948,15 +941,15 @@ impl Dnsmasq {
         let file = folder.file("dnsmasq.conf", &text);
         let mut command = Command::new(program);
         command.arg("-C").arg(file).arg("--user=").stdin(Stdio::null()).stderr(Stdio::null());
-        let running = command.spawn().unwrap();
+        let running = Ended(command.spawn().unwrap());
         Some(Self { command, running })
     }
 
     /// Restarts it after it was killed. Each TCP query is a process of its own, which keeps the port until it
     /// is done.
     fn again(&mut self) {
-        if self.running.try_wait().unwrap().is_some() {
-            self.running = self.command.spawn().unwrap();
+        if self.running.0.try_wait().unwrap().is_some() {
+            self.running = Ended(self.command.spawn().unwrap());
         }
     }
 }

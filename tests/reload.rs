@@ -5,7 +5,7 @@ use crate::tls::Authority;
 
 use common::watch::until;
 use common::{
-    DEFAULTS, Folder, Manylane, TIMEOUT, command, connect, fd, listener, manylane, origin, read_all,
+    DEFAULTS, Ended, Folder, Manylane, TIMEOUT, command, connect, fd, listener, manylane, origin, read_all,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,14 +14,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A program whose configuration file changes.
 struct Changing {
+    child: Ended,
     folder: Folder,
-    child: Child,
     said: Lines<BufReader<ChildStderr>>,
     file: PathBuf,
     socket: PathBuf,
@@ -43,10 +43,10 @@ impl Changing {
             format!("global\n stats socket {} level admin\n{more}{DEFAULTS} mode http\n", socket.display());
         let (web, address) = listener();
         let file = folder.file("test.cfg", &format!("{global}{}", proxies.replace("WEB", &fd(&web))));
-        let mut child = command.arg("-V").arg("-f").arg(&file).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut child = Ended(command.arg("-V").arg("-f").arg(&file).stderr(Stdio::piped()).spawn().unwrap());
+        let mut said = BufReader::new(child.0.stderr.take().unwrap()).lines();
         while !said.next().unwrap().unwrap().contains("lanes are ready") {}
-        Self { folder, child, said, file, socket, global, web, address }
+        Self { child, folder, said, file, socket, global, web, address }
     }
 
     fn write(&self, proxies: &str) {
@@ -81,18 +81,11 @@ impl Changing {
     }
 
     fn descriptors(&self) -> usize {
-        common::descriptors(self.child.id())
+        common::descriptors(self.child.0.id())
     }
 
     fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
-    }
-}
-
-impl Drop for Changing {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        kill(Pid::from_raw(self.child.0.id() as i32), signal).unwrap();
     }
 }
 
@@ -285,7 +278,7 @@ fn a_bad_file_changes_nothing_and_says_why() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let other = format!("{} bind {}\n", front(2, server), taken.local_addr().unwrap());
     program.write(&other);
-    kill(Pid::from_raw(program.child.id() as i32), Signal::SIGHUP).unwrap();
+    kill(Pid::from_raw(program.child.0.id() as i32), Signal::SIGHUP).unwrap();
     let mut heard = String::new();
     while !heard.contains("goes on.") {
         heard += &program.said.next().unwrap().unwrap();
@@ -361,7 +354,7 @@ fn a_process_in_a_chroot_reads_its_files_again() {
         String::from_utf8(bytes).unwrap().to_lowercase()
     };
     assert!(requested(&mut client, "/a").contains("x-is: 1 old\r\n"));
-    let root = std::fs::read_link(format!("/proc/{}/root", program.child.id())).unwrap();
+    let root = std::fs::read_link(format!("/proc/{}/root", program.child.0.id())).unwrap();
     assert!(root.ends_with("empty"), "{}", root.display());
     program.folder.file("real.map", "/a new\n");
     program.folder.file("paths", "/b\n");
@@ -435,7 +428,7 @@ fn a_refused_reload_leaves_the_limit_of_descriptors() {
     let proxies = "frontend f\n bind WEB\n http-request return status 200\n";
     let mut program = Changing::start_as(Folder::new(), command(), " ulimit-n 900\n", proxies);
     let limit = |program: &Changing| {
-        let limits = std::fs::read_to_string(format!("/proc/{}/limits", program.child.id())).unwrap();
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", program.child.0.id())).unwrap();
         let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
         line.split_whitespace().next().unwrap().to_owned()
     };
@@ -517,9 +510,9 @@ fn a_session_that_stays_with_its_generation_ends_with_the_process() {
     let mut client = connect(program.address);
     get(&mut client, "").unwrap();
     program.change(&file(2));
-    kill(Pid::from_raw(program.child.id() as i32), Signal::SIGUSR1).unwrap();
+    kill(Pid::from_raw(program.child.0.id() as i32), Signal::SIGUSR1).unwrap();
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
-    assert_eq!(program.child.wait().unwrap().code(), Some(0));
+    assert_eq!(program.child.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -740,16 +733,16 @@ fn a_connection_in_tcp_mode_outlives_its_generation_and_the_process_ends_after_i
         say(b"behind");
     }
     assert_eq!(program.column("l", "FRONTEND", "scur"), "1");
-    kill(Pid::from_raw(program.child.id() as i32), Signal::SIGUSR1).unwrap();
+    kill(Pid::from_raw(program.child.0.id() as i32), Signal::SIGUSR1).unwrap();
     let mut line = String::new();
     while !line.contains("Proxy l stopped") {
         line = program.said.next().unwrap().unwrap();
     }
     assert!(line.contains("FE: 1, BE: 1)"), "{line}");
     say(b"last words");
-    assert!(program.child.try_wait().unwrap().is_none());
+    assert!(program.child.0.try_wait().unwrap().is_none());
     drop(client);
-    assert_eq!(program.child.wait().unwrap().code(), Some(0));
+    assert_eq!(program.child.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -890,7 +883,7 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
         if version % 2 == 0 {
             assert!(program.ask("reload").contains("Reloaded: generation"));
         } else {
-            kill(Pid::from_raw(program.child.id() as i32), Signal::SIGHUP).unwrap();
+            kill(Pid::from_raw(program.child.0.id() as i32), Signal::SIGHUP).unwrap();
         }
         while !program
             .said
@@ -1082,8 +1075,8 @@ fn a_soft_stop_ends_what_is_left_of_a_replaced_generation_after_its_hard_stop_af
         if !grace.is_empty() {
             program.signal(Signal::SIGTERM);
         }
-        until(|| program.child.try_wait().unwrap().is_some());
-        let ended = program.child.wait().unwrap();
+        until(|| program.child.0.try_wait().unwrap().is_some());
+        let ended = program.child.0.wait().unwrap();
         assert_eq!(ended.signal(), (!grace.is_empty()).then_some(Signal::SIGTERM as i32));
     }
 }
@@ -1100,8 +1093,8 @@ fn a_process_ends_at_once_amid_grace() {
         let answer = program.ask("reload");
         assert!(answer.contains("Not reloaded: the process ends."), "{answer}");
         program.signal(signal);
-        until(|| program.child.try_wait().unwrap().is_some());
-        assert_eq!(program.child.wait().unwrap().signal(), Some(signal as i32));
+        until(|| program.child.0.try_wait().unwrap().is_some());
+        assert_eq!(program.child.0.wait().unwrap().signal(), Some(signal as i32));
     }
 }
 
@@ -1391,7 +1384,7 @@ fn entries_of_a_stick_table_survive() {
     program.change(&proxies("store conn_cur,http_req_cnt,gpc0", ""));
     let answer = requested(&mut connect(program.address));
     assert!(answer.contains("x-count: 1"), "{answer}");
-    assert!(program.child.try_wait().unwrap().is_none());
+    assert!(program.child.0.try_wait().unwrap().is_none());
 }
 
 /// Entries stored before a reload find their servers, even if these have other positions and numbers; removed
@@ -1436,7 +1429,7 @@ fn a_key_finds_its_server_after_a_reload() {
     assert!(other.is_some() && other != first[1]);
     assert_eq!(requested(program.address, "2"), other);
     assert_eq!(requested(program.address, "1"), first[0]);
-    assert!(program.child.try_wait().unwrap().is_none());
+    assert!(program.child.0.try_wait().unwrap().is_none());
 }
 
 /// Connections to servers with TLS, of either version of HTTP, serve on over a reload, unless a CA has changed.

@@ -46,6 +46,16 @@ fn start(rules: &str) -> (Manylane, SocketAddr, std::net::TcpListener) {
     (Manylane::start(&config), address, socket)
 }
 
+/// Some clients look for the length of HAProxy's page.
+#[test]
+fn the_page_for_403_has_93_bytes() {
+    let (_program, address, _socket) = start(" http-request deny");
+    let answer = ask(address, "GET /", "");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 403 ") && head.contains("\r\ncontent-length: 93\r\n"), "{head}");
+    assert_eq!(body.len(), 93, "{body}");
+}
+
 #[test]
 fn conditions_choose_the_backend() {
     let (_program, address, _socket) = start(

@@ -502,15 +502,15 @@ fn a_state_file_has_the_address_that_a_name_had_last() {
 
 /// Runs commands and returns the lines on standard error after each, without counters.
 fn said_to(mut program: std::process::Command, socket: &Path, steps: &[(&str, &str)]) -> Vec<String> {
-    let mut child = program.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let pid = format!("({}) : ", child.id());
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    let mut child = common::Ended(program.stderr(std::process::Stdio::piped()).spawn().unwrap());
+    let pid = format!("({}) : ", child.0.id());
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.0.stderr.take().unwrap()));
     until(|| std::os::unix::net::UnixStream::connect(socket).is_ok());
     let mut said = Vec::new();
     for (command, last) in steps {
         match *command {
             "" => nix::sys::signal::kill(
-                nix::unistd::Pid::from_raw(child.id() as i32),
+                nix::unistd::Pid::from_raw(child.0.id() as i32),
                 nix::sys::signal::Signal::SIGUSR1,
             )
             .unwrap(),
@@ -525,7 +525,7 @@ fn said_to(mut program: std::process::Command, socket: &Path, steps: &[(&str, &s
             }
         }
     }
-    assert!(child.wait().unwrap().success());
+    assert!(child.0.wait().unwrap().success());
     said
 }
 

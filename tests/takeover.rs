@@ -3,11 +3,11 @@
 use crate::common;
 
 use common::watch::Haproxy;
-use common::{Folder, Manylane, Traffic, own_address, status_of};
+use common::{Ended, Folder, Manylane, Traffic, own_address, status_of};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 /// Responds to each request with 200 at `binds`, and passes its sockets on. With `noreuseport` they must be
 /// passed, since two processes cannot bind them.
@@ -139,16 +139,6 @@ fn dev_null_hands_nothing_over() {
     assert_eq!(status_of(address), Ok(200));
 }
 
-/// A HAProxy process.
-struct Theirs(Child);
-
-impl Drop for Theirs {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn haproxy_takes_over_from_this_program_and_it_from_haproxy() {
     let Some(haproxy) = Haproxy::program() else { return };
@@ -163,7 +153,7 @@ fn haproxy_takes_over_from_this_program_and_it_from_haproxy() {
     let pid = first.pid().to_string();
     let mut theirs = std::process::Command::new(haproxy);
     theirs.args(["-db", "-f"]).arg(&file).args(["-x", control, "-sf", &pid]).stderr(Stdio::null());
-    let mut theirs = Theirs(theirs.spawn().unwrap());
+    let mut theirs = Ended(theirs.spawn().unwrap());
     assert_eq!(first.wait().code(), Some(0));
     assert_eq!(status_of(address), Ok(200));
     let pid = theirs.0.id().to_string();

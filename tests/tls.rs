@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::{Haproxy, until};
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, fd, listener, origin, read_all};
+use common::{DEFAULTS, Ended, Folder, Manylane, TIMEOUT, check, connect, fd, listener, origin, read_all};
 use nix::sys::signal::Signal;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
@@ -12,7 +12,7 @@ use rcgen::{
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -88,11 +88,11 @@ pub(crate) fn openssl(arguments: &[&str], input: &str) -> Output {
 }
 
 /// `openssl s_server`, which responds to requests for pages.
-pub(crate) struct Server(Child, pub(crate) SocketAddr);
+pub(crate) struct Server(#[expect(dead_code)] Ended, pub(crate) SocketAddr);
 
 impl Server {
     pub(crate) fn start(certificate: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new("openssl")
+        let child = Command::new("openssl")
             .args(["s_server", "-accept", "127.0.0.1:0", "-www", "-naccept", "100", "-cert"])
             .arg(certificate)
             .arg("-key")
@@ -101,19 +101,12 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            .spawn();
+        let mut child = Ended(child.unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
         let accept = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with("ACCEPT ")).unwrap();
         std::thread::spawn(move || lines.for_each(drop));
         Self(child, accept.trim_start_matches("ACCEPT ").trim().parse().unwrap())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -5,7 +5,7 @@ use crate::common;
 use crate::tls::{Authority, curl, openssl, text};
 
 use common::watch::{Played, ask, both, until};
-use common::{DEFAULTS, Manylane, fd, listener};
+use common::{DEFAULTS, Ended, Manylane, fd, listener};
 use nix::sys::signal::Signal;
 use rcgen::{
     CertificateParams, CertificateRevocationListParams, DnType, KeyIdMethod, KeyPair, RevokedCertParams,
@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 const PAGE: &str = " http-request return status 200 content-type text/plain string hello\n";
 
@@ -83,24 +83,24 @@ impl Served {
 }
 
 /// A client whose connection stays open, and its output.
-struct Client(Child, BufReader<std::process::ChildStdout>);
+struct Client(Ended, BufReader<std::process::ChildStdout>);
 
 impl Client {
     fn connect(to: SocketAddr) -> Self {
-        let mut child = Command::new("openssl")
+        let child = Command::new("openssl")
             .args(["s_client", "-connect", &to.to_string(), "-quiet", "-no_ign_eof"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
+            .spawn();
+        let mut child = Ended(child.unwrap());
+        let out = BufReader::new(child.0.stdout.take().unwrap());
         Self(child, out)
     }
 
     /// Requests a page and reads it.
     fn get(&mut self) -> String {
-        let to = self.0.stdin.as_mut().unwrap();
+        let to = self.0.0.stdin.as_mut().unwrap();
         to.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
         let mut answer = String::new();
         while !answer.ends_with("\r\n\r\n") {
@@ -109,13 +109,6 @@ impl Client {
         let mut body = [0; 5];
         std::io::Read::read_exact(&mut self.1, &mut body).unwrap();
         answer + &text(&body)
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -14,6 +14,7 @@ pub use manylane_tests::program::manylane;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
@@ -39,6 +40,13 @@ impl Folder {
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A script for `/bin/sh` that runs in any environment.
+    pub fn script(&self, name: &str, lines: &str) -> PathBuf {
+        let path = self.file(name, &format!("#!/bin/sh\nPATH=/usr/bin:/bin\n{lines}\n"));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
 }
@@ -234,9 +242,19 @@ pub fn read_all(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// A program that is killed when its test ends.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
 /// The running program.
 pub struct Manylane {
-    child: Child,
+    child: Ended,
     _folder: Folder,
 }
 
@@ -265,7 +283,7 @@ impl Manylane {
         let mut command = command();
         command.arg("-f").arg(file);
         change(&mut command);
-        Self { child: command.spawn().unwrap(), _folder: folder }
+        Self { child: Ended(command.spawn().unwrap()), _folder: folder }
     }
 
     /// Starts it and returns the lines of its standard error.
@@ -283,8 +301,8 @@ impl Manylane {
     ) -> (Self, std::io::Lines<std::io::BufReader<std::process::ChildStderr>>) {
         let folder = Folder::new();
         let file = folder.file("test.cfg", config);
-        let mut child = command.arg("-f").arg(file).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+        let mut child = Ended(command.arg("-f").arg(file).stderr(Stdio::piped()).spawn().unwrap());
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.0.stderr.take().unwrap()));
         (Self { child, _folder: folder }, lines)
     }
 
@@ -297,7 +315,7 @@ impl Manylane {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     /// Returns its written memory in kilobytes. Pages of its file do not count: how many are mapped depends
@@ -310,24 +328,17 @@ impl Manylane {
 
     /// Sends a signal.
     pub fn signal(&self, signal: nix::sys::signal::Signal) {
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id() as i32), signal).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.0.id() as i32), signal).unwrap();
     }
 
     /// Waits for its end and returns the status.
     pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+        self.child.0.wait().unwrap()
     }
 
     /// Returns true while it runs.
     pub fn runs(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-}
-
-impl Drop for Manylane {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.0.try_wait().unwrap().is_none()
     }
 }
 

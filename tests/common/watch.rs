@@ -1,6 +1,6 @@
 //! Observers of the program: a syslog server, the run-time interface, and HAProxy for comparison.
 
-use super::{Folder, Manylane, TIMEOUT};
+use super::{Ended, Folder, Manylane, TIMEOUT};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -46,6 +46,7 @@ impl Syslog {
 }
 
 /// Waits until `is_so` returns true.
+#[track_caller]
 pub fn until(mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {
@@ -65,7 +66,7 @@ pub fn ask(socket: &Path, line: &str) -> String {
 }
 
 /// A running HAProxy.
-pub struct Haproxy(std::process::Child);
+pub struct Haproxy(#[expect(dead_code)] Ended);
 
 impl Haproxy {
     /// Path of HAProxy 3.2, the version whose words we use; `MANYLANE_HAPROXY` names it
@@ -79,14 +80,7 @@ impl Haproxy {
     /// Starts it; `None` if it is not installed.
     pub fn start(file: &std::path::Path) -> Option<Self> {
         let mut program = std::process::Command::new(Self::program()?);
-        Some(Self(program.args(["-db", "-q", "-f"]).arg(file).spawn().unwrap()))
-    }
-}
-
-impl Drop for Haproxy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        Some(Self(Ended(program.args(["-db", "-q", "-f"]).arg(file).spawn().unwrap())))
     }
 }
 

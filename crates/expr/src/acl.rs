@@ -203,6 +203,7 @@ impl Test {
             Some((_, kind)) if !parsed.is_converted() => Some(kind),
             _ => MatchKind::default_of(parsed.gives()),
         };
+        let mut by_version = name.ends_with(b"ssl_ver") && !parsed.is_converted();
         let mut ignore_case = false;
         let mut as_map = false;
         let mut number = None;
@@ -244,6 +245,7 @@ impl Test {
                         return Err(Error::new(0, "'-m' stands behind '-f': write it before").in_word(at));
                     }
                     kind = Some(*found);
+                    by_version = false;
                     at += 1;
                 }
                 b"-f" => {
@@ -308,7 +310,13 @@ impl Test {
             }
         }
         if !rest.is_empty() && !matches!(kind, MatchKind::Found | MatchKind::Bool) {
-            let (reference, view) = inline(kind, ignore_case, rest, at, compiler)?;
+            let words = if by_version {
+                numbers_of(rest, at)?
+            } else {
+                rest.iter().map(|word| Cow::Borrowed(*word)).collect()
+            };
+            let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
+            let (reference, view) = inline(kind, ignore_case, &words, at, compiler)?;
             reference.used_by(format!("acl '{}' {}", Shown(name), compiler.at()));
             patterns.push((reference, view));
         }
@@ -381,6 +389,32 @@ fn inline(
         Error::new(at, why).in_word(written[number].0)
     })?;
     Ok((reference, view))
+}
+
+/// Translates versions of TLS and ranges of them to those of numbers, as the fetch has them; operators stay.
+fn numbers_of<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Cow<'w, [u8]>>, Error> {
+    let number = |text: &[u8]| {
+        let text = std::str::from_utf8(text).ok()?;
+        let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+        let part = |text: &str| text.parse::<u16>().ok().filter(|_| !text.starts_with('+'));
+        Some((u32::from(part(major)?) << 16 | u32::from(part(minor)?)).to_string())
+    };
+    let end = |text: &[u8]| if text.is_empty() { Some(String::new()) } else { number(text) };
+    let translated = |(at, word): (usize, &&'w [u8])| {
+        if Operator::named(word).is_some() {
+            return Ok(Cow::Borrowed(*word));
+        }
+        let range = match memchr::memchr2(b':', b'-', word) {
+            None => number(word),
+            Some(at) => end(&word[..at]).zip(end(&word[at + 1..])).map(|(a, b)| format!("{a}:{b}")),
+        };
+        range.map(|range| Cow::Owned(range.into_bytes())).ok_or_else(|| {
+            let found = Shown(word);
+            let why = format!("expected a version such as 3.1 or a range such as 3.1:3.3, found '{found}'");
+            Error::new(0, why).in_word(first + at)
+        })
+    };
+    words.iter().enumerate().map(translated).collect()
 }
 
 /// A pattern with the index of its word.

@@ -314,6 +314,33 @@ fn what_has_not_been_received_makes_a_content_rule_wait() {
     check(&mut world, "WAIT_END", Truth::Pass);
 }
 
+/// As the installed haproxy does; a version without a minor part has 0.
+#[test]
+fn versions_of_tls_are_compared_in_decimal_notation() {
+    let mut world = World::new();
+    world.request = None;
+    let hello =
+        [&b"\x16\x03\x01\0\x2f\x01\0\0\x2b\x03\x03"[..], &[7; 32], b"\0\0\x02\x13\x01\x01\0\0\0"].concat();
+    world.request_bytes.append(&hello).unwrap();
+    for (condition, holds) in [
+        ("{ req.ssl_ver 3.3 }", true),
+        ("{ req_ssl_ver 3.1 3.3 }", true),
+        ("{ req.ssl_ver 3.1:3.3 }", true),
+        ("{ req.ssl_ver 3.1-3.2 }", false),
+        ("{ req.ssl_ver 2: }", true),
+        ("{ req.ssl_ver :3 }", false),
+        ("{ req.ssl_ver 3 }", false),
+        ("{ req.ssl_ver gt 3 }", true),
+        ("{ req.ssl_ver gt 3.3 }", false),
+        ("{ req.ssl_ver lt 3.4 }", true),
+        ("{ req.ssl_ver -m int 196611 }", true),
+        ("{ req.ssl_ver,add(1) 196612 }", true),
+    ] {
+        let expected = if holds { Truth::Pass } else { Truth::Fail };
+        assert_eq!(world.truth(condition), expected, "{condition}");
+    }
+}
+
 #[test]
 fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
     let mut world = world();

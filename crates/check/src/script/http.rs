@@ -307,7 +307,8 @@ impl Answer {
         let limits = Limits { relaxed: lenient == Leniency::ALL, lenient, ..Limits::default() };
         let http1 = Http1 {
             limits,
-            request: RequestInfo { method: Method::of(method), upgrade: false },
+            // As in HAProxy a check takes 101 as an answer, whatever it has sent.
+            request: RequestInfo { method: Method::of(method), upgrade: true },
             parser: ResponseParser::new(limits),
             input: Chain::new(),
             behind: None,

@@ -13,6 +13,7 @@ use manylane_config::source::Pos;
 use manylane_config::table::BindOptions;
 use manylane_config::table::OptionSwitch;
 use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
+use manylane_http::Version;
 use manylane_io::options::LONGEST_KEY;
 use manylane_net::address::Transport;
 use manylane_net::{CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6};
@@ -50,8 +51,8 @@ pub struct Listener {
     pub accept_proxy: bool,
     /// Value of `accept-netscaler-cip`.
     pub netscaler: Option<u32>,
-    /// Set by `proto h2`: the clients speak only HTTP/2.
-    pub http2: bool,
+    /// Set by `proto`: the clients speak only this version.
+    pub version: Option<Version>,
     /// Value of `idle-ping`.
     pub idle_ping: Option<Duration>,
     /// TLS context, set by `ssl`.
@@ -186,7 +187,12 @@ pub(super) fn listeners(
         thread,
         tls,
     } = options;
-    let http2 = proto.as_ref().is_some_and(|set| set.value == "h2");
+    let version = proto.as_ref().and_then(|set| match set.value {
+        "h1" => Some(Version::HTTP_11),
+        "h2" => Some(Version::HTTP_2),
+        _ => None,
+    });
+    let http2 = version == Some(Version::HTTP_2);
     if let Some(set) = proto.as_ref().filter(|_| http2 && settings.mode() != Mode::Http) {
         let why = "'proto h2' : HTTP/2 is spoken in 'mode http' only: set that, or remove 'proto h2'";
         refuse.found.alert(set.pos, why);
@@ -259,7 +265,8 @@ pub(super) fn listeners(
         },
     };
     let is_http = settings.mode() == Mode::Http;
-    let tls = super::tls::of_bind(tls, &global.tls, is_http, used, *pos, refuse);
+    let offers_http = is_http && version != Some(Version::HTTP_11);
+    let tls = super::tls::of_bind(tls, &global.tls, offers_http, used, *pos, refuse);
     let nice = nice.map_or(0, |set| set.value.clamp(-1024, 1024) as i16);
     let mut all: Vec<Listener> = Vec::new();
     for address in addresses {
@@ -313,7 +320,7 @@ pub(super) fn listeners(
                 group: group.clone(),
                 accept_proxy: on(accept_proxy),
                 netscaler: accept_netscaler_cip.as_ref().map(|set| set.value),
-                http2,
+                version,
                 idle_ping: idle_ping.map(|set| set.value).filter(|time| !time.is_zero()),
                 tls: tls.clone(),
                 shards,

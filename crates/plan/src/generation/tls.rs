@@ -117,7 +117,7 @@ fn ocsp_updates(process: &TlsProcess, refuse: &mut Refuse<'_>) {
 pub(super) fn of_bind(
     own: &TlsOptions,
     process: &TlsProcess,
-    http: bool,
+    offers_http: bool,
     used: Option<&Used>,
     pos: Pos,
     refuse: &mut Refuse<'_>,
@@ -125,7 +125,7 @@ pub(super) fn of_bind(
     let on = own.ssl.filter(|set| set.value)?;
     let defaults = &process.bind;
     let mut common = common(own, process, defaults, on.pos, refuse)?;
-    if http && own.alpn.is_none() {
+    if offers_http && own.alpn.is_none() {
         common.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     }
     let base = process.crt_base.as_ref();
@@ -373,11 +373,8 @@ pub(super) fn of_server(
 ) -> Option<ServerTls> {
     let defaults = &process.server;
     let mut common = common(own, process, defaults, pos, refuse)?;
-    if purpose == Purpose::Check {
-        common.alpn = match &own.check_alpn {
-            Some(list) => protocols(list),
-            None => Vec::new(),
-        };
+    if let (Purpose::Check, Some(list)) = (purpose, &own.check_alpn) {
+        common.alpn = protocols(list);
     }
     let verify = match own.verify.or(process.server_verify).map(|set| set.value) {
         Some("none") => ServerVerify::None,

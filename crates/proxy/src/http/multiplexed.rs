@@ -20,7 +20,7 @@ use manylane_balance::Index;
 use manylane_config::tree::LogStep;
 use manylane_expr::Variables;
 use manylane_h1::{Body, Connection as Said, Request};
-use manylane_http::{EditError, Known, Method};
+use manylane_http::{EditError, Known, Method, Version};
 use manylane_mux::h2;
 use manylane_plan::Side;
 use manylane_plan::generation::{Frontend, LoggedErrors};
@@ -96,7 +96,7 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
             Err(_) => return,
         },
     };
-    if listener.http2 {
+    if listener.version == Some(Version::HTTP_2) {
         Parties::client(&local.generation, frontend, listener).h2_only_begins();
     }
     let mut counted = CountedConn::begin(&*frontend.counts, conn.clone());
@@ -305,7 +305,7 @@ impl Stream<'_> {
         // Within TLS the offer has no meaning (RFC 7540, 3.3): a proxy before this one may have passed it on.
         let in_clear = self.client.end.connection().tls().is_none();
         let upgraded = match self.requests {
-            0 if in_clear && self.switched_to().is_none() => {
+            0 if in_clear && self.required_version().is_none() => {
                 h2::Mux::upgraded(config(self.local, self.frontend), self.local.here(), &request.head)
             }
             _ => Ok(None),

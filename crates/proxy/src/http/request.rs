@@ -207,19 +207,19 @@ impl Stream<'_> {
     /// whatever was agreed.
     fn speaks_h2(&self) -> bool {
         self.requests == 0
-            && match self.switched_to() {
+            && match self.required_version() {
                 Some(version) => version == Version::HTTP_2,
-                None => self.listener.http2 || self.client.has_agreed_on_h2(),
+                None => self.client.has_agreed_on_h2(),
             }
     }
 
-    /// Returns the version that the rule `switch-mode` of this stream requires.
-    pub(super) fn switched_to(&self) -> Option<Version> {
-        self.switched.as_ref()?.version
+    /// Returns the version that the rule `switch-mode` of this stream or its listener requires.
+    pub(super) fn required_version(&self) -> Option<Version> {
+        self.switched.as_ref().and_then(|switched| switched.version).or(self.listener.version)
     }
 
-    /// Compares the client's first bytes with the preface of HTTP/2. `option disable-h2-upgrade` allows only
-    /// HTTP/1 where both are possible.
+    /// Compares the client's first bytes with the preface of HTTP/2. `option disable-h2-upgrade` and
+    /// `proto h1` allow only HTTP/1.
     #[inline]
     fn preface(&self) -> Preface {
         if self.requests > 0 {
@@ -238,7 +238,8 @@ impl Stream<'_> {
         let common = bytes.zip(PREFACE).take_while(|(came, expected)| came == expected).count();
         match common {
             _ if alone => Preface::Whole, // anything else ends the connection
-            _ if self.frontend.http.disable_h2_upgrade || self.switched_to().is_some() => Preface::No,
+            _ if self.frontend.http.disable_h2_upgrade => Preface::No,
+            _ if self.required_version().is_some() => Preface::No,
             _ if common == PREFACE.len() => Preface::Whole,
             _ if common == self.client.received.len() => Preface::Part,
             _ => Preface::No,

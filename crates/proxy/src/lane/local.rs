@@ -645,7 +645,9 @@ mod tests {
         published.replace(make());
         // Readers of other tests may still have to announce that they hold nothing. Housekeeping, too, waits
         // for that by coming again.
+        let begun = std::time::Instant::now();
         let freed_by = loop {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing frees it");
             free_replaced();
             if let Ok(name) = receiver.recv_timeout(Duration::from_millis(10)) {
                 break name;
