@@ -1,6 +1,6 @@
 //! Tests as evidence: built by cargo once a machine, then run row by row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,17 +26,9 @@ pub(super) struct Suite {
     /// Parts of tests' names; empty for all.
     pub(super) names: &'static [&'static str],
     pub(super) machine: Machine,
+    /// Features of the package without which there are no such tests.
+    pub(super) features: &'static [&'static str],
 }
-
-/// Features that tests of rows need, as in the Makefile.
-const FEATURES: [&str; 6] = [
-    "manylane-stats/call-sites",
-    "manylane-pool/call-sites",
-    "manylane-pool/global-pools",
-    "manylane-buf/model",
-    "manylane-local/designs",
-    "manylane-local/model",
-];
 
 /// Longest run of a suite.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -47,6 +39,10 @@ impl Suite {
         let package = self.package_name();
         let target =
             if self.target.is_empty() { "--lib".to_string() } else { format!("--test {}", self.target) };
+        let features = match self.features.join(",") {
+            none if none.is_empty() => none,
+            features => format!(" --features {features}"),
+        };
         let names =
             if self.names.is_empty() { String::new() } else { format!(" -- {}", self.names.join(" ")) };
         let machine = match self.machine {
@@ -54,7 +50,7 @@ impl Suite {
             Machine::Models => "RUSTFLAGS=\"--cfg loom\" CARGO_TARGET_DIR=target/loom ",
             Machine::Simulator => "RUSTFLAGS=\"--cfg manylane_sim\" CARGO_TARGET_DIR=target/sim ",
         };
-        format!("{machine}cargo test -p {package} {target}{names}")
+        format!("{machine}cargo test -p {package} {target}{features}{names}")
     }
 
     /// What is counted.
@@ -139,15 +135,13 @@ impl Suites {
         if lib {
             cargo.arg("--lib");
         }
-        if machine == Machine::Real {
-            let has = |feature: &&&str| {
-                suites.iter().any(|suite| feature.split('/').next() == Some(suite.package_name().as_str()))
-            };
-            let features: Vec<&str> = FEATURES.iter().filter(has).copied().collect();
-            if !features.is_empty() {
-                cargo.args(["--features", &features.join(",")]);
-            }
-        } else {
+        let named = |suite: &&Suite| {
+            let package = suite.package_name();
+            suite.features.iter().map(move |feature| format!("{package}/{feature}")).collect::<Vec<_>>()
+        };
+        let features: BTreeSet<String> = suites.iter().flat_map(named).collect();
+        cargo.args(features.iter().flat_map(|feature| ["--features", feature]));
+        if machine != Machine::Real {
             let flag = if machine == Machine::Models { "loom" } else { "manylane_sim" };
             let folder = if machine == Machine::Models { "target/loom" } else { "target/sim" };
             cargo.env("RUSTFLAGS", format!("--cfg {flag}")).env("CARGO_TARGET_DIR", folder);
@@ -263,12 +257,23 @@ mod tests {
 
     #[test]
     fn a_suite_tells_the_command_that_runs_it_alone() {
-        let suite =
-            Suite { package: "buf", target: "sim_buf", names: &["moves"], machine: Machine::Simulator };
+        let suite = |machine, features| Suite {
+            package: "buf",
+            target: "sim_buf",
+            names: &["moves"],
+            machine,
+            features,
+        };
         assert_eq!(
-            suite.command(),
+            suite(Machine::Simulator, &[]).command(),
             "RUSTFLAGS=\"--cfg manylane_sim\" CARGO_TARGET_DIR=target/sim cargo test -p manylane-buf \
                 --test sim_buf \
+                -- moves"
+        );
+        assert_eq!(
+            suite(Machine::Models, &["model", "other"]).command(),
+            "RUSTFLAGS=\"--cfg loom\" CARGO_TARGET_DIR=target/loom cargo test -p manylane-buf \
+                --test sim_buf --features model,other \
                 -- moves"
         );
     }
