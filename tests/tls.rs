@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::watch::{Haproxy, until};
+use common::watch::{Haproxy, ask, until};
 use common::{DEFAULTS, Ended, Folder, Manylane, TIMEOUT, check, connect, fd, listener, origin, read_all};
 use nix::sys::signal::Signal;
 use rcgen::{
@@ -489,6 +489,48 @@ fn servers_are_informed_of_the_certificate_that_the_client_was_shown() {
     all.push(("clear", "\0".repeat(5)));
     assert_eq!(ours, all);
     assert_eq!(theirs.unwrap_or_else(|| ours.clone()), ours);
+}
+
+/// R-F3: the cryptography of a handshake runs in the class of heavy tasks, with clients and with servers;
+/// requests do not.
+#[test]
+fn handshakes_run_in_the_class_of_heavy_tasks() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let ((inner, between), (outer, address)) = (listener(), listener());
+    let folder = Folder::new();
+    let socket = folder.0.join("admin");
+    let config = format!(
+        "{DEFAULTS} mode http\nglobal\n nbthread 1\n stats socket {}\n\
+         frontend f\n bind {}\n default_backend b\n\
+         backend b\n http-reuse always\n server s {between} ssl verify none\n\
+         frontend g\n bind {} ssl crt {}\n{PAGE}",
+        socket.display(),
+        fd(&outer),
+        fd(&inner),
+        certificate.display(),
+    );
+    let _program = Manylane::start(&config);
+    let heavy = || -> u64 {
+        let activity = ask(&socket, "show activity 0");
+        activity.lines().find_map(|line| line.strip_prefix("tasksw_heavy: ")).unwrap().parse().unwrap()
+    };
+    // Heavy polls for so many requests over one connection.
+    let polls = |scheme: &str, to: SocketAddr, requests: usize| {
+        let before = heavy();
+        let url = format!("{scheme}://a.example:{}/", to.port());
+        let output = curl(&authority, to, "a.example", &vec![&*url; requests]);
+        assert_eq!(text(&output.stdout).matches("hello").count(), requests, "{}", text(&output.stderr));
+        heavy() - before
+    };
+    let one = polls("https", between, 1);
+    assert!(one > 0, "no handshake is a heavy task");
+    let many = polls("https", between, 30);
+    assert!(many < one + 10, "30 requests of one connection: {many} heavy polls, one request: {one}");
+    let both = polls("http", address, 1);
+    assert!(both > one, "both sides of a handshake: {both} heavy polls, its server alone: {one}");
+    let reused = polls("http", address, 30);
+    assert!(reused < 10, "30 requests over a connection that is there: {reused} heavy polls");
 }
 
 #[test]

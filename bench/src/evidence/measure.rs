@@ -225,8 +225,8 @@ pub(super) fn pools(context: &Context) -> Outcome {
         (each(&own::POOL_WITHIN)?, each(&own::POOL_BEYOND)?);
     let cliff = [before.0 / before_beyond.0, after.0 / after_beyond.0];
     let ours = format!(
-        "64 simulated cores, 32 objects kept by a lane (ours: 8 in its cache, 24 in its surplus): with 16 live objects {} -> {} objects/s, with 64 {} -> {}: \
-            divided by \
+        "64 simulated cores, 32 objects kept by a lane (ours: 8 in its cache, 24 in its surplus): with \
+            16 live objects {} -> {} objects/s, with 64 {} -> {}: divided by \
             {:.0} -> {:.1}; {:.2} -> {:.3} transfers an object",
         si(before.0),
         si(after.0),

@@ -30,7 +30,7 @@ use crate::queue::WaiterCount;
 use crate::servers::Servers;
 use crate::spec::Index;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use manylane_sync::{Arc, Backoff, CachePadded};
+use manylane_sync::{Arc, CachePadded, update};
 
 const WAITING_ONE: u64 = 1 << 32;
 const SERVED: u64 = WAITING_ONE - 1;
@@ -54,20 +54,12 @@ impl ConnSlot {
     /// Takes a slot if fewer than `most` are taken; 0 for no limit.
     pub(crate) fn take(server_limit: &Arc<CachePadded<ServerLimit>>, most: u32) -> Option<Self> {
         let most = if most == 0 { u32::MAX } else { most };
-        let connections = &server_limit.connections;
-        let mut backoff = Backoff::new();
-        loop {
-            // Relaxed: the number stands for itself.
-            let taken = connections.load(Ordering::Relaxed);
-            if taken >= most {
-                return None;
-            }
-            let now = taken + 1;
-            if connections.compare_exchange_weak(taken, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                return Some(Self(server_limit.clone()));
-            }
-            backoff.wait();
-        }
+        // Relaxed: the number stands for itself.
+        update(&server_limit.connections, Ordering::Relaxed, Ordering::Relaxed, |taken| {
+            (taken < most).then(|| taken + 1)
+        })
+        .ok()?;
+        Some(Self(server_limit.clone()))
     }
 }
 
@@ -135,16 +127,11 @@ impl ServerLimit {
 
     #[inline]
     fn change(&self, mut new: impl FnMut(Count) -> Option<Count>) -> Result<Count, Count> {
-        let mut word = self.word.load(Ordering::SeqCst);
-        loop {
-            let Some(wanted) = new(Count::of(word)) else { return Err(Count::of(word)) };
-            // SeqCst: the word, the bits of `full` and the number of requests that wait for any server are in
-            // one order (rule 2 here, rule 2 of `balancer::waiting`).
-            match self.word.compare_exchange_weak(word, wanted.word(), Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return Ok(Count::of(word)),
-                Err(found) => word = found,
-            }
-        }
+        // SeqCst: the word, the bits of `full` and the number of requests that wait for any server are in one
+        // order (rule 2 here, rule 2 of `balancer::waiting`).
+        update(&self.word, Ordering::SeqCst, Ordering::SeqCst, |word| new(Count::of(word)).map(Count::word))
+            .map(Count::of)
+            .map_err(Count::of)
     }
 
     /// Admits one waiting request if there is room. Returns true if so: the caller must take one out of the
@@ -239,14 +226,7 @@ impl WaiterCount for WaitingForAny {
     }
 
     fn claim(&self) -> bool {
-        let mut waiting = self.get();
-        while waiting > 0 {
-            match self.0.compare_exchange_weak(waiting, waiting - 1, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return true,
-                Err(found) => waiting = found,
-            }
-        }
-        false
+        update(&self.0, Ordering::SeqCst, Ordering::SeqCst, |waiting| waiting.checked_sub(1)).is_ok()
     }
 }
 

@@ -16,7 +16,7 @@
 //! nothing at all.
 
 use manylane_sync::atomic::{AtomicU64, Ordering, fence};
-use manylane_sync::{CachePadded, LockClass, Mutex};
+use manylane_sync::{CachePadded, LockClass, Mutex, update};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -132,9 +132,9 @@ impl ConnLimit {
         if most == 0 {
             return true;
         }
-        let took = self
-            .taken
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| (taken < most).then_some(taken + 1));
+        let took = update(&*self.taken, Ordering::SeqCst, Ordering::SeqCst, |taken| {
+            (taken < most).then_some(taken + 1)
+        });
         if took.is_ok_and(|before| before + 1 == most) {
             self.filled.fetch_add(1, Ordering::Relaxed);
         }

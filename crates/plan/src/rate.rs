@@ -9,8 +9,8 @@
 //! # Cost
 //! One locked operation for each *connection* of a frontend that has such a limit; a load for others.
 
-use manylane_sync::CachePadded;
 use manylane_sync::atomic::{AtomicU64, Ordering};
+use manylane_sync::{CachePadded, update};
 use std::time::Duration;
 
 /// Nanoseconds in a second.
@@ -50,7 +50,7 @@ impl Rate {
     pub fn enter(&self, now: Duration) -> Result<(), Duration> {
         let Some(share) = SECOND.checked_div(self.most.load(Ordering::Relaxed)) else { return Ok(()) };
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX / 2);
-        let moved = self.until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
+        let moved = update(&*self.until, Ordering::Relaxed, Ordering::Relaxed, |until| {
             let next = until.max(now) + share;
             (next <= now + SECOND).then_some(next)
         });

@@ -10,7 +10,7 @@ use crate::report;
 use crate::surplus::{Put, Surplus};
 use manylane_stats::{CallSite, MemCounts, MemSource, Tally};
 use manylane_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use manylane_sync::{Backoff, CachePadded, LaneCell, LaneId, LaneSlots, PerLane, ZeroInit};
+use manylane_sync::{CachePadded, LaneCell, LaneId, LaneSlots, PerLane, ZeroInit, update};
 use std::hint::cold_path;
 use std::ptr::NonNull;
 
@@ -386,18 +386,9 @@ impl Inner {
     /// Reserves one more object below the limit. Returns false if the limit is reached.
     fn reserve(&self) -> bool {
         let Some(limit) = self.options.limit else { return true };
-        let mut backoff = Backoff::new();
-        loop {
-            // Relaxed: a count, which publishes nothing.
-            let now = self.reserved.load(Ordering::Relaxed);
-            if now >= limit {
-                return false;
-            }
-            if self.reserved.compare_exchange(now, now + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                return true;
-            }
-            backoff.wait();
-        }
+        // Relaxed: a count, which publishes nothing.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        update(&*self.reserved, set, fetch, |now| (now < limit).then(|| now + 1)).is_ok()
     }
 
     fn unreserve(&self, objects: usize) {

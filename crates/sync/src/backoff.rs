@@ -1,5 +1,7 @@
 //! Back-off for retry loops (R-E2).
 
+use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
 /// Tells the core that this is a spin loop (`pause` on x86, `isb`/`yield` on ARM). Takes 10 to 140 cycles.
 #[inline]
 pub fn relax() {
@@ -63,5 +65,85 @@ impl Backoff {
 impl Default for Backoff {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// An atomic that [`update`] can change.
+pub trait Updatable {
+    /// What it holds.
+    type Value: Copy;
+    #[doc(hidden)]
+    fn load(&self, order: Ordering) -> Self::Value;
+    #[doc(hidden)]
+    fn exchange(&self, from: Self::Value, to: Self::Value, orders: [Ordering; 2]) -> Result<(), Self::Value>;
+}
+
+macro_rules! updatable {
+    ($($atomic:ident: $value:ty),*) => {$(
+        impl Updatable for $atomic {
+            type Value = $value;
+            #[inline]
+            #[cfg_attr(manylane_sim, track_caller)]
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+            #[inline]
+            #[cfg_attr(manylane_sim, track_caller)]
+            fn exchange(&self, from: $value, to: $value, [set, fetch]: [Ordering; 2]) -> Result<(), $value> {
+                self.compare_exchange_weak(from, to, set, fetch).map(drop)
+            }
+        }
+    )*};
+}
+
+updatable!(AtomicU32: u32, AtomicU64: u64, AtomicUsize: usize);
+
+/// Replaces the value of an atomic by that which `next` makes of it, as `fetch_update` of std does, and backs
+/// off while other threads change it. The first failure only corrects the value that was read, so it is
+/// repeated at once.
+///
+/// # Errors
+/// Returns the current value if `next` returns `None` for it; nothing is changed.
+#[inline]
+#[cfg_attr(manylane_sim, track_caller)]
+pub fn update<A: Updatable>(
+    atomic: &A,
+    set: Ordering,
+    fetch: Ordering,
+    mut next: impl FnMut(A::Value) -> Option<A::Value>,
+) -> Result<A::Value, A::Value> {
+    let mut found = atomic.load(fetch);
+    let (mut failed, mut backoff) = (false, Backoff::new());
+    loop {
+        let Some(wanted) = next(found) else { return Err(found) };
+        match atomic.exchange(found, wanted, [set, fetch]) {
+            Ok(()) => return Ok(found),
+            Err(now) => found = now,
+        }
+        if failed {
+            backoff.wait();
+            found = atomic.load(fetch); // it has changed during the wait, more likely than not
+        }
+        failed = true;
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_is_repeated_with_the_value_that_another_thread_left() {
+        let word = AtomicU64::new(1);
+        let mut found = Vec::new();
+        let before = update(&word, Ordering::Relaxed, Ordering::Relaxed, |value| {
+            found.push(value);
+            if found.len() < 4 {
+                word.store(value * 10, Ordering::Relaxed); // so that the exchange fails
+            }
+            Some(value + 1)
+        });
+        assert_eq!((before, found), (Ok(1000), vec![1, 10, 100, 1000]));
+        assert_eq!(update(&word, Ordering::Relaxed, Ordering::Relaxed, |_| None), Err(1001));
     }
 }

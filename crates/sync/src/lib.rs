@@ -19,7 +19,7 @@ pub mod qsbr;
 mod refs;
 mod slots;
 
-pub use backoff::{Backoff, relax};
+pub use backoff::{Backoff, Updatable, relax, update};
 pub use crossbeam_utils::CachePadded;
 pub use fetch::fetch_to_write;
 pub use lane::LaneId;

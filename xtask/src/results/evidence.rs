@@ -54,11 +54,12 @@ pub(super) fn page(root: &Path) -> Result<Option<Made>, String> {
     let count = |wanted: &str| rows.iter().filter(|row| row["verdict"]["is"] == wanted).count();
     let (met, partly, missed, left) = (count("met"), count("partly"), count("missed"), count("not_measured"));
     let quick = if data["quick"] == true { ", with `--quick`" } else { "" };
-    let machine = field(&data, "machine").map_err(of)?;
+    let run = |key| field(&data, key).map_err(of);
+    let (machine, commit, date) = (run("machine")?, run("commit")?, run("date")?);
     let _ = write!(
         page,
-        "\nThis run: {machine}{quick}. Of {} rows, {met} are met, {partly} met in part, {missed} missed, \
-         {left} not measured.\n",
+        "\nThis run: {machine}{quick}, of commit {commit} on {date}. Of {} rows, {met} are met, {partly} \
+         met in part, {missed} missed, {left} not measured.\n",
         rows.len()
     );
     for (letter, title) in SECTIONS {
@@ -79,6 +80,9 @@ pub(super) fn page(root: &Path) -> Result<Option<Made>, String> {
                 }
             }
             let _ = writeln!(page, "- Verdict: {}.", shown(&row["verdict"]));
+            if let Some(why) = row["why_missed"].as_str() {
+                let _ = writeln!(page, "- Why: {why}");
+            }
             let commands: Vec<&str> =
                 row["commands"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             if !commands.is_empty() {

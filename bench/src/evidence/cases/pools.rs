@@ -3,10 +3,10 @@
 //! keeps.
 //!
 //! Both variants keep [`CACHED`] objects in each lane. The one has them all in a cache, and behind it a list
-//! for all lanes. The other, the pool that ships, has a quarter in its cache and the rest in its surplus, which
-//! other lanes may take (rule 3 of the pool's README), and behind them the allocator. So beyond the caches it
-//! moves lines, too: a lane that misses searches the surpluses of all others, a line each, at most once in 32
-//! misses, and uses the batches that it finds. How much each of the two moves was not measured.
+//! for all lanes. The other, the pool that ships, has a quarter in its cache and the rest in its surplus,
+//! which other lanes may take (rule 3 of the pool's README), and behind them the allocator. So beyond the
+//! caches it moves lines, too: a lane that misses searches the surpluses of all others, a line each, at most
+//! once in 32 misses, and uses the batches that it finds. How much each of the two moves was not measured.
 //!
 //! Beside each object is a microsecond of other work. An operation takes and returns half as many objects as
 //! a lane keeps, or twice as many: two points of the source's curve, which has its fall between 32 and 64.

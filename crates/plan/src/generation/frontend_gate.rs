@@ -1,6 +1,7 @@
 //! Whether a frontend accepts connections. An operator may pause it, or shut it for good.
 
 use manylane_sync::atomic::{AtomicU64, Ordering};
+use manylane_sync::update;
 
 /// The gate of a frontend, shared by its generations. Lanes read it before they accept a connection.
 #[derive(Debug, Default)]
@@ -54,7 +55,7 @@ impl FrontendGate {
             FrontendGateState::Shut => 2,
         };
         // Release: see `snapshot`.
-        let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+        let before = update(&self.0, Ordering::AcqRel, Ordering::Acquire, |word| {
             let was = FrontendGateSnapshot(word).state();
             (was != to && was != FrontendGateState::Shut).then_some(((word >> 2) + 1) << 2 | state)
         });

@@ -75,23 +75,6 @@ macro_rules! common {
                 self.compare_exchange(current, new, success, failure)
             }
             #[inline]
-            #[track_caller]
-            pub fn fetch_update(
-                &self,
-                set: Ordering,
-                fetch: Ordering,
-                mut next: impl FnMut($value) -> Option<$value>,
-            ) -> Result<$value, $value> {
-                let mut current = self.load(fetch);
-                while let Some(new) = next(current) {
-                    match self.compare_exchange_weak(current, new, set, fetch) {
-                        Ok(previous) => return Ok(previous),
-                        Err(changed) => current = changed,
-                    }
-                }
-                Err(current)
-            }
-            #[inline]
             pub fn get_mut(&mut self) -> &mut $value {
                 self.0.get_mut()
             }

@@ -72,15 +72,10 @@ impl LockWord {
     /// Takes the lock if it is free, even if other threads sleep.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn take_free(&self) -> bool {
-        let mut state = self.0.load(Ordering::Relaxed);
-        while state & LOCKED == 0 {
-            // Acquire: as in `take_idle`.
-            match self.0.compare_exchange_weak(state, state | LOCKED, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => state = now,
-            }
-        }
-        false
+        let state = self.0.load(Ordering::Relaxed);
+        // Acquire: as in `take_idle`. Fails only if another thread took the lock meanwhile.
+        state & LOCKED == 0
+            && self.0.compare_exchange(state, state | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Waits until the caller holds the lock. Returns false if the lock was free and the caller did not wait.
