@@ -225,7 +225,20 @@ fn what_tables_and_rules_cannot_be_is_reported_at_its_position() {
         ("stick-table type ip size 10 store gpc", "'gpc' expects (<elements>)"),
         ("stick-table type ip size 10 store gpc0_rate(0)", "expects a period from 1ms to 12 days, found '0'"),
         ("stick-table type ip size 10 peers p", "unknown peers section 'p'"),
-        ("stick-table type ip size 10 write-to x", "do not copy"),
+        ("stick-table type ip size 10 write-to", "'write-to' expects a table, found none"),
+        ("stick-table type ip size 10 write-to x", "'write-to' expects the name of a table, found 'x'"),
+        ("stick-table type ip size 10 write-to f", "'write-to' cannot be table 'f': it is the same table"),
+        (
+            "stick-table type ipv6 size 10 write-to t",
+            "'write-to' cannot be table 't': its keys have another type or length",
+        ),
+        (
+            "stick-table type ip size 10 write-to u\nbackend u\n stick-table type ip size 1 write-to t",
+            "'write-to' cannot be table 'u': it has a 'write-to' of its own",
+        ),
+        ("stick-table type ip size 10 brates-factor 0", "'brates-factor' cannot be '0'"),
+        ("stick-table type ip size 10 brates-factor 1025", "the range is 1 to 1024"),
+        ("stick-table type ip size 10 brates-factor", "'brates-factor' expects a value, found none"),
         (
             "http-request track-sc0 src",
             "expects 'table <name>', or a 'stick-table' of the same proxy, found neither",

@@ -492,7 +492,7 @@ impl Known {
         }
         let files = ["dsa", "ecdsa", "rsa"].map(|kind| format!("{name}.{kind}"));
         let mut found: Vec<_> =
-            files.into_iter().filter(|file| Path::new(file).is_file()).map(Box::from).collect();
+            files.into_iter().filter(|file| Path::new(file).is_file()).map(String::into_boxed_str).collect();
         if let [dsa, _, ..] = &found[..]
             && dsa.ends_with(".dsa")
         {
