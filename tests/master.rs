@@ -199,6 +199,19 @@ fn clients_that_leave_a_worker_that_hangs_make_room_for_others() {
         .collect();
     drop(clients);
     assert_eq!(master.ask("show version"), format!("{}\n\n", env!("CARGO_PKG_VERSION")));
+    // Those that sent more than the worker takes leave, too.
+    let fill = |mut client: UnixStream| {
+        client.write_all(b"@@1\n").unwrap();
+        client.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        while client.write(&[b'\n'; 8192]).is_ok() {}
+        client
+    };
+    let full: Vec<_> = (0..10)
+        .map(|_| UnixStream::connect(master.folder.0.join("master")).unwrap())
+        .map(|client| std::thread::spawn(move || fill(client)))
+        .collect();
+    drop(full.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>());
+    assert_eq!(master.ask("show version"), format!("{}\n\n", env!("CARGO_PKG_VERSION")));
     drop(stopped);
     // A worker that does not hang obeys a client that does not wait for the answer.
     let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
