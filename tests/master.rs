@@ -204,6 +204,19 @@ fn clients_that_leave_a_worker_that_hangs_make_room_for_others() {
         .collect();
     drop(clients);
     assert_eq!(master.ask("show version"), format!("{}\n\n", env!("CARGO_PKG_VERSION")));
+    // Those that sent more than the worker takes leave, too.
+    let fill = |mut client: UnixStream| {
+        client.write_all(b"@@1\n").unwrap();
+        client.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        while client.write(&[b'\n'; 8192]).is_ok() {}
+        client
+    };
+    let full: Vec<_> = (0..10)
+        .map(|_| UnixStream::connect(master.folder.0.join("master")).unwrap())
+        .map(|client| std::thread::spawn(move || fill(client)))
+        .collect();
+    drop(full.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>());
+    assert_eq!(master.ask("show version"), format!("{}\n\n", env!("CARGO_PKG_VERSION")));
     drop(stopped);
     // A worker that does not hang obeys a client that does not wait for the answer.
     let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
@@ -773,20 +786,35 @@ impl Drop for Elsewhere {
 }
 
 /// Sockets of the run-time interface that cannot be bound twice go along.
+/// The former worker has a client that stays, and accepts no other one, not even of this interface.
 #[test]
 fn a_new_worker_takes_the_sockets_of_the_run_time_interface() {
-    let (tcp, name) = (own_address(), format!("manylane-stats-{}", std::process::id()));
+    let (address, tcp) = (own_address(), own_address());
+    let name = format!("manylane-stats-{}", std::process::id());
     let global = format!(" stats socket {tcp} level admin\n stats socket abns@{name}\n");
-    let master = Master::start(&answering(own_address(), 200, &global), with_master);
-    for _ in 0..2 {
-        master.reloads(true);
-        master.hears("Former worker");
+    let master = Master::start(&answering(address, 200, &global), with_master);
+    let answering_worker = || {
         let mut client = TcpStream::connect(tcp).unwrap();
         client.set_read_timeout(Some(TIMEOUT)).unwrap();
         client.write_all(b"show info\n").unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
-        assert!(answer.contains(&format!("\nPid: {}\n", master.worker())), "{answer}");
+        let pid = answer.lines().find_map(|line| line.strip_prefix("Pid: "));
+        pid.unwrap_or_else(|| panic!("{answer}")).parse().unwrap()
+    };
+    for _ in 0..2 {
+        let mut stays = common::connect(address);
+        stays.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET").unwrap();
+        assert!(stays.read(&mut [0; 512]).unwrap() > 0, "a worker serves it");
+        master.reloads(true);
+        let worker: i32 = master.worker();
+        // The former one may still be about to stop.
+        until(|| answering_worker() == worker);
+        for _ in 0..20 {
+            assert_eq!(answering_worker(), worker);
+        }
+        drop(stays);
+        master.hears("Former worker");
     }
 }
 
@@ -947,6 +975,20 @@ fn a_worker_that_hangs_is_replaced() {
     assert_eq!(status_behind_a_kill(address), 403);
     master.signal(Signal::SIGTERM);
     assert_eq!(master.ends(), Some(0));
+}
+
+/// A worker that hangs does not obey; otherwise it would keep its share of new connections.
+#[test]
+fn the_master_kills_a_former_worker_that_hangs() {
+    for limit in [" grace 10ms\n hard-stop-after 10ms\n", " mworker-max-reloads 0\n"] {
+        let config = answering(own_address(), 200, limit).replace(" noreuseport\n", "");
+        let master = Master::start(&config, with_master);
+        let hangs = master.worker();
+        kill(Pid::from_raw(hangs), Signal::SIGSTOP).unwrap();
+        master.reloads(true);
+        master.hears(&format!("Former worker ({hangs}) hangs and was killed"));
+        master.hears(&format!("Former worker ({hangs}) exited with code 137"));
+    }
 }
 
 /// The first signal is enough.

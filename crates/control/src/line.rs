@@ -16,8 +16,7 @@ const MOST_WORDS: usize = 64;
 pub(crate) struct Command {
     /// One may be a key, so they are overwritten before they are freed.
     pub(crate) words: Zeroizing<Vec<String>>,
-    /// The command ends in `<<`: its last argument is a payload.
-    /// Line that ends the payload, if one follows.
+    /// The line that ends its payload (empty for `<<` alone), if it has one.
     pub(crate) payload: Option<String>,
 }
 

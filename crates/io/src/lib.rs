@@ -12,6 +12,7 @@ mod driver;
 mod epoll;
 mod error;
 mod fd_channel;
+pub mod folder;
 mod held;
 mod limits;
 mod listener;

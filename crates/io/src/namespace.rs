@@ -59,7 +59,7 @@ impl Namespace {
                 if let Err(errno) =
                     move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
                 {
-                    manylane_sched::abort_after(|| {
+                    manylane_sched::abort_after(manylane_sched::LONGEST_WRITE, || {
                         let text = "a thread cannot go back to its network namespace";
                         let _ = writeln!(std::io::stderr(), "{text}: {errno}");
                     });

@@ -3,6 +3,7 @@
 use manylane_sync::{Arc, LockClass, Mutex};
 use std::collections::VecDeque;
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 static CLASS: LockClass = LockClass::new("channel between threads", LockClass::LEAF);
 
@@ -69,17 +70,30 @@ impl<T> Receiver<T> {
     /// Waits for the next item. Fails if there is none and no sender is left.
     pub(crate) fn recv(&self) -> Result<T, Disconnected> {
         loop {
+            if let Some(item) = self.recv_until(None)? {
+                return Ok(item);
+            }
+        }
+    }
+
+    /// Waits for the next item, at most until the deadline. Fails if there is none and no sender is left.
+    pub(crate) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<T>, Disconnected> {
+        loop {
             {
                 let mut queue = self.0.lock();
                 if let Some(item) = queue.items.pop_front() {
-                    return Ok(item);
+                    return Ok(Some(item));
                 }
                 if queue.senders == 0 {
                     return Err(Disconnected);
                 }
                 queue.waiter = Some(std::thread::current());
             }
-            std::thread::park();
+            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(Duration::ZERO) => return Ok(None),
+                Some(left) => std::thread::park_timeout(left),
+            }
         }
     }
 
@@ -103,6 +117,14 @@ impl<T> Drop for Receiver<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_ends_at_its_deadline() {
+        let (sender, receiver) = channel();
+        assert_eq!(receiver.recv_until(Some(Instant::now() + Duration::from_millis(1))), Ok(None));
+        sender.send(1).unwrap();
+        assert_eq!(receiver.recv_until(Some(Instant::now())), Ok(Some(1)));
+    }
 
     #[test]
     fn what_is_sent_comes_in_order_and_each_side_knows_of_the_others_end() {

@@ -4,7 +4,7 @@
 //! supervisor starts another.
 
 use crate::say;
-use manylane_sched::Here;
+use manylane_sched::{Here, LONGEST_WRITE};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
 
@@ -17,17 +17,20 @@ const ALONE: &[&str] =
 /// of functions takes more than the reserve, and the process would abort for lack of it.
 pub(crate) fn tell() {
     std::panic::set_hook(Box::new(|panic| {
-        let mut report = say::line("ALERT", sentence(panic));
-        if !manylane_pool::reserve::is_kept() {
-            let calls = Backtrace::capture();
-            if calls.status() == BacktraceStatus::Captured {
-                report += &say::line("ALERT", calls);
+        let write = || {
+            say::text(&say::line("ALERT", sentence(panic)));
+            // Only now: to look up the names may fail or take its time.
+            if !manylane_pool::reserve::is_kept() {
+                let calls = Backtrace::capture();
+                if calls.status() == BacktraceStatus::Captured {
+                    say::text(&say::line("ALERT", calls));
+                }
             }
-        }
+        };
         if running().is_some_and(|(_, kind)| !ALONE.contains(&kind)) {
-            manylane_sched::abort_after(|| say::text(&report));
+            manylane_sched::abort_after(LONGEST_WRITE, write);
         }
-        say::text(&report);
+        write();
     }));
 }
 

@@ -41,7 +41,8 @@ pub(crate) fn start(arguments: &Arguments) -> ExitCode {
     joined.keep();
     say::keep();
     let code = run(arguments);
-    joined.tell(false, None); // a worker that has served has reported already, and the master no longer reads
+    // A worker that has served has reported already, and the master no longer reads.
+    joined.tell(false, None, None);
     code
 }
 
@@ -398,6 +399,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     .inspect_err(|error| say::warning(format_args!("The watchdog does not run: {error}")))
     .ok();
     let (verbose, joined, most_reloads) = (arguments.verbose, arguments.worker, process.most_reloads);
+    let longest_stop = process.hard_stop_after.map(|most| process.grace + most);
     let (finish, terminate) = (arguments.finish.clone(), arguments.terminate.clone());
     let started = move || {
         memory::serves();
@@ -415,7 +417,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             say::notice(format_args!("{lanes} lanes are ready"));
         }
         if let Some(joined) = joined {
-            joined.tell(true, most_reloads);
+            joined.tell(true, most_reloads, longest_stop);
         }
         nowhere.iter().for_each(system::leave_the_terminal);
         if let Some(background) = background {

@@ -997,8 +997,8 @@ async fn ends(lanes: &[LaneId], retired: &[Retired]) -> Ending {
     }
 }
 
-/// Handles an event in the way of the whole soft stop. Returns an ending if the event ends the process at
-/// once.
+/// Handles the events that mean the same in each phase of the soft stop. Returns an ending if the event ends
+/// the process at once.
 fn while_it_stops(event: Event, lanes: &[LaneId], retired: &[Retired]) -> Option<Ending> {
     match event {
         Event::Signal(signal @ (SIGTERM | SIGINT)) => return Some(Ending::Signal(signal)),
@@ -1031,10 +1031,11 @@ async fn last_lines(here: Here, lanes: &[LaneId], says: &JobThread) -> Ending {
         while silent <= lanes.len() {
             match next_event().await {
                 Event::Silent => silent += 1,
-                Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
-                Event::ReloadWanted => ASKERS.take().into_iter().for_each(refuse),
-                Event::ChangeRequested => refuse_changes(),
-                _ => {}
+                event => {
+                    if let Some(ending) = while_it_stops(event, lanes, &[]) {
+                        return ending;
+                    }
+                }
             }
         }
         Ending::Done

@@ -9,32 +9,42 @@ use crate::address::LONGEST_PATH;
 use crate::endpoint::unix_address;
 use crate::error::{Refused, Step};
 use crate::options::UnixOptions;
+use manylane_io::folder::Folder;
 use manylane_io::{Errno, socket};
-use std::fs::{self, Metadata, Permissions};
+use manylane_sync::Arc;
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 /// The file of a bound socket. Dropping it removes the file if it is still the one that it made.
 #[derive(Debug)]
 pub(crate) struct UnixFile {
-    paths: PendingFile,
+    names: PendingFile,
     identity: (u64, u64),
 }
 
-/// The temporary and the final path of a socket's file.
+/// A socket's file, for the rename. The folder is held open, because a lane inside a `chroot` does not reach
+/// it by its path, and the working directory may change.
 #[derive(Clone, Debug)]
-pub(crate) struct PendingFile {
-    beside: PathBuf,
-    path: PathBuf,
+pub(crate) struct PendingFile(Arc<Names>);
+
+/// The temporary and the final name of a socket's file in its folder.
+#[derive(Debug)]
+struct Names {
+    folder: Folder,
+    beside: OsString,
+    name: OsString,
 }
 
 impl PendingFile {
-    /// Moves the file to its path, in place of another socket's file.
+    /// Moves the file to its name, in place of another socket's file.
     pub(crate) fn rename(&self) -> Result<(), Refused> {
-        fs::rename(&self.beside, &self.path).map_err(|error| (Step::Rename, errno(&error)))
+        let Names { folder, beside, name } = &*self.0;
+        folder.rename(beside, name).map_err(|errno| (Step::Rename, errno))
     }
 }
 
@@ -49,9 +59,6 @@ impl UnixFile {
         options: &UnixOptions,
         complete: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<Self, Refused> {
-        // Stored as an absolute path, because the working directory may change before the file is removed.
-        // The socket itself has the shorter name.
-        let whole = std::path::absolute(path).map_err(|error| (Step::Bind, errno(&error)))?;
         if let Ok(there) = fs::symlink_metadata(path)
             && !there.file_type().is_socket()
         {
@@ -69,25 +76,38 @@ impl UnixFile {
                 Err(errno) => return Err((Step::Bind, errno)),
             }
         };
-        let permitted = permit(&beside.0, options).and_then(|()| fs::symlink_metadata(&beside.0));
-        let made = permitted.map_err(|error| (Step::Permissions, errno(&error)))?;
+        permit(&beside.0, options).map_err(|error| (Step::Permissions, errno(&error)))?;
+        let names = Names::of(&beside.0, path).map_err(|errno| (Step::Bind, errno))?;
+        let identity = names.folder.identity(&names.beside).map_err(|errno| (Step::Permissions, errno))?;
         complete()?;
-        let absolute = std::path::absolute(&beside.0).map_err(|error| (Step::Bind, errno(&error)))?;
         std::mem::take(&mut beside.0); // from here on the file belongs to `UnixFile`
-        Ok(Self { paths: PendingFile { beside: absolute, path: whole }, identity: identity(&made) })
+        Ok(Self { names: PendingFile(Arc::new(names)), identity })
     }
 
-    /// Returns the paths for the rename.
+    /// Returns the names for the rename.
     pub(crate) fn placing(&self) -> PendingFile {
-        self.paths.clone()
+        self.names.clone()
+    }
+}
+
+impl Names {
+    /// Opens the folder of two paths in it.
+    fn of(beside: &Path, path: &Path) -> Result<Self, Errno> {
+        let (Some(folder), Some(beside), Some(name)) = (path.parent(), beside.file_name(), path.file_name())
+        else {
+            return Err(Errno::INVAL);
+        };
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        Ok(Self { folder: Folder::open(folder)?, beside: beside.to_owned(), name: name.to_owned() })
     }
 }
 
 impl Drop for UnixFile {
     fn drop(&mut self) {
-        for path in [&self.paths.beside, &self.paths.path] {
-            if fs::symlink_metadata(path).is_ok_and(|there| identity(&there) == self.identity) {
-                let _ = fs::remove_file(path); // an error cannot be reported here
+        let names = &*self.names.0;
+        for name in [&names.beside, &names.name] {
+            if names.folder.identity(name) == Ok(self.identity) {
+                let _ = names.folder.remove(name); // an error cannot be reported here
             }
         }
     }
@@ -127,10 +147,29 @@ fn permit(path: &Path, options: &UnixOptions) -> io::Result<()> {
     }
 }
 
-fn identity(file: &Metadata) -> (u64, u64) {
-    (file.dev(), file.ino())
-}
-
 pub(crate) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manylane_io::socket::{AddressFamily, Shape};
+
+    /// As in a `chroot`, where the path of the folder leads nowhere.
+    #[test]
+    fn a_file_is_renamed_and_removed_without_its_path() {
+        let root = std::env::temp_dir().join(format!("manylane-unix-file-{}", std::process::id()));
+        let (before, after) = (root.join("before"), root.join("after"));
+        fs::create_dir_all(&before).unwrap();
+        let socket = crate::listen::open(AddressFamily::UNIX, Shape::Stream, None).unwrap();
+        let bound = UnixFile::bind(&socket, &before.join("s"), &UnixOptions::default(), || Ok(())).unwrap();
+        fs::rename(&before, &after).unwrap();
+        let names = || fs::read_dir(&after).unwrap().map(|one| one.unwrap().file_name()).collect::<Vec<_>>();
+        bound.placing().rename().unwrap();
+        assert_eq!(names(), ["s"]);
+        drop(bound);
+        assert!(names().is_empty());
+        fs::remove_dir_all(root).unwrap();
+    }
 }

@@ -35,7 +35,7 @@ mod waker;
 #[cfg(not(loom))]
 mod watchdog;
 
-pub use abort::abort_after;
+pub use abort::{LONGEST_WRITE, abort_after};
 pub use blocking::{BLOCKING_QUEUE, BLOCKING_THREADS, Blocking, BlockingPool, Refused};
 pub use boxed::Boxed;
 pub use class::{Class, RUNQUEUE_DEPTH};

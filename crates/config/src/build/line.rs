@@ -341,12 +341,12 @@ impl Builder<'_> {
     }
 }
 
-/// The words that can follow `head`, or where to find them if they are many.
 /// The error of a keyword that only the sections `legal` have.
 fn misplaced(name: impl Display, context: KeywordContext, legal: &[&str]) -> String {
     format!("'{name}' not allowed in '{}' section; it belongs to {}", context.name(), legal.join(", "))
 }
 
+/// The words that can follow `head`, or where to find them if they are many.
 fn listed(head: &Word, mut following: Vec<&str>) -> String {
     if following.len() > LISTED {
         return format!("; 'manylane --help {}' lists those that there are", head.shown());

@@ -28,13 +28,13 @@ struct Ready {
 }
 
 /// Waits for the worker, for the client to leave, and with `listens` for its bytes. With `more` waits until
-/// the worker takes bytes instead of for the client. A client of TCP that has left cannot be told from one
-/// that has ended its input.
+/// the worker takes bytes instead of for those of the client. A client of TCP that has left cannot be told
+/// from one that has ended its input.
 fn wait(client: &File, listens: bool, worker: &UnixStream, more: bool) -> io::Result<Ready> {
     let of_worker = if more { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
+    let listens = listens && !more;
     let of_client = if listens { PollFlags::POLLIN } else { PollFlags::empty() };
-    let mut all = vec![PollFd::new(worker.as_fd(), of_worker)];
-    all.extend((!more).then(|| PollFd::new(client.as_fd(), of_client)));
+    let mut all = [PollFd::new(worker.as_fd(), of_worker), PollFd::new(client.as_fd(), of_client)];
     loop {
         match poll(&mut all, PollTimeout::NONE) {
             Ok(_) => break,
@@ -42,7 +42,7 @@ fn wait(client: &File, listens: bool, worker: &UnixStream, more: bool) -> io::Re
             Err(errno) => return Err(errno.into()),
         }
     }
-    let found = |at: usize| all.get(at).and_then(PollFd::revents).unwrap_or(PollFlags::empty());
+    let found = |at: usize| all[at].revents().unwrap_or(PollFlags::empty());
     Ok(Ready {
         client: listens && !found(1).is_empty(),
         is_gone: found(1).intersects(PollFlags::POLLHUP | PollFlags::POLLERR),
@@ -148,7 +148,18 @@ pub(super) fn both_ways(
                 worker.shutdown(Shutdown::Write)?;
             }
         } else if ready.is_gone {
+            write_rest(input, &mut worker);
             return Err(finish(worker));
         }
+    }
+}
+
+/// Forwards what a client that has left sent last. A worker that takes nothing keeps the thread of the client
+/// no longer than [`LATE`].
+fn write_rest(input: &mut BufReader<File>, worker: &mut UnixStream) {
+    let _ = worker.set_nonblocking(false);
+    // If the worker does not take it all, nobody is there to be told.
+    if worker.set_write_timeout(Some(LATE)).is_ok() && io::copy(input, worker).is_ok() {
+        let _ = worker.shutdown(Shutdown::Write);
     }
 }

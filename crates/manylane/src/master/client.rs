@@ -482,7 +482,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Returns the lines up to an empty one, including that.
+    /// Returns the lines up to the line `end`, including that.
     fn payload(&mut self, end: &str) -> io::Result<Option<String>> {
         let mut text = String::new();
         while let Some(line) = self.line()? {

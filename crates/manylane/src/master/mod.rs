@@ -228,7 +228,11 @@ fn watch_signals(events: Sender<Event>, says: JobThread) -> std::io::Result<()> 
 
 impl Master {
     fn run(&mut self, receiver: &Receiver<Event>) {
-        while let Ok(event) = receiver.recv() {
+        loop {
+            self.kill_overdue();
+            let next = self.former.iter().filter_map(|worker| worker.overdue).min();
+            let Ok(event) = receiver.recv_until(next) else { return };
+            let Some(event) = event else { continue };
             match event {
                 Event::Signal(SIGUSR2 | SIGHUP) => self.reload(None),
                 Event::Signal(SIGCHLD) => self.reap(),
@@ -374,12 +378,12 @@ impl Master {
         if !self.ends {
             self.code = 0; // drops the code of the worker that it replaces
         }
-        if let Some(before) = self.current.replace(worker) {
-            before.signal(Signal::SIGUSR1);
+        if let Some(mut before) = self.current.replace(worker) {
+            before.end(Signal::SIGUSR1, before.report.longest_stop);
             self.former.push(before);
         }
-        for worker in self.former.iter().filter(|worker| most.is_some_and(|most| worker.reloads > most)) {
-            worker.signal(Signal::SIGTERM);
+        for worker in self.former.iter_mut().filter(|worker| most.is_some_and(|most| worker.reloads > most)) {
+            worker.end(Signal::SIGTERM, Some(Duration::ZERO));
         }
         self.notify(|| notify::ready("Ready."));
         self.over(true);
@@ -415,6 +419,21 @@ impl Master {
             let _ = asker.send((good, self.said.clone())); // the client may have left
         }
         self.reload_next();
+    }
+
+    /// Kills the former workers that hang.
+    fn kill_overdue(&mut self) {
+        let now = Instant::now();
+        let mut killed = Vec::new();
+        for worker in &mut self.former {
+            if worker.overdue.take_if(|overdue| *overdue <= now).is_some() {
+                worker.signal(Signal::SIGKILL);
+                killed.push(worker.pid());
+            }
+        }
+        for pid in killed {
+            self.say("WARNING", format_args!("Former worker ({pid}) hangs and was killed"));
+        }
     }
 
     /// Reaps the workers that have ended.

@@ -1,6 +1,7 @@
 //! A worker, from both sides.
 
 use crate::arguments::Arguments;
+use crate::last_words::SLOWEST;
 use crate::say;
 use manylane_io::passing::send_descriptor;
 use manylane_io::socket::{self, Shape};
@@ -22,12 +23,17 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// the master trusts no length. The kept messages follow the line.
 const MAX_REPORT_LINE: u64 = 256;
 
+/// Time that a worker has for its end behind its soft stop: what it writes last takes at most [`SLOWEST`].
+const LAST_WORDS: Duration = SLOWEST.saturating_add(Duration::from_secs(1));
+
 /// Report of a worker once all of its lanes accept, or never will.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkerReport {
     pub(crate) accepts: bool,
     /// `mworker-max-reloads` of its configuration.
     pub(crate) most_reloads: Option<u32>,
+    /// Longest time of its soft stop: `grace` and `hard-stop-after` of its configuration.
+    pub(crate) longest_stop: Option<Duration>,
     /// Version of the worker.
     pub(crate) version: String,
     /// Messages that the worker wrote to standard error.
@@ -42,7 +48,9 @@ impl WorkerReport {
         let mut line = String::new();
         let head = (&mut passage).take(MAX_REPORT_LINE).read_line(&mut line);
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (Ok(1..), [word, most, version, length]) = (head, &words[..]) else { return Self::default() };
+        let (Ok(1..), [word, most, stop, version, length]) = (head, &words[..]) else {
+            return Self::default();
+        };
         let length = length.parse().unwrap_or(0).min(say::MOST_KEPT as u64);
         let mut said = Vec::new();
         let _ = passage.take(length).read_to_end(&mut said); // as much as there is
@@ -51,7 +59,8 @@ impl WorkerReport {
         said.retain(|letter| letter == '\n' || !letter.is_control());
         let mut version = (*version).to_owned();
         version.retain(|letter| !letter.is_control());
-        Self { accepts: *word == "ready", most_reloads: most.parse().ok(), version, said }
+        let longest_stop = stop.parse().ok().map(Duration::from_millis);
+        Self { accepts: *word == "ready", most_reloads: most.parse().ok(), longest_stop, version, said }
     }
 }
 
@@ -65,6 +74,8 @@ pub(crate) struct Worker {
     /// Number of reloads since the worker began.
     pub(crate) reloads: u32,
     pub(crate) report: WorkerReport,
+    /// When the worker is killed, because it should have ended by itself before.
+    pub(crate) overdue: Option<Instant>,
 }
 
 /// Makes the next started process inherit the descriptor.
@@ -115,7 +126,8 @@ impl Worker {
             child.wait()?;
             return Err(error);
         }
-        Ok(Self { child, passage, began: Instant::now(), reloads: 0, report: WorkerReport::default() })
+        let (began, report) = (Instant::now(), WorkerReport::default());
+        Ok(Self { child, passage, began, reloads: 0, report, overdue: None })
     }
 
     /// Returns the process number.
@@ -126,6 +138,14 @@ impl Worker {
     /// Sends the worker a signal. The worker may have ended already.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = kill(Pid::from_raw(self.pid().cast_signed()), signal);
+    }
+
+    /// Tells the worker to end, with a time after which it is killed if it hangs: then it would keep its
+    /// share of the new connections.
+    pub(crate) fn end(&mut self, signal: Signal, longest: Option<Duration>) {
+        self.signal(signal);
+        let overdue = longest.and_then(|longest| Instant::now().checked_add(longest + LAST_WORDS));
+        self.overdue = overdue.into_iter().chain(self.overdue).min();
     }
 
     /// Returns a duplicate of the socket over which connections are passed to the worker.
@@ -180,10 +200,11 @@ impl Joined {
     }
 
     /// Reports whether all lanes accept or never will, with the messages so far.
-    pub(crate) fn tell(self, accepts: bool, most_reloads: Option<u32>) {
+    pub(crate) fn tell(self, accepts: bool, most_reloads: Option<u32>, longest_stop: Option<Duration>) {
         let (word, said) = (if accepts { "ready" } else { "failed" }, say::kept());
         let most = most_reloads.map_or("-".to_owned(), |most| most.to_string());
-        let text = format!("{word} {most} {} {}\n{said}", env!("CARGO_PKG_VERSION"), said.len());
+        let stop = longest_stop.map_or("-".to_owned(), |longest| longest.as_millis().to_string());
+        let text = format!("{word} {most} {stop} {} {}\n{said}", env!("CARGO_PKG_VERSION"), said.len());
         // Without a master the worker ends anyway. The socket has room for the whole report: nothing was
         // written before.
         let inherited = socket::inherited(self.passage).map_err(io::Error::from);

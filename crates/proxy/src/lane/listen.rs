@@ -218,8 +218,7 @@ pub fn bind_beside(
     })?;
     super::datagrams::bind_forwards(generation, lanes, &owner, Some(older))?;
     let failed = |error: SocketError| vec![BindFailure { frontend: "".into(), reason: error.to_string() }];
-    // Lanes inside a `chroot` do not reach the files that the caller, outside of it, has bound.
-    let begun = none.begin(older.process.chroot.is_some()).map_err(failed)?;
+    let begun = none.begin(false).map_err(failed)?;
     Ok(ListenersBeside { bound, as_before, backlogs: Backlogs(backlogs), begun })
 }
 

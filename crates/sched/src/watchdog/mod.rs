@@ -17,7 +17,7 @@ mod stack;
 
 pub(crate) use stack::this_thread;
 
-use crate::abort::abort_after;
+use crate::abort::{LONGEST_WRITE, abort_after};
 use crate::home::{self, Home};
 use crate::kind::TaskKind;
 use crate::report::report;
@@ -70,8 +70,8 @@ pub struct Watchdog {
 impl Watchdog {
     /// Starts checking all lanes of the process. Calls `warn` once for each poll that exceeds the warn limit,
     /// with a sentence and the stack, one line for each call. At the kill limit it writes the task and every
-    /// lane's state to standard error and aborts the process, within a second if nobody reads that: a lane
-    /// whose task does not return serves no connection.
+    /// lane's state to standard error and aborts the process, soon even if nobody reads that: a lane whose
+    /// task does not return serves no connection.
     ///
     /// # Errors
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) for limits out of range; or that of the system, if it
@@ -102,9 +102,15 @@ impl Watchdog {
     }
 }
 
+/// Longest time of the last report about lanes of which `running` run a task: each stack takes its time.
+fn longest_report(running: usize) -> Duration {
+    LONGEST_WRITE + stack::TIMEOUT.saturating_mul(u32::try_from(running).unwrap_or(u32::MAX))
+}
+
 fn abort(text: &str) -> ! {
+    let running = report().iter().filter(|report| report.running.is_some()).count();
     // Piece by piece: the collection of a stack may fail or take its time, too.
-    abort_after(|| {
+    abort_after(longest_report(running), || {
         let mut output = io::stderr();
         let _ = writeln!(output, "{text}aborting; the lanes:");
         for report in report() {

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const FRAMES: usize = 128;
 /// Maximum time for an answer. A running thread is interrupted at once, one that waits for a processor later.
 /// A thread does not answer only if it waits uninterruptibly in the kernel, or has blocked the signal.
-const TIMEOUT: Duration = Duration::from_millis(200);
+pub(super) const TIMEOUT: Duration = Duration::from_millis(200);
 
 static ASKING: LockClass = LockClass::new("stack of a thread", 3);
 /// Held by the requester.
