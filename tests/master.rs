@@ -800,7 +800,7 @@ fn a_new_worker_takes_the_sockets_of_the_run_time_interface() {
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
         let pid = answer.lines().find_map(|line| line.strip_prefix("Pid: "));
-        pid.unwrap_or_else(|| panic!("{answer}")).parse().unwrap()
+        pid.unwrap_or_else(|| panic!("{answer}")).parse::<i32>().unwrap()
     };
     for _ in 0..2 {
         let mut stays = common::connect(address);
