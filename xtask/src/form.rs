@@ -1,6 +1,7 @@
 //! Checks the form of sources and scripts: rustfmt accepts them, no line is too wide. `cargo fmt --check`
 //! is not sufficient, since rustfmt skips files that no module declares, and lines that it cannot break. The
-//! bodies of macros in braces (`proptest!`, `macro_rules!`) are out of its sight: there only the width counts.
+//! bodies of macros in braces (`proptest!`, `macro_rules!`) are out of its sight: there only the width is
+//! checked.
 
 use crate::finding::{Finding, Position};
 use crate::sources::texts;
