@@ -783,7 +783,7 @@ fn a_stream_that_a_server_refuses_goes_elsewhere() {
     assert_eq!(observed.lock().unwrap().len(), 2);
 }
 
-/// The proxy cannot repeat a request with a body, so it refuses the client's stream, and the client repeats it.
+/// The proxy cannot repeat a request with a body. It refuses the client's stream, and the client repeats it.
 #[test]
 fn a_client_learns_that_a_server_refused_its_stream() {
     let (_program, address, observed) = start_before_2(" http-reuse always\n", "");

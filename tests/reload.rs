@@ -1432,7 +1432,7 @@ fn a_key_finds_its_server_after_a_reload() {
     assert!(program.child.0.try_wait().unwrap().is_none());
 }
 
-/// Connections to servers with TLS, of either version of HTTP, serve on over a reload, unless a CA has changed.
+/// Connections to servers over TLS, of either version of HTTP, serve on over a reload with the same CA.
 #[test]
 fn connections_over_tls_go_on_over_a_reload_unless_their_ca_has_changed() {
     let authority = Authority::new();

@@ -104,8 +104,8 @@ impl Private {
     }
 
     /// Takes the connection for `purpose`, if there is one that still works and `may_serve` accepts it, and
-    /// returns whether it is authenticated. Closes the others that are private only because they identify the client: the session
-    /// has gone to another server.
+    /// returns whether it is authenticated. Closes the others that are private only because they identify the
+    /// client: the session has gone to another server.
     pub(super) fn take(
         &mut self,
         purpose: Purpose,
