@@ -271,12 +271,15 @@ fn keys_are_divided_among_peers_as_haproxy_divides_them() {
     }
 }
 
-fn request(address: SocketAddr, path: &str) {
+/// Returns the answer to a request, which is 200.
+fn request(address: SocketAddr, path: &str) -> String {
     let mut client = common::connect(address);
     client
         .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
         .unwrap();
-    assert!(common::read_all(&mut client).starts_with("HTTP/1.1 200"));
+    let answer = common::read_all(&mut client);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
 }
 
 #[test]
@@ -313,29 +316,52 @@ fn a_process_and_haproxy_know_what_either_counts() {
     }
 }
 
-/// HAProxy also sends names of servers in a dictionary: these are skipped, and the following data is read.
+/// A table of chosen servers, copied to another table, in a process and HAProxy whose servers have their ids
+/// the other way round. Both find the servers of the other's entries by their names.
 #[test]
-fn servers_that_haproxy_has_chosen_are_known_by_their_ids() {
-    let (one, mut two) = two();
-    let origin = two.web;
-    let table = "stick-table type string len 20 size 1k peers ps store server_id,gpc0,http_fail_cnt";
-    let one = Peer { config: format!("{}backend stuck\n {table}\n", one.config), ..one }.manylane();
-    let web = own_address();
-    two.config += &format!(
-        "backend stuck\n {table}\n stick on url\n server one {origin}\n server two {origin}\n\
-         frontend w\n bind {web}\n default_backend stuck\n"
-    );
+fn servers_that_haproxy_or_a_process_has_chosen_are_known_by_their_names() {
+    let stuck = |peer: Peer, servers: [&str; 2]| {
+        let web = own_address();
+        let [first, second] = servers.map(|name| format!("server {name} {}", peer.web));
+        let config = format!(
+            "{}backend stuck\n stick on url\n {first}\n {second}\n\
+                 stick-table type string len 20 size 1k expire 10m peers ps write-to copy \
+                     store server_id,gpt0,gpc0,http_fail_cnt\n\
+                 http-response set-header x-server %s\n\
+             backend copy\n stick-table type string len 20 size 1k expire 10m \
+                 store server_id,server_key,gpt0,gpc0\n\
+             frontend w\n bind {web}\n default_backend stuck\n",
+            peer.config
+        );
+        (web, Peer { config, ..peer })
+    };
+    let (one, two) = two();
+    let (at_one, one) = stuck(one, ["one", "two"]);
+    let (at_two, two) = stuck(two, ["two", "one"]);
+    let one = one.manylane();
     let Some(two) = two.haproxy() else { return no_haproxy() };
-    for key in 0..6 {
-        assert_eq!(status_of(web), Ok(200));
-        request(web, &format!("/{key}"));
-    }
-    let shown = two.ask("show table stuck");
-    assert!(shown.contains("server_key=two"), "{shown}");
-    for key in 0..6 {
-        let key = format!("/{key}");
-        let server = |peer: &Peer| peer.entry("stuck", &key).map(|entry| entry["server_id"].clone());
-        until(|| server(&one).is_some() && server(&one) == server(&two));
+    one.is_connected();
+    let server = |web: SocketAddr, path: &str| {
+        let answer = request(web, path);
+        answer.split("x-server: ").nth(1).and_then(|rest| rest.lines().next()).map(str::to_owned)
+    };
+    let two_ways = [(&one, at_one, &two, at_two, "one"), (&two, at_two, &one, at_one, "two")];
+    for (from, web, to, other_web, name) in two_ways {
+        for key in 0..6 {
+            let path = format!("/{name}{key}");
+            let chosen = server(web, &path);
+            assert!(chosen.is_some());
+            from.keeps("stuck", &path, ("server_key", chosen.as_deref().unwrap_or_default()));
+            from.set("stuck", &path, "data.gpc0 7 data.gpt0 8");
+            to.keeps("stuck", &path, ("gpc0", "7"));
+            assert_eq!(from.entry("stuck", &path), to.entry("stuck", &path));
+            let mut copied = to.entry("stuck", &path).unwrap_or_default();
+            copied.remove("http_fail_cnt");
+            copied.insert("gpc0".into(), "0".into());
+            until(|| to.entry("copy", &path).as_ref() == Some(&copied));
+            assert_eq!(from.entry("copy", &path), None, "only what comes from peers is copied");
+            assert_eq!(server(other_web, &path), chosen);
+        }
     }
 }
 
@@ -416,23 +442,38 @@ impl Relay {
     }
 }
 
-#[test]
-fn connections_that_are_lost_begin_again_where_they_were() {
+/// Cuts all connections between a process and its peer, several times. Both continue where they were.
+fn continues_after_cuts(start: impl Fn(Peer) -> Peer) {
     let (one, two) = (own_address(), own_address());
     let (to_one, to_two) = (Relay::to(one), Relay::to(two));
     let one = Peer::new("one", one, ("two", to_two.address)).manylane();
-    let two = Peer::new("two", two, ("one", to_one.address)).manylane();
+    let two = start(Peer::new("two", two, ("one", to_one.address)));
     for round in 1..=3 {
         one.is_connected();
         two.is_connected();
         to_one.cut();
         to_two.cut();
         let number = round.to_string();
-        for (from, to, key) in [(&one, &two, "192.0.2.1"), (&two, &one, "192.0.2.2")] {
-            from.set("ips", key, &format!("data.gpc0 {number}"));
-            to.keeps("ips", key, ("gpc0", &number));
+        // Other keys each round: HAProxy asks for all entries again, and takes older values of its own.
+        for (from, to, kind) in [(&one, &two, 1), (&two, &one, 2)] {
+            let key = format!("192.0.2.{kind}{round}");
+            from.set("ips", &key, &format!("data.gpc0 {number}"));
+            to.keeps("ips", &key, ("gpc0", &number));
         }
     }
+}
+
+#[test]
+fn connections_that_are_lost_begin_again_where_they_were() {
+    continues_after_cuts(Peer::manylane);
+}
+
+#[test]
+fn connections_to_haproxy_that_are_lost_begin_again_where_they_were() {
+    if Haproxy::program().is_none() {
+        return no_haproxy();
+    }
+    continues_after_cuts(|peer| peer.haproxy().unwrap());
 }
 
 #[test]

@@ -30,9 +30,15 @@ fn tables() -> Vec<SharedTable> {
                 expire: 1_000,
                 nopurge: false,
                 data: data.clone(),
+                bytes_factor: std::num::NonZeroU32::MIN,
                 turns: false,
             };
-            SharedTable { name: name.into(), table: Arc::new(Table::new(spec)), receives_only: false }
+            SharedTable {
+                name: name.into(),
+                table: Arc::new(Table::new(spec)),
+                receives_only: false,
+                write_to: None,
+            }
         })
         .collect()
 }

@@ -20,6 +20,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         expire: EXPIRE,
         nopurge: false,
         data: data_types,
+        bytes_factor: std::num::NonZeroU32::MIN,
         turns: false,
     };
     let table = Table::new(spec);

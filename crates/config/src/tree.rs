@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -459,6 +460,10 @@ pub struct StickTable {
     pub peers: Option<Word>,
     /// `recv-only`: takes updates from peers and sends none.
     pub receives_only: bool,
+    /// `write-to`: the table that also takes the peers' updates of this one.
+    pub write_to: Option<Word>,
+    /// `brates-factor`: number of bytes that byte rates count as one; 1 by default.
+    pub bytes_factor: NonZeroU32,
     /// Position of the line.
     pub pos: Pos,
 }

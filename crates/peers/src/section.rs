@@ -13,9 +13,10 @@
 //! 5. During a resynchronisation, a process keeps entries that it has changed itself and that the peer has
 //!    not acknowledged: the peer may send an old value that it once learned from this process.
 
+use crate::dictionary::Dictionary;
 use crate::wire::{Definition, Message, MessageError, Update, put_kept, put_key};
 use manylane_expr::{DataType, Datum, Type, Value};
-use manylane_stick::{Data, Entry, MAX_KEY_BYTES, Table, with_key};
+use manylane_stick::{Data, DataValue, Entry, EntryGuard, MAX_KEY_BYTES, Table, with_key};
 use manylane_sync::Arc;
 use std::collections::{BTreeMap, HashMap};
 use xxhash_rust::xxh64::xxh64;
@@ -52,6 +53,8 @@ pub struct SharedTable {
     pub table: Arc<Table>,
     /// `recv-only`: the table is not sent to peers.
     pub receives_only: bool,
+    /// `write-to`: a table that also takes what peers send of this one.
+    pub write_to: Option<Arc<Table>>,
 }
 
 /// A shared table and its changes.
@@ -61,6 +64,8 @@ struct Shared {
     table: Arc<Table>,
     /// `recv-only`: the table is not sent to peers.
     receives_only: bool,
+    /// `write-to`: a table that also takes what peers send of this one.
+    write_to: Option<Arc<Table>>,
     /// Number of the last change.
     last: u64,
     /// Entries by change, for changes that some peer may not have acknowledged.
@@ -131,6 +136,10 @@ struct Session {
     theirs: Vec<PeerTable>,
     /// The table of the next update to receive; `None` if it is unknown here.
     receives: Option<usize>,
+    /// Servers in updates that were sent.
+    servers_sent: Dictionary,
+    /// Servers in updates that were received.
+    servers_received: Dictionary,
     heard: u64,
     said: u64,
 }
@@ -223,10 +232,14 @@ pub struct Section {
     has_changes: bool,
 }
 
-/// True if peers are sent these data: concurrent connections belong to each process, and server names are not
-/// sent.
+/// True if peers are sent these data: concurrent connections belong to each process.
 fn is_sent(data: &&Data) -> bool {
-    !matches!(data.kind, DataType::ConnCur | DataType::ServerKey)
+    data.kind != DataType::ConnCur
+}
+
+/// True if `write-to` copies these data: those that nothing is added to, as in HAProxy.
+fn is_copied(kind: DataType) -> bool {
+    matches!(kind, DataType::ServerId | DataType::ServerKey | DataType::Gpt0 | DataType::Gpt)
 }
 
 /// Length of a key in a definition. For text it includes the terminating byte of HAProxy's memory.
@@ -238,6 +251,11 @@ fn key_bytes(table: &Table) -> u64 {
         Type::Bin => spec.key_bytes as u64,
         _ => 4,
     }
+}
+
+/// Holds the entry of a key; one that is made expires on `date`.
+fn hold<'t>(table: &'t Table, key: Value<'_>, now: u64, date: u64) -> Option<EntryGuard<'t>> {
+    with_key(table.spec(), key, |words| table.get_or_make_until(words, now, date)).flatten()
 }
 
 impl Shared {
@@ -274,20 +292,70 @@ impl Shared {
         xxh64(key, xxh64(self.name.as_bytes(), 0)) % u64::from(of) + 1 == u64::from(number)
     }
 
-    fn put(&self, entry: &Entry<'_>, number: u32, now: u64, out: &mut Vec<u8>) {
+    fn put(&self, entry: &Entry<'_>, number: u32, servers: &mut Dictionary, now: u64, out: &mut Vec<u8>) {
         let mut bytes = [0; MAX_KEY_BYTES];
         let mut body = Vec::new();
         put_key(entry.key(&mut bytes), &mut body);
         for data in self.table.spec().data.iter().filter(is_sent) {
             for index in 0..data.count {
-                if let Some(kept) = entry.kept(Datum { data: data.kind, index }, now) {
-                    put_kept(kept, &mut body);
+                match entry.kept(Datum { data: data.kind, index }, now) {
+                    Some(DataValue::Number(key)) if data.kind == DataType::ServerKey => {
+                        servers.put(key, &mut body);
+                    }
+                    Some(kept) => put_kept(kept, &mut body),
+                    None => {}
                 }
             }
         }
         let expire =
             (self.table.spec().expire > 0).then(|| u32::try_from(entry.expires_in(now)).unwrap_or(u32::MAX));
         Message::Update(Update { number: Some(number), expire, body: &body }).write(out);
+    }
+
+    /// Applies an update, unless its entry `is_ahead` of the peer. Does nothing if there is no room for the
+    /// entry.
+    fn learn(
+        &self,
+        definition: &Definition<'_>,
+        update: &Update<'_>,
+        servers: &mut Dictionary,
+        is_ahead: impl Fn(u32) -> bool,
+        now: u64,
+    ) -> Result<(), MessageError> {
+        let date = |table: &Table| {
+            let expire = table.spec().expire;
+            now + update.expire.map_or(expire, |left| expire.min(left.into()))
+        };
+        let (mut entry, mut copy) = (None, None);
+        update.read(definition, servers, |key, value| match value {
+            None => {
+                entry = hold(&self.table, key, now, date(&self.table));
+                entry = entry.take().filter(|entry| !is_ahead(entry.number()));
+                let target = self.write_to.as_deref().filter(|_| entry.is_some());
+                copy = target.and_then(|target| hold(target, key, now, date(target)));
+            }
+            Some((datum, kept)) => {
+                let Some(entry) = &entry else { return };
+                let theirs = definition.data.iter().find(|data| data.kind == datum.data);
+                let own = self.table.spec().data.iter().find(|data| data.kind == datum.data);
+                // A rate over another period is not comparable.
+                let same = theirs.zip(own).is_some_and(|(theirs, own)| theirs.period == own.period);
+                if same && datum.data != DataType::ConnCur {
+                    entry.learn(datum, kept, now);
+                }
+                if let Some(copy) = copy.as_ref().filter(|_| is_copied(datum.data)) {
+                    copy.learn(datum, kept, now);
+                }
+            }
+        })?;
+        for (entry, table) in [(entry, Some(&self.table)), (copy, self.write_to.as_ref())] {
+            if let (Some(entry), Some(table)) = (entry, table)
+                && table.spec().expire > 0
+            {
+                entry.set_expiry(date(table));
+            }
+        }
+        Ok(())
     }
 
     /// Records changes. Returns true if there were any.
@@ -332,10 +400,10 @@ impl Section {
     ) -> Self {
         let tables: Vec<Shared> = tables
             .into_iter()
-            .map(|SharedTable { name, table, receives_only }| {
+            .map(|SharedTable { name, table, receives_only, write_to }| {
                 table.share();
                 let (changes, numbers) = Default::default();
-                Shared { name, table, receives_only, last: 0, changes, numbers }
+                Shared { name, table, receives_only, write_to, last: 0, changes, numbers }
             })
             .collect();
         let peer = |spec| Peer {
@@ -373,6 +441,8 @@ impl Section {
             owes_confirm: false,
             theirs: Vec::new(),
             receives: None,
+            servers_sent: Dictionary::default(),
+            servers_received: Dictionary::default(),
             heard: now,
             said: now,
         };
@@ -541,7 +611,9 @@ impl Section {
                         *learns_from == Some(peer)
                             && shared.numbers.get(&entry).is_some_and(|change| *change > known)
                     };
-                    learn(&shared.table, &theirs.definition, &update, is_ahead, now)
+                    let servers = &mut session.servers_received;
+                    shared
+                        .learn(&theirs.definition, &update, servers, is_ahead, now)
                         .map_err(Fault::Message)?;
                 }
             }
@@ -587,9 +659,10 @@ impl Section {
                 session.announce(at.table, shared, out);
                 // The number must not acknowledge later changes before the peer has everything.
                 let number = cursors[at.table].known as u32;
+                let servers = &mut session.servers_sent;
                 next = shared.table.each(at.next, now, |entry| {
                     if shared.is_in(entry, shard) {
-                        shared.put(entry, number, now, out);
+                        shared.put(entry, number, servers, now, out);
                     }
                     out.len() - begin < FILL
                 });
@@ -612,7 +685,7 @@ impl Section {
                 match &entry {
                     Some(entry) => {
                         session.announce(number, shared, out);
-                        shared.put(entry, *change as u32, now, out);
+                        shared.put(entry, *change as u32, &mut session.servers_sent, now, out);
                     }
                     // Nothing is left to acknowledge.
                     None if cursor.known == cursor.sent => cursor.known = *change,
@@ -698,40 +771,4 @@ impl Session {
             self.theirs.len() - 1
         });
     }
-}
-
-/// Applies an update, unless its entry `is_ahead` of the peer. Does nothing if there is no room for the
-/// entry.
-fn learn(
-    table: &Table,
-    definition: &Definition<'_>,
-    update: &Update<'_>,
-    is_ahead: impl Fn(u32) -> bool,
-    now: u64,
-) -> Result<(), MessageError> {
-    let spec = table.spec();
-    let date = now + update.expire.map_or(spec.expire, |expire| spec.expire.min(expire.into()));
-    let mut entry = None;
-    update.read(definition, |key, value| match value {
-        None => {
-            entry = with_key(spec, key, |words| table.get_or_make_until(words, now, date)).flatten();
-            entry = entry.take().filter(|entry| !is_ahead(entry.number()));
-        }
-        Some((datum, kept)) => {
-            let Some(entry) = &entry else { return };
-            let theirs = definition.data.iter().find(|data| data.kind == datum.data);
-            let own = spec.data.iter().find(|data| data.kind == datum.data);
-            // A rate over another period is not comparable.
-            let same = theirs.zip(own).is_some_and(|(theirs, own)| theirs.period == own.period);
-            if same && datum.data != DataType::ConnCur {
-                entry.learn(datum, kept, now);
-            }
-        }
-    })?;
-    if let Some(entry) = entry
-        && spec.expire > 0
-    {
-        entry.set_expiry(date);
-    }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 //! A message has a class and a type. If the type is 128 or more, a length and a body follow. Numbers have a
 //! variable length (see [`put_number`]).
 
+use crate::dictionary::Dictionary;
 use manylane_expr::{DataType, Datum, Type, Value};
 use manylane_stick::{Data, DataValue, Period};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -117,7 +118,7 @@ pub fn put_number(number: u64, out: &mut Vec<u8>) {
 }
 
 /// The rest of a body.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], MessageError> {
@@ -130,7 +131,7 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().map_err(|_| MessageError::Malformed)
     }
 
-    fn number(&mut self) -> Result<u64, MessageError> {
+    pub(crate) fn number(&mut self) -> Result<u64, MessageError> {
         let [first] = self.array()?;
         let (mut number, mut shift) = (u128::from(first), 4);
         if first < 0xf0 {
@@ -152,7 +153,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length and that many bytes.
-    fn counted(&mut self) -> Result<&'a [u8], MessageError> {
+    pub(crate) fn counted(&mut self) -> Result<&'a [u8], MessageError> {
         let length = usize::try_from(self.number()?).map_err(|_| MessageError::Malformed)?;
         self.take(length)
     }
@@ -308,14 +309,15 @@ impl<'a> Definition<'a> {
 }
 
 impl<'a> Update<'a> {
-    /// Reads the key, then passes the data to `each`, according to the table's definition. Skips
-    /// `server_key`, since tables do not keep peers' texts.
+    /// Reads the key, then passes the data to `each`, according to the table's definition. `servers` has the
+    /// sender's texts of `server_key`; an entry without one, or one that is not kept, passes none.
     ///
     /// # Errors
     /// [`MessageError::Malformed`]; `each` may have been called before.
     pub fn read(
         &self,
         definition: &Definition<'_>,
+        servers: &mut Dictionary,
         mut each: impl FnMut(Value<'a>, Option<(Datum, DataValue)>),
     ) -> Result<(), MessageError> {
         let mut reader = Reader(self.body);
@@ -339,8 +341,8 @@ impl<'a> Update<'a> {
                     let [age, events, before] = [age, events, before].map(bounded);
                     DataValue::Rate(Period { age, events, before })
                 } else if data.kind == DataType::ServerKey {
-                    server_key(&mut reader)?;
-                    continue;
+                    let Some(key) = servers.read(&mut reader)? else { continue };
+                    DataValue::Number(key)
                 } else {
                     DataValue::Number(reader.number()?)
                 };
@@ -350,25 +352,6 @@ impl<'a> Update<'a> {
         Ok(())
     }
 }
-
-/// Skips a server's name: nothing, or its number in the sender's dictionary and, the first time, the name.
-fn server_key(reader: &mut Reader<'_>) -> Result<(), MessageError> {
-    let mut reader = Reader(reader.counted()?);
-    if reader.0.is_empty() {
-        return Ok(());
-    }
-    let number = reader.number()?;
-    if !(1..=DICTIONARY).contains(&number) {
-        return Err(MessageError::Malformed);
-    }
-    if !reader.0.is_empty() {
-        reader.counted()?;
-    }
-    Ok(())
-}
-
-/// Size of a sender's dictionary, as in HAProxy.
-const DICTIONARY: u64 = 128;
 
 /// Writes a key in the format of its type.
 pub(crate) fn put_key(key: Value<'_>, out: &mut Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use manylane_expr::{DataType, Type, Value};
 use manylane_peers::{Fault, HEARTBEAT, PeerSpec, Resync, SILENCE, Section, Shard, SharedTable};
-use manylane_stick::{Data, Spec, Table, with_key};
+use manylane_stick::{Data, Spec, Table, server_key, server_key_text, with_key};
 use manylane_sync::Arc;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -19,7 +19,16 @@ fn table() -> Arc<Table> {
         Data { kind: DataType::HttpReqRate, count: 1, period: 10_000 },
     ];
     let (key, key_bytes, size, expire, nopurge) = (Type::Int, 0, 5_000, 60_000, false);
-    Arc::new(Table::new(Spec { key, key_bytes, size, expire, nopurge, data, turns: false }))
+    Arc::new(Table::new(Spec {
+        key,
+        key_bytes,
+        size,
+        expire,
+        nopurge,
+        data,
+        bytes_factor: std::num::NonZeroU32::MIN,
+        turns: false,
+    }))
 }
 
 impl Process {
@@ -29,7 +38,7 @@ impl Process {
 
     fn with(table: Arc<Table>, peers: Vec<bool>, follows: bool, now: u64) -> Self {
         let section = Section::new(
-            [SharedTable { name: "t".into(), table: table.clone(), receives_only: false }],
+            [SharedTable { name: "t".into(), table: table.clone(), receives_only: false, write_to: None }],
             peers.into_iter().map(|is_local| PeerSpec { is_local, shard: None }),
             follows,
             now,
@@ -396,7 +405,7 @@ fn a_peer_with_a_shard_gets_its_part_of_the_keys() {
     let now = 1_000;
     let parts = [Some(Shard { number: 1, of: 2 }), Some(Shard { number: 2, of: 2 }), None];
     let own = table();
-    let shared = SharedTable { name: "t".into(), table: own.clone(), receives_only: false };
+    let shared = SharedTable { name: "t".into(), table: own.clone(), receives_only: false, write_to: None };
     let specs = parts.map(|shard| PeerSpec { is_local: false, shard });
     let mut here = Process { section: Section::new([shared], specs, false, now), table: own };
     let mut others = [Process::new(1, now), Process::new(1, now), Process::new(1, now)];
@@ -426,4 +435,111 @@ fn a_peer_with_a_shard_gets_its_part_of_the_keys() {
     assert_eq!(one.len() + two.len(), all.len());
     let known = here.section.report(now).iter().map(|peer| peer.tables[0].known).collect::<Vec<_>>();
     assert!(known.iter().all(|known| *known > 90), "what a peer does not get counts as known: {known:?}");
+}
+
+/// Two processes with one table each, of servers and counts. The second writes what it learns to another
+/// table.
+fn with_servers(now: u64) -> (Process, Process, Arc<Table>) {
+    let data = [DataType::ServerId, DataType::Gpt0, DataType::Gpc0, DataType::ServerKey].map(|kind| Data {
+        kind,
+        count: 1,
+        period: 0,
+    });
+    let made = || Arc::new(Table::new(Spec { data: data.to_vec(), ..table().spec().clone() }));
+    let copy = made();
+    let process = |write_to: Option<Arc<Table>>| {
+        let table = made();
+        let shared = SharedTable { name: "t".into(), table: table.clone(), receives_only: false, write_to };
+        Process { section: Section::new([shared], [PeerSpec::default()], false, now), table }
+    };
+    (process(None), process(Some(copy.clone())), copy)
+}
+
+/// What an entry keeps: its server's id and name, its tag and counter.
+fn server_in(table: &Table, key: i64, now: u64) -> Option<(u64, Option<&'static str>, u64, u64)> {
+    with_key(table.spec(), Value::Int(key), |words| {
+        table.peek(words, now, |entry| {
+            let get = |data| entry.get(data, now).expect("it is kept");
+            let name = server_key_text(get(DataType::ServerKey));
+            (get(DataType::ServerId), name, get(DataType::Gpt0), get(DataType::Gpc0))
+        })
+    })?
+}
+
+/// More names than a dictionary has numbers, each sent in full as rarely as possible.
+#[test]
+fn names_of_servers_are_sent_as_numbers_of_a_connection() {
+    const NAMES: i64 = 300;
+    let now = 1_000;
+    let (mut one, mut two, _) = with_servers(now);
+    let name = |key: i64| format!("server with the number {key}");
+    let set = |process: &Process, key: i64, name: &str| {
+        with_key(process.table.spec(), Value::Int(key), |words| {
+            let entry = process.table.get_or_make(words, now).expect("there is room");
+            entry.set(DataType::ServerId, key as u64, now);
+            let number = server_key(name).expect("there are numbers left");
+            entry.set(DataType::ServerKey, number.into(), now);
+        });
+    };
+    set(&one, 0, &name(0)); // part of the resynchronisation
+    connect(&mut one, &mut two, now);
+    settle(&mut one, &mut two, now);
+    let times =
+        |bytes: &[u8], text: &str| bytes.windows(text.len()).filter(|part| *part == text.as_bytes()).count();
+    for round in 0..2 {
+        // The same server for 10 keys in turn.
+        (0..NAMES).for_each(|key| set(&one, key, &name((key / 10 + round) % 30)));
+        let out = one.sends(0, now);
+        assert_eq!(two.section.receive(0, &out, now), Ok(out.len()));
+        for key in 0..NAMES {
+            let server = name((key / 10 + round) % 30);
+            let sent = times(&out, &format!("{}{server}", char::from(server.len() as u8)));
+            assert_eq!(sent, usize::from(round == 0 && server != name(0)), "{server} {round}");
+            let shown = server_in(&two.table, key, now).map(|(id, shown, ..)| (id, shown.map(str::to_owned)));
+            assert_eq!(shown, Some((key as u64, Some(server))));
+        }
+    }
+    (0..NAMES).for_each(|key| set(&one, key, &name(key)));
+    // Another connection begins with empty dictionaries.
+    connect(&mut one, &mut two, now);
+    settle(&mut one, &mut two, now);
+    for key in 0..NAMES {
+        assert_eq!(server_in(&two.table, key, now), server_in(&one.table, key, now));
+        let shown = server_in(&two.table, key, now).and_then(|(_, shown, ..)| shown);
+        assert_eq!(shown, Some(&*name(key)));
+    }
+}
+
+/// `write-to`: as in HAProxy, servers and tags go to the other table, and nothing that is added up.
+#[test]
+fn what_peers_send_is_written_to_another_table() {
+    let now = 1_000;
+    let (mut one, mut two, copy) = with_servers(now);
+    let set = |table: &Table, key: i64, counter: u64| {
+        with_key(table.spec(), Value::Int(key), |words| {
+            let entry = table.get_or_make(words, now).expect("there is room");
+            let name = u64::from(server_key("copied").expect("there are numbers left"));
+            let all = [DataType::ServerId, DataType::Gpt0, DataType::Gpc0, DataType::ServerKey];
+            for (kind, to) in all.into_iter().zip([4, 5, counter, name]) {
+                entry.set(kind, to, now);
+            }
+        });
+    };
+    set(&one.table, 1, 6); // part of a resynchronisation
+    connect(&mut one, &mut two, now);
+    settle(&mut one, &mut two, now);
+    set(&copy, 2, 9);
+    set(&one.table, 2, 6);
+    set(&two.table, 3, 6);
+    settle(&mut one, &mut two, now);
+    assert_eq!(server_in(&two.table, 1, now), Some((4, Some("copied"), 5, 6)));
+    assert_eq!(server_in(&copy, 1, now), Some((4, Some("copied"), 5, 0)));
+    assert_eq!(server_in(&copy, 2, now), Some((4, Some("copied"), 5, 9)), "its own count stays");
+    assert_eq!(server_in(&copy, 3, now), None, "this process has set it");
+    // The entry lives as long as that of the peer's.
+    let later = now + copy.spec().expire / 2;
+    set(&one.table, 2, 7);
+    settle(&mut one, &mut two, later);
+    assert_eq!(server_in(&copy, 2, now + copy.spec().expire - 1), Some((4, Some("copied"), 5, 9)));
+    assert_eq!(server_in(&copy, 1, now + copy.spec().expire), None);
 }

@@ -2,9 +2,9 @@
 
 use manylane_expr::{DataType, Type};
 use manylane_peers::{
-    Definition, MAX_BODY, Message, MessageError, Status, Update, hello, put_number, read_hello,
+    Definition, Dictionary, MAX_BODY, Message, MessageError, Status, Update, hello, put_number, read_hello,
 };
-use manylane_stick::Data;
+use manylane_stick::{Data, DataValue, server_key_text};
 use proptest::prelude::*;
 
 fn message(bytes: &[u8]) -> (Message<'_>, usize) {
@@ -44,9 +44,9 @@ fn messages_of_haproxy_are_understood_and_written_as_it_does() {
     assert_eq!(message(b"\x00\x04"), (Message::Heartbeat, 2));
 }
 
-/// Server names are skipped in any position.
+/// A sender sends the name of a server once, and its number afterwards.
 #[test]
-fn what_stands_behind_the_name_of_a_server_is_read() {
+fn names_of_servers_are_remembered_by_the_number_of_the_sender() {
     let data = |kind| Data { kind, count: 1, period: 0 };
     let definition = Definition {
         table: 1,
@@ -56,17 +56,37 @@ fn what_stands_behind_the_name_of_a_server_is_read() {
         expire: 0,
         data: vec![data(DataType::ServerKey), data(DataType::HttpFailCnt)],
     };
-    for name in [&b"\x00"[..], b"\x01\x05", b"\x05\x05\x03abc"] {
+    let mut servers = Dictionary::default();
+    let long = [&b"\xf4\x01\x05\xf1\x01"[..], &[b'x'; 257]].concat();
+    for (name, text) in [
+        (&b"\x00"[..], None),
+        (b"\x01\x05", None),
+        (b"\x05\x05\x03abc", Some("abc")),
+        (b"\x04\x80\x02de", Some("de")),
+        (b"\x01\x05", Some("abc")),
+        (b"\x05\x05\x03fgh", Some("fgh")),
+        (b"\x01\x05", Some("fgh")),
+        (b"\x01\x80", Some("de")),
+        (&long, None),
+        (b"\x01\x05", None),
+        (b"\x04\x05\x02\xff\xff", None),
+    ] {
         let body = [b"\x00\x00\x00\x07", name, b"\x2a"].concat();
         let mut observed = Vec::new();
         let update = Update { number: None, expire: None, body: &body };
-        update.read(&definition, |_, kept| observed.extend(kept)).expect("it is whole");
-        assert_eq!(observed.len(), 1);
-        assert_eq!(observed[0].0.data, DataType::HttpFailCnt);
+        update.read(&definition, &mut servers, |_, kept| observed.extend(kept)).expect("it is whole");
+        assert_eq!(observed.pop().map(|(datum, _)| datum.data), Some(DataType::HttpFailCnt));
+        let found = observed.pop().map(|(_, kept)| match kept {
+            DataValue::Number(number) => server_key_text(number).expect("it has a number here"),
+            DataValue::Rate(_) => panic!("it is no rate"),
+        });
+        assert_eq!(found, text);
     }
-    let body = b"\x00\x00\x00\x07\x02\xef\x01\x2a"; // a dictionary has 128 places
-    let update = Update { number: None, expire: None, body };
-    assert_eq!(update.read(&definition, |_, _| {}), Err(MessageError::Malformed));
+    // The sender's numbers are 1 to 128.
+    for body in [&b"\x00\x00\x00\x07\x01\x81\x2a"[..], b"\x00\x00\x00\x07\x01\x00\x2a"] {
+        let update = Update { number: None, expire: None, body };
+        assert_eq!(update.read(&definition, &mut servers, |_, _| {}), Err(MessageError::Malformed));
+    }
 }
 
 #[test]

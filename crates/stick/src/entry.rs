@@ -48,7 +48,7 @@ impl<'t> Entry<'t> {
         let datum = datum.into();
         let (word, first, period) = self.words_of(datum)?;
         Some(if datum.data.is_rate() {
-            rate::read(word, self.word(first + 1), period, now).into()
+            self.rate(datum, (word, first, period), now)
         } else {
             let number = word.load(Ordering::Relaxed);
             match datum.data {
@@ -58,8 +58,16 @@ impl<'t> Entry<'t> {
         })
     }
 
-    /// Adds `n` to a number, or `n` events to a rate, and returns the new value. `None` if the table does not
-    /// keep it.
+    /// Returns the events of a rate, or the bytes of a byte rate.
+    #[inline]
+    fn rate(&self, datum: Datum, (word, first, period): (&AtomicU64, usize, u32), now: u64) -> u64 {
+        let events = u64::from(rate::read(word, self.word(first + 1), period, now));
+        let each = self.table.layout.bytes_each(datum.data);
+        each.map_or(events, |bytes| events * u64::from(bytes.get()))
+    }
+
+    /// Adds `n` to a number, or `n` events or bytes to a rate, and returns the new value. `None` if the table
+    /// does not keep it.
     #[inline]
     pub fn add(&self, datum: impl Into<Datum>, n: u64, now: u64) -> Option<u64> {
         let datum = datum.into();
@@ -68,12 +76,15 @@ impl<'t> Entry<'t> {
             return self.get(datum, now);
         }
         if datum.data.is_rate() {
+            // As in HAProxy, what is counted at once is rounded up.
+            let each = self.table.layout.bytes_each(datum.data);
+            let n = each.map_or(n, |bytes| n.div_ceil(bytes.get().into()));
             let n = u32::try_from(n).unwrap_or(u32::MAX);
             rate::add(word, self.word(first + 1), period, now, n, || {
                 self.table.shard_of(self.at).inner.lock()
             });
             self.table.mark(self.at);
-            return Some(rate::read(word, self.word(first + 1), period, now).into());
+            return Some(self.rate(datum, (word, first, period), now));
         }
         let sum = word.fetch_add(n, Ordering::Relaxed).wrapping_add(n);
         self.table.mark(self.at);
@@ -92,7 +103,8 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Sets a number, or the events of a rate's last period. Returns false if the table does not keep it.
+    /// Sets a number, or the events of a rate's last period: for a byte rate, as in HAProxy, its blocks of
+    /// bytes. Returns false if the table does not keep it.
     pub fn set(&self, datum: impl Into<Datum>, to: u64, now: u64) -> bool {
         let datum = datum.into();
         let Some((word, first, _)) = self.words_of(datum) else { return false };

@@ -11,7 +11,7 @@ mod table;
 
 pub use entry::Entry;
 pub use key::{MAX_KEY_BYTES, with_key};
-pub use server_key::{MAX_SERVER_KEYS, server_key, server_key_text};
+pub use server_key::{MAX_SERVER_KEYS, peer_server_key, server_key, server_key_text};
 pub use share::{DataValue, Period};
 pub use spec::{Data, MAX_SIZE, Spec};
 pub use table::{EntryGuard, ShardClearing, Table};

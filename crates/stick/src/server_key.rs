@@ -14,6 +14,10 @@ const CHUNK: usize = 1024;
 /// and entries find their server by its id only.
 pub const MAX_SERVER_KEYS: usize = 64 * CHUNK;
 
+/// Texts up to which those of peers get numbers, too. The rest is for the servers of this process, whatever
+/// its peers send.
+const MAX_PEER_KEYS: usize = MAX_SERVER_KEYS / 2;
+
 /// Each text is written once, so a reader with its number takes no lock.
 type Texts = Box<[OnceLock<Box<str>>]>;
 
@@ -29,11 +33,21 @@ manylane_sync::lazy_static! {
 /// The number of a text; assigns one if necessary. `None` if there are too many. Takes a lock, so keep the
 /// number.
 pub fn server_key(text: &str) -> Option<u32> {
+    number_within(text, MAX_SERVER_KEYS)
+}
+
+/// As [`server_key`], for a text from a peer: `None` for a new one if more than half of the numbers are used.
+pub fn peer_server_key(text: &str) -> Option<u32> {
+    number_within(text, MAX_PEER_KEYS)
+}
+
+/// The number of a text; assigns one if there are fewer than `most` texts.
+fn number_within(text: &str, most: usize) -> Option<u32> {
     let mut numbers = NUMBERS.lock();
     if let Some(number) = numbers.get(text) {
         return Some(*number);
     }
-    let index = numbers.len();
+    let index = Some(numbers.len()).filter(|index| *index < most)?;
     let chunk = TEXTS.get(index / CHUNK)?.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
     let kept = chunk[index % CHUNK].get_or_init(|| text.into());
     let number = u32::try_from(index + 1).ok()?;

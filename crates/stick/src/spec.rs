@@ -1,6 +1,7 @@
 //! The specification of a table, and the layout of its entries.
 
 use manylane_expr::{DataType, Type};
+use std::num::NonZeroU32;
 
 /// Largest size of a table: an entry's number and its date share a word in the order of expiry.
 pub const MAX_SIZE: u32 = (1 << 28) - (1 << 16);
@@ -38,6 +39,8 @@ pub struct Spec {
     pub nopurge: bool,
     /// Data of an entry, in the order of [`DataType`], each kind once.
     pub data: Vec<Data>,
+    /// Number of bytes that byte rates count as one event, so that a period may have 2^32 times as many.
+    pub bytes_factor: NonZeroU32,
     /// Entries have turns in each direction: see [`Entry::reserve`](crate::Entry::reserve).
     pub turns: bool,
 }
@@ -50,6 +53,8 @@ pub(crate) struct Layout {
     offsets: [Option<u16>; DataType::ALL.len()],
     /// The items of [`Spec::data`], by kind.
     kept: [Data; DataType::ALL.len()],
+    /// [`Spec::bytes_factor`]
+    bytes_factor: NonZeroU32,
     /// The first of two words for turns, if the table has turns.
     pub(crate) turns: Option<usize>,
     pub(crate) words: usize,
@@ -70,6 +75,7 @@ impl Layout {
             key_words,
             offsets: [None; DataType::ALL.len()],
             kept: [none; DataType::ALL.len()],
+            bytes_factor: spec.bytes_factor,
             turns: None,
             words: HEADER + key_words,
         };
@@ -83,6 +89,13 @@ impl Layout {
             layout.words += 2;
         }
         layout
+    }
+
+    /// Returns the number of bytes of an event of a rate; `None` for 1.
+    #[inline]
+    pub(crate) fn bytes_each(&self, kind: DataType) -> Option<NonZeroU32> {
+        let of_bytes = matches!(kind, DataType::BytesInRate | DataType::BytesOutRate);
+        Some(self.bytes_factor).filter(|factor| of_bytes && factor.get() > 1)
     }
 
     /// The first word of an element, and the kind's period; `None` if it is not kept.

@@ -845,6 +845,7 @@ mod tests {
             expire: 1000,
             nopurge: false,
             data,
+            bytes_factor: std::num::NonZeroU32::MIN,
             turns: false,
         })
     }

@@ -14,6 +14,7 @@ fn table(size: u32, kind: DataType, expire: u64) -> Arc<Table> {
         expire,
         nopurge: false,
         data,
+        bytes_factor: std::num::NonZeroU32::MIN,
         turns: false,
     }))
 }

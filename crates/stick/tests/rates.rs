@@ -37,7 +37,16 @@ impl Model {
 
 fn table() -> Table {
     let data = vec![Data { kind: DataType::GpcRate, count: 2, period: PERIOD }];
-    Table::new(Spec { key: Type::Int, key_bytes: 0, size: 4, expire: 0, nopurge: true, data, turns: false })
+    Table::new(Spec {
+        key: Type::Int,
+        key_bytes: 0,
+        size: 4,
+        expire: 0,
+        nopurge: true,
+        data,
+        bytes_factor: std::num::NonZeroU32::MIN,
+        turns: false,
+    })
 }
 
 proptest! {

@@ -22,8 +22,16 @@ fn shared() -> Shared {
         rate(DataType::HttpReqRate),
     ];
     let (size, expire) = (100_000, 60_000);
-    let table =
-        Table::new(Spec { key: Type::Ipv4, key_bytes: 0, size, expire, nopurge: false, data, turns: false });
+    let table = Table::new(Spec {
+        key: Type::Ipv4,
+        key_bytes: 0,
+        size,
+        expire,
+        nopurge: false,
+        data,
+        bytes_factor: std::num::NonZeroU32::MIN,
+        turns: false,
+    });
     Shared { table, met: AtomicU32::new(0) }
 }
 

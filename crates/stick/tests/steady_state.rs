@@ -10,8 +10,16 @@ static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisable
 #[test]
 fn hits_and_new_keys_of_a_full_table_take_nothing_from_the_global_allocator() {
     let data = vec![Data { kind: DataType::HttpReqRate, count: 1, period: 100 }];
-    let spec =
-        Spec { key: Type::Str, key_bytes: 64, size: 3_000, expire: 500, nopurge: false, data, turns: false };
+    let spec = Spec {
+        key: Type::Str,
+        key_bytes: 64,
+        size: 3_000,
+        expire: 500,
+        nopurge: false,
+        data,
+        bytes_factor: std::num::NonZeroU32::MIN,
+        turns: false,
+    };
     let table = Table::new(spec);
     let hit = |key: u64, now: u64| {
         let text = key.to_be_bytes().map(|byte| b'a' + byte % 16);

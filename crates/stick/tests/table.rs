@@ -3,7 +3,8 @@
 
 use manylane_expr::{DataType, Datum, EntryOperation, Outcome, Type, Value};
 use manylane_stick::{
-    Data, DataValue, Entry, MAX_SERVER_KEYS, Spec, Table, server_key, server_key_text, with_key,
+    Data, DataValue, Entry, MAX_SERVER_KEYS, Spec, Table, peer_server_key, server_key, server_key_text,
+    with_key,
 };
 
 fn spec(key: Type, size: u32, expire: u64) -> Spec {
@@ -20,6 +21,7 @@ fn spec(key: Type, size: u32, expire: u64) -> Spec {
             Data { kind: DataType::HttpReqRate, count: 1, period: 1_000 },
             Data { kind: DataType::Gpt, count: 3, period: 0 },
         ],
+        bytes_factor: std::num::NonZeroU32::MIN,
         turns: false,
     }
 }
@@ -323,6 +325,25 @@ fn turns_of_an_entry_follow_each_other() {
     });
 }
 
+/// A byte rate counts blocks, rounded up, and is read as bytes; it holds more than 2^32 of them.
+#[test]
+fn a_byte_rate_with_a_factor_counts_blocks_of_bytes() {
+    let mut spec = Spec { bytes_factor: 1024.try_into().unwrap(), ..spec(Type::Int, 10, 0) };
+    let rate = |kind| Data { kind, count: 1, period: 1_000 };
+    spec.data = vec![rate(DataType::HttpReqRate), rate(DataType::BytesInRate), rate(DataType::BytesOutRate)];
+    let table = Table::new(spec);
+    with_key(table.spec(), Value::Int(1), |words| {
+        let entry = table.get_or_make(words, 0).unwrap();
+        for (bytes, sum) in [(1, 1024), (1024, 2048), (1025, 4096), (1 << 40, 4096 + (1 << 40))] {
+            assert_eq!(entry.add(DataType::BytesOutRate, bytes, 0), Some(sum));
+            assert_eq!(entry.get(DataType::BytesOutRate, 0), Some(sum));
+        }
+        entry.set(DataType::BytesInRate, 55, 0);
+        assert_eq!(entry.get(DataType::BytesInRate, 0), Some(55 * 1024), "an operator sets blocks");
+        assert_eq!(entry.add(DataType::HttpReqRate, 1, 0), Some(1));
+    });
+}
+
 #[test]
 fn texts_of_servers_have_numbers_that_stay_and_there_are_so_many_of_them() {
     let first = server_key("a").unwrap();
@@ -331,6 +352,10 @@ fn texts_of_servers_have_numbers_that_stay_and_there_are_so_many_of_them() {
     assert_ne!(first, second);
     assert_eq!(server_key_text(second.into()), Some("192.0.2.1:80"));
     assert_eq!((server_key_text(0), server_key_text(u64::MAX), server_key_text(1 << 20)), (None, None, None));
+    // Peers leave half of the numbers to the servers of this process.
+    let given = (0..2 * MAX_SERVER_KEYS).map_while(|n| peer_server_key(&format!("many {n}"))).count();
+    assert_eq!(given, MAX_SERVER_KEYS / 2 - 2);
+    assert_eq!((peer_server_key("one more"), peer_server_key("a")), (None, Some(first)));
     let given = (0..2 * MAX_SERVER_KEYS).map_while(|n| server_key(&format!("many {n}"))).count();
     assert_eq!(given, MAX_SERVER_KEYS - 2);
     assert_eq!((server_key("none left"), server_key("a")), (None, Some(first)));

@@ -76,7 +76,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             "stick-table",
             FLB,
             "type <type> size <size> [expire <time>] [nopurge] [srvkey name|addr] [peers <section>] \
-             [recv-only] [store <data>[,...]]",
+             [recv-only] [write-to <table>] [brates-factor <number>] [store <data>[,...]]",
             4,
             "a table of keys and what is counted of them",
         )

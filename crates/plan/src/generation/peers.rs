@@ -112,6 +112,7 @@ impl Peers {
             name: table.wire_name().into(),
             table: table.table.clone(),
             receives_only: table.receives_only,
+            write_to: table.write_to.map(|id| all[id.0 as usize].table.clone()),
         })
     }
 
@@ -122,9 +123,11 @@ impl Peers {
         let of =
             |section: &Self| (section.name.clone(), section.local.clone(), section.is_off, endpoint(section));
         let same = |(one, two): (SharedTable, SharedTable)| {
+            let at = |table: &SharedTable| table.write_to.as_ref().map(Arc::as_ptr);
             one.name == two.name
                 && Arc::ptr_eq(&one.table, &two.table)
                 && one.receives_only == two.receives_only
+                && at(&one) == at(&two)
         };
         of(self) == of(other)
             && self.peers == other.peers

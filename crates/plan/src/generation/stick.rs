@@ -25,6 +25,8 @@ pub struct StickTable {
     pub peers: Option<Box<str>>,
     /// `recv-only`: the table is not sent to peers.
     pub receives_only: bool,
+    /// `write-to`: the table that also takes the peers' updates of this one.
+    pub write_to: Option<TableId>,
 }
 
 fn started(proxy: &Proxy) -> bool {
@@ -136,6 +138,34 @@ pub(super) fn period(
     }
 }
 
+/// Returns the `write-to` of each table.
+fn targets(config: &Config, refuse: &mut Refuse<'_>) -> Vec<Option<TableId>> {
+    let one = |TableInFile { name, table, .. }: TableInFile<'_>| {
+        let word = table.write_to.as_ref()?;
+        let found = declared(config).enumerate().find(|(_, other)| *other.name == *word.bytes());
+        let Some((number, TableInFile { table: target, .. })) = found else {
+            if !is_refused(config, word.bytes()) {
+                let message = format!("'write-to' expects the name of a table, found '{}'", word.shown());
+                refuse.found.alert(word.pos(), format!("'stick-table' : {message}"));
+            }
+            return None;
+        };
+        let why = if (target.key, target.key_bytes) != (table.key, table.key_bytes) {
+            "its keys have another type or length"
+        } else if *name == *word.bytes() {
+            "it is the same table"
+        } else if target.write_to.is_some() {
+            "it has a 'write-to' of its own"
+        } else {
+            return Some(TableId(number as u32));
+        };
+        let message = format!("'write-to' cannot be table '{}': {why}", word.shown());
+        refuse.found.alert(word.pos(), format!("'stick-table' : {message}"));
+        None
+    };
+    declared(config).map(one).collect()
+}
+
 /// Builds all tables, empty.
 pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable> {
     let (mut stored, mut shared) = (HashSet::new(), HashSet::new());
@@ -144,7 +174,8 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
         shared.extend(limits(proxy).map(|limit| target(proxy, &limit.table)));
     }
     let mut all = Vec::<StickTable>::new();
-    for TableInFile { name: own_name, table, peers } in declared(config) {
+    let targets = targets(config, refuse);
+    for (TableInFile { name: own_name, table, peers }, write_to) in declared(config).zip(targets) {
         let tree::StickTable {
             key,
             key_bytes,
@@ -155,6 +186,8 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
             data,
             peers: _,
             receives_only,
+            write_to: _,
+            bytes_factor,
             pos,
         } = table;
         let name: Box<str> = String::from_utf8_lossy(&own_name).into();
@@ -184,6 +217,7 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
             expire: expire.map_or(0, millis),
             nopurge: *nopurge,
             data,
+            bytes_factor: *bytes_factor,
             turns: shared.contains(&*own_name),
         };
         all.push(StickTable {
@@ -192,6 +226,7 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
             by_address: *by_address,
             peers: peers.map(text),
             receives_only: *receives_only,
+            write_to,
         });
     }
     all

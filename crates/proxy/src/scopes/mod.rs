@@ -188,6 +188,7 @@ mod tests {
             expire: 0,
             nopurge: false,
             data: Vec::new(),
+            bytes_factor: std::num::NonZeroU32::MIN,
             turns: false,
         };
         let table = StickTable {
@@ -196,6 +197,7 @@ mod tests {
             by_address: false,
             peers: None,
             receives_only: false,
+            write_to: None,
         };
         let tables = LaneTables::new(&[table]);
         for (counter, of_session) in [(0, true), (1, false)] {

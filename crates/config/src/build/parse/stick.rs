@@ -5,6 +5,7 @@ use crate::lex::Word;
 use crate::tree::{StickData, StickKind, StickRule, StickTable};
 use crate::value::{self, Unit, ValueError};
 use manylane_expr::{DataType, Type};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// Default length of binary and text keys, and their maximum, in bytes. Each request compares keys.
@@ -21,12 +22,20 @@ const MAX_ELEMENTS: i64 = 100;
 /// Maximum period of a rate. Its times are 32-bit milliseconds that are compared by difference.
 const LONGEST_PERIOD: Duration = Duration::from_millis(1 << 30);
 
-const OPTIONS: [&str; 8] = ["type", "size", "expire", "nopurge", "srvkey", "peers", "recv-only", "store"];
+/// Maximum number of bytes that a byte rate counts as one, as in HAProxy.
+const MAX_BYTES_FACTOR: i64 = 1024;
 
-/// Options that need features that are not built: name and reason.
-const UNBUILT: [(&str, &str); 2] = [
-    ("write-to", "tables do not copy what they count to another table"),
-    ("brates-factor", "bytes are counted one by one"),
+const OPTIONS: [&str; 10] = [
+    "type",
+    "size",
+    "expire",
+    "nopurge",
+    "srvkey",
+    "peers",
+    "recv-only",
+    "write-to",
+    "brates-factor",
+    "store",
 ];
 
 pub(crate) fn table(b: &mut Builder<'_>, line: &Line<'_>) {
@@ -93,7 +102,8 @@ fn option<'l, T>(
 pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Option<StickTable> {
     let (mut key, mut key_bytes, mut size, mut expire) = (None, KEY_BYTES as usize, None, None);
     let (mut nopurge, mut by_address, mut data) = (false, false, Vec::<StickData>::new());
-    let (mut peers, mut receives_only) = (None, false);
+    let (mut peers, mut receives_only, mut write_to) = (None, false, None);
+    let mut bytes_factor = NonZeroU32::MIN;
     let mut index = 0;
     while let Some(word) = words.get(index) {
         match word.bytes() {
@@ -172,6 +182,20 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
                 receives_only = true;
                 index += 1;
             }
+            b"write-to" => {
+                let Some(name) = words.get(index + 1) else {
+                    b.found.alert(line.end(), "'stick-table' : 'write-to' expects a table, found none");
+                    return None;
+                };
+                write_to = Some(name.clone());
+                index += 2;
+            }
+            b"brates-factor" => {
+                let read = |bytes: &[u8]| value::integer(bytes, 1, MAX_BYTES_FACTOR);
+                let factor = option(b, line, words, index, read)?;
+                bytes_factor = NonZeroU32::new(factor as u32)?; // in range, checked by `option`
+                index += 2;
+            }
             b"store" => {
                 let Some(word) = words.get(index + 1) else {
                     b.found.alert(line.end(), "'stick-table' : 'store' expects data types, found none");
@@ -181,14 +205,7 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
                 index += 2;
             }
             name => {
-                if let Some((name, why)) = UNBUILT.iter().find(|(known, _)| known.as_bytes() == name) {
-                    let message = format!(
-                        "'stick-table {name}' is an option of HAProxy that this program refuses: {why}"
-                    );
-                    b.found.alert(word.pos(), message);
-                } else {
-                    b.found.alert(word.pos(), manylane_expr::none_of("stick-table", OPTIONS, name));
-                }
+                b.found.alert(word.pos(), manylane_expr::none_of("stick-table", OPTIONS, name));
                 return None;
             }
         }
@@ -210,6 +227,8 @@ pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Opti
         data,
         peers,
         receives_only,
+        write_to,
+        bytes_factor,
         pos: line.pos(),
     })
 }
