@@ -454,9 +454,11 @@ fn continues_after_cuts(start: impl Fn(Peer) -> Peer) {
         to_one.cut();
         to_two.cut();
         let number = round.to_string();
-        for (from, to, key) in [(&one, &two, "192.0.2.1"), (&two, &one, "192.0.2.2")] {
-            from.set("ips", key, &format!("data.gpc0 {number}"));
-            to.keeps("ips", key, ("gpc0", &number));
+        // Other keys each round: HAProxy asks for all entries again, and takes older values of its own.
+        for (from, to, kind) in [(&one, &two, 1), (&two, &one, 2)] {
+            let key = format!("192.0.2.{kind}{round}");
+            from.set("ips", &key, &format!("data.gpc0 {number}"));
+            to.keeps("ips", &key, ("gpc0", &number));
         }
     }
 }
