@@ -59,6 +59,7 @@ mod tcp;
 mod tls;
 mod tls_early;
 mod tls_early_servers;
+mod tls_files;
 mod tls_fingerprints;
 mod tls_generated;
 mod tls_limits;

@@ -113,6 +113,13 @@ pub struct Definition {
     pub is_watched: bool,
 }
 
+impl Definition {
+    /// The definition of a certificate that is named by its file.
+    pub(crate) fn of_file(certificate: PathBuf) -> Self {
+        Self { certificate, key: None, ocsp: None, issuer: None, ocsp_update: None, is_watched: false }
+    }
+}
+
 /// The file `<path><ending>`, if it exists.
 fn beside(path: &Path, ending: &str) -> Option<PathBuf> {
     let mut path = path.to_owned().into_os_string();

@@ -94,14 +94,7 @@ impl SigningAuthority {
     /// Reads a file. Adds to `warnings`.
     pub(crate) fn load(path: &Path, warnings: &mut Vec<Problem>) -> Result<Self, Problem> {
         let of_file = |problem: Problem| Problem { keyword: KEYWORD, ..problem };
-        let definition = Definition {
-            certificate: path.to_owned(),
-            key: None,
-            ocsp: None,
-            issuer: None,
-            ocsp_update: None,
-            is_watched: false,
-        };
+        let definition = Definition::of_file(path.to_owned());
         let mut warned = Vec::new();
         let loaded = Bundle::load(&definition, &mut warned).map_err(of_file)?;
         warnings.extend(warned.into_iter().map(of_file));

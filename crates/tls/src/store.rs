@@ -407,14 +407,7 @@ impl Known {
             None if name.starts_with('@') => {
                 return Err(Problem::new("crt", format!("'{name}' is loaded by no 'crt-store' section")));
             }
-            None => Definition {
-                certificate: name.into(),
-                key: None,
-                ocsp: None,
-                issuer: None,
-                ocsp_update: None,
-                is_watched: false,
-            },
+            None => Definition::of_file(name.into()),
         };
         if definition.is_watched {
             // Its stamps are older than what is read.
@@ -486,8 +479,64 @@ impl Known {
         Ok(read)
     }
 
-    /// Reads the lists and folders among `sources`.
-    fn read_lists(&mut self, sources: &[Source]) -> Result<(), Problem> {
+    /// The files of the bundle `name`, `<name>.<kind of key>`, in HAProxy's order; empty if `name` is that of
+    /// a certificate. Adds to `warnings`.
+    fn bundle_of(&self, name: &Path, warnings: &mut Vec<Problem>) -> Vec<Box<str>> {
+        let Some(name) = name.to_str().filter(|name| !name.starts_with('@')) else { return Vec::new() };
+        let is_known = self.certificates.all.contains_key(name) || self.definitions.contains_key(name);
+        if is_known || Path::new(name).exists() {
+            return Vec::new();
+        }
+        let files = ["dsa", "ecdsa", "rsa"].map(|kind| format!("{name}.{kind}"));
+        let mut found: Vec<Box<str>> =
+            files.into_iter().filter(|file| Path::new(file).is_file()).map(Box::from).collect();
+        if let [dsa, _, ..] = &found[..]
+            && dsa.ends_with(".dsa")
+        {
+            let text = format!("'{dsa}' is not used: certificates with DSA keys are not supported");
+            warnings.push(Problem::new("crt", text));
+            found.remove(0);
+        }
+        found
+    }
+
+    /// The sources with the files of bundles in their places. Adds to `warnings`.
+    fn with_bundles(&self, sources: &[Source], warnings: &mut Vec<Problem>) -> Vec<Source> {
+        let mut all = Vec::new();
+        for source in sources {
+            let (path, make): (_, fn(PathBuf) -> Source) = match source {
+                Source::Path(path) => (path, Source::Path),
+                Source::Default(path) => (path, Source::Default),
+                Source::List { .. } | Source::Lines { .. } => {
+                    all.push(source.clone());
+                    continue;
+                }
+            };
+            let files = self.bundle_of(path, warnings);
+            if files.is_empty() {
+                all.push(source.clone());
+            }
+            all.extend(files.iter().map(|file| make(PathBuf::from(&**file))));
+        }
+        all
+    }
+
+    /// The lines with the files of bundles in their places: each has the options and names of its line.
+    fn lines_with_bundles(&self, lines: Vec<ListLine>, warnings: &mut Vec<Problem>) -> Vec<ListLine> {
+        let mut all = Vec::new();
+        for line in lines {
+            let files = self.bundle_of(Path::new(&*line.certificate), warnings);
+            if files.is_empty() {
+                all.push(line);
+                continue;
+            }
+            all.extend(files.into_iter().map(|certificate| ListLine { certificate, ..line.clone() }));
+        }
+        all
+    }
+
+    /// Reads the lists and folders among `sources`. Adds to `warnings`.
+    fn read_lists(&mut self, sources: &[Source], warnings: &mut Vec<Problem>) -> Result<(), Problem> {
         for source in sources {
             let path = source.path();
             check_name("crt", path)?;
@@ -497,14 +546,16 @@ impl Known {
             }
             match source {
                 Source::List { path, bases } => {
-                    let list = List::of_file(path, bases)?;
+                    let mut list = List::of_file(path, bases)?;
+                    list.lines = self.lines_with_bundles(list.lines, warnings);
                     self.updates.is_said |=
                         list.lines.iter().any(|line| line.options.ocsp_update().is_some());
                     self.lists.insert(name, (list, bases.clone()));
                 }
                 Source::Lines { bases, lines, .. } => {
                     self.updates.is_said |= lines.iter().any(|line| line.options.ocsp_update().is_some());
-                    let list = List { keyword: "ssl-f-use", lines: lines.clone() };
+                    let lines = self.lines_with_bundles(lines.clone(), warnings);
+                    let list = List { keyword: "ssl-f-use", lines };
                     self.lists.insert(name, (list, bases.clone()));
                 }
                 Source::Path(path) | Source::Default(path) if !name.starts_with('@') && path.is_dir() => {
@@ -524,7 +575,7 @@ impl Known {
         may_be_empty: bool,
         warnings: &mut Vec<Problem>,
     ) -> Result<Vec<Certificate>, Problem> {
-        self.read_lists(sources)?;
+        self.read_lists(sources, warnings)?;
         let mut all = Vec::new();
         for source in sources {
             let name = name_of(source.path());
@@ -794,12 +845,14 @@ impl Store {
         warnings: &mut Vec<Problem>,
     ) -> Result<ServerContext, Problem> {
         let mut known = self.0.lock();
-        let same = known.listeners.iter().filter_map(Weak::upgrade).find(|own| own.settings == *settings);
+        let certificates = known.with_bundles(&settings.certificates, warnings);
+        let settings = ServerSettings { certificates, ..settings.clone() };
+        let same = known.listeners.iter().filter_map(Weak::upgrade).find(|own| own.settings == settings);
         if let Some(same) = same {
             return Ok(ServerContext(same));
         }
-        let made = server::configs(settings, &mut known, warnings)?;
-        let context = Arc::new(Context { settings: settings.clone(), now: Published::new(Arc::new(made)) });
+        let made = server::configs(&settings, &mut known, warnings)?;
+        let context = Arc::new(Context { settings, now: Published::new(Arc::new(made)) });
         known.listeners.push(Arc::downgrade(&context));
         known.check_ocsp_modes()?;
         Ok(ServerContext(context))

@@ -306,7 +306,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             "ssl-load-extra-files",
             "<kind>...",
             "files that are loaded beside certificates",
-            "a key, an issuer and a response of OCSP are looked for beside certificates, and nothing else",
+            "a bundle, a key, an issuer and a response of OCSP are always looked for, and nothing else",
         ),
         ("ssl-mode-async", "", "handshakes wait for engines without blocking", LIBRARY),
         ("ssl-passphrase-cmd", "<command>", "program that tells the passphrase of keys", NOT_YET),
