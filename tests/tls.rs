@@ -831,6 +831,7 @@ fn what_cannot_be_used_is_reported_with_its_position() {
             format!("bind :1 ssl crt {crt} ssl-max-ver TLSv1.1"),
             "TLSv1.1 is not supported; the oldest version is TLSv1.2",
         ),
+        (format!("bind :1 ssl crt {crt} force-tlsv11"), "TLS below 1.2 is broken (RFC 8996), and not supp"),
         (format!("bind :1 ssl crt {crt} verify required"), "clients can be verified with a 'ca-file' or"),
         (format!("bind :1 ssl crt {crt} crt-list /none"), "'crt-list' : cannot read '/none'"),
         (
@@ -842,6 +843,29 @@ fn what_cannot_be_used_is_reported_with_its_position() {
         let output = check(&format!("{DEFAULTS}listen l\n mode tcp\n {lines}\n"), &[]);
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains(reported), "{lines}: {said}");
+    }
+    for option in ["force-sslv3", "force-tlsv10", "force-tlsv11"] {
+        for side in ["bind", "server"] {
+            let output = check(&format!("global\n ssl-default-{side}-options {option}\n{DEFAULTS}"), &[]);
+            let said = text(&output.stderr);
+            let reported = format!("'{option}' : TLS below 1.2 is broken (RFC 8996), and not supported");
+            assert!(!output.status.success() && said.contains(&reported), "{said}");
+        }
+    }
+    // Older versions that are allowed, and not spoken: notes, as HAProxy is silent.
+    let list = authority.folder.file("old.list", &format!("{crt} [ssl-min-ver TLSv1.1]\n"));
+    let old = format!(
+        "global\n ssl-default-bind-options ssl-min-ver TLSv1.0\n{DEFAULTS}listen l\n mode tcp\n \
+         bind :1 ssl crt {crt}\n bind :2 ssl crt {crt} ssl-min-ver SSLv3\n bind :3 ssl crt-list {}\n \
+         server s 127.0.0.1:1 ssl verify none ssl-min-ver TLSv1.1\n",
+        list.display()
+    );
+    let output = check(&old, &["-dW"]);
+    let said = text(&output.stderr);
+    let end = "is not supported, as TLS below 1.2 is broken (RFC 8996); the oldest is TLSv1.2";
+    assert!(output.status.success(), "{said}");
+    for (version, count) in [("TLSv1.0", 1), ("SSLv3", 1), ("TLSv1.1", 2)] {
+        assert_eq!(said.matches(&format!("{version} {end}")).count(), count, "{said}");
     }
     // The parts of Debian's default file that are about TLS.
     let stock = format!(

@@ -385,7 +385,9 @@ impl ListLine {
                 0 => format!("'{}'", self.certificate),
                 number => format!("line {number} of '{list}'"),
             };
-            own.options = Some(Arc::new(OwnOptions { keyword, location, options: self.options.clone() }));
+            let options = OwnOptions { keyword, location, options: self.options.clone() };
+            warnings.extend(self.options.old_version().map(|why| options.problem(why)));
+            own.options = Some(Arc::new(options));
         }
         if self.filters.is_empty() {
             return Ok(own);

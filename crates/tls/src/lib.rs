@@ -44,7 +44,7 @@ pub use generate::GeneratedCertificates;
 pub use hello::ClientHello;
 pub use keylog::Secrets;
 pub use line_options::LineOptions;
-pub use names::Version;
+pub use names::{OLD_VERSIONS, Version, not_spoken};
 pub use negotiated::{Info, Negotiated, OwnCertificate};
 pub use ocsp::{OcspId, OcspStatus, check_ocsp, ocsp_text};
 pub use ocsp_update::{LONGEST_ANSWER, NoQuestion, OcspQuestion, OcspState, OcspUpdate, OcspUpdateSettings};

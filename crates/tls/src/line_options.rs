@@ -2,7 +2,7 @@
 //! listener's settings for clients that this certificate is for.
 
 use crate::error::Problem;
-use crate::names::Version;
+use crate::names::{OLD_VERSIONS, Version, not_spoken};
 use crate::server::{ClientVerify, ServerSettings};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -118,6 +118,12 @@ impl LineOptions {
         self.get(OCSP_UPDATE).map(|value| value == "on")
     }
 
+    /// A sentence about `ssl-min-ver` with a version that is not spoken. It stands behind the line's place.
+    pub(crate) fn old_version(&self) -> Option<String> {
+        let version = self.get("ssl-min-ver").filter(|version| OLD_VERSIONS.contains(version))?;
+        Some(format!("has 'ssl-min-ver': {}", not_spoken(version)))
+    }
+
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -174,7 +180,7 @@ impl LineOptions {
                 "client-sigalgs" => common.client_sigalgs = text(),
                 "ssl-min-ver" => {
                     common.oldest = match &**value {
-                        "SSLv3" | "TLSv1.0" | "TLSv1.1" => None, // older versions are not built
+                        old if OLD_VERSIONS.contains(&old) => None,
                         "TLSv1.2" => Some(Version::V12),
                         "TLSv1.3" => Some(Version::V13),
                         _ => return Err(wrong("TLSv1.2 or TLSv1.3")),

@@ -5,6 +5,14 @@ use rustls::crypto::{SupportedKxGroup, aws_lc_rs};
 use rustls::{CipherSuite, SupportedCipherSuite, SupportedProtocolVersion};
 use std::fmt;
 
+/// Versions that `ssl-min-ver` may name, and that are not spoken.
+pub const OLD_VERSIONS: [&str; 3] = ["SSLv3", "TLSv1.0", "TLSv1.1"];
+
+/// A sentence about one of them.
+pub fn not_spoken(version: &str) -> String {
+    format!("{version} is not supported, as TLS below 1.2 is broken (RFC 8996); the oldest is TLSv1.2")
+}
+
 /// A supported version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {

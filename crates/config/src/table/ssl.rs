@@ -1,7 +1,7 @@
 //! TLS settings of the process.
 
 use super::context::GLOBAL;
-use super::tls::{TlsOptions, VERSIONS};
+use super::tls::{OLD, TlsOptions, VERSIONS};
 use super::{Keyword, args, choice, int, own, seconds, switch, text, time};
 use crate::build::{Builder, Line};
 use crate::lex::Word;
@@ -359,6 +359,10 @@ fn default_options(b: &mut Builder<'_>, line: &Line<'_>, options: &mut TlsOption
                     true => versions(version, None),
                     false => versions(None, version),
                 }
+            }
+            b"force-sslv3" | b"force-tlsv10" | b"force-tlsv11" => {
+                let message = format!("'{}' : '{}' : {OLD}", line.keyword.name, word.shown());
+                b.found.alert(word.pos(), message);
             }
             b"force-tlsv12" => versions(Some("TLSv1.2"), Some("TLSv1.2")),
             b"force-tlsv13" => versions(Some("TLSv1.3"), Some("TLSv1.3")),

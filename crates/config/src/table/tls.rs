@@ -81,7 +81,7 @@ pub struct TlsOptions {
 /// Names of TLS versions, the oldest first.
 pub(super) const VERSIONS: &[&str] = &["SSLv3", "TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3"];
 
-const OLD: &str = "TLS below 1.2 is broken (RFC 8996), and not supported";
+pub(super) const OLD: &str = "TLS below 1.2 is broken (RFC 8996), and not supported";
 const KERNEL: &str = "TLS in the kernel is not built yet";
 
 /// An option that is refused: name, usage of its argument, description, reason.

@@ -32,6 +32,9 @@ const MOST_LIFETIME: u64 = 7 * 24 * 60 * 60;
 pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) -> Acme {
     let process = &config.global.tls;
     ocsp_updates(process, refuse);
+    for options in [&process.bind, &process.server] {
+        note_old(options, refuse);
+    }
     let mut with_acme = Vec::new();
     for section in &config.crt_stores {
         if config.refused(&section.name, "load").next().is_some() {
@@ -124,6 +127,7 @@ pub(super) fn of_bind(
 ) -> Option<ServerContext> {
     let on = own.ssl.filter(|set| set.value)?;
     let defaults = &process.bind;
+    note_old(own, refuse);
     let mut common = common(own, process, defaults, on.pos, refuse)?;
     if http && own.alpn.is_none() {
         common.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -348,6 +352,9 @@ pub(super) fn of_server(
 ) -> Option<ServerTls> {
     let defaults = &process.server;
     let mut common = common(own, process, defaults, pos, refuse)?;
+    if purpose == Purpose::Traffic {
+        note_old(own, refuse);
+    }
     if purpose == Purpose::Check {
         common.alpn = match &own.check_alpn {
             Some(list) => protocols(list),
@@ -442,7 +449,7 @@ fn common(
     }
     let oldest = match own.oldest.or(defaults.oldest).map(|set| set.value) {
         Some("TLSv1.3") => Some(Version::V13),
-        _ => None, // older versions are not built
+        _ => None,
     };
     let newest = own.newest.or(defaults.newest);
     let newest = match newest.map(|set| (set.value, set.pos)) {
@@ -471,6 +478,13 @@ fn common(
         hello_bytes: process.hello_bytes.map_or(0, |set| set.value as usize),
         revoked: own.crl_file.as_ref().map(|set| based(&set.value, process.ca_base.as_ref(), refuse)),
     })
+}
+
+/// Says that versions of TLS are not spoken, if `ssl-min-ver` allows them.
+fn note_old(options: &TlsOptions, refuse: &mut Refuse<'_>) {
+    if let Some(set) = options.oldest.filter(|set| manylane_tls::OLD_VERSIONS.contains(&set.value)) {
+        refuse.note(set.pos, format!("'ssl-min-ver' : {}", manylane_tls::not_spoken(set.value)));
+    }
 }
 
 /// Returns the path of the file that a word names, relative to `base` if that is set.
