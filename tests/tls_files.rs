@@ -2,14 +2,17 @@
 //! shortened.
 
 use crate::common;
-use crate::tls::{Authority, openssl, text};
+use crate::tls::{Authority, curl, openssl, text};
 
-use common::DEFAULTS;
 use common::watch::{Played, Syslog, both};
+use common::{DEFAULTS, Manylane, fd, listener};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
     PKCS_RSA_SHA256,
 };
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 /// A configuration whose frontends have these options behind `ssl`, at `<socket>.<index>`.
@@ -193,4 +196,53 @@ fn files_beside_certificates_have_names_without_crt() {
             format!("global\n{option}{DEFAULTS}frontend f\n mode tcp\n bind :0 ssl crt {path}/a.crt\n");
         assert_eq!(common::check(&lines, &[]).status.success(), good, "{option}");
     }
+}
+
+#[test]
+fn a_key_for_root_alone_is_read_before_rights_are_given_up() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return println!("NOT SHOWN HERE: only root gives up rights");
+    }
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    std::fs::set_permissions(&certificate, Permissions::from_mode(0o600)).unwrap();
+    let (socket, address) = listener();
+    let program = Manylane::start_ready(&format!(
+        "global\n uid 65534\n gid 65534\n{DEFAULTS} mode http\nfrontend f\n bind {} ssl crt {}\n \
+         http-request return status 200 content-type text/plain string hello\n",
+        fd(&socket),
+        certificate.display()
+    ));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
+    assert!(status.contains("\nUid:\t65534\t65534\t65534\t65534\n"), "{status}");
+    let url = format!("https://a.example:{}/", address.port());
+    let output = curl(&authority, address, "a.example", &[&url]);
+    assert!(text(&output.stdout).starts_with("hello|200"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_is_reported() {
+    let authority = Authority::new();
+    authority.bundle("a.pem", &["a.example"]);
+    let folder = &authority.folder;
+    let hidden = folder.0.join("hidden");
+    std::fs::create_dir(&hidden).unwrap();
+    std::fs::set_permissions(&hidden, Permissions::from_mode(0o000)).unwrap();
+    let line = format!("bind :0 ssl crt {}", hidden.display());
+    let file = folder.file("test.cfg", &format!("{DEFAULTS}frontend f\n mode tcp\n {line}\n"));
+    let mut program = common::command();
+    program.arg("-c").arg("-f").arg(file);
+    if nix::unistd::Uid::effective().is_root() {
+        program.uid(65534).gid(65534);
+    }
+    let output = match program.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return println!("NOT SHOWN HERE: other users may not start the program");
+        }
+        output => output.unwrap(),
+    };
+    std::fs::set_permissions(&hidden, Permissions::from_mode(0o700)).unwrap(); // so that it can be removed
+    let said = text(&output.stderr);
+    let reported = format!("'crt' : cannot read '{}': Permission denied", hidden.display());
+    assert!(!output.status.success() && said.contains(&reported), "{said}");
 }
