@@ -1747,7 +1747,7 @@ fn bundles_stand_for_names_without_a_file() {
     assert_eq!(store.names(crate::Kind::Certificate).all, names.clone().map(|name| (name, 1)));
     assert!(warnings[0].text.contains("x.dsa' is not used"), "{warnings:?}");
     let shown: Vec<_> = store.shown_names(&context).into_iter().map(|own| (own.name, own.key)).collect();
-    let kinds = ["a.test", "*"].map(|name| [(name.into(), "ecdsa"), (name.into(), "rsa")]);
+    let kinds = ["a.test", "*"].map(|name| ["ecdsa", "rsa"].map(|kind| (Box::<str>::from(name), kind)));
     assert_eq!(shown, kinds.concat());
     let bases = Bases { crt: folder.0.clone(), ..Bases::default() };
     let settings = ServerSettings::new(vec![Source::List { path: list.clone(), bases }]);
