@@ -5,23 +5,34 @@
 use manylane_buf::Chain;
 use manylane_sync::qsbr::Reader;
 use manylane_tls::{
-    ClientContext, ClientSettings, CommonSettings, Connection, MOST_UNREAD, Progress, ServerContext,
+    Bases, ClientContext, ClientSettings, CommonSettings, Connection, MOST_UNREAD, Progress, ServerContext,
     ServerName, ServerSettings, ServerVerify, Source, Store,
 };
 use std::sync::LazyLock;
 
-static CONTEXTS: LazyLock<(ServerContext, ClientContext)> = LazyLock::new(|| {
+/// Most bytes that are kept of a hello.
+const HELLO_BYTES: usize = 256;
+
+/// Servers whose hellos rustls reads alone, whose lists are kept, and whose certificate has options, which are
+/// looked up before rustls gets the hello; and a client.
+static CONTEXTS: LazyLock<([ServerContext; 3], ClientContext)> = LazyLock::new(|| {
     let made =
         rcgen::generate_simple_self_signed(["a.example".to_owned()]).expect("a certificate can be made");
     let path = std::env::temp_dir().join(format!("manylane-fuzz-hello-{}.pem", std::process::id()));
+    let list = path.with_extension("list");
     let text = format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem());
     std::fs::write(&path, text).expect("there is room for a file");
-    let server = ServerSettings {
+    std::fs::write(&list, format!("{} [alpn h2] a.example\n", path.display())).expect("there is room");
+    let usual = ServerSettings {
         common: CommonSettings { alpn: vec![b"h2".to_vec()], ..CommonSettings::default() },
         early_data: true,
         sessions: 16,
         ..ServerSettings::new(vec![Source::Path(path.clone())])
     };
+    let mut keeps = usual.clone();
+    keeps.common.hello_bytes = HELLO_BYTES;
+    let mut listed = usual.clone();
+    listed.certificates = vec![Source::List { path: list.clone(), bases: Bases::default() }];
     let client = ClientSettings {
         early_data: false,
         common: CommonSettings::default(),
@@ -31,19 +42,23 @@ static CONTEXTS: LazyLock<(ServerContext, ClientContext)> = LazyLock::new(|| {
         reuse: true,
     };
     let store = Store::default();
-    let server = store.listener(&server, &mut Vec::new()).expect("the settings are good");
+    let servers = [usual, keeps, listed]
+        .map(|settings| store.listener(&settings, &mut Vec::new()).expect("the settings are good"));
     let client = store.server(&client, &mut Vec::new()).expect("the settings are good");
-    let _ = std::fs::remove_file(path); // already read
-    (server, client)
+    for file in [path, list] {
+        let _ = std::fs::remove_file(file); // already read
+    }
+    (servers, client)
 });
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let [role, size, data @ ..] = data else { return };
-    let (server, client) = &*CONTEXTS;
+    let (servers, client) = &*CONTEXTS;
     let reader = Reader::new();
     let (mut plain, mut out) = (Chain::new(), Chain::new());
     let mut connection = if role % 2 == 0 {
-        Connection::server(server, &reader).expect("the context is good")
+        Connection::server(&servers[usize::from(role / 2) % servers.len()], &reader)
+            .expect("the context is good")
     } else {
         let name = ServerName::try_from("a.example").expect("it is a name");
         Connection::client(client, name, manylane_tls::Hello::Usual, &reader).expect("the context is good")

@@ -12,7 +12,7 @@ pub enum Class {
     /// Bulk data without hurry. An eighth of a busy round.
     Bulk = 2,
     /// Tasks that take hundreds of microseconds at a time, such as TLS handshakes: one task a round, 2 % of a
-    /// full round.
+    /// full round, and up to eight if many wait.
     Heavy = 3,
 }
 

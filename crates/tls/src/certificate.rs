@@ -2,6 +2,7 @@
 
 use crate::error::Problem;
 use crate::files::{Section, read, sections};
+use crate::issuers::{FileRules, is_self_issued};
 use crate::line_options::OwnOptions;
 use crate::ocsp::{self, OcspId, StapleCell};
 use crate::ocsp_update::responder_of;
@@ -14,7 +15,7 @@ use rustls::pki_types::{
 };
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{Error, InconsistentKeys, SignatureScheme};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -79,6 +80,8 @@ impl Certificate {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bundle {
     pub(crate) chain: Vec<CertificateDer<'static>>,
+    /// What completes the chain: `issuers-chain-path`.
+    added: Option<Arc<[CertificateDer<'static>]>>,
     key: Option<Arc<dyn SigningKey>>,
     /// The issuer's certificate, if the chain does not have it.
     issuer: Option<CertificateDer<'static>>,
@@ -120,19 +123,18 @@ impl Definition {
     }
 }
 
-/// The file `<path><ending>`, if it exists.
-fn beside(path: &Path, ending: &str) -> Option<PathBuf> {
-    let mut path = path.to_owned().into_os_string();
-    path.push(ending);
-    Some(PathBuf::from(path)).filter(|path| path.is_file())
-}
-
 const KEYWORD: &str = "crt";
 
 impl Bundle {
     /// Loads a file with the certificate, its chain and its key. The key may also be in a file of the same
     /// name with `.key` appended.
-    pub(crate) fn load(definition: &Definition, warnings: &mut Vec<Problem>) -> Result<Self, Problem> {
+    pub(crate) fn load(
+        definition: &Definition,
+        rules: &FileRules,
+        warnings: &mut Vec<Problem>,
+    ) -> Result<Self, Problem> {
+        let beside =
+            |ending: &str| Some(rules.beside(&definition.certificate, ending)).filter(|path| path.is_file());
         let shown = definition.certificate.display().to_string();
         let own = sections(KEYWORD, &definition.certificate)?;
         let mut bundle = Self::default();
@@ -140,21 +142,22 @@ impl Bundle {
         if bundle.chain.is_empty() {
             return Err(Problem::new(KEYWORD, format!("'{shown}' has no certificate")));
         }
+        bundle.complete(rules);
         let mut key = definition.certificate.clone();
         if let Some(path) = &definition.key {
             key.clone_from(path);
             bundle.key = None;
             bundle.take_key(&path.display().to_string(), &sections(KEYWORD, path)?)?;
         } else if bundle.key.is_none()
-            && let Some(path) = beside(&definition.certificate, ".key")
+            && let Some(path) = beside(".key")
         {
             bundle.take_key(&path.display().to_string(), &sections(KEYWORD, &path)?)?;
             key = path;
         }
-        if let Some(path) = definition.issuer.clone().or_else(|| beside(&definition.certificate, ".issuer")) {
+        if let Some(path) = definition.issuer.clone().or_else(|| beside(".issuer")) {
             bundle.take_issuer(&path.display().to_string(), &sections("issuer", &path)?)?;
         }
-        if let Some(path) = definition.ocsp.clone().or_else(|| beside(&definition.certificate, ".ocsp")) {
+        if let Some(path) = definition.ocsp.clone().or_else(|| beside(".ocsp")) {
             if bundle.issuer().is_none() {
                 return Err(unverifiable(&path.display().to_string(), &shown));
             }
@@ -167,7 +170,7 @@ impl Bundle {
             let why = if encrypted { "its key has a passphrase" } else { "it has no private key" };
             return Err(Problem::new(KEYWORD, format!("'{shown}' cannot be used: {why}")));
         }
-        bundle.finish(&shown, warnings)?;
+        bundle.finish(&shown, rules, warnings)?;
         Ok(bundle)
     }
 
@@ -210,8 +213,27 @@ impl Bundle {
         self.ocsp_sent
     }
 
+    /// Takes the chain of the issuer, if the files have none.
+    fn complete(&mut self, rules: &FileRules) {
+        self.added = match &self.chain[..] {
+            [alone] => rules.chain_of(alone),
+            _ => None,
+        };
+    }
+
+    /// The chain, and what completes it.
+    pub(crate) fn whole_chain(&self) -> impl Iterator<Item = &CertificateDer<'static>> {
+        self.chain.iter().chain(self.added.iter().flat_map(|added| added.iter()))
+    }
+
     /// Makes the certificate from its parts. Adds to `warnings`.
-    pub(crate) fn finish(&mut self, shown: &str, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
+    pub(crate) fn finish(
+        &mut self,
+        shown: &str,
+        rules: &FileRules,
+        warnings: &mut Vec<Problem>,
+    ) -> Result<(), Problem> {
+        self.complete(rules);
         let problem = |text: String| Problem::new(KEYWORD, text);
         let Some(first) = self.chain.first() else {
             return Err(problem(format!("'{shown}' has no certificate")));
@@ -236,7 +258,12 @@ impl Bundle {
         let names = names(&parsed);
         self.responder = responder_of(first);
         // `CertifiedKey::from_der` does the same, but drops a copy of the key without zeroizing it.
-        let key = CertifiedKey::new(self.chain.clone(), key.clone());
+        let mut sent: Vec<_> = self.whole_chain().cloned().collect();
+        if rules.skips_self_issued {
+            let mut is_first = true;
+            sent.retain(|certificate| std::mem::take(&mut is_first) || !is_self_issued(certificate));
+        }
+        let key = CertifiedKey::new(sent, key.clone());
         match key.keys_match() {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(error) => return Err(unusable(shown, &error)),
@@ -275,7 +302,7 @@ impl Bundle {
 
     /// The issuer's certificate.
     fn issuer(&self) -> Option<&[u8]> {
-        self.chain.get(1).or(self.issuer.as_ref()).map(|issuer| &**issuer)
+        self.whole_chain().nth(1).or(self.issuer.as_ref()).map(|issuer| &**issuer)
     }
 
     /// The OCSP identifier, or `None` if the issuer is unknown.

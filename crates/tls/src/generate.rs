@@ -13,6 +13,7 @@
 use crate::certificate::{Bundle, Certificate, Definition};
 use crate::der::{BIT_STRING, INTEGER, OCTET_STRING, OID, SEQUENCE, context, value};
 use crate::error::Problem;
+use crate::issuers::{FileRules, key_identifier};
 use manylane_sync::{LockClass, Mutex};
 use rustls::SignatureScheme as Scheme;
 use rustls::pki_types::{AlgorithmIdentifier, CertificateDer, alg_id};
@@ -22,7 +23,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use x509_parser::prelude::{ASN1Time, FromDer, ParsedExtension, X509Certificate};
+use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
 const KEYWORD: &str = "ca-sign-file";
 
@@ -96,7 +97,7 @@ impl SigningAuthority {
         let of_file = |problem: Problem| Problem { keyword: KEYWORD, ..problem };
         let definition = Definition::of_file(path.to_owned());
         let mut warned = Vec::new();
-        let loaded = Bundle::load(&definition, &mut warned).map_err(of_file)?;
+        let loaded = Bundle::load(&definition, &FileRules::default(), &mut warned).map_err(of_file)?;
         warnings.extend(warned.into_iter().map(of_file));
         let shown = path.display();
         let unusable = |why: &str| Problem::new(KEYWORD, format!("'{shown}' cannot be used: {why}"));
@@ -113,12 +114,7 @@ impl SigningAuthority {
         let (scheme, algorithm) = known.ok_or_else(|| unusable("its key signs no certificates"))?;
         let subject = crate::der::Der(parsed.subject().as_raw()).take(SEQUENCE);
         let subject = subject.ok_or_else(|| unusable("its name is malformed"))?.content.to_vec();
-        let identifier = |extension: &ParsedExtension<'_>| match extension {
-            ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0.to_vec()),
-            _ => None,
-        };
-        let key_identifier =
-            parsed.extensions().iter().find_map(|extension| identifier(extension.parsed_extension()));
+        let key_identifier = key_identifier(&parsed).map(<[u8]>::to_vec);
         Ok(Self { chain, key, scheme, algorithm, subject, key_identifier })
     }
 

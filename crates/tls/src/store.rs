@@ -20,6 +20,7 @@ use crate::client::{self, ClientConfigs, ClientContext, ClientSettings};
 use crate::error::Problem;
 use crate::files::{Section, decode_base64, sections_of};
 use crate::generate::SigningAuthority;
+use crate::issuers::FileRules;
 use crate::line_options::SCTL;
 use crate::ocsp::{self, OcspId, ocsp_text};
 use crate::ocsp_update::Updates;
@@ -150,7 +151,7 @@ trait Content: Clone + Default {
     /// Takes a payload for the file `name`. With `adds`, keeps what is there.
     fn take(&mut self, name: &str, sent: &Sent, adds: bool) -> Result<(), Problem>;
     /// Checks the contents before they are kept. Adds to `warnings`.
-    fn finish(&mut self, name: &str, warnings: &mut Vec<Problem>) -> Result<(), Problem>;
+    fn finish(&mut self, name: &str, rules: &FileRules, warnings: &mut Vec<Problem>) -> Result<(), Problem>;
     fn der(&self) -> Vec<Box<[u8]>>;
     /// The length of `der`.
     fn count(&self) -> usize;
@@ -204,20 +205,20 @@ impl Content for Bundle {
     }
 
     /// Warns of nothing but a response that was sent: the operator knows the dates of the certificate.
-    fn finish(&mut self, name: &str, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
+    fn finish(&mut self, name: &str, rules: &FileRules, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
         let (has_sent, mut own) = (self.has_sent_ocsp(), Vec::new());
-        Bundle::finish(self, name, &mut own)?;
+        Bundle::finish(self, name, rules, &mut own)?;
         let of_response = |problem: &Problem| has_sent && problem.keyword == ocsp::KEYWORD;
         warnings.extend(own.into_iter().find(of_response));
         Ok(())
     }
 
     fn der(&self) -> Vec<Box<[u8]>> {
-        self.chain.iter().map(|der| Box::from(&**der)).collect()
+        self.whole_chain().map(|der| Box::from(&**der)).collect()
     }
 
     fn count(&self) -> usize {
-        self.chain.len()
+        self.whole_chain().count()
     }
 }
 
@@ -242,7 +243,7 @@ impl Content for Authorities {
         }
     }
 
-    fn finish(&mut self, _: &str, _: &mut Vec<Problem>) -> Result<(), Problem> {
+    fn finish(&mut self, _: &str, _: &FileRules, _: &mut Vec<Problem>) -> Result<(), Problem> {
         Ok(())
     }
 
@@ -265,7 +266,7 @@ impl Content for Revoked {
         }
     }
 
-    fn finish(&mut self, _: &str, _: &mut Vec<Problem>) -> Result<(), Problem> {
+    fn finish(&mut self, _: &str, _: &FileRules, _: &mut Vec<Problem>) -> Result<(), Problem> {
         Ok(())
     }
 
@@ -369,6 +370,7 @@ pub(crate) struct Known {
     signing: HashMap<PathBuf, Arc<SigningAuthority>>,
     lists: BTreeMap<Box<str>, (List, Bases)>,
     definitions: HashMap<Box<str>, Definition>,
+    pub(crate) rules: FileRules,
     pub(crate) watched: BTreeMap<Box<str>, Watched>,
     pub(crate) updates: Updates,
     listeners: Vec<ServerEntry>,
@@ -414,9 +416,9 @@ impl Known {
         };
         if definition.is_watched {
             // Its stamps are older than what is read.
-            self.watched.insert(name.into(), Watched::new(&definition));
+            self.watched.insert(name.into(), Watched::new(&definition, &self.rules));
         }
-        let bundle = Bundle::load(&definition, warnings)?;
+        let bundle = Bundle::load(&definition, &self.rules, warnings)?;
         let ready = bundle.ready.clone();
         self.certificates.all.insert(name.into(), Arc::new(bundle));
         ready.ok_or_else(|| Problem::new("crt", format!("'{name}' is empty")))
@@ -491,8 +493,8 @@ impl Known {
             return Vec::new();
         }
         let files = ["dsa", "ecdsa", "rsa"].map(|kind| format!("{name}.{kind}"));
-        let mut found: Vec<_> =
-            files.into_iter().filter(|file| Path::new(file).is_file()).map(String::into_boxed_str).collect();
+        let mut found: Vec<Box<str>> =
+            files.into_iter().filter(|file| Path::new(file).is_file()).map(Box::from).collect();
         if let [dsa, _, ..] = &found[..]
             && dsa.ends_with(".dsa")
         {
@@ -730,6 +732,13 @@ impl Known {
         )
     }
 
+    /// The certificate that files beside it with this name, without their endings, belong to.
+    fn whole_of(&self, name: &str) -> Option<Box<str>> {
+        let dropped = self.rules.drops_extension.then(|| format!("{name}.crt"));
+        let mut names = [Some(name), dropped.as_deref()].into_iter().flatten();
+        names.find(|name| self.certificates.all.contains_key(*name)).map(Box::from)
+    }
+
     /// True if the certificate has an open transaction.
     pub(crate) fn is_open(&self, certificate: &str) -> bool {
         self.certificates.open(certificate).is_ok()
@@ -762,7 +771,7 @@ impl Known {
         files: fn(&mut Self) -> &mut Files<T>,
         warnings: &mut Vec<Problem>,
     ) -> Result<usize, Problem> {
-        content.finish(name, warnings)?;
+        content.finish(name, &self.rules, warnings)?;
         let before = files(self).all.insert(name.into(), Arc::new(content));
         match self.renew_for(kind, name) {
             Ok(count) => Ok(count),
@@ -930,10 +939,11 @@ impl Store {
         let known = &mut *self.0.lock();
         if kind == Kind::Certificate
             && let Some((whole, ending)) = name.rsplit_once('.')
-            && known.certificates.all.contains_key(whole)
+            && let Some(whole) = known.whole_of(whole)
             && let Some(sent) = Sent::beside(name, ending, sent)
         {
-            return Ok((whole.into(), known.certificates.set(whole, &sent?, adds)?));
+            let begins = known.certificates.set(&whole, &sent?, adds)?;
+            return Ok((whole, begins));
         }
         let sent = Sent::Whole(sections_of(kind.keyword(), name, sent)?);
         let begins = each!(kind, files => files(known).set(name, &sent, adds))?;

@@ -1734,3 +1734,95 @@ fn early_data_is_not_accepted_where_sessions_can_be_used_twice() {
         assert_eq!(server.0.load(&Reader::new()).usual.max_early_data_size, 0);
     }
 }
+
+#[test]
+fn bundles_stand_for_names_without_a_file() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let rsa = bundle(&ca, &["a.test"], &PKCS_RSA_SHA256, |_| ());
+    for (name, text) in [("x.ecdsa", ecdsa(&ca, &["a.test"])), ("x.rsa", rsa), ("x.dsa", String::new())] {
+        folder.write(name, &text);
+    }
+    let (path, list) = (folder.0.join("x"), folder.write("list", "x [alpn h2] one.test\n"));
+    let names = ["x.ecdsa", "x.rsa"].map(|name| Box::from(folder.0.join(name).display().to_string()));
+    let (store, mut warnings) = (Store::default(), Vec::new());
+    let context = store.listener(&server_settings(&[&path]), &mut warnings).unwrap();
+    assert_eq!(store.names(crate::Kind::Certificate).all, names.clone().map(|name| (name, 1)));
+    assert!(warnings[0].text.contains("x.dsa' is not used"), "{warnings:?}");
+    let shown: Vec<_> = store.shown_names(&context).into_iter().map(|own| (own.name, own.key)).collect();
+    let kinds = ["a.test", "*"].map(|name| ["ecdsa", "rsa"].map(|kind| (Box::<str>::from(name), kind)));
+    assert_eq!(shown, kinds.concat());
+    let bases = Bases { crt: folder.0.clone(), ..Bases::default() };
+    let settings = ServerSettings::new(vec![Source::List { path: list.clone(), bases }]);
+    store.listener(&settings, &mut warnings).unwrap();
+    let lines = store.list(list.to_str().unwrap()).unwrap();
+    let lines: Vec<_> = lines.into_iter().map(|line| (line.certificate, line.options.to_string())).collect();
+    assert_eq!(lines, names.map(|name| (name, "alpn h2".to_owned())));
+}
+
+#[test]
+fn chains_are_completed_and_end_before_self_issued_certificates() {
+    let (folder, ca, other) = (Folder::new(), authority("ca"), authority("other"));
+    let (bare, foreign) = (ecdsa(&ca, &["a.test"]), ecdsa(&other, &["b.test"]));
+    let files = [("bare", bare.clone()), ("full", bare + &ca.pem()), ("foreign", foreign)]
+        .map(|(name, text)| folder.write(name, &text));
+    fs::create_dir(folder.0.join("issuers")).unwrap();
+    folder.write("issuers/a", &ca.pem());
+    folder.write("issuers/b", &ca.pem());
+    folder.write("issuers/c", "");
+    let issuers = Some(folder.0.join("issuers"));
+    for (skips_self_issued, issuers, sent) in [
+        (false, None, [1, 2, 1]),
+        (true, None, [1, 1, 1]),
+        (false, issuers.clone(), [2, 2, 1]),
+        (true, issuers, [1, 1, 1]),
+    ] {
+        let (store, mut warnings) = (Store::default(), Vec::new());
+        let is_given = issuers.is_some();
+        let settings = crate::FileSettings { drops_extension: false, skips_self_issued, issuers };
+        store.set_files(&settings, &mut warnings).unwrap();
+        assert_eq!(warnings.len(), if is_given { 2 } else { 0 }, "{warnings:?}");
+        let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+        let _context = store.listener(&server_settings(&paths), &mut warnings).unwrap();
+        let chain = |path: &PathBuf| {
+            let bundle = store.lock().bundle(path.to_str().unwrap()).unwrap();
+            bundle.ready.as_ref().unwrap().key.cert.len()
+        };
+        assert_eq!(files.each_ref().map(chain), sent, "{settings:?}");
+    }
+    let settings = crate::FileSettings { issuers: Some("/none".into()), ..Default::default() };
+    assert!(Store::default().set_files(&settings, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn parts_of_a_certificate_are_sent_by_themselves() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let whole = ecdsa(&ca, &["a.test"]);
+    let (certificate, key) = whole.split_at(whole.find("-----BEGIN PRIVATE").unwrap());
+    folder.write("a.key", key);
+    let path = folder.write("a.crt", certificate);
+    let (store, kind) = (Store::default(), crate::Kind::Certificate);
+    let settings = crate::FileSettings { drops_extension: true, ..Default::default() };
+    store.set_files(&settings, &mut Vec::new()).unwrap();
+    let _context = store.listener(&server_settings(&[&path]), &mut Vec::new()).unwrap();
+    let name = path.to_str().unwrap();
+    let set = |ending: &str, text: &str| {
+        let of = folder.0.join(format!("a.{ending}"));
+        store.set(kind, of.to_str().unwrap(), text.as_bytes(), false)
+    };
+    let commit = || {
+        let mut warnings = Vec::new();
+        store.commit(kind, name, &mut warnings).map(|_| warnings.len())
+    };
+    assert_eq!(set("key", key), Ok((name.into(), true)));
+    assert_eq!(set("crt.ocsp", "AAAA"), Ok((name.into(), false)));
+    assert!(
+        matches!(commit(), Err(crate::Failure::Bad(problem)) if problem.text.contains("add it to the chain"))
+    );
+    assert_eq!(set("issuer", &ca.pem()), Ok((name.into(), false)));
+    assert_eq!(commit(), Ok(1)); // the response is ignored with a warning
+    for (ending, text) in [("ocsp", "!"), ("issuer", "none"), ("sctl", "AAAA")] {
+        assert!(matches!(set(ending, text), Err(crate::Failure::Bad(_))), "{ending}");
+    }
+    assert_eq!(set("dh", ""), Err(crate::Failure::Unknown));
+    assert_eq!(store.abort(kind, name), Err(crate::Failure::NoTransaction));
+}

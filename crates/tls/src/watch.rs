@@ -11,6 +11,7 @@
 
 use crate::certificate::{Bundle, Definition};
 use crate::error::Problem;
+use crate::issuers::FileRules;
 use crate::store::{Known, Store};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -36,19 +37,17 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(definition: &Definition) -> Self {
-        let read = stamps(definition);
+    pub(crate) fn new(definition: &Definition, rules: &FileRules) -> Self {
+        let read = stamps(definition, rules);
         Self { definition: definition.clone(), found: read.clone(), read }
     }
 }
 
 /// The stamps of all files that a certificate is made of.
-fn stamps(definition: &Definition) -> Vec<Stamp> {
+fn stamps(definition: &Definition, rules: &FileRules) -> Vec<Stamp> {
     let Definition { certificate, key, ocsp, issuer, .. } = definition;
     let beside = |own: &Option<PathBuf>, ending: &str| {
-        let mut usual = certificate.clone().into_os_string();
-        usual.push(ending);
-        stamp(own.as_deref().unwrap_or(Path::new(&usual)))
+        stamp(own.as_ref().unwrap_or(&rules.beside(certificate, ending)))
     };
     vec![stamp(certificate), beside(key, ".key"), beside(ocsp, ".ocsp"), beside(issuer, ".issuer")]
 }
@@ -78,15 +77,16 @@ impl Store {
     }
 
     fn check_file(&self, certificate: Box<str>, own: Watched) -> Option<FileChange> {
-        let found = stamps(&own.definition);
+        let rules = self.lock().rules.clone();
+        let found = stamps(&own.definition, &rules);
         if found == own.read && found == own.found {
             return None;
         }
         let (mut warnings, mut read) = (Vec::new(), None);
         if found == own.found && !self.lock().is_open(&certificate) {
-            read = Some(Bundle::load(&own.definition, &mut warnings));
+            read = Some(Bundle::load(&own.definition, &rules, &mut warnings));
         }
-        let settled = stamps(&own.definition) == found; // else they were written while they were read
+        let settled = stamps(&own.definition, &rules) == found; // else they were written while they were read
         let known = &mut *self.lock();
         let now = known.watched.get_mut(&certificate)?;
         now.found.clone_from(&found);

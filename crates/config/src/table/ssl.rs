@@ -37,6 +37,12 @@ pub struct TlsProcess {
     pub server: TlsOptions,
     /// `ssl-server-verify`
     pub server_verify: Option<Set<&'static str>>,
+    /// `issuers-chain-path`
+    pub issuers: Option<Set<Word>>,
+    /// `ssl-load-extra-del-ext`
+    pub drops_extension: Option<Set<bool>>,
+    /// `ssl-skip-self-issued-ca`
+    pub skips_self_issued: Option<Set<bool>>,
     /// `tune.ssl.cachesize`
     pub sessions: Option<Set<u32>>,
     /// `tune.ssl.ssl-ctx-cache-size`
@@ -267,6 +273,17 @@ pub(super) fn rows() -> Vec<Keyword> {
         ),
         delay!("tune.ssl.ocsp-update.mindelay", ocsp_mindelay, "300", "older name of ocsp-update.mindelay"),
         delay!("tune.ssl.ocsp-update.maxdelay", ocsp_maxdelay, "3600", "older name of ocsp-update.maxdelay"),
+        args(
+            "issuers-chain-path",
+            GLOBAL,
+            [text("folder")],
+            "chains of issuers, for certificates whose files have none",
+        )
+        .built(|b, line| b.config.global.tls.issuers = Some(line.set(line.word(0)))),
+        args("ssl-load-extra-del-ext", GLOBAL, [], "files beside '<name>.crt' are '<name>.key' and so on")
+            .built(|b, line| b.config.global.tls.drops_extension = Some(line.set(true))),
+        args("ssl-skip-self-issued-ca", GLOBAL, [], "self-issued authorities are left out of chains")
+            .built(|b, line| b.config.global.tls.skips_self_issued = Some(line.set(true))),
         own("ssl-default-bind-options", GLOBAL, "<option>...", 1, "options of all bind lines with TLS")
             .built(|b, line| {
                 let mut options = std::mem::take(&mut b.config.global.tls.bind);
@@ -298,10 +315,8 @@ pub(super) fn rows() -> Vec<Keyword> {
         "ssl-default-server-client-sigalgs"
     ));
     let settings = [
-        ("issuers-chain-path", "<folder>", "issuers' certificates that complete chains", NOT_YET),
         ("ssl-dh-param-file", "<file>", "Diffie-Hellman parameters", FINITE),
         ("ssl-engine", "<name>", "engine that does the arithmetic", LIBRARY),
-        ("ssl-load-extra-del-ext", "", "extensions are removed before extra files are looked for", NOT_YET),
         (
             "ssl-load-extra-files",
             "<kind>...",
@@ -314,7 +329,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("ssl-provider", "<name>", "provider of algorithms", LIBRARY),
         ("ssl-provider-path", "<folder>", "where providers are found", LIBRARY),
         ("ssl-security-level", "<level>", "lowest strength of algorithms", "all that there are, are strong"),
-        ("ssl-skip-self-issued-ca", "", "self-issued authorities are left out of chains", NOT_YET),
     ]
     .map(|(name, usage, help, why)| own(name, GLOBAL, usage, 0, help).idle(why));
     let tuned = [

@@ -7,9 +7,9 @@ use manylane_config::source::Pos;
 use manylane_config::tree::{Config, Proxy, Set, Statement, TlsOptions, TlsProcess};
 use manylane_sync::atomic::AtomicBool;
 use manylane_tls::{
-    Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, GeneratedCertificates,
-    IgnoredErrors, LineOptions, ListLine, OcspUpdateSettings, Problem, ServerContext, ServerName,
-    ServerSettings, ServerVerify, Source, Version,
+    Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, FileSettings,
+    GeneratedCertificates, IgnoredErrors, LineOptions, ListLine, OcspUpdateSettings, Problem, ServerContext,
+    ServerName, ServerSettings, ServerVerify, Source, Version,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -32,6 +32,7 @@ const MOST_LIFETIME: u64 = 7 * 24 * 60 * 60;
 pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) -> Acme {
     let process = &config.global.tls;
     ocsp_updates(process, refuse);
+    files(process, refuse);
     for options in [&process.bind, &process.server] {
         note_old(options, refuse);
     }
@@ -78,6 +79,24 @@ pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) -> Acme {
         }
     }
     acme(config, &with_acme, refuse)
+}
+
+/// Sets how the files of certificates are read.
+fn files(process: &TlsProcess, refuse: &mut Refuse<'_>) {
+    let settings = FileSettings {
+        drops_extension: process.drops_extension.is_some_and(|set| set.value),
+        skips_self_issued: process.skips_self_issued.is_some_and(|set| set.value),
+        issuers: process.issuers.as_ref().map(|set| refuse.path(&set.value)),
+    };
+    let mut problems = Vec::new();
+    let set = refuse.tls.set_files(&settings, &mut problems);
+    let Some(pos) = process.issuers.as_ref().map(|set| set.pos) else { return };
+    for problem in problems {
+        refuse.found.warning(pos, problem.to_string());
+    }
+    if let Err(problem) = set {
+        refuse.found.alert(pos, problem.to_string());
+    }
 }
 
 /// Sets when OCSP responses are renewed.
