@@ -785,15 +785,15 @@ impl Drop for Elsewhere {
     }
 }
 
-/// Sockets of the run-time interface that cannot be bound twice go along.
-/// The former worker has a client that stays, and accepts no other one, not even of this interface.
+/// Sockets of the run-time interface that cannot be bound twice go along. The former worker has a client that
+/// stays, and accepts no other one, not even of this interface.
 #[test]
 fn a_new_worker_takes_the_sockets_of_the_run_time_interface() {
     let (address, tcp) = (own_address(), own_address());
     let name = format!("manylane-stats-{}", std::process::id());
     let global = format!(" stats socket {tcp} level admin\n stats socket abns@{name}\n");
     let master = Master::start(&answering(address, 200, &global), with_master);
-    let answering_worker = || {
+    let answering_worker = || -> i32 {
         let mut client = TcpStream::connect(tcp).unwrap();
         client.set_read_timeout(Some(TIMEOUT)).unwrap();
         client.write_all(b"show info\n").unwrap();
@@ -807,7 +807,7 @@ fn a_new_worker_takes_the_sockets_of_the_run_time_interface() {
         stays.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET").unwrap();
         assert!(stays.read(&mut [0; 512]).unwrap() > 0, "a worker serves it");
         master.reloads(true);
-        let worker: i32 = master.worker();
+        let worker = master.worker();
         // The former one may still be about to stop.
         until(|| answering_worker() == worker);
         for _ in 0..20 {

@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// A folder that is held open. Its files are within reach wherever its path leads meanwhile: the thread may be
-/// in a `chroot`.
+/// A folder that is held open. Its files are within reach wherever its path leads meanwhile: the thread may
+/// be in a `chroot`.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 

@@ -3,7 +3,7 @@
 use manylane_sync::{Arc, LockClass, Mutex};
 use std::collections::VecDeque;
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 static CLASS: LockClass = LockClass::new("channel between threads", LockClass::LEAF);
 
@@ -91,7 +91,7 @@ impl<T> Receiver<T> {
             }
             match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
                 None => std::thread::park(),
-                Some(Duration::ZERO) => return Ok(None),
+                Some(left) if left.is_zero() => return Ok(None),
                 Some(left) => std::thread::park_timeout(left),
             }
         }
@@ -117,6 +117,7 @@ impl<T> Drop for Receiver<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_wait_ends_at_its_deadline() {

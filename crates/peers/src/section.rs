@@ -14,7 +14,7 @@
 //!    not acknowledged: the peer may send an old value that it once learned from this process.
 
 use crate::dictionary::Dictionary;
-use crate::wire::{Definition, Message, MessageError, Update, put_kept, put_key};
+use crate::wire::{Definition, Message, MessageError, Update, put_kept, put_key, put_server};
 use manylane_expr::{DataType, Datum, Type, Value};
 use manylane_stick::{Data, DataValue, Entry, EntryGuard, MAX_KEY_BYTES, Table, with_key};
 use manylane_sync::Arc;
@@ -300,7 +300,7 @@ impl Shared {
             for index in 0..data.count {
                 match entry.kept(Datum { data: data.kind, index }, now) {
                     Some(DataValue::Number(key)) if data.kind == DataType::ServerKey => {
-                        servers.put(key, &mut body);
+                        put_server(key, servers, &mut body);
                     }
                     Some(kept) => put_kept(kept, &mut body),
                     None => {}

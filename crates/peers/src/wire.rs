@@ -118,7 +118,7 @@ pub fn put_number(number: u64, out: &mut Vec<u8>) {
 }
 
 /// The rest of a body.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], MessageError> {
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().map_err(|_| MessageError::Malformed)
     }
 
-    pub(crate) fn number(&mut self) -> Result<u64, MessageError> {
+    fn number(&mut self) -> Result<u64, MessageError> {
         let [first] = self.array()?;
         let (mut number, mut shift) = (u128::from(first), 4);
         if first < 0xf0 {
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length and that many bytes.
-    pub(crate) fn counted(&mut self) -> Result<&'a [u8], MessageError> {
+    fn counted(&mut self) -> Result<&'a [u8], MessageError> {
         let length = usize::try_from(self.number()?).map_err(|_| MessageError::Malformed)?;
         self.take(length)
     }
@@ -341,8 +341,10 @@ impl<'a> Update<'a> {
                     let [age, events, before] = [age, events, before].map(bounded);
                     DataValue::Rate(Period { age, events, before })
                 } else if data.kind == DataType::ServerKey {
-                    let Some(key) = servers.read(&mut reader)? else { continue };
-                    DataValue::Number(key)
+                    match read_server(&mut reader, servers)? {
+                        0 => continue,
+                        key => DataValue::Number(key),
+                    }
                 } else {
                     DataValue::Number(reader.number()?)
                 };
@@ -351,6 +353,32 @@ impl<'a> Update<'a> {
         }
         Ok(())
     }
+}
+
+/// Reads the name of a server: a length, the sender's number and, the first time, the text. 0 if there is
+/// none, or none that is kept.
+fn read_server(reader: &mut Reader<'_>, servers: &mut Dictionary) -> Result<u64, MessageError> {
+    let mut reader = Reader(reader.counted()?);
+    if reader.0.is_empty() {
+        return Ok(0);
+    }
+    let number = reader.number()?;
+    let text = if reader.0.is_empty() { None } else { Some(reader.counted()?) };
+    servers.receive(number, text).ok_or(MessageError::Malformed)
+}
+
+/// Writes the name of a server.
+pub(crate) fn put_server(key: u64, servers: &mut Dictionary, out: &mut Vec<u8>) {
+    let mut body = Vec::new();
+    if let Some((number, text)) = servers.send(key) {
+        put_number(number, &mut body);
+        if let Some(text) = text {
+            put_number(text.len() as u64, &mut body);
+            body.extend_from_slice(text.as_bytes());
+        }
+    }
+    put_number(body.len() as u64, out);
+    out.extend_from_slice(&body);
 }
 
 /// Writes a key in the format of its type.

@@ -6,6 +6,12 @@ use std::sync::{Mutex, mpsc};
 /// Held while a test asks for stacks: a walk that hangs leaves none to others.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Otherwise the report would lack the last lanes of a machine whose stacks take their whole time.
+#[test]
+fn the_last_report_has_time_for_each_stack() {
+    assert!(longest_report(64) > stack::TIMEOUT * 64);
+}
+
 #[test]
 fn a_task_that_does_not_come_back_is_reported_once_and_kills_at_the_limit() {
     static STUCK: TaskKind = TaskKind::new("stuck in the test");
