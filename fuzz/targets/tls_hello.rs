@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 /// Most bytes that are kept of a hello.
 const HELLO_BYTES: usize = 256;
 
-/// Servers whose hellos rustls reads alone, whose lists are kept, and whose certificate has options, which are
-/// looked up before rustls gets the hello; and a client.
+/// Servers: rustls alone reads hellos; their lists are kept; the certificate has options, which are looked up
+/// before rustls gets the hello. Then a client.
 static CONTEXTS: LazyLock<([ServerContext; 3], ClientContext)> = LazyLock::new(|| {
     let made =
         rcgen::generate_simple_self_signed(["a.example".to_owned()]).expect("a certificate can be made");

@@ -2,7 +2,6 @@
 
 use crate::error::Problem;
 use crate::files::{Section, files, sections};
-use crate::store::Store;
 use rustls::pki_types::CertificateDer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +36,16 @@ struct IssuerChain {
 }
 
 impl FileRules {
+    /// Reads the chains that the settings name. Adds to `warnings`.
+    pub(crate) fn read(settings: &FileSettings, warnings: &mut Vec<Problem>) -> Result<Self, Problem> {
+        let chains = match &settings.issuers {
+            Some(folder) => read_chains(folder, warnings)?,
+            None => Vec::new(),
+        };
+        let FileSettings { drops_extension, skips_self_issued, .. } = *settings;
+        Ok(Self { drops_extension, skips_self_issued, chains: chains.into() })
+    }
+
     /// The name of the file with this ending beside a certificate.
     pub(crate) fn beside(&self, certificate: &Path, ending: &str) -> PathBuf {
         let drops = self.drops_extension && certificate.extension().is_some_and(|own| own == "crt");
@@ -121,20 +130,4 @@ fn read_chains(folder: &Path, warnings: &mut Vec<Problem>) -> Result<Vec<IssuerC
         }
     }
     Ok(chains)
-}
-
-impl Store {
-    /// Sets how files are read. Call it before the first certificate is read. Adds to `warnings`.
-    ///
-    /// # Errors
-    /// A sentence about the folder of issuers.
-    pub fn set_files(&self, settings: &FileSettings, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
-        let chains = match &settings.issuers {
-            Some(folder) => read_chains(folder, warnings)?,
-            None => Vec::new(),
-        };
-        let FileSettings { drops_extension, skips_self_issued, .. } = *settings;
-        self.lock().rules = FileRules { drops_extension, skips_self_issued, chains: chains.into() };
-        Ok(())
-    }
 }

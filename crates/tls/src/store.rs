@@ -20,7 +20,7 @@ use crate::client::{self, ClientConfigs, ClientContext, ClientSettings};
 use crate::error::Problem;
 use crate::files::{Section, decode_base64, sections_of};
 use crate::generate::SigningAuthority;
-use crate::issuers::FileRules;
+use crate::issuers::{FileRules, FileSettings};
 use crate::line_options::SCTL;
 use crate::ocsp::{self, OcspId, ocsp_text};
 use crate::ocsp_update::Updates;
@@ -831,6 +831,16 @@ macro_rules! each {
 impl Store {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock()
+    }
+
+    /// Sets how files are read. Call it before the first certificate is read. Adds to `warnings`.
+    ///
+    /// # Errors
+    /// A sentence about the folder of issuers.
+    pub fn set_files(&self, settings: &FileSettings, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
+        let rules = FileRules::read(settings, warnings)?;
+        self.0.lock().rules = rules;
+        Ok(())
     }
 
     /// `load` of a `crt-store` section: defines `name`. Returns false if the name was defined already.
