@@ -403,8 +403,8 @@ fn servers_are_stopped_and_started_and_weighed() {
         ("set server back/a state off", "'set server <srv> state' expects 'ready', 'drain' and 'maint'.\n\n"),
         (
             "set server back/a name z",
-            "'set server <b>/<s> name' is a command of HAProxy that this program refuses: add a server with the \
-             new name; HAProxy 3.2 does not have it either.\n\n",
+            "'set server <b>/<s> name' is a command of HAProxy that this program refuses: add a server with \
+                the new name; HAProxy 3.2 does not have it either.\n\n",
         ),
     ] {
         assert_eq!(program.ask(line), answer, "{line}");

@@ -245,7 +245,7 @@ fn messages_say_what_was_found() {
         (" option forwarded host-expr", "'host-expr' expects an expression, found none"),
         (
             " server s :80 set-proxy-v2-tlv-fmt(x) a",
-            "'set-proxy-v2-tlv-fmt' expects a number up to 255 in parentheses, found 'set-proxy-v2-tlv-fmt(x)'",
+            "expects a number up to 255 in parentheses, found 'set-proxy-v2-tlv-fmt(x)'",
         ),
         (
             " stick-table type ip size 10 store gpc0_rate(0)",

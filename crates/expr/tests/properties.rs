@@ -180,11 +180,13 @@ proptest! {
     #[test]
     fn regsub_replaces_what_the_engine_matches(
         regex in prop::collection::vec(
-            prop::sample::select(vec!["a", "b", "[ab]", "a+", "(b)", "(a|bc)", "b*a", "(c?)b", "(a|b)+?", "."]),
+            prop::sample::select(vec!["a", "b", "[ab]", "a+", "(b)", "(a|bc)", "b*a", "(c?)b", "(a|b)+?",
+                "."]),
             1..4,
         ),
         text in "[abc]{0,24}",
-        template in prop::collection::vec(prop::sample::select(vec!["x", "a", "\\0", "\\1", "\\2", "-"]), 0..4),
+        template in prop::collection::vec(prop::sample::select(vec!["x", "a", "\\0", "\\1", "\\2", "-"]),
+            0..4),
         all in any::<bool>(),
     ) {
         let (regex, template) = (regex.concat(), template.concat());

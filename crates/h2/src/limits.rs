@@ -89,7 +89,8 @@ pub struct Config {
     pub table: u32,
     /// True if a server offers extended CONNECT (RFC 8441), which carries WebSocket.
     pub connect_protocol: bool,
-    /// True if a path may have `#`, which is percent-encoded: `option accept-unsafe-violations-in-http-request`.
+    /// True if a path may have `#`, which is percent-encoded: `option
+    /// accept-unsafe-violations-in-http-request`.
     pub fragments: bool,
     /// Number of glitches of the peer that end the connection: `tune.h2.*.glitches-threshold`. 0 for no
     /// limit.

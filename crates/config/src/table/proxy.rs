@@ -346,8 +346,8 @@ pub(super) fn rows() -> Vec<Keyword> {
                 let format = line.set(line.word(0));
                 line.no_more(b, 1);
                 if b.context() == KeywordContext::Backend {
-                    let message = "'unique-id-format' has no effect here: requests get their names in frontends, \
-                                   and health checks have none";
+                    let message = "'unique-id-format' has no effect here: requests get their names in \
+                                   frontends, and health checks have none";
                     b.found.push(Severity::Notice, Some(line.pos()), message);
                 }
                 b.settings().unique_id_format = Some(format);

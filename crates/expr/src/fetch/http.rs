@@ -261,7 +261,8 @@ pub(super) const ROWS: &[Row] = rows! {
     "method", &[], Method, STREAM, "the request's method", |_| made(Http::Method);
     "path", &[], Str, REQUEST, "the request's path without its query", |_| made(Http::Path);
     "pathq", &[], Str, REQUEST, "the request's path with its query", |_| made(Http::PathQuery);
-    "query", NAME, Str, REQUEST, "what follows the question mark, with it where 'with_qm' says so", |a| query(a);
+    "query", NAME, Str, REQUEST, "what follows the question mark, with it where 'with_qm' says so",
+        |a| query(a);
     "req.body_param", PARAM, Bin, REQUEST, "a parameter of a form in the request's body",
         |a| made(Http::BodyParam { name: a.given(0).map(Into::into), any_case: any_case(a, 1)? });
     "req.cook", NAME, Str, REQUEST, "a cookie of the request", |a| cookie(a, REQ, Form::Text);
