@@ -99,7 +99,8 @@ fn servers_are_offered_the_versions_and_ciphers_that_they_are_offered_in_haproxy
     let of_new = " ssl-default-server-options no-tlsv12\n ssl-default-server-ciphersuites \
                   TLS_CHACHA20_POLY1305_SHA256\n ssl-default-server-curves P-384\n \
                   ssl-default-server-sigalgs ECDSA+SHA256\n";
-    let all: [(&str, &str, &[(&str, &str)]); 3] = [
+    type Cases<'a> = &'a [(&'a str, &'a str)]; // options of a server, and what it is spoken to with
+    let all: [(&str, &str, Cases<'_>); 3] = [
         (
             "",
             "",
