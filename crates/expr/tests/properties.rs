@@ -162,11 +162,11 @@ proptest! {
 
 /// Returns `text` with what `regex` matches replaced, by the matches that its own engine finds one by one.
 fn replaced(regex: &str, text: &str, template: &str, all: bool) -> String {
-    let regex = regex_automata::meta::Regex::new(regex).unwrap();
+    let regex = regex_automata::meta::Regex::new(regex).expect("the pattern is valid");
     let (mut out, mut copied) = (String::new(), 0);
     for groups in regex.captures_iter(text).take(if all { usize::MAX } else { 1 }) {
         let group = |number| groups.get_group(number).map_or("", |span| &text[span.range()]);
-        let whole = groups.get_match().unwrap();
+        let whole = groups.get_match().expect("it matches");
         out += &text[copied..whole.start()];
         out += &template.replace("\\0", group(0)).replace("\\1", group(1)).replace("\\2", group(2));
         copied = whole.end();
