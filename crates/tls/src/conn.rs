@@ -323,6 +323,7 @@ impl Connection {
                 break;
             }
         }
+        self.unread.gather()?; // the start of a record would keep the large read that it is cut out of
         if !self.handshaking
             && let Some(offer) = self.offer.take()
         {
