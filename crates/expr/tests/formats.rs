@@ -188,8 +188,8 @@ fn variables_live_in_their_scopes_and_all_types_come_back() {
         assert_eq!(world.text("var(txn.v)"), None);
         assert_eq!(world.text("var(txn.v,none)").as_deref(), Some("none"));
     }
-    // Variables of a scope that does not exist cannot be set or read.
-    assert_eq!(world.text("int(1),set-var(res.v)").as_deref(), Some("1"));
+    // Variables of a scope that does not exist cannot be set or read; as in HAProxy, who tries has no value.
+    assert_eq!(world.text("int(1),set-var(res.v)"), None);
     assert_eq!(world.text("var(res.v)"), None);
 }
 
