@@ -134,7 +134,7 @@ fn a_line_can_be_written_to_the_log_through_the_master() {
     let log = common::watch::Syslog::new();
     let global = format!(" log {} local0\n", log.address());
     let master = Master::start(&answering(own_address(), 200, &global), with_master);
-    assert!(master.ask("@1 debug dev log not written: these words").contains("expert mode"));
+    assert!(master.ask("@1 debug dev log not written: these words").contains("expert-mode"));
     assert_eq!(master.ask("expert-mode on; @1 debug dev log these words").trim(), "");
     let line = log.wait("these words");
     assert!(line.starts_with("<134>") && line.ends_with("]: these words"), "{line}"); // local0.info

@@ -510,7 +510,7 @@ fn handshakes_run_in_the_class_of_heavy_tasks() {
         fd(&inner),
         certificate.display(),
     );
-    let _program = Manylane::start(&config);
+    let _program = Manylane::start_ready(&config);
     let heavy = || -> u64 {
         let activity = ask(&socket, "show activity 0");
         activity.lines().find_map(|line| line.strip_prefix("tasksw_heavy: ")).unwrap().parse().unwrap()

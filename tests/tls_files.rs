@@ -75,14 +75,14 @@ fn bundles_are_taken_for_names_without_a_file() {
     assert_eq!(theirs.unwrap_or_else(|| ours.clone()), ours);
 
     // A bundle of servers' lines is none, as in HAProxy, and what is in no file is reported.
-    for line in ["server s 127.0.0.1:1 ssl verify none crt {}/x.pem", "bind :0 ssl crt {}/y.pem"] {
+    for line in ["server s 127.0.0.1:1 ssl verify none crt {}/x.pem", "bind 127.0.0.1:1 ssl crt {}/y.pem"] {
         let line = line.replace("{}", &folder);
         let output = common::check(&format!("{DEFAULTS}listen l\n mode tcp\n {line}\n"), &[]);
         assert!(text(&output.stderr).contains("cannot read"), "{}", text(&output.stderr));
     }
     // Keys of DSA are left out if there are others.
     authority.folder.file("x.pem.dsa", "");
-    let line = format!("{DEFAULTS}frontend f\n mode tcp\n bind :0 ssl crt {folder}/x.pem\n");
+    let line = format!("{DEFAULTS}frontend f\n mode tcp\n bind 127.0.0.1:1 ssl crt {folder}/x.pem\n");
     let output = common::check(&line, &[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("x.pem.dsa' is not used"), "{}", text(&output.stderr));
@@ -147,7 +147,7 @@ fn chains_are_completed_and_end_before_self_issued_authorities() {
 
     let checked = |issuers: &str| {
         let lines = format!(
-            "global\n issuers-chain-path {issuers}\n{DEFAULTS}frontend f\n mode tcp\n bind :0 ssl \
+            "global\n issuers-chain-path {issuers}\n{DEFAULTS}frontend f\n mode tcp\n bind 127.0.0.1:1 ssl \
                             crt {path}/bare.pem\n"
         );
         let output = common::check(&lines, &[]);
@@ -192,8 +192,9 @@ fn files_beside_certificates_have_names_without_crt() {
     assert!(ours.contains(&"Success!".to_owned()) && ours.contains(&format!("Key filename: {path}/a.key")));
     assert_eq!(theirs.unwrap_or_else(|| ours.clone()), ours);
     for (option, good) in [(option, true), ("", false)] {
-        let lines =
-            format!("global\n{option}{DEFAULTS}frontend f\n mode tcp\n bind :0 ssl crt {path}/a.crt\n");
+        let lines = format!(
+            "global\n{option}{DEFAULTS}frontend f\n mode tcp\n bind 127.0.0.1:1 ssl crt {path}/a.crt\n"
+        );
         assert_eq!(common::check(&lines, &[]).status.success(), good, "{option}");
     }
 }
@@ -228,7 +229,7 @@ fn a_folder_that_cannot_be_read_is_reported() {
     let hidden = folder.0.join("hidden");
     std::fs::create_dir(&hidden).unwrap();
     std::fs::set_permissions(&hidden, Permissions::from_mode(0o000)).unwrap();
-    let line = format!("bind :0 ssl crt {}", hidden.display());
+    let line = format!("bind 127.0.0.1:1 ssl crt {}", hidden.display());
     let file = folder.file("test.cfg", &format!("{DEFAULTS}frontend f\n mode tcp\n {line}\n"));
     let mut program = common::command();
     program.arg("-c").arg("-f").arg(file);

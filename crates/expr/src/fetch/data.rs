@@ -139,7 +139,7 @@ pub(super) const ROWS: &[Row] = rows! {
     "req.rdp_cookie_cnt", &[Str], 0, Int, REQUEST, "1 when an RDP connection begins with a cookie of that \
         name, or of any; else 0",
         |a| rdp_cookie(a, D::RdpCookieCount);
-    "req.ssl_alpn", &[], 0, Str, REQUEST, "the protocols that a TLS ClientHello in the bytes offers",
+    "req.ssl_alpn", &[], 0, Str, REQUEST, "the protocol that a TLS ClientHello in the bytes offers first",
         |_| made(D::Hello(Direction::Request, tls_hello::Part::Alpn));
     "req.ssl_cipherlist", &[], 0, Bin, LINK, "the ciphers that a TLS ClientHello in the bytes offers",
         |_| made(D::Hello(Direction::Request, tls_hello::Part::Ciphers));

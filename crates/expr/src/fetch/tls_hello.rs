@@ -135,8 +135,8 @@ fn inside<'a>(mut hello: Fields<'a>, part: Part, scratch: &mut Scratch<'a>) -> O
                     break Some(Value::Str(name));
                 }
             },
-            // The list as sent: a length before each name.
-            Part::Alpn => Some(Value::Str(list.0)),
+            // As in HAProxy, the first of the list alone.
+            Part::Alpn => list.vector(1).map(Value::Str),
             Part::KeyShareGroups => scratch
                 .build(|out| {
                     while let Some(group) = list.take(2) {
@@ -193,7 +193,7 @@ mod tests {
         found(&bytes, Part::Kind, &Read::Value(Value::Int(1)));
         found(&bytes, Part::Version, &Read::Value(Value::Int(0x30003)));
         found(&bytes, Part::ServerName, &Read::Value(Value::Str(b"www.example.org")));
-        found(&bytes, Part::Alpn, &Read::Value(Value::Str(b"\x02h2\x08http/1.1")));
+        found(&bytes, Part::Alpn, &Read::Value(Value::Str(b"h2")));
     }
 
     /// Item 35 of haproxy-today.
