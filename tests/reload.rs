@@ -1432,51 +1432,6 @@ fn a_key_finds_its_server_after_a_reload() {
     assert!(program.child.0.try_wait().unwrap().is_none());
 }
 
-/// Connections to servers over TLS, of either version of HTTP, serve on over a reload with the same CA.
-#[test]
-fn connections_over_tls_go_on_over_a_reload_unless_their_ca_has_changed() {
-    let authority = Authority::new();
-    let certificate = authority.bundle("a.pem", &["a.example"]);
-    let (inner, server) = listener();
-    let _origin = Manylane::start_ready(&format!(
-        "{DEFAULTS} mode http\nfrontend f\n bind {} ssl crt {} alpn h2,http/1.1\n \
-         http-request return status 200 content-type text/plain lf-string %cp,%HV\n",
-        fd(&inner),
-        certificate.display()
-    ));
-    for (alpn, version) in [("http/1.1", "HTTP/1.1"), ("h2,http/1.1", "HTTP/2.0")] {
-        let folder = Folder::new();
-        let ca = folder.file("ca.pem", &authority.own.pem());
-        let proxies = |sni: &str, weight: u32| {
-            format!(
-                "listen l\n bind WEB\n http-reuse always\n server s {server} ssl ca-file {} sni {sni} alpn \
-                 {alpn} weight {weight} pool-purge-delay 10m\n",
-                ca.display()
-            )
-        };
-        let program =
-            Changing::start_as(Folder::new(), command(), " nbthread 1\n", &proxies("str(a.example)", 1));
-        let ask = || {
-            let mut client = connect(program.address);
-            client.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").unwrap();
-            let answer = read_all(&mut client);
-            let (port, spoken) = answer.rsplit_once("\r\n").unwrap().1.split_once(',').unwrap();
-            assert_eq!(spoken, version, "{answer}");
-            port.to_owned()
-        };
-        let first = ask();
-        program.change(&proxies("str(a.example)", 2));
-        assert_eq!(ask(), first, "{alpn}");
-        std::fs::write(&ca, format!("{}{}", Authority::new().own.pem(), authority.own.pem())).unwrap();
-        program.change(&proxies("str(a.example)", 1));
-        let second = ask();
-        assert_ne!(second, first, "{alpn}");
-        // Connections that each have a name of their own begin anew: the names may be others.
-        program.change(&proxies("req.hdr(host)", 1));
-        assert_ne!(ask(), second, "{alpn}");
-    }
-}
-
 /// Nobody answers the check, so it lasts over the reload.
 #[test]
 fn a_check_over_tls_goes_on_over_a_reload_unless_its_ca_has_changed() {
