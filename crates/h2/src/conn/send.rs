@@ -19,9 +19,8 @@ const SMALL: usize = 2048;
 /// Largest part of a header block in one frame: with its header it fits into a cluster.
 const MAX_PART: usize = MAX_CLUSTER - HEADER;
 
-/// Largest amount of data, in bytes, that is always copied behind the previous frame. Of more data, segments
-/// that fill less than half of their cluster are copied. Otherwise streams that send little would fill the
-/// output with segments of a few bytes, each holding a cluster.
+/// Largest amount of data, in bytes, that is copied behind the previous frame. Otherwise streams that send
+/// little would fill the output with segments of a few bytes, each holding a cluster.
 const COPIED: usize = 512;
 
 /// Largest payload of a DATA frame: one turn of a stream while others wait.
@@ -204,13 +203,7 @@ impl Connection {
             } else {
                 put(&mut self.small, &mut self.out, &[&before])?;
                 let mut part = data.split_to(n)?;
-                while let Some(segment) = part.pop_front() {
-                    if segment.is_sparse() {
-                        put_copy(&mut self.small, &mut self.out, &segment)?;
-                    } else {
-                        self.out.push_back(segment).map_err(|refused| Problem::from(refused.error))?;
-                    }
-                }
+                self.out.append_chain(&mut part)?;
             }
             self.send_window.sent(n);
             self.cheap.earn(2 + n as u32 / UPDATES_EARNED);
@@ -353,15 +346,4 @@ pub(super) fn put(small: &mut Chain, out: &mut Chain, parts: &[&[u8]]) -> Result
     small.clear();
     small.push_back(last).map_err(|refused| Problem::from(refused.error))?;
     out.push_back(frame).map_err(|refused| Problem::from(refused.error))
-}
-
-/// Writes a copy of `bytes` into clusters that small frames share, without a gap, and appends it to `out`.
-fn put_copy(small: &mut Chain, out: &mut Chain, bytes: &[u8]) -> Result<(), Problem> {
-    let before = small.len();
-    small.append(bytes)?;
-    out.append_chain(&mut small.copy_range(before..)?)?;
-    while small.segment_count() > 1 {
-        small.pop_front();
-    }
-    Ok(())
 }
