@@ -246,10 +246,10 @@ impl Server {
     /// Returns true if connections to one server fit requests for the other.
     fn has_connections_of(&self, other: &Self) -> bool {
         let names = (self.pool_name, other.pool_name); // the names that requests ask for may differ
+        // With TLS, the CA that verified a connection may have changed.
         Arc::ptr_eq(&self.addr, &other.addr)
             && (&self.connect, self.header, self.socks4) == (&other.connect, other.header, other.socks4)
             && names == (None, None)
-            // With TLS, the CA that verified a connection may have changed.
             && self.tls.is_none()
             && other.tls.is_none()
     }
