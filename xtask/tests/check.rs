@@ -355,29 +355,6 @@ fn a_panic_on_a_path_that_traffic_can_reach_is_found() {
 }
 
 #[test]
-fn a_loop_that_repeats_an_exchange_at_once_is_found() {
-    let tree = Tree::new("again");
-    tree.code(
-        "stats",
-        "fn f(a: &A) { while a.compare_exchange(0, 1).is_err() {} }\n\
-         fn g(a: &A) { loop { if a.compare_exchange_weak(0, 1).is_ok() { return } } }\n\
-         fn h(a: &A) { let _ = a.fetch_update(|x| Some(x + 1)); }\n\
-         fn good(a: &A) { while a.compare_exchange(0, 1).is_err() { relax() } loop { \
-         a.compare_exchange(0, 1); backoff.wait() } }\n\
-         fn once(a: &A) { loop { once(a) } a.compare_exchange(0, 1); }\n\
-         #[cfg(test)]\nmod tests { fn f(a: &A) { while a.compare_exchange(0, 1).is_err() {} } }\n",
-    );
-    tree.finds(&[
-        "crates/stats/src/lib.rs:2:15: this loop repeats a compare-and-swap at once; call \
-            `manylane_sync::update`, or `wait` of a `Backoff` after a failure",
-        "crates/stats/src/lib.rs:3:15: this loop repeats a compare-and-swap at once; call \
-            `manylane_sync::update`, or `wait` of a `Backoff` after a failure",
-        "crates/stats/src/lib.rs:4:25: `fetch_update` tries again at once; call `manylane_sync::update`, \
-            which backs off",
-    ]);
-}
-
-#[test]
 fn unfinished_work_is_found() {
     let tree = Tree::new("unfinished");
     // Split, so that this file is not a finding.

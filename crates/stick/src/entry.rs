@@ -5,7 +5,6 @@ use crate::rate;
 use crate::table::Table;
 use manylane_expr::{DataType, Datum, EntryOperation, Outcome, Value};
 use manylane_sync::atomic::{AtomicU64, Ordering};
-use manylane_sync::update;
 
 /// A reference to an entry that is present: either it is held, or its user checks afterwards that it was
 /// present.
@@ -95,7 +94,13 @@ impl<'t> Entry<'t> {
     /// Subtracts one from a number, not below 0.
     pub fn take_one(&self, data: DataType) {
         let Some((word, ..)) = self.words_of(data.into()) else { return };
-        let _ = update(word, Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        let mut count = word.load(Ordering::Relaxed);
+        while count > 0 {
+            match word.compare_exchange_weak(count, count - 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => count = now,
+            }
+        }
     }
 
     /// Sets a number, or the events of a rate's last period: for a byte rate, as in HAProxy, its blocks of
@@ -120,9 +125,15 @@ impl<'t> Entry<'t> {
     pub fn reserve(&self, outgoing: bool, cost: u64, spare: u64, now: u64) -> u64 {
         let Some(turns) = self.table.layout.turns else { return now };
         let word = self.word(turns + usize::from(outgoing));
-        let begins = |taken: u64| taken.max(now.saturating_sub(spare));
-        let ends = |taken| Some(begins(taken).saturating_add(cost));
-        update(word, Ordering::Relaxed, Ordering::Relaxed, ends).map_or(now, begins)
+        let mut taken = word.load(Ordering::Relaxed);
+        loop {
+            let begins = taken.max(now.saturating_sub(spare));
+            let ends = begins.saturating_add(cost);
+            match word.compare_exchange_weak(taken, ends, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return begins,
+                Err(actual) => taken = actual,
+            }
+        }
     }
 
     /// Returns `cost` nanoseconds of a turn that were not needed.

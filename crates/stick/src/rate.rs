@@ -13,7 +13,6 @@
 
 use crate::share::Period;
 use manylane_sync::atomic::{AtomicU64, Ordering};
-use manylane_sync::update;
 
 /// How far a lane's clock may be ahead of another's, in milliseconds: clocks are read once a round.
 const SKEW: u32 = 60_000;
@@ -68,11 +67,17 @@ pub(crate) fn add<G>(
     lock: impl Fn() -> G,
 ) {
     let now = now as u32;
-    let next = |loaded: u64, is_locked: bool| {
+    let mut loaded = current.load(Ordering::Relaxed);
+    let mut guard = None;
+    loop {
         let half = Half::of(loaded);
         let next = match ended(half.since, period, now) {
             0 => Half { events: half.events.saturating_add(n), ..half },
-            _ if !is_locked => return None,
+            _ if guard.is_none() => {
+                guard = Some(lock());
+                loaded = current.load(Ordering::Relaxed);
+                continue;
+            }
             1 => {
                 let since = half.since.wrapping_add(period);
                 before.store(Half { since, ..half }.word(), Ordering::Release);
@@ -83,13 +88,11 @@ pub(crate) fn add<G>(
                 Half { since: now, events: n }
             }
         };
-        Some(next.word())
-    };
-    // Release: pairs with the load in `read`; publishes the other word.
-    let (set, fetch) = (Ordering::Release, Ordering::Relaxed);
-    if update(current, set, fetch, |loaded| next(loaded, false)).is_err() {
-        let _guard = lock();
-        let _ = update(current, set, fetch, |loaded| next(loaded, true)); // with the lock there is a next one
+        // Release: pairs with the load in `read`; publishes the other word.
+        match current.compare_exchange_weak(loaded, next.word(), Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => loaded = now,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::share::Changes;
 use crate::spec::{HEADER, Layout, Spec};
 use manylane_expr::Datum;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use manylane_sync::{CachePadded, LockClass, Mutex, update};
+use manylane_sync::{CachePadded, LockClass, Mutex};
 use std::hash::{BuildHasher, Hasher};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
@@ -299,21 +299,21 @@ impl Table {
         })
     }
 
-    /// Holds an entry, whatever its key is.
+    /// Holds an entry whose state was `state` and whose key should be `words`.
     #[inline]
-    fn hold_any(&self, at: u32, now: u64) -> Option<EntryGuard<'_>> {
-        // Acquire: pairs with the store in `begin_life`, which publishes the key.
-        update(self.word(at, STATE), Ordering::Acquire, Ordering::Acquire, |state| {
-            self.is_good(at, state, now).then(|| state + 1)
-        })
-        .ok()?;
-        Some(EntryGuard { entry: self.entry(at) })
-    }
-
-    /// Holds an entry whose key should be `words`.
-    #[inline]
-    fn hold(&self, at: u32, hash: u32, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
-        let held = self.hold_any(at, now)?;
+    fn hold(&self, at: u32, mut state: u64, hash: u32, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
+        let word = self.word(at, STATE);
+        loop {
+            if !self.is_good(at, state, now) {
+                return None;
+            }
+            // Acquire: pairs with the store in `begin_life`, which publishes the key.
+            match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(actual) => state = actual,
+            }
+        }
+        let held = EntryGuard { entry: self.entry(at) };
         // The entry may have begun another life since its key was compared.
         self.is_of(at, hash, words).then_some(held)
     }
@@ -321,7 +321,7 @@ impl Table {
     /// Holds the entry of a key, if it is present.
     pub fn get(&self, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
         let hash = self.hash(words);
-        self.find(hash, words, now, |at, _| self.hold(at, hash, words, now))
+        self.find(hash, words, now, |at, state| self.hold(at, state, hash, words, now))
     }
 
     /// Holds the entry of a key; makes it if necessary. `None` if the table is full and cannot drop an entry,
@@ -333,7 +333,7 @@ impl Table {
     /// As [`get_or_make`](Self::get_or_make); an entry that is made expires on `date`.
     pub fn get_or_make_until(&self, words: &[u64], now: u64, date: u64) -> Option<EntryGuard<'_>> {
         let hash = self.hash(words);
-        match self.find(hash, words, now, |at, _| self.hold(at, hash, words, now)) {
+        match self.find(hash, words, now, |at, state| self.hold(at, state, hash, words, now)) {
             Some(held) => Some(held),
             None => self.make(hash, words, (now, date)),
         }
@@ -378,7 +378,7 @@ impl Table {
         words: &[u64],
         (now, date): (u64, u64),
     ) -> Option<(EntryGuard<'_>, bool)> {
-        let there = self.walk(shard, hash, words, now, |at, _| self.hold(at, hash, words, now));
+        let there = self.walk(shard, hash, words, now, |at, state| self.hold(at, state, hash, words, now));
         if let Some(held) = there {
             return Some((held, false)); // another lane was faster
         }
@@ -391,7 +391,8 @@ impl Table {
             }
             // Another lane, whose clock is behind, holds the entry meanwhile: it lives on. It cannot end
             // before it is held here, since that needs the lock.
-            return self.hold(at, hash, words, 0).map(|held| (held, false));
+            let state = self.word(at, STATE).load(Ordering::Acquire);
+            return self.hold(at, state, hash, words, 0).map(|held| (held, false));
         }
         let bucket = shard.bucket_or_made(hash, self.buckets())?;
         let at = self.take_free(inner)?;
@@ -492,9 +493,16 @@ impl Table {
     /// Makes room for one more entry. Rule 5.
     fn reserve(&self, hash: u32, now: u64) -> bool {
         loop {
-            let one_more = |used| (used < self.spec.size).then(|| used + 1);
-            if update(&*self.used, Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
-                return true;
+            let used = self.used.load(Ordering::Relaxed);
+            if used < self.spec.size {
+                if self
+                    .used
+                    .compare_exchange_weak(used, used + 1, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+                {
+                    return true;
+                }
+                continue;
             }
             if now < self.nothing_until.load(Ordering::Relaxed) {
                 return false;
@@ -701,7 +709,16 @@ impl Table {
     pub fn numbered(&self, at: u32, now: u64) -> Option<EntryGuard<'_>> {
         let chunk = self.chunks.get(at as usize >> self.chunk_bits).filter(|_| at > 0)?;
         chunk.get()?;
-        self.hold_any(at, now)
+        let word = self.word(at, STATE);
+        let mut state = word.load(Ordering::Acquire);
+        while self.is_good(at, state, now) {
+            // Acquire: pairs with the store of `begin_life`.
+            match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(EntryGuard { entry: self.entry(at) }),
+                Err(actual) => state = actual,
+            }
+        }
+        None
     }
 
     /// True if entries keep this datum.

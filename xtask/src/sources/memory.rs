@@ -38,7 +38,7 @@ pub(crate) fn is_sync(package: &str) -> bool {
 }
 
 impl Check<'_> {
-    pub(super) fn memory_checked(&self) -> bool {
+    fn memory_checked(&self) -> bool {
         self.memory == Memory::ThroughSync && !self.test
     }
 

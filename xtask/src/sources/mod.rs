@@ -1,6 +1,5 @@
 //! Checks the sources. Rust is parsed, not searched as text; only words in comments are searched.
 
-mod again;
 mod circles;
 mod known_circles;
 mod leftovers;
@@ -177,21 +176,7 @@ impl<'ast> Visit<'ast> for Check<'_> {
 
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
         self.method_leftover(&call.method, call.args.is_empty());
-        self.method_again(&call.method);
         visit::visit_expr_method_call(self, call);
-    }
-
-    fn visit_expr_loop(&mut self, repeated: &'ast syn::ExprLoop) {
-        self.loop_again(repeated.loop_token.span, |calls| calls.visit_block(&repeated.body));
-        visit::visit_expr_loop(self, repeated);
-    }
-
-    fn visit_expr_while(&mut self, repeated: &'ast syn::ExprWhile) {
-        self.loop_again(repeated.while_token.span, |calls| {
-            calls.visit_expr(&repeated.cond);
-            calls.visit_block(&repeated.body);
-        });
-        visit::visit_expr_while(self, repeated);
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
