@@ -4,22 +4,15 @@
 use manylane_expr::{DataType, Type, Value};
 use manylane_stick::{Data, Spec, Table, with_key};
 
+mod common;
+
 const ENTRIES: u32 = 20_000;
 /// Entries of a slice, as the lanes' meter has it.
 const AT_ONCE: usize = 256;
 
 fn full() -> Table {
     let data = vec![Data { kind: DataType::Gpc0, count: 1, period: 0 }];
-    let table = Table::new(Spec {
-        key: Type::Int,
-        key_bytes: 0,
-        size: ENTRIES,
-        expire: 1_024,
-        nopurge: true,
-        data,
-        bytes_factor: std::num::NonZeroU32::MIN,
-        turns: false,
-    });
+    let table = Table::new(Spec { nopurge: true, ..common::spec(Type::Int, ENTRIES, 1_024, data) });
     for key in 0..ENTRIES {
         with_key(table.spec(), Value::Int(key.into()), |words| {
             table.get_or_make(words, 0).expect("there is room");

@@ -2,21 +2,14 @@
 #![cfg(loom)]
 
 use manylane_expr::{DataType, Type, Value};
-use manylane_stick::{Data, Spec, Table, with_key};
+use manylane_stick::{Data, Table, with_key};
 use manylane_sync::{Arc, model, thread};
+
+mod common;
 
 fn table(size: u32, kind: DataType, expire: u64) -> Arc<Table> {
     let data = vec![Data { kind, count: 1, period: if kind.is_rate() { 10 } else { 0 } }];
-    Arc::new(Table::new(Spec {
-        key: Type::Int,
-        key_bytes: 0,
-        size,
-        expire,
-        nopurge: false,
-        data,
-        bytes_factor: std::num::NonZeroU32::MIN,
-        turns: false,
-    }))
+    Arc::new(Table::new(common::spec(Type::Int, size, expire, data)))
 }
 
 fn count(table: &Table, key: i64, n: u64) -> Option<u64> {

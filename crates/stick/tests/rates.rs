@@ -5,6 +5,8 @@ use manylane_expr::{DataType, Type, Value};
 use manylane_stick::{Data, Spec, Table, with_key};
 use proptest::prelude::*;
 
+mod common;
+
 const PERIOD: u32 = 1_000;
 
 /// The current period's start and events, and the events of the previous one.
@@ -37,16 +39,7 @@ impl Model {
 
 fn table() -> Table {
     let data = vec![Data { kind: DataType::GpcRate, count: 2, period: PERIOD }];
-    Table::new(Spec {
-        key: Type::Int,
-        key_bytes: 0,
-        size: 4,
-        expire: 0,
-        nopurge: true,
-        data,
-        bytes_factor: std::num::NonZeroU32::MIN,
-        turns: false,
-    })
+    Table::new(Spec { nopurge: true, ..common::spec(Type::Int, 4, 0, data) })
 }
 
 proptest! {

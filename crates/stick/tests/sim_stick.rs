@@ -3,9 +3,11 @@
 
 use manylane_expr::{DataType, Type, Value};
 use manylane_sim::{Report, Simulation, Topology};
-use manylane_stick::{Data, Spec, Table, with_key};
+use manylane_stick::{Data, Table, with_key};
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use manylane_sync::{CachePadded, relax};
+
+mod common;
 
 const HITS: u64 = 400;
 
@@ -21,17 +23,7 @@ fn shared() -> Shared {
         rate(DataType::ConnRate),
         rate(DataType::HttpReqRate),
     ];
-    let (size, expire) = (100_000, 60_000);
-    let table = Table::new(Spec {
-        key: Type::Ipv4,
-        key_bytes: 0,
-        size,
-        expire,
-        nopurge: false,
-        data,
-        bytes_factor: std::num::NonZeroU32::MIN,
-        turns: false,
-    });
+    let table = Table::new(common::spec(Type::Ipv4, 100_000, 60_000, data));
     Shared { table, met: AtomicU32::new(0) }
 }
 

@@ -4,22 +4,15 @@
 use manylane_expr::{DataType, Type, Value};
 use manylane_stick::{Data, Spec, Table, with_key};
 
+mod common;
+
 #[global_allocator]
 static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
 
 #[test]
 fn hits_and_new_keys_of_a_full_table_take_nothing_from_the_global_allocator() {
     let data = vec![Data { kind: DataType::HttpReqRate, count: 1, period: 100 }];
-    let spec = Spec {
-        key: Type::Str,
-        key_bytes: 64,
-        size: 3_000,
-        expire: 500,
-        nopurge: false,
-        data,
-        bytes_factor: std::num::NonZeroU32::MIN,
-        turns: false,
-    };
+    let spec = Spec { key_bytes: 64, ..common::spec(Type::Str, 3_000, 500, data) };
     let table = Table::new(spec);
     let hit = |key: u64, now: u64| {
         let text = key.to_be_bytes().map(|byte| b'a' + byte % 16);
