@@ -6,6 +6,7 @@ use crate::common;
 
 use common::watch::until;
 use common::{DEFAULTS, Manylane, connect, fd, listener, named, origin, read_all};
+use manylane_tests::sockets::{ESTABLISHED, sockets};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,14 +38,8 @@ fn rules_wait_for_the_bytes_that_they_ask_for() {
 
 /// Waits until the other end's system has acknowledged all that this socket has sent.
 fn until_delivered(client: &TcpStream) {
-    let port = format!(":{:04X}", client.local_addr().unwrap().port());
-    until(|| {
-        let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let mut lines = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        // Number, local address, remote address, state, bytes to send and to receive.
-        let own = lines.find(|words| words[1].ends_with(&port) && words[3] == "01");
-        own.is_some_and(|words| words[4].starts_with("00000000:"))
-    });
+    let port = client.local_addr().unwrap().port();
+    until(|| sockets(ESTABLISHED, Some(port), None).iter().any(|own| own.unsent == 0));
 }
 
 /// When `http-request reject` ends a connection, up to 64 KiB of what the client has sent are read, so that

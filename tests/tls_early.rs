@@ -6,6 +6,7 @@ use crate::tls::{Authority, openssl, text};
 
 use common::watch::{Haproxy, columns, until};
 use common::{DEFAULTS, Manylane, connect, fd, listener, origin};
+use manylane_tests::sockets::{FIN_WAIT1, sockets};
 use rustix::net::{AddressFamily, SocketType};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -66,15 +67,8 @@ fn requests(authority: &Authority) -> u64 {
 /// Waits until the program has written its last byte to a client whose window has no room for it: the
 /// program's side is then in the state FIN_WAIT1.
 fn last_is_written(client: &TcpStream) {
-    let port = |address: SocketAddr| format!(":{:04X}", address.port());
-    let (own, peer) = (port(client.peer_addr().unwrap()), port(client.local_addr().unwrap()));
-    until(|| {
-        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        table.lines().any(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            words[1].ends_with(&own) && words[2].ends_with(&peer) && words[3] == "04"
-        })
-    });
+    let (own, peer) = (client.peer_addr().unwrap().port(), client.local_addr().unwrap().port());
+    until(|| !sockets(FIN_WAIT1, Some(own), Some(peer)).is_empty());
 }
 
 /// Rules of the tests, for this `bind` line and this server.

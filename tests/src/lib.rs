@@ -15,9 +15,16 @@ pub mod message;
 pub mod origin;
 pub mod program;
 pub mod run;
+pub mod sockets;
 pub mod syslog;
 pub mod talker;
 pub mod tls;
 
 /// Timeout of an event that should happen. A test that reaches it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Ends a round of a loop that waits for something of which nobody informs a test, such as a counter of the
+/// program. A loop without it takes the processor on which the program should run.
+pub fn look_again() {
+    std::thread::sleep(Duration::from_micros(500));
+}
