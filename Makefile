@@ -48,9 +48,10 @@ FEATURES := $(subst $(space),$(comma),$(FEATURES))
 GLOBAL_LISTS := $(TESTED) --features manylane-pool/global-pools --test loom_pool global_lists
 # Their budget, likewise.
 GLOBAL_BUDGET := $(TESTED) --features manylane-pool/global-pools --test sim_pool global_lists
-# Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the
-# debug build.
-ALONE := $(addprefix --exclude manylane-,acme check config expr h1 h2 http resolve sim)
+# Rooms whose own tests prove at full speed what they have proved in the debug build: nothing runs beside
+# anything else in them, or nothing but what the tests of the program run at full speed, too.
+ALONE := $(addprefix --exclude manylane-,acme check config control expr h1 h2 http logs peers plan proxy \
+	resolve sim tests tls)
 
 # The suites that compare would build the program by themselves, and with it all that the features of the
 # other crates asked for change anew: they take the one that was built for the tests end to end.
@@ -118,11 +119,16 @@ test-form: ## format, lints, rooms and arrows, types of the fuzz targets: what e
 test-debug: ## all tests with all features and io_uring, lock ranks checked, freed memory poisoned
 	@if $(HAS_IO_URING); then export MANYLANE_DRIVER=io_uring; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
-	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES)
+	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES) -- --skip the_two_programs_do_the_same
 
+# The tests of the program are those of the debug build: only the program is another one. HAProxy does each
+# case once, to be compared with both builds.
 test-release: ## the rooms where lanes meet, and the program, as they ship, with epoll, at full speed
-	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) $(FULL_SPEED) $(LIBRARIES) $(ALONE) \
-		--features manylane-pool/fault-injection --tests
+	MANYLANE_DRIVER=epoll $(FULL_SPEED) $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
+	@export MANYLANE_CHECKED=epoll:$(abspath $(TARGET))/debug/manylane; \
+	if $(HAS_IO_URING); then MANYLANE_CHECKED=io_uring:$${MANYLANE_CHECKED#*:}; fi; \
+	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) cargo test $(TESTED) --features $(FEATURES) \
+		$(addprefix --test ,e2e differential examples metrics varnishtest)
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test $(TESTED) --test 'loom_*'

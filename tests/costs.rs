@@ -170,7 +170,7 @@ fn instructions(requests: usize, Load { make, rules, only }: &Load) -> u64 {
 
 /// Instructions of 300 requests and of 2,300; `None` if they cannot be counted.
 fn of_few_and_many(load: &Load) -> Option<(u64, u64)> {
-    if cfg!(debug_assertions) {
+    if common::has_assertions() {
         return None;
     }
     if Command::new("valgrind").arg("--version").output().is_err() {

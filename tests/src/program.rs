@@ -18,6 +18,8 @@ pub enum Which {
     Haproxy,
     /// This program.
     Manylane,
+    /// Another build of it, with another driver: `MANYLANE_CHECKED=<driver>:<path>` names it.
+    Checked,
 }
 
 impl Which {
@@ -25,17 +27,25 @@ impl Which {
     pub fn other(&self) -> Self {
         match self {
             Self::Haproxy => Self::Manylane,
-            Self::Manylane => Self::Haproxy,
+            Self::Manylane | Self::Checked => Self::Haproxy,
         }
     }
 
-    /// Path of the program; `None` without HAProxy 3.2.
+    /// Path of the program; `None` without HAProxy 3.2, or without another build.
     pub fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Manylane => Some(manylane().to_path_buf()),
+            Self::Checked => checked().map(|(_, path)| path.into()),
             Self::Haproxy => haproxy().map(Path::to_path_buf),
         }
     }
+}
+
+/// Driver and path of another build of this program, if there is one.
+pub fn checked() -> Option<(String, String)> {
+    let named = std::env::var("MANYLANE_CHECKED").ok()?;
+    let (driver, path) = named.split_once(':').expect("a driver, a colon and a path");
+    Some((driver.to_owned(), path.to_owned()))
 }
 
 /// Path of the HAProxy that `MANYLANE_HAPROXY` names (`.cargo/config.toml`, `scripts/peers`), if it is

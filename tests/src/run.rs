@@ -7,7 +7,7 @@ use crate::client::{Client, Got};
 use crate::dns::Dns;
 use crate::http2;
 use crate::origin::{Origin, RecordedRequest};
-use crate::program::{Program, Which};
+use crate::program::{Program, Which, checked};
 use crate::syslog::Syslog;
 use crate::talker::Talker;
 use crate::tls;
@@ -112,6 +112,9 @@ pub fn run(
     let start = |which: &Which, listeners| {
         let path = which.path().expect("the caller looked");
         let arguments = ["-db", "-f", config.to_str().expect("the folder's name is ASCII")];
+        let driver = checked().filter(|_| *which == Which::Checked).map(|(driver, _)| driver);
+        let driver = driver.map(|driver| ("MANYLANE_DRIVER".to_owned(), driver));
+        let environment: Vec<_> = environment.iter().cloned().chain(driver).collect();
         Program::start(&path, &arguments, &environment, listeners)
     };
     let mut which = which.clone();
@@ -181,7 +184,7 @@ pub fn run(
                 let until = Instant::now() + TIMEOUT;
                 while origin.requests().len() < *wanted {
                     assert!(Instant::now() < until, "{name} has seen {:?}", origin.requests());
-                    std::thread::yield_now();
+                    crate::look_again();
                 }
             }
             Step::Send { answers: count, .. } if requests.is_some() => {

@@ -15,7 +15,7 @@ use manylane_tests::client::Got;
 use manylane_tests::compare::{difference, text};
 use manylane_tests::http2;
 use manylane_tests::program::Which;
-use manylane_tests::run::run;
+use manylane_tests::run::{Outcome, run};
 use manylane_tests::tls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -77,7 +77,6 @@ fn without_tls(line: &str) -> String {
 
 /// Runs a case. The error says what is wrong.
 fn check(mut case: Case, refused: bool, over: Over) -> Result<(), String> {
-    let path = case.path.clone();
     let mut requests = None;
     match over {
         Over::Tcp => {}
@@ -95,7 +94,19 @@ fn check(mut case: Case, refused: bool, over: Over) -> Result<(), String> {
     if theirs.answers.iter().flatten().any(|got| *got == Got::Nothing) {
         return Err("haproxy gives no answer within the test's timeout; the case asks for too many".into());
     }
-    let ours = run(&case, &Which::Manylane, requests, over == Over::Tls);
+    let of_this = |which| {
+        let ours = run(&case, &which, requests.clone(), over == Over::Tls);
+        compare(&case, refused, over, &theirs, &ours)
+    };
+    of_this(Which::Manylane)?;
+    match Which::Checked.path() {
+        Some(_) => of_this(Which::Checked).map_err(|why| format!("MANYLANE_CHECKED: {why}")),
+        None => Ok(()),
+    }
+}
+
+/// Compares two runs of a case. The error says what is wrong.
+fn compare(case: &Case, refused: bool, over: Over, theirs: &Outcome, ours: &Outcome) -> Result<(), String> {
     if refused {
         let named = ours.exit == Some(1) && ours.errors.contains("[ALERT]");
         return if named {
@@ -106,7 +117,7 @@ fn check(mut case: Case, refused: bool, over: Over) -> Result<(), String> {
     }
     let mut wrong = String::new();
     for part in [Part::Exit, Part::Answers, Part::Origin, Part::Log, Part::Cli] {
-        let (theirs_text, ours_text) = (text(&theirs, part), text(&ours, part));
+        let (theirs_text, ours_text) = (text(theirs, part), text(ours, part));
         match (theirs_text == ours_text, case.differs(over, part)) {
             (true, None) => {}
             (false, Some(stated)) => {
@@ -140,7 +151,7 @@ fn check(mut case: Case, refused: bool, over: Over) -> Result<(), String> {
     }
     if std::env::var_os("SHOW").is_some() {
         for part in [Part::Answers, Part::Origin, Part::Log] {
-            eprintln!("{} {part:?}\n{}", path.display(), text(&theirs, part));
+            eprintln!("{} {part:?}\n{}", case.path.display(), text(theirs, part));
         }
     }
     if wrong.is_empty() {

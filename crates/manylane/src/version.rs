@@ -122,8 +122,10 @@ pub(crate) fn short() -> String {
 pub(crate) fn long(arguments: &Arguments) -> String {
     let enabled: Vec<&str> = in_use(arguments).enabled().collect();
     format!(
-        "{}\nFeature list : {}\nEnabled at run time : {}\nDrivers : epoll, io_uring (MANYLANE_DRIVER); {}\n",
+        "{}\nDebug assertions : {}\nFeature list : {}\nEnabled at run time : {}\n\
+         Drivers : epoll, io_uring (MANYLANE_DRIVER); {}\n",
         short(),
+        if cfg!(debug_assertions) { "on" } else { "off" },
         feature_list(),
         enabled.join(" "),
         driver(arguments)
