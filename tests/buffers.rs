@@ -188,7 +188,7 @@ fn run(case: Case, limit: usize, pressed: impl Fn(usize) -> bool) -> usize {
     };
     while !pressed(used()) {
         assert!(begin.elapsed() < TIMEOUT, "{case:?}, limit {limit}: {} bytes", used());
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     latch.open();
     let body = if case == Case::Requests { 2 } else { MESSAGE };
@@ -198,7 +198,7 @@ fn run(case: Case, limit: usize, pressed: impl Fn(usize) -> bool) -> usize {
     let begin = Instant::now();
     while used() > if limit == 0 { ring() } else { 0 } {
         assert!(begin.elapsed() < TIMEOUT, "{case:?}, limit {limit}: {} are left", used());
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     most
 }

@@ -56,7 +56,7 @@ impl Controlled {
                 Ok(stream) => break stream,
                 Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
             }
-            std::thread::yield_now();
+            manylane_tests::look_again();
         };
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
@@ -1445,7 +1445,7 @@ fn an_operator_closes_a_frontend_and_opens_it_again() {
         let until = std::time::Instant::now() + TIMEOUT;
         while !is_so() {
             assert!(std::time::Instant::now() < until, "{what}");
-            std::thread::yield_now();
+            manylane_tests::look_again();
         }
     };
     let is_refused = || std::net::TcpStream::connect(program.address).is_err();

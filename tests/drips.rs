@@ -4,7 +4,9 @@
 use crate::common;
 use crate::tls::Authority;
 
+use common::watch::until;
 use common::{DEFAULTS, Manylane, TIMEOUT, connect, fd, listener, origin};
+use manylane_tests::sockets::{ESTABLISHED, sockets};
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +14,7 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const CLIENTS: usize = 40;
 
@@ -39,35 +41,19 @@ fn name() -> String {
 
 /// Waits until the program has read everything on sockets with this port: its own port, or that of its peers.
 pub(crate) fn all_is_read(port: u16, of_peer: bool) {
-    let begin = Instant::now();
-    let port = format!(":{port:04X} ");
-    let unread = || {
-        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        // Other tests have thousands of connections.
-        table.lines().skip(1).filter(|line| line.contains(&port)).any(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let (own, peer) = (words[1], words[2]);
-            let there = if of_peer { peer } else { own }.ends_with(port.trim_end());
-            let (unsent, unread) = words[4].split_once(':').unwrap();
-            let theirs = if of_peer { own } else { peer }.ends_with(port.trim_end());
-            words[3] == "01" && (there && unread != "00000000" || theirs && unsent != "00000000")
-        })
-    };
-    while unread() {
-        assert!(begin.elapsed() < TIMEOUT, "what was sent is not read");
-        std::thread::sleep(PAUSE); // a table of thousands of connections takes the program's processor
-    }
+    until(|| {
+        let at = sockets(ESTABLISHED, Some(port), None);
+        let to = sockets(ESTABLISHED, None, Some(port));
+        let (own, theirs) = if of_peer { (to, at) } else { (at, to) };
+        own.iter().all(|socket| socket.unread == 0) && theirs.iter().all(|socket| socket.unsent == 0)
+    });
 }
-
-/// Time between two looks whether the program has read.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Rounds between two checks whether everything was read: a check takes longer than a round. If the program
 /// read only at these times, single bytes in clusters of their own would still take 7 MB.
 const ROUNDS: u64 = 16;
 
-/// The same for a program that waits for a limited time: on a busy machine a check takes a quarter of a
-/// second.
+/// The same for a program that waits for a limited time.
 pub(crate) const ROUNDS_IN_HASTE: usize = 64;
 
 /// How bytes are sent to each stream, in turns.
@@ -793,7 +779,7 @@ fn little_is_taken_during(action: &str) {
 }
 
 /// Number of tunnel clients, and the bytes that each tries to send.
-const TUNNELS: (usize, usize) = (40, 24_000);
+const TUNNELS: (usize, usize) = (40, 8000);
 
 /// A client that cannot send for so long is stuck: everything that fits was accepted.
 const STUCK: std::time::Duration = std::time::Duration::from_millis(100);
@@ -926,7 +912,9 @@ const SLOW: (usize, usize) = (1500, 200);
 /// Limit of memory for each of them, in bytes: its task, a cluster of 2,176, and state of parser and log. A
 /// release build takes 3,700 with epoll and 3,900 with io_uring. A debug build has larger state, and would
 /// take 16,200 with an active request's block for each client.
-const SLOW_BYTES: usize = if cfg!(debug_assertions) { 6 } else { 5 } * 1024;
+fn slow_bytes() -> usize {
+    if common::has_assertions() { 6 << 10 } else { 5 << 10 }
+}
 
 /// Limit of memory for a whole session, in bytes.
 const SESSION: usize = 24 * 1024;
@@ -935,7 +923,7 @@ const SESSION: usize = 24 * 1024;
 #[test]
 fn a_slow_head_in_one_piece_takes_little() {
     let each = slow_heads("listen l\n bind @bind\n mode http\n option httplog\n", |stream| stream);
-    assert!(each <= SLOW_BYTES, "{each} bytes for each client");
+    assert!(each <= slow_bytes(), "{each} bytes for each client");
 }
 
 /// A session that rules of TCP mode changed to HTTP stays whole: an idle one would lose what they have set.
@@ -953,7 +941,7 @@ fn a_slow_head_within_tls_takes_as_little_beside_the_state_of_tls() {
     let file = authority.bundle("a.pem", &["a.example"]).display().to_string();
     let lines = format!("listen l\n bind @bind ssl crt {file}\n mode http\n option httplog\n");
     let each = slow_heads(&lines, within_tls(&authority));
-    assert!(each <= SLOW_BYTES + 5 * 1024, "{each} bytes for each client");
+    assert!(each <= slow_bytes() + 5 * 1024, "{each} bytes for each client");
 }
 
 /// Inside of the process a session waits for its client in a future, so it stays whole. The proxy before it
@@ -1058,7 +1046,7 @@ fn goes_back<P>(
             "{begin} KB, then {peak} KB, and {} KB are left",
             program.memory()
         );
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     println!("{begin} KB, then {peak} KB, and 1/{share} of it after {:?}", over.elapsed());
 }
@@ -1107,7 +1095,9 @@ fn memory_of_a_burst_of_tls_goes_back_when_it_is_over() {
 }
 
 /// One of so many parts of the growth by [`WAITING`] requests may stay.
-const LEFT_OF_WAITING: usize = if cfg!(debug_assertions) { 3 } else { 4 };
+fn left_of_waiting() -> usize {
+    if common::has_assertions() { 3 } else { 4 }
+}
 
 /// What lanes keep for each descriptor keeps no page of the requests' memory. Of a growth of 13 MB, an
 /// optimised build keeps 16 % with epoll and 19 % with io_uring, a debug build up to 21 % and 27 %.
@@ -1124,7 +1114,7 @@ fn memory_of_requests_that_waited_goes_back_when_they_are_over() {
     let all_wait = |_| common::watch::until(|| open.lock().unwrap().len() == WAITING);
     let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     goes_back(
-        LEFT_OF_WAITING,
+        left_of_waiting(),
         "",
         burst(WAITING, request, |stream| stream),
         server,
@@ -1174,7 +1164,7 @@ fn without_memory() -> (Manylane, SocketAddr, Vec<TcpStream>, mpsc::Receiver<Str
     let began = Instant::now();
     while !clients.iter().any(is_ended) {
         assert!(began.elapsed() < TIMEOUT, "all of them had their memory: the bound was not met");
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     all_is_read(address.port(), false);
     std::mem::forget(socket); // keeps connections in its queue until they are accepted
@@ -1202,7 +1192,7 @@ fn a_process_without_memory_hears_signals() {
     let began = Instant::now();
     while program.runs() {
         assert!(began.elapsed() < TIMEOUT, "the process does not end");
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     let (status, said) = (program.wait(), lines.iter().collect::<Vec<_>>());
     assert!(status.success(), "{status}: {said:?}");

@@ -63,7 +63,7 @@ fn listens(path: &Path) {
     let begin = Instant::now();
     while UnixStream::connect(path).is_err() {
         assert!(begin.elapsed() < common::TIMEOUT, "nobody listens at {}", path.display());
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
 }
 

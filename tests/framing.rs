@@ -193,7 +193,7 @@ fn judging_in_pieces(
                             if stream.write_all(&piece).is_err() {
                                 return;
                             }
-                            std::thread::yield_now();
+                            manylane_tests::look_again();
                         }
                         if message.field("x-last").is_some() {
                             return;

@@ -224,7 +224,7 @@ impl Running {
                 return;
             }
             assert!(begun.elapsed() < TIMEOUT, "{found:#?} is not {expected:#?}");
-            std::thread::yield_now();
+            manylane_tests::look_again();
         }
     }
 

@@ -196,7 +196,7 @@ fn strays_are_given_to_nobody(tls: Option<Arc<ServerConfig>>, ssl: &str) {
                     let (lines, body) = get(&mut client, &path).expect("an answer is cut");
                     drop(asking);
                     assert_eq!((&*lines[0], body), ("HTTP/1.1 200 OK", path));
-                    std::thread::yield_now();
+                    manylane_tests::look_again();
                 }
             })
         })

@@ -605,7 +605,7 @@ fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_th
     let begin = Instant::now();
     while descriptors().len() > at_work.len() {
         assert!(begin.elapsed() < common::TIMEOUT, "{:?} became {:?}", at_work, descriptors());
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     // Lines lost by earlier generations still count.
     let info = ask(&control, "show info");

@@ -868,7 +868,7 @@ fn a_master_goes_to_the_background_once_it_serves() {
     assert!(answer_at(&socket, "reload").starts_with("Success=1\n--\n"));
     // Until the old worker has closed its sockets it may respond, too.
     while answer_at(&socket, "show proc").contains("# old workers") {
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     assert_eq!(status_of(address), Ok(404));
     let mut watching = UnixStream::connect(&socket).unwrap();

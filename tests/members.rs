@@ -58,7 +58,7 @@ fn ask(socket: &std::path::Path, line: &str) -> String {
             Ok(client) => break client,
             Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
         }
-        std::thread::yield_now();
+        manylane_tests::look_again();
     };
     client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(format!("{line}\n").as_bytes()).unwrap();

@@ -456,7 +456,7 @@ fn a_soft_stop_under_load_cuts_no_answer() {
             });
         }
         while answers.load(Ordering::Relaxed) < 200 {
-            std::thread::yield_now();
+            manylane_tests::look_again();
         }
         program.signal(Signal::SIGUSR1);
         assert_eq!(program.wait().code(), Some(0));
@@ -488,11 +488,11 @@ fn with_busy_polling_lanes_never_sleep_until_the_soft_stop() {
     stream.read_exact(&mut byte).unwrap();
     // Endless if a lane sleeps; then the time limit of the test run ends the test.
     while threads(&program).iter().filter(|(_, time)| *time >= 5).count() < 2 {
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     program.signal(Signal::SIGUSR1);
     while threads(&program).iter().any(|(state, _)| *state != 'S') {
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     assert!(program.runs());
     stream.write_all(b"b").unwrap();
@@ -767,7 +767,7 @@ fn a_successor_takes_over_and_tells_its_predecessor_to_finish() {
     let connect = || loop {
         match std::os::unix::net::UnixStream::connect(&path) {
             Ok(stream) => break stream,
-            Err(_) => std::thread::yield_now(),
+            Err(_) => manylane_tests::look_again(),
         }
     };
     let mut stream = connect();
@@ -912,7 +912,7 @@ fn a_watchdog_looks_at_the_lanes_with_the_limit_of_the_file() {
     let threads = || std::fs::read_dir(format!("/proc/{}/task", manylane.pid())).unwrap();
     // The thread sets its name soon after it starts.
     while !threads().flatten().any(is_named) {
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     for refused in ["0", "1001"] {
         let outcome = check(&format!("{}{listen}", limit(refused)), &[]);

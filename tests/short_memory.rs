@@ -41,7 +41,7 @@ pub(crate) fn is_served(program: &mut Manylane, address: SocketAddr) {
             return;
         }
         assert!(began.elapsed() < TIMEOUT, "nobody is served: {answer}");
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
 }
 

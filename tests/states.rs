@@ -59,7 +59,7 @@ fn servers_that_track_are_as_what_they_track() {
     let (ours, theirs) = both(config, |played| {
         // Wait for the end of the first check.
         while played.columns("l", "r", &["check_status"]) != ["L4OK"] {
-            std::thread::yield_now();
+            manylane_tests::look_again();
         }
         let mut observed = Vec::new();
         for (command, last) in steps {

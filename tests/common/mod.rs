@@ -11,14 +11,15 @@ pub mod watch;
 
 pub use manylane_tests::program::manylane;
 
+pub use manylane_tests::look_again;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -157,7 +158,7 @@ impl Traffic {
         while self.served.load(Ordering::Relaxed) < before + 50
             && self.clients.iter().all(|client| !client.is_finished())
         {
-            std::thread::yield_now();
+            look_again();
         }
     }
 
@@ -262,6 +263,17 @@ pub fn command() -> Command {
     let mut command = Command::new(manylane());
     command.stdin(Stdio::null());
     command
+}
+
+/// True if the program was built with assertions, which take time and memory: the tests may be a build of
+/// another kind.
+pub fn has_assertions() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| {
+        let shown = command().arg("-vv").output().unwrap().stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        shown.lines().find_map(|line| line.strip_prefix("Debug assertions : ")).expect("it says so") == "on"
+    });
+    *HAS
 }
 
 impl Manylane {

@@ -51,7 +51,7 @@ pub fn until(mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {
         assert!(began.elapsed() < TIMEOUT, "it never is so");
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
 }
 
@@ -156,7 +156,7 @@ pub fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) 
         let began = Instant::now();
         while UnixStream::connect(&socket).is_err() {
             assert!(began.elapsed() < TIMEOUT, "HAProxy does not start");
-            std::thread::yield_now();
+            manylane_tests::look_again();
         }
         play(Played { log, socket })
     });

@@ -19,7 +19,7 @@ pub fn ask(socket: &Path, command: &str) -> String {
             Ok(stream) => break stream,
             Err(error) => assert!(Instant::now() < until, "{}: {error}", socket.display()),
         }
-        std::thread::yield_now(); // the program binds while it starts
+        crate::look_again(); // the program binds while it starts
     };
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(format!("{command}\n").as_bytes()).unwrap();
@@ -45,7 +45,7 @@ pub fn ask_until(socket: &Path, command: &str, text: &str, there: bool) {
             return;
         }
         assert!(Instant::now() < until, "'{command}' is never so ('{text}' {there}):\n{answer}");
-        std::thread::yield_now();
+        crate::look_again();
     }
 }
 

@@ -98,7 +98,7 @@ fn check(path: &Path, root: &Path, as_they_are: bool) -> Result<usize, String> {
         if program.ended().is_some() || begin.elapsed() > TIMEOUT {
             return Err(format!("nobody listens on {address}:\n{}", program.wait().1));
         }
-        std::thread::yield_now();
+        manylane_tests::look_again();
     }
     run(false);
     let (status, errors) = program.stop();
