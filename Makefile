@@ -128,7 +128,8 @@ test-debug: ## all tests with all features and io_uring, lock ranks checked, fre
 # The tests of the program are those of the debug build: only the program is another one. HAProxy does each
 # case once, to be compared with both builds.
 test-release: ## the rooms where lanes meet, and the program, as they ship, with epoll, at full speed
-	MANYLANE_DRIVER=epoll $(FULL_SPEED) test $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
+	MANYLANE_DRIVER=epoll $(FULL_SPEED) test $(LIBRARIES) $(ALONE) \
+		--features manylane-pool/fault-injection --tests
 	@export MANYLANE_CHECKED=epoll:$(abspath $(TARGET))/debug/manylane; \
 	if $(HAS_IO_URING); then MANYLANE_CHECKED=io_uring:$${MANYLANE_CHECKED#*:}; fi; \
 	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) cargo test $(TESTED) --features $(FEATURES) \
