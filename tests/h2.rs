@@ -797,7 +797,8 @@ fn a_client_learns_that_a_server_refused_its_stream() {
     // HTTP/1 cannot say so.
     let (_program, address, _observed) = start_before_2(" http-reuse always\n", "");
     let mut stream = connect(address);
-    stream.write_all(b"POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx").unwrap();
+    let request = b"POST /refuse HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx";
+    stream.write_all(request).unwrap();
     assert!(read_all(&mut stream).starts_with("HTTP/1.1 502 "));
 }
 

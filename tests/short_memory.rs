@@ -230,7 +230,7 @@ fn tables_of_http_2_end_their_connections() {
 /// served as before.
 #[test]
 fn a_stick_table_leaves_memory_for_clients() {
-    const ENTRIES: usize = 60_000;
+    const ENTRIES: usize = 25_000;
     const AT_ONCE: usize = 100;
     for driver in DRIVERS {
         let (socket, address) = listener();
