@@ -76,7 +76,7 @@ pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
 pub use resolvers::{Order, Question};
 pub use rules::{
     Action, AddressPart, Captures, DropMode, Edit, End, Expressions, GeneralCounter, ListChange, Lookup,
-    MOST_POOL_NAMES, NameMatch, Normalizer, NumberSource, Packets, PageAction, Persist, Preamble, Redirect,
+    MOST_POOL_NAMES, NameMatch, Normalizer, NumberSource, Packets, Persist, Preamble, Redirect,
     RedirectCookie, RedirectKind, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting, SharedKey, Stick,
     Target, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
 };

@@ -2,8 +2,8 @@
 
 use manylane_expr::{Needs, OfVariable, VariableId};
 use manylane_plan::generation::{
-    Action, BalanceKey, Edit, End, NumberSource, PageAction, Persist, Preamble, RedirectCookie, RedirectKind,
-    Reply, ReplyBody, Setting, Stick, Target, TimeSource, ValueSource,
+    Action, BalanceKey, Edit, End, NumberSource, Persist, Preamble, RedirectCookie, RedirectKind, Reply,
+    ReplyBody, Setting, Stick, Target, TimeSource, ValueSource,
 };
 
 /// An action as reports show it.
@@ -168,20 +168,6 @@ impl Effects for Action {
             Self::Resolve(lookup) => Some(lookup.variable),
             _ => None,
         }
-    }
-}
-
-impl Effects for PageAction {
-    fn needs(&self, _: OfVariable<'_>) -> Needs {
-        Needs::NONE
-    }
-
-    fn ends(&self) -> Option<String> {
-        Some(match self {
-            Self::Allow => "ends this list: the page is shown".into(),
-            Self::Deny => "denies with 403".into(),
-            Self::Auth(_) => "asks for a password with 401".into(),
-        })
     }
 }
 

@@ -25,7 +25,6 @@ pub use kinds::{
 pub use lookup::Lookup;
 pub use normalize::NoTarget;
 pub use normalize::Normalizer;
-pub use page::PageAction;
 pub use sticking::Stick;
 
 use super::filters::Filters;
@@ -88,7 +87,7 @@ pub struct Rules {
     /// `stats admin`: one is enough.
     pub stats_admin: Vec<Condition>,
     /// `stats http-request`
-    pub stats_request: Vec<Rule<PageAction>>,
+    pub stats_request: Vec<Rule>,
     /// `force-persist` and `ignore-persist`: the first match applies.
     pub persist: Vec<Rule<Persist>>,
     /// `force-be-switch`: any of them.

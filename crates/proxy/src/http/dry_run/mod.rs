@@ -25,7 +25,7 @@ use manylane_h1::{Body, BodyReader, From, Progress, Request, RequestParser, rest
 use manylane_http::{Head, Kind, Known};
 use manylane_plan::clock::now;
 use manylane_plan::generation::{
-    Action, Backend, Frontend, Generation, Http, Listener, PageAction, Rule, Rules, Setting,
+    Action, Backend, Frontend, Generation, Http, Listener, Rule, Rules, Setting,
 };
 use manylane_tls::Info;
 use report::text;
@@ -567,22 +567,15 @@ impl<'a> DryRun<'a> {
         if http.stats_at(&request.head).is_none() {
             return Ok(None);
         }
-        let page = self.list("stats http-request", &rules.stats_request, |run, rule, _, _| {
-            let line = line_of(run.generation, rule);
-            match rule.action {
-                PageAction::Allow => Next::EndOfList,
-                PageAction::Deny => Next::End((line, 403)),
-                PageAction::Auth(_) => Next::End((line, 401)),
-            }
+        let page = self.list("stats http-request", &rules.stats_request, |run, rule, _, effects| {
+            run.rule(Ruleset::HttpRequest, rule, effects)
         });
         self.step("stats", Outcome::Matched, true, Vec::new());
-        Ok(Some(match page {
-            Some((line, status)) => End::Answer { line, status, head: Vec::new(), why: None },
-            None => {
-                let why = Some("the page of counters, for those who may see it".to_owned());
-                End::Answer { line: None, status: 200, head: Vec::new(), why }
-            }
-        }))
+        if let Some((line, Decided::Answer(answer))) = page {
+            return self.answered(line, None, answer).map(Some);
+        }
+        let why = Some("the page of counters, for those who may see it".to_owned());
+        Ok(Some(End::Answer { line: None, status: 200, head: Vec::new(), why }))
     }
 
     /// Hashes the password of the request, which rules ask for.
