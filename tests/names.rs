@@ -672,6 +672,7 @@ fn rules_ask_for_addresses_as_those_of_haproxy() {
     compare(&ours, theirs);
 }
 
+/// Behind an answer the list continues with its next rule; it does not begin again.
 #[test]
 fn rules_for_bytes_ask_for_addresses_as_those_of_haproxy() {
     let dns = Dns::new();
@@ -686,6 +687,7 @@ fn rules_for_bytes_ask_for_addresses_as_those_of_haproxy() {
     let config = |log: &Syslog, socket: &Path| {
         format!(
             "{}{}listen l\n mode tcp\n bind {}\n tcp-request inspect-delay 30s\n \
+             tcp-request content reject if {{ var(sess.a) -m found }}\n \
              tcp-request content do-resolve(sess.a,names,ipv4) req.payload(0,6) if {{ req.len ge 6 }}\n \
              tcp-request content reject if !{{ var(sess.a) -m found }}\n \
              tcp-request content set-dst var(sess.a)\n server s 0.0.0.0:{port}\n",

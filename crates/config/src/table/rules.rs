@@ -479,4 +479,32 @@ mod tests {
         assert_eq!(HttpRequest.action(b"track-sc0").map(|a| a.name), Some("track-sc"));
         assert!(HttpResponse.action(b"set-path").is_none());
     }
+
+    /// All lists have one type of action, so only the table keeps an action out of a list whose runner does
+    /// not act on what it decides.
+    #[test]
+    fn actions_are_in_lists_that_act_on_their_verdicts() {
+        let of_messages = "add-header del-header replace-header replace-value set-header";
+        let of_requests = "auth early-hint normalize-uri replace-path replace-pathq replace-uri set-method \
+            set-path set-pathq set-query set-uri tarpit wait-for-handshake";
+        for (names, lists) in [
+            ("allow strict-mode", "qpa"),
+            (of_messages, "qpa"),
+            (of_requests, "q"),
+            ("deny pause redirect return wait-for-body", "qp"),
+            ("set-status", "pa"),
+            ("do-resolve(", "tq"),
+            ("accept", "cstr"),
+            ("reject", "cstrq"),
+            ("silent-drop", "cstrqp"),
+            ("close", "r"),
+            ("expect-netscaler-cip expect-proxy", "c"),
+            ("switch-mode", "t"),
+        ] {
+            for name in names.split_ascii_whitespace() {
+                let action = ACTIONS.iter().find(|action| action.name == name);
+                assert_eq!(action.map(|action| action.lists), Some(lists), "{name}");
+            }
+        }
+    }
 }

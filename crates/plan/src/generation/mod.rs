@@ -75,10 +75,10 @@ pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, Fron
 pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
 pub use resolvers::{Order, Question};
 pub use rules::{
-    Action, AddressPart, Captures, ConnectionAction, ContentAction, DropMode, End, Expressions,
-    GeneralCounter, ListChange, Lookup, MOST_POOL_NAMES, NameMatch, Normalizer, NumberSource, Packets,
-    PageAction, Persist, Redirect, RedirectCookie, RedirectKind, Reply, ReplyBody, Rule, Rules, SetBandwidth,
-    Setting, SharedKey, Stick, Target, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
+    Action, AddressPart, Captures, DropMode, Edit, End, Expressions, GeneralCounter, ListChange, Lookup,
+    MOST_POOL_NAMES, NameMatch, Normalizer, NumberSource, Packets, Persist, Preamble, Redirect,
+    RedirectCookie, RedirectKind, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting, SharedKey, Stick,
+    Target, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
 };
 pub use rules::{Forwarded, NoTarget};
 pub use server::{HashKey, SendHeader, Server, ServerAddress};

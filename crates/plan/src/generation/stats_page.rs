@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Default of `stats uri`.
 const USUAL_URI: &[u8] = b"/haproxy?stats";
 /// Default of `stats realm`.
-const USUAL_REALM: &[u8] = b"HAProxy Statistics";
+pub(super) const USUAL_REALM: &[u8] = b"HAProxy Statistics";
 
 /// A user's name and password.
 pub type Credentials = (Box<[u8]>, Box<[u8]>);

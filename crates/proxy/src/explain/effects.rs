@@ -2,8 +2,8 @@
 
 use manylane_expr::{Needs, OfVariable, VariableId};
 use manylane_plan::generation::{
-    Action, BalanceKey, ConnectionAction, ContentAction, End, NumberSource, PageAction, Persist,
-    RedirectCookie, RedirectKind, Reply, ReplyBody, Setting, Stick, Target, TimeSource, ValueSource,
+    Action, BalanceKey, Edit, End, NumberSource, Persist, Preamble, RedirectCookie, RedirectKind, Reply,
+    ReplyBody, Setting, Stick, Target, TimeSource, ValueSource,
 };
 
 /// An action as reports show it.
@@ -26,11 +26,6 @@ pub(crate) trait Effects {
         None
     }
 }
-
-const ACCEPTS: &str = "ends this list: accepted";
-const NO_ANSWER: &str = "ends the connection, without a response";
-const SILENT: &str = "drops the connection, and the client is not told";
-const NAME_SERVERS: &str = "an answer of name servers";
 
 fn of_figure(figure: &NumberSource, variables: OfVariable<'_>) -> Needs {
     match figure {
@@ -74,86 +69,26 @@ impl Effects for Setting {
             }
             Self::Track(track) => Needs::TABLE | track.key.needs(variables),
             Self::GeneralCounter(general) => Needs::TABLE | of_figure(&general.by, variables),
-            Self::UnsetVar(_) | Self::LogLevel(_) | Self::Nice(_) => Needs::NONE,
-        }
-    }
-
-    fn sets(&self) -> Option<VariableId> {
-        match self {
-            Self::Var(id, ..) | Self::UnsetVar(id) => Some(*id),
-            _ => None,
+            Self::UnsetVar(_) | Self::DisableRepetition | Self::LogLevel(_) | Self::Nice(_) => Needs::NONE,
         }
     }
 }
 
-impl Effects for ConnectionAction {
+impl Effects for Edit {
     fn needs(&self, variables: OfVariable<'_>) -> Needs {
         match self {
-            Self::Set(setting) => setting.needs(variables),
-            Self::ExpectProxy | Self::ExpectNetScaler => Needs::PROXY_HEADER,
-            Self::Accept | Self::Reject | Self::SilentDrop(_) | Self::DoLog => Needs::NONE,
-        }
-    }
-
-    fn ends(&self) -> Option<String> {
-        match self {
-            Self::Accept => Some(ACCEPTS.into()),
-            Self::Reject => Some(NO_ANSWER.into()),
-            Self::SilentDrop(_) => Some(SILENT.into()),
-            Self::ExpectProxy | Self::ExpectNetScaler | Self::DoLog | Self::Set(_) => None,
-        }
-    }
-
-    fn waits(&self) -> Option<&'static str> {
-        match self {
-            Self::ExpectProxy => Some("the header of the PROXY protocol"),
-            Self::ExpectNetScaler => Some("the header of NetScaler"),
-            _ => None,
-        }
-    }
-
-    fn sets(&self) -> Option<VariableId> {
-        match self {
-            Self::Set(setting) => setting.sets(),
-            _ => None,
-        }
-    }
-}
-
-impl Effects for ContentAction {
-    fn needs(&self, variables: OfVariable<'_>) -> Needs {
-        match self {
-            Self::Set(setting) => setting.needs(variables),
-            Self::Resolve(lookup) => Needs::NAMES | lookup.name.needs(variables),
-            Self::Accept
-            | Self::Reject
-            | Self::SilentDrop(_)
-            | Self::Close
-            | Self::SwitchMode(_)
-            | Self::DoLog => Needs::NONE,
-        }
-    }
-
-    fn ends(&self) -> Option<String> {
-        match self {
-            Self::Accept => Some(ACCEPTS.into()),
-            Self::Reject => Some(NO_ANSWER.into()),
-            Self::SilentDrop(_) => Some(SILENT.into()),
-            Self::Close => Some("ends the server's connection behind what came".into()),
-            Self::SwitchMode(_) => Some("continues in HTTP".into()),
-            Self::DoLog | Self::Set(_) | Self::Resolve(_) => None,
-        }
-    }
-
-    fn waits(&self) -> Option<&'static str> {
-        matches!(self, Self::Resolve(_)).then_some(NAME_SERVERS)
-    }
-
-    fn sets(&self) -> Option<VariableId> {
-        match self {
-            Self::Set(setting) => setting.sets(),
-            Self::Resolve(lookup) => Some(lookup.variable),
-            _ => None,
+            Self::SetHeader(_, format)
+            | Self::AddHeader(_, format)
+            | Self::SetMethod(format)
+            | Self::SetPath(format)
+            | Self::SetPathq(format)
+            | Self::SetQuery(format)
+            | Self::SetUri(format) => format.needs(variables),
+            Self::ReplaceHeader(_, _, format)
+            | Self::ReplaceValue(_, _, format)
+            | Self::ReplaceTarget(_, _, format) => Needs::MESSAGE | format.needs(variables),
+            Self::DelHeader(_) | Self::DelHeaders(_) => Needs::MESSAGE,
+            Self::SetStatus(..) => Needs::NONE,
         }
     }
 }
@@ -161,6 +96,9 @@ impl Effects for ContentAction {
 impl Effects for Action {
     fn needs(&self, variables: OfVariable<'_>) -> Needs {
         match self {
+            Self::Set(setting) => setting.needs(variables),
+            Self::Edit(edit) => edit.needs(variables),
+            Self::Expect(_) => Needs::PROXY_HEADER,
             Self::Reply(_, reply) => of_reply(reply, variables),
             Self::Redirect(redirect) => {
                 let of_request = redirect.keep_query || redirect.kind != RedirectKind::Location;
@@ -170,34 +108,22 @@ impl Effects for Action {
                 };
                 redirect.target.needs(variables) | cookie | if of_request { Needs::HEAD } else { Needs::NONE }
             }
-            Self::SetHeader(_, format)
-            | Self::AddHeader(_, format)
-            | Self::SetMethod(format)
-            | Self::SetPath(format)
-            | Self::SetPathq(format)
-            | Self::SetQuery(format)
-            | Self::SetUri(format)
-            | Self::EarlyHint(_, format) => format.needs(variables),
-            Self::ReplaceHeader(_, _, format)
-            | Self::ReplaceValue(_, _, format)
-            | Self::ReplaceTarget(_, _, format) => Needs::MESSAGE | format.needs(variables),
+            Self::EarlyHint(_, format) => format.needs(variables),
             Self::NormalizeUri(_) => Needs::HEAD,
-            Self::DelHeader(_) | Self::DelHeaders(_) => Needs::MESSAGE,
-            Self::Set(setting) => setting.needs(variables),
             Self::Pause(change) => of_change(change, variables),
             Self::WaitForBody(..) => Needs::MESSAGE | Needs::BODY,
             Self::Resolve(lookup) => Needs::NAMES | lookup.name.needs(variables),
             Self::ChangeList { key, value, .. } => {
                 key.needs(variables) | value.as_ref().map_or(Needs::NONE, |value| value.needs(variables))
             }
-            Self::Allow
+            Self::Accept
+            | Self::Reject
+            | Self::SilentDrop(_)
+            | Self::Close
+            | Self::SwitchMode(_)
             | Self::Deny(_)
             | Self::Metrics
             | Self::Auth(_)
-            | Self::Reject
-            | Self::SilentDrop(_)
-            | Self::SetStatus(..)
-            | Self::DisableRepetition
             | Self::StrictMode(_)
             | Self::WaitForHandshake
             | Self::DoLog => Needs::NONE,
@@ -206,7 +132,11 @@ impl Effects for Action {
 
     fn ends(&self) -> Option<String> {
         Some(match self {
-            Self::Allow => "ends this list: allowed".into(),
+            Self::Accept => "ends this list: accepted".into(),
+            Self::Reject => "ends the connection, without a response".into(),
+            Self::SilentDrop(_) => "drops the connection, and the client is not told".into(),
+            Self::Close => "ends the server's connection behind what came".into(),
+            Self::SwitchMode(_) => "continues in HTTP".into(),
             Self::Deny(status) => format!("denies with {status}"),
             Self::Reply(End::Answered, reply) => format!("returns {}", reply.status),
             Self::Reply(End::Denied, reply) => format!("denies with {}", reply.status),
@@ -214,8 +144,6 @@ impl Effects for Action {
             Self::Metrics => "returns the metrics".into(),
             Self::Auth(_) => "asks for a password with 401, or 407 as a proxy".into(),
             Self::Redirect(redirect) => format!("redirects with {}", redirect.code),
-            Self::Reject => NO_ANSWER.into(),
-            Self::SilentDrop(_) => SILENT.into(),
             Self::NormalizeUri(_) => "answers 400 to a target that cannot be normalized".into(),
             _ => return None,
         })
@@ -223,10 +151,12 @@ impl Effects for Action {
 
     fn waits(&self) -> Option<&'static str> {
         match self {
+            Self::Expect(Preamble::Proxy) => Some("the header of the PROXY protocol"),
+            Self::Expect(Preamble::NetScaler) => Some("the header of NetScaler"),
             Self::Pause(_) => Some("a time"),
             Self::WaitForBody(..) => Some("the body"),
             Self::WaitForHandshake => Some("the TLS handshake behind early data"),
-            Self::Resolve(_) => Some(NAME_SERVERS),
+            Self::Resolve(_) => Some("an answer of name servers"),
             Self::Reply(End::Tarpit, _) => Some("timeout tarpit"),
             _ => None,
         }
@@ -234,24 +164,10 @@ impl Effects for Action {
 
     fn sets(&self) -> Option<VariableId> {
         match self {
-            Self::Set(setting) => setting.sets(),
+            Self::Set(Setting::Var(id, ..) | Setting::UnsetVar(id)) => Some(*id),
             Self::Resolve(lookup) => Some(lookup.variable),
             _ => None,
         }
-    }
-}
-
-impl Effects for PageAction {
-    fn needs(&self, _: OfVariable<'_>) -> Needs {
-        Needs::NONE
-    }
-
-    fn ends(&self) -> Option<String> {
-        Some(match self {
-            Self::Allow => "ends this list: the page is shown".into(),
-            Self::Deny => "denies with 403".into(),
-            Self::Auth(_) => "asks for a password with 401".into(),
-        })
     }
 }
 

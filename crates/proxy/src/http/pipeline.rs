@@ -8,8 +8,9 @@ use super::body::{NoBody, data};
 use super::edit;
 use super::pump::Pump;
 use super::stream::Stream;
-use crate::rules::{Answer, Content, EvalPhase, Lookups, any_holds, chosen_backend, content, forward};
+use crate::rules::{Answer, EvalPhase, any_holds, chosen_backend, forward};
 use crate::traffic::Parties;
+use manylane_config::table::Ruleset;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_h1::{
     Body, From, Persist, Request, has_close_option, restrict_names, restrict_te, set_connection,
@@ -17,10 +18,9 @@ use manylane_h1::{
 use manylane_http::{EditError, Form, Head, Method, Version};
 use manylane_plan::Side;
 use manylane_plan::clock::now;
-use manylane_plan::generation::{Backend, CloseMode, ContentAction, End, Forwarded, Http, Rule, Rules};
+use manylane_plan::generation::{Backend, CloseMode, End, Forwarded, Http, Rules};
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::atomic::Ordering;
-use std::pin::pin;
 
 /// How a request ends that the proxy refuses before a server gets it.
 const REFUSED: Termination = Termination::new(Cause::Refused, Phase::Request);
@@ -82,8 +82,10 @@ impl<'s> Stream<'s> {
             if let Some(number) = switched.backend {
                 self.enter(&local.generation.backends[number], request, up);
             }
-        } else if !self.contents(&rules.content, request, up).await {
-            return After::Close;
+        } else if !rules.content.is_empty()
+            && let Some(after) = self.ruled(request, up, Ruleset::TcpRequestContent, &rules.content).await
+        {
+            return after;
         }
         self.log_step(LogStep::Request);
         self.parties().request_accepted();
@@ -139,8 +141,11 @@ impl<'s> Stream<'s> {
             return self.no_body(&request.head, not).await;
         }
         if !listens {
-            if !self.contents(&backend.rules.content, request, up).await {
-                return After::Close;
+            let content = &backend.rules.content;
+            if !content.is_empty()
+                && let Some(after) = self.ruled(request, up, Ruleset::TcpRequestContent, content).await
+            {
+                return after;
             }
             if backend.http.asks_for_passwords
                 && let Err(cause) = self.finds_out(&request.head).await
@@ -181,7 +186,7 @@ impl<'s> Stream<'s> {
         up: &mut Pump,
     ) -> Option<After> {
         if !rules.request.is_empty()
-            && let Some(after) = self.ruled(request, up, &rules.request).await
+            && let Some(after) = self.ruled(request, up, Ruleset::HttpRequest, &rules.request).await
         {
             return Some(after);
         }
@@ -250,55 +255,6 @@ impl<'s> Stream<'s> {
         let request_data = data(request, up);
         let phase = EvalPhase { request_data, ..self.phase(&request.head) };
         chosen_backend(self.frontend, &self.eval(), phase)
-    }
-
-    /// Runs rules for contents on a request. Returns true if the request continues.
-    async fn contents(&mut self, rules: &[Rule<ContentAction>], request: &Request, up: &Pump) -> bool {
-        if rules.is_empty() {
-            return true;
-        }
-        let request_data = data(request, up);
-        let phase = EvalPhase { request_data, ..self.phase(&request.head) };
-        let lookups = Lookups::default();
-        let decided = loop {
-            let eval = self.eval();
-            let decided = content(&eval, phase, rules, &|| self.log_now(LogStep::TcpReqCont), &lookups);
-            match decided {
-                Content::LookUp => {}
-                Content::Turn => {
-                    self.local.here().yield_now().await;
-                    continue;
-                }
-                _ => break decided,
-            }
-            if let Err(cause) = self.unless_ended(pin!(lookups.look_up(&eval, phase))).await {
-                self.note(|record| record.ended = Termination::new(cause, Phase::Request));
-                return false;
-            }
-        };
-        self.mark();
-        if !matches!(decided, Content::Reject | Content::Drop(_)) {
-            self.readdress();
-            return true;
-        }
-        match decided {
-            Content::Drop(silence) => self.client.vanish(silence),
-            _ if self.client.end.h2().is_some() => self.client.swallow(),
-            _ => {} // the client's data stays unread, so that closing the socket sends a reset
-        }
-        self.note(|record| {
-            record.ended = Termination::new(Cause::Refused, Phase::Request);
-            record.request = None;
-            if self.backend.is_none() {
-                self.scopes.memory.forget(); // the request was refused before it counted as one
-            }
-        });
-        match decided {
-            Content::Drop(_) => self.parties().silently_dropped(),
-            _ => self.parties().contents_rejected(),
-        }
-        self.parties().unanswered();
-        false
     }
 
     /// Ends a request whose body did not arrive.

@@ -10,14 +10,15 @@ use super::stream::Stream;
 use super::tries::Failed;
 use crate::flow::NotSent;
 use crate::lane::{StreamStart, Streaming};
-use crate::rules::{EvalPhase, RuleOutcome, Walk, after_response, apply, first_persist};
+use crate::rules::{EvalPhase, Verdict, Walk, after_response, apply, first_persist};
 use crate::scopes::StreamText;
 use crate::server::Tried;
+use manylane_config::table::Ruleset;
 use manylane_config::tree::LogStep;
 use manylane_h1::{Body, Request, set_body};
 use manylane_http::{EditError, Head, Version};
 use manylane_plan::clock::now;
-use manylane_plan::generation::{Action, Backend, Persist as Obeyed, Rule, Rules, TimeoutOf};
+use manylane_plan::generation::{Backend, DropMode, Persist as Obeyed, Rule, Rules, TimeoutOf};
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_sched::Time;
 use std::future::poll_fn;
@@ -79,14 +80,15 @@ impl<'s> Stream<'s> {
         self.persistence.ignored = first == Some(Obeyed::Ignore);
     }
 
-    /// Runs a list of `http-request` rules. Returns `None` if the request continues.
+    /// Runs rules of `http-request` or `tcp-request content`. Returns `None` if the request continues.
     pub(super) async fn ruled(
         &mut self,
         request: &mut Request,
         up: &mut Pump,
-        rules: &[Rule<Action>],
+        list: Ruleset,
+        rules: &[Rule],
     ) -> Option<After> {
-        let mut walk = Walk::request(rules);
+        let mut walk = Walk::new(list, rules);
         loop {
             // What has arrived of the body.
             let unread = self.client.received.len() as u64;
@@ -96,28 +98,28 @@ impl<'s> Stream<'s> {
             let outcome = {
                 let (backend, request_data) = (self.backend, data(request, up));
                 let phase = EvalPhase { backend, request_data, ..EvalPhase::default() };
-                apply(&self.eval(), phase, &mut walk, &mut request.head)
+                apply(&self.eval(), phase, &mut walk, Some(&mut request.head))
             };
             self.mark();
             match outcome {
-                Ok(RuleOutcome::Continue) => break,
-                Ok(RuleOutcome::Pause(time)) => {
+                Verdict::Accept => break,
+                Verdict::Pause(time) => {
                     if let Err(cause) = self.unless_ended(pin!(self.local.here().sleep(time))).await {
                         return Some(self.ended(&request.head, cause).await);
                     }
                 }
-                Ok(RuleOutcome::Body { time, least }) => {
+                Verdict::Body { time, least } => {
                     if let Err(not) = self.await_body(request, up, Some(time), least).await {
                         return Some(self.no_body(&request.head, not).await);
                     }
                 }
-                Ok(RuleOutcome::Handshake) => {
+                Verdict::Handshake => {
                     if let Err(not) = self.await_handshake().await {
                         return Some(self.no_body(&request.head, not).await);
                     }
                     self.untell_early(&mut request.head);
                 }
-                Ok(RuleOutcome::Hint(mut head)) => {
+                Verdict::Hint(mut head) => {
                     if self.version >= Version::HTTP_11 {
                         let sent = match set_body(&mut head, Body::None, Body::None) {
                             Ok(()) => self.send_interim(&mut head).await,
@@ -135,48 +137,41 @@ impl<'s> Stream<'s> {
                         self.count_own(length);
                     }
                 }
-                Ok(RuleOutcome::Resolve { section, variable, question }) => {
+                Verdict::Resolve { section, variable, question } => {
                     match self.unless_ended(pin!(self.local.look_up(section, question))).await {
                         Ok(None) => {}
                         Ok(Some(address)) => {
                             self.eval().learn(self.phase(&request.head), variable, address);
+                        }
+                        Err(cause) if list == Ruleset::TcpRequestContent => {
+                            self.note(|record| record.ended = Termination::new(cause, Phase::Request));
+                            return Some(After::Close);
                         }
                         Err(cause) => {
                             return Some(self.ended(&request.head, cause).await);
                         }
                     }
                 }
-                Ok(RuleOutcome::Log) => self.log_now(LogStep::HttpReq),
-                Ok(RuleOutcome::Turn) => self.local.here().yield_now().await,
-                Ok(outcome @ (RuleOutcome::Reject | RuleOutcome::Drop(_))) => {
-                    self.note(|record| {
-                        record.ended = Termination::new(Cause::Refused, Phase::Request);
-                        record.request = None; // HAProxy's log lines show -1 here.
-                    });
-                    match outcome {
-                        RuleOutcome::Drop(silence) => {
-                            self.parties().silently_dropped();
-                            self.client.vanish(silence);
-                        }
-                        _ => {
-                            self.parties().request_rejected();
-                            self.client.swallow();
-                        }
-                    }
-                    self.parties().unanswered();
-                    return Some(After::Close);
-                }
-                Ok(RuleOutcome::Bad) => {
+                Verdict::Log if list == Ruleset::TcpRequestContent => self.log_now(LogStep::TcpReqCont),
+                Verdict::Log => self.log_now(LogStep::HttpReq),
+                Verdict::Turn => self.local.here().yield_now().await,
+                Verdict::Reject => return Some(self.closed(list, None)),
+                Verdict::Drop(silence) => return Some(self.closed(list, Some(silence))),
+                // The connection speaks HTTP already.
+                Verdict::SwitchMode(_) => break,
+                // Of other lists.
+                Verdict::Close | Verdict::Expect(_) | Verdict::Wait => {}
+                Verdict::Bad => {
                     self.note(|record| record.request = None);
                     let ended = Termination::new(Cause::Refused, Phase::Request);
                     let bodyless = self.ends_soon(up);
                     return Some(self.fail(&request.head, 400, ended, bodyless).await);
                 }
-                Ok(RuleOutcome::Answer(end, answer)) => {
+                Verdict::Answer(end, answer) => {
                     let bodyless = self.ends_soon(up);
                     return Some(self.decided(&request.head, end, answer, bodyless).await);
                 }
-                Err(_) => {
+                Verdict::Failed(_) => {
                     let ended = Termination::new(Cause::Refused, Phase::Request);
                     let bodyless = self.ends_soon(up);
                     return Some(self.fail(&request.head, 500, ended, bodyless).await);
@@ -187,6 +182,37 @@ impl<'s> Stream<'s> {
         request.head.set_room(self.local.generation.process.bufsize);
         self.readdress();
         None
+    }
+
+    /// Ends a request without a response, as rules of `list` decide.
+    fn closed(&mut self, list: Ruleset, silence: Option<DropMode>) -> After {
+        let of_contents = list == Ruleset::TcpRequestContent;
+        self.note(|record| {
+            record.ended = Termination::new(Cause::Refused, Phase::Request);
+            record.request = None; // HAProxy's log lines show -1 here.
+            if of_contents && self.backend.is_none() {
+                self.scopes.memory.forget(); // the request was refused before it counted as one
+            }
+        });
+        match silence {
+            Some(silence) => {
+                self.parties().silently_dropped();
+                self.client.vanish(silence);
+            }
+            None if of_contents => {
+                self.parties().contents_rejected();
+                // The data of a client of HTTP/1 stays unread, so that closing the socket sends a reset.
+                if self.client.end.h2().is_some() {
+                    self.client.swallow();
+                }
+            }
+            None => {
+                self.parties().request_rejected();
+                self.client.swallow();
+            }
+        }
+        self.parties().unanswered();
+        After::Close
     }
 
     /// Waits until the client has completed the TLS handshake behind its early data, within `timeout client`.
@@ -308,21 +334,21 @@ impl Exchange<'_> {
         }
         let process = &self.stream.local.generation.process;
         let size = head.size();
-        let mut walk = Walk::response(&rules.response);
+        let mut walk = Walk::new(Ruleset::HttpResponse, &rules.response);
         loop {
             head.set_room(process.room_beside(incoming.input.len(), size));
             let outcome = {
                 let phase = EvalPhase { response_data: incoming.peek.data(), ..self.phase() };
-                apply(&self.stream.eval(), phase, &mut walk, head)
+                apply(&self.stream.eval(), phase, &mut walk, Some(head))
             };
             self.stream.mark();
             match outcome {
-                Ok(RuleOutcome::Continue) => {
+                Verdict::Accept => {
                     head.set_room(process.bufsize);
                     return Ok(());
                 }
-                Ok(RuleOutcome::Pause(time)) => self.stream.local.here().sleep(time).await,
-                Ok(RuleOutcome::Body { time, least }) => {
+                Verdict::Pause(time) => self.stream.local.here().sleep(time).await,
+                Verdict::Body { time, least } => {
                     match self.stream.local.here().timeout(time, incoming.gather(least)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(broken)) => {
@@ -340,31 +366,22 @@ impl Exchange<'_> {
                         }
                     }
                 }
-                // Of requests only.
-                Ok(
-                    RuleOutcome::Hint(_)
-                    | RuleOutcome::Bad
-                    | RuleOutcome::Resolve { .. }
-                    | RuleOutcome::Handshake,
-                ) => {}
-                Ok(RuleOutcome::Log) => self.stream.log_now(LogStep::HttpRes),
-                Ok(RuleOutcome::Turn) => self.stream.local.here().yield_now().await,
-                Ok(outcome @ (RuleOutcome::Reject | RuleOutcome::Drop(_))) => {
-                    let dropped = matches!(outcome, RuleOutcome::Drop(_));
-                    if let RuleOutcome::Drop(silence) = outcome {
-                        self.parties().silently_dropped();
-                        self.stream.client.vanish(silence);
-                    }
-                    // HAProxy's log lines attribute a drop to the request, whatever message the rule saw.
-                    let phase = if dropped { Phase::Request } else { Phase::Headers };
+                Verdict::Log => self.stream.log_now(LogStep::HttpRes),
+                Verdict::Turn => self.stream.local.here().yield_now().await,
+                Verdict::Drop(silence) => {
+                    self.parties().silently_dropped();
+                    self.stream.client.vanish(silence);
                     self.stream.note(|record| {
-                        record.ended = Termination::new(Cause::Refused, phase);
-                        record.response = record.response.filter(|_| !dropped);
+                        // HAProxy's log lines attribute a drop to the request, whatever message the rule saw.
+                        record.ended = Termination::new(Cause::Refused, Phase::Request);
+                        record.response = None;
                     });
                     return Err(Failed::Closed);
                 }
-                Ok(RuleOutcome::Answer(end, answer)) => return Err(Failed::Ruled(end, answer)),
-                Err(_) => return Err(Failed::Answer(500, refused)),
+                Verdict::Answer(end, answer) => return Err(Failed::Ruled(end, answer)),
+                Verdict::Failed(_) => return Err(Failed::Answer(500, refused)),
+                // The table has no action that decides so about a response.
+                _ => {}
             }
         }
     }

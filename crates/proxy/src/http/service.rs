@@ -8,8 +8,9 @@ use super::pipeline::After;
 use super::pump::Pump;
 use super::stream::Stream;
 use crate::lane::PageServed;
-use crate::rules::{Answer, EvalPhase, any_holds, challenge, see_other};
+use crate::rules::{Answer, EvalPhase, Verdict, Walk, any_holds, apply, challenge, see_other};
 use manylane_buf::{Chain, External};
+use manylane_config::table::Ruleset;
 use manylane_expr::basic;
 use manylane_h1::{
     Body, Connection as Said, Persist, Reader, Request, frame_for, has_close_option, set_body,
@@ -17,7 +18,7 @@ use manylane_h1::{
 };
 use manylane_http::{Head, Known, Method, Version};
 use manylane_plan::generation::pages::Page;
-use manylane_plan::generation::{End, PageAction, StatsPage};
+use manylane_plan::generation::{End, StatsPage};
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::Arc;
 use std::pin::pin;
@@ -32,27 +33,22 @@ impl Stream<'_> {
         page: &Arc<StatsPage>,
     ) -> After {
         let rules = self.backend.map_or(&self.frontend.rules, |backend| &backend.rules);
-        for rule in &rules.stats_request {
-            let holds = |condition| {
-                any_holds(&self.eval(), self.phase(&request.head), std::slice::from_ref(condition))
-            };
-            if !rule.condition.as_ref().is_none_or(holds) {
-                continue;
+        let mut walk = Walk::new(Ruleset::HttpRequest, &rules.stats_request);
+        let outcome = loop {
+            let phase = EvalPhase { backend: self.backend, ..EvalPhase::default() };
+            match apply(&self.eval(), phase, &mut walk, Some(&mut request.head)) {
+                Verdict::Turn => self.local.here().yield_now().await,
+                outcome => break outcome,
             }
-            match &rule.action {
-                PageAction::Allow => break,
-                PageAction::Deny => {
-                    self.note(|record| record.serves(b"<STATS>"));
-                    let bodyless = self.ends_soon(up);
-                    return self.decided(&request.head, End::Denied, Answer::Usual(403), bodyless).await;
-                }
-                PageAction::Auth(realm) => {
-                    self.serves_statistics();
-                    let answer = challenge(realm.as_deref().unwrap_or(&page.realm), false);
-                    let bodyless = self.ends_soon(up);
-                    return self.give(&request.head, answer, bodyless).await;
-                }
+        };
+        if let Verdict::Answer(end, answer) = outcome {
+            let bodyless = self.ends_soon(up);
+            if end == End::Denied {
+                self.note(|record| record.serves(b"<STATS>"));
+                return self.decided(&request.head, end, answer, bodyless).await;
             }
+            self.serves_statistics();
+            return self.give(&request.head, answer, bodyless).await;
         }
         self.serves_statistics();
         if !page.users.is_empty() && !self.may_see(page, &request.head) {

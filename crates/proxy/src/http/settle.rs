@@ -9,8 +9,9 @@ use super::tries::{Failed, no_memory};
 use super::websocket::as_connected;
 use crate::flow::NotSent;
 use crate::lane::tell;
-use crate::rules::{Answer, Content, EvalPhase, Lookups, content};
+use crate::rules::{Answer, EvalPhase, Verdict, Walk, apply};
 use manylane_buf::Chain;
+use manylane_config::table::Ruleset;
 use manylane_config::tree::LogStep;
 use manylane_h1::{
     Body, BodyWriter, From, Persist, Reader, Response, frame_for, has_close_option, set_body, set_connection,
@@ -55,14 +56,14 @@ impl Exchange<'_> {
     /// Returns true if the server's connection has to close behind the response.
     pub(super) async fn response_contents(
         &self,
-        response: &Response,
+        response: &mut Response,
         from_server: &Chain,
     ) -> Result<bool, Failed> {
         let mut next_rule = 0;
         loop {
             match self.some_response_contents(response, from_server, &mut next_rule)? {
-                Content::Turn => self.stream.local.here().yield_now().await,
-                decided => return Ok(decided == Content::Close),
+                Verdict::Turn => self.stream.local.here().yield_now().await,
+                outcome => return Ok(matches!(outcome, Verdict::Close)),
             }
         }
     }
@@ -71,38 +72,42 @@ impl Exchange<'_> {
     /// task's memory meanwhile: these rules neither wait nor look names up.
     fn some_response_contents(
         &self,
-        response: &Response,
+        response: &mut Response,
         from_server: &Chain,
         next_rule: &mut usize,
-    ) -> Result<Content, Failed> {
+    ) -> Result<Verdict, Failed> {
         let Self { backend, server, .. } = *self;
         let mut peek = BodyPeek::new(server, response.body, From::Server, backend.http.response_limits);
         if backend.rules.reads_data {
             let _ = peek.begin(from_server); // the forwarder finds an invalid body again
         }
-        let phase = EvalPhase { response: Some(&response.head), response_data: peek.data(), ..self.phase() };
-        let lookups = Lookups::at(*next_rule);
-        let decided = content(
-            &self.stream.eval(),
-            phase,
-            &backend.rules.response_content,
-            &|| self.stream.log_now(LogStep::TcpResCont),
-            &lookups,
-        );
-        *next_rule = lookups.next_rule();
+        let phase = EvalPhase { response_data: peek.data(), ..self.phase() };
+        let rules = &backend.rules.response_content;
+        let mut walk = Walk::new(Ruleset::TcpResponseContent, rules).from(*next_rule);
+        let outcome = loop {
+            match apply(&self.stream.eval(), phase, &mut walk, Some(&mut response.head)) {
+                Verdict::Log => self.stream.log_now(LogStep::TcpResCont),
+                outcome => break outcome,
+            }
+        };
+        *next_rule = walk.at();
         self.stream.mark();
-        if matches!(decided, Content::Reject | Content::Drop(_)) {
+        if matches!(outcome, Verdict::Reject | Verdict::Drop(_)) {
             self.stream.note(|record| record.status = Some(response.head.status()));
-            if let Content::Drop(silence) = decided {
+        }
+        match outcome {
+            Verdict::Reject => {
+                self.parties().response_denied();
+                Err(Failed::Silent(Termination::new(Cause::Refused, Phase::Data)))
+            }
+            Verdict::Drop(silence) => {
                 self.stream.client.vanish(silence);
                 self.parties().silently_dropped();
                 // HAProxy's log lines attribute a drop to the request, whatever message the rule saw.
-                return Err(Failed::Silent(Termination::new(Cause::Refused, Phase::Request)));
+                Err(Failed::Silent(Termination::new(Cause::Refused, Phase::Request)))
             }
-            self.parties().response_denied();
-            return Err(Failed::Silent(Termination::new(Cause::Refused, Phase::Data)));
+            outcome => Ok(outcome),
         }
-        Ok(decided)
     }
 
     /// Runs `stick on`, `stick store-request` and `stick store-response` after the server has responded.

@@ -1,28 +1,28 @@
-//! Runs lists of rules on a head and returns their decisions.
+//! Runs lists of rules and returns their decisions.
 
 use super::answer::{self, Answer};
 use super::context::{EvalContext, EvalPhase};
-use super::log::Record;
+use super::edit::{edit, normalize};
+use super::once::{Once, Repeat};
 use super::set::{millis, set};
-use super::text::{LONGEST, Text};
+use super::text::Text;
 use crate::lane::backend_named;
 use manylane_balance::{Index, Servers};
-use manylane_config::tree::LogStep;
-use manylane_expr::{Condition, Format, VariableId, Writer};
-use manylane_http::{EditError, Head, Version};
+use manylane_config::table::Ruleset;
+use manylane_expr::{Condition, Truth, VariableId};
+use manylane_http::{EditError, Form, Head, Version};
 use manylane_plan::generation::{
-    Action, ConnectionAction, DropMode, End, Frontend, NameMatch, NoTarget, Persist, Question, Rule, Target,
-    TargetPart, TimeSource,
+    Action, DropMode, End, Frontend, Persist, Preamble, Question, Rule, Target, TimeSource,
 };
-use manylane_plan::{Cause, Phase, Termination};
 use manylane_sync::Arc;
 use manylane_sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Decision of a list of rules, or what it needs before it continues.
-pub(crate) enum RuleOutcome {
-    /// No rule objects: the list has ended, or a rule allows the message.
-    Continue,
+/// Decision of a list of rules, or what it needs before it continues. The table of keywords says which
+/// actions a list may have, and so which of these it may return.
+pub(crate) enum Verdict {
+    /// No rule objects: the list has ended, or a rule accepts the message or the connection.
+    Accept,
     /// The proxy responds itself.
     Answer(End, Answer),
     /// The request is invalid.
@@ -31,6 +31,16 @@ pub(crate) enum RuleOutcome {
     Reject,
     /// The connection is dropped, and the client is not told.
     Drop(DropMode),
+    /// The connection to the server closes; the client gets the data received so far.
+    Close,
+    /// The connection continues in HTTP, of this version if there is one.
+    SwitchMode(Option<Version>),
+    /// An edit failed, and the list is strict.
+    Failed(EditError),
+    /// The list begins again when more bytes have arrived. Only where [`EvalPhase::may_grow`] is set.
+    Wait,
+    /// The list continues; this header comes before the connection's first bytes.
+    Expect(Preamble),
     /// The list continues after this time.
     Pause(Duration),
     /// The list continues when the body, or `least` bytes of it, has arrived, or after this time.
@@ -47,60 +57,65 @@ pub(crate) enum RuleOutcome {
     Turn,
 }
 
-/// Kind of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RuleListKind {
-    Request,
-    Response,
-    AfterResponse,
-}
-
 /// A list of rules, and the position in it.
 pub(crate) struct Walk<'r> {
-    rules: &'r [Rule<Action>],
+    rules: &'r [Rule],
     at: usize,
-    list: RuleListKind,
+    list: Ruleset,
     /// A failed edit ends the list.
     strict: bool,
     /// An interim response that later rules may extend.
     hint: Option<Box<Head>>,
+    /// Set if the list may begin again.
+    once: Option<&'r Once>,
 }
 
 impl<'r> Walk<'r> {
-    fn new(rules: &'r [Rule<Action>], list: RuleListKind) -> Self {
-        Self { rules, at: 0, list, strict: true, hint: None }
+    /// Begins a list.
+    pub(crate) fn new(list: Ruleset, rules: &'r [Rule]) -> Self {
+        Self { rules, at: 0, list, strict: true, hint: None, once: None }
     }
 
-    /// Begins a list of `http-request` rules.
-    pub(crate) fn request(rules: &'r [Rule<Action>]) -> Self {
-        Self::new(rules, RuleListKind::Request)
+    /// Begins a list that begins again whenever more bytes arrive.
+    pub(crate) fn again(list: Ruleset, rules: &'r [Rule], once: &'r Once) -> Self {
+        Self { once: Some(once), ..Self::new(list, rules) }
     }
 
-    /// Begins a list of `http-response` rules.
-    pub(crate) fn response(rules: &'r [Rule<Action>]) -> Self {
-        Self::new(rules, RuleListKind::Response)
+    /// Continues at a position.
+    pub(crate) fn from(self, at: usize) -> Self {
+        Self { at, ..self }
     }
 
-    /// Returns the phase with `head` as the message that the rules edit.
-    fn phase<'m>(&self, phase: EvalPhase<'m>, head: &'m Head) -> EvalPhase<'m> {
-        match self.list {
-            RuleListKind::Request => EvalPhase { request: Some(head), ..phase },
-            RuleListKind::Response | RuleListKind::AfterResponse => {
-                EvalPhase { response: Some(head), ..phase }
-            }
-        }
+    /// Returns the position.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Returns true if the rules are those of a stream.
+    fn is_of_stream(&self) -> bool {
+        !matches!(self.list, Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession)
     }
 }
 
 /// Returns the position of the first of `rules` that applies: one without a condition, or whose condition
-/// holds. All conditions see the same environment, which costs more to make than most conditions to evaluate.
-fn first_that_applies<A>(eval: &EvalContext<'_>, phase: EvalPhase<'_>, rules: &[Rule<A>]) -> Option<usize> {
+/// holds. [`Truth::Wait`] is that of a condition which more bytes may change. All conditions see the same
+/// environment, which costs more to make than most conditions to evaluate.
+fn first_that_applies<A>(
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+    rules: &[Rule<A>],
+) -> Option<(usize, Truth)> {
     if rules.first()?.condition.is_none() {
-        return Some(0);
+        return Some((0, Truth::Pass));
     }
     eval.with(phase, |env, scratch| {
-        let mut holds = |condition: &Condition| condition.holds(env, &mut scratch.reborrow());
-        rules.iter().position(|rule| rule.condition.as_ref().is_none_or(&mut holds))
+        rules.iter().enumerate().find_map(|(at, rule)| match &rule.condition {
+            None => Some((at, Truth::Pass)),
+            Some(condition) => match condition.eval(env, &mut scratch.reborrow()) {
+                Truth::Fail => None,
+                truth => Some((at, truth)),
+            },
+        })
     })
 }
 
@@ -119,62 +134,13 @@ pub(crate) fn any_holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, conditions
         })
 }
 
-/// Headers that a connection begins with, as its rules say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Greets {
-    /// A PROXY header.
-    pub(crate) proxy: bool,
-    /// NetScaler's, behind that.
-    pub(crate) netscaler: bool,
-}
-
-/// Decision about a new connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entrance {
-    Accepted(Greets),
-    Rejected,
-    /// The connection is dropped, and the client is not told.
-    Dropped(DropMode),
-}
-
-/// Whether a new connection is accepted.
-pub(crate) fn connection(
-    eval: &EvalContext<'_>,
-    rules: &[Rule<ConnectionAction>],
-    step: LogStep,
-) -> Entrance {
-    let mut greets = Greets::default();
-    for rule in rules {
-        let phase = EvalPhase::default();
-        if !holds(eval, phase, &rule.condition) {
-            continue;
-        }
-        match &rule.action {
-            ConnectionAction::Accept => break,
-            ConnectionAction::Reject => return Entrance::Rejected,
-            ConnectionAction::SilentDrop(silence) => return Entrance::Dropped(*silence),
-            ConnectionAction::ExpectProxy => greets.proxy = true,
-            ConnectionAction::ExpectNetScaler => greets.netscaler = true,
-            ConnectionAction::DoLog => {
-                let mut record = Record::new(eval.local.here().now());
-                // As in HAProxy: there is no request yet, and the line shows the stream as refused.
-                record.status = Some(0);
-                record.ended = Termination::new(Cause::Refused, Phase::Request);
-                record.write(step, eval);
-            }
-            ConnectionAction::Set(setting) => set(eval, phase, setting),
-        }
-    }
-    Entrance::Accepted(greets)
-}
-
 /// Returns the action of the first rule that applies.
 pub(crate) fn first_persist(
     rules: &[Rule<Persist>],
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
 ) -> Option<Persist> {
-    first_that_applies(eval, phase, rules).map(|at| rules[at].action)
+    first_that_applies(eval, phase, rules).map(|(at, _)| rules[at].action)
 }
 
 /// Returns the server that `use-server` chooses. If the server of a rule is down, later rules decide,
@@ -211,7 +177,7 @@ pub(crate) fn chosen_backend(
 ) -> Option<usize> {
     let takes = |number: &usize| takes_streams(*number, frontend, eval, phase);
     let mut rules = &frontend.rules.use_backend[..];
-    while let Some(at) = first_that_applies(eval, phase, rules) {
+    while let Some((at, _)) = first_that_applies(eval, phase, rules) {
         match backend_of(&rules[at].action, eval, phase) {
             None => break,
             Some(number) if takes(&number) => return Some(number),
@@ -242,59 +208,70 @@ pub(crate) fn backend_of(target: &Target, eval: &EvalContext<'_>, phase: EvalPha
     }
 }
 
-/// Continues a list on `head`. `phase` has the other inputs.
-///
-/// # Errors
-/// An edit failed.
+/// Runs a list from its position on. `head` is its message, if there is one; `phase` has the other inputs.
 pub(crate) fn apply(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
     walk: &mut Walk<'_>,
-    head: &mut Head,
-) -> Result<RuleOutcome, EditError> {
+    mut head: Option<&mut Head>,
+) -> Verdict {
     let mut left = match walk.list {
-        RuleListKind::Request | RuleListKind::Response => eval.local.generation.process.rules_at_once,
-        RuleListKind::AfterResponse => u32::MAX, // here the list cannot yield
+        // These lists cannot yield.
+        Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession | Ruleset::HttpAfterResponse => u32::MAX,
+        _ => eval.local.generation.process.rules_at_once,
     };
     let rules = walk.rules;
     while let Some(rule) = rules.get(walk.at) {
         if left == 0 {
-            return Ok(RuleOutcome::Turn);
+            return Verdict::Turn;
         }
         // Consecutive hints without conditions go into one interim response.
         if !(matches!(rule.action, Action::EarlyHint(..)) && rule.condition.is_none())
             && let Some(hint) = walk.hint.take()
         {
-            return Ok(RuleOutcome::Hint(hint));
+            return Verdict::Hint(hint);
         }
         let rest = &rules[walk.at..];
         let rest = &rest[..rest.len().min(left as usize)];
-        let found = first_that_applies(eval, walk.phase(phase, head), rest);
-        let evaluated = found.map_or(rest.len(), |at| at + 1);
+        let found = first_that_applies(eval, phase.about(walk.list, head.as_deref()), rest);
+        let evaluated = found.map_or(rest.len(), |(at, _)| at + 1);
         walk.at += evaluated;
         left -= evaluated as u32;
-        let Some(rule) = found.map(|at| &rest[at]) else { continue };
-        match one(eval, phase, walk, &rule.action, head) {
-            Ok(None) if rule.condition.is_some() && walk.hint.is_some() => {
-                return Ok(walk.hint.take().map_or(RuleOutcome::Continue, RuleOutcome::Hint));
-            }
-            Ok(None) if matches!(rule.action, Action::Allow) => eval.scopes.memory.last_rule.set(rule.line),
+        let Some((at, truth)) = found else { continue };
+        let rule = &rest[at];
+        let outcome = match truth {
+            Truth::Wait => Ok(Some(Verdict::Wait)),
+            _ => one(eval, phase, walk, &rule.action, head.as_deref_mut()),
+        };
+        match outcome {
+            Ok(None) if rule.condition.is_some() && walk.hint.is_some() => break,
             Ok(None) => {}
             Ok(Some(outcome)) => {
-                if matches!(outcome, RuleOutcome::Answer(..) | RuleOutcome::Reject | RuleOutcome::Drop(_)) {
-                    eval.scopes.memory.last_rule.set(rule.line);
+                match outcome {
+                    Verdict::Wait => walk.at = 0,
+                    Verdict::Accept
+                    | Verdict::Answer(..)
+                    | Verdict::Reject
+                    | Verdict::Drop(_)
+                    | Verdict::Close
+                    | Verdict::SwitchMode(_)
+                        if walk.is_of_stream() =>
+                    {
+                        eval.scopes.memory.last_rule.set(rule.line);
+                    }
+                    _ => {}
                 }
-                return Ok(outcome);
+                return outcome;
             }
             Err(error) => {
                 eval.rewrite_failed(phase);
                 if walk.strict {
-                    return Err(error);
+                    return Verdict::Failed(error);
                 }
             }
         }
     }
-    Ok(walk.hint.take().map_or(RuleOutcome::Continue, RuleOutcome::Hint))
+    walk.hint.take().map_or(Verdict::Accept, Verdict::Hint)
 }
 
 /// Runs the lists of `http-after-response` on a response. `log` writes a line, for `do-log`.
@@ -304,77 +281,98 @@ pub(crate) fn apply(
 pub(crate) fn after_response<'r>(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
-    lists: impl IntoIterator<Item = &'r [Rule<Action>]>,
+    lists: impl IntoIterator<Item = &'r [Rule]>,
     head: &mut Head,
     log: &dyn Fn(),
 ) -> Result<(), EditError> {
     for rules in lists {
-        let mut walk = Walk::new(rules, RuleListKind::AfterResponse);
-        // The configuration refuses rules that wait or respond in these lists.
-        while let RuleOutcome::Log = apply(eval, phase, &mut walk, head)? {
-            log();
+        let mut walk = Walk::new(Ruleset::HttpAfterResponse, rules);
+        loop {
+            match apply(eval, phase, &mut walk, Some(head)) {
+                Verdict::Log => log(),
+                Verdict::Failed(error) => return Err(error),
+                _ => break,
+            }
         }
     }
     Ok(())
 }
 
-/// Runs one action.
+/// Runs one action. `None` continues with the next rule.
 fn one(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
     walk: &mut Walk<'_>,
     action: &Action,
-    head: &mut Head,
-) -> Result<Option<RuleOutcome>, EditError> {
-    let now = walk.phase(phase, head);
-    let mut text = Text::new();
-    match action {
-        Action::Allow => {
-            walk.at = walk.rules.len();
+    head: Option<&mut Head>,
+) -> Result<Option<Verdict>, EditError> {
+    if let Some(once) = walk.once {
+        match once.repeat(eval, phase, walk.at - 1, action) {
+            Repeat::Run => {}
+            Repeat::Skip => return Ok(None),
+            Repeat::Wait => return Ok(Some(Verdict::Wait)),
         }
-        Action::Deny(status) => return Ok(Some(RuleOutcome::Answer(End::Denied, Answer::Usual(*status)))),
+    }
+    // From here on expressions do not wait; a value that is not there is not set.
+    let now = EvalPhase { may_grow: false, ..phase.about(walk.list, head.as_deref()) };
+    Ok(Some(match action {
+        Action::Set(setting) => {
+            set(eval, now, setting);
+            return Ok(None);
+        }
+        Action::Edit(how) => {
+            if let Some(head) = head {
+                edit(eval, phase, walk.list, head, how)?;
+            }
+            return Ok(None);
+        }
+        Action::Accept => Verdict::Accept,
+        Action::Reject => Verdict::Reject,
+        Action::SilentDrop(silence) => Verdict::Drop(*silence),
+        Action::Expect(preamble) => Verdict::Expect(*preamble),
+        Action::Close => Verdict::Close,
+        Action::SwitchMode(version) => Verdict::SwitchMode(*version),
+        Action::Deny(status) => Verdict::Answer(End::Denied, Answer::Usual(*status)),
         Action::Metrics => {
-            let target = head.target();
+            let target = now.request.map_or(&[][..], Head::target);
             let query = memchr::memchr(b'?', target).map_or(&[][..], |mark| &target[mark + 1..]);
-            return Ok(Some(RuleOutcome::Answer(End::Answered, Answer::Metrics(query.into()))));
+            Verdict::Answer(End::Answered, Answer::Metrics(query.into()))
         }
-        Action::Reply(end, reply) => {
-            return answer::reply(eval, now, reply).map(|answer| Some(RuleOutcome::Answer(*end, answer)));
-        }
+        Action::Reply(end, reply) => Verdict::Answer(*end, answer::reply(eval, now, reply)?),
         Action::Auth(realm) => {
             eval.parties().client_error();
-            let absolute = head.target_parts().form == manylane_http::Form::Absolute;
+            let absolute = now.request.is_some_and(|head| head.target_parts().form == Form::Absolute);
             let of_proxy = absolute && eval.frontend.http.request_limits.proxy_header;
-            let answer = answer::challenge(realm, of_proxy);
-            return Ok(Some(RuleOutcome::Answer(End::Answered, answer)));
+            Verdict::Answer(End::Answered, answer::challenge(realm, of_proxy))
         }
         Action::Redirect(redirect) => {
             let answer = answer::redirect(eval, now, redirect)?;
-            return Ok(answer.map(|answer| RuleOutcome::Answer(End::Answered, answer)));
+            return Ok(answer.map(|answer| Verdict::Answer(End::Answered, answer)));
         }
-        Action::Reject => return Ok(Some(RuleOutcome::Reject)),
-        Action::SilentDrop(silence) => return Ok(Some(RuleOutcome::Drop(*silence))),
-        Action::Pause(TimeSource::Fixed(time)) => return Ok(Some(RuleOutcome::Pause(*time))),
+        Action::NormalizeUri(how) => {
+            let Some(head) = head else { return Ok(None) };
+            return Ok(if normalize(head, how)? { None } else { Some(Verdict::Bad) });
+        }
+        Action::Pause(TimeSource::Fixed(time)) => Verdict::Pause(*time),
         Action::Pause(TimeSource::Of(expression)) => {
             let number = eval.with(now, |env, scratch| expression.eval_int(env, scratch));
-            return Ok(number.and_then(millis).map(RuleOutcome::Pause));
+            return Ok(number.and_then(millis).map(Verdict::Pause));
         }
-        Action::WaitForBody(time, least) => {
-            return Ok(Some(RuleOutcome::Body { time: *time, least: *least }));
-        }
-        Action::WaitForHandshake => {
-            // Also behind a handshake that is complete by now: the request may still tell of early data.
-            return Ok(eval.tls.map(|_| RuleOutcome::Handshake));
-        }
+        Action::WaitForBody(time, least) => Verdict::Body { time: *time, least: *least },
+        // Also behind a handshake that is complete by now: the request may still tell of early data.
+        Action::WaitForHandshake => return Ok(eval.tls.map(|_| Verdict::Handshake)),
         Action::Resolve(lookup) => {
-            return Ok(eval.question(now, lookup).map(|question| RuleOutcome::Resolve {
+            return Ok(eval.question(now, lookup).map(|question| Verdict::Resolve {
                 section: lookup.section,
                 variable: lookup.variable,
                 question: Arc::new(question),
             }));
         }
-        Action::DoLog => return Ok(Some(RuleOutcome::Log)),
-        Action::StrictMode(on) => walk.strict = *on,
+        Action::DoLog => Verdict::Log,
+        Action::StrictMode(on) => {
+            walk.strict = *on;
+            return Ok(None);
+        }
         Action::EarlyHint(name, format) => {
             let mut hint = match walk.hint.take() {
                 Some(hint) => hint,
@@ -382,121 +380,18 @@ fn one(
             };
             eval.text(now, format, |text| hint.add_field(&**name, text.ok_or(EditError::Full)?))?;
             walk.hint = Some(hint);
+            return Ok(None);
         }
-        Action::Set(setting) => set(eval, now, setting),
-        Action::DisableRepetition => eval.scopes.memory.no_repetition.set(true),
         Action::ChangeList { reference, how, key, value } => {
-            let name = edit(eval, now, key, &mut text)?;
-            let mut to = Text::new();
+            let (mut name, mut to) = (Text::new(), Text::new());
+            name.format(eval, now, key)?;
             if let Some(value) = value {
-                edit(eval, now, value, &mut to)?;
+                to.format(eval, now, value)?;
             }
             // A list that refuses the change stays as it is, as in HAProxy.
-            let _ = how.change(reference, name, to.bytes());
+            let _ = how.change(reference, name.bytes(), to.bytes());
             crate::lane::replaced();
+            return Ok(None);
         }
-        Action::DelHeader(name) => {
-            head.remove_fields(&**name);
-        }
-        Action::DelHeaders(how) => {
-            delete(eval, phase, walk, head, how);
-        }
-        Action::SetStatus(status, reason) => head.set_status(*status, reason.as_deref())?,
-        Action::SetHeader(name, format) => {
-            head.set_field(&**name, edit(eval, now, format, &mut text)?)?;
-        }
-        Action::AddHeader(name, format) => {
-            head.add_field(&**name, edit(eval, now, format, &mut text)?)?;
-        }
-        Action::SetMethod(format) => head.set_method(edit(eval, now, format, &mut text)?)?,
-        Action::SetPath(format) => head.set_path(edit(eval, now, format, &mut text)?)?,
-        Action::SetPathq(format) => head.set_pathq(edit(eval, now, format, &mut text)?)?,
-        Action::SetQuery(format) => head.set_query(edit(eval, now, format, &mut text)?)?,
-        Action::SetUri(format) => head.set_uri(edit(eval, now, format, &mut text)?)?,
-        Action::ReplaceHeader(name, regex, format) | Action::ReplaceValue(name, regex, format) => {
-            edit(eval, now, format, &mut text)?;
-            let template = &text;
-            let by_members = matches!(action, Action::ReplaceValue(..));
-            let mut at = head.find(&**name, None);
-            while let Some(id) = at {
-                at = head.find(&**name, Some(id));
-                let Some(field) = head.field(id) else { continue };
-                let (mut new, phase) = (Text::new(), walk.phase(phase, head));
-                let changed = if by_members {
-                    new.members_replaced(eval, phase, regex, template, field.value)?
-                } else {
-                    new.replaced(eval, phase, regex, template, field.value)?
-                };
-                if changed {
-                    head.replace_value(id, new.bytes())?;
-                }
-            }
-        }
-        Action::ReplaceTarget(part, regex, format) => {
-            edit(eval, now, format, &mut text)?;
-            let template = &text;
-            let mut new = Text::new();
-            let whole = head.target();
-            let pathq = pathq(head);
-            let subject = match part {
-                TargetPart::Path => head.path(),
-                TargetPart::Pathq => pathq,
-                TargetPart::Uri => Some(whole),
-            };
-            let Some(subject) = subject else { return Ok(None) };
-            if new.replaced(eval, now, regex, template, subject)? {
-                match part {
-                    TargetPart::Path => head.set_path(new.bytes())?,
-                    TargetPart::Pathq => head.set_pathq(new.bytes())?,
-                    TargetPart::Uri => head.set_uri(new.bytes())?,
-                }
-            }
-        }
-        Action::NormalizeUri(how) => {
-            let Some(pathq) = pathq(head) else { return Ok(None) };
-            let mut bytes = [0; LONGEST];
-            let mut out = Writer::new(&mut bytes);
-            match how.write(pathq, &mut out) {
-                Ok(()) if out.written() == pathq => {}
-                Ok(()) => head.set_pathq(out.written())?,
-                Err(NoTarget::Full) => return Err(EditError::Full),
-                Err(NoTarget::Broken) => {
-                    return Ok(Some(RuleOutcome::Bad));
-                }
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// Returns path and query, with the question mark, as in the target.
-fn pathq(head: &Head) -> Option<&[u8]> {
-    let target = head.target();
-    let path = head.path()?;
-    let start = path.as_ptr().addr() - target.as_ptr().addr();
-    target.get(start..)
-}
-
-/// Puts the text that a format makes into `text`.
-fn edit<'t>(
-    eval: &EvalContext<'_>,
-    phase: EvalPhase<'_>,
-    format: &Format,
-    text: &'t mut Text,
-) -> Result<&'t [u8], EditError> {
-    eval.text(phase, format, |made| text.set(made))?;
-    Ok(text.bytes())
-}
-
-fn delete(eval: &EvalContext<'_>, phase: EvalPhase<'_>, walk: &Walk<'_>, head: &mut Head, how: &NameMatch) {
-    // Names are compared without case. The matching fields are collected first, since the head cannot change
-    // while expressions read it.
-    let mut doomed = [false; manylane_http::MAX_FIELDS];
-    eval.with(walk.phase(phase, head), |_, scratch| {
-        for (field, doomed) in head.fields().zip(&mut doomed) {
-            *doomed = how.matches(field.name, scratch);
-        }
-    });
-    let mut doomed = doomed.iter();
-    head.remove_where(|_| doomed.next().copied().unwrap_or(false));
+    }))
 }

@@ -7,6 +7,7 @@ use crate::scopes::{
     CapturesOf, LONGEST_ID, Memory, Scopes, StreamText, TableView, digits, table_millis as millis_of,
 };
 use crate::traffic::Parties;
+use manylane_config::table::Ruleset;
 use manylane_expr::{
     ClientInfo, Data, Direction, Env, Format, LogInfo, ProxyId, ProxyInfo, RequestLine, Scratch, ServerInfo,
     Settings, StickTables, StreamInfo, StreamSetting, TlsInfo, Type, VariableLimits,
@@ -75,7 +76,18 @@ pub(crate) struct EvalPhase<'a> {
     pub(crate) log: Option<&'a LogInfo<'a>>,
 }
 
-impl EvalPhase<'_> {
+impl<'a> EvalPhase<'a> {
+    /// Returns the phase with `head` as the message of a list of rules.
+    #[inline]
+    pub(super) fn about(self, list: Ruleset, head: Option<&'a Head>) -> Self {
+        match list {
+            Ruleset::TcpResponseContent | Ruleset::HttpResponse | Ruleset::HttpAfterResponse => {
+                Self { response: head, ..self }
+            }
+            _ => Self { request: head, ..self },
+        }
+    }
+
     /// Returns the direction of the message that the rules are about.
     pub(super) fn direction(&self) -> Direction {
         let at_end = self.log.is_some() && self.request.is_none();

@@ -2,11 +2,12 @@
 
 mod answer;
 mod apply;
-mod content;
 mod context;
+mod edit;
 mod forward;
 mod key;
 mod log;
+mod once;
 mod set;
 mod stick;
 mod text;
@@ -14,12 +15,12 @@ mod tracks;
 
 pub(crate) use answer::{Answer, challenge, reply, see_other, to_server};
 pub(crate) use apply::{
-    Entrance, Greets, RuleOutcome, Walk, after_response, any_holds, apply, backend_of, chosen_backend,
-    chosen_server, connection, first_persist, takes_streams,
+    Verdict, Walk, after_response, any_holds, apply, backend_of, chosen_backend, chosen_server,
+    first_persist, takes_streams,
 };
-pub(crate) use content::{Content, Lookups, content};
 pub(crate) use context::{EvalContext, EvalPhase, SettingsOf, proxy_info, tls_info};
 pub(crate) use forward::forward;
 pub(crate) use key::{key, of_rdp_cookie};
 pub(crate) use log::{Record, logs_step, refused};
+pub(crate) use once::Once;
 pub(crate) use stick::Stores;

@@ -25,6 +25,7 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
             }
         }),
         Setting::Address(which, expression) => set_address(eval, phase, *which, expression),
+        Setting::DisableRepetition => memory.no_repetition.set(true),
         Setting::LogLevel(level) => memory.log_level.set(level.map_or(LogLevel::Silent, LogLevel::Set)),
         Setting::Timeout(of, change) => {
             let time = match change {

@@ -2,7 +2,7 @@
 
 use super::context::{EvalContext, EvalPhase};
 use arrayvec::ArrayVec;
-use manylane_expr::Regex;
+use manylane_expr::{Format, Regex};
 use manylane_http::{EditError, List};
 
 /// Most bytes of a text that a rule makes.
@@ -19,6 +19,17 @@ impl Text {
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Makes the text that a format makes, in place of the one that is there.
+    pub(super) fn format(
+        &mut self,
+        eval: &EvalContext<'_>,
+        phase: EvalPhase<'_>,
+        format: &Format,
+    ) -> Result<&[u8], EditError> {
+        eval.text(phase, format, |made| self.set(made))?;
+        Ok(&self.0)
     }
 
     pub(super) fn set(&mut self, text: Option<&[u8]>) -> Result<(), EditError> {

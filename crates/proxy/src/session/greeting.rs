@@ -1,10 +1,10 @@
 //! `accept-proxy` and `accept-netscaler-cip`, and the rules that expect the same: reads the header that the
 //! proxy in front sends first.
 
+use super::Greets;
 use crate::client::Client;
 use crate::lane::Local;
 use crate::origin::Greeting;
-use crate::rules::Greets;
 use manylane_expr::LinkError;
 use manylane_net::netscaler;
 use manylane_net::proxy_protocol::{EndpointPair, HeaderError, Parsed, beginning, kind, parse};

@@ -8,14 +8,16 @@ use crate::forward;
 use crate::http::{self, IdleSession};
 use crate::lane::{ConnGuard, Local, WaiterSlot};
 use crate::panics::Growth;
-use crate::rules::{self, Entrance, EvalContext, Greets};
+use crate::rules::{self, EvalContext, EvalPhase, Record, Verdict, Walk, apply};
 use crate::scopes::Scopes;
 use crate::tcp;
 use crate::traffic::Parties;
 use handshake::NoHandshake;
+use manylane_config::table::Ruleset;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_net::{Incoming, LaneGuard};
-use manylane_plan::generation::{ConnectionAction, Frontend, Listener, Rule};
+use manylane_plan::generation::{Frontend, Listener, Preamble};
+use manylane_plan::{Cause, Phase, Termination};
 use manylane_sched::Boxed;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -267,7 +269,8 @@ async fn admit(
     mut client: Client,
     scopes: &Scopes,
 ) -> Option<Client> {
-    let greets = rule(local, frontend, listener, &frontend.rules.connection, &mut client, scopes)?;
+    let list = Ruleset::TcpRequestConnection;
+    let greets = rule(local, frontend, listener, list, &mut client, scopes)?;
     let greets = Greets {
         proxy: listener.accept_proxy || greets.proxy,
         netscaler: listener.netscaler.is_some() || greets.netscaler,
@@ -307,7 +310,7 @@ async fn admit(
         let resumed = client.tls().is_some_and(|info| info.resumed);
         Parties::client(&local.generation, frontend, listener).client_handshake(resumed);
     }
-    rule(local, frontend, listener, &frontend.rules.session, &mut client, scopes)?;
+    rule(local, frontend, listener, Ruleset::TcpRequestSession, &mut client, scopes)?;
     eval_context(local, frontend, listener, &client, scopes).parties().session_admitted();
     Some(client)
 }
@@ -334,49 +337,71 @@ fn eval_context<'a>(
     }
 }
 
+/// Headers that a connection begins with, as its listener and its rules say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Greets {
+    /// A PROXY header.
+    proxy: bool,
+    /// NetScaler's, behind that.
+    netscaler: bool,
+}
+
 /// Runs `tcp-request connection` or `tcp-request session` rules. Returns `None` if the connection ends here,
 /// also for lack of memory; else the headers that rules ask for.
 fn rule(
     local: &Rc<Local>,
     frontend: &Frontend,
     listener: &Listener,
-    rules: &[Rule<ConnectionAction>],
+    list: Ruleset,
     client: &mut Client,
     scopes: &Scopes,
 ) -> Option<Greets> {
+    let is_connection = list == Ruleset::TcpRequestConnection;
+    let (rules, step) = match is_connection {
+        true => (&frontend.rules.connection, LogStep::TcpReqConn),
+        false => (&frontend.rules.session, LogStep::TcpReqSess),
+    };
+    let mut greets = Greets::default();
     if rules.is_empty() {
-        return Some(Greets::default());
+        return Some(greets);
     }
     let eval = eval_context(local, frontend, listener, client, scopes);
-    let is_connection = std::ptr::eq(rules, &*frontend.rules.connection);
-    let step = if is_connection { LogStep::TcpReqConn } else { LogStep::TcpReqSess };
-    let entrance = rules::connection(&eval, rules, step);
+    let mut walk = Walk::new(list, rules);
+    let outcome = loop {
+        match apply(&eval, EvalPhase::default(), &mut walk, None) {
+            Verdict::Expect(Preamble::Proxy) => greets.proxy = true,
+            Verdict::Expect(Preamble::NetScaler) => greets.netscaler = true,
+            Verdict::Log => {
+                let mut record = Record::new(local.here().now());
+                // As in HAProxy: there is no request yet, and the line shows the stream as refused.
+                record.status = Some(0);
+                record.ended = Termination::new(Cause::Refused, Phase::Request);
+                record.write(step, &eval);
+            }
+            outcome => break outcome,
+        }
+    };
     client.mark(scopes.memory.client_packets.take());
-    match entrance {
-        Entrance::Accepted(greets) => {
-            // Addresses that these rules set hold for the connection; later rules start from them.
-            let (source, destination) = (scopes.memory.source.take(), scopes.memory.destination.take());
-            if is_connection {
-                client.is_linked(source, destination);
-            } else {
-                client.set_addresses(source, destination).ok()?;
-            }
-            Some(greets)
+    if let Verdict::Accept = outcome {
+        // Addresses that these rules set hold for the connection; later rules start from them.
+        let (source, destination) = (scopes.memory.source.take(), scopes.memory.destination.take());
+        if is_connection {
+            client.is_linked(source, destination);
+        } else {
+            client.set_addresses(source, destination).ok()?;
         }
-        entrance => {
-            let parties = eval.parties();
-            if is_connection {
-                parties.connection_denied()
-            } else {
-                parties.session_denied()
-            }
-            match entrance {
-                Entrance::Dropped(silence) => client.vanish(silence),
-                // A reset is one packet and leaves no state here, in case this is a flood.
-                _ if is_connection => client.reset_on_close(),
-                _ => {}
-            }
-            None
-        }
+        return Some(greets);
     }
+    if is_connection {
+        eval.parties().connection_denied();
+    } else {
+        eval.parties().session_denied();
+    }
+    match outcome {
+        Verdict::Drop(silence) => client.vanish(silence),
+        // A reset is one packet and leaves no state here, in case this is a flood.
+        _ if is_connection => client.reset_on_close(),
+        _ => {}
+    }
+    None
 }

@@ -15,7 +15,6 @@ fn inspection_limits() -> Limits {
 pub(crate) struct Heads {
     /// `None` once a head is no longer possible.
     parser: Option<Parser>,
-    pub(crate) side: Direction,
     /// Number of received bytes at the last call.
     parsed: usize,
     /// Number of received bytes before the message: of empty lines.
@@ -35,7 +34,7 @@ impl Heads {
             Direction::Request => Parser::Request(RequestParser::new(limits)),
             Direction::Response => Parser::Response(ResponseParser::new(limits)),
         };
-        Self { parser: Some(parser), side, parsed: 0, skipped: 0, head: None }
+        Self { parser: Some(parser), parsed: 0, skipped: 0, head: None }
     }
 
     /// Parses the bytes that arrived since the last call. There is no head if the bytes are not a message or

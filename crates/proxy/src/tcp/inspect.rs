@@ -2,11 +2,13 @@
 //! more bytes come, or the delay is over.
 
 use super::heads::Heads;
-use crate::rules::{Content, EvalContext, EvalPhase, Lookups, content};
+use crate::rules::{EvalContext, EvalPhase, Once, Verdict, Walk, apply};
 use manylane_buf::Chain;
+use manylane_config::table::Ruleset;
+use manylane_config::tree::LogStep;
 use manylane_expr::{Data, Direction};
 use manylane_net::Connection;
-use manylane_plan::generation::{Backend, ContentAction, Rule, Server};
+use manylane_plan::generation::{Backend, Rule, Server};
 use manylane_sched::Time;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -22,13 +24,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Rules, and what they may read.
 pub(crate) struct Inspected<'a> {
-    pub(crate) rules: &'a [Rule<ContentAction>],
+    pub(crate) rules: &'a [Rule],
     /// Longest time that the rules wait for more bytes.
     pub(crate) delay: Option<Duration>,
     pub(crate) backend: Option<&'a Backend>,
     pub(crate) server: Option<&'a Server>,
-    /// Writes a log line with what is known so far.
-    pub(crate) log: &'a dyn Fn(),
 }
 
 /// Runs rules on the bytes that `connection` sends until they decide. The bytes are appended to `received`,
@@ -42,28 +42,48 @@ pub(crate) async fn inspect(
     side: Direction,
     connection: &Connection,
     received: &mut Chain,
-) -> Result<Content, ()> {
+) -> Result<Verdict, ()> {
     if what.rules.is_empty() {
-        return Ok(Content::Accept);
+        return Ok(Verdict::Accept);
     }
     let here = eval.local.here();
     let room = eval.local.generation.process.bufsize;
     let deadline = what.delay.map_or(Time::ZERO, |delay| here.now() + delay);
     // Bytes that have arrived already are seen even without a delay.
     let mut ended = received.is_empty() && collect(eval, connection, received, 1, Time::ZERO).await?;
-    let lookups = Lookups::default();
+    let (list, step) = match side {
+        Direction::Request => (Ruleset::TcpRequestContent, LogStep::TcpReqCont),
+        Direction::Response => (Ruleset::TcpResponseContent, LogStep::TcpResCont),
+    };
+    let once = Once::default();
+    let mut walk = Walk::again(list, what.rules, &once);
     let mut heads = Heads::new(side);
     let mut evaluations = 0;
     loop {
         let complete = ended || received.len() >= room;
         heads.parse(received);
-        match decide(eval, what, &heads, (received, complete), here.now() < deadline, &lookups) {
-            Content::LookUp => {
-                let phase = EvalPhase { backend: what.backend, side: Some(side), ..EvalPhase::default() };
-                lookups.look_up(eval, phase).await;
+        let data = Data { bytes: Some(received), complete, announced: None, is_body: false };
+        let phase = EvalPhase {
+            backend: what.backend,
+            server: what.server,
+            side: Some(side),
+            may_grow: here.now() < deadline && !complete,
+            ..EvalPhase::default()
+        };
+        let phase = match side {
+            Direction::Request => EvalPhase { request_data: data, ..phase },
+            Direction::Response => EvalPhase { response_data: data, ..phase },
+        };
+        match apply(eval, phase, &mut walk, heads.head.as_mut()) {
+            Verdict::Log => eval.log_now(step),
+            Verdict::Resolve { section, variable, question } => {
+                if let Some(address) = eval.local.look_up(section, question).await {
+                    let phase = EvalPhase { backend: what.backend, side: Some(side), ..EvalPhase::default() };
+                    eval.learn(phase, variable, address);
+                }
             }
-            Content::Turn => here.yield_now().await,
-            Content::Wait => {
+            Verdict::Turn => here.yield_now().await,
+            Verdict::Wait => {
                 let one = received.len() + 1;
                 ended |= collect(eval, connection, received, one, deadline).await?;
                 evaluations += 1;
@@ -120,30 +140,6 @@ async fn next(eval: &EvalContext<'_>, connection: &Connection, deadline: Time) -
         Poll::Pending
     })
     .await
-}
-
-/// Returns the decision of the rules about the received bytes.
-fn decide(
-    eval: &EvalContext<'_>,
-    what: &Inspected<'_>,
-    heads: &Heads,
-    (received, complete): (&Chain, bool),
-    in_time: bool,
-    lookups: &Lookups,
-) -> Content {
-    let data = Data { bytes: Some(received), complete, announced: None, is_body: false };
-    let phase = EvalPhase {
-        backend: what.backend,
-        server: what.server,
-        side: Some(heads.side),
-        may_grow: in_time && !complete,
-        ..EvalPhase::default()
-    };
-    let phase = match heads.side {
-        Direction::Request => EvalPhase { request: heads.head.as_ref(), request_data: data, ..phase },
-        Direction::Response => EvalPhase { response: heads.head.as_ref(), response_data: data, ..phase },
-    };
-    content(eval, phase, what.rules, what.log, lookups)
 }
 
 #[cfg(all(test, not(any(loom, manylane_sim))))]

@@ -10,7 +10,7 @@ use crate::lane::{Local, SetTime, StreamStart, Streaming, Timer, Wanted};
 use crate::origin::Peers;
 use crate::panics::caught;
 use crate::rules::{
-    Content, EvalContext, EvalPhase, Record, Stores, chosen_backend, chosen_server, first_persist, key,
+    EvalContext, EvalPhase, Record, Stores, Verdict, chosen_backend, chosen_server, first_persist, key,
     of_rdp_cookie,
 };
 use crate::scopes::Scopes;
@@ -26,9 +26,7 @@ use manylane_config::tree::{LogStep, Mode};
 use manylane_expr::{Data, Direction};
 use manylane_http::{Head, Version};
 use manylane_plan::connect_timings::ConnectTimings;
-use manylane_plan::generation::{
-    Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, TimeoutOf,
-};
+use manylane_plan::generation::{Backend, Frontend, Listener, Persist, Rule, Server, TimeoutOf};
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_pool::{Pool, Pooled};
 use std::cell::RefCell;
@@ -105,12 +103,12 @@ pub(crate) async fn run(
     let inspected = {
         let looking =
             pin!(stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client));
-        caught(looking).await.unwrap_or_else(|cause| Err(defect(cause)))
+        caught(looking).await.unwrap_or_else(|cause| Err(Stop::Ended(defect(cause))))
     };
     let ended = match inspected {
-        Err(ended) => Ok(ended),
-        Ok(Content::SwitchMode(version)) => Err((version, None)),
-        Ok(_) => {
+        Err(Stop::Ended(ended)) => Ok(ended),
+        Err(Stop::SwitchMode(version)) => Err((version, None)),
+        Ok(()) => {
             let reads_head = !(rules.use_backend.is_empty() && rules.force_switch.is_empty());
             let head = stream.head(reads_head, &client);
             let chosen = chosen_backend(frontend, &eval, phase(head.as_ref(), &client));
@@ -180,6 +178,13 @@ fn phase<'a>(head: Option<&'a Head>, client: &'a Client) -> EvalPhase<'a> {
     EvalPhase { request: head, request_data: data, ..EvalPhase::default() }
 }
 
+/// Why a stream of bytes does not continue as one.
+enum Stop {
+    Ended(Termination),
+    /// The connection continues in HTTP, of this version if there is one.
+    SwitchMode(Option<Version>),
+}
+
 /// A stream of bytes.
 struct Stream<'a> {
     local: &'a Rc<Local>,
@@ -196,43 +201,42 @@ impl Stream<'_> {
         looks_like_request(&client.received).filter(|_| wanted)
     }
 
-    /// Runs rules on the client's data. If they refuse it, the error says how the stream ends.
+    /// Runs rules on the client's data.
     async fn inspect(
         &self,
-        rules: &[Rule<ContentAction>],
+        rules: &[Rule],
         delay: Option<Duration>,
         backend: Option<&Backend>,
         client: &mut Client,
-    ) -> Result<Content, Termination> {
-        let log = || self.eval.log_now(LogStep::TcpReqCont);
-        let what = Inspected { rules, delay, backend, server: None, log: &log };
+    ) -> Result<(), Stop> {
+        let what = Inspected { rules, delay, backend, server: None };
         let Client { end, received, .. } = client;
         let connection = end.connection();
         let decided = {
             let inspecting = pin!(inspect(self.eval, &what, Direction::Request, connection, received));
             self.local.streams.unless_ended(self.streaming.entry(), inspecting).await
         };
-        let decided = decided.map_err(|cause| Termination::new(cause, Phase::Request))?;
+        let ended = |cause| Stop::Ended(Termination::new(cause, Phase::Request));
+        let decided = decided.map_err(ended)?;
         client.mark(self.eval.scopes.memory.client_packets.take());
-        match decided {
-            Ok(decided @ (Content::Reject | Content::Drop(_))) => {
-                let parties = Parties { backend, ..self.eval.parties() };
-                match decided {
-                    Content::Drop(silence) => {
-                        parties.silently_dropped();
-                        client.vanish(silence);
-                    }
-                    _ => parties.contents_rejected(),
-                }
-                Err(Termination::new(Cause::Refused, Phase::Request))
+        let parties = Parties { backend, ..self.eval.parties() };
+        let decided = match decided {
+            Ok(Verdict::Reject) => {
+                parties.contents_rejected();
+                return Err(ended(Cause::Refused));
             }
-            Ok(decided) => {
-                let memory = &self.eval.scopes.memory;
-                client.is_said_to_be(memory.source.get(), memory.destination.get());
-                Ok(decided)
+            Ok(Verdict::Drop(silence)) => {
+                parties.silently_dropped();
+                client.vanish(silence);
+                return Err(ended(Cause::Refused));
             }
-            Err(()) => Err(Termination::new(Cause::ClientLeft, Phase::Request)),
-        }
+            Ok(Verdict::SwitchMode(version)) => Err(Stop::SwitchMode(version)),
+            Ok(_) => Ok(()),
+            Err(()) => return Err(ended(Cause::ClientLeft)),
+        };
+        let memory = &self.eval.scopes.memory;
+        client.is_said_to_be(memory.source.get(), memory.destination.get());
+        decided
     }
 
     /// Returns the server that a rule names, if it takes streams.
@@ -299,10 +303,10 @@ impl Stream<'_> {
         if !std::ptr::eq(&*backend.rules, &*frontend.rules) {
             let delay = backend.common.inspect_request;
             match self.inspect(&backend.rules.content, delay, Some(backend), client).await {
-                Err(ended) => return ended,
+                Ok(()) => {}
+                Err(Stop::Ended(ended)) => return ended,
                 // A `listen` of which this is the backend; its servers are in TCP mode.
-                Ok(Content::SwitchMode(_)) => return Termination::new(Cause::Internal, Phase::Request),
-                Ok(_) => {}
+                Err(Stop::SwitchMode(_)) => return Termination::new(Cause::Internal, Phase::Request),
             }
         }
         let key = if backend.key.is_expression() {
@@ -400,33 +404,31 @@ impl Stream<'_> {
         let server = permit.server();
         let parties = || Parties { backend: Some(backend), server: Some(server), ..self.eval.parties() };
         let count = |up: u64, down: u64| parties().bytes(up, down);
-        let log = || self.eval.log_now(LogStep::TcpResCont);
         let what = Inspected {
             rules: &backend.rules.response_content,
             delay: backend.common.inspect_response,
             backend: Some(backend),
             server: Some(server),
-            log: &log,
         };
         let inspected = async {
             let mut received = Chain::new();
             let decided = inspect(self.eval, &what, Direction::Response, connection, &mut received).await;
             client.mark(memory.client_packets.take());
-            if !matches!(decided, Ok(Content::Reject | Content::Drop(_)) | Err(())) {
+            if !matches!(decided, Ok(Verdict::Reject | Verdict::Drop(_)) | Err(())) {
                 self.store(backend, server, &received, &stores);
             }
             match decided {
-                Ok(Content::Reject) => {
+                Ok(Verdict::Reject) => {
                     parties().response_denied();
                     Err(Termination::new(Cause::Refused, Phase::Data))
                 }
-                Ok(Content::Drop(silence)) => {
+                Ok(Verdict::Drop(silence)) => {
                     client.vanish(silence);
                     parties().silently_dropped();
                     // HAProxy's log lines attribute a drop to the request, whatever message the rule saw.
                     Err(Termination::new(Cause::Refused, Phase::Request))
                 }
-                Ok(Content::Close) => Ok((received, true)),
+                Ok(Verdict::Close) => Ok((received, true)),
                 Ok(_) => Ok((received, false)),
                 Err(()) => Err(Termination::new(Cause::ServerLeft, Phase::Data)),
             }

@@ -1,12 +1,15 @@
-//! Actions of `http-request`, `http-response` and `http-after-response`.
+//! Actions of all lists of rules.
 
-use super::{Action, ListChange, NameMatch, Normalizer, Reader, TargetPart, TimeSource};
+use super::{
+    Action, DropMode, Edit, ListChange, NameMatch, Normalizer, Preamble, Reader, TargetPart, TimeSource,
+};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::{self, Ruleset};
 use manylane_config::tree;
 use manylane_config::value::{self, Unit};
 use manylane_expr::{EvalPoints, Regex, Use};
+use manylane_http::Version;
 
 impl Reader<'_, '_, '_> {
     /// Reports an error of a rule at `pos`.
@@ -29,6 +32,7 @@ impl Reader<'_, '_, '_> {
         None
     }
 
+    /// Compiles an action. The table of keywords has checked that the list may have it.
     pub(super) fn action(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Action> {
         if let Some(setting) = self.setting(rule, points) {
             return setting.map(Action::Set);
@@ -38,7 +42,17 @@ impl Reader<'_, '_, '_> {
         let request = *list == Ruleset::HttpRequest;
         let header = |word: &Word| -> Box<[u8]> { word.bytes().into() };
         Some(match (*action, arguments) {
-            ("allow", []) => Action::Allow,
+            ("accept" | "allow", []) => Action::Accept,
+            ("reject", []) => Action::Reject,
+            ("close", []) => Action::Close,
+            ("do-log", []) => Action::DoLog,
+            ("accept" | "allow" | "reject" | "close" | "do-log", [word, ..]) => {
+                return self.arguments(rule, Some(word));
+            }
+            ("silent-drop", _) => Action::SilentDrop(self.silence(rule, arguments)?),
+            ("expect-proxy", [layer]) if *layer == *"layer4" => Action::Expect(Preamble::Proxy),
+            ("expect-netscaler-cip", [layer]) if *layer == *"layer4" => Action::Expect(Preamble::NetScaler),
+            ("switch-mode", _) => Action::SwitchMode(self.switch_mode(rule, arguments)?),
             ("deny", []) => Action::Deny(if request { 403 } else { 502 }),
             ("deny" | "return" | "tarpit", _) => return self.reply(rule, arguments, points),
             ("auth", []) => Action::Auth(self.proxy.name.bytes().into()),
@@ -48,73 +62,98 @@ impl Reader<'_, '_, '_> {
                 let arguments = if *list == Ruleset::Redirect { &words[..] } else { arguments };
                 return self.redirect(rule, arguments, points);
             }
-            ("reject", []) => Action::Reject,
-            ("silent-drop", _) => Action::SilentDrop(self.silence(rule, arguments)?),
-            ("set-header", [name, value]) => {
-                Action::SetHeader(header(name), self.format(value, Use::Header, points)?)
-            }
-            ("add-header", [name, value]) => {
-                Action::AddHeader(header(name), self.format(value, Use::Header, points)?)
-            }
             ("early-hint", [name, value]) => {
                 Action::EarlyHint(header(name), self.format(value, Use::Header, points)?)
-            }
-            ("del-header", [name]) => Action::DelHeader(header(name)),
-            ("del-header", [name, flag, method]) if *flag == *"-m" => self.del_headers(rule, name, method)?,
-            ("replace-header", [name, regex, value]) => Action::ReplaceHeader(
-                header(name),
-                self.regex(regex)?,
-                self.format(value, Use::Header, points)?,
-            ),
-            ("replace-value", [name, regex, value]) => Action::ReplaceValue(
-                header(name),
-                self.regex(regex)?,
-                self.format(value, Use::Header, points)?,
-            ),
-            ("replace-path" | "replace-pathq" | "replace-uri", [regex, value]) => {
-                let part = match *action {
-                    "replace-path" => TargetPart::Path,
-                    "replace-pathq" => TargetPart::Pathq,
-                    _ => TargetPart::Uri,
-                };
-                Action::ReplaceTarget(part, self.regex(regex)?, self.format(value, Use::Header, points)?)
             }
             ("do-resolve(", [_, ..]) => {
                 Action::Resolve(Box::new(self.lookup(rule, name, arguments, points)?))
             }
             ("normalize-uri", [name, rest @ ..]) => Action::NormalizeUri(self.normalizer(rule, name, rest)?),
-            ("set-method", [value]) => Action::SetMethod(self.format(value, Use::Header, points)?),
-            ("set-path", [value]) => Action::SetPath(self.format(value, Use::Header, points)?),
-            ("set-pathq", [value]) => Action::SetPathq(self.format(value, Use::Header, points)?),
-            ("set-query", [value]) => Action::SetQuery(self.format(value, Use::Header, points)?),
-            ("set-uri", [value]) => Action::SetUri(self.format(value, Use::Header, points)?),
-            ("set-status", [code, rest @ ..]) => self.set_status(rule, code, rest)?,
-            ("disable-l7-retry", []) => Action::DisableRepetition,
             ("strict-mode", [word]) if *word == *"on" || *word == *"off" => {
                 Action::StrictMode(*word == *"on")
             }
             ("wait-for-handshake", []) => Action::WaitForHandshake,
             ("pause", [_, ..]) => Action::Pause(self.time(arguments, points)?),
             ("wait-for-body", _) => self.wait_for_body(rule, arguments)?,
+            ("use-service", _) if !request => return self.not_built(rule),
             ("use-service", [name]) if *name == *"prometheus-exporter" => Action::Metrics,
             ("use-service", [name]) => {
                 return self.expected(rule, name, "prometheus-exporter");
             }
-            ("do-log", []) => Action::DoLog,
             ("add-acl(" | "del-acl(" | "del-map(", [key]) => {
                 self.change_list(rule, name, key, None, points)?
             }
             ("set-map(", [key, value]) => self.change_list(rule, name, key, Some(value), points)?,
-            (
-                "set-header" | "add-header" | "early-hint" | "del-header" | "replace-header"
-                | "replace-value" | "replace-path" | "replace-pathq" | "replace-uri" | "set-method"
-                | "set-path" | "set-pathq" | "set-query" | "set-uri" | "auth" | "reject" | "allow"
-                | "set-status" | "normalize-uri" | "strict-mode" | "pause" | "disable-l7-retry" | "add-acl("
-                | "del-acl(" | "del-map(" | "set-map(",
-                _,
-            ) => return self.arguments(rule, None),
-            _ => return self.not_built(rule),
+            _ => return self.edit(rule, points).map(Action::Edit),
         })
+    }
+
+    /// Compiles an edit of a head.
+    fn edit(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Edit> {
+        let header = |word: &Word| -> Box<[u8]> { word.bytes().into() };
+        Some(match (rule.action, rule.words.get(1..)?) {
+            ("set-header", [name, value]) => {
+                Edit::SetHeader(header(name), self.format(value, Use::Header, points)?)
+            }
+            ("add-header", [name, value]) => {
+                Edit::AddHeader(header(name), self.format(value, Use::Header, points)?)
+            }
+            ("del-header", [name]) => Edit::DelHeader(header(name)),
+            ("del-header", [name, flag, method]) if *flag == *"-m" => self.del_headers(rule, name, method)?,
+            ("replace-header", [name, regex, value]) => Edit::ReplaceHeader(
+                header(name),
+                self.regex(regex)?,
+                self.format(value, Use::Header, points)?,
+            ),
+            ("replace-value", [name, regex, value]) => {
+                Edit::ReplaceValue(header(name), self.regex(regex)?, self.format(value, Use::Header, points)?)
+            }
+            ("replace-path" | "replace-pathq" | "replace-uri", [regex, value]) => {
+                let part = match rule.action {
+                    "replace-path" => TargetPart::Path,
+                    "replace-pathq" => TargetPart::Pathq,
+                    _ => TargetPart::Uri,
+                };
+                Edit::ReplaceTarget(part, self.regex(regex)?, self.format(value, Use::Header, points)?)
+            }
+            ("set-method", [value]) => Edit::SetMethod(self.format(value, Use::Header, points)?),
+            ("set-path", [value]) => Edit::SetPath(self.format(value, Use::Header, points)?),
+            ("set-pathq", [value]) => Edit::SetPathq(self.format(value, Use::Header, points)?),
+            ("set-query", [value]) => Edit::SetQuery(self.format(value, Use::Header, points)?),
+            ("set-uri", [value]) => Edit::SetUri(self.format(value, Use::Header, points)?),
+            ("set-status", [code, rest @ ..]) => self.set_status(rule, code, rest)?,
+            ("del-headers-bin" | "set-headers-bin", _) => return self.not_built(rule),
+            // The table has no other actions.
+            _ => return self.arguments(rule, None),
+        })
+    }
+
+    fn switch_mode(&mut self, rule: &tree::Rule, arguments: &[Word]) -> Option<Option<Version>> {
+        match arguments {
+            _ if !self.front => {
+                self.wrong(rule, rule.pos, "expects a frontend, found a backend; move the rule to a frontend")
+            }
+            [mode, ..] if *mode != *"http" => self.expected(rule, mode, "'http'"),
+            [_] => Some(None),
+            [_, proto, name] if *proto == *"proto" => match name.bytes() {
+                b"h1" => Some(Some(Version::HTTP_11)),
+                b"h2" => Some(Some(Version::HTTP_2)),
+                _ => self.expected(rule, name, "h1 or h2 behind 'proto'"),
+            },
+            arguments => self.arguments(rule, arguments.get(1).filter(|word| **word != *"proto")),
+        }
+    }
+
+    /// Reads the arguments of `silent-drop`.
+    fn silence(&mut self, rule: &tree::Rule, arguments: &[Word]) -> Option<DropMode> {
+        match arguments {
+            [] => Some(DropMode::Full),
+            [word, hops] if *word == *"rst-ttl" => match value::integer(hops.bytes(), 1, 255) {
+                Ok(hops) => Some(DropMode::ResetWithin(hops as u8)),
+                Err(_) => self.expected(rule, hops, "a number from 1 to 255 behind 'rst-ttl'"),
+            },
+            [word, ..] => self.arguments(rule, Some(word)),
+        }
     }
 
     fn regex(&mut self, word: &Word) -> Option<Regex> {
@@ -146,15 +185,15 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    fn del_headers(&mut self, rule: &tree::Rule, name: &Word, method: &Word) -> Option<Action> {
+    fn del_headers(&mut self, rule: &tree::Rule, name: &Word, method: &Word) -> Option<Edit> {
         let text = || -> Box<[u8]> { name.bytes().into() };
         Some(match method.bytes() {
-            b"str" => Action::DelHeader(text()),
-            b"beg" => Action::DelHeaders(NameMatch::Begin(text())),
-            b"end" => Action::DelHeaders(NameMatch::End(text())),
-            b"sub" => Action::DelHeaders(NameMatch::Sub(text())),
+            b"str" => Edit::DelHeader(text()),
+            b"beg" => Edit::DelHeaders(NameMatch::Begin(text())),
+            b"end" => Edit::DelHeaders(NameMatch::End(text())),
+            b"sub" => Edit::DelHeaders(NameMatch::Sub(text())),
             b"reg" => match Regex::new(name.bytes(), true) {
-                Ok(regex) => Action::DelHeaders(NameMatch::Regex(regex)),
+                Ok(regex) => Edit::DelHeaders(NameMatch::Regex(regex)),
                 Err(why) => {
                     self.refuse.found.alert(name.pos_at(manylane_expr::regex_fault(name.bytes())), why);
                     return None;
@@ -164,14 +203,14 @@ impl Reader<'_, '_, '_> {
         })
     }
 
-    fn set_status(&mut self, rule: &tree::Rule, code: &Word, rest: &[Word]) -> Option<Action> {
+    fn set_status(&mut self, rule: &tree::Rule, code: &Word, rest: &[Word]) -> Option<Edit> {
         let Ok(number) = value::integer(code.bytes(), 100, 599) else {
             return self.expected(rule, code, "a status from 100 to 599");
         };
         match rest {
-            [] => Some(Action::SetStatus(number as u16, None)),
+            [] => Some(Edit::SetStatus(number as u16, None)),
             [word, reason] if *word == *"reason" => {
-                Some(Action::SetStatus(number as u16, Some(reason.bytes().into())))
+                Some(Edit::SetStatus(number as u16, Some(reason.bytes().into())))
             }
             [word, ..] => self.expected(rule, word, "reason <text> behind the status"),
         }

@@ -22,45 +22,81 @@ pub enum DropMode {
     ResetWithin(u8),
 }
 
-/// Action of `tcp-request connection` and `tcp-request session`.
+/// Action of a rule. The table of keywords says which lists may have it, and the configuration refuses it in
+/// others, so there is one type for all lists.
 #[derive(Debug)]
 #[allow(missing_docs)] // named as in the manual
-pub enum ConnectionAction {
-    /// Accept the connection, and skip the other rules.
+pub enum Action {
+    /// `accept`, `allow`: skip the other rules.
     Accept,
-    /// Close the connection.
+    /// Close the connections without a response.
     Reject,
     /// Close the connection without notifying the client.
     SilentDrop(DropMode),
-    /// `expect-proxy layer4`: a PROXY protocol header comes first.
-    ExpectProxy,
-    /// `expect-netscaler-cip layer4`: NetScaler's header comes first.
-    ExpectNetScaler,
-    /// Log a line.
-    DoLog,
-    Set(Setting),
-}
-
-/// Action of `tcp-request content` and `tcp-response content`.
-#[derive(Debug)]
-pub enum ContentAction {
-    /// `do-resolve`
-    Resolve(Box<Lookup>),
-    /// Skip the other rules.
-    Accept,
-    /// Close both connections.
-    Reject,
-    /// Close the connection without notifying the client.
-    SilentDrop(DropMode),
+    /// `expect-proxy`, `expect-netscaler-cip`
+    Expect(Preamble),
     /// Close the connection to the server.
     Close,
     /// Speak HTTP from here on: this version, or the one that the client's first bytes say. A connection that
     /// speaks it already skips the other rules.
     SwitchMode(Option<Version>),
-    /// Log a line.
+    /// `return`, and `deny` or `tarpit` with a reply.
+    Reply(End, Box<Reply>),
+    /// `deny` without arguments: respond with this status.
+    Deny(u16),
+    /// `use-service prometheus-exporter`
+    Metrics,
+    /// With this realm.
+    Auth(Box<[u8]>),
+    Redirect(Box<Redirect>),
+    /// Refuses a target that cannot be normalized.
+    NormalizeUri(Normalizer),
+    Pause(TimeSource),
+    /// Timeout, and the number of bytes to wait for; 0 for the whole body.
+    WaitForBody(Duration, usize),
+    WaitForHandshake,
+    EarlyHint(Box<[u8]>, Format),
     DoLog,
-    /// Apply a setting and continue with the next rule.
+    /// `do-resolve`
+    Resolve(Box<Lookup>),
+    StrictMode(bool),
+    ChangeList {
+        reference: Arc<Reference>,
+        how: ListChange,
+        key: Format,
+        value: Option<Format>,
+    },
+    Edit(Edit),
     Set(Setting),
+}
+
+/// Header that comes before the first bytes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preamble {
+    /// Of the PROXY protocol.
+    Proxy,
+    /// NetScaler's.
+    NetScaler,
+}
+
+/// Edit of the head of a message. Evaluation continues with the next rule, unless the edit fails in strict
+/// mode.
+#[derive(Debug)]
+#[allow(missing_docs)] // named as in the manual
+pub enum Edit {
+    SetHeader(Box<[u8]>, Format),
+    AddHeader(Box<[u8]>, Format),
+    DelHeader(Box<[u8]>),
+    DelHeaders(NameMatch),
+    ReplaceHeader(Box<[u8]>, Regex, Format),
+    ReplaceValue(Box<[u8]>, Regex, Format),
+    ReplaceTarget(TargetPart, Regex, Format),
+    SetMethod(Format),
+    SetPath(Format),
+    SetPathq(Format),
+    SetQuery(Format),
+    SetUri(Format),
+    SetStatus(u16, Option<Box<[u8]>>),
 }
 
 /// Settings that rules of several lists may make. Evaluation continues with the next rule.
@@ -70,6 +106,8 @@ pub enum Setting {
     Var(VariableId, ValueSource, SetConditions),
     UnsetVar(VariableId),
     Address(AddressPart, Expression),
+    /// `disable-l7-retry`
+    DisableRepetition,
     /// `None` disables the line.
     LogLevel(Option<Level>),
     Timeout(TimeoutOf, TimeSource),
@@ -152,55 +190,6 @@ pub struct SharedKey {
     pub table: TableId,
     /// Its key.
     pub key: Expression,
-}
-
-/// Action of `http-request`, `http-response` and `http-after-response`.
-#[derive(Debug)]
-#[allow(missing_docs)] // named as in the manual
-pub enum Action {
-    Allow,
-    /// `return`, and `deny` or `tarpit` with a reply.
-    Reply(End, Box<Reply>),
-    /// `deny` without arguments: respond with this status.
-    Deny(u16),
-    /// `use-service prometheus-exporter`
-    Metrics,
-    /// With this realm.
-    Auth(Box<[u8]>),
-    Redirect(Box<Redirect>),
-    Reject,
-    SilentDrop(DropMode),
-    SetHeader(Box<[u8]>, Format),
-    AddHeader(Box<[u8]>, Format),
-    DelHeader(Box<[u8]>),
-    DelHeaders(NameMatch),
-    ReplaceHeader(Box<[u8]>, Regex, Format),
-    ReplaceValue(Box<[u8]>, Regex, Format),
-    ReplaceTarget(TargetPart, Regex, Format),
-    NormalizeUri(Normalizer),
-    SetMethod(Format),
-    SetPath(Format),
-    SetPathq(Format),
-    SetQuery(Format),
-    SetUri(Format),
-    SetStatus(u16, Option<Box<[u8]>>),
-    Set(Setting),
-    DisableRepetition,
-    StrictMode(bool),
-    Pause(TimeSource),
-    /// Timeout, and the number of bytes to wait for; 0 for the whole body.
-    WaitForBody(Duration, usize),
-    WaitForHandshake,
-    EarlyHint(Box<[u8]>, Format),
-    DoLog,
-    /// `do-resolve`
-    Resolve(Box<Lookup>),
-    ChangeList {
-        reference: Arc<Reference>,
-        how: ListChange,
-        key: Format,
-        value: Option<Format>,
-    },
 }
 
 /// Source of a variable's value.

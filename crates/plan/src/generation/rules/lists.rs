@@ -1,6 +1,6 @@
 //! Puts each rule into its list, and says where its expressions run.
 
-use super::{Action, Reader, Rule, Rules};
+use super::{Reader, Rule, Rules};
 use manylane_config::table::Ruleset;
 use manylane_config::tree;
 use manylane_expr::EvalPoints;
@@ -13,7 +13,7 @@ impl Reader<'_, '_, '_> {
         rule: &tree::Rule,
         http: bool,
         rules: &mut Rules,
-        redirects: &mut Vec<Rule<Action>>,
+        redirects: &mut Vec<Rule>,
     ) {
         self.at.set(Some(rule.pos));
         self.compiler.position = self.config.file_and_line(rule.pos);
@@ -24,36 +24,28 @@ impl Reader<'_, '_, '_> {
             (true, false) => of_front,
             _ => of_back,
         };
-        match rule.list {
-            Ruleset::TcpRequestConnection if self.front => {
-                rules.connection.extend(self.connection(rule, EvalPoints::CONNECTION));
+        let (list, points) = match rule.list {
+            Ruleset::TcpRequestConnection if front => (&mut rules.connection, EvalPoints::CONNECTION),
+            Ruleset::TcpRequestSession if front => (&mut rules.session, EvalPoints::SESSION),
+            Ruleset::TcpRequestContent if front => (&mut rules.content, EvalPoints::FRONT_CONTENT),
+            Ruleset::TcpRequestContent => (&mut rules.content, EvalPoints::BACK_CONTENT),
+            Ruleset::TcpResponseContent if back => {
+                (&mut rules.response_content, EvalPoints::BACK_RESPONSE_CONTENT)
             }
-            Ruleset::TcpRequestSession if self.front => {
-                rules.session.extend(self.connection(rule, EvalPoints::SESSION));
+            Ruleset::HttpRequest if http => {
+                (&mut rules.request, at(EvalPoints::FRONT_REQUEST, EvalPoints::BACK_REQUEST))
             }
-            Ruleset::TcpRequestContent => {
-                let points = if self.front { EvalPoints::FRONT_CONTENT } else { EvalPoints::BACK_CONTENT };
-                rules.content.extend(self.content(rule, points));
-            }
-            Ruleset::TcpResponseContent if self.back => {
-                rules.response_content.extend(self.content(rule, EvalPoints::BACK_RESPONSE_CONTENT));
-            }
-            Ruleset::HttpRequest | Ruleset::Redirect if http => {
-                let points = at(EvalPoints::FRONT_REQUEST, EvalPoints::BACK_REQUEST);
-                let list = if rule.list == Ruleset::Redirect { redirects } else { &mut rules.request };
-                list.extend(self.rule(rule, points));
-            }
+            Ruleset::Redirect if http => (redirects, at(EvalPoints::FRONT_REQUEST, EvalPoints::BACK_REQUEST)),
             Ruleset::HttpResponse if http => {
-                let points = at(EvalPoints::FRONT_RESPONSE, EvalPoints::BACK_RESPONSE);
-                rules.response.extend(self.rule(rule, points));
+                (&mut rules.response, at(EvalPoints::FRONT_RESPONSE, EvalPoints::BACK_RESPONSE))
             }
             Ruleset::HttpAfterResponse if http => {
-                let points = at(EvalPoints::FRONT_RESPONSE, EvalPoints::BACK_RESPONSE);
-                rules.after_response.extend(self.rule(rule, points));
+                (&mut rules.after_response, at(EvalPoints::FRONT_RESPONSE, EvalPoints::BACK_RESPONSE))
             }
             // HTTP rules do nothing in TCP mode; the file's reader warns about them and refuses rules on the
             // wrong side.
-            _ => {}
-        }
+            _ => return,
+        };
+        list.extend(self.rule(rule, points));
     }
 }

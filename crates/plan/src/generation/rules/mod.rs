@@ -18,14 +18,13 @@ use captures::Slots;
 pub use forwarded::Forwarded;
 pub(crate) use forwarded::{Node, Source};
 pub use kinds::{
-    Action, AddressPart, ConnectionAction, ContentAction, DropMode, End, GeneralCounter, ListChange,
-    NameMatch, NumberSource, Packets, Redirect, RedirectCookie, RedirectKind, Reply, ReplyBody, SetBandwidth,
-    Setting, SharedKey, TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
+    Action, AddressPart, DropMode, Edit, End, GeneralCounter, ListChange, NameMatch, NumberSource, Packets,
+    Preamble, Redirect, RedirectCookie, RedirectKind, Reply, ReplyBody, SetBandwidth, Setting, SharedKey,
+    TargetPart, TimeSource, TimeoutOf, Track, TrackCounts, ValueSource,
 };
 pub use lookup::Lookup;
 pub use normalize::NoTarget;
 pub use normalize::Normalizer;
-pub use page::PageAction;
 pub use sticking::Stick;
 
 use super::filters::Filters;
@@ -68,27 +67,27 @@ pub struct Expressions {
 #[derive(Debug, Default)]
 pub struct Rules {
     /// `tcp-request connection`: runs before a PROXY protocol header is read.
-    pub connection: Vec<Rule<ConnectionAction>>,
+    pub connection: Vec<Rule>,
     /// `tcp-request session`: runs after it.
-    pub session: Vec<Rule<ConnectionAction>>,
+    pub session: Vec<Rule>,
     /// `tcp-request content`
-    pub content: Vec<Rule<ContentAction>>,
+    pub content: Vec<Rule>,
     /// `tcp-response content`
-    pub response_content: Vec<Rule<ContentAction>>,
+    pub response_content: Vec<Rule>,
     /// True if any of these reads bytes of a body.
     pub reads_data: bool,
     /// `http-request`, followed by `redirect`.
-    pub request: Vec<Rule<Action>>,
+    pub request: Vec<Rule>,
     /// `http-response`
-    pub response: Vec<Rule<Action>>,
+    pub response: Vec<Rule>,
     /// `http-after-response`
-    pub after_response: Vec<Rule<Action>>,
+    pub after_response: Vec<Rule>,
     /// `monitor fail`: one is enough.
     pub monitor_fail: Vec<Condition>,
     /// `stats admin`: one is enough.
     pub stats_admin: Vec<Condition>,
     /// `stats http-request`
-    pub stats_request: Vec<Rule<PageAction>>,
+    pub stats_request: Vec<Rule>,
     /// `force-persist` and `ignore-persist`: the first match applies.
     pub persist: Vec<Rule<Persist>>,
     /// `force-be-switch`: any of them.
@@ -123,7 +122,7 @@ impl Rules {
 
 /// An action and its condition.
 #[derive(Debug)]
-pub struct Rule<A> {
+pub struct Rule<A = Action> {
     /// `None` is always true.
     pub condition: Option<Condition>,
     /// The action.
@@ -699,18 +698,6 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    fn connection(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Rule<ConnectionAction>> {
-        let action = self.connection_action(rule, points)?;
-        let condition = self.condition(&rule.condition, points)?;
-        Some(Rule { condition, action, line: self.line(rule.pos) })
-    }
-
-    fn content(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Rule<ContentAction>> {
-        let action = self.content_action(rule, points)?;
-        let condition = self.condition(&rule.condition, points)?;
-        Some(Rule { condition, action, line: self.line(rule.pos) })
-    }
-
     fn choice(
         &mut self,
         choice: &SwitchingRule,
@@ -726,7 +713,7 @@ impl Reader<'_, '_, '_> {
         Some(Rule { condition, action, line: self.line(choice.target.pos()) })
     }
 
-    fn rule(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Rule<Action>> {
+    fn rule(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Rule> {
         let condition = self.condition(&rule.condition, points);
         let action = self.action(rule, points)?;
         Some(Rule { condition: condition?, action, line: self.line(rule.pos) })

@@ -1,24 +1,14 @@
 //! `stats admin` and `stats http-request`: who may see the statistics page, and change servers by it.
 
-use super::{Reader, Rule};
+use super::super::stats_page::USUAL_REALM;
+use super::{Action, Reader, Rule};
 use manylane_config::lex::Word;
 use manylane_config::tree::{self, Proxy, Statement};
 use manylane_expr::{Condition, EvalPoints};
 
-/// Action of `stats http-request`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PageAction {
-    /// Show the page.
-    Allow,
-    /// Refuse the page.
-    Deny,
-    /// Ask for a password, with this realm.
-    Auth(Option<Box<[u8]>>),
-}
-
 impl Reader<'_, '_, '_> {
     /// Compiles `stats admin` and `stats http-request` of a proxy.
-    pub(super) fn page(&mut self, proxy: &Proxy) -> (Vec<Condition>, Vec<Rule<PageAction>>) {
+    pub(super) fn page(&mut self, proxy: &Proxy) -> (Vec<Condition>, Vec<Rule>) {
         let points = if self.front { EvalPoints::FRONT_REQUEST } else { EvalPoints::BACK_REQUEST };
         let (mut admin, mut rules) = (Vec::new(), Vec::new());
         for statement in &proxy.settings.stats {
@@ -50,13 +40,13 @@ impl Reader<'_, '_, '_> {
         (admin, rules)
     }
 
-    fn page_action(&mut self, statement: &Statement, words: &[Word]) -> Option<PageAction> {
+    fn page_action(&mut self, statement: &Statement, words: &[Word]) -> Option<Action> {
         let mut text = words.iter().map(Word::bytes);
         let action = match (text.next(), text.next(), text.next(), text.next()) {
-            (Some(b"allow"), None, ..) => PageAction::Allow,
-            (Some(b"deny"), None, ..) => PageAction::Deny,
-            (Some(b"auth"), None, ..) => PageAction::Auth(None),
-            (Some(b"auth"), Some(b"realm"), Some(realm), None) => PageAction::Auth(Some(realm.into())),
+            (Some(b"allow"), None, ..) => Action::Accept,
+            (Some(b"deny"), None, ..) => Action::Deny(403),
+            (Some(b"auth"), None, ..) => Action::Auth(USUAL_REALM.into()),
+            (Some(b"auth"), Some(b"realm"), Some(realm), None) => Action::Auth(realm.into()),
             _ => {
                 let (pos, found) = match words.first() {
                     Some(word) => (word.pos(), format!("'{}'", Word::join(words, word.pos()).shown())),

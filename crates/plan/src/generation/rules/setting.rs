@@ -1,91 +1,18 @@
-//! Actions of `tcp-request` and `tcp-response`, and settings of all lists.
+//! Settings that rules of several lists make.
 
 use super::captures::makes_slots;
 use super::{
-    AddressPart, ConnectionAction, ContentAction, DropMode, NumberSource, Packets, Reader, SetBandwidth,
-    Setting, SharedKey, TimeSource, TimeoutOf, ValueSource,
+    AddressPart, NumberSource, Packets, Reader, SetBandwidth, Setting, SharedKey, TimeSource, TimeoutOf,
+    ValueSource,
 };
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
 use manylane_config::tree::{self, LEVELS, SharedLimit};
 use manylane_config::value;
 use manylane_expr::{EvalPoints, Expression, SetConditions, Use, VariableId};
-use manylane_http::Version;
 use manylane_logs::Level;
 
 impl Reader<'_, '_, '_> {
-    /// Compiles an action of `tcp-request connection` or `tcp-request session`.
-    pub(super) fn connection_action(
-        &mut self,
-        rule: &tree::Rule,
-        points: EvalPoints,
-    ) -> Option<ConnectionAction> {
-        if let Some(setting) = self.setting(rule, points) {
-            return setting.map(ConnectionAction::Set);
-        }
-        Some(match (rule.action, rule.words.get(1..)?) {
-            ("accept", []) => ConnectionAction::Accept,
-            ("reject", []) => ConnectionAction::Reject,
-            ("silent-drop", arguments) => ConnectionAction::SilentDrop(self.silence(rule, arguments)?),
-            ("do-log", []) => ConnectionAction::DoLog,
-            ("accept" | "reject" | "do-log", [word, ..]) => return self.arguments(rule, Some(word)),
-            ("expect-proxy", [layer]) if *layer == *"layer4" => ConnectionAction::ExpectProxy,
-            ("expect-netscaler-cip", [layer]) if *layer == *"layer4" => ConnectionAction::ExpectNetScaler,
-            ("expect-proxy" | "expect-netscaler-cip", _) => return self.arguments(rule, None),
-            _ => return self.not_built(rule),
-        })
-    }
-
-    /// Compiles an action of `tcp-request content` or `tcp-response content`.
-    pub(super) fn content_action(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<ContentAction> {
-        if let Some(setting) = self.setting(rule, points) {
-            return setting.map(ContentAction::Set);
-        }
-        Some(match (rule.action, rule.words.get(1..)?) {
-            ("do-resolve(", arguments @ [_, ..]) => {
-                ContentAction::Resolve(Box::new(self.lookup(rule, rule.words.first()?, arguments, points)?))
-            }
-            ("accept", []) => ContentAction::Accept,
-            ("reject", []) => ContentAction::Reject,
-            ("silent-drop", arguments) => ContentAction::SilentDrop(self.silence(rule, arguments)?),
-            ("do-log", []) => ContentAction::DoLog,
-            ("close", []) => ContentAction::Close,
-            ("switch-mode", _) if !self.front => {
-                return self.wrong(
-                    rule,
-                    rule.pos,
-                    "expects a frontend, found a backend; move the rule to a frontend",
-                );
-            }
-            ("switch-mode", [mode, ..]) if *mode != *"http" => return self.expected(rule, mode, "'http'"),
-            ("switch-mode", [_]) => ContentAction::SwitchMode(None),
-            ("switch-mode", [_, proto, name]) if *proto == *"proto" => match name.bytes() {
-                b"h1" => ContentAction::SwitchMode(Some(Version::HTTP_11)),
-                b"h2" => ContentAction::SwitchMode(Some(Version::HTTP_2)),
-                _ => return self.expected(rule, name, "h1 or h2 behind 'proto'"),
-            },
-            ("switch-mode", arguments) => {
-                return self.arguments(rule, arguments.get(1).filter(|word| **word != *"proto"));
-            }
-            ("accept" | "reject" | "close" | "do-log", [word, ..]) => {
-                return self.arguments(rule, Some(word));
-            }
-            _ => return self.not_built(rule),
-        })
-    }
-
-    /// Reads the arguments of `silent-drop`.
-    pub(super) fn silence(&mut self, rule: &tree::Rule, arguments: &[Word]) -> Option<DropMode> {
-        match arguments {
-            [] => Some(DropMode::Full),
-            [word, hops] if *word == *"rst-ttl" => match value::integer(hops.bytes(), 1, 255) {
-                Ok(hops) => Some(DropMode::ResetWithin(hops as u8)),
-                Err(_) => self.expected(rule, hops, "a number from 1 to 255 behind 'rst-ttl'"),
-            },
-            [word, ..] => self.arguments(rule, Some(word)),
-        }
-    }
-
     /// Compiles a setting. Returns `None` if the action is no setting, and `Some(None)` after an error was
     /// reported.
     pub(super) fn setting(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Option<Setting>> {
@@ -98,6 +25,7 @@ impl Reader<'_, '_, '_> {
             ("set-src" | "set-src-port" | "set-dst" | "set-dst-port", [_, ..]) => {
                 self.expression(arguments, points).map(|made| Setting::Address(addressed(rule.action), made))
             }
+            ("disable-l7-retry", []) => Some(Setting::DisableRepetition),
             ("set-log-level", [level]) => self.level(rule, level).map(Setting::LogLevel),
             ("set-timeout", [of, time @ ..]) if !time.is_empty() => self.set_timeout(rule, of, time, points),
             ("set-priority-class", [_, ..]) => self.expression(arguments, points).map(Setting::PriorityClass),
@@ -143,6 +71,7 @@ impl Reader<'_, '_, '_> {
                 | "set-src-port"
                 | "set-dst"
                 | "set-dst-port"
+                | "disable-l7-retry"
                 | "set-log-level"
                 | "set-timeout"
                 | "set-priority-class"

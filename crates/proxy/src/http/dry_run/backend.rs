@@ -5,6 +5,7 @@ use super::{Candidate, DryRun, Effect, End, NO_MEMORY, Next, Outcome, Snapshot, 
 use crate::explain::{Effects, line_of, of_key};
 use crate::rules::{Answer, chosen_server, forward, key};
 use manylane_balance::{Index, Input, Key};
+use manylane_config::table::Ruleset;
 use manylane_expr::{Direction, Needs};
 use manylane_h1::{Body, Persist, Request, has_close_option, restrict_te, set_connection, settle_request};
 use manylane_http::{EditError, Known, Method, Version};
@@ -30,7 +31,7 @@ impl<'a> DryRun<'a> {
         let obeyed = backend.http.persist || persist == Some(Obeyed::Force);
         let ignored = persist == Some(Obeyed::Ignore);
         if !listens {
-            let end = match self.content_rules(rules) {
+            let end = match self.closing_rules(Ruleset::TcpRequestContent, &rules.content) {
                 Some(end) => {
                     self.not_reached("http-request", &rules.request);
                     Some(end)
@@ -218,7 +219,7 @@ impl<'a> DryRun<'a> {
             head.set_version(Version::HTTP_11)?;
         }
         if let Some(how) = &backend.http.forwarded {
-            forward(how, &self.eval(), self.phase_with(None, None), head)?;
+            forward(how, &self.eval(), self.phase(), head)?;
         }
         let destination = || self.scopes.memory.destination.get().or(self.peers.destination);
         edit::addresses(head, self.frontend, backend, self.source(), destination)?;

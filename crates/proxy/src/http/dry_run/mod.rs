@@ -14,21 +14,18 @@ use super::answer::{self, Made};
 use crate::explain::{Effects, Line, line_of};
 use crate::lane::Local;
 use crate::origin::Peers;
-use crate::rules::{
-    Answer, Content, Entrance, EvalContext, EvalPhase, Lookups, RuleOutcome, Walk, after_response, apply,
-    backend_of, connection, content, takes_streams,
-};
+use crate::rules::{Answer, EvalContext, EvalPhase, Verdict, Walk, apply, backend_of, takes_streams};
 use crate::scopes::Scopes;
 use crate::tcp::looks_like_request;
 use manylane_buf::Chain;
-use manylane_config::tree::{LogStep, Mode};
+use manylane_config::table::Ruleset;
+use manylane_config::tree::Mode;
 use manylane_expr::{Condition, Data, Direction, Needs, Type, VariableId, cast};
 use manylane_h1::{Body, BodyReader, From, Progress, Request, RequestParser, restrict_names};
 use manylane_http::{Head, Kind, Known};
 use manylane_plan::clock::now;
 use manylane_plan::generation::{
-    Action, Backend, ConnectionAction, ContentAction, Frontend, Generation, Http, Listener, PageAction, Rule,
-    Rules, Setting,
+    Action, Backend, Frontend, Generation, Http, Listener, Rule, Rules, Setting,
 };
 use manylane_tls::Info;
 use report::text;
@@ -43,7 +40,7 @@ enum Next<T> {
     End(T),
 }
 
-/// What a rule of `http-request` decided.
+/// How a rule ended the request.
 enum Decided {
     Answer(Answer),
     Closed(String),
@@ -210,17 +207,11 @@ impl<'a> DryRun<'a> {
     }
 
     fn phase(&self) -> EvalPhase<'_> {
-        let head = self.request.as_ref().map(|request| &request.head).or(self.inspected.as_ref());
-        self.phase_with(head, self.response.as_ref())
-    }
-
-    /// Returns the phase with these heads.
-    fn phase_with<'p>(&'p self, request: Option<&'p Head>, response: Option<&'p Head>) -> EvalPhase<'p> {
         let announced = self.announced;
         let data = Data { bytes: Some(&self.body), complete: true, announced, is_body: self.http };
         EvalPhase {
-            request,
-            response,
+            request: self.request.as_ref().map(|request| &request.head).or(self.inspected.as_ref()),
+            response: self.response.as_ref(),
             backend: self.backend,
             request_data: data,
             side: self.side,
@@ -343,8 +334,8 @@ impl<'a> DryRun<'a> {
 
     fn run(&mut self, bytes: &[u8]) -> Result<End, String> {
         let (frontend, rules) = (self.frontend, &*self.frontend.rules);
-        let end = match self.connection_rules("tcp-request connection", &rules.connection) {
-            None => self.connection_rules("tcp-request session", &rules.session),
+        let end = match self.connection_rules(Ruleset::TcpRequestConnection, &rules.connection) {
+            None => self.connection_rules(Ruleset::TcpRequestSession, &rules.session),
             end => {
                 self.not_reached("tcp-request session", &rules.session);
                 end
@@ -367,7 +358,7 @@ impl<'a> DryRun<'a> {
             return Ok(end);
         }
         let was_http = self.http;
-        let end = match self.content_rules(rules) {
+        let end = match self.closing_rules(Ruleset::TcpRequestContent, &rules.content) {
             None if self.http && !was_http => self.switch(bytes)?,
             end => end,
         };
@@ -442,41 +433,25 @@ impl<'a> DryRun<'a> {
     }
 
     /// `tcp-request connection` and `tcp-request session`
-    fn connection_rules(
-        &mut self,
-        keyword: &'static str,
-        rules: &'a [Rule<ConnectionAction>],
-    ) -> Option<End> {
-        let end = self.list(keyword, rules, |run, rule, _, effects| {
-            let line = line_of(run.generation, rule);
-            match &rule.action {
-                ConnectionAction::Accept => return Next::EndOfList,
-                ConnectionAction::DoLog => effects.push(Effect::Note("a line is logged".into())),
-                ConnectionAction::ExpectProxy | ConnectionAction::ExpectNetScaler => {
-                    run.absent |= Needs::PROXY_HEADER;
-                }
-                _ => match connection(&run.eval(), slice::from_ref(rule), LogStep::TcpReqConn) {
-                    Entrance::Accepted(_) => {}
-                    _ => {
-                        let how = rule.action.ends().unwrap_or_default();
-                        return Next::End(End::Closed { line, how });
-                    }
-                },
-            }
-            if let ConnectionAction::Set(setting) = &rule.action {
-                run.tell_address(setting, effects);
-            }
-            Next::Rule
-        });
+    fn connection_rules(&mut self, list: Ruleset, rules: &'a [Rule]) -> Option<End> {
+        let end = self.closing_rules(list, rules);
         let memory = &self.scopes.memory;
         let (source, destination) = (memory.source.take(), memory.destination.take());
         self.peers.source = source.or(self.peers.source);
         self.peers.destination = destination.or(self.peers.destination);
-        if keyword == "tcp-request connection" {
+        if list == Ruleset::TcpRequestConnection {
             self.peers.link_source = source.or(self.peers.link_source);
             self.peers.link_destination = destination.or(self.peers.link_destination);
         }
         end
+    }
+
+    /// Rules that close a connection or let it pass.
+    fn closing_rules(&mut self, list: Ruleset, rules: &'a [Rule]) -> Option<End> {
+        match self.rules(list, rules)? {
+            (line, Decided::Closed(how)) => Some(End::Closed { line, how }),
+            (_, Decided::Answer(_)) => None,
+        }
     }
 
     /// `set-src` and the like.
@@ -548,36 +523,6 @@ impl<'a> DryRun<'a> {
         Ok(None)
     }
 
-    /// `tcp-request content`
-    fn content_rules(&mut self, rules: &'a Rules) -> Option<End> {
-        self.list("tcp-request content", &rules.content, |run, rule, _, effects| {
-            let line = line_of(run.generation, rule);
-            match &rule.action {
-                ContentAction::DoLog => effects.push(Effect::Note("a line is logged".into())),
-                ContentAction::Resolve(_) => {
-                    effects.push(Effect::Note("name servers are asked, and the rules wait".into()));
-                }
-                ContentAction::Accept => return Next::EndOfList,
-                ContentAction::SwitchMode(_) => {
-                    run.http = true;
-                    return Next::EndOfList;
-                }
-                _ => {
-                    let lookups = Lookups::default();
-                    let decided = content(&run.eval(), run.phase(), slice::from_ref(rule), &|| (), &lookups);
-                    if matches!(decided, Content::Reject | Content::Drop(_) | Content::Close) {
-                        let how = rule.action.ends().unwrap_or_default();
-                        return Next::End(End::Closed { line, how });
-                    }
-                }
-            }
-            if let ContentAction::Set(setting) = &rule.action {
-                run.tell_address(setting, effects);
-            }
-            Next::Rule
-        })
-    }
-
     /// What a frontend does with a request before it chooses the backend.
     fn frontend_request(&mut self, rules: &'a Rules) -> Result<Option<End>, String> {
         let http = &self.frontend.http;
@@ -609,7 +554,7 @@ impl<'a> DryRun<'a> {
             self.find_password();
         }
         self.strict = true;
-        match self.list("http-request", &rules.request, Self::request_rule) {
+        match self.rules(Ruleset::HttpRequest, &rules.request) {
             None => {}
             Some((line, Decided::Answer(answer))) => return self.answered(line, None, answer).map(Some),
             Some((line, Decided::Closed(how))) => return Ok(Some(End::Closed { line, how })),
@@ -622,22 +567,15 @@ impl<'a> DryRun<'a> {
         if http.stats_at(&request.head).is_none() {
             return Ok(None);
         }
-        let page = self.list("stats http-request", &rules.stats_request, |run, rule, _, _| {
-            let line = line_of(run.generation, rule);
-            match rule.action {
-                PageAction::Allow => Next::EndOfList,
-                PageAction::Deny => Next::End((line, 403)),
-                PageAction::Auth(_) => Next::End((line, 401)),
-            }
+        let page = self.list("stats http-request", &rules.stats_request, |run, rule, _, effects| {
+            run.rule(Ruleset::HttpRequest, rule, effects)
         });
         self.step("stats", Outcome::Matched, true, Vec::new());
-        Ok(Some(match page {
-            Some((line, status)) => End::Answer { line, status, head: Vec::new(), why: None },
-            None => {
-                let why = Some("the page of counters, for those who may see it".to_owned());
-                End::Answer { line: None, status: 200, head: Vec::new(), why }
-            }
-        }))
+        if let Some((line, Decided::Answer(answer))) = page {
+            return self.answered(line, None, answer).map(Some);
+        }
+        let why = Some("the page of counters, for those who may see it".to_owned());
+        Ok(Some(End::Answer { line: None, status: 200, head: Vec::new(), why }))
     }
 
     /// Hashes the password of the request, which rules ask for.
@@ -655,40 +593,60 @@ impl<'a> DryRun<'a> {
         });
     }
 
-    /// One rule of `http-request`.
-    fn request_rule(
+    /// Evaluates a list of rules with actions.
+    fn rules(&mut self, list: Ruleset, rules: &'a [Rule]) -> Option<(Option<Line>, Decided)> {
+        self.list(list.name(), rules, |run, rule, _, effects| run.rule(list, rule, effects))
+    }
+
+    /// One rule that matches.
+    fn rule(
         &mut self,
-        rule: &'a Rule<Action>,
-        _: Needs,
+        list: Ruleset,
+        rule: &'a Rule,
         effects: &mut Vec<Effect>,
     ) -> Next<(Option<Line>, Decided)> {
         let line = line_of(self.generation, rule);
-        let Some(mut request) = self.request.take() else { return Next::Rule };
-        let before = Snapshot::of(&request.head);
-        let mut walk = Walk::request(slice::from_ref(rule));
-        let outcome = apply(&self.eval(), self.phase_with(None, None), &mut walk, &mut request.head);
-        effects.extend(before.changes(Snapshot::of(&request.head)));
-        self.request = Some(request);
+        // The message of the list is apart from the inputs while it is edited.
+        let mut heads = match list {
+            Ruleset::HttpAfterResponse => (None, None, self.response.take()),
+            _ => (self.request.take(), self.inspected.take(), None),
+        };
+        let (request, inspected, response) = &mut heads;
+        let mut head = request.as_mut().map(|request| &mut request.head);
+        head = head.or(inspected.as_mut()).or(response.as_mut());
+        let before = head.as_deref().map(Snapshot::of);
+        let mut walk = Walk::new(list, slice::from_ref(rule));
+        let outcome = apply(&self.eval(), self.phase(), &mut walk, head.as_deref_mut());
+        if let (Some(before), Some(head)) = (before, head) {
+            effects.extend(before.changes(Snapshot::of(head)));
+        }
+        match list {
+            Ruleset::HttpAfterResponse => self.response = heads.2,
+            _ => (self.request, self.inspected) = (heads.0, heads.1),
+        }
         let mut note = |text: String| effects.push(Effect::Note(text));
         match outcome {
-            Ok(RuleOutcome::Continue) if matches!(rule.action, Action::Allow) => return Next::EndOfList,
+            Verdict::Accept if matches!(rule.action, Action::Accept) => return Next::EndOfList,
             // This request is no early data, so no rule waits for the handshake.
-            Ok(RuleOutcome::Continue | RuleOutcome::Turn | RuleOutcome::Handshake) => {}
-            Ok(RuleOutcome::Answer(_, answer)) => return Next::End((line, Decided::Answer(answer))),
-            Ok(RuleOutcome::Bad) => return Next::End((line, Decided::Answer(Answer::Usual(400)))),
-            Ok(RuleOutcome::Reject | RuleOutcome::Drop(_)) => {
+            Verdict::Accept | Verdict::Turn | Verdict::Handshake | Verdict::Wait => {}
+            Verdict::Answer(_, answer) => return Next::End((line, Decided::Answer(answer))),
+            Verdict::Bad => return Next::End((line, Decided::Answer(Answer::Usual(400)))),
+            Verdict::Reject | Verdict::Drop(_) | Verdict::Close => {
                 return Next::End((line, Decided::Closed(rule.action.ends().unwrap_or_default())));
             }
-            Ok(RuleOutcome::Pause(time)) => note(format!("the rules wait for {time:?}")),
-            Ok(RuleOutcome::Body { .. }) => note("the rules wait for the body".into()),
-            Ok(RuleOutcome::Hint(mut head)) => {
-                note(format!("interim response: {}", lines(&mut head).join("; ")))
+            Verdict::SwitchMode(_) => {
+                self.http = true;
+                return Next::EndOfList;
             }
-            Ok(RuleOutcome::Log) => note("a line is logged".into()),
-            Ok(RuleOutcome::Resolve { .. }) => note("name servers are asked, and the rules wait".into()),
-            Err(error) => {
+            Verdict::Expect(_) => self.absent |= Needs::PROXY_HEADER,
+            Verdict::Pause(time) => note(format!("the rules wait for {time:?}")),
+            Verdict::Body { .. } => note("the rules wait for the body".into()),
+            Verdict::Hint(mut head) => note(format!("interim response: {}", lines(&mut head).join("; "))),
+            Verdict::Log => note("a line is logged".into()),
+            Verdict::Resolve { .. } => note("name servers are asked, and the rules wait".into()),
+            Verdict::Failed(error) => {
                 note(format!("the edit fails: {error}"));
-                if self.strict {
+                if self.strict && list == Ruleset::HttpRequest {
                     return Next::End((line, Decided::Answer(Answer::Usual(500))));
                 }
             }
@@ -740,25 +698,10 @@ impl<'a> DryRun<'a> {
         for (name, rules) in self.of_responses() {
             self.name = name;
             self.strict = true;
-            self.list("http-after-response", &rules.after_response, Self::after_rule);
+            self.rules(Ruleset::HttpAfterResponse, &rules.after_response);
         }
         let Some(mut head) = self.response.take() else { return Err(NO_MEMORY.into()) };
         Ok(End::Answer { line, status: head.status(), head: lines(&mut head), why })
-    }
-
-    /// One rule of `http-after-response`.
-    fn after_rule(&mut self, rule: &'a Rule<Action>, _: Needs, effects: &mut Vec<Effect>) -> Next<()> {
-        let Some(mut head) = self.response.take() else { return Next::EndOfList };
-        let before = Snapshot::of(&head);
-        let request = self.request.as_ref().map(|request| &request.head);
-        let phase = self.phase_with(request, None);
-        let done = after_response(&self.eval(), phase, [slice::from_ref(rule)], &mut head, &|| ());
-        effects.extend(before.changes(Snapshot::of(&head)));
-        self.response = Some(head);
-        if let Err(error) = done {
-            effects.push(Effect::Note(format!("the edit fails: {error}")));
-        }
-        if matches!(rule.action, Action::Allow) { Next::EndOfList } else { Next::Rule }
     }
 
     /// There is no server for the request.
