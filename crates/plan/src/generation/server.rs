@@ -163,6 +163,12 @@ impl Server {
         self.tls.as_ref().is_some_and(|tls| tls.offers_h2)
     }
 
+    /// Returns true if ALPN selects the version of HTTP, for all kinds of requests.
+    #[inline]
+    pub fn selects_by_alpn(&self) -> bool {
+        !self.http2 && self.tls.as_ref().is_some_and(|tls| !tls.context.protocols().is_empty())
+    }
+
     /// Returns the number of the expression for the server name in TLS.
     #[inline]
     pub fn evaluated_name(&self) -> Option<usize> {

@@ -380,7 +380,10 @@ impl Stream<'_> {
         let index = permit.index();
         let end = match end {
             ServerEnd::Http1(connection)
-                if is_http2(permit.server()) || reused.is_none() && server::has_agreed_on_h2(&connection) =>
+                if match permit.server().selects_by_alpn() {
+                    true => reused.is_none() && server::has_agreed_on_h2(&connection),
+                    false => is_http2(permit.server()),
+                } =>
             {
                 let shared = shared_key(backend, &purpose);
                 let begins =
