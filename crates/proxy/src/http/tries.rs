@@ -78,6 +78,9 @@ pub(super) enum Failed {
     Closed,
     /// The client gets no response. Holds the termination for the log.
     Silent(Termination),
+    /// The server refused the stream, and so the proxy refuses the stream of its client, which may repeat the
+    /// request (RFC 9113, 8.7). Holds the termination for the log.
+    Refused(Termination),
 }
 
 /// Returns the failure for lack of memory.
@@ -168,6 +171,15 @@ impl Stream<'_> {
                 Err(Failed::Silent(ended)) => {
                     self.note(|record| record.ended = ended);
                     self.parties().unanswered();
+                    return After::Close;
+                }
+                Err(Failed::Refused(ended)) => {
+                    self.note(|record| record.ended = ended);
+                    self.parties().server_failed();
+                    self.parties().unanswered();
+                    if let Some(end) = self.client.end.h2() {
+                        end.reset(h2::Reason::REFUSED_STREAM);
+                    }
                     return After::Close;
                 }
                 Err(Failed::Client(phase)) => {
