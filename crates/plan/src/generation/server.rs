@@ -181,7 +181,7 @@ impl Server {
     /// Returns true if the PROXY header depends on a single request, so that it does not fit another one.
     #[inline]
     pub fn tells_of_requests(&self) -> bool {
-        !self.tlvs.is_empty() || self.header.is_some_and(|header| header.unique_id)
+        self.header.is_some_and(|header| header.unique_id || !self.tlvs.is_empty())
     }
 
     /// Returns true if other parts of the configuration name the server.

@@ -1,7 +1,7 @@
 //! Server connections that serve only one client's session.
 //!
 //! A connection is private
-//! - if its [key](crate::server::pool_key) identifies its client;
+//! - if it [identifies its client](crate::server::PoolKey::shared);
 //! - with `http-reuse never`;
 //! - once a message on it [authenticates it](manylane_http::Head::authenticates_connection), as NTLM and
 //!   Negotiate do: the server attributes all later requests on it to that client. This holds in each mode of
@@ -13,7 +13,8 @@
 use crate::lane::Idle;
 use manylane_balance::Index;
 use manylane_mux::h2;
-use manylane_plan::generation::{Backend, Server};
+use crate::server::PoolKey;
+use manylane_plan::generation::{Backend, Reuse};
 use manylane_pool::{Pool, Pooled};
 
 /// Most private connections that one session keeps; `max-session-srv-conns` applies where it is lower. The
@@ -21,25 +22,23 @@ use manylane_pool::{Pool, Pooled};
 /// connection is a descriptor that the client holds without a request.
 pub(super) const MOST_PRIVATE: usize = 5;
 
-/// The requests that a private connection can serve.
+/// The requests that a connection can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Purpose {
     backend: usize,
     index: Index,
-    /// Version of the server's address, see `ServerAddr`.
-    addr: u32,
-    /// Hash of all else that the connection depends on; `None` if requests add nothing.
-    key: Option<u64>,
+    key: PoolKey,
 }
 
 impl Purpose {
-    pub(super) fn new(backend: &Backend, server: &Server, index: Index, key: Option<u64>) -> Self {
-        Self { backend: backend.number, index, addr: server.addr.word() >> 1, key }
+    pub(super) fn new(backend: &Backend, index: Index, key: PoolKey) -> Self {
+        let shared = key.shared && backend.http.reuse != Reuse::Never;
+        Self { backend: backend.number, index, key: PoolKey { shared, ..key } }
     }
 
-    /// Key of a shared connection that could serve the same requests; `None` if only a private one can.
-    pub(super) fn key(&self) -> Option<u64> {
-        self.key
+    /// Returns the key under which other clients find such a connection; `None` if it is private.
+    pub(super) fn shared_key(self) -> Option<u64> {
+        self.key.shared.then_some(self.key.hash)
     }
 }
 
@@ -108,11 +107,12 @@ impl Private {
     /// client: the session has gone to another server.
     pub(super) fn take(
         &mut self,
-        purpose: Purpose,
+        purpose: Option<Purpose>,
         may_serve: impl FnOnce(&PrivateEnd) -> bool,
     ) -> Option<(PrivateEnd, bool)> {
         let list = self.0.as_mut()?;
-        let is_it = |conn: &Option<PrivateConn>| conn.as_ref().is_some_and(|conn| conn.purpose == purpose);
+        let is_it =
+            |conn: &Option<PrivateConn>| conn.as_ref().is_some_and(|conn| Some(conn.purpose) == purpose);
         let taken = list.conns.iter_mut().rev().find(|conn| is_it(conn)).and_then(Option::take);
         for conn in &mut list.conns {
             let is_quiet = |conn: &PrivateConn| conn.end.as_ref().is_some_and(PrivateEnd::is_quiet);
