@@ -450,6 +450,35 @@ fn a_private_connection_counts_for_a_strict_maxconn() {
     until(|| has("HTTP/1.1 200 "));
 }
 
+/// `max-reuse` bounds private connections of both versions.
+#[test]
+fn a_private_connection_serves_as_many_requests_as_max_reuse_lets_it() {
+    for (server, options) in [(numbered().0, ""), (numbered_of_2().0, " proto h2")] {
+        for (most, expected) in [(0, [1, 2, 3, 4]), (1, [5, 5, 6, 6])] {
+            let server = format!("{server} max-reuse {most}{options}");
+            let (_program, address) = start(1, " http-reuse never", &server);
+            let mut client = connect(address);
+            assert_eq!([(); 4].map(|()| ask(&mut client)), expected, "max-reuse {most}{options}");
+        }
+    }
+}
+
+/// A private connection of HTTP/2 that is purged leaves no descriptor, although its session goes on.
+#[test]
+fn a_private_connection_of_http_2_leaves_no_descriptor_when_it_is_purged() {
+    let (server, _) = numbered_of_2();
+    let own = "http-request return status 200 content-type text/plain string 0 if { path /own }";
+    let server = format!("{server} proto h2 pool-purge-delay 100ms\n {own}");
+    let (program, address) = start(1, " http-reuse never", &server);
+    let mut client = connect(address);
+    assert_eq!(ask_for(&mut client, "/own"), 0);
+    let before = common::descriptors(program.pid());
+    for number in 1..=3 {
+        assert_eq!(ask(&mut client), number);
+        until(|| common::descriptors(program.pid()) == before);
+    }
+}
+
 /// The server sees the end soon after the connection was idle for the delay.
 #[test]
 fn idle_connections_are_purged() {

@@ -169,6 +169,12 @@ impl Server {
         !self.http2 && self.tls.as_ref().is_some_and(|tls| !tls.context.protocols().is_empty())
     }
 
+    /// Returns true if `max-reuse` lets a connection that has served so many requests serve another one.
+    #[inline]
+    pub fn lets_serve_again(&self, served: u64) -> bool {
+        self.max_reuse.is_none_or(|most| served <= u64::from(most))
+    }
+
     /// Returns the number of the expression for the server name in TLS.
     #[inline]
     pub fn evaluated_name(&self) -> Option<usize> {

@@ -7,13 +7,15 @@
 //!   Negotiate do: the server attributes all later requests on it to that client. This holds in each mode of
 //!   reuse, until the connection ends.
 //!
-//! A private connection never enters an idle pool, so no other client, lane or check gets it. It is closed
-//! with its session, which stays with its generation. One of HTTP/2 carries one stream at a time.
+//! A private connection never enters an idle pool, so no other client, lane or check gets it. One of HTTP/1
+//! closes with its session, which stays with its generation. One of HTTP/2 carries one stream at a time and
+//! closes with its session, too, or earlier (`lane/shared_conns.rs`): after `pool-purge-delay` without a
+//! stream, when descriptors are short, or when its generation stops.
 
 use crate::lane::Idle;
+use crate::server::PoolKey;
 use manylane_balance::Index;
 use manylane_mux::h2;
-use crate::server::PoolKey;
 use manylane_plan::generation::{Backend, Reuse};
 use manylane_pool::{Pool, Pooled};
 
@@ -46,8 +48,8 @@ impl Purpose {
 #[derive(Debug)]
 pub(super) enum PrivateEnd {
     Http1(Idle),
-    /// Its own task drives it.
-    Http2(h2::Conn),
+    /// Its own task drives it, and closes it when it ends.
+    Http2(h2::WeakConn),
 }
 
 impl PrivateEnd {
@@ -64,6 +66,11 @@ impl PrivateEnd {
             Self::Http2(conn) => conn.can_begin(),
         }
     }
+
+    /// Returns true for a connection of HTTP/2 that takes no further stream.
+    fn has_ended(&self) -> bool {
+        matches!(self, Self::Http2(conn) if !conn.can_begin())
+    }
 }
 
 #[derive(Debug)]
@@ -76,7 +83,9 @@ struct PrivateConn {
 
 impl Drop for PrivateConn {
     fn drop(&mut self) {
-        if let Some(PrivateEnd::Http2(conn)) = &self.end {
+        if let Some(PrivateEnd::Http2(conn)) = &self.end
+            && let Some(conn) = conn.upgrade()
+        {
             conn.shutdown();
         }
     }
@@ -98,8 +107,11 @@ manylane_sync::lazy_static! {
 pub(crate) struct Private(Option<Pooled<List>>);
 
 impl Private {
+    /// Returns true if no connection is left. One of HTTP/1 is left until it is taken: to see its end may
+    /// cost a system call.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_none()
+        let Some(list) = &self.0 else { return true };
+        list.conns.iter().flatten().all(|conn| conn.end.as_ref().is_none_or(PrivateEnd::has_ended))
     }
 
     /// Takes the connection for `purpose`, if there is one that still works and `may_serve` accepts it, and

@@ -286,7 +286,9 @@ impl Stream<'_> {
                     authenticated.set(is_authenticated);
                     IdleConn::This(idle)
                 }
-                Some((PrivateEnd::Http2(conn), _)) => IdleConn::Shared(conn),
+                Some((PrivateEnd::Http2(conn), _)) => {
+                    conn.upgrade().map_or(IdleConn::Nothing, IdleConn::Shared)
+                }
                 None if only_http2 => IdleConn::Nothing,
                 None => take_idle(local, backend, key, counts_as_first, permit),
             }
@@ -477,10 +479,14 @@ impl Stream<'_> {
                 }
                 drop(stream); // dropping a stream resets it, unless it has ended
                 let alone = shared_key(&purpose).is_none();
-                match purpose.get().filter(|_| alone && outcome.is_ok()) {
+                let again = || {
+                    let server = &backend.servers[index.get()];
+                    outcome.is_ok() && conn.can_begin() && server.lets_serve_again(conn.begun())
+                };
+                match purpose.get().filter(|_| alone && again()) {
                     Some(purpose) => {
                         let most = self.frontend.http.most_private;
-                        self.private.put(purpose, PrivateEnd::Http2(conn), false, most);
+                        self.private.put(purpose, PrivateEnd::Http2(conn.downgrade()), false, most);
                     }
                     None => local.release_shared(backend, index, &conn, alone),
                 }
