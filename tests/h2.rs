@@ -786,12 +786,16 @@ fn a_stream_that_a_server_refuses_goes_elsewhere() {
 /// The proxy cannot repeat a request with a body. It refuses the client's stream, and the client repeats it.
 #[test]
 fn a_client_learns_that_a_server_refused_its_stream() {
-    let (_program, address, observed) = start_before_2(" http-reuse always\n", "");
+    let counting = " http-reuse always\n stick-table type ip size 10 store http_fail_cnt\n \
+        http-request track-sc0 src\n http-request return status 200 content-type text/plain lf-string \
+        %[sc0_http_fail_cnt] if { path /failures }\n";
+    let (_program, address, observed) = start_before_2(counting, "");
     block(async {
         let client = client(address).await;
         let refused = post(&client, "/refuse", vec![b'x'; 10]).await.unwrap_err();
         assert_eq!(refused.reason(), Some(h2::Reason::REFUSED_STREAM));
         assert_eq!(post(&client, "/refuse", vec![b'x'; 10]).await.unwrap().status, 200);
+        assert_eq!(get(&client, "/failures").await.unwrap().text(), "1");
     });
     assert_eq!(observed.lock().unwrap().len(), 2);
     // HTTP/1 cannot say so.

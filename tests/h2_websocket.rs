@@ -512,15 +512,17 @@ fn a_tunnel_with_a_length_takes_nothing_of_the_next_request() {
     }
 }
 
-/// A program whose frontend `f` reaches its own frontend `g` over TLS with `options`, and that `server`. With
-/// `hides`, `g` does not announce RFC 8441. `g` tells the version of requests.
-fn start_over_tls(hides: bool, options: &str, server: &str) -> (Manylane, SocketAddr) {
+const BOTH: &str = "alpn h2,http/1.1";
+
+/// A program whose frontend `f` reaches its own frontend `g`, with `alpn`, over TLS with `options`, and that
+/// `server`. With `hides`, `g` does not announce RFC 8441. `g` tells the version of requests.
+fn start_over_tls(alpn: &str, hides: bool, options: &str, server: &str) -> (Manylane, SocketAddr) {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let ((inner, between), (outer, address)) = (listener(), listener());
     let program = Manylane::start_ready(&format!(
         "global\n{}{} mode http\n http-reuse always\nfrontend f\n bind {}\n default_backend b\nbackend b\n \
-         server s {between} ssl verify none {options}\nfrontend g\n bind {} ssl crt {} alpn h2,http/1.1\n \
+         server s {between} ssl verify none {options}\nfrontend g\n bind {} ssl crt {} {alpn}\n \
          http-request return status 200 content-type text/plain lf-string %[fc_http_major] if {{ path \
          /plain }}\n \
          http-response set-header x-version %[fc_http_major]\n default_backend c\nbackend c\n server s \
@@ -537,19 +539,23 @@ fn start_over_tls(hides: bool, options: &str, server: &str) -> (Manylane, Socket
 /// ALPN is agreed on before the proxy knows whether a server of HTTP/2 accepts WebSocket.
 #[test]
 fn websocket_goes_to_servers_with_alpn_over_http_1_unless_ws_says_otherwise() {
-    for (options, hides, version) in [
-        ("alpn h2,http/1.1", true, Some('1')),
-        ("alpn h2,http/1.1 ws h1", true, Some('1')),
-        ("alpn h2 ws h1", true, Some('1')),
-        ("alpn h2,http/1.1 ws h2", false, Some('2')),
-        ("alpn h2", false, Some('2')),
-        ("alpn h2,http/1.1 ws h2", true, None),
+    for (alpn, options, hides, version) in [
+        (BOTH, "alpn h2,http/1.1", true, Some('1')),
+        (BOTH, "alpn h2,http/1.1 ws h1", true, Some('1')),
+        (BOTH, "alpn h2 ws h1", true, Some('1')),
+        (BOTH, "alpn h2,http/1.1 ws h2", false, Some('2')),
+        (BOTH, "alpn h2", false, Some('2')),
+        (BOTH, "alpn h2,http/1.1 ws h2", true, None),
+        // A server that selects none speaks HTTP/1.
+        ("no-alpn", "alpn h2", false, Some('1')),
+        ("no-alpn", "alpn h2,http/1.1 ws h2", false, Some('1')),
     ] {
-        let (_program, address) = start_over_tls(hides, options, &server_of_1().to_string());
-        // Leaves an idle connection of HTTP/2.
+        let (_program, address) = start_over_tls(alpn, hides, options, &server_of_1().to_string());
+        // Leaves an idle connection of HTTP/2, if the server speaks that.
         let mut plain = connect(address);
         plain.write_all(b"GET /plain HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").unwrap();
-        assert!(common::read_all(&mut plain).ends_with("\r\n\r\n2"), "{options}");
+        let answer = common::read_all(&mut plain);
+        assert!(answer.ends_with(if alpn == BOTH { "\r\n\r\n2" } else { "\r\n\r\n1" }), "{options}");
         let (head, mut stream) = upgrade(address, "/chat");
         let Some(version) = version else {
             assert!(head.starts_with("HTTP/1.1 502 "), "{options}: {head}");
@@ -563,7 +569,8 @@ fn websocket_goes_to_servers_with_alpn_over_http_1_unless_ws_says_otherwise() {
 
 #[test]
 fn tunnels_and_trailers_go_over_http_2_within_tls() {
-    let (_program, address) = start_over_tls(false, "alpn h2", &format!("{} proto h2", server_of_2(true)));
+    let (_program, address) =
+        start_over_tls(BOTH, false, "alpn h2", &format!("{} proto h2", server_of_2(true)));
     block(async {
         let mut client = client(address).await;
         let plain = Request::builder().method(Method::CONNECT).uri("b.example:443").body(()).unwrap();

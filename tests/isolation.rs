@@ -728,7 +728,10 @@ fn who_was_refused_and_goes_on_sending_is_left() {
 /// another source.
 #[test]
 fn what_a_proxy_header_says_is_of_its_client_alone() {
-    let server = origin(|mut stream| {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = connections.clone();
+    let server = origin(move |mut stream| {
+        counted.fetch_add(1, Ordering::SeqCst);
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut greeting = String::new();
         reader.read_line(&mut greeting).unwrap();
@@ -761,6 +764,9 @@ fn what_a_proxy_header_says_is_of_its_client_alone() {
         get(&mut first, "/192.0.2.4").unwrap().1,
     ];
     assert_eq!(got, ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.2", "192.0.2.1", "192.0.2.4"]);
+    // The client's connection serves requests that claim the same source.
+    assert_eq!(get(&mut first, "/192.0.2.4").unwrap().1, "192.0.2.4");
+    assert_eq!(connections.load(Ordering::SeqCst), 5);
 }
 
 /// Data that rules store of a request for its log line and its servers is truncated: a unique id to 128

@@ -189,6 +189,38 @@ fn a_client_between_two_requests_goes_on_with_the_new_file_and_so_does_the_serve
     drop(client);
 }
 
+/// Private connections of HTTP/2 end with their generation, and hold no session back.
+#[test]
+fn a_client_whose_private_connections_have_ended_goes_on_with_the_new_file() {
+    let server = common::h2::serve(|stream, _| async {
+        let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+        while let Some(Ok((_, mut respond))) = connection.accept().await {
+            let head = http::Response::builder().header("content-length", 0).body(()).unwrap();
+            let _ = respond.send_response(head, true);
+        }
+    });
+    let file = |version: usize| {
+        format!(
+            "listen l\n bind WEB\n http-reuse never\n http-response set-header X-Version {version}\n \
+             server s {server} proto h2\n"
+        )
+    };
+    // The second ends as soon as its response has.
+    for fields in ["", "Authorization: NTLM ann\r\n"] {
+        let program = Changing::start(&file(1));
+        let mut client = connect(program.address);
+        for version in 1..4 {
+            let answer = get(&mut client, fields).unwrap().to_lowercase();
+            assert!(
+                answer.contains(&format!("x-version: {version}\r\n"))
+                    && !answer.contains("connection: close"),
+                "{fields:?}: {answer}"
+            );
+            program.change(&file(version + 1));
+        }
+    }
+}
+
 /// A connection that has changed from TCP mode to HTTP goes on with the new file, too. If that does not speak
 /// HTTP there, the next request gets no answer.
 #[test]

@@ -450,6 +450,35 @@ fn a_private_connection_counts_for_a_strict_maxconn() {
     until(|| has("HTTP/1.1 200 "));
 }
 
+/// `max-reuse` bounds private connections of both versions.
+#[test]
+fn a_private_connection_serves_as_many_requests_as_max_reuse_lets_it() {
+    for (server, options) in [(numbered().0, ""), (numbered_of_2().0, " proto h2")] {
+        for (most, expected) in [(0, [1, 2, 3, 4]), (1, [5, 5, 6, 6])] {
+            let server = format!("{server} max-reuse {most}{options}");
+            let (_program, address) = start(1, " http-reuse never", &server);
+            let mut client = connect(address);
+            assert_eq!([(); 4].map(|()| ask(&mut client)), expected, "max-reuse {most}{options}");
+        }
+    }
+}
+
+/// A private connection of HTTP/2 that is purged leaves no descriptor, although its session goes on.
+#[test]
+fn a_private_connection_of_http_2_leaves_no_descriptor_when_it_is_purged() {
+    let (server, _) = numbered_of_2();
+    let own = "http-request return status 200 content-type text/plain string 0 if { path /own }";
+    let server = format!("{server} proto h2 pool-purge-delay 100ms\n {own}");
+    let (program, address) = start(1, " http-reuse never", &server);
+    let mut client = connect(address);
+    assert_eq!(ask_for(&mut client, "/own"), 0);
+    let before = common::descriptors(program.pid());
+    for number in 1..=3 {
+        assert_eq!(ask(&mut client), number);
+        until(|| common::descriptors(program.pid()) == before);
+    }
+}
+
 /// The server sees the end soon after the connection was idle for the delay.
 #[test]
 fn idle_connections_are_purged() {
@@ -568,6 +597,32 @@ fn idle_connections_of_tls_serve_only_the_name_that_they_requested() {
     assert_eq!(asks("@back ssl verify none sni str(a.example)"), [0; 5]);
 }
 
+/// The same holds for a session's private connection, of both versions.
+#[test]
+fn a_private_connection_of_tls_serves_only_the_name_that_it_requested() {
+    let authority = crate::tls::Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    for (options, version) in [("", "1"), (" alpn h2", "2")] {
+        let ((front, address), (inner, server)) = (listener(), listener());
+        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let _program = Manylane::start(&format!(
+            "{config} mode http\n http-reuse always\nlisten l\n bind {}\n \
+             server s {server} send-proxy-v2 ssl verify none sni req.hdr(host){options}\n\
+             frontend back\n bind {} accept-proxy ssl crt {} alpn h2,http/1.1\n \
+             http-request return status 200 content-type text/plain lf-string \
+             %[fc_http_major]:%[ssl_fc_sni]\n",
+            fd(&front),
+            fd(&inner),
+            certificate.display()
+        ));
+        let mut client = connect(address);
+        for host in ["a.example", "a.example", "b.example", "a.example"] {
+            write!(client, "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+            assert_eq!(body_of(&mut client), format!("{version}:{host}"));
+        }
+    }
+}
+
 #[test]
 fn idle_connections_from_the_address_of_one_client_do_not_serve_another() {
     if !crate::servers::may_pretend() {
@@ -594,14 +649,9 @@ fn connect_from(ip: &str, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A connection that was made from one client's address serves no client at another. The server answers with
-/// the address that it sees.
-#[test]
-fn a_connection_from_one_clients_address_is_not_given_to_another() {
-    if !crate::servers::may_pretend() {
-        return eprintln!("NOT SHOWN HERE: usesrc: this process has no CAP_NET_ADMIN");
-    }
-    let server = origin(|mut stream| {
+/// An origin that answers with the address that it sees. It ignores a PROXY header.
+fn telling_peers() -> SocketAddr {
+    origin(|mut stream| {
         let who = stream.peer_addr().unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut line = String::new();
@@ -613,7 +663,37 @@ fn a_connection_from_one_clients_address_is_not_given_to_another() {
             }
             line.clear();
         }
-    });
+    })
+}
+
+/// A session's private connection serves only requests from the address that it was made from.
+#[test]
+fn a_private_connection_from_one_address_serves_no_request_from_another() {
+    if !crate::servers::may_pretend() {
+        return eprintln!("NOT SHOWN HERE: usesrc: this process has no CAP_NET_ADMIN");
+    }
+    let server = format!("{} send-proxy source 0.0.0.0 usesrc hdr_ip(x-from)", telling_peers());
+    let (_program, address) = start(1, " http-reuse always", &server);
+    let mut client = connect(address);
+    let mut from = |ip: &str| {
+        write!(client, "GET / HTTP/1.1\r\nHost: a\r\nX-From: {ip}\r\n\r\n").unwrap();
+        let own: SocketAddr = body_of(&mut client).parse().unwrap();
+        assert_eq!(own.ip().to_string(), ip);
+        own
+    };
+    assert_eq!(from("127.0.0.7"), from("127.0.0.7"), "it serves requests from its own address");
+    from("127.0.0.8");
+    from("127.0.0.7");
+}
+
+/// A connection that was made from one client's address serves no client at another. The server answers with
+/// the address that it sees.
+#[test]
+fn a_connection_from_one_clients_address_is_not_given_to_another() {
+    if !crate::servers::may_pretend() {
+        return eprintln!("NOT SHOWN HERE: usesrc: this process has no CAP_NET_ADMIN");
+    }
+    let server = telling_peers();
     for (usesrc, own) in [("client", true), ("clientip", false), ("hdr_ip(x-from)", false)] {
         let (socket, address) = listener();
         let config = DEFAULTS.replace("nbthread 2", "nbthread 1");

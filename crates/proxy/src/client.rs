@@ -248,6 +248,12 @@ impl Client {
         self.destination.or_else(|| self.link_destination())
     }
 
+    /// Returns those of the client's addresses that can differ between its requests: the source, and the
+    /// destination that a rule or the proxy in front reports. Costs no system call.
+    pub(crate) fn request_addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        (self.source, self.destination)
+    }
+
     fn link_destination(&self) -> Option<SocketAddr> {
         *self.link_destination.get_or_init(|| own_address(self.end.connection()))
     }

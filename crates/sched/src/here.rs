@@ -116,8 +116,8 @@ impl Here {
         Some(Class::from_bits((flags & bits::CLASS) >> bits::CLASS_SHIFT))
     }
 
-    /// Waits for the turn that the running task has as one of `class`. It has its own class again then, or
-    /// once the wait is dropped.
+    /// Yields once as a task of `class`. Restores the task's own class afterwards, or when the future is
+    /// dropped.
     pub async fn turn_in(self, class: Class) {
         struct Restored(Here, Option<Class>);
         impl Drop for Restored {

@@ -214,7 +214,7 @@ impl Bundle {
     }
 
     /// Takes the chain of the issuer, if the files have none.
-    fn complete(&mut self, rules: &FileRules) {
+    pub(crate) fn complete(&mut self, rules: &FileRules) {
         self.added = match &self.chain[..] {
             [alone] => rules.chain_of(alone),
             _ => None,
@@ -226,14 +226,13 @@ impl Bundle {
         self.chain.iter().chain(self.added.iter().flat_map(|added| added.iter()))
     }
 
-    /// Makes the certificate from its parts. Adds to `warnings`.
+    /// Makes the certificate from its parts, which are [complete](Self::complete). Adds to `warnings`.
     pub(crate) fn finish(
         &mut self,
         shown: &str,
         rules: &FileRules,
         warnings: &mut Vec<Problem>,
     ) -> Result<(), Problem> {
-        self.complete(rules);
         let problem = |text: String| Problem::new(KEYWORD, text);
         let Some(first) = self.chain.first() else {
             return Err(problem(format!("'{shown}' has no certificate")));

@@ -515,7 +515,7 @@ fn check_revocation(
     issuer: &Link<'_>,
     now: i64,
 ) -> Option<u32> {
-    let mut first = None;
+    let (mut has_valid, mut why) = (false, None);
     for list in lists {
         let Some((signed, revoked)) = List::of(list) else { continue };
         if revoked.issuer != own.parsed.issuer().as_raw() {
@@ -523,17 +523,18 @@ fn check_revocation(
         }
         let has_signed = Issuer::of(&issuer.parsed).is_some_and(|issuer| issuer.has_signed(signed));
         let error = match () {
-            () if !has_signed => Some(BAD_LIST_SIGNATURE),
-            () if revoked.since > now => Some(LIST_NOT_YET_VALID),
-            () if revoked.until.is_some_and(|until| until < now) => Some(LIST_EXPIRED),
+            () if !has_signed => BAD_LIST_SIGNATURE,
+            () if revoked.since > now => LIST_NOT_YET_VALID,
+            () if revoked.until.is_some_and(|until| until < now) => LIST_EXPIRED,
             () if revoked.has(own.parsed.raw_serial()) => return Some(REVOKED),
-            () => None,
+            () => {
+                has_valid = true;
+                continue;
+            }
         };
-        if first.is_none_or(|first: Option<u32>| first.is_some() && error.is_none()) {
-            first = Some(error);
-        }
+        why.get_or_insert(error);
     }
-    first.unwrap_or(Some(NO_LIST))
+    (!has_valid).then_some(why.unwrap_or(NO_LIST))
 }
 
 /// A list of revoked certificates.

@@ -207,6 +207,7 @@ impl Content for Bundle {
     /// Warns of nothing but a response that was sent: the operator knows the dates of the certificate.
     fn finish(&mut self, name: &str, rules: &FileRules, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
         let (has_sent, mut own) = (self.has_sent_ocsp(), Vec::new());
+        self.complete(rules);
         Bundle::finish(self, name, rules, &mut own)?;
         let of_response = |problem: &Problem| has_sent && problem.keyword == ocsp::KEYWORD;
         warnings.extend(own.into_iter().find(of_response));

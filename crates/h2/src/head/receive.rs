@@ -301,19 +301,17 @@ impl<'a> Collector<'a> {
         {
             return Err(Problem::UnknownPseudo);
         }
-        let fragment = self.config.fragments && scan::find(path_value, 0, b'#') < path_value.len();
+        let fragments = self.config.fragments;
         let fine = match path_value {
             b"*" => method == b"OPTIONS",
             [b'/', ..] => {
-                path_value.iter().all(|&byte| syntax::is_target_byte(byte) || fragment && byte == b'#')
+                path_value.iter().all(|&byte| syntax::is_target_byte(byte) || fragments && byte == b'#')
             }
             _ => false,
         };
         if !fine {
             return Err(Problem::BadPath);
         }
-        let encoded = fragment.then(|| encode_fragment(path_value));
-        let path_value = encoded.as_deref().unwrap_or(path_value);
         let method: &[u8] = if connect { b"GET" } else { method };
         let line = write_request_line(self.text, method, path_value, self.config)?;
         let scheme = scheme.clone();
@@ -409,33 +407,45 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Writes `method SP target SP version CRLF`.
-/// Returns the path with `#` percent-encoded, as a path of HTTP/1 goes on.
-#[cold]
-fn encode_fragment(path: &[u8]) -> Vec<u8> {
-    path.split(|&byte| byte == b'#').collect::<Vec<_>>().join(&b"%23"[..])
-}
-
+/// Writes `method SP target SP version CRLF`. `#` in the target goes on percent-encoded, as in a path of
+/// HTTP/1.
 fn write_request_line(
     text: &mut Vec<u8>,
     method: &[u8],
     target: &[u8],
     config: &Config,
 ) -> Result<RequestLine, Problem> {
-    if method.len() + target.len() + b"  HTTP/1.1\r\n\r\n".len() > config.head {
+    let fragments = if config.fragments { target.iter().filter(|&&byte| byte == b'#').count() } else { 0 };
+    let start = method.len() + 1;
+    let end = start + target.len() + 2 * fragments;
+    if end + b" HTTP/1.1\r\n\r\n".len() > config.head {
         return Err(Problem::TooLargeHead);
     }
-    for part in [method, b" ", target, b" HTTP/1.1\r\n"] {
-        text.extend_from_slice(part);
+    text.extend_from_slice(method);
+    text.push(b' ');
+    if fragments == 0 {
+        text.extend_from_slice(target);
+    } else {
+        write_encoded(text, target);
     }
-    let start = method.len() + 1;
+    text.extend_from_slice(b" HTTP/1.1\r\n");
     Ok(RequestLine {
         kind: Method::of(method),
         method: 0..method.len(),
-        target: start..start + target.len(),
+        target: start..end,
         version: Version::HTTP_2,
         end: text.len(),
     })
+}
+
+/// Writes `path` with `#` percent-encoded.
+#[cold]
+fn write_encoded(text: &mut Vec<u8>, path: &[u8]) {
+    for (number, part) in path.split(|&byte| byte == b'#').enumerate() {
+        let before: &[u8] = if number > 0 { b"%23" } else { b"" };
+        text.extend_from_slice(before);
+        text.extend_from_slice(part);
+    }
 }
 
 /// Returns a head's bytes as one segment, in a cluster of the lane if one is large enough.

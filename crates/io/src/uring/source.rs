@@ -91,7 +91,7 @@ pub(crate) struct Source {
     pub(crate) large: bool,
     /// Number of consecutive reads that suit the other way of receiving.
     pub(crate) misfits: u8,
-    /// Number of receives whose bytes are in `arrived`.
+    /// Number of receives since `arrived` was last empty.
     pub(crate) ahead: u8,
     pub(crate) arrived: Held,
     /// End of the stream, or an error, behind the bytes in `arrived`.

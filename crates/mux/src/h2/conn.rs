@@ -1,6 +1,6 @@
 //! An HTTP/2 connection over a transport: one task reads, writes, and keeps time.
 
-use super::core::{Incoming, Mux};
+use super::core::{Core, Incoming, Mux};
 use super::error::ConnEnd;
 use super::limits::{LEAVE_ANSWER, LINGER, LINGER_BYTES, READ};
 use super::stream::Stream;
@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::pin::{Pin, pin};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -37,6 +37,25 @@ pub struct ConnTimeouts {
 pub struct Conn {
     mux: Mux,
     inner: Rc<Inner>,
+}
+
+/// A handle that does not keep the connection open: that closes once its last [`Conn`] is dropped.
+#[derive(Clone, Debug)]
+pub struct WeakConn {
+    mux: Weak<Core>,
+    inner: Weak<Inner>,
+}
+
+impl WeakConn {
+    /// Returns a handle that keeps the connection open; `None` if the connection has closed.
+    pub fn upgrade(&self) -> Option<Conn> {
+        Some(Conn { mux: Mux(self.mux.upgrade()?), inner: self.inner.upgrade()? })
+    }
+
+    /// Like [`Mux::can_begin`]; false if the connection has closed.
+    pub fn can_begin(&self) -> bool {
+        self.upgrade().is_some_and(|conn| conn.can_begin())
+    }
 }
 
 #[derive(Debug)]
@@ -73,6 +92,11 @@ impl Conn {
     /// the mux has read.
     pub fn new(mux: Mux, connection: Connection, received: Chain) -> Self {
         Self { mux, inner: Rc::new(Inner { connection, received: RefCell::new(received) }) }
+    }
+
+    /// Returns a handle that does not keep the connection open.
+    pub fn downgrade(&self) -> WeakConn {
+        WeakConn { mux: Rc::downgrade(&self.mux.0), inner: Rc::downgrade(&self.inner) }
     }
 
     /// Returns the transport, for its addresses.

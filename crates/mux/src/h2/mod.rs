@@ -11,7 +11,7 @@ mod limits;
 mod stream;
 
 #[cfg(not(any(loom, manylane_sim)))]
-pub use conn::{Conn, ConnTimeouts};
+pub use conn::{Conn, ConnTimeouts, WeakConn};
 pub use core::{Incoming, Mux, TooLarge};
 pub use error::{ConnEnd, StreamError};
 pub use limits::{LEAVE_ANSWER, LINGER, LINGER_BYTES, MAX_INTERIM};

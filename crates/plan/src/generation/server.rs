@@ -163,6 +163,18 @@ impl Server {
         self.tls.as_ref().is_some_and(|tls| tls.offers_h2)
     }
 
+    /// Returns true if ALPN selects the version of HTTP, for all kinds of requests.
+    #[inline]
+    pub fn selects_by_alpn(&self) -> bool {
+        !self.http2 && self.tls.as_ref().is_some_and(|tls| !tls.context.protocols().is_empty())
+    }
+
+    /// Returns true if `max-reuse` lets a connection that has served so many requests serve another one.
+    #[inline]
+    pub fn lets_serve_again(&self, served: u64) -> bool {
+        self.max_reuse.is_none_or(|most| served <= u64::from(most))
+    }
+
     /// Returns the number of the expression for the server name in TLS.
     #[inline]
     pub fn evaluated_name(&self) -> Option<usize> {
@@ -175,7 +187,7 @@ impl Server {
     /// Returns true if the PROXY header depends on a single request, so that it does not fit another one.
     #[inline]
     pub fn tells_of_requests(&self) -> bool {
-        !self.tlvs.is_empty() || self.header.is_some_and(|header| header.unique_id)
+        self.header.is_some_and(|header| header.unique_id || !self.tlvs.is_empty())
     }
 
     /// Returns true if other parts of the configuration name the server.

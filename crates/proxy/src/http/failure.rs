@@ -130,13 +130,12 @@ impl Exchange<'_> {
             // The server processed nothing, as if the connection had failed.
             NoHead::Refused => {
                 match self.or_again(backend.retries_connect, 502, self.failed(Cause::ServerLeft)) {
-                    // The client may repeat what the proxy cannot (RFC 9113, 8.7): the reset of its stream
-                    // says that no server has processed it. An earlier attempt may have been processed.
+                    // The client may repeat what the proxy cannot: the reset of its stream says that no
+                    // server has processed it. An earlier attempt may have been processed.
                     Failed::Answer(_, ended)
                         if self.stream.client.end.h2().is_some() && !self.budget.again =>
                     {
-                        self.stream.scopes.memory.reached_server.set(false);
-                        Failed::Silent(ended)
+                        Failed::Refused(ended)
                     }
                     other => other,
                 }

@@ -40,6 +40,13 @@ pub(super) struct More {
     pub(super) partial: Option<Pooled<PartialHead>>,
 }
 
+impl More {
+    fn is_empty(&self) -> bool {
+        let Self { private, variables, tracks, partial } = self;
+        private.is_empty() && variables.is_none() && tracks.is_none() && partial.is_none()
+    }
+}
+
 manylane_sync::lazy_static! {
     static MORE: Pool<More> = Pool::new("idle session").expect("the size is a constant below the bound");
 }
@@ -121,8 +128,10 @@ impl IdleSession {
         let _ = here.timeout(LONGEST, connection.close()).await;
     }
 
-    /// Returns true if the session has state that only its generation understands.
-    pub(crate) fn belongs(&self) -> bool {
+    /// Returns true if the session has state that only its generation understands. Private connections that
+    /// have ended are none.
+    pub(crate) fn belongs(&mut self) -> bool {
+        self.more.take_if(|more| more.is_empty());
         self.more.is_some()
     }
 

@@ -1,19 +1,22 @@
 //! Server connections that serve only one client's session.
 //!
 //! A connection is private
-//! - if its [key](crate::server::pool_key) identifies its client;
+//! - if it [identifies its client](crate::server::PoolKey::shared);
 //! - with `http-reuse never`;
 //! - once a message on it [authenticates it](manylane_http::Head::authenticates_connection), as NTLM and
 //!   Negotiate do: the server attributes all later requests on it to that client. This holds in each mode of
 //!   reuse, until the connection ends.
 //!
-//! A private connection never enters an idle pool, so no other client, lane or check gets it. It is closed
-//! with its session, which stays with its generation. One of HTTP/2 carries one stream at a time.
+//! A private connection never enters an idle pool, so no other client, lane or check gets it. One of HTTP/1
+//! closes with its session, which stays with its generation. One of HTTP/2 carries one stream at a time and
+//! closes with its session, too, or earlier (`lane/shared_conns.rs`): after `pool-purge-delay` without a
+//! stream, when descriptors are short, or when its generation stops.
 
 use crate::lane::Idle;
+use crate::server::PoolKey;
 use manylane_balance::Index;
 use manylane_mux::h2;
-use manylane_plan::generation::{Backend, Server};
+use manylane_plan::generation::{Backend, Reuse};
 use manylane_pool::{Pool, Pooled};
 
 /// Most private connections that one session keeps; `max-session-srv-conns` applies where it is lower. The
@@ -21,25 +24,23 @@ use manylane_pool::{Pool, Pooled};
 /// connection is a descriptor that the client holds without a request.
 pub(super) const MOST_PRIVATE: usize = 5;
 
-/// The requests that a private connection can serve.
+/// The requests that a connection can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Purpose {
     backend: usize,
     index: Index,
-    /// Version of the server's address, see `ServerAddr`.
-    addr: u32,
-    /// Hash of all else that the connection depends on; `None` if requests add nothing.
-    key: Option<u64>,
+    key: PoolKey,
 }
 
 impl Purpose {
-    pub(super) fn new(backend: &Backend, server: &Server, index: Index, key: Option<u64>) -> Self {
-        Self { backend: backend.number, index, addr: server.addr.word() >> 1, key }
+    pub(super) fn new(backend: &Backend, index: Index, key: PoolKey) -> Self {
+        let shared = key.shared && backend.http.reuse != Reuse::Never;
+        Self { backend: backend.number, index, key: PoolKey { shared, ..key } }
     }
 
-    /// Key of a shared connection that could serve the same requests; `None` if only a private one can.
-    pub(super) fn key(&self) -> Option<u64> {
-        self.key
+    /// Returns the key under which other clients find such a connection; `None` if it is private.
+    pub(super) fn shared_key(self) -> Option<u64> {
+        self.key.shared.then_some(self.key.hash)
     }
 }
 
@@ -47,8 +48,8 @@ impl Purpose {
 #[derive(Debug)]
 pub(super) enum PrivateEnd {
     Http1(Idle),
-    /// Its own task drives it.
-    Http2(h2::Conn),
+    /// Its own task drives it, and closes it when it ends.
+    Http2(h2::WeakConn),
 }
 
 impl PrivateEnd {
@@ -65,6 +66,11 @@ impl PrivateEnd {
             Self::Http2(conn) => conn.can_begin(),
         }
     }
+
+    /// Returns true for a connection of HTTP/2 that takes no further stream.
+    fn has_ended(&self) -> bool {
+        matches!(self, Self::Http2(conn) if !conn.can_begin())
+    }
 }
 
 #[derive(Debug)]
@@ -77,7 +83,9 @@ struct PrivateConn {
 
 impl Drop for PrivateConn {
     fn drop(&mut self) {
-        if let Some(PrivateEnd::Http2(conn)) = &self.end {
+        if let Some(PrivateEnd::Http2(conn)) = &self.end
+            && let Some(conn) = conn.upgrade()
+        {
             conn.shutdown();
         }
     }
@@ -99,8 +107,11 @@ manylane_sync::lazy_static! {
 pub(crate) struct Private(Option<Pooled<List>>);
 
 impl Private {
+    /// Returns true if no connection is left. One of HTTP/1 is left until it is taken: to see its end may
+    /// cost a system call.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_none()
+        let Some(list) = &self.0 else { return true };
+        list.conns.iter().flatten().all(|conn| conn.end.as_ref().is_none_or(PrivateEnd::has_ended))
     }
 
     /// Takes the connection for `purpose`, if there is one that still works and `may_serve` accepts it, and
@@ -108,11 +119,12 @@ impl Private {
     /// client: the session has gone to another server.
     pub(super) fn take(
         &mut self,
-        purpose: Purpose,
+        purpose: Option<Purpose>,
         may_serve: impl FnOnce(&PrivateEnd) -> bool,
     ) -> Option<(PrivateEnd, bool)> {
         let list = self.0.as_mut()?;
-        let is_it = |conn: &Option<PrivateConn>| conn.as_ref().is_some_and(|conn| conn.purpose == purpose);
+        let is_it =
+            |conn: &Option<PrivateConn>| conn.as_ref().is_some_and(|conn| Some(conn.purpose) == purpose);
         let taken = list.conns.iter_mut().rev().find(|conn| is_it(conn)).and_then(Option::take);
         for conn in &mut list.conns {
             let is_quiet = |conn: &PrivateConn| conn.end.as_ref().is_some_and(PrivateEnd::is_quiet);

@@ -50,7 +50,7 @@ enum Source {
 #[derive(Debug)]
 enum Sink {
     Http1(BodyWriter),
-    /// Data without a framing; the stream is told its end.
+    /// Data without a framing; the last frame ends the stream.
     Http2,
 }
 
@@ -61,7 +61,7 @@ const DROPPED_AT_ONCE: usize = 65_536;
 /// use behind it. A longer body costs more than a new connection, and may never end.
 pub(super) const MOST_DROPPED: u64 = 1 << 20;
 
-/// Longest time for that. Nobody watches the client meanwhile.
+/// Longest time for that, because nobody watches the client meanwhile.
 const DROPPING_TIME: Duration = Duration::from_secs(2);
 
 /// One body while it is forwarded.

@@ -20,10 +20,10 @@ use manylane_config::tree::LogStep;
 use manylane_h1::{Body, Persist, Request, set_connection};
 use manylane_http::Method;
 use manylane_mux::h2;
-use manylane_net::{Connection, Packets, TlsStream};
+use manylane_net::{Connection, TlsStream};
 use manylane_plan::Side;
 use manylane_plan::connect_timings::{ConnectTimings, NotReached};
-use manylane_plan::generation::{Backend, End, Reuse, Server};
+use manylane_plan::generation::{Backend, End, Server};
 use manylane_plan::{Cause, Phase, Termination};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -78,6 +78,9 @@ pub(super) enum Failed {
     Closed,
     /// The client gets no response. Holds the termination for the log.
     Silent(Termination),
+    /// The server refused the stream, and so the proxy refuses the stream of its client, which may repeat the
+    /// request (RFC 9113, 8.7). Holds the termination for the log.
+    Refused(Termination),
 }
 
 /// Returns the failure for lack of memory.
@@ -108,8 +111,8 @@ async fn takes_protocols(
 }
 
 /// Returns the key under which the connection of a request is shared; `None` if it serves one client only.
-fn shared_key(backend: &Backend, purpose: &Cell<Option<Purpose>>) -> Option<u64> {
-    purpose.get().and_then(|purpose| purpose.key()).filter(|_| backend.http.reuse != Reuse::Never)
+fn shared_key(purpose: &Cell<Option<Purpose>>) -> Option<u64> {
+    purpose.get().and_then(Purpose::shared_key)
 }
 
 impl Stream<'_> {
@@ -168,6 +171,15 @@ impl Stream<'_> {
                 Err(Failed::Silent(ended)) => {
                     self.note(|record| record.ended = ended);
                     self.parties().unanswered();
+                    return After::Close;
+                }
+                Err(Failed::Refused(ended)) => {
+                    self.note(|record| record.ended = ended);
+                    self.parties().server_failed();
+                    self.parties().unanswered();
+                    if let Some(end) = self.client.end.h2() {
+                        end.reset(h2::Reason::REFUSED_STREAM);
+                    }
                     return After::Close;
                 }
                 Err(Failed::Client(phase)) => {
@@ -231,9 +243,7 @@ impl Stream<'_> {
         let anew = tried.retries > 0; // other idle connections may be as old as the one that failed
         let wanted = self.wanted(request, up, backend);
         let Wanted { persistent, packets, server: wanted_server, .. } = wanted;
-        // A rule has set the addresses of this request, so the session's private connection does not fit.
         let memory = &scopes.memory;
-        let readdressed = memory.source.get().is_some() || memory.destination.get().is_some();
         let phase = self.phase(&request.head);
         let names = if backend.pool_names.is_empty() {
             Default::default()
@@ -252,12 +262,13 @@ impl Stream<'_> {
             if redirects && permit.server().redirect.is_some() {
                 return IdleConn::Redirect;
             }
-            let key = server::pool_key(permit.server(), client, Some(head), packets, &names);
-            let this = Purpose::new(backend, permit.server(), permit.index(), key);
-            purpose.set(Some(this));
+            let this = server::pool_key(permit.server(), client, Some(head), packets, &names)
+                .map(|key| Purpose::new(backend, permit.index(), key));
+            purpose.set(this);
             if anew {
                 return IdleConn::Nothing;
             }
+            let key = shared_key(&purpose);
             let only_http2 = is_http2(permit.server());
             let may_http2 = only_http2 || !websocket && permit.server().offers_h2();
             if may_http2
@@ -266,20 +277,18 @@ impl Stream<'_> {
             {
                 return shared;
             }
-            // Connections with the same key agree in everything that the key covers.
-            let may_serve = |end: &PrivateEnd| {
-                let fits = key.is_some() || packets == Packets::default() && !readdressed;
-                fits && match end {
-                    PrivateEnd::Http1(_) => !only_http2,
-                    PrivateEnd::Http2(_) => may_http2,
-                }
+            let may_serve = |end: &PrivateEnd| match end {
+                PrivateEnd::Http1(_) => !only_http2,
+                PrivateEnd::Http2(_) => may_http2,
             };
             match private.take(this, may_serve) {
                 Some((PrivateEnd::Http1(idle), is_authenticated)) => {
                     authenticated.set(is_authenticated);
                     IdleConn::This(idle)
                 }
-                Some((PrivateEnd::Http2(conn), _)) => IdleConn::Shared(conn),
+                Some((PrivateEnd::Http2(conn), _)) => {
+                    conn.upgrade().map_or(IdleConn::Nothing, IdleConn::Shared)
+                }
                 None if only_http2 => IdleConn::Nothing,
                 None => take_idle(local, backend, key, counts_as_first, permit),
             }
@@ -380,9 +389,12 @@ impl Stream<'_> {
         let index = permit.index();
         let end = match end {
             ServerEnd::Http1(connection)
-                if is_http2(permit.server()) || reused.is_none() && server::has_agreed_on_h2(&connection) =>
+                if match permit.server().selects_by_alpn() {
+                    true => reused.is_none() && server::has_agreed_on_h2(&connection),
+                    false => is_http2(permit.server()),
+                } =>
             {
-                let shared = shared_key(backend, &purpose);
+                let shared = shared_key(&purpose);
                 let begins =
                     pin!(self.speak_http2(request, backend, &permit, shared, slot.take(), connection));
                 begins.await.map_err(|status| {
@@ -406,7 +418,7 @@ impl Stream<'_> {
             let takes = takes_protocols(local, backend, self.client, &permit, conn).await;
             if takes.is_err() {
                 // No other request finds a connection that has begun no stream.
-                let alone = conn.begun() == 0 || shared_key(backend, &purpose).is_none();
+                let alone = conn.begun() == 0 || shared_key(&purpose).is_none();
                 local.release_shared(backend, index, conn, alone);
             }
             takes?;
@@ -457,14 +469,6 @@ impl Stream<'_> {
         // The permit is dropped last: by then the slot is free or with an idle connection, and the stream
         // that gets the permit next can take it.
         let (_permit, slot) = (slot.is_some().then_some(permit), slot);
-        let server = &backend.servers[index.get()];
-        // Without a key, the next request may have other addresses, marks, fields of the PROXY protocol or
-        // another pool name.
-        let stays_private = purpose.get().is_some_and(|purpose| purpose.key().is_some())
-            || packets == Packets::default()
-                && !readdressed
-                && !server.tells_of_requests()
-                && server.pool_name.is_none();
         let connection = match end {
             ServerEnd::Http1(connection) => Some(connection),
             ServerEnd::Http2(conn, stream) => {
@@ -474,11 +478,15 @@ impl Stream<'_> {
                     self.scopes.memory.links.set_reset(Side::Server, code);
                 }
                 drop(stream); // dropping a stream resets it, unless it has ended
-                let alone = shared_key(backend, &purpose).is_none();
-                match purpose.get().filter(|_| alone && outcome.is_ok() && stays_private) {
+                let alone = shared_key(&purpose).is_none();
+                let again = || {
+                    let server = &backend.servers[index.get()];
+                    outcome.is_ok() && conn.can_begin() && server.lets_serve_again(conn.begun())
+                };
+                match purpose.get().filter(|_| alone && again()) {
                     Some(purpose) => {
                         let most = self.frontend.http.most_private;
-                        self.private.put(purpose, PrivateEnd::Http2(conn), false, most);
+                        self.private.put(purpose, PrivateEnd::Http2(conn.downgrade()), false, most);
                     }
                     None => local.release_shared(backend, index, &conn, alone),
                 }
@@ -504,16 +512,18 @@ impl Stream<'_> {
             // The client may still be sending, and has to read the response.
             self.send_last(&mut Chain::new()).await;
         }
-        if again && let Some(connection) = connection {
+        if again
+            && let Some(connection) = connection
+            && let Some(purpose) = purpose.get()
+        {
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1, slot };
             let authenticated = authenticated.get();
-            match (shared_key(backend, &purpose), purpose.get()) {
-                (Some(key), _) if !authenticated => local.keep(backend, index, key, idle),
-                (_, Some(purpose)) if stays_private => {
+            match purpose.shared_key().filter(|_| !authenticated) {
+                Some(key) => local.keep(backend, index, key, idle),
+                None => {
                     let most = self.frontend.http.most_private;
                     self.private.put(purpose, PrivateEnd::Http1(idle), authenticated, most);
                 }
-                _ => {}
             }
         }
         Ok(after)

@@ -9,8 +9,8 @@ use manylane_sync::Arc;
 /// Kind of the tasks of clients' connections.
 pub(crate) static SESSION: TaskKind = TaskKind::new("session");
 
-/// Permits that a connection holds while it is served: one of each of three limits. Also counts the
-/// connection.
+/// Permits that a connection holds while it is served: one of each of three limits, and of a fourth with TLS.
+/// Also counts the connection.
 #[derive(Debug)]
 pub(crate) struct ConnGuard {
     pub(crate) generation: Arc<Generation>,

@@ -7,7 +7,7 @@
 //! - If all slots are taken, [`Local::conn_slot`] closes an idle connection of its own lane, or else of
 //!   another lane, and takes its slot. The stream cannot use that connection itself.
 //! - The calling stream has a permit, so other streams with permits have at most `maxconn - 1` slots. If
-//!   there is no idle connection to close, the other slots belong to private connections of sessions.
+//!   there is no idle connection to close, the other slots belong to private connections of HTTP/1.
 
 use super::Local;
 use manylane_balance::{ConnSlot, Index, Reply, oneshot};

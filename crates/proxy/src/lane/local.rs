@@ -24,10 +24,8 @@ use manylane_sync::{Arc, LaneId};
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{OnceLock, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 /// State of one lane for one generation: its driver, connectors, idle pools and sessions.
@@ -533,29 +531,24 @@ impl Local {
     /// on for its memory until the lane ends: sessions may last, and need what others leave.
     pub(crate) async fn housekeeping(self: Rc<Self>) {
         let here = self.here();
-        for round in 1_u32.. {
-            let stops = self.stopping.has_happened();
-            if stops && Self::newest().is_some() {
-                return;
-            }
-            let mut sleep = here.sleep(HOUSEKEEPING);
-            let mut stopping = self.stopping.waiter();
-            let begins_to_stop = poll_fn(|context| match stopping.poll(context) {
-                Poll::Ready(()) if !stops => Poll::Ready(true),
-                _ => Pin::new(&mut sleep).poll(context).map(|()| false),
-            });
-            if begins_to_stop.await {
-                continue;
-            }
-            if !stops {
-                self.purge_idle().await;
-                for backend in &self.generation.backends {
-                    backend.balancer.tick(here.now());
-                }
-            }
+        let mut round = 0;
+        let mut free = || {
+            round += 1;
             self.quiescent();
             free_replaced();
             free_memory(round);
+        };
+        let mut stopping = self.stopping.waiter();
+        while here.timeout(HOUSEKEEPING, poll_fn(|context| stopping.poll(context))).await.is_err() {
+            self.purge_idle().await;
+            for backend in &self.generation.backends {
+                backend.balancer.tick(here.now());
+            }
+            free();
+        }
+        while Self::newest().is_none() {
+            here.sleep(HOUSEKEEPING).await;
+            free();
         }
     }
 

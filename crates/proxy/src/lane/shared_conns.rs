@@ -3,7 +3,8 @@
 //!
 //! A connection is listed here from its start to its end under the key (`server/pool_key.rs`) of the requests
 //! that it fits. A connection of a single client is driven here, too, but has no key, so no other client
-//! finds it. A connection closes when it has had no stream for `pool-purge-delay`, or when the lane stops.
+//! finds it: that client's session has a weak handle (`http/private.rs`). A connection closes when it has had
+//! no stream for `pool-purge-delay`, when descriptors are short, or when its generation stops.
 //!
 //! A reload passes the connection to the new generation, if that has the same server and would make the
 //! connection with the same settings. Streams of the older generation continue on it, and find it there.
@@ -183,8 +184,7 @@ impl Local {
             })
             .map(|shared| &shared.conn);
         own.find(|conn| {
-            let used =
-                backend.servers[index.get()].max_reuse.is_some_and(|most| conn.begun() > u64::from(most));
+            let used = !backend.servers[index.get()].lets_serve_again(conn.begun());
             if used {
                 conn.shutdown();
             }
@@ -282,7 +282,7 @@ impl Local {
         (next.settings(successor, index) == shared.settings).then_some((successor.number, index))
     }
 
-    /// Ends a connection whose last stream has ended, if it is for one client only (`alone`), if more
+    /// Ends a connection whose last stream has ended, if no request finds it any more (`alone`), if more
     /// connections are idle than the server's `pool-max-conn` allows, or if descriptors are short (rule 4 of
     /// [`idle`](super::idle)): a client may ask for many names, each with a connection of its own.
     pub(crate) fn release_shared(&self, backend: &Backend, index: Index, conn: &Conn, alone: bool) {

@@ -11,5 +11,5 @@ pub(crate) use connect::{
     shaken_with, waiting,
 };
 pub(crate) use header::{header, headers_before_tls};
-pub(crate) use pool_key::pool_key;
+pub(crate) use pool_key::{PoolKey, pool_key};
 pub(crate) use tls_guard::TlsGuard;

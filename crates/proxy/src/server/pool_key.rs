@@ -8,10 +8,23 @@ use manylane_plan::generation::{MOST_POOL_NAMES, Server};
 use std::hash::{BuildHasher, Hash};
 use std::net::SocketAddr;
 
+/// The connections that fit a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolKey {
+    /// Hash of everything that the connections depend on.
+    pub(crate) hash: u64,
+    /// True if they fit requests of other clients, too. Otherwise equal hashes of different clients mean
+    /// nothing.
+    pub(crate) shared: bool,
+}
+
 /// What a request demands of a connection beside its server and the server's address.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 #[cfg_attr(test, derive(PartialEq))]
 struct Demands<'a> {
+    /// Addresses that the connection may identify its client by, if it fits this client alone: rules set them
+    /// for single requests.
+    identity: Option<(Option<SocketAddr>, Option<SocketAddr>)>,
     /// Address of the client that the connection comes from (`source ... usesrc`).
     from: Option<SocketAddr>,
     /// Destination of the client that the connection goes to.
@@ -27,9 +40,10 @@ struct Demands<'a> {
 impl Demands<'_> {
     #[inline]
     fn key(&self, pool: u64, addr: u32) -> u64 {
-        let Self { from, to, name, wanted, namespace, packets } = self;
+        let Self { identity, from, to, name, wanted, namespace, packets } = self;
         // Compared with the default as a whole, this would cost each request 1,000 instructions.
-        if from.is_none()
+        if identity.is_none()
+            && from.is_none()
             && to.is_none()
             && name.is_none()
             && wanted.is_none()
@@ -43,34 +57,39 @@ impl Demands<'_> {
     }
 }
 
-/// Returns the key under which a connection to `server` for this client is shared; `None` if only this
-/// client may use it.
+/// Returns the key of connections to `server` that fit this request; `None` if one made for it fits no other.
 pub(crate) fn pool_key(
     server: &Server,
     client: &Client,
     head: Option<&Head>,
     packets: Packets,
     names: &[Option<u64>; MOST_POOL_NAMES],
-) -> Option<u64> {
-    if server.header.is_some() || server.stands_in {
-        // its header identifies the client, or the server is a stand-in (R-G5)
+) -> Option<PoolKey> {
+    if server.tells_of_requests() {
         return None;
     }
-    let from = match server.connect.source.as_ref().and_then(|source| source.present) {
-        Some(UseSource::Client) => return None,
+    let present = server.connect.source.as_ref().and_then(|source| source.present);
+    // A PROXY header and `usesrc client` identify the client. A stand-in: R-G5.
+    let shared = server.header.is_none() && !server.stands_in && present != Some(UseSource::Client);
+    let from = match present {
         // Without the port, and with the scope of a link-local address.
         Some(UseSource::ClientIp) => client.source_for(server, head).map(|mut address| {
             address.set_port(0);
             address
         }),
-        Some(UseSource::Address(_)) | None => None,
+        Some(UseSource::Client | UseSource::Address(_)) | None => None,
     };
     let to = if server.addr.is_of_client() { client.destination() } else { None };
-    let name = server.pool_name.and_then(|number| names[number]);
-    let wanted = server.evaluated_name().and_then(|number| names[number]);
-    let namespace = client.namespace_for(server).map(|name| &**name);
-    let demands = Demands { from, to, name, wanted, namespace, packets };
-    Some(demands.key(server.pool, server.addr.word() >> 1))
+    let demands = Demands {
+        identity: (!shared).then(|| client.request_addresses()),
+        from,
+        to,
+        name: server.pool_name.and_then(|number| names[number]),
+        wanted: server.evaluated_name().and_then(|number| names[number]),
+        namespace: client.namespace_for(server).map(|name| &**name),
+        packets,
+    };
+    Some(PoolKey { hash: demands.key(server.pool, server.addr.word() >> 1), shared })
 }
 
 #[cfg(test)]
@@ -83,6 +102,7 @@ mod tests {
     fn each_demand_keeps_connections_apart() {
         let address = |ip: [u8; 4]| Some(SocketAddr::from((ip, 0)));
         let all = Demands {
+            identity: Some((address([127, 0, 0, 4]), None)),
             from: address([127, 0, 0, 2]),
             to: address([127, 0, 0, 3]),
             name: Some(4),
@@ -101,12 +121,15 @@ mod tests {
                 let mark = Packets { mark: other.packets.mark, ..base.packets };
                 let tos = Packets { tos: other.packets.tos, ..base.packets };
                 if one == all {
+                    made.push(Demands { identity: other.identity, ..base });
                     made.push(Demands { namespace: other.namespace, ..base });
                     made.push(Demands { packets: mark, ..base });
                     made.push(Demands { packets: tos, ..base });
                 }
             }
         }
+        made.push(Demands { identity: Some((None, address([127, 0, 0, 4]))), ..none });
+        made.push(Demands { identity: Some((None, None)), ..none });
         made.push(Demands { namespace: Some("seven"), ..none });
         made.push(Demands { packets: Packets { mark: Some(8), tos: None }, ..none });
         made.push(Demands { packets: Packets { mark: None, tos: Some(7) }, ..none });
