@@ -18,7 +18,7 @@ LOOM := $(call MACHINE,loom)
 SIM := $(call MACHINE,sim)
 # The real machine at full speed, without assertions: likewise beside what the other tests have built.
 FULL_SPEED := CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/full-speed \
-	cargo test --config scripts/full-speed.toml
+	cargo --config scripts/full-speed.toml
 # For clippy, which is such a wrapper itself, and for measurements on the simulator: folders of their own, so
 # that going from one machine to another rebuilds nothing.
 LOOM_ALONE := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom
@@ -56,6 +56,10 @@ ALONE := $(addprefix --exclude manylane-,acme check config expr h1 h2 http resol
 # other crates asked for change anew: they take the one that was built for the tests end to end.
 BUILT = MANYLANE_PROGRAM=$(abspath $(TARGET))/$(1)/manylane
 
+# The long tests end to end, with the program that `full-speed-program` builds.
+LONG_E2E = MANYLANE_LONG=1 $(call BUILT,full-speed/debug) $(FULL_SPEED) test --package manylane-tests \
+	--test e2e
+
 # True if the kernel lets programs use io_uring.
 HAS_IO_URING = [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]
 
@@ -80,7 +84,7 @@ LONG_FUZZ_SECONDS ?= 120
 .PHONY: help setup run examples scale test test-setup test-form test-debug test-release test-models \
 	test-budgets \
 	test-long long-models long-properties long-budgets long-soak long-faults long-reloads long-mutations \
-	long-fuzz tsan \
+	long-fuzz full-speed-program tsan \
 	check bench fuzz doc deb install
 
 help: ## list what can be made
@@ -121,7 +125,7 @@ test-debug: ## all tests with all features and io_uring, lock ranks checked, fre
 	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES)
 
 test-release: ## the rooms where lanes meet, and the program, as they ship, with epoll, at full speed
-	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) $(FULL_SPEED) $(LIBRARIES) $(ALONE) \
+	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) $(FULL_SPEED) test $(LIBRARIES) $(ALONE) \
 		--features manylane-pool/fault-injection --tests
 
 test-models: ## loom: the interleavings of each lock-free structure
@@ -145,7 +149,7 @@ long-models: ## models without a bound on switches, each ended by the clock afte
 		$(LOOM) cargo test $(GLOBAL_LISTS) -- --nocapture
 
 long-properties: ## the property tests with LONG_CASES (20000) cases each, long ones with a share of that
-	PROPTEST_CASES=$(LONG_CASES) $(FULL_SPEED) $(MODELLED) \
+	PROPTEST_CASES=$(LONG_CASES) $(FULL_SPEED) test $(MODELLED) \
 		--features manylane-pool/fault-injection --tests
 
 long-budgets: ## all tests on the simulator, not only those of budgets
@@ -153,19 +157,21 @@ long-budgets: ## all tests on the simulator, not only those of budgets
 	$(SIM) cargo test $(GLOBAL_BUDGET)
 
 long-soak: ## ten minutes of 10,000 connections, with each driver
-	MANYLANE_LONG=1 $(FULL_SPEED) --package manylane-io --test soak -- --nocapture
+	MANYLANE_LONG=1 $(FULL_SPEED) test --package manylane-io --test soak -- --nocapture
+
+# Their tests would start the program of the debug build, which lies where they do.
+long-faults long-reloads long-mutations: full-speed-program
+full-speed-program:
+	$(FULL_SPEED) build --package manylane
 
 long-faults: ## 10,000 slow clients of the program, with each driver
-	@$(call EACH_DRIVER,MANYLANE_LONG=1 $(FULL_SPEED) --package manylane-tests \
-		--test e2e slow_clients_hold -- --nocapture)
+	@$(call EACH_DRIVER,$(LONG_E2E) slow_clients_hold -- --nocapture)
 
 long-reloads: ## 100 reloads under load of each kind, with each driver
-	@$(call EACH_DRIVER,MANYLANE_LONG=1 $(FULL_SPEED) --package manylane-tests \
-		--test e2e -- --nocapture nobody_is_lost no_request_is_lost nobody_who_connects_is_lost)
+	@$(call EACH_DRIVER,$(LONG_E2E) -- --nocapture nobody_is_lost no_request_is_lost nobody_who_connects_is_lost)
 
 long-mutations: ## 26,000 mutated messages between an origin and clients that judge them, with each driver
-	@$(call EACH_DRIVER,MANYLANE_LONG=1 $(FULL_SPEED) --package manylane-tests \
-		--test e2e -- --nocapture framing::mutated framing::cuts)
+	@$(call EACH_DRIVER,$(LONG_E2E) -- --nocapture framing::mutated framing::cuts)
 
 long-fuzz: ## each fuzz target for LONG_FUZZ_SECONDS (120), two at a time
 	FUZZ_JOBS=2 FUZZ_SECONDS=$(LONG_FUZZ_SECONDS) scripts/fuzz

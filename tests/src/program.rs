@@ -53,7 +53,8 @@ pub fn haproxy() -> Option<&'static Path> {
 /// Path of this program, built with the profile of the test; `MANYLANE_PROGRAM` names another one.
 ///
 /// # Panics
-/// If it cannot be built.
+/// If it cannot be built, or the test was built otherwise than its profile says (`scripts/full-speed.toml`),
+/// which the program would not be.
 pub fn manylane() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -67,6 +68,8 @@ pub fn manylane() -> &'static Path {
             Some("debug") | None => "dev",
             Some(name) => name,
         };
+        let plain = cfg!(debug_assertions) || profile != "dev";
+        assert!(plain, "expected the path of a program at full speed in MANYLANE_PROGRAM, found none");
         let built = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--package", "manylane", "--profile", profile, "--target-dir"])
             .arg(folder.parent().expect("a profile is in the target folder"))
