@@ -708,6 +708,9 @@ impl Reader<'_, '_, '_> {
     fn content(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Rule<ContentAction>> {
         let action = self.content_action(rule, points)?;
         let condition = self.condition(&rule.condition, points)?;
+        if let ContentAction::Set(Setting::Track(track)) = &action {
+            self.check_level(rule, track, condition.as_ref());
+        }
         Some(Rule { condition, action, line: self.line(rule.pos) })
     }
 
