@@ -57,9 +57,8 @@ ALONE := $(addprefix --exclude manylane-,acme check config control expr h1 h2 ht
 # other crates asked for change anew: they take the one that was built for the tests end to end.
 BUILT = MANYLANE_PROGRAM=$(abspath $(TARGET))/$(1)/manylane
 
-# The long tests end to end, with the program that `full-speed-program` builds.
-LONG_E2E = MANYLANE_LONG=1 $(call BUILT,full-speed/debug) $(FULL_SPEED) test --package manylane-tests \
-	--test e2e
+# Tests end to end with the program that `full-speed-program` builds.
+E2E = $(call BUILT,full-speed/debug) $(FULL_SPEED) test --package manylane-tests --test e2e
 
 # True if the kernel lets programs use io_uring.
 HAS_IO_URING = [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]
@@ -86,7 +85,7 @@ LONG_FUZZ_SECONDS ?= 120
 	test-budgets \
 	test-long long-models long-properties long-budgets long-soak long-faults long-reloads long-mutations \
 	long-fuzz full-speed-program tsan \
-	check bench fuzz doc deb install
+	check bench costs fuzz doc deb install
 
 help: ## list what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 24
@@ -167,18 +166,19 @@ long-soak: ## ten minutes of 10,000 connections, with each driver
 	MANYLANE_LONG=1 $(FULL_SPEED) test --package manylane-io --test soak -- --nocapture
 
 # Their tests would start the program of the debug build, which lies where they do.
-long-faults long-reloads long-mutations: full-speed-program
+costs long-faults long-reloads long-mutations: full-speed-program
 full-speed-program:
 	$(FULL_SPEED) build --package manylane
 
 long-faults: ## 10,000 slow clients of the program, with each driver
-	@$(call EACH_DRIVER,$(LONG_E2E) slow_clients_hold -- --nocapture)
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 $(E2E) slow_clients_hold -- --nocapture)
 
 long-reloads: ## 100 reloads under load of each kind, with each driver
-	@$(call EACH_DRIVER,$(LONG_E2E) -- --nocapture nobody_is_lost no_request_is_lost nobody_who_connects_is_lost)
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 $(E2E) -- --nocapture \
+		nobody_is_lost no_request_is_lost nobody_who_connects_is_lost)
 
 long-mutations: ## 26,000 mutated messages between an origin and clients that judge them, with each driver
-	@$(call EACH_DRIVER,$(LONG_E2E) -- --nocapture framing::mutated framing::cuts)
+	@$(call EACH_DRIVER,MANYLANE_LONG=1 $(E2E) -- --nocapture framing::mutated framing::cuts)
 
 long-fuzz: ## each fuzz target for LONG_FUZZ_SECONDS (120), two at a time
 	FUZZ_JOBS=2 FUZZ_SECONDS=$(LONG_FUZZ_SECONDS) scripts/fuzz
@@ -208,6 +208,9 @@ bench: ## all measurements but those of the whole program (about half an hour)
 	cargo bench --package manylane-bench --features allocators
 	cargo build --release --package manylane-io --examples
 	$(TARGET)/release/examples/measure --requests 10000 --rounds 15
+
+costs: ## instructions and allocations of a request, counted by valgrind
+	$(E2E) costs:: -- --nocapture
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 60)
 	@scripts/setup fuzz

@@ -541,6 +541,10 @@ fn a_pattern_ends_a_payload() {
     assert_eq!(answer.matches("(initial ").count(), 1, "{answer}");
     let answer = program.ask("prompt\nadd map nothing <<%EOF%678\nget weight back/a\n%EOF%678\nquit\n");
     assert!(answer.contains("at most 7 bytes") && !answer.contains("(initial "), "{answer}");
+    // However a line is wrong, what follows may be its payload.
+    let long = "word ".repeat(66);
+    let answer = program.ask(&format!("prompt\nadd map nothing {long}<<\nget weight back/a\n\nquit\n"));
+    assert!(answer.contains("more than 64 words") && !answer.contains("(initial "), "{answer}");
 }
 
 /// What comes behind a line that is too long is thrown away, 1 MiB of it. Then the connection ends.
@@ -842,7 +846,7 @@ fn what_the_system_says_is_read_aside_of_lanes() {
         let threads = tasks.flatten().map(|task| task.path());
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
         threads
-            .filter(|task| read(task.join("comm")).trim() == "blocking")
+            .filter(|task| read(task.join("comm")).trim() == "aside")
             .filter_map(|task| read(task.join("schedstat")).split_whitespace().nth(2)?.parse::<u64>().ok())
             .sum()
     };

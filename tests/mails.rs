@@ -205,7 +205,10 @@ fn incomplete_settings_of_alerts_are_reported() {
     assert!(reported.contains("'email-alert' sends nothing: 'email-alert from', "), "{works} {reported}");
     let whole = "email-alert mailers m\n email-alert to a@example\n email-alert from b@example\n";
     let (_, reported) = of(&format!("backend b\n {whole}"));
-    assert!(reported.contains("'email-alert mailers' of backend 'b' is deprecated"), "{reported}");
+    assert!(
+        reported.contains("'email-alert mailers' of backend 'b' sends mails here, but not with"),
+        "{reported}"
+    );
     let (works, reported) = of("frontend f\n bind 127.0.0.1:0\n email-alert level info\n");
     assert!(reported.contains("'email-alert' has no effect here"), "{works} {reported}");
     let (works, reported) = of("backend b\n email-alert mailers other\n");

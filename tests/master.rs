@@ -991,6 +991,23 @@ fn the_master_kills_a_former_worker_that_hangs() {
     }
 }
 
+/// A reload in place changes how long the soft stop may take. The worker stops when it has reported that.
+#[test]
+fn a_former_worker_has_the_time_of_the_configuration_that_it_serves() {
+    let address = own_address();
+    let config = |limit| answering(address, 200, limit).replace(" noreuseport\n", "");
+    let master = Master::start(&config(" hard-stop-after 1h\n"), with_master);
+    let hangs = master.worker();
+    master.write(&config(" grace 3s\n hard-stop-after 10ms\n"));
+    let reloaded = master.ask("@1 reload");
+    assert!(reloaded.starts_with("Success=1"), "{reloaded}");
+    master.reloads(true);
+    until(|| master.ask(&format!("@!{hangs} show info")).contains("Stopping: 1"));
+    kill(Pid::from_raw(hangs), Signal::SIGSTOP).unwrap();
+    let killed = format!("Former worker ({hangs}) hangs and was killed");
+    while !master.said.recv_timeout(TIMEOUT * 2).expect("it has its time").contains(&killed) {}
+}
+
 /// The first signal is enough.
 #[test]
 fn a_fault_that_another_process_sends_ends_a_worker() {

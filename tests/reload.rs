@@ -1362,6 +1362,28 @@ fn a_reload_that_does_not_fit_is_refused() {
     assert!(refused > 0, "all of them fit");
 }
 
+/// Clients that wait at the run-time interface, each since another configuration: none of these is kept. All
+/// of them would not fit.
+#[test]
+fn who_waits_keeps_no_replaced_configuration() {
+    let mut proxies = "frontend f\n bind WEB\n default_backend b0\n".to_owned();
+    for backend in 0..800 {
+        proxies += &format!("backend b{backend}\n");
+        (0..8).for_each(|server| proxies += &format!(" server s{server} 127.0.0.1:9\n"));
+    }
+    let mut manylane = command();
+    manylane.args(["-m", "400"]);
+    let program = Changing::start_as(Folder::new(), manylane, "", &proxies);
+    let mut waiting = Vec::new();
+    for weight in 2..11 {
+        let mut client = UnixStream::connect(&program.socket).unwrap();
+        client.write_all(format!("set weight b0/s0 {weight}; wait 1h\n").as_bytes()).unwrap();
+        until(|| program.ask("get weight b0/s0").starts_with(&format!("{weight} ")));
+        waiting.push(client);
+        program.change(&proxies);
+    }
+}
+
 /// A file that grows by thousands of sections, each a short line, is either built or refused, whatever `-m`
 /// allows: the process continues.
 #[test]
@@ -1474,14 +1496,16 @@ fn a_check_over_tls_goes_on_over_a_reload_unless_its_ca_has_changed() {
     let ca = folder.file("ca.pem", &authority.own.pem());
     let proxies = |weight: u32| {
         format!(
-            "listen l\n bind WEB\n timeout check 1h\n server s {silent} ssl ca-file {} check inter 1h weight \
-             {weight}\n",
+            "listen l\n bind WEB\n timeout check 1h\n server s {silent} ssl ca-file {} check inter 1h fall 1 \
+             weight {weight}\n",
             ca.display()
         )
     };
     let program = Changing::start(&proxies(1));
-    let _first: TcpStream = at.recv_timeout(TIMEOUT).unwrap();
+    let first: TcpStream = at.recv_timeout(TIMEOUT).unwrap();
     program.change(&proxies(2));
+    drop(first);
+    until(|| program.column("l", "s", "status") == "DOWN"); // by the first check: another one would last
     assert!(at.try_recv().is_err(), "the check has begun anew");
     std::fs::write(&ca, Authority::new().own.pem()).unwrap();
     program.change(&proxies(2));

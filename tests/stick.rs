@@ -227,14 +227,14 @@ fn what_tables_and_rules_cannot_be_is_reported_at_its_position() {
         ("stick-table type ip size 10 peers p", "unknown peers section 'p'"),
         ("stick-table type ip size 10 write-to", "'write-to' expects a table, found none"),
         ("stick-table type ip size 10 write-to x", "'write-to' expects the name of a table, found 'x'"),
-        ("stick-table type ip size 10 write-to f", "'write-to' cannot be table 'f': it is the same table"),
+        ("stick-table type ip size 10 write-to f", "'write-to' expects another table, found 'f'"),
         (
             "stick-table type ipv6 size 10 write-to t",
-            "'write-to' cannot be table 't': its keys have another type or length",
+            "'write-to' expects a table with keys of the same type and length, found 't'",
         ),
         (
             "stick-table type ip size 10 write-to u\nbackend u\n stick-table type ip size 1 write-to t",
-            "'write-to' cannot be table 'u': it has a 'write-to' of its own",
+            "'write-to' expects a table without a 'write-to' of its own, found 'u'",
         ),
         ("stick-table type ip size 10 brates-factor 0", "'brates-factor' cannot be '0'"),
         ("stick-table type ip size 10 brates-factor 1025", "the range is 1 to 1024"),
@@ -273,6 +273,13 @@ fn what_tables_and_rules_cannot_be_is_reported_at_its_position() {
         ("tcp", "tcp-request content track-sc0 req.len table t", "set 'tcp-request inspect-delay'"),
         ("tcp", "tcp-request content capture req.ssl_sni len 5", "set 'tcp-request inspect-delay'"),
         ("http", "tcp-request content track-sc0 src table t", "use 'tcp-request session'"),
+        (
+            "http",
+            "tcp-request content track-sc0 src table t if { src 127.0.0.2 }",
+            "use 'tcp-request session'",
+        ),
+        ("http", "tcp-request content track-sc0 src table t if HTTP", ""),
+        ("http", "tcp-request content track-sc0 src table t unless { req.hdr(a) -m found }", ""),
         ("tcp", "tcp-request content track-sc0 src table t", ""),
         ("tcp", "tcp-request inspect-delay 1s\n tcp-request content track-sc0 req.len table t", ""),
     ] {

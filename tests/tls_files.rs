@@ -154,7 +154,10 @@ fn chains_are_completed_and_end_before_self_issued_authorities() {
         (output.status.success(), text(&output.stderr))
     };
     let (good, said) = checked("/none");
-    assert!(!good && said.contains("'issuers-chain-path' : '/none' is no folder"), "{said}");
+    assert!(
+        !good && said.contains("'issuers-chain-path' : expected a folder, found '/none', which is none"),
+        "{said}"
+    );
     folder.file("issuers/none.pem", "");
     folder.file("issuers/twice.pem", &intermediate);
     let (good, said) = checked(&format!("{path}/issuers"));

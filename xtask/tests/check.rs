@@ -630,10 +630,10 @@ fn commands_of_the_changelog_that_run_nothing_are_found() {
     tree.write("crates/pool/tests/a.rs", "#[test]\nfn it_drips() {}\n");
     tree.write("tests/differential/h2-stream.case", "");
     let page = "# Changes\n\n- `X=1 cargo test -p manylane-pool --lib is_bounded`, `--test a drips`;\n  \
-                `CASE=h2- cargo test --profile stress -p manylane-pool -- lib::it it_drips`; `--version`.\n\
+                `CASE=h2- cargo test --profile release -p manylane-pool -- lib::it it_drips`; `--version`.\n\
                 - `cargo test -p manylane-pool --lib it_drips`, `--test b`, `CASE=h3`.\n\
                 - `cargo test -p manylane-gone`; `cargo test -p manylane-pool\n  --test a drips \
-                was_bounded`.\n";
+                was_bounded`.\n- `cargo test --profile gone -p manylane-pool`\n";
     tree.write("CHANGELOG.md", page);
     tree.finds(&[
         "CHANGELOG.md:5:4: no test's name has `it_drips`: correct it",
@@ -641,6 +641,7 @@ fn commands_of_the_changelog_that_run_nothing_are_found() {
         "CHANGELOG.md:5:62: no case's name has `h3`: correct it",
         "CHANGELOG.md:6:4: there is no package `manylane-gone`: correct it",
         "CHANGELOG.md:6:35: no test's name has `was_bounded`: correct it",
+        "CHANGELOG.md:8:4: Cargo.toml has no profile `gone`: correct it",
     ]);
 }
 

@@ -246,6 +246,11 @@ fn requests_are_written_as_asked() {
     for wrong in [&b"1.1"[..], b"HTTP/3", b"HTTP/2.1", b"HTTP/1.1 x", b"HTTP/1.1\r\nHost: x"] {
         assert!(old.set_version(wrong).is_err(), "{}", String::from_utf8_lossy(wrong));
     }
+    assert_eq!(
+        old.set_version(b"HTTP/1.1\r\nAuthorization: Basic c2VjcmV0").unwrap_err(),
+        "expected a version such as HTTP/1.1, found 'HTTP/1.1' and more; use 'http-check send hdr <name> \
+         <value>' for header fields"
+    );
     assert!(old.add(b"a", b"b\r\nc").is_err());
 }
 

@@ -246,8 +246,8 @@ run-time interface that are refused stand in `help` and in [crates/control](../c
 Without a keyword of their own:
 - A reload leaves the options of sockets that exist as they are. Each generation counts for itself what
   algorithms by load compare.
-- A process that takes over from another does not take over files of unix sockets (it replaces them),
-  sockets of the run-time interface, and sockets beyond the number of `shards`.
+- A process that takes over from another does not take over files of unix sockets (it replaces them), and
+  sockets beyond the number of `shards`.
 - A master does not execute itself anew: it stays of the version that was started.
 - Several servers cannot change in one step, and servers that come by `add server` have no names to resolve.
 - io_uring is used without direct descriptors and zero-copy sending.

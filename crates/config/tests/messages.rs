@@ -230,12 +230,23 @@ fn servers_of_a_default_backend_and_settings_of_http_in_tcp_mode_are_warned_of()
                 .to_owned(),
         ),
         (" mode http\n default_backend b\nbackend b\n mode http\n", String::new()),
+        (
+            " disabled\n default_backend b\n server s :80 minconn 2 maxconn 1 cookie a\nbackend b\n",
+            String::new(),
+        ),
+        (" disabled\n cookie a\n stats enable\n redirect prefix /\n", String::new()),
         (" stats enable\n stats uri /x\n", format!("7:2 W {}", ignored("'stats'"))),
         (" redirect prefix /\n", format!("7:2 W {}", ignored("'redirect' rules"))),
         (" server s :80 cookie a\n", format!("7:22 W {}", ignored("'cookie' of server 's'"))),
     ] {
         assert_eq!(said(&format!("{DEFAULTS}listen l\n bind :80\n{lines}")).join("\n"), expected, "{lines}");
     }
+    // A backend uses its servers, whatever it inherits.
+    let inherits = format!("{DEFAULTS} default_backend b\nfrontend f\n bind :80\nbackend b\n server s :80\n");
+    assert_eq!(said(&inherits).join("\n"), "");
+    // A proxy's own line is warned of even if `defaults` has another.
+    let both = format!("{DEFAULTS} stats uri /x\nlisten l\n bind :80\n stats enable\n");
+    assert_eq!(said(&both), [format!("8:2 W {}", ignored("'stats'"))]);
 }
 
 #[test]
@@ -251,7 +262,7 @@ fn messages_say_what_was_found() {
             " stick-table type ip size 10 store gpc0_rate(0)",
             "'gpc0_rate' expects a period from 1ms to 12 days, found '0'",
         ),
-        (" mode log\n server s /x", "with udp@ for datagrams, found another kind of address"),
+        (" mode log\n server s /x", "with udp@ for datagrams, found '/x'"),
         (" log backend@b local0", "'log' expects a backend in 'mode log', found 'b' in 'mode tcp'"),
     ] {
         let said = said(&format!("backend b\n{lines}\n"));

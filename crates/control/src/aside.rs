@@ -11,7 +11,7 @@ const WAITING: usize = 256;
 /// for its threads, which would block the lane.
 pub(crate) fn pool() -> &'static BlockingPool {
     static POOL: OnceLock<BlockingPool> = OnceLock::new();
-    POOL.get_or_init(|| BlockingPool::new(1, WAITING))
+    POOL.get_or_init(|| BlockingPool::named("aside", 1, WAITING))
 }
 
 /// Owns a value of a size that only its users bound, which a lane must not free. The thread for long work

@@ -5,7 +5,7 @@ use std::time::Instant;
 /// The words of `prompt`, as `help` shows them.
 pub const PROMPT_WORDS: &str = "[help|n|i|p|timed]*";
 
-/// How a client is served: each flag needs the one before.
+/// How a client is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PromptMode {
     /// The connection stays open behind a line of commands.

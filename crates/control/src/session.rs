@@ -1,9 +1,10 @@
 //! Serves one client: reads lines and writes answers.
 
 use crate::commands::events::{Events, follow};
+use crate::commands::wait::Wait;
 use crate::commands::{Call, run};
 use crate::level::{Level, Severity, SeverityOutput};
-use crate::line::{Command, CommandError, LONGEST_LINE, LONGEST_PAYLOAD, commands};
+use crate::line::{Command, LONGEST_LINE, LONGEST_PAYLOAD, commands};
 use crate::line_buffer::{LineBuffer, Taken};
 use crate::prompt::PromptMode;
 use crate::reply::{Reply, ReplyError};
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) experimental: bool,
     /// `show events -w`: lines are shown from here on, after the command has released the generation.
     pub(crate) events: Option<Events>,
+    /// `wait`: it waits from here on, likewise.
+    pub(crate) wait: Option<Wait>,
     /// `quit`
     pub(crate) over: bool,
 }
@@ -181,6 +184,7 @@ pub(crate) async fn serve(
         expert: false,
         experimental: false,
         events: None,
+        wait: None,
         over: false,
     };
     let mut lines = Lines::new(connection, here);
@@ -203,13 +207,10 @@ pub(crate) async fn serve(
                 reply.put(Severity::Error.mark(settings.marks));
                 reply.put(&unusable.sentence());
                 reply.put("\n\n");
-                if matches!(unusable, CommandError::LongPattern) {
-                    // The lines behind it are no commands.
-                    reply.flush().await?;
-                    lines.discard(settings.timeout).await;
-                    return Ok(());
-                }
-                Vec::new()
+                reply.flush().await?;
+                // The lines behind it may be a payload, and no commands.
+                lines.discard(settings.timeout).await;
+                return Ok(());
             }
         };
         let mut behind = all.len();
@@ -254,6 +255,9 @@ pub(crate) async fn serve(
             drop(generation);
             if secret {
                 lines.buffer.wipe();
+            }
+            if let Some(wait) = settings.wait.take() {
+                wait.run(control, &mut settings, &mut reply, here).await;
             }
             if let Some(events) = settings.events.take() {
                 // Anything that the client has sent, including a further command on this line, ends the wait

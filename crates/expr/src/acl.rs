@@ -54,11 +54,11 @@ const DERIVED: &[(&str, &str, MatchKind)] = &[
     ("path", "path", MatchKind::Str),
     ("payload", "req.payload", MatchKind::Bin),
     ("payload_lv", "req.payload_lv", MatchKind::Bin),
-    ("req.ssl_ver", "req.ssl_ver", MatchKind::Int),
+    ("req.ssl_ver", "req.ssl_ver", MatchKind::Version),
     ("req_rdp_cookie", "req.rdp_cookie", MatchKind::Str),
     ("req_rdp_cookie_cnt", "req.rdp_cookie_cnt", MatchKind::Int),
     ("req_ssl_sni", "req.ssl_sni", MatchKind::Str),
-    ("req_ssl_ver", "req.ssl_ver", MatchKind::Int),
+    ("req_ssl_ver", "req.ssl_ver", MatchKind::Version),
     ("req_ver", "req.ver", MatchKind::Str),
     ("resp_ver", "res.ver", MatchKind::Str),
     ("scook", "res.cook", MatchKind::Str),
@@ -203,7 +203,6 @@ impl Test {
             Some((_, kind)) if !parsed.is_converted() => Some(kind),
             _ => MatchKind::default_of(parsed.gives()),
         };
-        let mut by_version = name.ends_with(b"ssl_ver") && !parsed.is_converted();
         let mut ignore_case = false;
         let mut as_map = false;
         let mut number = None;
@@ -245,7 +244,6 @@ impl Test {
                         return Err(Error::new(0, "'-m' stands behind '-f': write it before").in_word(at));
                     }
                     kind = Some(*found);
-                    by_version = false;
                     at += 1;
                 }
                 b"-f" => {
@@ -310,13 +308,7 @@ impl Test {
             }
         }
         if !rest.is_empty() && !matches!(kind, MatchKind::Found | MatchKind::Bool) {
-            let words = if by_version {
-                numbers_of(rest, at)?
-            } else {
-                rest.iter().map(|word| Cow::Borrowed(*word)).collect()
-            };
-            let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
-            let (reference, view) = inline(kind, ignore_case, &words, at, compiler)?;
+            let (reference, view) = inline(kind, ignore_case, rest, at, compiler)?;
             reference.used_by(format!("acl '{}' {}", Shown(name), compiler.at()));
             patterns.push((reference, view));
         }
@@ -376,8 +368,8 @@ fn inline(
     first: usize,
     compiler: &mut Compiler<'_>,
 ) -> Result<(Arc<Reference>, View), Error> {
-    let written: Vec<Written<'_>> = if matches!(kind, MatchKind::Int | MatchKind::Len) {
-        ranges(words, first)?
+    let written: Vec<Written<'_>> = if matches!(kind, MatchKind::Int | MatchKind::Version | MatchKind::Len) {
+        ranges(kind, words, first)?
     } else {
         words.iter().enumerate().map(|(at, word)| (first + at, Cow::Borrowed(*word))).collect()
     };
@@ -391,37 +383,11 @@ fn inline(
     Ok((reference, view))
 }
 
-/// Translates versions of TLS and ranges of them to those of numbers, as the fetch has them; operators stay.
-fn numbers_of<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Cow<'w, [u8]>>, Error> {
-    let number = |text: &[u8]| {
-        let text = std::str::from_utf8(text).ok()?;
-        let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
-        let part = |text: &str| text.parse::<u16>().ok().filter(|_| !text.starts_with('+'));
-        Some((u32::from(part(major)?) << 16 | u32::from(part(minor)?)).to_string())
-    };
-    let end = |text: &[u8]| if text.is_empty() { Some(String::new()) } else { number(text) };
-    let translated = |(at, word): (usize, &&'w [u8])| {
-        if Operator::named(word).is_some() {
-            return Ok(Cow::Borrowed(*word));
-        }
-        let range = match memchr::memchr2(b':', b'-', word) {
-            None => number(word),
-            Some(at) => end(&word[..at]).zip(end(&word[at + 1..])).map(|(a, b)| format!("{a}:{b}")),
-        };
-        range.map(|range| Cow::Owned(range.into_bytes())).ok_or_else(|| {
-            let found = Shown(word);
-            let why = format!("expected a version such as 3.1 or a range such as 3.1:3.3, found '{found}'");
-            Error::new(0, why).in_word(first + at)
-        })
-    };
-    words.iter().enumerate().map(translated).collect()
-}
-
 /// A pattern with the index of its word.
 type Written<'w> = (usize, Cow<'w, [u8]>);
 
 /// Numbers and ranges of a line. A number after an operator becomes a range.
-fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Error> {
+fn ranges<'w>(kind: MatchKind, words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Error> {
     let mut ranges = Vec::new();
     let mut operator = None;
     for (at, word) in words.iter().enumerate() {
@@ -432,22 +398,24 @@ fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Erro
         }
         match operator {
             // An operator does not apply to ranges.
-            Some(_) if word.contains(&b':') => ranges.push((at, Cow::Borrowed(*word))),
+            Some(_) if Range::separator(kind, word).is_some() => ranges.push((at, Cow::Borrowed(*word))),
             None | Some(Operator::Equal) => ranges.push((at, Cow::Borrowed(*word))),
             Some(operator) => {
-                let n = parse_whole(word).ok_or_else(|| {
-                    let why = format!("a comparison expects a whole number, found '{}'", Shown(word));
+                let n = kind.number(word).ok_or_else(|| {
+                    let (what, _) = kind.expects();
+                    let why = format!("a comparison expects {what}, found '{}'", Shown(word));
                     Error::new(0, why).in_word(at)
                 })?;
                 // No number is greater than the maximum: no range.
-                let range = operator.range(n).map(|range| (at, Cow::Owned(range.to_string().into_bytes())));
-                ranges.extend(range);
+                let range = operator.range(n).and_then(|range| range.pattern(kind));
+                ranges.extend(range.map(|range| (at, Cow::Owned(range.into_bytes()))));
             }
         }
     }
-    if let (Some(_), true) = (operator, ranges.is_empty()) {
+    if words.iter().all(|word| Operator::named(word).is_some()) {
         let last = Shown(words[words.len() - 1]);
-        let why = format!("'{last}' expects a whole number, found none");
+        let (what, _) = kind.expects();
+        let why = format!("'{last}' expects {what}, found none");
         return Err(Error::new(0, why).in_word(first + words.len() - 1));
     }
     Ok(ranges)

@@ -333,12 +333,29 @@ fn versions_of_tls_are_compared_in_decimal_notation() {
         ("{ req.ssl_ver gt 3 }", true),
         ("{ req.ssl_ver gt 3.3 }", false),
         ("{ req.ssl_ver lt 3.4 }", true),
+        ("{ req.ssl_ver lt 0 }", false),
+        ("{ req.ssl_ver gt 3.1-3.3 }", true),
         ("{ req.ssl_ver -m int 196611 }", true),
         ("{ req.ssl_ver,add(1) 196612 }", true),
     ] {
         let expected = if holds { Truth::Pass } else { Truth::Fail };
         assert_eq!(world.truth(condition), expected, "{condition}");
     }
+    // Lists of them, from a file or a line, have the same notation, and so do changes.
+    world.names.files.insert(b"versions.lst".to_vec(), b"3.1\n2-3.0\n".to_vec());
+    world.names.files.insert(b"numbers.lst".to_vec(), b"196611\n".to_vec());
+    assert_eq!(world.truth("{ req.ssl_ver -f versions.lst }"), Truth::Fail);
+    assert_eq!(world.truth("{ req.ssl_ver -m int -f numbers.lst }"), Truth::Pass);
+    let list = world.references.get(b"versions.lst", false).unwrap();
+    list.add_new(b"3.3", b"").unwrap();
+    assert_eq!(world.truth("{ req.ssl_ver -f versions.lst }"), Truth::Pass);
+    assert_eq!(list.remove(EntrySelector::Pattern(b"3.3")), 1);
+    assert_eq!(world.truth("{ req.ssl_ver -f versions.lst }"), Truth::Fail);
+    let refused = list.add_new(b"196611", b"").unwrap_err();
+    assert!(refused.contains("expected a version such as 3.1 or a range"), "{refused}");
+    assert_eq!(world.truth("{ req.ssl_ver gt 3.1 }"), Truth::Pass);
+    let last = world.references.numbered().last().map(|(_, list)| list.entries(None)).unwrap();
+    assert_eq!(last.iter().next().unwrap().pattern(), b"3.2:");
 }
 
 #[test]

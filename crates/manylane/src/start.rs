@@ -41,7 +41,7 @@ pub(crate) fn start(arguments: &Arguments) -> ExitCode {
     joined.keep();
     say::keep();
     let code = run(arguments);
-    // A worker that has served has reported already, and the master no longer reads.
+    // A worker that has served has reported already, and the master ignores this.
     joined.tell(false, None, None);
     code
 }
@@ -399,7 +399,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     .inspect_err(|error| say::warning(format_args!("The watchdog does not run: {error}")))
     .ok();
     let (verbose, joined, most_reloads) = (arguments.verbose, arguments.worker, process.most_reloads);
-    let longest_stop = process.hard_stop_after.map(|most| process.grace + most);
+    let longest_stop = process.longest_stop();
     let (finish, terminate) = (arguments.finish.clone(), arguments.terminate.clone());
     let started = move || {
         memory::serves();
@@ -469,6 +469,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         services,
         begun: Some(begun),
         reload: Some(Reloads { reread: Arc::new(reread), files, current }),
+        joined,
     };
     match supervise::run(work, started) {
         Ending::Done => Ok(ExitCode::SUCCESS),

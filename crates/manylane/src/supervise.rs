@@ -7,6 +7,7 @@
 use crate::defect;
 use crate::jobs::{JobThread, SMALL_STACK};
 use crate::last_words::{SLOWEST, last_words, lines_sent};
+use crate::master::Joined;
 use crate::reload::{NewGeneration, Outcome, ReloadWaiter};
 use crate::say;
 use manylane_io::{Driver, DriverChoice, DriverError, Io, IoUringUnavailable, Kind};
@@ -192,6 +193,8 @@ pub(crate) struct Work {
     pub(crate) begun: Option<PendingChanges>,
     /// How to reload, if that is possible.
     pub(crate) reload: Option<Reloads>,
+    /// Socket of the master, to which the begin of the soft stop is reported.
+    pub(crate) joined: Option<Joined>,
 }
 
 /// Reads the configuration again, to replace the serving one.
@@ -802,6 +805,7 @@ async fn supervise(
         services: _,
         mut begun,
         reload: reloads,
+        joined,
     } = work;
     let mut lanes = vec![here.lane()];
     let ending = 'running: {
@@ -907,6 +911,9 @@ async fn supervise(
         refuse_changes();
         let Serving { number, generation, bound } = supervisor.serving;
         drop(bound);
+        if let Some(joined) = joined {
+            joined.tell_stop(generation.process.longest_stop());
+        }
         let lanes = (&lanes[..], stop_services);
         stop(here, (number, &generation), lanes, &supervisor.retired, &supervisor.says).await
     };

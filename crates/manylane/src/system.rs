@@ -8,6 +8,7 @@ use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Descriptors besides those of connections and listeners: drivers, logs, files that are open for a moment.
@@ -42,11 +43,12 @@ pub(crate) fn nowhere() -> Result<File, String> {
 }
 
 /// The file for the number of the process. It is opened with the rights of the start, and holds the number of
-/// the process before until this one serves.
+/// the process before until this one serves. One that is new is removed if this process never serves.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     file: File,
     path: PathBuf,
+    is_new: bool,
 }
 
 impl PidFile {
@@ -55,9 +57,11 @@ impl PidFile {
     /// # Errors
     /// A sentence.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        let opened = File::options().write(true).create(true).truncate(false).open(path);
+        let new = File::options().write(true).create_new(true).open(path);
+        let is_new = new.is_ok();
+        let opened = new.or_else(|_| File::options().write(true).create(true).truncate(false).open(path));
         let file = opened.map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))?;
-        Ok(Self { file, path: path.to_owned() })
+        Ok(Self { file, path: path.to_owned(), is_new })
     }
 
     /// Writes the number of this process.
@@ -65,12 +69,26 @@ impl PidFile {
     /// # Errors
     /// A sentence.
     pub(crate) fn write(mut self) -> Result<(), String> {
+        self.is_new = false;
         let failed = |error| format!("Cannot write the pidfile {}: {error}", self.path.display());
         let is_file = self.file.metadata().map_err(failed)?.is_file(); // and not /dev/null
         if is_file {
             self.file.set_len(0).map_err(failed)?;
         }
         self.file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(failed)
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let same = || {
+            let (own, there) = (self.file.metadata().ok()?, std::fs::metadata(&self.path).ok()?);
+            Some((own.dev(), own.ino()) == (there.dev(), there.ino()))
+        };
+        // In a `chroot` the path may be that of another file. The rights may be others by now, too.
+        if self.is_new && same() == Some(true) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

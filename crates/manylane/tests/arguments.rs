@@ -63,3 +63,28 @@ fn conditions_versions_and_help_need_no_file() {
             .contains("'-N' is an option of HAProxy that this program refuses")
     );
 }
+
+/// Whoever waits for the file, or sends a signal to the process in it, finds none that never served.
+#[test]
+fn a_start_that_fails_leaves_the_pidfile_as_it_was() {
+    let folder = std::env::temp_dir().join(format!("manylane-pidfile-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (config, pidfile) = (folder.join("cfg"), folder.join("pid"));
+    let socket = folder.join("socket");
+    let text = format!(
+        "global\n chroot /nonexistent/folder\nlisten l\n bind {}\n timeout client 1s\n",
+        socket.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let starts = || {
+        let said = command().arg("-f").arg(&config).arg("-p").arg(&pidfile).output().unwrap();
+        assert_eq!(said.status.code(), Some(1), "{said:?}");
+        assert!(String::from_utf8_lossy(&said.stderr).contains("chroot"), "{said:?}");
+    };
+    starts();
+    assert!(!pidfile.exists());
+    std::fs::write(&pidfile, "4711\n").unwrap();
+    starts();
+    assert_eq!(std::fs::read_to_string(&pidfile).unwrap(), "4711\n");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

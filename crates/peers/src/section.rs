@@ -28,6 +28,8 @@ const MAX_VISITED: usize = 4096;
 pub const HEARTBEAT: u64 = 3000;
 /// Milliseconds without input after which a peer counts as gone, since it would have sent a heartbeat.
 pub const SILENCE: u64 = 5000;
+/// Tables of a peer that are unknown here and whose definitions are kept.
+const MAX_UNKNOWN: usize = 64;
 /// Milliseconds to wait for a resynchronisation, first by the old process and then by a peer.
 const RESYNC: u64 = 5000;
 /// Bytes after which [`Section::transmit`] returns, so that other tasks run.
@@ -111,8 +113,9 @@ pub struct PeerSpec {
 struct PeerTable {
     /// Without the name.
     definition: Definition<'static>,
-    /// Index of the table here.
-    own: usize,
+    /// Index of the table here; `None` if it is unknown here. Its updates are read all the same for the names
+    /// of servers, which those of other tables refer to.
+    own: Option<usize>,
     /// Number of the last update received.
     last: u32,
     /// Number of the last update that was acknowledged.
@@ -134,7 +137,7 @@ struct Session {
     owes_request: bool,
     owes_confirm: bool,
     theirs: Vec<PeerTable>,
-    /// The table of the next update to receive; `None` if it is unknown here.
+    /// The table of the next update to receive; `None` if its updates are of no use here.
     receives: Option<usize>,
     /// Servers in updates that were sent.
     servers_sent: Dictionary,
@@ -603,19 +606,19 @@ impl Section {
                     *until = now + RESYNC;
                 }
                 let theirs = session.receives.and_then(|number| session.theirs.get_mut(number));
-                if let Some(theirs) = theirs {
-                    theirs.last = update.number.unwrap_or(theirs.last.wrapping_add(1));
-                    let shared = &tables[theirs.own];
-                    let known = own.cursors[theirs.own].known;
-                    let is_ahead = |entry: u32| {
-                        *learns_from == Some(peer)
-                            && shared.numbers.get(&entry).is_some_and(|change| *change > known)
-                    };
-                    let servers = &mut session.servers_received;
-                    shared
-                        .learn(&theirs.definition, &update, servers, is_ahead, now)
-                        .map_err(Fault::Message)?;
-                }
+                let Some(PeerTable { definition, own: number, last, .. }) = theirs else { return Ok(()) };
+                let servers = &mut session.servers_received;
+                let Some(number) = *number else {
+                    let _ = update.read(definition, servers, |_, _| {}); // its keys may be of an unknown type
+                    return Ok(());
+                };
+                *last = update.number.unwrap_or(last.wrapping_add(1));
+                let (shared, known) = (&tables[number], own.cursors[number].known);
+                let is_ahead = |entry: u32| {
+                    *learns_from == Some(peer)
+                        && shared.numbers.get(&entry).is_some_and(|change| *change > known)
+                };
+                shared.learn(definition, &update, servers, is_ahead, now).map_err(Fault::Message)?;
             }
             Message::Unknown => {}
         }
@@ -727,7 +730,7 @@ impl Section {
             let session = peer.session.as_ref();
             let table = |(own, shared): (usize, &Shared)| {
                 let theirs =
-                    session.and_then(|session| session.theirs.iter().find(|theirs| theirs.own == own));
+                    session.and_then(|session| session.theirs.iter().find(|theirs| theirs.own == Some(own)));
                 let bits = |data: &[Data]| data.iter().fold(0, |bits, data| bits | 1 << data.kind as u64);
                 TableReport {
                     name: shared.name.clone(),
@@ -754,7 +757,7 @@ impl Section {
 
 impl Session {
     /// Sets the table of the following updates. It is unknown here unless a table has the same name and the
-    /// same type of key.
+    /// same type of key. Of those that are unknown, [`MAX_UNKNOWN`] with names of servers are kept.
     fn define(&mut self, tables: &[Shared], announced: &Definition<'_>) {
         let is_like = |shared: &&Shared| {
             *shared.name.as_bytes() == *announced.name
@@ -764,8 +767,11 @@ impl Session {
         self.theirs.retain(|theirs| theirs.definition.table != announced.table);
         let own = tables.iter().position(|shared| is_like(&shared));
         // Each table here corresponds to one of the peer's at most, which bounds the state of a peer.
-        self.theirs.retain(|theirs| Some(theirs.own) != own);
-        self.receives = own.map(|own| {
+        self.theirs.retain(|theirs| own.is_none() || theirs.own != own);
+        let is_useful = own.is_some()
+            || announced.data.iter().any(|data| data.kind == DataType::ServerKey)
+                && self.theirs.iter().filter(|theirs| theirs.own.is_none()).count() < MAX_UNKNOWN;
+        self.receives = is_useful.then(|| {
             let definition = Definition { name: &[], data: announced.data.clone(), ..*announced };
             self.theirs.push(PeerTable { definition, own, last: 0, acked: 0 });
             self.theirs.len() - 1

@@ -437,18 +437,21 @@ fn a_peer_with_a_shard_gets_its_part_of_the_keys() {
     assert!(known.iter().all(|known| *known > 90), "what a peer does not get counts as known: {known:?}");
 }
 
-/// Two processes with one table each, of servers and counts. The second writes what it learns to another
-/// table.
-fn with_servers(now: u64) -> (Process, Process, Arc<Table>) {
+fn table_of_servers() -> Arc<Table> {
     let data = [DataType::ServerId, DataType::Gpt0, DataType::Gpc0, DataType::ServerKey].map(|kind| Data {
         kind,
         count: 1,
         period: 0,
     });
-    let made = || Arc::new(Table::new(Spec { data: data.to_vec(), ..table().spec().clone() }));
-    let copy = made();
+    Arc::new(Table::new(Spec { data: data.to_vec(), ..table().spec().clone() }))
+}
+
+/// Two processes with one table each, of servers and counts. The second writes what it learns to another
+/// table.
+fn with_servers(now: u64) -> (Process, Process, Arc<Table>) {
+    let copy = table_of_servers();
     let process = |write_to: Option<Arc<Table>>| {
-        let table = made();
+        let table = table_of_servers();
         let shared = SharedTable { name: "t".into(), table: table.clone(), receives_only: false, write_to };
         Process { section: Section::new([shared], [PeerSpec::default()], false, now), table }
     };
@@ -508,6 +511,66 @@ fn names_of_servers_are_sent_as_numbers_of_a_connection() {
         let shown = server_in(&two.table, key, now).and_then(|(_, shown, ..)| shown);
         assert_eq!(shown, Some(&*name(key)));
     }
+}
+
+/// All tables of a connection share the numbers of names, also those that only the sender has.
+#[test]
+fn names_of_servers_in_updates_of_unknown_tables_count() {
+    const NAMES: i64 = 128; // numbers of a connection
+    let now = 1_000;
+    let (_, mut two, _) = with_servers(now);
+    let tables = ["more", "t"].map(|name| SharedTable {
+        name: name.into(),
+        table: table_of_servers(),
+        receives_only: false,
+        write_to: None,
+    });
+    let [more, table] = [&tables[0], &tables[1]].map(|shared| shared.table.clone());
+    let section = Section::new(tables, [PeerSpec::default()], false, now);
+    let mut one = Process { section, table };
+    connect(&mut one, &mut two, now);
+    settle(&mut one, &mut two, now);
+    let name = |round: i64, key: i64| format!("server {key} of round {round}");
+    for (table, round) in [(&one.table.clone(), 0), (&more, 1), (&one.table.clone(), 1)] {
+        for key in 0..NAMES {
+            with_key(table.spec(), Value::Int(key), |words| {
+                let entry = table.get_or_make(words, now).expect("there is room");
+                let number = server_key(&name(round, key)).expect("there are numbers left");
+                entry.set(DataType::ServerKey, number.into(), now);
+            });
+        }
+        settle(&mut one, &mut two, now);
+    }
+    for key in 0..NAMES {
+        let shown = server_in(&two.table, key, now).and_then(|(_, shown, ..)| shown);
+        assert_eq!(shown, Some(&*name(1, key)));
+    }
+}
+
+/// A peer may define tables without end.
+#[test]
+fn definitions_of_unknown_tables_are_bounded() {
+    let now = 1_000;
+    let (_, mut two, _) = with_servers(now);
+    let many = (0..1000).map(|number| SharedTable {
+        name: format!("unknown {number}").into(),
+        table: table_of_servers(),
+        receives_only: false,
+        write_to: None,
+    });
+    let many: Vec<SharedTable> = many.collect();
+    let tables: Vec<Arc<Table>> = many.iter().map(|shared| shared.table.clone()).collect();
+    let mut one =
+        Process { section: Section::new(many, [PeerSpec::default()], false, now), table: tables[0].clone() };
+    connect(&mut one, &mut two, now);
+    for table in &tables {
+        with_key(table.spec(), Value::Int(1), |words| {
+            table.get_or_make(words, now).expect("there is room").set(DataType::ServerId, 1, now);
+        });
+    }
+    settle(&mut one, &mut two, now);
+    let kept = format!("{:?}", two.section).matches("PeerTable {").count();
+    assert_eq!(kept, 64);
 }
 
 /// `write-to`: as in HAProxy, servers and tags go to the other table, and nothing that is added up.

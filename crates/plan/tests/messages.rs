@@ -61,6 +61,8 @@ fn no_message_shows_what_a_check_sends() {
         "option httpchk / http-check send meth POST uri /login bdoy user=a&pw=c2VjcmV0",
         "option httpchk / http-check send hdr Authorization Basic c2VjcmV0",
         "option httpchk / http-check send body pw: c2VjcmV0",
+        "option httpchk / http-check send ver 'HTTP/1.1 c2VjcmV0'",
+        "option httpchk GET /x \"HTTP/1.1\\r\\nAuthorization: Basic c2VjcmV0\"",
         "option tcp-check / tcp-check send AUTH c2VjcmV0",
         "option tcp-check / tcp-check send-lf AUTH c2VjcmV0",
         "option tcp-check / tcp-check send-binary c2VjcmV0",
@@ -186,7 +188,7 @@ fn what_uses_a_refused_declaration_is_not_reported() {
                 backend b\n \
                 server s 127.0.0.1:2\n {back}\n{other}"
         ));
-        let all = said.split(" | ").filter(|one| !one.contains("is deprecated"));
+        let all = said.split(" | ").filter(|one| !one.contains("sends mails here"));
         if all.count() != 1 || !said.contains(once) {
             wrong.push(format!("{front} / {back} / {other}\n    => {}", said.replace(" | ", "\n    => ")));
         }

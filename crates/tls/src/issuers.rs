@@ -96,7 +96,10 @@ pub(crate) fn key_identifier<'a>(certificate: &X509Certificate<'a>) -> Option<&'
 /// Reads the chains of a folder. A file that cannot be used is a warning, as in HAProxy.
 fn read_chains(folder: &Path, warnings: &mut Vec<Problem>) -> Result<Vec<IssuerChain>, Problem> {
     if !folder.is_dir() {
-        return Err(Problem::new(KEYWORD, format!("'{}' is no folder", folder.display())));
+        return Err(Problem::new(
+            KEYWORD,
+            format!("expected a folder, found '{}', which is none", folder.display()),
+        ));
     }
     let mut chains: Vec<IssuerChain> = Vec::new();
     for file in files(KEYWORD, folder)? {

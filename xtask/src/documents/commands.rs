@@ -1,5 +1,5 @@
-//! Checks that the commands `cargo test …` in CHANGELOG.md name packages, targets, tests and cases that
-//! exist: one that selects nothing passes.
+//! Checks that the commands `cargo test …` in CHANGELOG.md name profiles, packages, targets, tests and cases
+//! that exist: one that selects nothing passes.
 
 use crate::finding::{Finding, Position};
 use crate::sources::texts;
@@ -58,7 +58,12 @@ fn check_command<'t>(root: &Path, span: &'t str, packages: &mut Vec<&'t str>) ->
                     words.next();
                 }
             }
-            "--features" | "--profile" => drop(words.next()),
+            "--features" => drop(words.next()),
+            "--profile" => {
+                if let Some(profile) = words.next().filter(|profile| !has_profile(root, profile)) {
+                    return Err(format!("Cargo.toml has no profile `{profile}`: correct it"));
+                }
+            }
             filter if !filter.starts_with('-') => filters.push(filter),
             _ => {}
         }
@@ -87,6 +92,11 @@ fn check_command<'t>(root: &Path, span: &'t str, packages: &mut Vec<&'t str>) ->
 /// True for a variable of the environment, `NAME=value`.
 fn is_setting(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+}
+
+fn has_profile(root: &Path, wanted: &str) -> bool {
+    let own = || fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
+    matches!(wanted, "dev" | "release" | "test" | "bench") || own().contains(&format!("[profile.{wanted}]"))
 }
 
 fn has_case(root: &Path, wanted: &str) -> bool {

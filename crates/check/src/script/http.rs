@@ -53,8 +53,18 @@ impl HttpRequest {
         let text = version.to_ascii_uppercase();
         let is_http1 = text.starts_with(b"HTTP/1.") && text.len() == 8 && text[7].is_ascii_digit();
         if !is_http1 && !matches!(&text[..], b"HTTP/2" | b"HTTP/2.0") {
-            let found = String::from_utf8_lossy(version);
-            return Err(format!("expected a version such as HTTP/1.1, found '{}'", found.escape_debug()));
+            // What follows may be a secret.
+            let shown = version.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+            let remedy = if shown.len() < version.len() {
+                " and more; use 'http-check send hdr <name> <value>' for header fields"
+            } else {
+                ""
+            };
+            let found = String::from_utf8_lossy(shown);
+            return Err(format!(
+                "expected a version such as HTTP/1.1, found '{}'{remedy}",
+                found.escape_debug()
+            ));
         }
         self.version = text.into();
         Ok(())

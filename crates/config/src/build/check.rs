@@ -59,17 +59,11 @@ pub(super) fn check(b: &mut Builder<'_>) {
         }
         names.backends(b, &config.proxies, proxy);
         super::log_backends::fit(b, proxy);
-        if let Settings { dispatch: Some(set), balance: Some(_), .. } = &proxy.settings {
-            let message = format!(
-                "'dispatch' has no effect in {} '{}', which has 'balance' too: remove one of the two",
-                proxy.kind.name(),
-                proxy.name.shown()
-            );
-            b.found.warning(set.pos, message);
-        }
         servers(b, &names, index, &config.proxies);
-        fit(b, proxy);
-        timeouts(b, proxy);
+        if proxy.settings.disabled.is_none_or(|set| !set.value) {
+            fit(b, proxy);
+            timeouts(b, proxy);
+        }
         never_run(b, &proxy.rules);
         misplaced(b, proxy);
         for name in proxy.settings.errorfiles.iter().filter_map(|statement| statement.words.first()) {
@@ -437,15 +431,6 @@ fn servers(b: &mut Builder<'_>, names: &Names, index: usize, proxies: &[Proxy]) 
             );
             b.found.alert(id.pos, message);
         }
-        if let (Some(min), Some(max)) = (server.options.minconn, server.options.maxconn)
-            && max.value > 0
-            && min.value > max.value
-        {
-            b.found.warning(
-                min.pos,
-                format!("'minconn' expects at most 'maxconn', {}, found {}", max.value, min.value),
-            );
-        }
         if let Some(track) = &server.options.track {
             tracked(b, names, index, proxies, &track.value);
         }
@@ -491,21 +476,35 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     let name = proxy.name.shown();
     let listens =
         !proxy.binds.is_empty() || proxy.forward.as_ref().is_some_and(|own| !own.dgram_binds.is_empty());
-    if proxy.kind.is_frontend()
-        && !listens
-        && settings.disabled.is_none_or(|set| !set.value)
-        && !settings.is_refused("bind")
-    {
+    if proxy.kind.is_frontend() && !listens && !settings.is_refused("bind") {
         let message = format!(
             "{kind} '{name}' has no 'bind' line, so no client reaches it; make it a backend if that is meant"
         );
         b.found.warning(proxy.pos, message);
     }
-    if let Some(set) = settings.default_backend.as_ref().filter(|_| !proxy.servers.is_empty()) {
+    if let Some(set) = &settings.default_backend
+        && proxy.kind.is_frontend()
+        && !proxy.servers.is_empty()
+    {
         let message = format!(
             "'default_backend' takes precedence over the servers of {kind} '{name}', which get no requests"
         );
         b.found.warning(set.pos, message);
+    }
+    if let Settings { dispatch: Some(set), balance: Some(_), .. } = settings {
+        let message = format!(
+            "'dispatch' has no effect in {kind} '{name}', which has 'balance' too: remove one of the two"
+        );
+        b.found.warning(set.pos, message);
+    }
+    for server in &proxy.servers {
+        if let (Some(min), Some(max)) = (server.options.minconn, server.options.maxconn)
+            && max.value > 0
+            && min.value > max.value
+        {
+            let message = format!("'minconn' expects at most 'maxconn', {}, found {}", max.value, min.value);
+            b.found.warning(min.pos, message);
+        }
     }
     let own = |pos: Pos| pos.file == proxy.pos.file && pos.line > proxy.pos.line || pos.file > proxy.pos.file;
     if settings.mode() == Mode::Tcp {
@@ -524,7 +523,7 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
         let originalto = settings.originalto.as_ref().map(|set| set.pos);
         let forwarded = settings.forwarded.as_ref().map(|set| set.pos);
         let uri = settings.monitor_uri.as_ref().map(|set| set.pos);
-        let stats = settings.stats.first().map(|line| line.pos);
+        let stats = settings.stats.iter().map(|line| line.pos).find(|pos| own(*pos));
         for (keyword, pos) in [
             ("stats", stats),
             ("cookie", cookie),
@@ -651,8 +650,7 @@ fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
         && !proxy.servers.is_empty()
         && (unset(Timeout::Connect) || unset(Timeout::Server));
     // The timeouts limit waits for answers, and log lines have none.
-    let disabled = proxy.settings.disabled.is_some_and(|set| set.value) || proxy.settings.mode() == Mode::Log;
-    if disabled || !(front || back) {
+    if proxy.settings.mode() == Mode::Log || !(front || back) {
         return;
     }
     let of = |side: bool, timeouts: &[Timeout]| {

@@ -44,8 +44,11 @@ pub(super) fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     }
     for server in &proxy.servers {
         if !matches!(server.address.value.location, Location::Ip { .. }) {
-            let message = "'server' expects an IP address and a port in 'mode log', with udp@ for datagrams, \
-                           found another kind of address";
+            let message = format!(
+                "'server' expects an IP address and a port in 'mode log', with udp@ for datagrams, \
+                    found '{}'",
+                server.address.value
+            );
             b.found.alert(server.address.pos, message);
         }
     }

@@ -70,7 +70,8 @@ impl Diagnostics {
     }
 
     /// Adds a finding. It is only counted beyond [`MAX_DIAGNOSTICS`] findings, or [`MAX_ALIKE`] with the same
-    /// text. The first alert is always kept.
+    /// text. The first alert is always kept. A finding that is kept already is ignored: each proxy that
+    /// inherits a line compiles it.
     pub fn push(&mut self, severity: Severity, pos: Option<Pos>, message: impl Into<String>) {
         self.push_with(severity, pos, message.into(), String::new);
     }
@@ -91,12 +92,17 @@ impl Diagnostics {
         if severity == Severity::Diag && !self.diag_mode {
             return;
         }
+        let key = (severity, message);
+        let is_kept =
+            |found: &Diagnostic| found.pos == pos && found.severity == severity && found.stem() == key.1;
+        if pos.is_some() && self.alike.contains_key(&key) && self.found.iter().any(is_kept) {
+            return;
+        }
         let first_alert = severity == Severity::Alert && self.errors() == 0;
         self.counts[severity as usize] += 1;
         if severity == Severity::Alert {
             self.files.extend(pos.map(|pos| pos.file));
         }
-        let key = (severity, message);
         let full = self.found.len() >= MAX_DIAGNOSTICS && !first_alert;
         match self.alike.get_mut(&key) {
             Some(count) if full || *count >= MAX_ALIKE => *count += 1,
@@ -224,10 +230,10 @@ mod tests {
     fn a_suggestion_is_made_for_kept_findings_only_and_does_not_part_those_alike() {
         let mut all = Diagnostics::new(false);
         let mut sources = crate::source::Sources::new();
-        let pos = Pos { file: sources.add("t.cfg", "x\n").unwrap(), line: 1, column: 1 };
+        let file = sources.add("t.cfg", "x\n").unwrap();
         let guesses = std::cell::Cell::new(0);
-        for _ in 0..MAX_DIAGNOSTICS + 7 {
-            all.alert_with(pos, "alike", || {
+        for line in (1..).take(MAX_DIAGNOSTICS + 7) {
+            all.alert_with(Pos { file, line, column: 1 }, "alike", || {
                 guesses.set(guesses.get() + 1);
                 format!("; guess {}", guesses.get())
             });
@@ -236,6 +242,17 @@ mod tests {
         let text = all.render(&sources, 7);
         assert!(text.contains("] : alike; guess 1\n") && text.contains("1006 more of the same"), "{text}");
         assert!(!text.contains("guess 2"), "{text}");
+    }
+
+    #[test]
+    fn an_inherited_mistake_is_one_finding() {
+        let mut all = Diagnostics::new(false);
+        let file = crate::source::Sources::new().add("t.cfg", "x\n").unwrap();
+        for line in [1, 2, 1, 2] {
+            all.warning(Pos { file, line, column: 1 }, "alike");
+        }
+        all.alert(Pos { file, line: 1, column: 1 }, "alike");
+        assert_eq!((all.count(Severity::Warning), all.errors(), all.found().len()), (2, 1, 3));
     }
 
     #[test]

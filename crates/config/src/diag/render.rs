@@ -114,8 +114,9 @@ fn parts(line: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Returns whether a line may have a secret: a word has a name of [`SECRET`] in it or is one misspelt, `auth`
-/// is behind `stats`, or the line has a payload of `tcp-check` or `http-check` or adds a user. Findings are
-/// logged, so such a line is not shown.
+/// is behind `stats`, or the line has a payload of `tcp-check` or `http-check` or adds a user. A quoted or
+/// escaped version of a check's request may hide header fields. Findings are logged, so such a line is not
+/// shown.
 fn may_have_secret(line: &[u8]) -> bool {
     let words = parts(line);
     let has = |word: &[u8], name: &str| word.windows(name.len()).any(|part| part == name.as_bytes());
@@ -125,6 +126,7 @@ fn may_have_secret(line: &[u8]) -> bool {
         |word: &[u8]| std::str::from_utf8(word).is_ok_and(|word| Table::get().named(word).next().is_some());
     let is_user =
         words.len() > 2 && (has(&words[0], "user") || is(&words[0], "user") && !is_keyword(&words[0]));
+    let is_escaped = line.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'\\'));
     let stats = words.iter().position(|word| is(word, "stats")).unwrap_or(words.len());
     // Only a keyword at the start may be cut short: `mode tcp` is none.
     let is_near = |n: usize, word: &[u8]| {
@@ -134,9 +136,13 @@ fn may_have_secret(line: &[u8]) -> bool {
         || words.iter().any(|word| SECRET.iter().any(|name| has(word, name)))
         || words.iter().enumerate().any(|(n, word)| is_near(n, word))
         || words.iter().skip(stats + 1).any(|word| is(word, "auth"))
+        || is_escaped && words.iter().any(|word| is(word, "httpchk"))
         || words.array_windows().any(|[check, step]| match nearest(check, ["tcp-check", "http-check"]) {
             Some("tcp-check") => step.starts_with(b"send") || nearest(step, SENDS).is_some(),
-            Some(_) => is(step, "send") && words.iter().any(|word| nearest(word, BODIES).is_some()),
+            Some(_) => {
+                let has_body = || words.iter().any(|word| nearest(word, BODIES).is_some());
+                is(step, "send") && (is_escaped || has_body())
+            }
             None => false,
         })
 }
@@ -276,6 +282,9 @@ mod tests {
             ("tcp-chekc snd AUTH\\ c2VjcmV0", 1),
             ("http-check send meth POST body c2VjcmV0 x", 41),
             ("http-chekc send bdoy c2VjcmV0", 17),
+            ("http-check send ver \"HTTP/1.1 c2VjcmV0\"", 23),
+            ("option httpchk GET / HTTP/1.1\\r\\nX:\\ c2VjcmV0", 23),
+            ("option httpchk GET / 'HTTP/1.1 c2VjcmV0'", 22),
             ("http-request deny unless { var(txn.t),jwt_verify(HS256,\"c2VjcmV0\") 1 } iff", 71),
             ("http-request set-var(txn.a) src,hmac(sha256,c2VjcmV0) iff", 55),
             ("http-request set-var(txn.a) src,aes_gcm_dce(128,a,c2VjcmV0,b) iff", 63),
@@ -293,6 +302,7 @@ mod tests {
             "cookie c dynamic",
             "http-check send meth GET uri /x y",
             "http-check send hdr a b hdrr c d",
+            "option httpchk GET /x HTTP/3.0",
             "http-check expect string body x",
         ] {
             assert!(shown(line.as_bytes(), 1).contains(line), "{line}");

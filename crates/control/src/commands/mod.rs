@@ -32,7 +32,7 @@ mod tables;
 mod unbuilt;
 pub(crate) mod values;
 mod variables;
-mod wait;
+pub(crate) mod wait;
 
 use crate::level::Severity;
 use crate::reply::{Reply, ReplyError};

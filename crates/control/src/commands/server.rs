@@ -13,17 +13,14 @@ use std::fmt::Write;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::OnceLock;
 
-/// The number that `#1` names.
-fn id_of(word: &str) -> Option<u32> {
-    word.strip_prefix('#').and_then(|number| number.parse().ok())
+/// True if `word` is the name, or `#` and the id.
+pub(super) fn names(word: &str, name: &str, id: u32) -> bool {
+    word == name || word.strip_prefix('#').is_some_and(|number| number.parse() == Ok(id))
 }
 
 /// The index of the backend with this name or number (`#1`).
 pub(super) fn backend_named(backends: &[Arc<Backend>], word: &str) -> Option<usize> {
-    match id_of(word) {
-        Some(id) => backends.iter().position(|own| own.id == id),
-        None => backends.iter().position(|own| *own.name == *word),
-    }
+    backends.iter().position(|own| names(word, &own.name, own.id))
 }
 
 /// Finds the server that the word at `at` names as `backend/server`, by names or by numbers (`#1`). If there
@@ -39,10 +36,7 @@ pub(super) fn find<'g>(call: &mut Call<'g, '_>, at: usize) -> Option<(&'g Backen
         call.error("No such backend.");
         return None;
     };
-    let found = match id_of(server) {
-        Some(id) => backend.listed().find(|own| own.id == id),
-        None => backend.listed().find(|own| *own.name == *server),
-    };
+    let found = backend.listed().find(|own| names(server, &own.name, own.id));
     let index = found.and_then(|server| backend.balancer.servers().index(server.index));
     let (Some(server), Some(index)) = (found, index) else {
         call.error("No such server.");

@@ -7,6 +7,7 @@
 
 use super::Call;
 use super::errors::date;
+use super::server::names;
 use crate::reply::ReplyError;
 use manylane_config::value::Unit;
 use manylane_expr::Timestamp;
@@ -31,11 +32,6 @@ enum Condition {
     Frontend(String),
     Backend(String),
     Server(String, String),
-}
-
-/// True if `word` is the name, or `#` and the id.
-fn names(word: &str, name: &str, id: u32) -> bool {
-    word == name || word.strip_prefix('#').is_some_and(|number| number.parse() == Ok(id))
 }
 
 impl Condition {

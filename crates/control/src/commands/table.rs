@@ -792,7 +792,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         "{-h|<delay>} [srv-removable <bk>/<srv>]",
         User,
         "wait for so long, or until a server in maintenance serves nobody",
-        Waits(|call| Box::pin(wait::wait(call))),
+        Now(wait::wait),
     ),
     row("help", "[<command>]", User, "all commands, or those that begin so", Now(help::help)),
     row(

@@ -1,8 +1,12 @@
 //! `wait`: waits for a time, or until a server can be removed.
 
 use super::{Call, server};
-use crate::level::Level;
+use crate::level::{Level, Severity};
+use crate::reply::Reply;
+use crate::serve::Control;
+use crate::session::Settings;
 use manylane_config::value::Unit;
+use manylane_sched::{Here, Time};
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -17,8 +21,16 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between two checks of the client if no server is checked.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// A wait that has begun.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    until: Time,
+    /// Names of the backend and of its server that is to be removed.
+    server: Option<[Box<str>; 2]>,
+}
+
 /// `wait <delay> [srv-removable <backend>/<server>]`; older versions call it `srv-unused`.
-pub(super) async fn wait(call: &mut Call<'_, '_>) {
+pub(super) fn wait(call: &mut Call<'_, '_>) {
     if call.words.iter().take(2).any(|word| word == "-h") {
         return call.reply.put(HELP);
     }
@@ -32,19 +44,8 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
             });
         }
     };
-    let here = call.here;
-    let until = here.now() + delay;
-    let (backend, server) = match call.word(1) {
-        "" => loop {
-            let left = until.since(here.now());
-            if left.is_zero() {
-                return call.info("Done.");
-            }
-            if call.reply.client_is_gone() {
-                return give_up(call);
-            }
-            here.sleep(left.min(CLIENT_CHECK_INTERVAL)).await;
-        },
+    let server = match call.word(1) {
+        "" => None,
         // The answer reveals what `del server` would say.
         "srv-unused" | "srv-removable" if call.settings.level < Level::Admin => {
             return call.error("Permission denied");
@@ -53,30 +54,46 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
             return call.error("Missing server name (<backend>/<server>).");
         }
         "srv-unused" | "srv-removable" => match server::find(call, 2) {
-            Some((backend, server, _)) => (&*backend.name, &*server.name),
+            Some((backend, server, _)) => Some([(*backend.name).into(), (*server.name).into()]),
             None => return,
         },
         _ => return call.error("'wait' expects 'srv-removable <backend>/<server>' as its condition."),
     };
-    loop {
-        // The generation may be replaced meanwhile.
-        match call.control.generation().removable(backend, server) {
-            Ok(_) => return call.info("Done."),
-            Err(stays) if !stays.for_now => return call.error(stays.why),
-            Err(_) => {}
-        }
-        let left = until.since(here.now());
-        if call.reply.client_is_gone() {
-            return give_up(call);
-        }
-        if left.is_zero() {
-            return call.error("Wait delay expired.");
-        }
-        here.sleep(left.min(CHECK_INTERVAL)).await;
-    }
+    call.settings.wait = Some(Wait { until: call.here.now() + delay, server });
 }
 
-/// Ends the session with its client: what follows on the line is for a later time.
-fn give_up(call: &mut Call<'_, '_>) {
-    call.settings.over = true;
+impl Wait {
+    /// Waits, and writes the answer. The generation may be replaced meanwhile. If the client leaves, the
+    /// session ends: what follows on the line is for a later time.
+    pub(crate) async fn run(
+        self,
+        control: &Control,
+        settings: &mut Settings,
+        reply: &mut Reply<'_>,
+        here: Here,
+    ) {
+        let (severity, text) = loop {
+            let state = self
+                .server
+                .as_ref()
+                .map(|[backend, server]| control.generation().removable(backend, server).map(drop));
+            let left = self.until.since(here.now());
+            let interval = match state {
+                Some(Ok(())) => break (Severity::Info, "Done."),
+                Some(Err(stays)) if !stays.for_now => break (Severity::Error, stays.why),
+                Some(Err(_)) if left.is_zero() => break (Severity::Error, "Wait delay expired."),
+                Some(Err(_)) => CHECK_INTERVAL,
+                None if left.is_zero() => break (Severity::Info, "Done."),
+                None => CLIENT_CHECK_INTERVAL,
+            };
+            if reply.client_is_gone() {
+                settings.over = true;
+                return;
+            }
+            here.sleep(left.min(interval)).await;
+        };
+        reply.put(severity.mark(settings.marks));
+        reply.put(text);
+        reply.put("\n");
+    }
 }

@@ -31,7 +31,7 @@ enum Table {
     End(Prefixes),
     Parts(Prefixes, &'static [u8]),
     Sub(Parts<Substrings>),
-    Numbers { exact: Hashed<i64>, ranges: Tree<u64, (Range, Arc<Entry>)>, of_length: bool },
+    Numbers { exact: Hashed<i64>, ranges: Tree<u64, (Range, Arc<Entry>)>, kind: MatchKind },
     Ip(Networks),
     Reg { each: Tree<u64, Regex>, all: Parts<Together> },
 }
@@ -56,12 +56,11 @@ const DOM: &[u8] = b"/?.:";
 
 impl Index {
     fn empty(kind: MatchKind, ignore_case: bool) -> Self {
-        let numbers =
-            |of_length| Table::Numbers { exact: Hashed::default(), ranges: Tree::default(), of_length };
         let table = match kind {
             MatchKind::Found | MatchKind::Bool => Table::Nothing,
-            MatchKind::Int => numbers(false),
-            MatchKind::Len => numbers(true),
+            MatchKind::Int | MatchKind::Version | MatchKind::Len => {
+                Table::Numbers { exact: Hashed::default(), ranges: Tree::default(), kind }
+            }
             MatchKind::Ip => Table::Ip(Networks::default()),
             MatchKind::Bin => Table::Bytes(Hashed::default()),
             MatchKind::Str => Table::Text(Hashed::default()),
@@ -114,7 +113,7 @@ impl Index {
     pub(super) fn check(kind: MatchKind, ignore_case: bool, text: &[u8]) -> Result<(), String> {
         match kind {
             MatchKind::Bin => bytes(text).map(drop),
-            MatchKind::Int | MatchKind::Len => Range::parse(text).map(drop),
+            MatchKind::Int | MatchKind::Version | MatchKind::Len => Range::parse(kind, text).map(drop),
             MatchKind::Ip => network(text).map(drop),
             MatchKind::Reg => Regex::new(text, ignore_case).map(drop),
             MatchKind::Found
@@ -162,8 +161,8 @@ impl Index {
             Table::Beg(prefixes) => prefixes.insert(folded(text, fold), entry),
             Table::End(prefixes) => prefixes.insert(reversed(text, fold), entry),
             Table::Parts(prefixes, delimiters) => prefixes.insert(trimmed(text, delimiters, fold), entry),
-            Table::Numbers { exact, ranges, .. } => {
-                let range = Range::parse(text)?;
+            Table::Numbers { exact, ranges, kind } => {
+                let range = Range::parse(*kind, text)?;
                 if range.least == range.most {
                     exact.insert(exact.hash(&range.least), range.least, entry);
                 } else {
@@ -192,8 +191,8 @@ impl Index {
             Table::End(prefixes) => prefixes.remove(reversed(text, fold), id),
             Table::Parts(prefixes, delimiters) => prefixes.remove(trimmed(text, delimiters, fold), id),
             Table::Sub(parts) => parts.remove(id, entries, &substrings(fold)),
-            Table::Numbers { exact, ranges, .. } => {
-                if let Ok(range) = Range::parse(text) {
+            Table::Numbers { exact, ranges, kind } => {
+                if let Ok(range) = Range::parse(*kind, text) {
                     exact.remove(exact.hash(&range.least), id);
                 }
                 ranges.remove(&id);
@@ -255,10 +254,10 @@ impl Index {
         let fold = self.ignore_case;
         match &self.table {
             Table::Nothing => None,
-            Table::Numbers { exact, ranges, of_length } => {
+            Table::Numbers { exact, ranges, kind } => {
                 let n = match value {
                     Value::Int(n) => n,
-                    other if *of_length => other.bytes()?.len() as i64,
+                    other if *kind == MatchKind::Len => other.bytes()?.len() as i64,
                     _ => return None,
                 };
                 let listed = ranges.iter().find(|(_, (range, _))| (range.least..=range.most).contains(&n));

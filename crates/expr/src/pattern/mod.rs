@@ -43,7 +43,6 @@ pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES, Regex, fault as regex_fault}
 use crate::cast::parse_whole;
 use crate::sample::Type;
 use crate::show::Shown;
-use std::fmt;
 
 /// Kind of matching: how a sample is compared with patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +53,9 @@ pub enum MatchKind {
     Bool,
     /// The number is in one of the ranges.
     Int,
+    /// As `Int`; patterns are versions of TLS such as `3.1`, each major times 65536 plus minor. No `-m` names
+    /// it.
+    Version,
     /// The address is in one of the networks.
     Ip,
     /// The bytes are equal.
@@ -77,7 +79,7 @@ pub enum MatchKind {
 }
 
 impl MatchKind {
-    /// All kinds with their words after `-m`.
+    /// The kinds that `-m` names, with their words.
     pub const ALL: [(Self, &'static str); 13] = [
         (Self::Found, "found"),
         (Self::Bool, "bool"),
@@ -94,9 +96,10 @@ impl MatchKind {
         (Self::Dom, "dom"),
     ];
 
-    /// Its word after `-m`.
+    /// Its word after `-m`, or that of the kind which compares alike.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+        let named = if self == Self::Version { Self::Int } else { self };
+        Self::ALL.iter().find(|(kind, _)| *kind == named).map_or("", |(_, name)| name)
     }
 
     /// Type to which samples are cast before the comparison.
@@ -104,7 +107,7 @@ impl MatchKind {
         match self {
             Self::Found => Type::Any,
             Self::Bool => Type::Bool,
-            Self::Int => Type::Int,
+            Self::Int | Self::Version => Type::Int,
             Self::Ip => Type::Addr,
             Self::Bin => Type::Bin,
             _ => Type::Str,
@@ -121,6 +124,24 @@ impl MatchKind {
             Type::Bin | Type::Any | Type::Same => None,
         }
     }
+    /// Parses a number as patterns of this kind write it.
+    pub(crate) fn number(self, text: &[u8]) -> Option<i64> {
+        if self != Self::Version {
+            return parse_whole(text);
+        }
+        let text = std::str::from_utf8(text).ok()?;
+        let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+        let part = |text: &str| text.parse::<u16>().ok().filter(|_| !text.starts_with('+'));
+        Some(i64::from(part(major)?) << 16 | i64::from(part(minor)?))
+    }
+
+    /// What [`MatchKind::number`] parses, and a range of it.
+    pub(crate) fn expects(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Version => ("a version such as 3.1", "3.1:3.3"),
+            _ => ("a whole number", "1024:65535"),
+        }
+    }
 }
 
 /// An inclusive range of numbers.
@@ -131,21 +152,23 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Parses `5`, `1024:65535`, `1024:`, `:1023`.
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
-        let bad =
-            || format!("expected a whole number or a range such as 1024:65535, found '{}'", Shown(text));
-        let range = match memchr::memchr(b':', text) {
+    /// Parses `5`, `1024:65535`, `1024:`, `:1023`, or likewise versions, whose ends a dash may part, too.
+    pub(crate) fn parse(kind: MatchKind, text: &[u8]) -> Result<Self, String> {
+        let bad = || {
+            let (what, range) = kind.expects();
+            format!("expected {what} or a range such as {range}, found '{}'", Shown(text))
+        };
+        let range = match Self::separator(kind, text) {
             None => {
-                let n = parse_whole(text).ok_or_else(bad)?;
+                let n = kind.number(text).ok_or_else(bad)?;
                 Self { least: n, most: n }
             }
-            Some(colon) => {
+            Some(at) => {
                 let end =
-                    |part: &[u8], open: i64| if part.is_empty() { Some(open) } else { parse_whole(part) };
+                    |part: &[u8], open: i64| if part.is_empty() { Some(open) } else { kind.number(part) };
                 Self {
-                    least: end(&text[..colon], i64::MIN).ok_or_else(bad)?,
-                    most: end(&text[colon + 1..], i64::MAX).ok_or_else(bad)?,
+                    least: end(&text[..at], i64::MIN).ok_or_else(bad)?,
+                    most: end(&text[at + 1..], i64::MAX).ok_or_else(bad)?,
                 }
             }
         };
@@ -154,16 +177,23 @@ impl Range {
         }
         Ok(range)
     }
-}
 
-impl fmt::Display for Range {
-    /// The syntax that [`Range::parse`] accepts.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.least, self.most) {
-            (least, most) if least == most => write!(f, "{least}"),
-            (i64::MIN, most) => write!(f, ":{most}"),
-            (least, i64::MAX) => write!(f, "{least}:"),
-            (least, most) => write!(f, "{least}:{most}"),
-        }
+    /// Index of the byte between the two ends of a range.
+    pub(crate) fn separator(kind: MatchKind, text: &[u8]) -> Option<usize> {
+        text.iter().position(|byte| *byte == b':' || *byte == b'-' && kind == MatchKind::Version)
+    }
+
+    /// The pattern that [`Range::parse`] reads as this range; `None` if an end is no version.
+    pub(crate) fn pattern(self, kind: MatchKind) -> Option<String> {
+        let number = |n: i64| match kind {
+            MatchKind::Version => u32::try_from(n).ok().map(|n| format!("{}.{}", n >> 16, n & 0xffff)),
+            _ => Some(n.to_string()),
+        };
+        Some(match (self.least, self.most) {
+            (least, most) if least == most => number(least)?,
+            (i64::MIN, most) => format!(":{}", number(most)?),
+            (least, i64::MAX) => format!("{}:", number(least)?),
+            (least, most) => format!("{}:{}", number(least)?, number(most)?),
+        })
     }
 }

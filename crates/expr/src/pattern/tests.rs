@@ -18,6 +18,7 @@ const KINDS: &[(MatchKind, &[&str])] = &[
     (MatchKind::Sub, &["a", "ab", "B", "ba", "c", ""]),
     (MatchKind::Reg, &["a", "^ab", "B$", "[bc](?!c)", "c", "^$"]),
     (MatchKind::Int, &["1", "2", "1:3", ":2", "3:", "7"]),
+    (MatchKind::Version, &["0.1", "0.2", "0.1:0.3", ":0.2", "0.3-", "0.7"]),
     (MatchKind::Len, &["1", "2", "1:3", ":2", "3:", "7"]),
     (MatchKind::Ip, &["1.2.3.4", "1.2.3.0/24", "1.2.0.0/16", "2001:db8::/32", "0.0.0.0/0", "::ffff:1.2.3.4"]),
 ];
@@ -31,7 +32,7 @@ fn found(list: &Reference, kind: MatchKind, view: View) -> Vec<(Option<Box<[u8]>
     let snapshot = list.load(&reader);
     let mut lane = Lane::new();
     let values: Vec<Value<'_>> = match kind {
-        MatchKind::Int => [0, 1, 2, 3, 4, 7, 8].map(Value::Int).to_vec(),
+        MatchKind::Int | MatchKind::Version => [0, 1, 2, 3, 4, 7, 8].map(Value::Int).to_vec(),
         MatchKind::Ip => {
             let four =
                 ["1.2.3.4", "1.2.3.5", "1.2.9.9", "9.9.9.9"].map(|text| Value::Ipv4(text.parse().unwrap()));

@@ -178,6 +178,7 @@ fn begin([web, page, https]: [u16; 3], secure: bool) -> Result<(), String> {
         services: Some(Box::new(services)),
         begun: None,
         reload: None, // there is no file
+        joined: None,
     };
     match supervise::run(work, begun) {
         Ending::Failed(error) => Err(error),

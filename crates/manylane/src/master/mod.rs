@@ -6,9 +6,10 @@
 //!   again as the worker, which reads the files itself. So the master keeps its rights and its folder
 //!   whatever `user` and `chroot` say, and a reload starts the program file that exists by then.
 //! - A unix socket joins the two. Over it the worker reports that all of its lanes accept, or never will, and
-//!   the messages of its start. The master passes connections over it, as to a `sockpair@`: they reach the
-//!   worker's run-time interface with the level `admin`. The master CLI talks to workers this way, and a new
-//!   worker takes the listening sockets of the one before (`-x sockpair@N`).
+//!   the messages of its start; later, how long its soft stop takes at most. The master passes connections
+//!   over it, as to a `sockpair@`: they reach the worker's run-time interface with the level `admin`. The
+//!   master CLI talks to workers this way, and a new worker takes the listening sockets of the one before
+//!   (`-x sockpair@N`).
 //! - A reload (SIGUSR2, SIGHUP, `reload`) starts another worker. Once that accepts, the master tells the one
 //!   before to finish (SIGUSR1). A worker that fails before that changes nothing
 //!   (`manylane_net::HandedOver::begin`).
@@ -54,6 +55,8 @@ enum Event {
     Signal(i32),
     /// The worker with this process number accepts, or never will.
     WorkerReport(u32, WorkerReport),
+    /// Its soft stop begins and takes at most this time.
+    WorkerStops(u32, Option<Duration>),
     /// A client of the master CLI has a question or an order.
     Asks(Question),
 }
@@ -230,7 +233,7 @@ impl Master {
     fn run(&mut self, receiver: &Receiver<Event>) {
         loop {
             self.kill_overdue();
-            let next = self.former.iter().filter_map(|worker| worker.overdue).min();
+            let next = self.former.iter().filter_map(Worker::next_look).min();
             let Ok(event) = receiver.recv_until(next) else { return };
             let Some(event) = event else { continue };
             match event {
@@ -241,6 +244,10 @@ impl Master {
                 Event::Signal(SIGINT) => self.end(Signal::SIGINT),
                 Event::Signal(_) => {}
                 Event::WorkerReport(pid, report) => self.handle_report(pid, report),
+                Event::WorkerStops(pid, longest) => {
+                    let own = self.former.iter_mut().find(|worker| worker.pid() == pid);
+                    own.into_iter().for_each(|worker| worker.stops(longest));
+                }
                 Event::Restart(crash) => self.restart(crash),
                 Event::Asks(question) => self.answer(question),
             }
@@ -272,16 +279,13 @@ impl Master {
 
     /// Starts a worker, which takes over from the current one.
     fn start(&mut self) -> std::io::Result<()> {
-        let events = self.events.clone();
-        let report = move |pid, said| {
-            let _ = events.send(Event::WorkerReport(pid, said)); // the master may have ended
-        };
         let mut environment = vec![("HAPROXY_STARTUP_VERSION", env!("CARGO_PKG_VERSION").into())];
         if !self.listens.is_empty() {
             environment.push(("HAPROXY_MASTER_CLI", self.listens.clone().into()));
         }
         let (before, first) = (self.current.as_ref(), !self.served);
-        let worker = Worker::start(&self.program, &self.arguments, before, first, &environment, report)?;
+        let events = self.events.clone();
+        let worker = Worker::start(&self.program, &self.arguments, before, first, &environment, events)?;
         self.say("NOTICE", format_args!("New worker ({}) forked", worker.pid()));
         self.starting = Some(worker);
         self.pauses = false;
@@ -379,11 +383,11 @@ impl Master {
             self.code = 0; // drops the code of the worker that it replaces
         }
         if let Some(mut before) = self.current.replace(worker) {
-            before.end(Signal::SIGUSR1, before.report.longest_stop);
+            before.finish();
             self.former.push(before);
         }
         for worker in self.former.iter_mut().filter(|worker| most.is_some_and(|most| worker.reloads > most)) {
-            worker.end(Signal::SIGTERM, Some(Duration::ZERO));
+            worker.terminate();
         }
         self.notify(|| notify::ready("Ready."));
         self.over(true);
@@ -423,10 +427,9 @@ impl Master {
 
     /// Kills the former workers that hang.
     fn kill_overdue(&mut self) {
-        let now = Instant::now();
         let mut killed = Vec::new();
         for worker in &mut self.former {
-            if worker.overdue.take_if(|overdue| *overdue <= now).is_some() {
+            if worker.hangs() {
                 worker.signal(Signal::SIGKILL);
                 killed.push(worker.pid());
             }

@@ -1,6 +1,8 @@
 //! A worker, from both sides.
 
+use super::Event;
 use crate::arguments::Arguments;
+use crate::channel::Sender;
 use crate::last_words::SLOWEST;
 use crate::say;
 use manylane_io::passing::send_descriptor;
@@ -23,8 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// the master trusts no length. The kept messages follow the line.
 const MAX_REPORT_LINE: u64 = 256;
 
-/// Time that a worker has for its end behind its soft stop: what it writes last takes at most [`SLOWEST`].
-const LAST_WORDS: Duration = SLOWEST.saturating_add(Duration::from_secs(1));
+/// Seconds that a worker has for its end behind its soft stop: what it writes last takes at most [`SLOWEST`].
+const LAST_SECONDS: u64 = SLOWEST.as_secs() + 1;
 
 /// Report of a worker once all of its lanes accept, or never will.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub(crate) struct WorkerReport {
     pub(crate) accepts: bool,
     /// `mworker-max-reloads` of its configuration.
     pub(crate) most_reloads: Option<u32>,
-    /// Longest time of its soft stop: `grace` and `hard-stop-after` of its configuration.
+    /// Longest time of its soft stop by the configuration of its start.
     pub(crate) longest_stop: Option<Duration>,
     /// Version of the worker.
     pub(crate) version: String,
@@ -43,24 +45,76 @@ pub(crate) struct WorkerReport {
 impl WorkerReport {
     /// Receives the report of the worker at the other end of `passage`. A worker that ends without a report
     /// does not accept.
-    fn hear(passage: UnixStream) -> Self {
-        let mut passage = BufReader::new(passage);
-        let mut line = String::new();
-        let head = (&mut passage).take(MAX_REPORT_LINE).read_line(&mut line);
+    fn hear(passage: &mut impl BufRead) -> Self {
+        let line = heard_line(passage);
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (Ok(1..), [word, most, stop, version, length]) = (head, &words[..]) else {
-            return Self::default();
-        };
+        let [word, most, stop, version, length] = words[..] else { return Self::default() };
         let length = length.parse().unwrap_or(0).min(say::MOST_KEPT as u64);
         let mut said = Vec::new();
         let _ = passage.take(length).read_to_end(&mut said); // as much as there is
         // Terminals show both, so control characters are removed.
         let mut said = String::from_utf8_lossy(&said).into_owned();
         said.retain(|letter| letter == '\n' || !letter.is_control());
-        let mut version = (*version).to_owned();
+        let mut version = version.to_owned();
         version.retain(|letter| !letter.is_control());
         let longest_stop = stop.parse().ok().map(Duration::from_millis);
-        Self { accepts: *word == "ready", most_reloads: most.parse().ok(), longest_stop, version, said }
+        Self { accepts: word == "ready", most_reloads: most.parse().ok(), longest_stop, version, said }
+    }
+}
+
+/// Receives a line of a worker; empty if there is none.
+fn heard_line(passage: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    let _ = passage.take(MAX_REPORT_LINE).read_line(&mut line); // it is empty or cut then
+    line
+}
+
+/// Receives the longest time of a soft stop that begins, by the configuration that the worker serves by then;
+/// `Some(None)` without a limit. Returns `None` when the worker has ended without one.
+fn heard_stop(passage: &mut impl BufRead) -> Option<Option<Duration>> {
+    let line = heard_line(passage);
+    Some(line.strip_prefix("stops ")?.trim_end().parse().ok().map(Duration::from_millis))
+}
+
+/// Formats the longest time of a soft stop.
+fn milliseconds(longest: Option<Duration>) -> String {
+    longest.map_or("-".to_owned(), |longest| longest.as_millis().to_string())
+}
+
+/// Time that a worker has to end by itself.
+#[derive(Debug, Default)]
+struct TimeLeft {
+    /// End of its soft stop, or of the running second behind that.
+    until: Option<Instant>,
+    /// Seconds that follow. They are counted one by one: when master and workers have stood still together,
+    /// a worker loses no more than one.
+    seconds: u64,
+    /// The worker was told to end at once.
+    at_once: bool,
+}
+
+impl TimeLeft {
+    /// Begins a soft stop.
+    fn stops(&mut self, now: Instant, longest: Option<Duration>) {
+        if !self.at_once {
+            (self.until, self.seconds) = (longest.and_then(|longest| now.checked_add(longest)), LAST_SECONDS);
+        }
+    }
+
+    /// Begins the end at once.
+    fn ends(&mut self, now: Instant) {
+        self.stops(now, Some(Duration::ZERO));
+        self.at_once = true;
+    }
+
+    /// Returns whether it is over. To be called when [`TimeLeft::until`] has come.
+    fn is_over(&mut self, now: Instant) -> bool {
+        if self.until.take_if(|until| *until <= now).is_none() {
+            return false;
+        }
+        let Some(seconds) = self.seconds.checked_sub(1) else { return true };
+        (self.until, self.seconds) = (now.checked_add(Duration::from_secs(1)), seconds);
+        false
     }
 }
 
@@ -74,8 +128,7 @@ pub(crate) struct Worker {
     /// Number of reloads since the worker began.
     pub(crate) reloads: u32,
     pub(crate) report: WorkerReport,
-    /// When the worker is killed, because it should have ended by itself before.
-    pub(crate) overdue: Option<Instant>,
+    left: TimeLeft,
 }
 
 /// Makes the next started process inherit the descriptor.
@@ -86,18 +139,18 @@ fn inherit(descriptor: &OwnedFd) -> io::Result<()> {
 
 impl Worker {
     /// Starts a worker, which takes over from `before` if given. The `first` worker of all also does what the
-    /// command line says about other processes. Calls `report` on another thread with the worker's process
-    /// number, once it accepts or never will.
+    /// command line says about other processes. `events` get its reports: once it accepts or never will, and
+    /// when its soft stop begins.
     ///
     /// # Errors
     /// An error of the system.
-    pub(crate) fn start(
+    pub(super) fn start(
         program: &Path,
         arguments: &Arguments,
         before: Option<&Self>,
         first: bool,
         environment: &[(&'static str, OsString)],
-        report: impl FnOnce(u32, WorkerReport) + Send + 'static,
+        events: Sender<Event>,
     ) -> io::Result<Self> {
         let (ours, theirs) = socket::pair(Shape::Stream)?;
         let mut command = Command::new(program);
@@ -118,7 +171,11 @@ impl Worker {
         let mut child = command.spawn()?;
         let pid = child.id();
         let listening = std::thread::Builder::new().name("worker".into()).spawn(move || {
-            report(pid, WorkerReport::hear(listener));
+            let mut passage = BufReader::new(listener);
+            let _ = events.send(Event::WorkerReport(pid, WorkerReport::hear(&mut passage))); // as below
+            if let Some(longest) = heard_stop(&mut passage) {
+                let _ = events.send(Event::WorkerStops(pid, longest)); // the master may have ended
+            }
         });
         if let Err(error) = listening {
             // Without a thread that receives its report, the worker would serve beside the others unnoticed.
@@ -127,7 +184,7 @@ impl Worker {
             return Err(error);
         }
         let (began, report) = (Instant::now(), WorkerReport::default());
-        Ok(Self { child, passage, began, reloads: 0, report, overdue: None })
+        Ok(Self { child, passage, began, reloads: 0, report, left: TimeLeft::default() })
     }
 
     /// Returns the process number.
@@ -140,12 +197,32 @@ impl Worker {
         let _ = kill(Pid::from_raw(self.pid().cast_signed()), signal);
     }
 
-    /// Tells the worker to end, with a time after which it is killed if it hangs: then it would keep its
-    /// share of the new connections.
-    pub(crate) fn end(&mut self, signal: Signal, longest: Option<Duration>) {
-        self.signal(signal);
-        let overdue = longest.and_then(|longest| Instant::now().checked_add(longest + LAST_WORDS));
-        self.overdue = overdue.into_iter().chain(self.overdue).min();
+    /// Tells the worker to finish. If it hangs, it is killed after the longest time of its soft stop:
+    /// otherwise it would keep its share of the new connections.
+    pub(crate) fn finish(&mut self) {
+        self.signal(Signal::SIGUSR1);
+        self.stops(self.report.longest_stop);
+    }
+
+    /// Handles the begin of its soft stop.
+    pub(crate) fn stops(&mut self, longest: Option<Duration>) {
+        self.left.stops(Instant::now(), longest);
+    }
+
+    /// Tells the worker to end at once.
+    pub(crate) fn terminate(&mut self) {
+        self.signal(Signal::SIGTERM);
+        self.left.ends(Instant::now());
+    }
+
+    /// Returns when [`Worker::hangs`] is to be called again.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        self.left.until
+    }
+
+    /// Returns whether the worker should have ended by itself. True once.
+    pub(crate) fn hangs(&mut self) -> bool {
+        self.left.is_over(Instant::now())
     }
 
     /// Returns a duplicate of the socket over which connections are passed to the worker.
@@ -203,10 +280,17 @@ impl Joined {
     pub(crate) fn tell(self, accepts: bool, most_reloads: Option<u32>, longest_stop: Option<Duration>) {
         let (word, said) = (if accepts { "ready" } else { "failed" }, say::kept());
         let most = most_reloads.map_or("-".to_owned(), |most| most.to_string());
-        let stop = longest_stop.map_or("-".to_owned(), |longest| longest.as_millis().to_string());
-        let text = format!("{word} {most} {stop} {} {}\n{said}", env!("CARGO_PKG_VERSION"), said.len());
-        // Without a master the worker ends anyway. The socket has room for the whole report: nothing was
-        // written before.
+        let (stop, version) = (milliseconds(longest_stop), env!("CARGO_PKG_VERSION"));
+        self.write(&format!("{word} {most} {stop} {version} {}\n{said}", said.len()));
+    }
+
+    /// Reports that a soft stop begins, and its longest time.
+    pub(crate) fn tell_stop(self, longest: Option<Duration>) {
+        self.write(&format!("stops {}\n", milliseconds(longest)));
+    }
+
+    fn write(self, text: &str) {
+        // Without a master the worker ends anyway. The socket has room for both reports.
         let inherited = socket::inherited(self.passage).map_err(io::Error::from);
         let _ = inherited.and_then(|socket| UnixStream::from(socket).write_all(text.as_bytes()));
     }
@@ -277,6 +361,59 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_reports_its_start_and_later_its_stop() {
+        let passage = |end: &str| format!("ready - 10 1.2.3 5\nwords{end}");
+        for (end, expected) in [
+            ("stops 3600000\n", Some(Some(Duration::from_secs(3600)))),
+            ("stops -\n", Some(None)),
+            ("", None),
+        ] {
+            let text = passage(end);
+            let mut passage = text.as_bytes();
+            let report = WorkerReport::hear(&mut passage);
+            assert_eq!((report.accepts, &*report.said), (true, "words"));
+            assert_eq!(report.longest_stop, Some(Duration::from_millis(10)));
+            assert_eq!(heard_stop(&mut passage), expected, "{end}");
+        }
+    }
+
+    /// Returns how many seconds before its end, counted one by one, a worker is killed.
+    fn seconds(left: &mut TimeLeft) -> u64 {
+        (0..).find(|_| left.is_over(left.until.expect("it is not over"))).unwrap()
+    }
+
+    #[test]
+    fn a_worker_has_11_seconds_behind_the_stop_that_it_reported_last() {
+        let (mut left, now, hour) = (TimeLeft::default(), Instant::now(), Duration::from_secs(3600));
+        assert!(!left.is_over(now));
+        left.stops(now, Some(Duration::from_millis(10)));
+        assert!(!left.is_over(now) && !left.is_over(now + Duration::from_secs(1)));
+        // Its file was changed since it began.
+        left.stops(now, Some(hour));
+        assert_eq!(left.until, Some(now + hour));
+        assert_eq!(seconds(&mut left), 11);
+        assert!(!left.is_over(now + hour * 2), "once");
+        left.stops(now, None);
+        assert_eq!(left.until, None);
+        left.ends(now);
+        left.stops(now, Some(hour));
+        assert_eq!(left.until, Some(now));
+        left.is_over(now);
+        left.ends(now + Duration::from_millis(1)); // the next reload
+        assert_eq!(seconds(&mut left), 10);
+    }
+
+    /// Behind a pause of the machine the worker has its seconds all the same.
+    #[test]
+    fn time_in_which_the_master_stood_still_does_not_count() {
+        let (mut left, now) = (TimeLeft::default(), Instant::now());
+        left.stops(now, Some(Duration::from_millis(10)));
+        let hour = Duration::from_secs(3600);
+        let looks = (1..).take_while(|hours| !left.is_over(now + hour * *hours)).count();
+        assert_eq!(looks, 11);
+    }
 
     #[test]
     fn a_worker_gets_what_concerns_it() {

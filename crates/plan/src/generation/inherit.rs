@@ -165,7 +165,7 @@ fn share(own: &mut Arc<ConnLimit>, before: &Arc<ConnLimit>, bounds: &mut Vec<(Ar
     }
 }
 
-/// Returns true if both are without TLS, or connections with one fit the other.
+/// Returns true if both are without TLS, or checks with one do the same with the other.
 fn alike(own: Option<&ServerTls>, was: Option<&ServerTls>) -> bool {
     match (own, was) {
         (Some(own), Some(was)) => own.is_like(was),

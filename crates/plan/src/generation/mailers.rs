@@ -175,7 +175,8 @@ pub(super) fn alerts(
     let (_, mailers) = sections.iter().find(|(own, _)| *own == name)?; // its absence is an error already
     // HAProxy 3.2 warns of it, too.
     let message = format!(
-        "'email-alert mailers' of {} '{}' is deprecated: HAProxy 3.3 sends no mails any more",
+        "'email-alert mailers' of {} '{}' sends mails here, but not with HAProxy 3.3: leave it out of a file \
+         for both",
         proxy.kind.name(),
         proxy.name.shown()
     );

@@ -188,6 +188,11 @@ impl Process {
         Ok(wanted.min(self.most_lanes.unwrap_or(usize::MAX)).clamp(1, MOST_LANES))
     }
 
+    /// Returns the longest time of a soft stop: `grace` and `hard-stop-after`.
+    pub fn longest_stop(&self) -> Option<Duration> {
+        self.hard_stop_after.map(|most| self.grace.saturating_add(most))
+    }
+
     /// Keeps the settings of `before` that apply only at the start of the process. Returns the keywords whose
     /// values differ.
     pub fn keep_what_is_fixed(&mut self, before: &Self) -> Vec<&'static str> {

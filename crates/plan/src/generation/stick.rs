@@ -150,16 +150,16 @@ fn targets(config: &Config, refuse: &mut Refuse<'_>) -> Vec<Option<TableId>> {
             }
             return None;
         };
-        let why = if (target.key, target.key_bytes) != (table.key, table.key_bytes) {
-            "its keys have another type or length"
+        let expected = if (target.key, target.key_bytes) != (table.key, table.key_bytes) {
+            "a table with keys of the same type and length"
         } else if *name == *word.bytes() {
-            "it is the same table"
+            "another table"
         } else if target.write_to.is_some() {
-            "it has a 'write-to' of its own"
+            "a table without a 'write-to' of its own"
         } else {
             return Some(TableId(number as u32));
         };
-        let message = format!("'write-to' cannot be table '{}': {why}", word.shown());
+        let message = format!("'write-to' expects {expected}, found '{}'", word.shown());
         refuse.found.alert(word.pos(), format!("'stick-table' : {message}"));
         None
     };

@@ -339,14 +339,9 @@ impl SniName {
 }
 
 impl ServerTls {
-    /// Returns true if connections with one fit the other, too. Those of different evaluated names have keys
-    /// of their own.
+    /// Returns true if checks with one do the same with the other.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        let named = match (&self.name, &other.name) {
-            (SniName::Evaluated(_), SniName::Evaluated(_)) => true,
-            (own, other) => own == other,
-        };
-        named && self.context.is_like(&other.context)
+        self.name == other.name && self.context.is_like(&other.context)
     }
 
     /// Returns true if only HTTP/2 can carry WebSocket. HTTP/1 is preferred, since many servers of HTTP/2

@@ -715,8 +715,11 @@ impl Reader<'_, '_, '_> {
 
     fn rule(&mut self, rule: &tree::Rule, points: EvalPoints) -> Option<Rule> {
         let condition = self.condition(&rule.condition, points);
-        let action = self.action(rule, points)?;
-        Some(Rule { condition: condition?, action, line: self.line(rule.pos) })
+        let (action, condition) = (self.action(rule, points)?, condition?);
+        if let Action::Set(Setting::Track(track)) = &action {
+            self.check_level(rule, track, condition.as_ref());
+        }
+        Some(Rule { condition, action, line: self.line(rule.pos) })
     }
 
     /// Stores the position of a rule and returns its number.

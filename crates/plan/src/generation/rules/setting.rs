@@ -228,7 +228,7 @@ impl Reader<'_, '_, '_> {
         points: EvalPoints,
     ) -> Option<Setting> {
         let expression = self.expression(sample, points)?;
-        self.reads_contents(rule, &expression);
+        self.check_delay(rule, &expression);
         // `tcp-request content` does not accept 'id'.
         let there = match rule.list {
             Ruleset::HttpRequest => self.slots.captures.request.len(),

@@ -5,13 +5,18 @@ use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
 use manylane_config::tree::{self, Mode};
 use manylane_config::value;
-use manylane_expr::{EvalPoints, Expression, Needs};
+use manylane_expr::{Condition, EvalPoints, Expression, Needs};
 
 /// Default of `tune.stick-counters`.
 const COUNTERS: u64 = 3;
 
 /// Largest index of `gpc` and `gpt`, as in HAProxy.
 const MAX_INDEX: i64 = 99;
+
+/// True if what is evaluated reads what a client sends.
+fn reads_contents(needs: Needs) -> bool {
+    !needs.and(Needs::MESSAGE | Needs::HEAD | Needs::BODY).is_none()
+}
 
 impl Reader<'_, '_, '_> {
     /// Reads the number of a sticky counter; it is below `tune.stick-counters`.
@@ -47,16 +52,7 @@ impl Reader<'_, '_, '_> {
         };
         let what = format!("'{} {}'", rule.list.name(), rule.action);
         let (key, table) = self.table_key(&what, expression, table, rule.pos, points)?;
-        let reads = self.reads_contents(rule, &key);
-        if rule.list == Ruleset::TcpRequestContent
-            && self.front
-            && !reads
-            && self.proxy.settings.mode() == Mode::Http
-        {
-            let message = "'tcp-request content track-sc' depends on no contents here: use 'tcp-request \
-                           session', which tracks clients with invalid requests, too";
-            self.refuse.found.warning(rule.pos, message);
-        }
+        self.check_delay(rule, &key);
         let of_session = matches!(rule.list, Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession);
         let counts = match rule.list {
             Ruleset::HttpRequest => TrackCounts::Request,
@@ -67,13 +63,14 @@ impl Reader<'_, '_, '_> {
         Some(Track { counter, table, key, of_session, counts })
     }
 
-    /// Returns true if the expression reads what a client sends, and warns of a `tcp-request content` rule
-    /// that does so without waiting for it.
-    pub(super) fn reads_contents(&mut self, rule: &tree::Rule, expression: &Expression) -> bool {
-        let contents = Needs::MESSAGE | Needs::HEAD | Needs::BODY;
-        let reads = !expression.needs(&|_| Needs::NONE).and(contents).is_none();
+    /// Warns of a `tcp-request content` rule that reads what a client sends without waiting for it.
+    pub(super) fn check_delay(&mut self, rule: &tree::Rule, expression: &Expression) {
         let waits = self.proxy.settings.inspect_request.is_some_and(|set| !set.value.is_zero());
-        if reads && !waits && self.front && rule.list == Ruleset::TcpRequestContent {
+        if reads_contents(expression.needs(&|_| Needs::NONE))
+            && !waits
+            && self.front
+            && rule.list == Ruleset::TcpRequestContent
+        {
             let message = format!(
                 "'{} {}' depends on contents that may come later: set 'tcp-request inspect-delay'",
                 rule.list.name(),
@@ -81,7 +78,21 @@ impl Reader<'_, '_, '_> {
             );
             self.refuse.found.warning(rule.pos, message);
         }
-        reads
+    }
+
+    /// Warns of a `tcp-request content track-sc` rule that could be a `tcp-request session` rule.
+    pub(super) fn check_level(&mut self, rule: &tree::Rule, track: &Track, condition: Option<&Condition>) {
+        let own = |_| Needs::NONE;
+        let condition = condition.map_or(Needs::NONE, |condition| condition.needs(&own));
+        if rule.list == Ruleset::TcpRequestContent
+            && self.front
+            && self.proxy.settings.mode() == Mode::Http
+            && !reads_contents(track.key.needs(&own) | condition)
+        {
+            let message = "'tcp-request content track-sc' depends on no contents here: use 'tcp-request \
+                           session', which tracks clients with invalid requests, too";
+            self.refuse.found.warning(rule.pos, message);
+        }
     }
 
     /// `sc-inc-gpc0(<counter>)`, `sc-add-gpc(<index>,<counter>) <number>|<expression>` and so on.
