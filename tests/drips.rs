@@ -4,7 +4,7 @@
 use crate::common;
 use crate::tls::Authority;
 
-use common::{DEFAULTS, Manylane, TIMEOUT, connect, fd, listener, origin};
+use common::{Manylane, TIMEOUT, connect, fd, listener, origin};
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,7 +27,7 @@ pub(crate) const MORE: usize = 2048;
 /// One lane, since the lanes' own memory would count twice; and long timeouts for single bytes on a busy
 /// machine.
 fn defaults() -> String {
-    DEFAULTS.replace("nbthread 2", "nbthread 1").replace("30s", "300s")
+    common::measured().replace("nbthread 2", "nbthread 1").replace("30s", "300s")
 }
 
 /// A name that no other program uses: a killed program may keep its name for a moment.

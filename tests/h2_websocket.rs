@@ -337,7 +337,7 @@ fn clients_are_not_informed_of_websocket_where_that_is_wanted() {
 
 #[test]
 fn a_silent_tunnel_ends_by_its_timeout() {
-    let (_program, address, log) = start("", " timeout tunnel 1s\n", server_of_1(), "");
+    let (_program, address, log) = start("", " timeout tunnel 3s\n", server_of_1(), "");
     block(async {
         let mut client = client(address).await;
         let (_, mut tunnel) = ask(&mut client, chat("/chat")).await;
