@@ -102,7 +102,7 @@ fn server_of_1() -> SocketAddr {
     })
 }
 
-pub fn accept_of(key: &str) -> String {
+pub(crate) fn accept_of(key: &str) -> String {
     let hash = sha1::Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
     let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits: Vec<u8> = hash.iter().flat_map(|byte| (0..8).rev().map(move |n| byte >> n & 1)).collect();
