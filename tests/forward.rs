@@ -111,15 +111,17 @@ fn what_is_no_message_ends_the_connection_and_what_is_too_long() {
 fn silent_clients_are_closed_and_no_more_are_served_than_maxconn() {
     let text = Syslog::new();
     let (socket, address) = listener();
+    // One lane accepts them in turn, and what they send is there when it does.
+    let (mut first, mut second) = (connect(address), connect(address));
+    first.write_all(b"<13>first\n").unwrap();
+    second.write_all(b"<13>second\n").unwrap();
     let _program = Manylane::start(&format!(
-        "log-forward f\n bind {}\n maxconn 1\n timeout client 200ms\n log {} format raw local0\n",
+        "global\n nbthread 1\nlog-forward f\n bind {}\n maxconn 1\n timeout client 200ms\n log {} format raw \
+         local0\n",
         fd(&socket),
         text.address()
     ));
-    let (mut first, mut second) = (connect(address), connect(address));
-    first.write_all(b"<13>first\n").unwrap();
     assert_eq!(text.wait(""), "first");
-    second.write_all(b"<13>second\n").unwrap();
     assert_eq!(end_of(&mut first), Ok(()));
     assert_eq!(text.wait(""), "second", "when the first has ended");
 }

@@ -8,6 +8,7 @@ use crate::common;
 
 use crate::drips::all_is_read;
 use crate::h2_settings::{self, Raw};
+use crate::h2_websocket::accept_of;
 use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, origin, watch};
 use manylane_h1::Problem;
 use std::io::{Read, Write};
@@ -119,6 +120,18 @@ fn judge(bytes: &[u8], request: bool, ended: bool) -> Result<Option<Message>, St
     let (lengths, codings) = (all("content-length"), all("transfer-encoding"));
     if request {
         check_target(parts[0], parts[1], parts[2], &all("host"))?;
+    }
+    if fields.iter().any(|(name, value)| name == "upgrade" && value == "websocket") {
+        let name = if request { "sec-websocket-key" } else { "sec-websocket-accept" };
+        // Base64 of 16 bytes, or of 20.
+        let (size, end) = if request { (22, "==") } else { (27, "=") };
+        let digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+        let good = |value: &str| {
+            value.strip_suffix(end).is_some_and(|digits| digits.len() == size && digits.bytes().all(digit))
+        };
+        if !matches!(all(name)[..], [value] if good(value)) {
+            return Err(format!("{:?} for {name}", all(name)));
+        }
     }
     let body = match (&lengths[..], &codings[..]) {
         ([], []) if request || status.starts_with('1') || matches!(status, "204" | "304") => Vec::new(),
@@ -953,6 +966,61 @@ fn what_is_let_pass_goes_on_in_the_strict_form() {
     }
     let refused = ask(pair.addresses[1], [&b"GET * HTTP/1.1\r\nHost: a\r\n\r\n"[..]]).unwrap();
     assert_eq!(refused[0].status(), 400);
+    assert_none(&wrongs);
+}
+
+/// A WebSocket handshake that is let pass goes on with one good key, and its acceptance with the value of the
+/// client's key, or of the server's if the client has none. What neither option relaxes is verified.
+#[test]
+fn what_is_let_pass_goes_on_as_a_right_handshake_of_websocket() {
+    const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+    let wrongs = Wrongs::default();
+    let server = judging(&wrongs, |message| {
+        let key = message.field("sec-websocket-key").unwrap();
+        let accept = match message.line.split(' ').nth(1) {
+            Some("/none") => String::new(),
+            Some("/wrong") => "Sec-WebSocket-Accept: AAAA\r\n".into(),
+            _ => format!("Sec-WebSocket-Accept: {}\r\n", accept_of(key)),
+        };
+        let switch = "HTTP/1.1 101 Switch\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+        format!("{switch}{accept}X-Key: {key}\r\n\r\n").into_bytes()
+    });
+    let upgrade = |address, path: &str, keys: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n");
+        let mut answers = ask(address, [format!("{head}{keys}\r\n").as_bytes()]).unwrap();
+        answers.pop().unwrap_or_else(|| panic!("no answer to {path} with {keys:?}"))
+    };
+    let good = format!("Sec-WebSocket-Key: {KEY}\r\n");
+    let odd = ["", "Sec-WebSocket-Key:\r\n", "Sec-WebSocket-Key: abc\r\n"];
+    let pair = start(server);
+    for (keys, own) in odd.into_iter().zip([None, None, Some("abc")]).chain([(&*good, Some(KEY))]) {
+        for path in ["/right", "/none", "/wrong"] {
+            let answer = upgrade(pair.addresses[1], path, keys);
+            assert_eq!(answer.status(), 101, "{path} with {keys:?}");
+            let sent = answer.field("x-key").unwrap();
+            assert!(keys != good || sent == KEY, "{sent:?} for the client's own");
+            let expected = accept_of(own.unwrap_or(sent));
+            assert_eq!(answer.field("sec-websocket-accept"), Some(&*expected), "{path} with {keys:?}");
+        }
+    }
+    let shown = watch::ask(&pair.control, "show errors");
+    for counted in [
+        "9 invalid requests accepted (option accept-unsafe-violations-in-http-request):\n  9: an upgrade to",
+        "8 invalid responses accepted (option accept-unsafe-violations-in-http-response):\n  8: a switch to",
+    ] {
+        assert!(shown.contains(counted), "{counted:?} in {shown}");
+    }
+    // Nobody but the proxy knows the key that it made.
+    let (socket, address) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n option accept-unsafe-violations-in-http-request\n \
+         server s {server}\n",
+        fd(&socket)
+    ));
+    for keys in odd {
+        let statuses = ["/right", "/none", "/wrong"].map(|path| upgrade(address, path, keys).status());
+        assert_eq!(statuses, [101, 502, 502], "{keys:?}");
+    }
     assert_none(&wrongs);
 }
 

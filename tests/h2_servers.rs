@@ -184,7 +184,7 @@ fn what_a_server_was_asked_is_not_refused_though_there_is_no_answer() {
 #[test]
 fn a_stream_that_a_server_does_not_answer_ends_by_its_timeout_alone() {
     let origin = Origin::new();
-    let (_program, address, log) = start("", " timeout server 1s\n", &origin);
+    let (_program, address, log) = start("", " timeout server 3s\n", &origin);
     block(async {
         let client = client(address).await;
         assert_eq!(get(&client, "/first").await.unwrap(), (200, "1:/first".into()));
@@ -301,9 +301,10 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
     let socket = folder.0.join("control");
     let (web, address) = listener();
     let mut program = Manylane::start_ready(&format!(
-        "global\n stats socket {} level admin\n{DEFAULTS} mode http\nlisten l\n bind {}\n http-reuse \
-         always\n server s {} proto h2 pool-purge-delay 10m\n",
+        "global\n stats socket {} level admin\n{} mode http\nlisten l\n bind {}\n http-reuse always\n \
+         server s {} proto h2 pool-purge-delay 10m\n",
         socket.display(),
+        common::measured(),
         fd(&web),
         origin.address
     ));

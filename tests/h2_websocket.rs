@@ -102,7 +102,7 @@ fn server_of_1() -> SocketAddr {
     })
 }
 
-fn accept_of(key: &str) -> String {
+pub(crate) fn accept_of(key: &str) -> String {
     let hash = sha1::Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
     let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits: Vec<u8> = hash.iter().flat_map(|byte| (0..8).rev().map(move |n| byte >> n & 1)).collect();
@@ -253,6 +253,15 @@ fn what_is_no_agreement_is_not_reported_as_one() {
         statuses
     });
     assert_eq!(statuses, [502, 502, 403]);
+    // With the option a wrong `Sec-WebSocket-Accept` is let pass, but no other status.
+    let option = " option accept-unsafe-violations-in-http-response\n";
+    let (_lenient, lenient_at, _log) = start("", option, server_of_1(), "");
+    block(async {
+        let mut client = client(lenient_at).await;
+        for (path, status) in [("/wrong", 200), ("/200", 502)] {
+            assert_eq!(ask(&mut client, chat(path)).await.0.status(), status, "{path}");
+        }
+    });
     for shown in [" 502 ", " 502 "] {
         let line = log.wait("HTTP/2.0");
         assert!(line.contains(shown) && line.contains(" PH-- "), "{line}");
@@ -328,7 +337,7 @@ fn clients_are_not_informed_of_websocket_where_that_is_wanted() {
 
 #[test]
 fn a_silent_tunnel_ends_by_its_timeout() {
-    let (_program, address, log) = start("", " timeout tunnel 1s\n", server_of_1(), "");
+    let (_program, address, log) = start("", " timeout tunnel 3s\n", server_of_1(), "");
     block(async {
         let mut client = client(address).await;
         let (_, mut tunnel) = ask(&mut client, chat("/chat")).await;

@@ -612,8 +612,9 @@ fn values_that_rules_replace_are_freed_meanwhile() {
     let map = folder.file("map", "a b\n");
     for rule in [format!("set-map({}) a %[path]", map.display()), "set-var(proc.a) path".to_owned()] {
         let program = Manylane::start_ready(&format!(
-            "{DEFAULTS} mode http\nlisten l\n bind {}\n http-request {rule}\n http-request return status 200 \
-             hdr X %[str(none),map({})]%[var(proc.a),length]\n",
+            "{} mode http\nlisten l\n bind {}\n http-request {rule}\n http-request return status 200 hdr X \
+             %[str(none),map({})]%[var(proc.a),length]\n",
+            common::measured(),
             fd(&socket),
             map.display()
         ));

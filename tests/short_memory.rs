@@ -21,7 +21,7 @@ fn start(sections: &str) -> Manylane {
 
 /// Starts a program with one lane as this command.
 fn start_as(sections: &str, command: &mut Command) -> Manylane {
-    let defaults = DEFAULTS.replace("nbthread 2", "nbthread 1").replace("30s", "300s");
+    let defaults = common::measured().replace("nbthread 2", "nbthread 1").replace("30s", "300s");
     let (program, mut said) = Manylane::start_heard_as(&format!("{defaults}{sections}"), command.arg("-V"));
     while !said.next().unwrap().unwrap().contains("lanes are ready") {}
     std::thread::spawn(move || said.map_while(Result::ok).for_each(|line| eprintln!("{line}")));

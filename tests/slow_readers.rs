@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 const TOO_MUCH: usize = 40_000;
 
 /// Small socket buffers for clients, so that the program has to wait. Heads may be large.
-const GLOBAL: &str = "global\n nbthread 1\n tune.sndbuf.client 4096\n tune.bufsize 65536\n";
+const GLOBAL: &str = "global\n nbthread 1\n warn-blocked-traffic-after 1s\n tune.sndbuf.client 4096\n \
+                      tune.bufsize 65536\n";
 
 /// All timeouts except the client's.
 const TIMES: &str = "defaults\n mode http\n timeout server 1h\n timeout connect 5s\n timeout tunnel 1h\n";
@@ -155,9 +156,9 @@ fn a_server_is_not_blamed_for_a_client_that_does_not_take_what_comes_first() {
     let (folder, syslog) = (Folder::new(), Syslog::new());
     let control = folder.0.join("control");
     let first = format!("HTTP/1.1 103 Early Hints\r\n{}\r\n", fields(TOO_MUCH));
-    let times = TIMES.replace("server 1h", "server 1s");
+    let times = TIMES.replace("server 1h", "server 3s");
     let _program = Manylane::start_ready(&format!(
-        "{GLOBAL} stats socket {} level admin\n{times} timeout client 1s\n log {} local0\n option \
+        "{GLOBAL} stats socket {} level admin\n{times} timeout client 3s\n log {} local0\n option \
          httplog\nlisten l\n bind {}\n server s {} observe layer7 error-limit 1 on-error mark-down check \
          inter 1h\n",
         control.display(),

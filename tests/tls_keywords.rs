@@ -199,7 +199,7 @@ fn checks_use_tls_names_and_protocols_as_in_haproxy() {
                 let to = if *secure { "tls" } else { "clear" };
                 format!(
                     "backend b{n}\n option httpchk\n http-check send uri /b{n} ver HTTP/1.1 hdr host a\n \
-                     default-server verify none check inter 200ms {usual}\n server s unix@{shown}.{to} \
+                     default-server verify none check inter 1s {usual}\n server s unix@{shown}.{to} \
                      {options}\n"
                 )
             })

@@ -916,24 +916,26 @@ fn steps_of_checks_speak_tls_where_they_say_so() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let ca = authority.file();
+    // A check may take long, and each server settles at once or is checked often until it does.
+    let often = "inter 60s fastinter 100ms downinter 100ms";
     let config = |_: &common::watch::Syslog, socket: &Path| {
         let (shown, ca) = (socket.display(), ca.display());
         format!(
-            "global\n stats socket {shown} level admin\n{DEFAULTS} mode http\n\
+            "global\n stats socket {shown} level admin\n{DEFAULTS} mode http\n timeout check 60s\n\
              backend secure\n option httpchk\n http-check connect ssl sni a.example alpn h2,http/1.1\n \
              http-check send meth GET uri / ver HTTP/1.1 hdr Host a.example\n \
              http-check expect string a.example\n \
-             server s unix@{shown}.g verify required ca-file {ca} check inter 100ms init-state fully-down\n\
+             server s unix@{shown}.g verify required ca-file {ca} check {often} init-state fully-down\n\
              backend wrong\n option httpchk\n http-check connect ssl sni b.example\n \
-             server s unix@{shown}.g verify required ca-file {ca} check inter 100ms fall 1\n\
+             server s unix@{shown}.g verify required ca-file {ca} check {often} fall 1\n\
              backend bytes\n mode tcp\n option tcp-check\n tcp-check connect ssl sni a.example\n \
              tcp-check send GET\\ /\\ HTTP/1.0\\r\\nHost:\\ a.example\\r\\n\\r\\n\n \
              tcp-check expect string a.example\n \
-             server s unix@{shown}.g verify none check inter 100ms init-state fully-down\n\
+             server s unix@{shown}.g verify none check {often} init-state fully-down\n\
              backend clear\n mode tcp\n option tcp-check\n tcp-check connect\n \
              tcp-check send GET\\ /\\r\\n\n \
              tcp-check expect string hello\n \
-             server s unix@{shown}.g ssl verify none check inter 100ms fall 1\n\
+             server s unix@{shown}.g ssl verify none check {often} fall 1\n\
              frontend g\n bind unix@{shown}.g ssl crt {} strict-sni\n \
              http-request return status 200 content-type text/plain lf-string %[ssl_fc_sni]\n",
             certificate.display(),

@@ -257,7 +257,7 @@ fn a_connection_ends_with_a_body_that_is_none() {
 /// The rest of a body has a timeout.
 #[test]
 fn a_body_that_does_not_come_ends_the_connection() {
-    let (_program, address) = start(" timeout http-request 100ms");
+    let (_program, address) = start(" timeout http-request 2s");
     let mut client = connect(address);
     client.write_all(framed("/return", false, false, 100).0.as_bytes()).unwrap();
     let mut reader = BufReader::new(client.try_clone().unwrap());

@@ -361,6 +361,12 @@ pub fn check(config: &str, arguments: &[&str]) -> Output {
     command().arg("-c").arg("-f").arg(file).args(arguments).output().unwrap()
 }
 
+/// [`DEFAULTS`] for tests that measure memory: a report of a lane that got no processor for a second reads
+/// debug symbols into it.
+pub fn measured() -> String {
+    DEFAULTS.replace("nbthread 2", "nbthread 2\n warn-blocked-traffic-after 1s")
+}
+
 /// Settings of each proxy in the tests.
 pub const DEFAULTS: &str =
     "global\n nbthread 2\ndefaults\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n";

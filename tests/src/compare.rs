@@ -6,6 +6,7 @@ use crate::client::Got;
 use crate::message::{Kind, Message};
 use crate::origin::RecordedRequest;
 use crate::run::Outcome;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Formats a part of an outcome for comparison.
 pub fn text(outcome: &Outcome, part: Part) -> String {
@@ -154,23 +155,36 @@ fn with_lower_names(message: &Message) -> Message {
         let end = field.find(':').unwrap_or(0);
         field[..end].make_ascii_lowercase();
         if field.starts_with("set-cookie:") {
-            *field = without_last_digit_of_dates(field);
+            *field = without_present_dates(field);
         }
     }
     message
 }
 
-/// `SRV=a|awfMo|awfM1; path=/`: dates have a resolution of 4 seconds, and two runs may fall into different
-/// steps.
-fn without_last_digit_of_dates(cookie: &str) -> String {
+/// `SRV=a|awfMo|awfM1; path=/`: dates in steps of 4 seconds, by which two runs may differ. Those of about now
+/// become `NOW`.
+fn without_present_dates(cookie: &str) -> String {
+    /// Ten minutes.
+    const ABOUT: u64 = 150;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 4;
     let mut parts = cookie.split('|');
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let end = part.find(';').unwrap_or(part.len());
-        let is_date = end == 5 && part.is_char_boundary(4);
-        text += &if is_date { format!("|{}_{}", &part[..4], &part[5..]) } else { format!("|{part}") };
+        let is_now = end == 5 && date_of(&part[..end]).is_some_and(|date| date.abs_diff(now) < ABOUT);
+        text += &if is_now { format!("|NOW{}", &part[end..]) } else { format!("|{part}") };
     }
     text
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Reads digits of base64 as one number.
+fn date_of(digits: &str) -> Option<u64> {
+    digits.bytes().try_fold(0, |date, digit| {
+        let value = DIGITS.iter().position(|own| *own == digit)?;
+        Some(date << 6 | value as u64)
+    })
 }
 
 fn requests_text(name: &str, requests: &[RecordedRequest]) -> String {
@@ -331,8 +345,13 @@ mod tests {
             \"f\" \"b\" \"a\" 2";
         let shown = "127.0.0.1 - - [TIME +0000] \"GET / HTTP/2.0\" 200 N \"\" \"\" N N \"f\" \"b\" \"a\" N";
         assert_eq!(log_line(clf), shown);
-        let cookie = "set-cookie: S=b|awfMo|awfM1; path=/";
-        assert_eq!(without_last_digit_of_dates(cookie), "set-cookie: S=b|awfM_|awfM_; path=/");
+        let long_ago = "set-cookie: S=b|O5rKA|f43PA; path=/";
+        assert_eq!(without_present_dates(long_ago), long_ago);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 4;
+        let digits: String =
+            (0..5).rev().map(|n| char::from(DIGITS[(now >> (6 * n)) as usize % 64])).collect();
+        let cookie = format!("set-cookie: S=b|{digits}|O5rKA; path=/");
+        assert_eq!(without_present_dates(&cookie), "set-cookie: S=b|NOW|O5rKA; path=/");
         let line = "<134>1 2026-11-21T06:52:56.123456+00:00 - haproxy 77 - [a@1 b=\"c d\"] said so";
         assert_eq!(log_line(line), "<134> 1 - PROGRAM [a@1 b=\"c d\"] said so");
         assert_eq!(log_line("<134>Nov  1 06:52:56 here tag[7]: said"), "<134> here tag said");

@@ -2,7 +2,7 @@
 
 use crate::TIMEOUT;
 use crate::message::{Kind, Message};
-use std::io::{BufReader, Write};
+use std::io::{BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,7 +47,7 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// A server with a thread for each connection. It stops accepting when dropped.
+/// A server with a thread for each connection. It stops accepting when dropped, and waits for these threads.
 #[derive(Debug)]
 pub struct Origin {
     address: SocketAddr,
@@ -79,6 +79,20 @@ impl Origin {
         self.address
     }
 
+    /// Returns all requests, after all connections have ended. Call it when the program has ended.
+    pub fn finish(mut self) -> Vec<RecordedRequest> {
+        self.stop();
+        self.requests()
+    }
+
+    fn stop(&mut self) {
+        self.shared.ended.store(true, Ordering::Release);
+        let _ = TcpStream::connect(self.address); // wakes `accept`
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join(); // the comparison shows what failed
+        }
+    }
+
     /// Requests so far, in order of arrival.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -87,25 +101,40 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::Release);
-        let _ = TcpStream::connect(self.address); // wakes `accept`
-        if let Some(accepting) = self.accepting.take() {
-            let _ = accepting.join(); // the comparison shows what failed
-        }
+        self.stop();
     }
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for (index, connection) in listener.incoming().enumerate() {
-        if shared.ended.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok(connection) = connection else { continue };
+    let mut index = 0;
+    serve_until(listener, &shared.ended, |connection| {
+        index += 1;
         let shared = Arc::clone(shared);
         thread::spawn(move || {
-            let _ = serve(connection, index + 1, &shared); // some cases break connections
-        });
+            let _ = serve(connection, index, &shared); // some cases break connections
+        })
+    });
+}
+
+/// Serves connections until `ended` is set, and those that wait then; returns when all of them have ended. A
+/// connection that says nothing wakes it.
+pub(crate) fn serve_until(
+    listener: &TcpListener,
+    ended: &AtomicBool,
+    mut serve: impl FnMut(TcpStream) -> JoinHandle<()>,
+) {
+    let mut serving = Vec::new();
+    loop {
+        match listener.accept() {
+            Ok((connection, _)) => serving.push(serve(connection)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(_) => {} // it ended before it was accepted
+        }
+        if ended.load(Ordering::Acquire) {
+            listener.set_nonblocking(true).unwrap();
+        }
     }
+    serving.into_iter().for_each(|each| drop(each.join())); // the comparison shows what failed
 }
 
 fn serve(connection: TcpStream, index: usize, shared: &Shared) -> std::io::Result<()> {

@@ -214,7 +214,7 @@ pub fn run(
     Outcome {
         answers,
         rest,
-        requests: origins.iter().map(|(name, origin)| (name.clone(), origin.requests())).collect(),
+        requests: origins.into_iter().map(|(name, origin)| (name, origin.finish())).collect(),
         heard: talkers
             .into_iter()
             .map(|(name, talker)| {

@@ -1,6 +1,7 @@
 //! Servers of any protocol: they send and receive as a case says, and store what they receive.
 
 use crate::TIMEOUT;
+use crate::origin::serve_until;
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -69,26 +70,19 @@ impl Talker {
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    let mut talks = Vec::new();
-    for stream in listener.incoming() {
-        // The last connection only wakes this thread; all earlier ones were accepted before it.
-        if shared.ended.load(Ordering::Acquire) {
-            break;
-        }
-        let Ok(stream) = stream else { continue };
+    serve_until(listener, &shared.ended, |stream| {
         let index = {
             let mut heard = shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
             heard.push(Vec::new());
             heard.len() - 1
         };
         let shared = Arc::clone(shared);
-        talks.push(thread::spawn(move || {
+        thread::spawn(move || {
             let mut heard = Vec::new();
             let _ = talk(stream, &shared.parts, &mut heard); // a broken connection has ended
             shared.heard.lock().unwrap_or_else(PoisonError::into_inner)[index] = heard;
-        }));
-    }
-    talks.into_iter().for_each(|talk| talk.join().unwrap());
+        })
+    });
 }
 
 fn talk(mut stream: TcpStream, parts: &[Part], heard: &mut Vec<u8>) -> std::io::Result<()> {
@@ -136,6 +130,6 @@ mod tests {
         let mut said = String::new();
         client.read_to_string(&mut said).unwrap();
         assert_eq!(said, "1");
-        assert_eq!(talker.heard(), [b"one."]);
+        assert_eq!(talker.heard(), [&b"one."[..], b""], "and what wakes it");
     }
 }

@@ -76,13 +76,17 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Does a handshake.
+    /// Does a handshake. Whether a connection that a program ends at once, with the hello unread, is reset is a
+    /// matter of moments.
     pub fn tls(mut socket: TcpStream) -> Self {
         let name = ServerName::try_from(NAME).unwrap();
         let mut tls = ClientConnection::new(IDENTITY.client.clone(), name).unwrap();
         while tls.is_handshaking() {
-            if let Err(error) = tls.complete_io(&mut socket) {
-                return Self::Failed(error.kind());
+            use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+            match tls.complete_io(&mut socket).map_err(|error| error.kind()) {
+                Ok(_) => {}
+                Err(BrokenPipe | ConnectionReset | UnexpectedEof) => return Self::Ended,
+                Err(kind) => return Self::Failed(kind),
             }
         }
         Self::Tls(Box::new(StreamOwned::new(tls, socket)))

@@ -92,7 +92,7 @@ problems! {
     UnaskedSwitch 400 "a 101 response to a request without an upgrade"
     NoSwitch 400 "a 101 response without 'Connection: upgrade'"
     NoWebSocketKey 400 "an upgrade to WebSocket without a Sec-WebSocket-Key of 16 bytes"
-    NoWebSocketAccept 400 "a switch to WebSocket without Sec-WebSocket-Accept"
+    NoWebSocketAccept 400 "a switch to WebSocket without the right Sec-WebSocket-Accept"
     BadChunkSize 400 "a chunk's size is missing or is not hexadecimal"
     HugeChunk 400 "a chunk's size does not fit into 63 bits"
     BadExtension 400 "a chunk's extension has forbidden bytes or is too long"

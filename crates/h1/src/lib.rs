@@ -16,7 +16,7 @@ pub use body::{BodyReader, From, Progress};
 pub use error::{Error, Problem};
 pub use leniency::{Leniency, Relaxed};
 pub use limits::Limits;
-pub use message::{Body, Connection, RequestInfo};
+pub use message::{Body, Connection, RequestInfo, is_websocket_key};
 pub use parse::{Request, RequestParser, Response, ResponseParser};
 pub use settle::{Reader, settle_request, settle_response};
 pub use write::{

@@ -434,8 +434,8 @@ impl FramingFields {
     }
 }
 
-/// Returns whether the value is sixteen bytes in base64 (RFC 6455, 4.2.1).
-fn is_websocket_key(value: &[u8]) -> bool {
+/// Returns whether the value of `Sec-WebSocket-Key` is sixteen bytes in base64 (RFC 6455, 4.2.1).
+pub fn is_websocket_key(value: &[u8]) -> bool {
     let digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     matches!(value, [digits @ .., b'=', b'='] if digits.len() == 22 && digits.iter().all(digit))
 }

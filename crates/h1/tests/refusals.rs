@@ -5,6 +5,7 @@
 use manylane_buf::Chain;
 use manylane_h1::{
     Body, BodyReader, From, Leniency, Limits, Problem, Progress, RequestInfo, RequestParser, ResponseParser,
+    is_websocket_key,
 };
 use manylane_http::Method;
 
@@ -504,9 +505,12 @@ fn handshakes_that_only_look_like_some_are_refused() {
         assert_eq!(got, expected, "{fields:?}");
     }
     let relaxed = Limits { relaxed: true, ..Limits::default() };
-    let without_key = head("Upgrade: websocket\r\n");
-    let parsed = RequestParser::new(relaxed).parse(&mut chain(without_key.as_bytes()));
-    assert!(parsed.unwrap().unwrap().connection.upgrade, "with the option");
+    for odd in ["", "Sec-WebSocket-Key:\r\n", "Sec-WebSocket-Key: x\r\n"] {
+        let odd = head(&format!("Upgrade: websocket\r\n{odd}"));
+        let parsed = RequestParser::new(relaxed).parse(&mut chain(odd.as_bytes()));
+        assert!(parsed.unwrap().unwrap().connection.upgrade, "{odd:?} with the option");
+    }
+    assert!(is_websocket_key(b"dGhlIHNhbXBsZSBub25jZQ==") && !is_websocket_key(b"dGhlIHNhbXBsZSBub25jZQ="));
     let upgrade = RequestInfo { upgrade: true, ..ASKED };
     let agreed = b"HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     let parsed = ResponseParser::new(relaxed).parse(&mut chain(agreed), upgrade);

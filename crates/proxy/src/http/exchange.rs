@@ -280,11 +280,12 @@ impl Stream<'_> {
             if response.body == Body::Tunnel && !bodyless && going_up.outcome.is_none() {
                 return Err(Failed::Answer(502, exchange.failed(Cause::Refused)));
             }
-            if let Some(relaxed) = parser.take_relaxed() {
-                exchange.accept_relaxed_response(&relaxed);
-            }
+            let mut relaxed = parser.take_relaxed();
             if request.connection.upgrade {
-                exchange.settle_upgrade(response)?;
+                exchange.settle_upgrade(response, &mut relaxed)?;
+            }
+            if let Some(relaxed) = relaxed {
+                exchange.accept_relaxed_response(&relaxed);
             }
             observe(local, backend, index, Observation::Status(response.head.status()));
             if self.sends_early {

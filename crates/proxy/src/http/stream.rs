@@ -80,8 +80,8 @@ pub(super) struct Stream<'s> {
     /// The request has been sent to a server. From then on formats of the proxy's own responses do not see
     /// it, as in HAProxy.
     pub(super) gone: Cell<bool>,
-    /// The key by which a server of HTTP/1 accepts a WebSocket; a client of HTTP/2 does not have one.
-    pub(super) websocket: Cell<Option<websocket::Key>>,
+    /// The WebSocket handshake of the request.
+    pub(super) websocket: Cell<Option<websocket::Handshake>>,
 }
 
 /// What binds a request to one server.

@@ -2,14 +2,15 @@
 //! different versions.
 //!
 //! Inside the proxy both are an upgrade: a GET with `Upgrade` and `Connection`, accepted by 101. Only HTTP/1
-//! has a key for WebSocket (RFC 6455, 4.1). The proxy makes the key for an end of HTTP/2, and verifies the
+//! has a key for WebSocket (RFC 6455, 4.1). The proxy makes the key for an end of HTTP/2, and for a client of
+//! HTTP/1 that passes without a good one (`option accept-unsafe-violations-in-http-request`), and verifies the
 //! server's answer to it.
 
 use super::exchange::Exchange;
 use super::stream::Stream;
 use super::tries::{Failed, no_memory};
 use crate::flow::protocol;
-use manylane_h1::{Body, Request, Response};
+use manylane_h1::{Body, Error, Problem, Relaxed, Request, Response, is_websocket_key};
 use manylane_http::{EditError, Head, Known};
 use manylane_plan::Cause;
 use sha1::{Digest, Sha1};
@@ -22,11 +23,12 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 /// Key of a client's handshake: sixteen bytes in base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key([u8; 24]);
+struct Key([u8; 24]);
 
 impl Key {
     fn of(head: &Head) -> Option<Self> {
-        head.value(Known::SEC_WEBSOCKET_KEY)?.try_into().ok().map(Self)
+        let key = head.values(Known::SEC_WEBSOCKET_KEY).find(|key| is_websocket_key(key))?;
+        key.try_into().ok().map(Self)
     }
 
     /// Returns a key that cannot be guessed.
@@ -40,13 +42,35 @@ impl Key {
         base64(&bytes, &mut key);
         Self(key)
     }
+}
 
-    /// Returns the `Sec-WebSocket-Accept` of a server that accepts.
-    fn accept(&self) -> [u8; 28] {
-        let mut accept = [0; 28];
-        base64(&Sha1::new().chain_update(self.0).chain_update(GUID).finalize(), &mut accept);
-        accept
+/// The two ends of a WebSocket handshake.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handshake {
+    /// The key for a server of HTTP/1.
+    key: Key,
+    /// What the client gets as `Sec-WebSocket-Accept`, if the proxy made the key: the value that belongs to
+    /// the client's own key, however odd, since the client may compare it. A client without a key compares
+    /// nothing, but what stands between may want the field, so it gets the one of the server's key.
+    accept: Option<[u8; 28]>,
+}
+
+impl Handshake {
+    fn of(head: &Head) -> Self {
+        if let Some(key) = Key::of(head) {
+            return Self { key, accept: None };
+        }
+        let key = Key::random();
+        let own = head.value(Known::SEC_WEBSOCKET_KEY).filter(|own| !own.is_empty());
+        Self { key, accept: Some(accept_of(own.unwrap_or(&key.0))) }
     }
+}
+
+/// Returns the `Sec-WebSocket-Accept` of a server that accepts this key.
+fn accept_of(key: &[u8]) -> [u8; 28] {
+    let mut accept = [0; 28];
+    base64(&Sha1::new().chain_update(key).chain_update(GUID).finalize(), &mut accept);
+    accept
 }
 
 /// Writes `bytes` in base64 into `text`, which has the right length.
@@ -80,7 +104,8 @@ pub(super) fn as_connected(head: &mut Head) -> Result<(), EditError> {
 }
 
 impl Stream<'_> {
-    /// Adds a WebSocket key to the request if the server needs one, and removes it if the server does not.
+    /// Sets the one WebSocket key of the request if the server needs one, and removes it if the server does
+    /// not.
     pub(super) fn set_websocket_key(
         &self,
         request: &mut Request,
@@ -90,12 +115,13 @@ impl Stream<'_> {
             return Ok(());
         }
         let head = &mut request.head;
-        let key = self.websocket.get().or_else(|| Key::of(head)).unwrap_or_else(Key::random);
-        self.websocket.set(Some(key));
+        let handshake = self.websocket.get().unwrap_or_else(|| Handshake::of(head));
+        self.websocket.set(Some(handshake));
+        let key = handshake.key;
         if server_is_h2 {
             head.remove_fields(Known::SEC_WEBSOCKET_KEY);
             Ok(())
-        } else if head.value(Known::SEC_WEBSOCKET_KEY) == Some(&key.0) {
+        } else if head.values(Known::SEC_WEBSOCKET_KEY).eq([&key.0[..]]) {
             Ok(())
         } else {
             head.set_field(Known::SEC_WEBSOCKET_KEY, &key.0)
@@ -106,9 +132,14 @@ impl Stream<'_> {
 #[allow(clippy::result_large_err)] // in a box, a rule's response would be an allocation
 impl Exchange<'_> {
     /// Turns the response to an upgrade into one of HTTP/1, and verifies what the client cannot verify. To a
-    /// client of HTTP/2 any 2xx means success.
-    pub(super) fn settle_upgrade(&self, response: &mut Response) -> Result<(), Failed> {
-        let key = self.stream.websocket.get();
+    /// client of HTTP/2 any 2xx means success. With `option accept-unsafe-violations-in-http-response`, a
+    /// wrong `Sec-WebSocket-Accept` of a server of HTTP/1 becomes the right one, and `relaxed` says so.
+    pub(super) fn settle_upgrade(
+        &self,
+        response: &mut Response,
+        relaxed: &mut Option<Relaxed>,
+    ) -> Result<(), Failed> {
+        let handshake = self.stream.websocket.get();
         let to_h2 = self.stream.client.end.h2().is_some();
         let agrees = response.body == Body::Tunnel;
         let head = &mut response.head;
@@ -125,18 +156,38 @@ impl Exchange<'_> {
                 .set_status(101, None)
                 .and_then(|()| head.set_field(Known::CONNECTION, b"upgrade"))
                 .and_then(|()| head.set_field(Known::UPGRADE, protocol))
-                .and_then(|()| match key {
-                    Some(key) => head.set_field(Known::SEC_WEBSOCKET_ACCEPT, &key.accept()),
+                .and_then(|()| match handshake {
+                    Some(Handshake { key, accept }) => {
+                        let accept = accept.unwrap_or_else(|| accept_of(&key.0));
+                        head.set_field(Known::SEC_WEBSOCKET_ACCEPT, &accept)
+                    }
                     None => Ok(()),
                 });
             response.connection.upgrade = true;
             return made.map_err(|_| no_memory());
         }
-        let is_right = match key {
-            Some(key) if agrees => head.value(Known::SEC_WEBSOCKET_ACCEPT) == Some(&key.accept()),
-            _ => agrees || !matches!(head.status(), 200..=299),
+        let refused = || Failed::Answer(502, self.failed(Cause::Refused));
+        let Some(Handshake { key, accept }) = handshake.filter(|_| agrees) else {
+            let is_right = agrees || !to_h2 || !matches!(head.status(), 200..=299);
+            return if is_right { Ok(()) } else { Err(refused()) };
         };
-        if to_h2 && !is_right { Err(Failed::Answer(502, self.failed(Cause::Refused))) } else { Ok(()) }
+        let relaxes = self.backend.http.response_limits.relaxed;
+        if !relaxes && !to_h2 && accept.is_none() {
+            return Ok(()); // the client verifies it by its own key
+        }
+        let right = accept_of(&key.0);
+        let is_right = head.values(Known::SEC_WEBSOCKET_ACCEPT).eq([&right[..]]);
+        if !is_right && !relaxes {
+            return Err(refused());
+        }
+        if !is_right
+            && relaxed.is_none()
+            && let Some(received) = head.original().cloned()
+        {
+            let error = Error { status: 502, position: 0, problem: Problem::NoWebSocketAccept };
+            *relaxed = Some(Relaxed { error, received });
+        }
+        head.set_field(Known::SEC_WEBSOCKET_ACCEPT, &accept.unwrap_or(right)).map_err(|_| no_memory())
     }
 }
 
@@ -146,8 +197,7 @@ mod tests {
 
     #[test]
     fn a_key_is_answered_as_the_rfc_has_it() {
-        let key = Key(*b"dGhlIHNhbXBsZSBub25jZQ==");
-        assert_eq!(&key.accept(), b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(&accept_of(b"dGhlIHNhbXBsZSBub25jZQ=="), b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 
     #[test]
