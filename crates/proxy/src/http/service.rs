@@ -8,7 +8,7 @@ use super::pipeline::After;
 use super::pump::Pump;
 use super::stream::Stream;
 use crate::lane::PageServed;
-use crate::rules::{Answer, EvalPhase, Verdict, Walk, any_holds, apply, challenge, see_other};
+use crate::rules::{EvalPhase, Verdict, Walk, any_holds, apply, challenge, see_other};
 use manylane_buf::{Chain, External};
 use manylane_config::table::Ruleset;
 use manylane_expr::basic;
