@@ -106,7 +106,18 @@ impl LocalStream {
         Ok(some)
     }
 
+    /// Sends all of `chain`. What the peer has no room for waits there, in at most twice its memory and a
+    /// cluster.
     pub(crate) async fn send(&self, chain: &mut Chain) -> Result<(), manylane_local::Error> {
+        match self.socket.try_send_chain(chain) {
+            Ok(_) | Err(manylane_local::Error::WouldBlock) => {}
+            Err(error) => return Err(error),
+        }
+        if chain.is_empty() {
+            return Ok(());
+        }
+        let mut rest = std::mem::take(chain);
+        chain.append_compact(&mut rest).map_err(manylane_local::Error::NoBuffers)?;
         self.socket.send_chain_async(chain).await.map(|_| ())
     }
 

@@ -19,8 +19,8 @@ const SMALL: usize = 2048;
 /// Largest part of a header block in one frame: with its header it fits into a cluster.
 const MAX_PART: usize = MAX_CLUSTER - HEADER;
 
-/// Largest amount of data, in bytes, that is copied behind the previous frame. Otherwise streams that send
-/// little would fill the output with segments of a few bytes, each holding a cluster.
+/// Largest amount of data, in bytes, that is always copied behind the previous frame. Otherwise streams that
+/// send little would fill the output with segments of a few bytes, each holding a cluster.
 const COPIED: usize = 512;
 
 /// Largest payload of a DATA frame: one turn of a stream while others wait.
@@ -135,7 +135,8 @@ impl Connection {
         self.has_sent(stream, true)
     }
 
-    /// Takes as much of `data` as windows and output have room for, by reference. With `end`, it ends the
+    /// Takes as much of `data` as windows and output have room for: by reference, except for small pieces
+    /// while output waits for the peer. With `end`, it ends the
     /// sending direction of the stream once all data is taken. The rest stays in `data`: the stream waits,
     /// and [`next_writable`](Self::next_writable) returns it when the caller may call this again. While
     /// others wait, a stream sends one frame a call, so that all get their turn.
@@ -203,7 +204,11 @@ impl Connection {
             } else {
                 put(&mut self.small, &mut self.out, &[&before])?;
                 let mut part = data.split_to(n)?;
-                self.out.append_chain(&mut part)?;
+                if self.unwritten == 0 {
+                    self.out.append_chain(&mut part)?;
+                } else {
+                    self.append_waiting(part)?;
+                }
             }
             self.send_window.sent(n);
             self.cheap.earn(2 + n as u32 / UPDATES_EARNED);
@@ -212,6 +217,19 @@ impl Connection {
                 return Ok(Sent { bytes, all: true });
             }
         }
+    }
+
+    /// Appends data to output that waits for the peer, which so takes at most twice its bytes and a cluster:
+    /// copies segments that fill less than half of theirs.
+    fn append_waiting(&mut self, mut data: Chain) -> Result<(), Problem> {
+        while let Some(segment) = data.pop_front() {
+            if segment.is_sparse() {
+                put_copy(&mut self.small, &mut self.out, &segment)?;
+            } else {
+                self.out.push_back(segment).map_err(|refused| Problem::from(refused.error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Appends all output to `out`. Call it when the output of the last call is written, or report the rest
@@ -346,4 +364,15 @@ pub(super) fn put(small: &mut Chain, out: &mut Chain, parts: &[&[u8]]) -> Result
     small.clear();
     small.push_back(last).map_err(|refused| Problem::from(refused.error))?;
     out.push_back(frame).map_err(|refused| Problem::from(refused.error))
+}
+
+/// Writes a copy of `bytes` into clusters that small frames share, without a gap, and appends it to `out`.
+fn put_copy(small: &mut Chain, out: &mut Chain, bytes: &[u8]) -> Result<(), Problem> {
+    let before = small.len();
+    small.append(bytes)?;
+    out.append_chain(&mut small.copy_range(before..)?)?;
+    while small.segment_count() > 1 {
+        small.pop_front();
+    }
+    Ok(())
 }
