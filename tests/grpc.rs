@@ -260,8 +260,9 @@ fn a_reload_ends_no_call() {
 #[test]
 fn the_health_service_of_grpc_is_a_check() {
     let Some((mut server, address)) = Peer::server() else { return };
-    let check = " timeout check 60s\n option httpchk\n http-check send meth POST uri /grpc.health.v1.Health/Check ver HTTP/2 hdr \
-                 content-type application/grpc hdr te trailers body-lf \"%[bin(0000000000)]\"\n \
+    let check = " timeout check 60s\n option httpchk\n http-check send meth POST uri \
+                 /grpc.health.v1.Health/Check ver HTTP/2 hdr content-type application/grpc hdr te trailers \
+                 body-lf \"%[bin(0000000000)]\"\n \
                  http-check expect rstring \"\\x08\\x01\\$\"\n default-server check inter 1s fastinter 20ms \
                  downinter 20ms\n";
     let between = Between::start(check, &[address]);

@@ -33,8 +33,8 @@ fn servers_are_checked_as_the_section_says_that_they_name() {
             healthcheck web\n type httpchk GET /health\n http-check expect status 204\n\
             healthcheck bytes\n type tcp-check\n tcp-check send hello\n tcp-check expect string WORLD\n\
             frontend f\n bind {}\n default_backend b\n\
-            backend b\n option httpchk HEAD /\n timeout check 60s\n default-server inter 1s check\n server a {usual}\n \
-            server b {web} healthcheck web\n server c {bytes} healthcheck bytes\n \
+            backend b\n option httpchk HEAD /\n timeout check 60s\n default-server inter 1s check\n \
+            server a {usual}\n server b {web} healthcheck web\n server c {bytes} healthcheck bytes\n \
             server d {usual} healthcheck web\n",
         cli.display(),
         fd(&socket)

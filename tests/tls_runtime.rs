@@ -921,7 +921,8 @@ fn steps_of_checks_speak_tls_where_they_say_so() {
     let config = |_: &common::watch::Syslog, socket: &Path| {
         let (shown, ca) = (socket.display(), ca.display());
         format!(
-            "global\n stats socket {shown} level admin\n{DEFAULTS} mode http\n timeout check 60s\n\
+            "global\n stats socket {shown} level admin\n max-spread-checks 100ms\n{DEFAULTS} mode http\n \
+             timeout check 60s\n\
              backend secure\n option httpchk\n http-check connect ssl sni a.example alpn h2,http/1.1\n \
              http-check send meth GET uri / ver HTTP/1.1 hdr Host a.example\n \
              http-check expect string a.example\n \

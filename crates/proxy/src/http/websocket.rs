@@ -3,8 +3,8 @@
 //!
 //! Inside the proxy both are an upgrade: a GET with `Upgrade` and `Connection`, accepted by 101. Only HTTP/1
 //! has a key for WebSocket (RFC 6455, 4.1). The proxy makes the key for an end of HTTP/2, and for a client of
-//! HTTP/1 that passes without a good one (`option accept-unsafe-violations-in-http-request`), and verifies the
-//! server's answer to it.
+//! HTTP/1 that passes without a good one (`option accept-unsafe-violations-in-http-request`). It verifies
+//! the server's answer to such a key.
 
 use super::exchange::Exchange;
 use super::stream::Stream;
