@@ -2,6 +2,7 @@
 //! *What one connection can make us hold*).
 
 use crate::common;
+use crate::slow_readers::small;
 use crate::tls::Authority;
 
 use common::watch::until;
@@ -71,6 +72,7 @@ struct Drip {
 enum Pieces {
     AtOnce,
     Single,
+    Of(usize),
     /// Of random lengths up to 60, from this seed.
     Random(u64),
 }
@@ -92,6 +94,7 @@ impl Drip {
             let length = match self.pieces {
                 Pieces::AtOnce => left,
                 Pieces::Single => 1,
+                Pieces::Of(length) => length,
                 Pieces::Random(seed) => {
                     1 + (seed.wrapping_add(round).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % 60
                 }
@@ -183,6 +186,7 @@ fn carried_take_no_more<P: Peer>(config: &str, begin: &str, drips: &[Drip], clie
         let at_once = Drip { pieces: Pieces::AtOnce, ..drip };
         let at_once = memory_with_clients(config, begin, at_once, &client);
         let drops = memory_with_clients(config, begin, drip, &client);
+        println!("{begin:?}: {drops} KB drop by drop, {at_once} KB at once");
         assert!(drops <= at_once + MORE, "{drops} KB drop by drop, {at_once} KB at once");
     }
 }
@@ -455,6 +459,7 @@ fn drops_of_servers_take_no_more(
     let at_once = memory_with_servers(&config, request, requested, begin, BYTES);
     let drops = memory_with_servers(&config, request, requested, begin, 1);
     let begin = String::from_utf8_lossy(begin);
+    println!("{begin:?}: {drops} KB drop by drop, {at_once} KB at once");
     assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
 }
 
@@ -514,6 +519,7 @@ fn what_comes_within_tls_takes_no_more_drop_by_drop() {
         memory_with_servers(config, request, asks, b"HTTP/1.1 200 OK\r\nX: ", step)
     };
     let (at_once, drops) = (memory(BYTES), memory(1));
+    println!("servers: {drops} KB drop by drop, {at_once} KB at once");
     assert!(drops <= at_once + MORE, "servers: {drops} KB drop by drop, {at_once} KB at once");
 }
 
@@ -777,67 +783,108 @@ const TUNNELS: (usize, usize) = (40, 8000);
 /// A client that cannot send for so long is stuck: everything that fits was accepted.
 const STUCK: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Memory of a program with tunnels whose servers do not read, after each client has sent as much as was
-/// accepted, in pieces of `step`. A client is what `client` makes of its connection; it sends `begin` and
-/// reads a head, if there is one. With the preface of HTTP/2, each piece is a frame.
-fn memory_with_tunnels<P: Peer + Send>(
+/// Which end of a tunnel reads nothing.
+#[derive(Clone, Copy, Debug)]
+enum Receiver {
+    Client,
+    Server,
+}
+
+/// A program with tunnels, and their ends.
+struct Tunnels<P> {
+    program: Manylane,
+    clients: Vec<P>,
+    servers: Vec<TcpStream>,
+    /// Address of the servers.
+    server: SocketAddr,
+}
+
+/// Starts a program with these tunnels. A client is what `client` makes of its connection; it sends `begin`
+/// and reads the head of the `answer`, if there is one. Socket buffers are small, so that data waits in the
+/// program.
+fn tunnels<P: Peer>(
     rules: &str,
     begin: &str,
     answer: &str,
-    step: usize,
+    receiver: Receiver,
     client: impl Fn(TcpStream) -> P,
-) -> usize {
-    let is_h2 = begin.starts_with(PREFACE);
+) -> Tunnels<P> {
     let (socket, address) = listener();
-    let (servers, server) = listener();
-    rustix::net::sockopt::set_socket_recv_buffer_size(&servers, 4096).unwrap();
+    let (waiting, server) = listener();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&waiting, 4096).unwrap();
     let config = rules.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
     let config = config.replace("@name", &name());
-    // Small socket buffers, so that data waits in the program.
-    let program = Manylane::start_ready(&format!(
-        "global\n tune.sndbuf.server 4096\n tune.rcvbuf.client 4096\n{}{config}",
-        defaults()
-    ));
-    let (mut clients, kept): (Vec<_>, Vec<_>) = (0..TUNNELS.0)
+    let buffers = " tune.sndbuf.server 4096\n tune.rcvbuf.client 4096\n tune.sndbuf.client 4096\n \
+        tune.rcvbuf.server 4096\n";
+    let program = Manylane::start_ready(&format!("global\n{buffers}{}{config}", defaults()));
+    let (clients, servers) = (0..TUNNELS.0)
         .map(|_| {
-            let mut client = client(connect(address));
-            client.socket().set_nodelay(true).unwrap();
+            let stream = match receiver {
+                Receiver::Client => small(address),
+                Receiver::Server => connect(address),
+            };
+            stream.set_nodelay(true).unwrap();
+            let mut client = client(stream);
             client.write_all(begin.as_bytes()).unwrap();
-            let mut server = servers.accept().unwrap().0;
+            client.flush().unwrap(); // with TLS, this makes the handshake
+            let mut server = waiting.accept().unwrap().0;
             server.set_read_timeout(Some(TIMEOUT)).unwrap();
+            server.set_nodelay(true).unwrap();
             if !begin.is_empty() {
                 asks_by_a_head(&mut server);
                 server.write_all(answer.as_bytes()).unwrap();
-                match is_h2 {
+                match begin.starts_with("PRI ") {
                     true => head_of_http_2(&mut client),
                     false => asks_by_a_head(&mut client), // a response head ends like a request head
                 }
             }
-            client.socket().set_write_timeout(Some(STUCK)).unwrap();
-            rustix::net::sockopt::set_socket_send_buffer_size(client.socket(), 4096).unwrap();
             (client, server)
         })
         .unzip();
-    let sending = clients.iter_mut().map(|client| {
+    Tunnels { program, clients, servers, server }
+}
+
+/// Sends each stream as much as it accepts, in such pieces with `step` bytes of data each. Returns the number
+/// of bytes of data that were accepted.
+fn fill<P: Peer + Send>(senders: &mut [P], piece: &[u8], step: usize) -> usize {
+    let sending = senders.iter_mut().map(|sender| {
         move || {
-            let mut sent = 0;
-            let data = vec![b'x'; step];
-            let piece = if is_h2 { data_frame(data) } else { data };
-            while sent < TUNNELS.1 && client.write_all(&piece).is_ok() {
-                sent += step;
-            }
-            sent
+            sender.socket().set_write_timeout(Some(STUCK)).unwrap();
+            rustix::net::sockopt::set_socket_send_buffer_size(sender.socket(), 4096).unwrap();
+            let pieces = (0..TUNNELS.1).step_by(step);
+            pieces.take_while(|_| sender.write_all(piece).is_ok()).count() * step
         }
     });
-    let sent: usize = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let all: Vec<_> = sending.map(|send| scope.spawn(send)).collect();
         all.into_iter().map(|each| each.join().unwrap()).sum()
-    });
-    let memory = program.memory();
-    println!("{begin:?}: {sent} bytes in pieces of {step}, {memory} KB");
-    drop((clients, kept));
+    })
+}
+
+/// Memory of a program with [`tunnels`] whose `receiver` does not read, after the other ends have sent as
+/// much as was accepted, in pieces of `step`. A client of HTTP/2 sends each piece in a frame.
+fn memory_with_tunnels<P: Peer + Send>(
+    rules: &str,
+    begin: &str,
+    answer: &str,
+    (receiver, step): (Receiver, usize),
+    client: impl Fn(TcpStream) -> P,
+) -> usize {
+    let mut tunnels = tunnels(rules, begin, answer, receiver, client);
+    let data = vec![b'x'; step];
+    let sent = match receiver {
+        Receiver::Client => fill(&mut tunnels.servers, &data, step),
+        Receiver::Server if begin.starts_with("PRI ") => fill(&mut tunnels.clients, &data_frame(data), step),
+        Receiver::Server => fill(&mut tunnels.clients, &data, step),
+    };
+    let memory = tunnels.program.memory();
+    println!("{begin:?} to a {receiver:?}: {sent} bytes in pieces of {step}, {memory} KB");
     memory
 }
+
+/// What begins a tunnel over HTTP/2, and the answer of its server.
+const CONNECT_H2: &str = "\0\0\x10\x01\x04\0\0\0\x01\x02\x07CONNECT\x01\x05a:443";
+const CONNECTED: &str = "HTTP/1.1 200 OK\r\n\r\n";
 
 #[test]
 fn tunnels_whose_receiver_is_slow_take_no_more_drop_by_drop() {
@@ -849,25 +896,62 @@ fn tunnels_whose_receiver_is_slow_take_no_more_drop_by_drop() {
     let upgraded = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: \
         websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
     let connect = "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
-    let connected = "HTTP/1.1 200 OK\r\n\r\n";
-    let of_http_2 = format!("{PREFACE}\0\0\x10\x01\x04\0\0\0\x01\x02\x07CONNECT\x01\x05a:443");
-    for (rules, begin, answer) in [
-        (tcp, "", ""),
-        (two, "", ""),
-        (PROXY, upgrade, upgraded),
-        (PROXY, connect, connected),
-        (PROXY, &*of_http_2, connected),
+    let of_http_2 = format!("{PREFACE}{CONNECT_H2}");
+    // Settings with windows of no byte for streams.
+    let empty = "\0\0\0\x04\0\0\0\0\0";
+    let closed = PREFACE.replacen(empty, "\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0", 1);
+    let without_window = format!("{closed}{CONNECT_H2}");
+    for (rules, begin, answer, receiver) in [
+        (tcp, "", "", Receiver::Server),
+        (tcp, "", "", Receiver::Client),
+        (two, "", "", Receiver::Server),
+        (PROXY, upgrade, upgraded, Receiver::Server),
+        (PROXY, connect, CONNECTED, Receiver::Server),
+        (PROXY, &*of_http_2, CONNECTED, Receiver::Server),
+        (PROXY, &*of_http_2, CONNECTED, Receiver::Client),
+        (PROXY, &*without_window, CONNECTED, Receiver::Client),
     ] {
-        let [at_once, drops] =
-            [1000, 1].map(|step| memory_with_tunnels(rules, begin, answer, step, |stream| stream));
+        let [at_once, drops] = [1000, 1]
+            .map(|step| memory_with_tunnels(rules, begin, answer, (receiver, step), |stream| stream));
         assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
     }
+}
+
+#[test]
+fn tunnels_within_tls_whose_receiver_is_slow_take_no_more_drop_by_drop() {
     let authority = Authority::new();
     let file = authority.bundle("a.pem", &["a.example"]).display().to_string();
-    let rules = PROXY.replace("@bind", &format!("@bind ssl crt {file}"));
-    let [at_once, drops] =
-        [1000, 1].map(|step| memory_with_tunnels(&rules, connect, connected, step, within_tls(&authority)));
-    assert!(drops <= at_once + MORE, "TLS: {drops} KB drop by drop, {at_once} KB at once");
+    let http = PROXY.replace("@bind", &format!("@bind ssl crt {file}"));
+    let tcp = http.replace("mode http", "mode tcp");
+    let connect = "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
+    for (rules, begin, answer, receiver) in [
+        (&http, connect, CONNECTED, Receiver::Server),
+        (&tcp, "", "", Receiver::Server),
+        (&tcp, "", "", Receiver::Client),
+    ] {
+        let client = within_tls(&authority);
+        let [at_once, drops] =
+            [1000, 1].map(|step| memory_with_tunnels(rules, begin, answer, (receiver, step), &client));
+        assert!(drops <= at_once + MORE, "{receiver:?}: {drops} KB drop by drop, {at_once} KB at once");
+    }
+}
+
+/// DATA of more than 512 bytes, which is not always copied: each piece that is read by itself is in a cluster
+/// of 2 KiB.
+#[test]
+fn data_that_a_client_of_http_2_does_not_read_takes_no_more_in_small_pieces() {
+    /// Bytes of each server: as many as the program takes while the client reads nothing. 16 KiB of them
+    /// wait; in a cluster for each piece they would take 2.6 MB in all.
+    const SENT: usize = 22_000;
+    let begin = format!("{PREFACE}{CONNECT_H2}");
+    let [at_once, pieces] = [Pieces::AtOnce, Pieces::Of(520)].map(|pieces| {
+        let mut tunnels = tunnels(PROXY, &begin, CONNECTED, Receiver::Client, |stream| stream);
+        let drip = Drip { bytes: SENT, pieces, rounds: 1, ..Drip::of(1) };
+        drip.send(&mut tunnels.servers, || all_is_read(tunnels.server.port(), true));
+        tunnels.program.memory()
+    });
+    println!("{pieces} KB in pieces, {at_once} KB at once");
+    assert!(pieces <= at_once + MORE / 2, "{pieces} KB in pieces, {at_once} KB at once");
 }
 
 /// Clients of the master CLI: as many as it serves at a time.

@@ -23,7 +23,7 @@ const GLOBAL: &str = "global\n nbthread 1\n warn-blocked-traffic-after 1s\n tune
 const TIMES: &str = "defaults\n mode http\n timeout server 1h\n timeout connect 5s\n timeout tunnel 1h\n";
 
 /// A client with small socket buffers.
-fn small(address: SocketAddr) -> TcpStream {
+pub(crate) fn small(address: SocketAddr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1).unwrap();
     rustix::net::connect(&socket, &address).unwrap();
