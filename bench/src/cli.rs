@@ -40,7 +40,7 @@ enum Command {
     Burst(crate::proxy::How),
     /// Latencies of clients while a server dies, or servers change their states, beside haproxy
     #[cfg(not(manylane_sim))]
-    Outages(crate::proxy::How),
+    Outages(crate::proxy::ProxyArguments),
     /// What innocent clients notice of one that misuses HTTP/2, beside haproxy and nginx: latency, CPU time
     #[cfg(not(manylane_sim))]
     Attacks(crate::proxy::AttackArguments),
@@ -209,7 +209,7 @@ pub fn main() -> ExitCode {
         #[cfg(not(manylane_sim))]
         Command::Burst(how) => crate::proxy::burst(&how),
         #[cfg(not(manylane_sim))]
-        Command::Outages(how) => crate::proxy::outages(&how),
+        Command::Outages(arguments) => crate::proxy::outages(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Attacks(arguments) => crate::proxy::attacks(&arguments),
         #[cfg(not(manylane_sim))]

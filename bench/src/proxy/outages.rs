@@ -10,7 +10,7 @@
 //! With the fault, the p99 is at most haproxy's of the same run, and no more answers are missing.
 
 use super::program::{Kind, Program, Programs, free_port};
-use super::{How, median, met};
+use super::{ProxyArguments, median, met, named};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -56,7 +56,7 @@ enum Fault {
     },
 }
 
-const ROWS: [(&str, Fault); 6] = [
+const ROWS: &[(&str, Fault)] = &[
     ("one of two servers dies; redispatch", Fault::Dead { retry: false }),
     ("the same with retry-on all-retryable-errors", Fault::Dead { retry: true }),
     (
@@ -72,14 +72,16 @@ const ROWS: [(&str, Fault); 6] = [
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence if a program cannot be started, or a client cannot connect.
-pub fn run(how: &How) -> Result<(), String> {
+/// A sentence if a row is unknown, a program cannot be started, or a client cannot connect.
+pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
+    let how = &arguments.how;
+    let chosen = named(&arguments.rows, "row", ROWS, |row| row.0)?;
     super::with_programs(how, |programs| {
         let mut kinds = vec![Kind::Epoll, Kind::Uring];
         if !how.alone {
             kinds.push(Kind::Haproxy);
         }
-        for (words, fault) in ROWS {
+        for &(words, fault) in chosen {
             println!(
                 "\n{words}\n\n| program | p50 ms, with it | p99 ms, with it | most ms, with it | not 200, of \
                  | changes/s |\n|---|---|---|---|---|---|"
