@@ -4,12 +4,13 @@
 //! For each place where incomplete input waits, [`CLIENTS`] connections get [`BYTES`] bytes each, or as many
 //! as fit: once in one piece, and once a byte at a time, every [`BYTE_INTERVAL`] one on each connection. The
 //! table shows the resident memory of a program with one thread in both cases, and its processor time while
-//! the bytes drip. Programs alternate; each measurement has a new process.
+//! the bytes drip. Programs alternate; each measurement has a new process. A master counts with its worker.
 //!
 //! # Targets
 //! With drips, ours take at most so much more memory, and such a multiple of haproxy's processor time, as
 //! [`TARGETS`] says. The command fails if a row misses one, and names the row.
 
+use super::attacks::frames::{HEADERS, PREFACE};
 use super::program::{Kind, Program, Programs, free_port};
 use super::{ProxyArguments, median, named, tls};
 use rustls::{ClientConnection, StreamOwned};
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Number of connections.
+/// Usual number of connections.
 const CLIENTS: usize = 40;
 
 /// Usual bytes of each connection.
@@ -41,19 +42,30 @@ const TARGETS: (u64, f64) = (2 << 20, 1.5);
 /// A place where input waits, or passes.
 struct DripCase {
     words: &'static str,
-    /// Sections of the configuration, with `@bind`, `@server`, the certificate `@pem`, and servers of
-    /// `@names` that a name server is asked for.
+    /// Sections of the configuration, with `@bind`, `@server`, the certificate `@pem`, and the `@port` of
+    /// `@bind` for names that are free. A line with `#` is there once for each connection, with its number.
+    /// HAProxy gets `abns@` in place of `local@`.
     sections: &'static str,
-    /// The client's first bytes; `None` if there are no clients.
+    /// Further arguments of the program, with `@bind`.
+    arguments: &'static [&'static str],
+    /// Number of connections.
+    clients: usize,
+    /// The client's first bytes, with its number in place of `#`; `None` if there are no clients.
     begin: Option<&'static [u8]>,
     /// True if the client sends them, and each piece of what drips, in a TLS record of its own.
     tls: bool,
     /// The server's first bytes, if the server drips.
     answer: Option<&'static [u8]>,
+    /// The server's answer that opens a tunnel, which the client fills before it drips.
+    opened: Option<&'static [u8]>,
     /// True if the other side reads; false if it has small buffers in addition.
     reads: bool,
-    /// Bytes of each connection.
-    bytes: usize,
+    /// True if the program sends heartbeats.
+    talks: bool,
+    /// What drips.
+    piece: &'static [u8],
+    /// Number of pieces for each connection.
+    pieces: usize,
     /// True if HAProxy waits here, too.
     peer: bool,
 }
@@ -62,16 +74,49 @@ struct DripCase {
 const USUAL: DripCase = DripCase {
     words: "heads of requests",
     sections: "listen l\n bind @bind\n server s @server\n",
+    arguments: &[],
+    clients: CLIENTS,
     begin: Some(HEAD),
     tls: false,
     answer: None,
+    opened: None,
     reads: true,
-    bytes: BYTES,
+    talks: false,
+    piece: b"x",
+    pieces: BYTES,
     peer: true,
 };
 
 const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nX: ";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// An error of the server closes this client's connection.
+const LAST_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+const UPGRADED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+const CONNECT: &[u8] = b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
+
+/// Fills the buffers of the sockets of a tunnel before it drips.
+const FILL: &[u8] = &[b'x'; 8_000];
+
+/// Settings, a head with the status 200, and the head of a frame of 8,192 bytes.
+const DATA_OF_8192: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\x01\x01\x04\0\0\0\x01\x88\
+    \0\x20\0\0\0\0\0\0\x01";
+
+/// A message for `log-forward`. The kernel's buffer for a server that does not read has room for a twentieth
+/// of all these messages.
+const MESSAGE: &[u8] = b"<13>xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
+    xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n";
+
+/// Each connection to the server has one stream.
+const TO_HTTP_2: &str = "listen l\n bind @bind\n http-reuse never\n server s @server proto h2\n";
+
+const PEERS: &str = "global\n localpeer own\npeers ps\n peer own @bind\n peer p# 127.0.0.1:9\nbackend b\n \
+    stick-table type ip size 1k peers ps store gpc0\n server s @server\n";
 
 /// A record with 16,112 bytes of a ClientHello.
 const HELLO: &[u8] = b"\x16\x03\x01\x3e\xf0\x01\0\x3e\xec\x03\x03";
@@ -145,6 +190,48 @@ const KINDS_OF_DRIPS: &[DripCase] = &[
         ..USUAL
     },
     DripCase {
+        words: "HTTP/2 of servers, HEADERS",
+        sections: TO_HTTP_2,
+        begin: Some(LAST_REQUEST),
+        answer: Some(b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0\0\x20\0\x01\x04\0\0\0\x01"),
+        ..USUAL
+    },
+    DripCase {
+        words: "HTTP/2 of servers, DATA",
+        sections: TO_HTTP_2,
+        begin: Some(LAST_REQUEST),
+        answer: Some(DATA_OF_8192), // HAProxy waits for the end of the frame, ours passes each byte on
+        ..USUAL
+    },
+    DripCase {
+        words: "HTTP/2 of servers, DATA, `http-response wait-for-body`",
+        sections: "listen l\n bind @bind\n http-reuse never\n http-response wait-for-body time 60s\n server \
+            s @server proto h2\n",
+        begin: Some(LAST_REQUEST),
+        answer: Some(DATA_OF_8192),
+        ..USUAL
+    },
+    DripCase {
+        words: "HTTP/2 of servers, a frame of DATA a byte",
+        sections: TO_HTTP_2,
+        begin: Some(LAST_REQUEST),
+        answer: Some(b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\x01\x01\x04\0\0\0\x01\x88"),
+        piece: b"\0\0\x01\0\0\0\0\0\x01x",
+        ..USUAL
+    },
+    DripCase {
+        words: "heads of requests through `abns@`",
+        sections: "listen outer\n bind @bind\n mode tcp\n server s abns@drips-@port\nlisten l\n bind \
+            abns@drips-@port\n server s @server\n",
+        ..USUAL
+    },
+    DripCase {
+        words: "..., `local@` beside HAProxy's `abns@`",
+        sections: "listen outer\n bind @bind\n mode tcp\n server s local@drips-@port\nlisten l\n bind \
+            local@drips-@port\n server s @server\n",
+        ..USUAL
+    },
+    DripCase {
         words: "a ClientHello",
         sections: "listen l\n bind @bind ssl crt @pem\n server s @server\n",
         begin: Some(HELLO),
@@ -160,7 +247,7 @@ const KINDS_OF_DRIPS: &[DripCase] = &[
         words: "PROXY headers",
         sections: "listen l\n bind @bind accept-proxy\n server s @server\n",
         begin: Some(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x0f\x00"), // announces 3,840 more bytes
-        bytes: 3_800,
+        pieces: 3_800,
         peer: false, // HAProxy closes when a part comes
         ..USUAL
     },
@@ -194,8 +281,7 @@ const KINDS_OF_DRIPS: &[DripCase] = &[
     DripCase {
         words: "a tunnel, the receiver does not read",
         sections: "global\n tune.sndbuf.server 4096\nlisten l\n bind @bind\n mode tcp\n server s @server\n",
-        // The buffers of the sockets are full before it drips.
-        begin: Some(&[b'x'; 8_000]),
+        begin: Some(FILL),
         reads: false,
         ..USUAL
     },
@@ -203,7 +289,34 @@ const KINDS_OF_DRIPS: &[DripCase] = &[
         words: "..., `tune.disable-zero-copy-forwarding`", // else HAProxy does not read, either
         sections: "global\n tune.sndbuf.server 4096\n tune.disable-zero-copy-forwarding\nlisten l\n bind \
             @bind\n mode tcp\n server s @server\n",
-        begin: Some(&[b'x'; 8_000]),
+        begin: Some(FILL),
+        reads: false,
+        ..USUAL
+    },
+    DripCase {
+        words: "a tunnel after Upgrade, the receiver does not read",
+        sections: "global\n tune.sndbuf.server 4096\nlisten l\n bind @bind\n timeout tunnel 60s\n server s \
+            @server\n",
+        begin: Some(UPGRADE),
+        opened: Some(UPGRADED),
+        reads: false,
+        ..USUAL
+    },
+    DripCase {
+        words: "a tunnel after CONNECT, the receiver does not read",
+        sections: "global\n tune.sndbuf.server 4096\nlisten l\n bind @bind\n timeout tunnel 60s\n server s \
+            @server\n",
+        begin: Some(CONNECT),
+        opened: Some(b"HTTP/1.1 200 OK\r\n\r\n"),
+        reads: false,
+        ..USUAL
+    },
+    DripCase {
+        words: "after CONNECT, `tune.disable-zero-copy-forwarding`",
+        sections: "global\n tune.sndbuf.server 4096\n tune.disable-zero-copy-forwarding\nlisten l\n bind \
+            @bind\n timeout tunnel 60s\n server s @server\n",
+        begin: Some(CONNECT),
+        opened: Some(b"HTTP/1.1 200 OK\r\n\r\n"),
         reads: false,
         ..USUAL
     },
@@ -214,10 +327,51 @@ const KINDS_OF_DRIPS: &[DripCase] = &[
         ..USUAL
     },
     DripCase {
+        words: "messages for a ring, its server does not read",
+        sections: "ring r\n server s @server\nlog-forward l\n bind @bind\n maxconn 100\n timeout client \
+            60s\n log ring@r local0\n",
+        begin: Some(b""),
+        reads: false,
+        piece: MESSAGE,
+        ..USUAL
+    },
+    DripCase {
+        words: "data from servers of a ring",
+        sections: "ring r\n server s# @server\nlisten l\n bind @bind\n option httplog\n log ring@r local0\n \
+            http-request return status 200\n",
+        begin: Some(REQUEST), // a ring connects to its servers when it has a line
+        answer: Some(b""),
+        ..USUAL
+    },
+    DripCase {
+        words: "greetings of peers",
+        sections: PEERS,
+        begin: Some(b"HAProxyS 2.1\nown\n"),
+        pieces: 900,
+        ..USUAL
+    },
+    DripCase {
+        words: "messages of peers",
+        sections: PEERS,
+        // An update of 8,192 bytes. A peer may be silent for five seconds.
+        begin: Some(b"HAProxyS 2.1\nown\np# 1 1\n\x0a\x80\xf0\xf1\x02"),
+        talks: true,
+        pieces: 4_000,
+        ..USUAL
+    },
+    DripCase {
         words: "commands",
         sections: "global\n stats socket ipv4@@bind level admin\n stats maxconn 100\n stats timeout 60s\n\
             backend b\n server s @server\n",
         begin: Some(b"show info "),
+        ..USUAL
+    },
+    DripCase {
+        words: "commands for a master, 10 clients", // it serves no more at a time
+        sections: "listen l\n bind abns@drips-@port\n server s @server\n",
+        arguments: &["-W", "-S", "@bind"],
+        clients: 10,
+        begin: Some(b"show proc "),
         ..USUAL
     },
     DripCase {
@@ -231,7 +385,7 @@ const KINDS_OF_DRIPS: &[DripCase] = &[
     DripCase {
         words: "answers of name servers over TCP",
         sections: "resolvers r\n nameserver n tcp@@server\n timeout resolve 60s\n timeout retry \
-            60s\nlisten l\n bind @bind\n@names",
+            60s\nlisten l\n bind @bind\n server s# n#.example:80 resolvers r init-addr none\n",
         begin: None,
         answer: Some(b"\xff\xff"), // announces 65,535 bytes
         peer: false,               // HAProxy asks for all names over one connection
@@ -240,16 +394,26 @@ const KINDS_OF_DRIPS: &[DripCase] = &[
 ];
 
 impl DripCase {
-    fn configuration(&self, port: u16, origin: SocketAddr, pem: &Path) -> String {
-        let name = |n| format!(" server s{n} n{n}.example:80 resolvers r init-addr none\n");
-        let sections = self.sections.replace("@names", &(0..CLIENTS).map(name).collect::<String>());
+    fn configuration(&self, kind: Kind, port: u16, origin: SocketAddr, pem: &Path) -> String {
+        let lines = self.sections.lines().flat_map(|line| {
+            let copies = if line.contains('#') { self.clients } else { 1 };
+            (0..copies).map(move |number| line.replace('#', &number.to_string()) + "\n")
+        });
+        let sections = lines.collect::<String>().replace("@port", &port.to_string());
         let sections = sections.replace("@bind", &format!("127.0.0.1:{port}"));
         let sections = sections.replace("@server", &origin.to_string());
+        let sections = if kind.is_ours() { sections } else { sections.replace("local@", "abns@") };
         format!(
             "global\n nbthread 1\n maxconn 500\ndefaults\n mode http\n timeout connect 60s\n timeout client \
                 60s\n timeout server 60s\n timeout http-request 60s\n{}",
             sections.replace("@pem", &pem.display().to_string())
         )
+    }
+
+    /// The first bytes of a client, if there are clients.
+    fn begin(&self, number: usize) -> Option<Vec<u8>> {
+        let parts = self.begin?.split(|byte| *byte == b'#').collect::<Vec<_>>();
+        Some(parts.join(number.to_string().as_bytes()))
     }
 
     /// What the client sends over: the socket, or TLS within it.
@@ -288,8 +452,8 @@ pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
             println!("{}", programs.version(*kind)?);
         }
         println!(
-            "{CLIENTS} connections, {BYTES} bytes each: CPU ms while they drip, and KB of memory at once, \
-                and with drips\n"
+            "{CLIENTS} connections, {BYTES} bytes each, or as many as fit: CPU ms while they drip, and KB of \
+                memory at once, and with drips\n"
         );
         println!(
             "| what drips | program | CPU ms (least) | ratio | at once | drips | more \
@@ -329,7 +493,7 @@ fn measure_all(
     for _ in 0..rounds {
         for (kind, (times, at_once, drips)) in kinds.iter().zip(&mut all) {
             let failed = |sentence: String| format!("{}, {kind}: {sentence}", case.words);
-            at_once.push(measure(case, *kind, case.bytes, programs, pem).map_err(failed)?.memory as f64);
+            at_once.push(measure(case, *kind, case.pieces, programs, pem).map_err(failed)?.memory as f64);
             let taken = measure(case, *kind, 1, programs, pem).map_err(failed)?;
             drips.push(taken.memory as f64);
             times.push(taken.nanos as f64 / 1e6);
@@ -372,7 +536,7 @@ fn table(words: &str, all: &[Figures]) -> (String, Vec<String>) {
     (text, all_missed)
 }
 
-/// Measures a new process with pieces of `step` bytes.
+/// Measures a new process that gets `step` pieces at a time.
 fn measure(
     case: &DripCase,
     kind: Kind,
@@ -387,24 +551,33 @@ fn measure(
             .map_err(|error| error.to_string())?;
     }
     let (port, servers) = (free_port()?, origin.local_addr().map_err(fail)?);
-    let program = programs.start(kind, port, &case.configuration(port, servers, pem))?;
+    let arguments: Vec<_> =
+        case.arguments.iter().map(|word| word.replace("@bind", &format!("127.0.0.1:{port}"))).collect();
+    let text = case.configuration(kind, port, servers, pem);
+    let program = programs.start_with(kind, port, &text, &arguments)?;
     let (mut clients, mut behind, mut carriers) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..CLIENTS {
-        if let Some(begin) = case.begin {
+    for number in 0..case.clients {
+        if let Some(begin) = case.begin(number) {
             let client = TcpStream::connect(program.address()).map_err(fail)?;
             client.set_nodelay(true).map_err(fail)?;
+            client.set_read_timeout(Some(TIMEOUT)).map_err(fail)?;
             let mut carrier = case.carrier(&client)?;
-            carrier.write_all(begin).map_err(fail)?;
+            carrier.write_all(&begin).map_err(fail)?;
             carriers.push(carrier);
             clients.push(client);
         }
-        if let Some(answer) = case.answer {
+        if let Some(answer) = case.answer.or(case.opened) {
             let (mut server, _) = origin.accept().map_err(fail)?;
             server.set_nodelay(true).map_err(fail)?;
             server.set_read_timeout(Some(TIMEOUT)).map_err(fail)?;
-            while server.read(&mut [0; 4096]).map_err(fail)? == 4096 {} // a short head
+            read_request(&mut server).map_err(fail)?;
             server.write_all(answer).map_err(fail)?;
             behind.push(server);
+        }
+        if let (Some(_), Some(mut client), Some(carrier)) = (case.opened, clients.last(), carriers.last_mut())
+        {
+            let _ = client.read(&mut [0; 4096]).map_err(fail)?; // a short head
+            carrier.write_all(FILL).map_err(fail)?;
         }
     }
     if case.answer.is_some() {
@@ -413,15 +586,14 @@ fn measure(
             .map(|server| Ok(Box::new(server.try_clone()?) as Carrier))
             .collect::<std::io::Result<_>>()
             .map_err(fail)?;
-        for client in &clients {
-            discard(client.try_clone().map_err(fail)?);
+        for stream in clients.iter().chain(&behind) {
+            discard(stream.try_clone().map_err(fail)?);
         }
     }
     let kept = match case.answer.is_none() && case.reads {
         true => {
-            std::thread::spawn(move || {
-                origin.incoming().map_while(Result::ok).take(CLIENTS).for_each(discard)
-            });
+            let count = case.clients;
+            std::thread::spawn(move || origin.incoming().map_while(Result::ok).take(count).for_each(discard));
             None
         }
         false => Some(origin),
@@ -433,16 +605,42 @@ fn measure(
         let _ = (&*client).read(&mut [0; 4096]);
         client.set_nonblocking(false).map_err(fail)?;
     }
-    let taken = drip(&mut carriers, case.bytes, step, &program)?;
+    let taken = drip(&mut carriers, case, step, &program)?;
     for stream in clients.iter().chain(&behind) {
         stream.set_nonblocking(true).map_err(fail)?;
         match stream.peek(&mut [0]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(1) if case.talks || !case.reads => {}
             _ => return Err("it does not wait for the rest".to_string()),
         }
     }
     drop(kept);
     Ok(taken)
+}
+
+/// Reads the short head of a request, a question, or a line. Over HTTP/2, settings come before the head.
+fn read_request(server: &mut TcpStream) -> std::io::Result<()> {
+    let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        let length = server.read(&mut part)?;
+        bytes.extend_from_slice(&part[..length]);
+        let is_whole = bytes.strip_prefix(PREFACE).is_none_or(has_headers);
+        if length == 0 || length < part.len() && is_whole {
+            return Ok(());
+        }
+    }
+}
+
+/// True if the frames of HTTP/2 in these bytes have a head.
+fn has_headers(mut frames: &[u8]) -> bool {
+    while let [a, b, c, kind, ..] = frames {
+        if *kind == HEADERS {
+            return true;
+        }
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        frames = frames.get(9 + length..).unwrap_or_default();
+    }
+    false
 }
 
 /// Reads and discards what comes, until the end.
@@ -453,17 +651,17 @@ fn discard(mut stream: TcpStream) {
     });
 }
 
-/// Sends all bytes; returns the cost once they were read.
-fn drip(carriers: &mut [Carrier], bytes: usize, step: usize, program: &Program) -> Result<Taken, String> {
+/// Sends all pieces, `step` at a time; returns the cost once they were read.
+fn drip(carriers: &mut [Carrier], case: &DripCase, step: usize, program: &Program) -> Result<Taken, String> {
     let processes = program.processes();
     let before = processes.usage()?;
     let begun = Instant::now();
-    let piece = vec![b'x'; step];
-    for round in 0..bytes / step {
+    let bytes = case.piece.repeat(step);
+    for round in 0..case.pieces / step {
         for carrier in &mut *carriers {
-            carrier.write_all(&piece).map_err(|error| format!("it closes: {error}"))?;
+            carrier.write_all(&bytes).map_err(|error| format!("it closes: {error}"))?;
         }
-        if step < bytes {
+        if step < case.pieces {
             std::thread::sleep(
                 (begun + BYTE_INTERVAL * round as u32).saturating_duration_since(Instant::now()),
             );
@@ -502,5 +700,27 @@ mod tests {
             "{text}"
         );
         assert_eq!(table("heads", &[figures(Kind::Epoll, 16.0, 2048)]).1, [""; 0]);
+    }
+
+    #[test]
+    fn each_connection_has_its_lines_and_its_name() {
+        let case = DripCase {
+            sections: "peer p# a\nserver s local@drips-@port\nbind @bind\n",
+            clients: 2,
+            begin: Some(b"p# 1 1\n\xf0"),
+            ..USUAL
+        };
+        let text = |kind| case.configuration(kind, 80, ([127, 0, 0, 1], 81).into(), Path::new("pem"));
+        let lines = "peer p0 a\npeer p1 a\nserver s local@drips-80\nbind 127.0.0.1:80\n";
+        assert!(text(Kind::Epoll).ends_with(lines), "{}", text(Kind::Epoll));
+        assert!(text(Kind::Haproxy).ends_with(&lines.replace("local", "abns")), "{}", text(Kind::Haproxy));
+        assert_eq!(case.begin(17).as_deref(), Some(&b"p17 1 1\n\xf0"[..]));
+    }
+
+    #[test]
+    fn a_head_of_http_2_is_found_behind_settings() {
+        let settings = b"\0\0\x06\x04\0\0\0\0\0\0\x01\0\0\0\x01";
+        assert!(!has_headers(settings));
+        assert!(has_headers(&[&settings[..], b"\0\0\x01\x01\x05\0\0\0\x01\x82"].concat()));
     }
 }

@@ -78,6 +78,20 @@ impl Programs {
     /// # Errors
     /// A sentence with its output if it does not.
     pub(crate) fn start(&self, kind: Kind, port: u16, configuration: &str) -> Result<Program, String> {
+        self.start_with(kind, port, configuration, &[])
+    }
+
+    /// As [`start`](Self::start), with further arguments.
+    ///
+    /// # Errors
+    /// Those of [`start`](Self::start).
+    pub(crate) fn start_with(
+        &self,
+        kind: Kind,
+        port: u16,
+        configuration: &str,
+        arguments: &[String],
+    ) -> Result<Program, String> {
         let name = format!("{kind}-{port}").replace(' ', "-");
         let file = self.folder.join(format!("{name}.cfg"));
         std::fs::write(&file, configuration)
@@ -92,7 +106,7 @@ impl Programs {
             Kind::Epoll => command.args(["-q", "-db", "-f"]).arg(&file).env("MANYLANE_DRIVER", "epoll"),
             Kind::Uring => command.args(["-q", "-db", "-f"]).arg(&file).env("MANYLANE_DRIVER", "io_uring"),
         };
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        let child = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         let mut program = Program { child: child.map_err(|error| self.absent(kind, &error))?, port };
         let begun = Instant::now();
         while TcpStream::connect(program.address()).is_err() {

@@ -1,10 +1,10 @@
 //! HTTP/2 frames of an attacker: RFC 9113, and RFC 7541 without Huffman codes.
 
 /// The beginning of every connection.
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(in crate::proxy) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(super) const DATA: u8 = 0;
-pub(super) const HEADERS: u8 = 1;
+pub(in crate::proxy) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
 pub(super) const PING: u8 = 6;

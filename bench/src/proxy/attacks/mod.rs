@@ -8,7 +8,7 @@
 //! Its requests go to a separate server.
 
 mod attacker;
-mod frames;
+pub(super) mod frames;
 
 use super::load::{Arrival, Load, Message, Traffic};
 use super::program::{Kind, Program, Programs, free_port};
