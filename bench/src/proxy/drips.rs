@@ -109,8 +109,12 @@ const DATA_OF_8192: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\x01
 
 /// A message for `log-forward`. The kernel's buffer for a server that does not read has room for a twentieth
 /// of all these messages.
-const MESSAGE: &[u8] = b"<13>xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
-    xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n";
+const MESSAGE: &[u8] = &{
+    let mut message = [b'x'; 200];
+    (message[0], message[1], message[2], message[3]) = (b'<', b'1', b'3', b'>');
+    message[199] = b'\n';
+    message
+};
 
 /// Each connection to the server has one stream.
 const TO_HTTP_2: &str = "listen l\n bind @bind\n http-reuse never\n server s @server proto h2\n";
