@@ -116,8 +116,8 @@ mod tests {
         let a = sources.add("a.cfg", "x\n").unwrap();
         let b = sources.add("b.cfg", "x\n").unwrap();
         let mut all = Diagnostics::new(false);
-        for file in [b, a, b] {
-            all.alert(Pos { file, line: 1, column: 1 }, "bad");
+        for (file, column) in [b, a, b].into_iter().zip(1..) {
+            all.alert(Pos { file, line: 1, column }, "bad");
         }
         assert_eq!(
             all.outcome(&sources, 9, LISTENS).errors,

@@ -124,6 +124,7 @@ impl MatchKind {
             Type::Bin | Type::Any | Type::Same => None,
         }
     }
+
     /// Parses a number as patterns of this kind write it.
     pub(crate) fn number(self, text: &[u8]) -> Option<i64> {
         if self != Self::Version {
