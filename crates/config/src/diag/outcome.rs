@@ -116,7 +116,7 @@ mod tests {
         let a = sources.add("a.cfg", "x\n").unwrap();
         let b = sources.add("b.cfg", "x\n").unwrap();
         let mut all = Diagnostics::new(false);
-        for (file, column) in [(b, 1), (a, 1), (b, 2)] {
+        for (file, column) in [b, a, b].into_iter().zip(1..) {
             all.alert(Pos { file, line: 1, column }, "bad");
         }
         assert_eq!(

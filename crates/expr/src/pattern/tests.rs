@@ -106,6 +106,7 @@ fn long(kind: MatchKind, count: usize) -> Reference {
 fn pattern(kind: MatchKind, number: usize) -> String {
     match kind {
         MatchKind::Int | MatchKind::Len => number.to_string(),
+        MatchKind::Version => format!("{}.{}", number >> 16, number & 0xffff),
         MatchKind::Ip => format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255),
         MatchKind::Bin => format!("{number:08x}"),
         _ => format!("/some/way/{number}/to/it"),
