@@ -407,7 +407,7 @@ fn an_answer_that_drips_takes_no_more_than_at_once() {
     let body = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n";
     for begin in ["HTTP/1.1 200 OK\r\nX: ", body] {
         let (at_once, drops) = (memory(begin, LONG), memory(begin, 1));
-        let most = at_once + crate::drips::MORE / 2;
+        let most = at_once + crate::drips::MORE;
         assert!(drops <= most, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
     }
 }

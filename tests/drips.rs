@@ -24,8 +24,8 @@ const BYTES: usize = 1400;
 /// Bytes of each client where they grow beyond the first cluster, of 2 KiB, into further and larger ones.
 const MANY: usize = 6000;
 
-/// Limit for the additional memory of bytes that arrive one by one, in kilobytes.
-pub(crate) const MORE: usize = 2048;
+/// Limit for the additional memory of bytes that arrive one by one, in kilobytes. Debug builds took up to 312.
+pub(crate) const MORE: usize = 1024;
 
 /// One lane, since the lanes' own memory would count twice; and long timeouts for single bytes on a busy
 /// machine.
@@ -373,7 +373,7 @@ fn what_peers_say_takes_no_more_drop_by_drop() {
             assert!(begun.elapsed() < common::TIMEOUT, "peers were closed each time");
         };
         let (at_once, drops) = (memory(SAID), memory(1));
-        assert!(drops <= at_once + MORE / 2, "{greets}: {drops} KB drop by drop, {at_once} KB at once");
+        assert!(drops <= at_once + MORE, "{greets}: {drops} KB drop by drop, {at_once} KB at once");
     }
 }
 
@@ -690,7 +690,7 @@ fn answers_about_certificates_take_no_more_drop_by_drop() {
     let body: &'static str = format!("{head}Content-Length: 60000\r\n\r\n").leak();
     for begin in ["HTTP/1.1 200 OK\r\nX: ", body] {
         let (at_once, drops) = (memory(begin, LONG), memory(begin, 1));
-        assert!(drops <= at_once + MORE / 2, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
+        assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
     }
 }
 
@@ -803,6 +803,7 @@ struct Tunnels<P> {
 /// and reads the head of the `answer`, if there is one. Socket buffers are small, so that data waits in the
 /// program.
 fn tunnels<P: Peer>(
+    start: impl Fn(&str) -> Manylane,
     rules: &str,
     begin: &str,
     answer: &str,
@@ -816,7 +817,7 @@ fn tunnels<P: Peer>(
     let config = config.replace("@name", &name());
     let buffers = " tune.sndbuf.server 4096\n tune.rcvbuf.client 4096\n tune.sndbuf.client 4096\n \
         tune.rcvbuf.server 4096\n";
-    let program = Manylane::start_ready(&format!("global\n{buffers}{}{config}", defaults()));
+    let program = start(&format!("global\n{buffers}{}{config}", defaults()));
     let (clients, servers) = (0..TUNNELS.0)
         .map(|_| {
             let stream = match receiver {
@@ -870,7 +871,7 @@ fn memory_with_tunnels<P: Peer + Send>(
     (receiver, step): (Receiver, usize),
     client: impl Fn(TcpStream) -> P,
 ) -> usize {
-    let mut tunnels = tunnels(rules, begin, answer, receiver, client);
+    let mut tunnels = tunnels(Manylane::start_ready, rules, begin, answer, receiver, client);
     let data = vec![b'x'; step];
     let sent = match receiver {
         Receiver::Client => fill(&mut tunnels.servers, &data, step),
@@ -937,21 +938,23 @@ fn tunnels_within_tls_whose_receiver_is_slow_take_no_more_drop_by_drop() {
 }
 
 /// DATA of more than 512 bytes, which is not always copied: each piece that is read by itself is in a cluster
-/// of 2 KiB.
+/// of 2 KiB. With epoll, since io_uring takes as much ahead of the client.
 #[test]
 fn data_that_a_client_of_http_2_does_not_read_takes_no_more_in_small_pieces() {
-    /// Bytes of each server: as many as the program takes while the client reads nothing. 16 KiB of them
-    /// wait; in a cluster for each piece they would take 2.6 MB in all.
-    const SENT: usize = 22_000;
+    /// Bytes of each server: as many as the program takes while the client reads nothing. In a cluster for
+    /// each piece, they would take 3 MB in all.
+    const SENT: usize = 20_000;
+    let start =
+        |config: &str| Manylane::start_ready_as(config, common::command().env("MANYLANE_DRIVER", "epoll"));
     let begin = format!("{PREFACE}{CONNECT_H2}");
     let [at_once, pieces] = [Pieces::AtOnce, Pieces::Of(520)].map(|pieces| {
-        let mut tunnels = tunnels(PROXY, &begin, CONNECTED, Receiver::Client, |stream| stream);
+        let mut tunnels = tunnels(start, PROXY, &begin, CONNECTED, Receiver::Client, |stream| stream);
         let drip = Drip { bytes: SENT, pieces, rounds: 1, ..Drip::of(1) };
         drip.send(&mut tunnels.servers, || all_is_read(tunnels.server.port(), true));
         tunnels.program.memory()
     });
     println!("{pieces} KB in pieces, {at_once} KB at once");
-    assert!(pieces <= at_once + MORE / 2, "{pieces} KB in pieces, {at_once} KB at once");
+    assert!(pieces <= at_once + MORE, "{pieces} KB in pieces, {at_once} KB at once");
 }
 
 /// Clients of the master CLI: as many as it serves at a time.

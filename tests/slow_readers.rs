@@ -480,10 +480,7 @@ fn heads_that_a_client_of_http_2_does_not_read_are_bounded() {
             "{GLOBAL}{TIMES} timeout client 1h\nlisten l\n bind {}\n server s {server}\n",
             fd(&socket)
         );
-        let (program, mut said) =
-            Manylane::start_heard_as(&config, common::command().arg("-V").env("MANYLANE_DRIVER", driver));
-        while !said.next().unwrap().unwrap().contains("lanes are ready") {}
-        std::thread::spawn(move || said.for_each(drop)); // otherwise the pipe would fill up
+        let program = Manylane::start_ready_as(&config, common::command().env("MANYLANE_DRIVER", driver));
         let before = program.memory();
         let mut all = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0".to_vec();
         for stream in 0..STREAMS as u32 {

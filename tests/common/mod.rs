@@ -320,7 +320,12 @@ impl Manylane {
 
     /// Starts it and waits until all lanes are ready.
     pub fn start_ready(config: &str) -> Self {
-        let (program, mut said) = Self::start_heard(config, &["-V"]);
+        Self::start_ready_as(config, &mut command())
+    }
+
+    /// Starts it as this command, and waits until all lanes are ready.
+    pub fn start_ready_as(config: &str, command: &mut Command) -> Self {
+        let (program, mut said) = Self::start_heard_as(config, command.arg("-V"));
         while !said.next().unwrap().unwrap().contains("lanes are ready") {}
         std::thread::spawn(move || said.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
         program
