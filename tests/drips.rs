@@ -24,7 +24,8 @@ const BYTES: usize = 1400;
 /// Bytes of each client where they grow beyond the first cluster, of 2 KiB, into further and larger ones.
 const MANY: usize = 6000;
 
-/// Limit for the additional memory of bytes that arrive one by one, in kilobytes. Debug builds took up to 312.
+/// Limit for the additional memory of bytes that arrive one by one, in kilobytes. Debug builds took up to
+/// 312.
 pub(crate) const MORE: usize = 1024;
 
 /// One lane, since the lanes' own memory would count twice; and long timeouts for single bytes on a busy
