@@ -980,6 +980,9 @@ fn what_is_let_pass_goes_on_as_a_right_handshake_of_websocket() {
         let accept = match message.line.split(' ').nth(1) {
             Some("/none") => String::new(),
             Some("/wrong") => "Sec-WebSocket-Accept: AAAA\r\n".into(),
+            Some("/other") => {
+                return b"HTTP/1.1 101 Switch\r\nConnection: Upgrade\r\nUpgrade: foo\r\n\r\n".into();
+            }
             _ => format!("Sec-WebSocket-Accept: {}\r\n", accept_of(key)),
         };
         let switch = "HTTP/1.1 101 Switch\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
@@ -1021,6 +1024,9 @@ fn what_is_let_pass_goes_on_as_a_right_handshake_of_websocket() {
         let statuses = ["/right", "/none", "/wrong"].map(|path| upgrade(address, path, keys).status());
         assert_eq!(statuses, [101, 502, 502], "{keys:?}");
     }
+    // The server chooses another protocol, which has no such fields.
+    let other = upgrade(address, "/other", "Upgrade: foo\r\n");
+    assert_eq!((other.status(), other.field("sec-websocket-accept")), (101, None));
     assert_none(&wrongs);
 }
 

@@ -87,8 +87,12 @@ fn base64(bytes: &[u8], text: &mut [u8]) {
 
 /// Returns true if a request offers WebSocket, perhaps among other protocols.
 pub(super) fn is_websocket(request: &Request) -> bool {
-    request.connection.upgrade
-        && request.head.list_values(Known::UPGRADE).any(|name| name.eq_ignore_ascii_case(b"websocket"))
+    request.connection.upgrade && names_websocket(&request.head)
+}
+
+/// Returns true if `Upgrade` has WebSocket, perhaps among other protocols.
+fn names_websocket(head: &Head) -> bool {
+    head.list_values(Known::UPGRADE).any(|name| name.eq_ignore_ascii_case(b"websocket"))
 }
 
 /// Turns a request that came as extended CONNECT into an upgrade.
@@ -167,7 +171,9 @@ impl Exchange<'_> {
             return made.map_err(|_| no_memory());
         }
         let refused = || Failed::Answer(502, self.failed(Cause::Refused));
-        let Some(Handshake { key, accept }) = handshake.filter(|_| agrees) else {
+        // A client of HTTP/1 may offer other protocols as well, and the server may choose one of these.
+        let agrees_on_it = agrees && (to_h2 || names_websocket(head));
+        let Some(Handshake { key, accept }) = handshake.filter(|_| agrees_on_it) else {
             let is_right = agrees || !to_h2 || !matches!(head.status(), 200..=299);
             return if is_right { Ok(()) } else { Err(refused()) };
         };

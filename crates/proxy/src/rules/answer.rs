@@ -24,7 +24,7 @@ pub(crate) enum Answer {
     Metrics(Box<[u8]>),
 }
 
-/// A head in the enum would make each `Answer` and `RuleOutcome` as large, also of requests that go on.
+/// A head in the enum would make each `Answer` and `Verdict` as large, also of requests that go on.
 fn own(head: Head, body: Chain) -> Result<Answer, EditError> {
     Ok(Answer::Own(HEADS.alloc(head).map_err(|_| EditError::NoMemory)?, body))
 }

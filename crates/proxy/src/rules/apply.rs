@@ -307,7 +307,7 @@ fn one(
     head: Option<&mut Head>,
 ) -> Result<Option<Verdict>, EditError> {
     if let Some(once) = walk.once {
-        match once.repeat(eval, phase, walk.at - 1, action) {
+        match once.repeat(eval, phase.about(walk.list, head.as_deref()), walk.at - 1, action) {
             Repeat::Run => {}
             Repeat::Skip => return Ok(None),
             Repeat::Wait => return Ok(Some(Verdict::Wait)),
