@@ -119,20 +119,20 @@ test-form: ## format, lints, rooms and arrows, types of the fuzz targets: what e
 	cargo xtask check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
-test-debug: ## all tests with all features and io_uring, lock ranks checked, freed memory poisoned
+test-debug: ## all tests but the comparison, all features, io_uring, lock ranks checked, freed memory poisoned
 	@if $(HAS_IO_URING); then export MANYLANE_DRIVER=io_uring; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
 	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES) -- --skip the_two_programs_do_the_same
 
 # The tests of the program are those of the debug build: only the program is another one. HAProxy does each
-# case once, to be compared with both builds.
+# case once, to be compared with both builds; `arguments` builds that of debug.
 test-release: ## the rooms where lanes meet, and the program, as they ship, with epoll, at full speed
 	MANYLANE_DRIVER=epoll $(FULL_SPEED) test $(LIBRARIES) $(ALONE) \
 		--features manylane-pool/fault-injection --tests
 	@export MANYLANE_CHECKED=epoll:$(abspath $(TARGET))/debug/manylane; \
 	if $(HAS_IO_URING); then MANYLANE_CHECKED=io_uring:$${MANYLANE_CHECKED#*:}; fi; \
 	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) cargo test $(TESTED) --features $(FEATURES) \
-		$(addprefix --test ,e2e differential examples metrics varnishtest)
+		$(addprefix --test ,arguments e2e differential examples metrics varnishtest)
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test $(TESTED) --test 'loom_*'

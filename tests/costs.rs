@@ -1,5 +1,5 @@
 //! Cost of a request, and of a byte that comes alone, in instructions and in calls of the global allocator,
-//! counted by valgrind, so the load of the machine does not matter. Release builds only.
+//! counted by valgrind, so the load of the machine does not matter. Only of programs without assertions.
 
 use crate::common;
 

@@ -994,7 +994,7 @@ fn a_former_worker_has_the_time_of_the_configuration_that_it_serves() {
     let config = |limit| answering(address, 200, limit).replace(" noreuseport\n", "");
     let master = Master::start(&config(" hard-stop-after 1h\n"), with_master);
     let hangs = master.worker();
-    master.write(&config(" grace 3s\n hard-stop-after 10ms\n"));
+    master.write(&config(" grace 10s\n hard-stop-after 10ms\n"));
     let reloaded = master.ask("@1 reload");
     assert!(reloaded.contains("Reloaded: generation 1 serves."), "{reloaded}");
     master.reloads(true);

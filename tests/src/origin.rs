@@ -86,11 +86,10 @@ impl Origin {
     }
 
     fn stop(&mut self) {
+        let Some(accepting) = self.accepting.take() else { return };
         self.shared.ended.store(true, Ordering::Release);
         let _ = TcpStream::connect(self.address); // wakes `accept`
-        if let Some(accepting) = self.accepting.take() {
-            let _ = accepting.join(); // the comparison shows what failed
-        }
+        let _ = accepting.join(); // the comparison shows what failed
     }
 
     /// Requests so far, in order of arrival.

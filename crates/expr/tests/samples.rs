@@ -1,10 +1,10 @@
-//! Fetches and converters, one per line, with the results of HAProxy 3.2 (`tests/differential.rs` confirms
+//! Fetches and converters, one per line, with the results of HAProxy 3.2 (`tests/haproxy.rs` confirms
 //! them).
 
 mod common;
 use common::{World, request, response};
 
-/// Expressions with their results, also used by `tests/differential.rs`.
+/// Expressions with their results, also used by `tests/haproxy.rs`.
 const CASES: &str = include_str!("cases.txt");
 
 #[test]

@@ -83,7 +83,8 @@ impl Drop for PidFile {
     fn drop(&mut self) {
         let same = || {
             let (own, there) = (self.file.metadata().ok()?, std::fs::metadata(&self.path).ok()?);
-            Some((own.dev(), own.ino()) == (there.dev(), there.ino()))
+            // Another process that started meanwhile may have written its number.
+            Some((own.dev(), own.ino(), 0) == (there.dev(), there.ino(), there.len()))
         };
         // In a `chroot` the path may be that of another file. The rights may be others by now, too.
         if self.is_new && same() == Some(true) {
