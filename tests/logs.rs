@@ -604,7 +604,11 @@ fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_th
     }
     let begin = Instant::now();
     while descriptors().len() > at_work.len() {
-        assert!(begin.elapsed() < common::TIMEOUT, "{:?} became {:?}", at_work, descriptors());
+        if begin.elapsed() > common::TIMEOUT {
+            let found = descriptors();
+            let (tasks, sessions) = (ask(&control, "show tasks"), ask(&control, "show sess all"));
+            panic!("{at_work:?} became {found:?}, with {tasks} and {sessions}");
+        }
         manylane_tests::look_again();
     }
     // Lines lost by earlier generations still count.
