@@ -1,7 +1,7 @@
 //! ACLs and conditions.
 
 mod common;
-use common::{World, request, response};
+use common::{World, response};
 use manylane_expr::*;
 
 /// Conditions with their results, which the installed haproxy confirms.
@@ -90,29 +90,9 @@ const CONDITIONS: &[(&str, bool)] = &[
     ("{ int(-3) lt 0 }", true),
 ];
 
-fn world() -> World {
-    let mut world = World::new();
-    world.request = Some(request(
-        "GET",
-        "/a/b?x=1&y=2",
-        &[
-            ("host", "127.0.0.1:18099"),
-            ("a", "one, two ,three"),
-            ("a", "\"x,y\", four"),
-            ("e", ""),
-            ("g", "x,,y"),
-            ("n", "12abc"),
-            ("p", "1.2.3.4:80"),
-            ("cookie", "c=1; d=\"23\"; c=4"),
-            ("cookie", "c=9"),
-        ],
-    ));
-    world
-}
-
 #[test]
 fn conditions_hold_as_the_manual_says() {
-    let mut world = world();
+    let mut world = World::with_fields();
     let mut wrong = Vec::new();
     for (condition, expected) in CONDITIONS {
         if world.truth(condition) != (if *expected { Truth::Pass } else { Truth::Fail }) {
@@ -125,7 +105,7 @@ fn conditions_hold_as_the_manual_says() {
 /// An answer that `judge` gives without some inputs is the one that all inputs would give.
 #[test]
 fn what_is_known_without_everything_is_true() {
-    let mut world = world();
+    let mut world = World::with_fields();
     let (mut open, mut known) = (0, 0);
     for (condition, expected) in CONDITIONS {
         let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
@@ -158,7 +138,7 @@ fn what_is_known_without_everything_is_true() {
 
 #[test]
 fn one_part_of_a_condition_may_be_enough() {
-    let mut world = world();
+    let mut world = World::with_fields();
     for (condition, expected) in [
         ("{ path /a/b } || { rand(9) 3 }", Ok(true)),
         ("{ rand(9) 3 } || { path /a/b }", Ok(true)),
@@ -206,7 +186,7 @@ fn the_installed_haproxy_agrees_on_every_condition() {
 
 #[test]
 fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
-    let mut world = world();
+    let mut world = World::with_fields();
     let condition = world.compiling(|compiler| {
         compiler.add_acl(b"two", &[b"path", b"/x"]).unwrap();
         compiler.add_acl(b"two", &[b"path", b"/a/b"]).unwrap();
@@ -223,7 +203,7 @@ fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
 /// Item 35 of haproxy-today.
 #[test]
 fn the_fetch_acl_asks_whether_named_acls_hold() {
-    let mut world = world();
+    let mut world = World::with_fields();
     let mut compiled = Vec::new();
     world.compiling(|compiler| {
         compiler.add_acl(b"two", &[b"path", b"/x"]).unwrap();
@@ -267,7 +247,7 @@ fn the_fetch_acl_asks_whether_named_acls_hold() {
 /// A wrong line is reported once; uses of the ACL cause no further error.
 #[test]
 fn an_acl_whose_line_is_wrong_is_there() {
-    let mut world = world();
+    let mut world = World::with_fields();
     world.compiling(|compiler| {
         assert!(compiler.add_acl(b"bad", &[b"pth", b"/x"]).is_err());
         let condition = Condition::compile(false, &[b"bad"], EvalPoints::HTTP_REQUEST, compiler);
@@ -277,7 +257,7 @@ fn an_acl_whose_line_is_wrong_is_there() {
 
 #[test]
 fn a_condition_that_can_never_match_where_it_stands_is_a_warning() {
-    let mut world = world();
+    let mut world = World::with_fields();
     world.compiling(|compiler| {
         Condition::compile(false, &[b"TRUE", b"{", b"path", b"/a", b"}"], EvalPoints::CONNECTION, compiler)
             .unwrap();
@@ -360,7 +340,7 @@ fn versions_of_tls_are_compared_in_decimal_notation() {
 
 #[test]
 fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
-    let mut world = world();
+    let mut world = World::with_fields();
     let list = b"# comment\n\n  /a/b  x\r\n/c\n \t# kept\n".to_vec();
     world.names.files.insert(b"paths.lst".to_vec(), list);
     world.names.files.insert(b"m.map".to_vec(), b"/a/b  first value \n/a  second\n/a/b third\n".to_vec());
@@ -395,7 +375,7 @@ fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
 
 #[test]
 fn a_version_that_is_prepared_replaces_all_entries_at_once() {
-    let mut world = world();
+    let mut world = World::with_fields();
     world.names.files.insert(b"m.map".to_vec(), b"a 1\nb 2\n".to_vec());
     assert_eq!(world.text("str(a),map_str_int(m.map)").as_deref(), Some("1"));
     let map = world.references.get(b"m.map", true).unwrap();
@@ -427,7 +407,7 @@ fn a_version_that_is_prepared_replaces_all_entries_at_once() {
 
 #[test]
 fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
-    let mut world = world();
+    let mut world = World::with_fields();
     world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());
     assert_eq!(world.truth("{ int(7) gt 7 }"), Truth::Fail);
     assert_eq!(world.truth("{ path -u 1 /none } or { src -f nets }"), Truth::Fail);
@@ -446,7 +426,7 @@ fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
 
 #[test]
 fn a_change_that_a_view_refuses_changes_nothing() {
-    let mut world = world();
+    let mut world = World::with_fields();
     world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());
     assert_eq!(world.truth("{ src -f nets }"), Truth::Fail);
     let nets = world.references.get(b"nets", false).unwrap();
@@ -467,7 +447,7 @@ fn a_change_that_a_view_refuses_changes_nothing() {
 
 #[test]
 fn maps_of_every_kind_find_their_value() {
-    let mut world = world();
+    let mut world = World::with_fields();
     for (file, bytes) in [
         ("ip", "10.0.0.0/8 wide\n10.1.0.0/16 fine\n2001:db8::/32 six\n"),
         ("int", "5 five\n6:9 more\n"),
@@ -507,7 +487,7 @@ fn maps_of_every_kind_find_their_value() {
 
 #[test]
 fn conditions_on_responses_look_at_the_response() {
-    let mut world = world();
+    let mut world = World::with_fields();
     world.direction = Direction::Response;
     world.response = Some(response(503, &[("x", "1")]));
     for (condition, expected) in [
@@ -522,7 +502,7 @@ fn conditions_on_responses_look_at_the_response() {
 
 #[test]
 fn a_list_has_a_file_or_may_have_one_or_is_only_a_name() {
-    let mut world = world();
+    let mut world = World::with_fields();
     world.names.files.insert(b"there".to_vec(), b"/a/b one\n".to_vec());
     // All spellings of a file name the same list.
     for name in ["there", "file@there", "opt@there"] {

@@ -1,26 +1,11 @@
 //! Compares expressions with the installed haproxy.
 
 mod common;
-use common::{World, request};
+use common::World;
 use manylane_expr::{Type, Use};
 
-const FIELDS: &[(&str, &str)] = &[
-    ("host", "127.0.0.1:18099"),
-    ("a", "one, two ,three"),
-    ("a", "\"x,y\", four"),
-    ("e", ""),
-    ("g", "x,,y"),
-    ("n", "12abc"),
-    ("p", "1.2.3.4:80"),
-    ("s", "::1"),
-    ("cookie", "c=1; d=\"23\"; c=4"),
-    ("cookie", "c=9"),
-    ("authorization", "Basic dXNlcjpwYTpzcw=="),
-];
-
 fn world() -> World {
-    let mut world = World::new();
-    world.request = Some(request("GET", "/a/b?x=1&y=2", FIELDS));
+    let mut world = World::with_fields();
     world.text("int(5),set-var(txn.i)");
     world.text("str(abc),set-var(txn.s)");
     world

@@ -216,6 +216,24 @@ pub fn response(status: u16, fields: &[(&str, &str)]) -> Head {
 }
 
 impl World {
+    /// The same request with fields, to which `cases.txt` refers.
+    pub fn with_fields() -> Self {
+        let fields = [
+            ("host", "127.0.0.1:18099"),
+            ("a", "one, two ,three"),
+            ("a", "\"x,y\", four"),
+            ("e", ""),
+            ("g", "x,,y"),
+            ("n", "12abc"),
+            ("p", "1.2.3.4:80"),
+            ("s", "::1"),
+            ("cookie", "c=1; d=\"23\"; c=4"),
+            ("cookie", "c=9"),
+            ("authorization", "Basic dXNlcjpwYTpzcw=="),
+        ];
+        Self { request: Some(request("GET", "/a/b?x=1&y=2", &fields)), ..Self::new() }
+    }
+
     /// The request `GET /a/b?x=1&y=2` from 127.0.0.1:40000 to 127.0.0.1:18099 at 2017-07-14 02:40:00.123456
     /// UTC.
     pub fn new() -> Self {
