@@ -3,7 +3,9 @@
 use crate::common;
 
 use common::watch::{Haproxy, Syslog, ask, until};
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, nobody, origin, own_ip, read_all};
+use common::{
+    DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, held_pipe, listener, nobody, origin, own_ip, read_all,
+};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
@@ -635,7 +637,9 @@ fn a_program_that_takes_too_long_is_ended() {
     let polite = script("polite.sh", "trap ': > told; exit 0' TERM\nmkfifo f.$$\nread line <> f.$$");
     // The program that replaces the shell keeps ignoring the signal.
     let own = "echo $$ > deaf.new\nmv deaf.new deaf";
-    let deaf = script("deaf.sh", &format!("trap '' TERM\n[ -e deaf ] || {{\n{own}\n}}\nexec sleep 60"));
+    let deaf = script("deaf.sh", &format!("trap '' TERM\n[ -e deaf ] || {{\n{own}\n}}\nexec cat pipe"));
+    // It ends with the test at the latest, which has the other end.
+    let _held = held_pipe(&folder.0.join("pipe"));
     let killed = script("killed.sh", "kill -9 $$");
     let (log, web) = (Syslog::new(), listener().0);
     let backend = |name: &str, command: &str, inter: &str| {

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::{Haproxy, until};
-use common::{Ended, Folder, TIMEOUT, Traffic, command, own_address, status_of};
+use common::{Ended, Folder, TIMEOUT, Traffic, command, held_pipe, own_address, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -357,13 +357,15 @@ fn a_master_reaps_processes_that_others_have_left() {
         adopt(&words);
     }
     let folder = Folder::new();
-    let (left, new) = (folder.0.join("left"), folder.0.join("new"));
+    let (left, new, pipe) = (folder.0.join("left"), folder.0.join("new"), folder.0.join("pipe"));
+    let _held = held_pipe(&pipe);
     let script = folder.script(
         "check.sh",
         &format!(
-            "[ -e {left} ] && exit\nsleep 60 > /dev/null 2>&1 &\necho $! > {new}\nmv {new} {left}",
+            "[ -e {left} ] && exit\ncat {pipe} > /dev/null 2>&1 &\necho $! > {new}\nmv {new} {left}",
             left = left.display(),
-            new = new.display()
+            new = new.display(),
+            pipe = pipe.display()
         ),
     );
     let config = format!(

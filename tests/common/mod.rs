@@ -12,11 +12,12 @@ pub mod watch;
 pub use manylane_tests::program::manylane;
 
 pub use manylane_tests::look_again;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -263,6 +264,13 @@ pub fn command() -> Command {
     let mut command = Command::new(manylane());
     command.stdin(Stdio::null());
     command
+}
+
+/// Makes a pipe with a name. Who reads it waits until what this returns is dropped, at the latest when the test
+/// ends.
+pub fn held_pipe(path: &Path) -> File {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    File::options().read(true).write(true).open(path).unwrap()
 }
 
 /// True if the program was built with assertions, which take time and memory: the tests may be a build of
