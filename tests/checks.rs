@@ -4,7 +4,8 @@ use crate::common;
 
 use common::watch::{Haproxy, Syslog, ask, until};
 use common::{
-    DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, held_pipe, listener, nobody, origin, own_ip, read_all,
+    DEFAULTS, Folder, Manylane, ONE_LANE, TIMEOUT, connect, fd, held_pipe, listener, nobody, origin, own_ip,
+    read_all,
 };
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -691,7 +692,7 @@ fn checks_use_idle_connections_and_leave_theirs() {
     });
     let (web, _) = listener();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 1\n{DEFAULTS} mode http\nlisten l\n bind {}\n option httpchk\n timeout check \
+        "{ONE_LANE} mode http\nlisten l\n bind {}\n option httpchk\n timeout check \
             60s\n http-check send meth GET uri /health ver HTTP/1.1 hdr Host x\n \
          server a {address} check check-reuse-pool init-state fully-down rise 1000 {UNSETTLED}\n",
         fd(&web)

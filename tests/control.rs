@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::{Syslog, both};
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, ONE_LANE, TIMEOUT, connect, fd, listener, origin};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -1106,7 +1106,7 @@ fn younger_streams_are_not_in_a_dump_that_began_before() {
             .push_str(&format!("listen hop{hop}\n bind local@hop{hop}\n server next local@hop{}\n", hop + 1));
     }
     let program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n nbthread 1\n{DEFAULTS} mode http\n timeout queue \
+        "global\n stats socket {} level admin\n{ONE_LANE} mode http\n timeout queue \
             1h\nlisten old\n \
          bind {}\n server next local@hop1\n{chain}listen hop{HOPS}\n bind local@hop{HOPS}\n server s \
          {silent} \

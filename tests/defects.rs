@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::{Syslog, ask, until};
-use common::{DEFAULTS, Folder, Manylane, connect, end_of, fd, listener, origin, read_all};
+use common::{Folder, Manylane, ONE_LANE, connect, end_of, fd, listener, origin, read_all};
 use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::process::Stdio;
@@ -30,7 +30,7 @@ fn a_panic_ends_its_stream_and_nothing_else() {
     let (said, mut says) = std::io::pipe().map(|(reader, writer)| (writer, reader)).unwrap();
     let mut program = Manylane::start_as(
         &format!(
-            "global\n nbthread 1\n log {} local0\n stats socket {} level admin\n{DEFAULTS} mode http\n log \
+            "global\n log {} local0\n stats socket {} level admin\n{ONE_LANE} mode http\n log \
                 global\n option httplog\n retries 0\n\
              frontend web\n bind {}\n use_backend half if {{ path /half }}\n default_backend silent\n\
              backend silent\n server a {silent} maxconn 1\nbackend half\n server h {half}\n\

@@ -5,7 +5,7 @@ use crate::common;
 use bytes::Bytes;
 use common::h2::{block, client, serve};
 use common::watch::log_lines;
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, fd, listener, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, ONE_LANE, TIMEOUT, check, connect, fd, listener, origin, read_all};
 use h2::client::SendRequest;
 use http::{HeaderMap, Request, StatusCode, Version};
 use nix::sys::signal::Signal;
@@ -680,7 +680,7 @@ fn start_before_2(backend: &str, options: &str) -> (Manylane, SocketAddr, Reques
     let program = Manylane::start_ready(&format!(
         "{}\n mode http\nfrontend f\n bind {}\n default_backend b\nbackend b\n{backend} \
          server s {server} proto h2 {options}\n",
-        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        ONE_LANE,
         fd(&web)
     ));
     (program, address, observed)
@@ -752,7 +752,7 @@ fn a_session_keeps_its_private_connection_to_a_server_of_http_2() {
         let _program = Manylane::start_ready(&format!(
             "{}\n mode http\nlisten l\n bind {}\n{backend} server s {server} proto h2 pool-purge-delay 10m \
              {options}\n",
-            DEFAULTS.replace("nbthread 2", "nbthread 1"),
+            ONE_LANE,
             fd(&web)
         ));
         block(async {

@@ -4,7 +4,7 @@
 use crate::common;
 
 use bytes::Bytes;
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
+use common::{Folder, Manylane, ONE_LANE, TIMEOUT, connect, fd, listener, origin};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -294,7 +294,7 @@ fn start(first: &str, second: &str, server: SocketAddr) -> (Manylane, SocketAddr
     let program = Manylane::start_ready(&format!(
         "{}\n mode http\n http-reuse always\nlisten outer\n bind {}\n server s {inner} {first}\nlisten \
          inner\n bind unix@{inner}\n server s {server} {second}\n",
-        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        ONE_LANE,
         fd(&web),
     ));
     (program, address, folder)

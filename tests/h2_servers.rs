@@ -11,7 +11,7 @@ use bytes::Bytes;
 use common::h2::{block, client, serve};
 use common::watch::Syslog;
 use common::watch::{ask, until};
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, ONE_LANE, TIMEOUT, connect, fd, listener, origin};
 use h2::client::SendRequest;
 use http::{Request, Response};
 use nix::sys::signal::Signal;
@@ -562,7 +562,7 @@ fn streams_that_nobody_reads_hold_back_no_other_client() {
     let (web, address) = listener();
     let _program = Manylane::start_ready(&format!(
         "{} mode http\nlisten l\n bind {}\n http-reuse always\n server s {} proto h2\n",
-        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        ONE_LANE,
         fd(&web),
         large(&sent)
     ));
@@ -727,7 +727,7 @@ fn what_a_server_does_wrong_ends_its_stream_or_its_connection_and_nothing_else()
         "{}\n mode http\n http-reuse always\nfrontend f\n bind {}\n use_backend wrong if {{ path /wrong }}\n \
          default_backend right\nbackend right\n server s {} proto h2\nbackend wrong\n retries 0\n server s \
          {wrong} proto h2\n",
-        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        ONE_LANE,
         fd(&web),
         origin.address
     ));

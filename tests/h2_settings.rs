@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::watch::log_lines;
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, check, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, ONE_LANE, TIMEOUT, check, connect, fd, listener, origin};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -185,7 +185,7 @@ fn start(global: &str, frontend: &str, backend: &str) -> Running {
     let folder = Folder::new();
     let cli = folder.0.join("cli");
     let (log, lines) = log_lines();
-    let defaults = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let defaults = ONE_LANE;
     let program = Manylane::start_ready(&format!(
         "global\n stats socket {}\n log {log} local0\n{global}{defaults} mode http\n log global\n \
          option httplog\nfrontend f\n bind {}\n{frontend} default_backend b\nbackend b\n{backend}",

@@ -7,7 +7,7 @@ use crate::tls::Authority;
 use bytes::Bytes;
 use common::h2::block;
 use common::watch::Syslog;
-use common::{DEFAULTS, Manylane, TIMEOUT, connect, fd, listener, origin};
+use common::{DEFAULTS, Manylane, ONE_LANE, TIMEOUT, connect, fd, listener, origin};
 use h2::client::SendRequest;
 use h2::ext::Protocol;
 use http::{Method, Request, Response, StatusCode};
@@ -487,7 +487,7 @@ fn a_tunnel_with_a_length_takes_nothing_of_the_next_request() {
             let (web, address) = listener();
             let _program = Manylane::start_ready(&format!(
                 "{} mode http\nlisten l\n bind {}\n http-reuse {reuse}\n server s {}\n",
-                DEFAULTS.replace("nbthread 2", "nbthread 1"),
+                ONE_LANE,
                 fd(&web),
                 lengths()
             ));
@@ -537,7 +537,7 @@ fn start_over_tls(alpn: &str, hides: bool, options: &str, server: &str) -> (Many
          http-response set-header x-version %[fc_http_major]\n default_backend c\nbackend c\n server s \
          {server}\n",
         if hides { " h2-workaround-bogus-websocket-clients\n" } else { "" },
-        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        ONE_LANE,
         fd(&outer),
         fd(&inner),
         certificate.display(),

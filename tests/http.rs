@@ -2,7 +2,9 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, listener_at, nobody, origin, read_all};
+use common::{
+    DEFAULTS, Folder, Manylane, ONE_LANE, connect, fd, listener, listener_at, nobody, origin, read_all,
+};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -581,7 +583,7 @@ fn a_password_is_hashed_beside_the_lane() {
             let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
         });
         let (socket, address) = listener();
-        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let config = ONE_LANE;
         let users =
             "userlist u\n user ann password $2b$10$abcdefghijklmnopqrstuu0uIewG7hXDJNtk3ib048WCtX.0JsFiS\n";
         let rule = " http-request deny if { path /slow } !{ http_auth(u) }\n";

@@ -5,7 +5,7 @@ use crate::common;
 
 use bytes::Bytes;
 use common::watch::{Syslog, ask as command, until};
-use common::{DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, origin, reset};
+use common::{DEFAULTS, Folder, Manylane, ONE_LANE, TIMEOUT, connect, fd, listener, origin, reset};
 use h2::client::SendRequest;
 use nix::poll::{PollFd, PollFlags};
 use rustls::{ServerConfig, ServerConnection};
@@ -253,7 +253,7 @@ fn what_was_there_before_a_request_is_no_answer_to_it() {
     });
     for reuse in ["safe", "always"] {
         let (socket, address) = listener();
-        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let config = ONE_LANE;
         let _program = Manylane::start(&format!(
             "{config} mode http\n http-reuse {reuse}\nlisten l\n bind {}\n server s {server}\n",
             fd(&socket)
@@ -491,7 +491,7 @@ fn nothing_of_a_request_is_left_for_the_next_one() {
     });
     let syslog = Syslog::new();
     let (socket, address) = listener();
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let config = ONE_LANE;
     let shown = "txn %[var(txn.v)] req %[var(req.v)] cap %[capture.req.hdr(0)] out %[capture.res.hdr(0)] \
         cookie %CC|%CS all %hr|%hs src %[src] id %ID uri %HU";
     let _program = Manylane::start(&format!(
@@ -745,7 +745,7 @@ fn what_a_proxy_header_says_is_of_its_client_alone() {
         }
     });
     let (socket, address) = listener();
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let config = ONE_LANE;
     let _program = Manylane::start(&format!(
         "{config} mode http\n http-reuse always\nlisten l\n bind {} accept-proxy\n http-request set-src \
             path,field(2,/) if {{ path_beg /192. }}\n server s {server} send-proxy\n",
@@ -915,7 +915,7 @@ fn passwords_that_wait_to_be_hashed_are_few() {
     const HASHED: usize = 2 + 256;
     const CLIENTS: usize = HASHED + 60;
     let (socket, address) = listener();
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let config = ONE_LANE;
     let users =
         "userlist u\n user ann password $2b$12$abcdefghijklmnopqrstuu0uIewG7hXDJNtk3ib048WCtX.0JsFiS\n";
     let _program = Manylane::start_ready(&format!(

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::{ask, until};
-use common::{DEFAULTS, Folder, Manylane, connect, echo, fd, listener, nobody, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, ONE_LANE, connect, echo, fd, listener, nobody, origin, read_all};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -320,7 +320,7 @@ fn a_line_tells_how_many_were_served_from_the_queue_before() {
             }
         }
     });
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1"); // one lane, so one order
+    let config = ONE_LANE; // one lane, so one order
     let _program = Manylane::start_ready(&format!(
         "global\n stats socket {}\n{config} mode http\n log {} format raw local0\n\
          frontend f\n bind {}\n log-format \"%sq/%bq %rc\"\n http-response set-header queue %bq\n \
@@ -359,7 +359,7 @@ fn the_time_of_a_proxy_header_is_a_handshake() {
     let (socket, address) = listener();
     let folder = Folder::new();
     let control = folder.0.join("cli");
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let config = ONE_LANE;
     let _program = Manylane::start_ready(&format!(
         "global\n stats socket {}\n{config} mode http\n log {} format raw local0\n\
          listen l\n bind {} accept-proxy\n log-format \"%Th %Ti %TR %Tq %Ta %Tu %Tt\"\n server s {}\n",
@@ -560,7 +560,7 @@ fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_th
     });
     let (web, address) = listener();
     let program = Manylane::start_ready(&format!(
-        "global\n nbthread 1\n stats socket {} level admin\n{DEFAULTS} mode http\n retries 0\n timeout \
+        "global\n stats socket {} level admin\n{ONE_LANE} mode http\n retries 0\n timeout \
             server 1s\nfrontend f\n bind {}\n log {} len 2000 local0\n \
          log tcp@{} len 2000 local0\n log fd@{} len 2000 local0\n log-format \"%HP\"\n http-request return \
          status 200 unless {{ path /silent }}\n \

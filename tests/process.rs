@@ -3,8 +3,8 @@
 use crate::common;
 
 use common::{
-    DEFAULTS, Ended, Folder, Manylane, check, command, connect, echo, end_of, fd, listener, manylane, origin,
-    read_all,
+    DEFAULTS, Ended, Folder, Manylane, ONE_LANE, check, command, connect, echo, end_of, fd, listener,
+    manylane, origin, read_all,
 };
 use nix::sys::signal::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -516,7 +516,7 @@ fn with_idle_close_on_response_an_idle_connection_outlives_the_soft_stop_until_i
     let config = format!(
         "{} mode http\nlisten stays\n bind {}\n option idle-close-on-response\n server s {server}\nlisten \
             goes\n bind {}\n server s {server}\n",
-        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        ONE_LANE,
         fd(&stays),
         fd(&goes)
     );
@@ -659,7 +659,7 @@ fn what_a_hard_stop_cuts_is_answered_and_logged() {
     let control = folder.0.join("cli");
     let ((web, address), (plain, plain_address)) = (listener(), listener());
     let mut program = Manylane::start(&format!(
-        "global\n nbthread 1\n hard-stop-after 100ms\n log {} local0\n stats socket {}\n{DEFAULTS} log \
+        "global\n hard-stop-after 100ms\n log {} local0\n stats socket {}\n{ONE_LANE} log \
             global\n retries 0\n timeout queue 1h\n\
          frontend web\n mode http\n option httplog\n bind {}\n default_backend b\nbackend b\n mode http\n \
          server s {silent} maxconn 2\n\
@@ -835,8 +835,8 @@ fn a_process_in_the_background_serves_when_its_starter_ends() {
     let folder = Folder::new();
     let (pidfile, control) = (folder.0.join("pid"), folder.0.join("control"));
     let config = format!(
-        "{}{DEFAULTS}listen l\n bind {}\n server s {}\n",
-        format_args!("global\n nbthread 8\n stats socket {}\n", control.display()),
+        "{}listen l\n bind {}\n server s {}\n",
+        DEFAULTS.replace("nbthread 2", &format!("nbthread 8\n stats socket {}", control.display())),
         common::own_address(),
         echo()
     );

@@ -5,7 +5,7 @@ use crate::common;
 use bytes::Bytes;
 use common::h2::{block, client};
 use common::watch::{Syslog, both, until};
-use common::{DEFAULTS, Manylane, connect, fd, listener, origin, own_address, read_all, reset};
+use common::{DEFAULTS, Manylane, ONE_LANE, connect, fd, listener, origin, own_address, read_all, reset};
 use h2::client::SendRequest;
 use http::Request;
 use nix::sys::signal::Signal;
@@ -500,7 +500,7 @@ fn connections_whose_packets_are_marked_otherwise_are_others() {
     for (option, expected) in [("", [1, 2, 1, 2, 1, 3]), (" send-proxy", [1, 2, 3, 4, 5, 6])] {
         let (server, _) = numbered();
         let (socket, address) = listener();
-        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let config = ONE_LANE;
         let _program = Manylane::start(&format!(
             "{config} mode http\n{rules}listen l\n bind {}\n{marks} server s {server}{option}\n",
             fd(&socket)
@@ -516,7 +516,7 @@ fn connections_whose_packets_are_marked_otherwise_are_others() {
 fn a_rule_closes_a_connection_behind_its_response() {
     let (server, _) = numbered();
     let (socket, address) = listener();
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let config = ONE_LANE;
     let _program = Manylane::start(&format!(
         "{config} mode http\nlisten l\n bind {}\n tcp-response content close if {{ capture.req.uri /close \
             }}\n server s {server}\n",
@@ -532,7 +532,7 @@ fn a_rule_closes_a_connection_behind_its_response() {
 fn connections_to_the_address_of_dispatch_are_not_shared() {
     let (server, _) = numbered();
     let (socket, address) = listener();
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let config = ONE_LANE;
     let lines = format!(" http-reuse always\nlisten l\n bind {}\n dispatch {server}\n", fd(&socket));
     let _program = Manylane::start(&format!("{config} mode http\n{lines}"));
     let (mut first, mut second) = (connect(address), connect(address));
@@ -559,7 +559,7 @@ fn idle_connections_of_one_name_do_not_serve_another() {
 /// connections, in the order of their first use.
 fn turns(certificate: &str, rules: &str, server: &str, back: &str, fields: &[&str]) -> Vec<usize> {
     let ((front, address), (inner, server_at)) = (listener(), listener());
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let config = ONE_LANE;
     let server = server.replace("@back", &server_at.to_string());
     let _program = Manylane::start(&format!(
         "{config} mode http\n http-reuse always\nlisten l\n bind {}\n{rules} server s {server}\n\
@@ -604,7 +604,7 @@ fn a_private_connection_of_tls_serves_only_the_name_that_it_requested() {
     let certificate = authority.bundle("a.pem", &["a.example"]);
     for (options, version) in [("", "1"), (" alpn h2", "2")] {
         let ((front, address), (inner, server)) = (listener(), listener());
-        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let config = ONE_LANE;
         let _program = Manylane::start(&format!(
             "{config} mode http\n http-reuse always\nlisten l\n bind {}\n \
              server s {server} send-proxy-v2 ssl verify none sni req.hdr(host){options}\n\
@@ -696,7 +696,7 @@ fn a_connection_from_one_clients_address_is_not_given_to_another() {
     let server = telling_peers();
     for (usesrc, own) in [("client", true), ("clientip", false), ("hdr_ip(x-from)", false)] {
         let (socket, address) = listener();
-        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let config = ONE_LANE;
         let _program = Manylane::start(&format!(
             "{config} mode http\n http-reuse always\nlisten l\n bind {}\n \
              server s {server} source 0.0.0.0 usesrc {usesrc}\n",
@@ -736,7 +736,7 @@ fn idle_connections_to_one_destination_do_not_serve_another() {
     let ((one, _), (two, _)) = (numbered(), numbered());
     assert_eq!(ask(&mut connect(two)), 1); // its next connections have other numbers than those of the first
     let (socket, address) = listener();
-    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let config = ONE_LANE;
     let _program = Manylane::start(&format!(
         "{config} mode http\n http-reuse always\nlisten l\n bind {}\n \
          http-request set-dst ipv4(127.0.0.1)\n http-request set-dst-port req.hdr(x-port)\n \
@@ -806,7 +806,7 @@ fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
                 "global\n stats socket {} level admin\n{} mode http\n log {} local0\n option httplog\n \
                     http-reuse {mode}\nlisten l\n bind {}\n server s {}\n",
                 socket.display(),
-                DEFAULTS.replace("nbthread 2", "nbthread 1"),
+                ONE_LANE,
                 log.address(),
                 address.get(),
                 quitting()
@@ -955,7 +955,7 @@ fn a_post_is_sent_again_only_where_no_byte_of_it_was_sent() {
             address.set(own_address());
             refused.set(own_address());
             *ending.borrow_mut() = Ending::new();
-            let defaults = DEFAULTS.replace("nbthread 2", "nbthread 1");
+            let defaults = ONE_LANE;
             let server = ending.borrow().address;
             format!(
                 "global\n stats socket {} level admin\n{defaults} mode http\n http-reuse always\n{retry_on}\

@@ -80,11 +80,12 @@ fn conditions_choose_the_backend() {
 #[test]
 fn a_uuid_is_made_once() {
     let (mut all, mut count) = (HashSet::new(), 0);
+    let defaults = DEFAULTS.replace("nbthread 2", "nbthread 4");
     for _ in 0..2 {
         let (folder, (socket, address)) = (Folder::new(), listener());
         let cli = folder.0.join("cli");
         let _program = Manylane::start_ready(&format!(
-            "global\n nbthread 4\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {}\n \
+            "global\n stats socket {} level admin\n{defaults} mode http\nfrontend f\n bind {}\n \
              http-request return status 200 content-type text/plain lf-string %[uuid]\nbackend b\n \
              server s 127.0.0.1:1\n",
             cli.display(),

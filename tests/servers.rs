@@ -4,7 +4,8 @@ use crate::common;
 
 use common::watch::{Syslog, ask, both, until};
 use common::{
-    DEFAULTS, Folder, Manylane, TIMEOUT, connect, fd, listener, nobody, origin, own_address, read_all,
+    DEFAULTS, Folder, Manylane, ONE_LANE, TIMEOUT, connect, fd, listener, nobody, origin, own_address,
+    read_all,
 };
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -201,7 +202,7 @@ fn a_session_does_not_wait_for_its_last_server_behind_more_than_max_keep_alive_q
     let (a, b) = (named("a", reached.clone()), named("b", reached));
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 1\n{DEFAULTS} mode http\nlisten l\n bind {}\n option prefer-last-server\n \
+        "{ONE_LANE} mode http\nlisten l\n bind {}\n option prefer-last-server\n \
             max-keep-alive-queue 0\n \
          server a {a} maxconn 1\n server b {b} maxconn 1\n",
         fd(&socket)
@@ -259,7 +260,7 @@ fn a_dead_server_is_left_without_a_pause() {
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
         });
-        let defaults = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let defaults = ONE_LANE;
         let mut config = format!(
             "global\n stats socket {} level admin\n{defaults} mode http\n log {} local0\n log-format \"%b %s \
              %ST %rc line\"\n",

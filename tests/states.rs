@@ -4,7 +4,9 @@
 use crate::common;
 
 use common::watch::{Played, Syslog, ask, both, until};
-use common::{DEFAULTS, Folder, Manylane, connect, echo, fd, listener, named, nobody, origin, read_all};
+use common::{
+    DEFAULTS, Folder, Manylane, ONE_LANE, connect, echo, fd, listener, named, nobody, origin, read_all,
+};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::path::Path;
@@ -272,7 +274,7 @@ fn asks(address: SocketAddr, paths: &[&str]) {
 #[test]
 fn errors_of_live_traffic_count_as_haproxy_counts_them() {
     // One lane, since lines of two lanes may come in any order.
-    let defaults = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let defaults = ONE_LANE;
     // The check goes to another port, which works.
     let well = named("well");
     let shop = origin(|mut stream| {
@@ -613,7 +615,7 @@ fn standard_error_tells_what_happens_to_servers_and_proxies() {
 fn standard_error_that_nobody_reads_holds_nobody_up() {
     let config = |socket: &Path, web: &std::net::TcpListener| {
         format!(
-            "global\n nbthread 1\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {}\n\
+            "global\n stats socket {} level admin\n{ONE_LANE} mode http\nfrontend f\n bind {}\n\
              http-request return status 200\nbackend b\n server s 127.0.0.1:1\n",
             socket.display(),
             fd(web)

@@ -383,3 +383,7 @@ pub fn measured() -> String {
 /// Settings of each proxy in the tests.
 pub const DEFAULTS: &str =
     "global\n nbthread 2\ndefaults\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n";
+
+/// The same with one lane. A `global` section before [`DEFAULTS`] cannot say so: the last word holds.
+pub const ONE_LANE: &str =
+    "global\n nbthread 1\ndefaults\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n";
