@@ -266,8 +266,8 @@ pub fn command() -> Command {
     command
 }
 
-/// Makes a pipe with a name. Who reads it waits until what this returns is dropped, at the latest when the test
-/// ends.
+/// Makes a pipe with a name. Who reads it waits until what this returns is dropped, at the latest when the
+/// test ends.
 pub fn held_pipe(path: &Path) -> File {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     File::options().read(true).write(true).open(path).unwrap()
