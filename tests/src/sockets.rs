@@ -1,8 +1,7 @@
-//! What the kernel knows about TCP sockets of this machine, of any process.
+//! TCP sockets of this machine, of any process, as the kernel reports them (`sock_diag(7)`).
 //!
-//! The kernel is asked for the sockets of one port (`sock_diag(7)`). `/proc/net/tcp` says the same, but about
-//! all sockets: with the many of a test run, most of which have ended, a look takes the kernel tens of
-//! milliseconds.
+//! The kernel selects them by port. `/proc/net/tcp` lists every socket instead: during a test run tens of
+//! thousands, most of them ended, which takes tens of milliseconds.
 
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socket};
@@ -39,7 +38,7 @@ pub struct Socket {
 /// Sockets of IPv4 in this state with these ports; `None` stands for any.
 ///
 /// # Panics
-/// If the kernel does not tell.
+/// If the kernel refuses the request.
 pub fn sockets(state: u8, port: Option<u16>, peer: Option<u16>) -> Vec<Socket> {
     let asking = socket(AddressFamily::NETLINK, SocketType::DGRAM, Some(SOCK_DIAG)).unwrap();
     let mut request = Vec::new();
@@ -63,7 +62,7 @@ pub fn sockets(state: u8, port: Option<u16>, peer: Option<u16>) -> Vec<Socket> {
             let (message, next) = rest.split_at(number(rest, 0) as usize);
             match u16::from_ne_bytes([message[4], message[5]]) {
                 NLMSG_DONE => return found,
-                NLMSG_ERROR => panic!("the kernel does not tell of sockets: {message:?}"),
+                NLMSG_ERROR => panic!("the kernel refuses to list sockets: {message:?}"),
                 _ => found.push(Socket {
                     port: u16::from_be_bytes([message[HEAD + 4], message[HEAD + 5]]),
                     peer: u16::from_be_bytes([message[HEAD + 6], message[HEAD + 7]]),
