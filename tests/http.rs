@@ -583,12 +583,11 @@ fn a_password_is_hashed_beside_the_lane() {
             let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
         });
         let (socket, address) = listener();
-        let config = ONE_LANE;
         let users =
             "userlist u\n user ann password $2b$10$abcdefghijklmnopqrstuu0uIewG7hXDJNtk3ib048WCtX.0JsFiS\n";
         let rule = " http-request deny if { path /slow } !{ http_auth(u) }\n";
         let _program = Manylane::start(&format!(
-            "{config} mode http\n{users}listen l\n bind {}\n{rule} server s {server}\n",
+            "{ONE_LANE} mode http\n{users}listen l\n bind {}\n{rule} server s {server}\n",
             fd(&socket)
         ));
         let (mut slow, mut quick) = (connect(address), connect(address));

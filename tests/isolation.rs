@@ -253,9 +253,8 @@ fn what_was_there_before_a_request_is_no_answer_to_it() {
     });
     for reuse in ["safe", "always"] {
         let (socket, address) = listener();
-        let config = ONE_LANE;
         let _program = Manylane::start(&format!(
-            "{config} mode http\n http-reuse {reuse}\nlisten l\n bind {}\n server s {server}\n",
+            "{ONE_LANE} mode http\n http-reuse {reuse}\nlisten l\n bind {}\n server s {server}\n",
             fd(&socket)
         ));
         let mut client = connect(address);
@@ -491,11 +490,10 @@ fn nothing_of_a_request_is_left_for_the_next_one() {
     });
     let syslog = Syslog::new();
     let (socket, address) = listener();
-    let config = ONE_LANE;
     let shown = "txn %[var(txn.v)] req %[var(req.v)] cap %[capture.req.hdr(0)] out %[capture.res.hdr(0)] \
         cookie %CC|%CS all %hr|%hs src %[src] id %ID uri %HU";
     let _program = Manylane::start(&format!(
-        "{config} mode http\n http-reuse always\n log {} local0\nlisten l\n bind {}\n log-format \
+        "{ONE_LANE} mode http\n http-reuse always\n log {} local0\nlisten l\n bind {}\n log-format \
             \"{shown}\"\n \
          capture request header X-In len 32\n capture response header X-Out len 32\n capture cookie c= len \
          32\n unique-id-format %[hdr(X-In)]\n \
@@ -745,9 +743,8 @@ fn what_a_proxy_header_says_is_of_its_client_alone() {
         }
     });
     let (socket, address) = listener();
-    let config = ONE_LANE;
     let _program = Manylane::start(&format!(
-        "{config} mode http\n http-reuse always\nlisten l\n bind {} accept-proxy\n http-request set-src \
+        "{ONE_LANE} mode http\n http-reuse always\nlisten l\n bind {} accept-proxy\n http-request set-src \
             path,field(2,/) if {{ path_beg /192. }}\n server s {server} send-proxy\n",
         fd(&socket)
     ));
@@ -915,11 +912,10 @@ fn passwords_that_wait_to_be_hashed_are_few() {
     const HASHED: usize = 2 + 256;
     const CLIENTS: usize = HASHED + 60;
     let (socket, address) = listener();
-    let config = ONE_LANE;
     let users =
         "userlist u\n user ann password $2b$12$abcdefghijklmnopqrstuu0uIewG7hXDJNtk3ib048WCtX.0JsFiS\n";
     let _program = Manylane::start_ready(&format!(
-        "{config} mode http\n{users}listen l\n bind {}\n http-request auth unless {{ http_auth(u) }}\n",
+        "{ONE_LANE} mode http\n{users}listen l\n bind {}\n http-request auth unless {{ http_auth(u) }}\n",
         fd(&socket)
     ));
     // `ann:aa` and three more bytes: each client has its own password, since each is hashed only once.

@@ -500,9 +500,8 @@ fn connections_whose_packets_are_marked_otherwise_are_others() {
     for (option, expected) in [("", [1, 2, 1, 2, 1, 3]), (" send-proxy", [1, 2, 3, 4, 5, 6])] {
         let (server, _) = numbered();
         let (socket, address) = listener();
-        let config = ONE_LANE;
         let _program = Manylane::start(&format!(
-            "{config} mode http\n{rules}listen l\n bind {}\n{marks} server s {server}{option}\n",
+            "{ONE_LANE} mode http\n{rules}listen l\n bind {}\n{marks} server s {server}{option}\n",
             fd(&socket)
         ));
         let mut client = connect(address);
@@ -516,9 +515,8 @@ fn connections_whose_packets_are_marked_otherwise_are_others() {
 fn a_rule_closes_a_connection_behind_its_response() {
     let (server, _) = numbered();
     let (socket, address) = listener();
-    let config = ONE_LANE;
     let _program = Manylane::start(&format!(
-        "{config} mode http\nlisten l\n bind {}\n tcp-response content close if {{ capture.req.uri /close \
+        "{ONE_LANE} mode http\nlisten l\n bind {}\n tcp-response content close if {{ capture.req.uri /close \
             }}\n server s {server}\n",
         fd(&socket)
     ));
@@ -532,9 +530,8 @@ fn a_rule_closes_a_connection_behind_its_response() {
 fn connections_to_the_address_of_dispatch_are_not_shared() {
     let (server, _) = numbered();
     let (socket, address) = listener();
-    let config = ONE_LANE;
     let lines = format!(" http-reuse always\nlisten l\n bind {}\n dispatch {server}\n", fd(&socket));
-    let _program = Manylane::start(&format!("{config} mode http\n{lines}"));
+    let _program = Manylane::start(&format!("{ONE_LANE} mode http\n{lines}"));
     let (mut first, mut second) = (connect(address), connect(address));
     assert_eq!([ask(&mut first), ask(&mut second), ask(&mut first), ask(&mut second)], [1, 2, 1, 2]);
 }
@@ -559,10 +556,9 @@ fn idle_connections_of_one_name_do_not_serve_another() {
 /// connections, in the order of their first use.
 fn turns(certificate: &str, rules: &str, server: &str, back: &str, fields: &[&str]) -> Vec<usize> {
     let ((front, address), (inner, server_at)) = (listener(), listener());
-    let config = ONE_LANE;
     let server = server.replace("@back", &server_at.to_string());
     let _program = Manylane::start(&format!(
-        "{config} mode http\n http-reuse always\nlisten l\n bind {}\n{rules} server s {server}\n\
+        "{ONE_LANE} mode http\n http-reuse always\nlisten l\n bind {}\n{rules} server s {server}\n\
          frontend back\n bind {}{certificate}\n \
          http-request return status 200 content-type text/plain lf-string {back}\n",
         fd(&front),
@@ -604,9 +600,8 @@ fn a_private_connection_of_tls_serves_only_the_name_that_it_requested() {
     let certificate = authority.bundle("a.pem", &["a.example"]);
     for (options, version) in [("", "1"), (" alpn h2", "2")] {
         let ((front, address), (inner, server)) = (listener(), listener());
-        let config = ONE_LANE;
         let _program = Manylane::start(&format!(
-            "{config} mode http\n http-reuse always\nlisten l\n bind {}\n \
+            "{ONE_LANE} mode http\n http-reuse always\nlisten l\n bind {}\n \
              server s {server} send-proxy-v2 ssl verify none sni req.hdr(host){options}\n\
              frontend back\n bind {} accept-proxy ssl crt {} alpn h2,http/1.1\n \
              http-request return status 200 content-type text/plain lf-string \
@@ -696,9 +691,8 @@ fn a_connection_from_one_clients_address_is_not_given_to_another() {
     let server = telling_peers();
     for (usesrc, own) in [("client", true), ("clientip", false), ("hdr_ip(x-from)", false)] {
         let (socket, address) = listener();
-        let config = ONE_LANE;
         let _program = Manylane::start(&format!(
-            "{config} mode http\n http-reuse always\nlisten l\n bind {}\n \
+            "{ONE_LANE} mode http\n http-reuse always\nlisten l\n bind {}\n \
              server s {server} source 0.0.0.0 usesrc {usesrc}\n",
             fd(&socket)
         ));
@@ -736,9 +730,8 @@ fn idle_connections_to_one_destination_do_not_serve_another() {
     let ((one, _), (two, _)) = (numbered(), numbered());
     assert_eq!(ask(&mut connect(two)), 1); // its next connections have other numbers than those of the first
     let (socket, address) = listener();
-    let config = ONE_LANE;
     let _program = Manylane::start(&format!(
-        "{config} mode http\n http-reuse always\nlisten l\n bind {}\n \
+        "{ONE_LANE} mode http\n http-reuse always\nlisten l\n bind {}\n \
          http-request set-dst ipv4(127.0.0.1)\n http-request set-dst-port req.hdr(x-port)\n \
          server s 0.0.0.0\n",
         fd(&socket)

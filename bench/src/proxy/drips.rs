@@ -61,7 +61,7 @@ struct DripCase {
     /// True if the other side reads; false if it has small buffers in addition.
     reads: bool,
     /// True if the program sends heartbeats.
-    talks: bool,
+    sends_heartbeats: bool,
     /// What drips.
     piece: &'static [u8],
     /// Number of pieces for each connection.
@@ -81,7 +81,7 @@ const USUAL: DripCase = DripCase {
     answer: None,
     opened: None,
     reads: true,
-    talks: false,
+    sends_heartbeats: false,
     piece: b"x",
     pieces: BYTES,
     peer: true,
@@ -90,7 +90,7 @@ const USUAL: DripCase = DripCase {
 const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nX: ";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// An error of the server closes this client's connection.
+/// With `Connection: close`: the connection ends if the program refuses what the server has sent so far.
 const LAST_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
@@ -359,7 +359,7 @@ const KINDS_OF_DRIPS: &[DripCase] = &[
         sections: PEERS,
         // An update of 8,192 bytes. A peer may be silent for five seconds.
         begin: Some(b"HAProxyS 2.1\nown\np# 1 1\n\x0a\x80\xf0\xf1\x02"),
-        talks: true,
+        sends_heartbeats: true,
         pieces: 4_000,
         ..USUAL
     },
@@ -614,7 +614,7 @@ fn measure(
         stream.set_nonblocking(true).map_err(fail)?;
         match stream.peek(&mut [0]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Ok(1) if case.talks || !case.reads => {}
+            Ok(1) if case.sends_heartbeats || !case.reads => {}
             _ => return Err("it does not wait for the rest".to_string()),
         }
     }

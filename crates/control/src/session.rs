@@ -38,10 +38,19 @@ pub(crate) struct Settings {
     pub(crate) experimental: bool,
     /// `show events -w`: lines are shown from here on, after the command has released the generation.
     pub(crate) events: Option<Events>,
-    /// `wait`: it waits from here on, likewise.
+    /// `wait`: the session waits from here on, after the command has released the generation.
     pub(crate) wait: Option<Wait>,
     /// `quit`
     pub(crate) over: bool,
+}
+
+impl Settings {
+    /// Writes a message, with its severity if the client wants that.
+    pub(crate) fn message(&self, reply: &mut Reply<'_>, severity: Severity, text: &str) {
+        reply.put(severity.mark(self.marks));
+        reply.put(text);
+        reply.put("\n");
+    }
 }
 
 /// Lines of a connection.

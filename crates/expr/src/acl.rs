@@ -402,7 +402,7 @@ fn ranges<'w>(kind: MatchKind, words: &[&'w [u8]], first: usize) -> Result<Vec<W
             None | Some(Operator::Equal) => ranges.push((at, Cow::Borrowed(*word))),
             Some(operator) => {
                 let n = kind.number(word).ok_or_else(|| {
-                    let (what, _) = kind.expects();
+                    let what = kind.expects();
                     let why = format!("a comparison expects {what}, found '{}'", Shown(word));
                     Error::new(0, why).in_word(at)
                 })?;
@@ -414,7 +414,7 @@ fn ranges<'w>(kind: MatchKind, words: &[&'w [u8]], first: usize) -> Result<Vec<W
     }
     if words.iter().all(|word| Operator::named(word).is_some()) {
         let last = Shown(words[words.len() - 1]);
-        let (what, _) = kind.expects();
+        let what = kind.expects();
         let why = format!("'{last}' expects {what}, found none");
         return Err(Error::new(0, why).in_word(first + words.len() - 1));
     }

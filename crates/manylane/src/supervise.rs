@@ -193,7 +193,7 @@ pub(crate) struct Work {
     pub(crate) begun: Option<PendingChanges>,
     /// How to reload, if that is possible.
     pub(crate) reload: Option<Reloads>,
-    /// Socket of the master, to which the begin of the soft stop is reported.
+    /// Socket of the master, to report that the soft stop begins.
     pub(crate) joined: Option<Joined>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn nowhere() -> Result<File, String> {
 }
 
 /// The file for the number of the process. It is opened with the rights of the start, and holds the number of
-/// the process before until this one serves. One that is new is removed if this process never serves.
+/// the process before until this one serves. If it never does, a file that it has created is removed.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     file: File,
@@ -81,13 +81,13 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let same = || {
+        let is_own = || {
             let (own, there) = (self.file.metadata().ok()?, std::fs::metadata(&self.path).ok()?);
-            // Another process that started meanwhile may have written its number.
-            Some((own.dev(), own.ino(), 0) == (there.dev(), there.ino(), there.len()))
+            // Not in a `chroot`, where the path may name another file, and not if another process has started
+            // meanwhile and written its number.
+            Some((own.dev(), own.ino()) == (there.dev(), there.ino()) && there.len() == 0)
         };
-        // In a `chroot` the path may be that of another file. The rights may be others by now, too.
-        if self.is_new && same() == Some(true) {
+        if self.is_new && is_own() == Some(true) {
             let _ = std::fs::remove_file(&self.path);
         }
     }

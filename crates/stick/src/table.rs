@@ -299,21 +299,25 @@ impl Table {
         })
     }
 
-    /// Holds an entry whose state was `state` and whose key should be `words`.
+    /// Holds an entry whose state was `state`, whatever its key is. Tries again at once: with a back-off, the
+    /// line of one hot key at 96 simulated cores moves 4.05 times as often as for additions; so, 2.0 to 2.6.
     #[inline]
-    fn hold(&self, at: u32, mut state: u64, hash: u32, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
+    fn hold_any(&self, at: u32, mut state: u64, now: u64) -> Option<EntryGuard<'_>> {
         let word = self.word(at, STATE);
-        loop {
-            if !self.is_good(at, state, now) {
-                return None;
-            }
+        while self.is_good(at, state, now) {
             // Acquire: pairs with the store in `begin_life`, which publishes the key.
             match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => break,
+                Ok(_) => return Some(EntryGuard { entry: self.entry(at) }),
                 Err(actual) => state = actual,
             }
         }
-        let held = EntryGuard { entry: self.entry(at) };
+        None
+    }
+
+    /// Holds an entry whose state was `state` and whose key should be `words`.
+    #[inline]
+    fn hold(&self, at: u32, state: u64, hash: u32, words: &[u64], now: u64) -> Option<EntryGuard<'_>> {
+        let held = self.hold_any(at, state, now)?;
         // The entry may have begun another life since its key was compared.
         self.is_of(at, hash, words).then_some(held)
     }
@@ -709,16 +713,8 @@ impl Table {
     pub fn numbered(&self, at: u32, now: u64) -> Option<EntryGuard<'_>> {
         let chunk = self.chunks.get(at as usize >> self.chunk_bits).filter(|_| at > 0)?;
         chunk.get()?;
-        let word = self.word(at, STATE);
-        let mut state = word.load(Ordering::Acquire);
-        while self.is_good(at, state, now) {
-            // Acquire: pairs with the store of `begin_life`.
-            match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => return Some(EntryGuard { entry: self.entry(at) }),
-                Err(actual) => state = actual,
-            }
-        }
-        None
+        // Acquire: pairs with the store in `begin_life`.
+        self.hold_any(at, self.word(at, STATE).load(Ordering::Acquire), now)
     }
 
     /// True if entries keep this datum.

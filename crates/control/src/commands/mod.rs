@@ -77,9 +77,7 @@ impl<'c> Call<'c, '_> {
     }
 
     fn message(&mut self, severity: Severity, text: &str) {
-        self.reply.put(severity.mark(self.settings.marks));
-        self.reply.put(text);
-        self.reply.put("\n");
+        self.settings.message(self.reply, severity, text);
     }
 
     /// Writes an error.

@@ -92,8 +92,6 @@ impl Wait {
             }
             here.sleep(left.min(interval)).await;
         };
-        reply.put(severity.mark(settings.marks));
-        reply.put(text);
-        reply.put("\n");
+        settings.message(reply, severity, text);
     }
 }

@@ -136,12 +136,9 @@ impl MatchKind {
         Some(i64::from(part(major)?) << 16 | i64::from(part(minor)?))
     }
 
-    /// What [`MatchKind::number`] parses, and a range of it.
-    pub(crate) fn expects(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Version => ("a version such as 3.1", "3.1:3.3"),
-            _ => ("a whole number", "1024:65535"),
-        }
+    /// Names what [`MatchKind::number`] parses, for messages.
+    pub(crate) fn expects(self) -> &'static str {
+        if self == Self::Version { "a version such as 3.1" } else { "a whole number" }
     }
 }
 
@@ -153,11 +150,11 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Parses `5`, `1024:65535`, `1024:`, `:1023`, or likewise versions, whose ends a dash may part, too.
+    /// Parses `5`, `1024:65535`, `1024:`, `:1023`. Of versions likewise; there `-` may stand in place of `:`.
     pub(crate) fn parse(kind: MatchKind, text: &[u8]) -> Result<Self, String> {
         let bad = || {
-            let (what, range) = kind.expects();
-            format!("expected {what} or a range such as {range}, found '{}'", Shown(text))
+            let range = if kind == MatchKind::Version { "3.1:3.3" } else { "1024:65535" };
+            format!("expected {} or a range such as {range}, found '{}'", kind.expects(), Shown(text))
         };
         let range = match Self::separator(kind, text) {
             None => {

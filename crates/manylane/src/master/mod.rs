@@ -55,7 +55,8 @@ enum Event {
     Signal(i32),
     /// The worker with this process number accepts, or never will.
     WorkerReport(u32, WorkerReport),
-    /// Its soft stop begins and takes at most this time.
+    /// The soft stop of the worker with this process number begins. It takes at most this time; `None` is
+    /// without a limit.
     WorkerStops(u32, Option<Duration>),
     /// A client of the master CLI has a question or an order.
     Asks(Question),
@@ -233,7 +234,7 @@ impl Master {
     fn run(&mut self, receiver: &Receiver<Event>) {
         loop {
             self.kill_overdue();
-            let next = self.former.iter().filter_map(Worker::next_look).min();
+            let next = self.former.iter().filter_map(Worker::next_check).min();
             let Ok(event) = receiver.recv_until(next) else { return };
             let Some(event) = event else { continue };
             match event {
@@ -429,7 +430,7 @@ impl Master {
     fn kill_overdue(&mut self) {
         let mut killed = Vec::new();
         for worker in &mut self.former {
-            if worker.hangs() {
+            if worker.take_overdue() {
                 worker.signal(Signal::SIGKILL);
                 killed.push(worker.pid());
             }

@@ -65,7 +65,7 @@ impl WorkerReport {
 /// Receives a line of a worker; empty if there is none.
 fn heard_line(passage: &mut impl BufRead) -> String {
     let mut line = String::new();
-    let _ = passage.take(MAX_REPORT_LINE).read_line(&mut line); // it is empty or cut then
+    let _ = passage.take(MAX_REPORT_LINE).read_line(&mut line); // after an error it is empty or cut
     line
 }
 
@@ -172,9 +172,10 @@ impl Worker {
         let pid = child.id();
         let listening = std::thread::Builder::new().name("worker".into()).spawn(move || {
             let mut passage = BufReader::new(listener);
-            let _ = events.send(Event::WorkerReport(pid, WorkerReport::hear(&mut passage))); // as below
+            // The receiver is gone if the master has ended.
+            let _ = events.send(Event::WorkerReport(pid, WorkerReport::hear(&mut passage)));
             if let Some(longest) = heard_stop(&mut passage) {
-                let _ = events.send(Event::WorkerStops(pid, longest)); // the master may have ended
+                let _ = events.send(Event::WorkerStops(pid, longest));
             }
         });
         if let Err(error) = listening {
@@ -204,7 +205,7 @@ impl Worker {
         self.stops(self.report.longest_stop);
     }
 
-    /// Handles the begin of its soft stop.
+    /// Begins to count the time of its soft stop, which takes at most `longest`; `None` without a limit.
     pub(crate) fn stops(&mut self, longest: Option<Duration>) {
         self.left.stops(Instant::now(), longest);
     }
@@ -215,13 +216,13 @@ impl Worker {
         self.left.ends(Instant::now());
     }
 
-    /// Returns when [`Worker::hangs`] is to be called again.
-    pub(crate) fn next_look(&self) -> Option<Instant> {
+    /// Returns the time of the next call of [`Worker::take_overdue`]; `None` without a limit.
+    pub(crate) fn next_check(&self) -> Option<Instant> {
         self.left.until
     }
 
-    /// Returns whether the worker should have ended by itself. True once.
-    pub(crate) fn hangs(&mut self) -> bool {
+    /// Returns true, once, when the time that the worker has to end by itself is over.
+    pub(crate) fn take_overdue(&mut self) -> bool {
         self.left.is_over(Instant::now())
     }
 

@@ -163,15 +163,15 @@ impl Server {
         self.tls.as_ref().is_some_and(|tls| tls.offers_h2)
     }
 
-    /// Returns true if ALPN selects the version of HTTP, for all kinds of requests.
+    /// Returns true if the answer to ALPN says the version of HTTP, also for WebSocket: no `proto h2`.
     #[inline]
     pub fn selects_by_alpn(&self) -> bool {
         !self.http2 && self.tls.as_ref().is_some_and(|tls| !tls.context.protocols().is_empty())
     }
 
-    /// Returns true if `max-reuse` lets a connection that has served so many requests serve another one.
+    /// Returns true if `max-reuse` allows another request on a connection that has served this many.
     #[inline]
-    pub fn lets_serve_again(&self, served: u64) -> bool {
+    pub fn allows_reuse(&self, served: u64) -> bool {
         self.max_reuse.is_none_or(|most| served <= u64::from(most))
     }
 

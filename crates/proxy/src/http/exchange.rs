@@ -523,7 +523,7 @@ impl Stream<'_> {
         let again = server_persists
             && from_server.is_empty()
             && server_end.connection().unsent() == 0
-            && permit.server().lets_serve_again(served.into());
+            && permit.server().allows_reuse(served.into());
         let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
         // A client that asked for a tunnel may have sent tunnel data already, a client that must leave may
         // have sent another request, and one of early data has yet to complete the handshake. Closing the

@@ -83,7 +83,7 @@ impl Exchange<'_> {
         }
         let phase = EvalPhase { response_data: peek.data(), ..self.phase() };
         let rules = &backend.rules.response_content;
-        let mut walk = Walk::new(Ruleset::TcpResponseContent, rules).from(*next_rule);
+        let mut walk = Walk::new(Ruleset::TcpResponseContent, rules).starting_at(*next_rule);
         let outcome = loop {
             match apply(&self.stream.eval(), phase, &mut walk, Some(&mut response.head)) {
                 Verdict::Log => self.stream.log_now(LogStep::TcpResCont),

@@ -78,8 +78,8 @@ pub(super) enum Failed {
     Closed,
     /// The client gets no response. Holds the termination for the log.
     Silent(Termination),
-    /// The server refused the stream, and so the proxy refuses the stream of its client, which may repeat the
-    /// request (RFC 9113, 8.7). Holds the termination for the log.
+    /// The server refused the stream. The proxy refuses the client's stream likewise, and the client may
+    /// repeat the request (RFC 9113, 8.7). Holds the termination for the log.
     Refused(Termination),
 }
 
@@ -387,13 +387,15 @@ impl Stream<'_> {
             }
         };
         let index = permit.index();
+        let speaks_http2 = |connection: &Connection| {
+            if permit.server().selects_by_alpn() {
+                reused.is_none() && server::has_agreed_on_h2(connection)
+            } else {
+                is_http2(permit.server())
+            }
+        };
         let end = match end {
-            ServerEnd::Http1(connection)
-                if match permit.server().selects_by_alpn() {
-                    true => reused.is_none() && server::has_agreed_on_h2(&connection),
-                    false => is_http2(permit.server()),
-                } =>
-            {
+            ServerEnd::Http1(connection) if speaks_http2(&connection) => {
                 let shared = shared_key(&purpose);
                 let begins =
                     pin!(self.speak_http2(request, backend, &permit, shared, slot.take(), connection));
@@ -418,8 +420,8 @@ impl Stream<'_> {
             let takes = takes_protocols(local, backend, self.client, &permit, conn).await;
             if takes.is_err() {
                 // No other request finds a connection that has begun no stream.
-                let alone = conn.begun() == 0 || shared_key(&purpose).is_none();
-                local.release_shared(backend, index, conn, alone);
+                let unlisted = conn.begun() == 0 || shared_key(&purpose).is_none();
+                local.release_shared(backend, index, conn, unlisted);
             }
             takes?;
         }
@@ -478,17 +480,17 @@ impl Stream<'_> {
                     self.scopes.memory.links.set_reset(Side::Server, code);
                 }
                 drop(stream); // dropping a stream resets it, unless it has ended
-                let alone = shared_key(&purpose).is_none();
+                let unlisted = shared_key(&purpose).is_none();
                 let again = || {
                     let server = &backend.servers[index.get()];
-                    outcome.is_ok() && conn.can_begin() && server.lets_serve_again(conn.begun())
+                    outcome.is_ok() && conn.can_begin() && server.allows_reuse(conn.begun())
                 };
-                match purpose.get().filter(|_| alone && again()) {
+                match purpose.get().filter(|_| unlisted && again()) {
                     Some(purpose) => {
                         let most = self.frontend.http.most_private;
                         self.private.put(purpose, PrivateEnd::Http2(conn.downgrade()), false, most);
                     }
-                    None => local.release_shared(backend, index, &conn, alone),
+                    None => local.release_shared(backend, index, &conn, unlisted),
                 }
                 None
             }

@@ -2,9 +2,9 @@
 //! allows.
 //!
 //! A connection is listed here from its start to its end under the key (`server/pool_key.rs`) of the requests
-//! that it fits. A connection of a single client is driven here, too, but has no key, so no other client
-//! finds it: that client's session has a weak handle (`http/private.rs`). A connection closes when it has had
-//! no stream for `pool-purge-delay`, when descriptors are short, or when its generation stops.
+//! that it fits. A connection of a single client is driven here, too, but has no key: only the session of
+//! that client finds it, by a weak handle (`http/private.rs`). A connection closes when it has had no stream
+//! for `pool-purge-delay`, when descriptors are short, or when its generation stops.
 //!
 //! A reload passes the connection to the new generation, if that has the same server and would make the
 //! connection with the same settings. Streams of the older generation continue on it, and find it there.
@@ -184,7 +184,7 @@ impl Local {
             })
             .map(|shared| &shared.conn);
         own.find(|conn| {
-            let used = !backend.servers[index.get()].lets_serve_again(conn.begun());
+            let used = !backend.servers[index.get()].allows_reuse(conn.begun());
             if used {
                 conn.shutdown();
             }
@@ -282,12 +282,12 @@ impl Local {
         (next.settings(successor, index) == shared.settings).then_some((successor.number, index))
     }
 
-    /// Ends a connection whose last stream has ended, if no request finds it any more (`alone`), if more
+    /// Ends a connection whose last stream has ended, if no other client can find it (`unlisted`), if more
     /// connections are idle than the server's `pool-max-conn` allows, or if descriptors are short (rule 4 of
     /// [`idle`](super::idle)): a client may ask for many names, each with a connection of its own.
-    pub(crate) fn release_shared(&self, backend: &Backend, index: Index, conn: &Conn, alone: bool) {
+    pub(crate) fn release_shared(&self, backend: &Backend, index: Index, conn: &Conn, unlisted: bool) {
         if let Some((next, backend, index)) = self.keeper(backend, index) {
-            return next.release_shared(&next.generation.backends[backend], index, conn, alone);
+            return next.release_shared(&next.generation.backends[backend], index, conn, unlisted);
         }
         if conn.open_streams() > 0 {
             return;
@@ -297,7 +297,7 @@ impl Local {
             shared.backend == backend.number && shared.index == index && shared.conn.open_streams() == 0
         };
         let idle = || self.shared_conns.conns.borrow().iter().filter(is_idle).count();
-        if alone
+        if unlisted
             || most.is_some_and(|most| idle() > most as usize)
             || self.is_above(self.generation.process.pool_low)
         {

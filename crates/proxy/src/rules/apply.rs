@@ -76,13 +76,13 @@ impl<'r> Walk<'r> {
         Self { rules, at: 0, list, strict: true, hint: None, once: None }
     }
 
-    /// Begins a list that begins again whenever more bytes arrive.
-    pub(crate) fn again(list: Ruleset, rules: &'r [Rule], once: &'r Once) -> Self {
+    /// Begins a list that is run anew after each [`Verdict::Wait`].
+    pub(crate) fn repeated(list: Ruleset, rules: &'r [Rule], once: &'r Once) -> Self {
         Self { once: Some(once), ..Self::new(list, rules) }
     }
 
-    /// Continues at a position.
-    pub(crate) fn from(self, at: usize) -> Self {
+    /// Continues behind a [`Verdict::Turn`], at the position that [`at`](Self::at) returned.
+    pub(crate) fn starting_at(self, at: usize) -> Self {
         Self { at, ..self }
     }
 
@@ -98,8 +98,8 @@ impl<'r> Walk<'r> {
 }
 
 /// Returns the position of the first of `rules` that applies: one without a condition, or whose condition
-/// holds. [`Truth::Wait`] is that of a condition which more bytes may change. All conditions see the same
-/// environment, which costs more to make than most conditions to evaluate.
+/// holds, or may hold with more bytes ([`Truth::Wait`]). All conditions see the same environment, which costs
+/// more to make than most conditions to evaluate.
 fn first_that_applies<A>(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,

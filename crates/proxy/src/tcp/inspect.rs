@@ -56,7 +56,7 @@ pub(crate) async fn inspect(
         Direction::Response => (Ruleset::TcpResponseContent, LogStep::TcpResCont),
     };
     let once = Once::default();
-    let mut walk = Walk::again(list, what.rules, &once);
+    let mut walk = Walk::repeated(list, what.rules, &once);
     let mut heads = Heads::new(side);
     let mut evaluations = 0;
     loop {
