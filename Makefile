@@ -48,8 +48,8 @@ FEATURES := $(subst $(space),$(comma),$(FEATURES))
 GLOBAL_LISTS := $(TESTED) --features manylane-pool/global-pools --test loom_pool global_lists
 # Their budget, likewise.
 GLOBAL_BUDGET := $(TESTED) --features manylane-pool/global-pools --test sim_pool global_lists
-# Rooms whose own tests prove at full speed what they have proved in the debug build: nothing runs beside
-# anything else in them, or nothing but what the tests of the program run at full speed, too.
+# Crates whose own tests would prove nothing new at full speed: they have no threads that race, or only such
+# as race in the tests of the program, too, which run at full speed.
 ALONE := $(addprefix --exclude manylane-,acme check config control expr h1 h2 http logs peers plan proxy \
 	resolve sim tests tls)
 
@@ -124,8 +124,9 @@ test-debug: ## all tests but the comparison, all features, io_uring, lock ranks 
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
 	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES) -- --skip the_two_programs_do_the_same
 
-# The tests of the program are those of the debug build: only the program is another one. HAProxy does each
-# case once, to be compared with both builds; `arguments` builds that of debug.
+# The tests themselves are those of the debug build; only the program that they start is at full speed.
+# HAProxy plays each case once, and both builds of the program are compared with it. The test `arguments`
+# is here because cargo then builds the program of the debug build, too.
 test-release: ## the rooms where lanes meet, and the program, as they ship, with epoll, at full speed
 	MANYLANE_DRIVER=epoll $(FULL_SPEED) test $(LIBRARIES) $(ALONE) \
 		--features manylane-pool/fault-injection --tests
@@ -165,7 +166,7 @@ long-budgets: ## all tests on the simulator, not only those of budgets
 long-soak: ## ten minutes of 10,000 connections, with each driver
 	MANYLANE_LONG=1 $(FULL_SPEED) test --package manylane-io --test soak -- --nocapture
 
-# Their tests would start the program of the debug build, which lies where they do.
+# Otherwise their tests would start the program in their own folder, that of the debug build.
 costs long-faults long-reloads long-mutations: full-speed-program
 full-speed-program:
 	$(FULL_SPEED) build --package manylane

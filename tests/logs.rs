@@ -359,9 +359,8 @@ fn the_time_of_a_proxy_header_is_a_handshake() {
     let (socket, address) = listener();
     let folder = Folder::new();
     let control = folder.0.join("cli");
-    let config = ONE_LANE;
     let _program = Manylane::start_ready(&format!(
-        "global\n stats socket {}\n{config} mode http\n log {} format raw local0\n\
+        "global\n stats socket {}\n{ONE_LANE} mode http\n log {} format raw local0\n\
          listen l\n bind {} accept-proxy\n log-format \"%Th %Ti %TR %Tq %Ta %Tu %Tt\"\n server s {}\n",
         control.display(),
         syslog.address(),

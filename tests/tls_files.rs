@@ -155,7 +155,7 @@ fn chains_are_completed_and_end_before_self_issued_authorities() {
     };
     let (good, said) = checked("/none");
     assert!(
-        !good && said.contains("'issuers-chain-path' : expected a folder, found '/none', which is none"),
+        !good && said.contains("'issuers-chain-path' : expected a folder, found '/none', which is not one"),
         "{said}"
     );
     folder.file("issuers/none.pem", "");

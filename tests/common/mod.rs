@@ -266,8 +266,8 @@ pub fn command() -> Command {
     command
 }
 
-/// Makes a pipe with a name. Who reads it waits until what this returns is dropped, at the latest when the
-/// test ends.
+/// Makes a named pipe. A process that reads it blocks until the returned file is dropped, at the latest when
+/// the test ends.
 pub fn held_pipe(path: &Path) -> File {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     File::options().read(true).write(true).open(path).unwrap()
@@ -384,6 +384,6 @@ pub fn measured() -> String {
 pub const DEFAULTS: &str =
     "global\n nbthread 2\ndefaults\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n";
 
-/// The same with one lane. A `global` section before [`DEFAULTS`] cannot say so: the last word holds.
+/// [`DEFAULTS`] with one lane. `nbthread 1` in a section before it has no effect: the last `nbthread` holds.
 pub const ONE_LANE: &str =
     "global\n nbthread 1\ndefaults\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n";

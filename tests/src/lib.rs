@@ -23,8 +23,8 @@ pub mod tls;
 /// Timeout of an event that should happen. A test that reaches it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Ends a round of a loop that waits for something of which nobody informs a test, such as a counter of the
-/// program. A loop without it takes the processor on which the program should run.
+/// Sleeps for 500 us: the pause of a loop that polls, such as for a counter of the program. A loop without it
+/// takes the processor on which the program should run.
 pub fn look_again() {
     std::thread::sleep(Duration::from_micros(500));
 }

@@ -115,8 +115,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     });
 }
 
-/// Serves connections until `ended` is set, and those that wait then; returns when all of them have ended. A
-/// connection that says nothing wakes it.
+/// Serves connections until `ended` is set, then those that still wait to be accepted. Returns when all have
+/// ended. Connect once after setting `ended`: that wakes the wait in `accept`.
 pub(crate) fn serve_until(
     listener: &TcpListener,
     ended: &AtomicBool,

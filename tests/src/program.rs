@@ -63,8 +63,8 @@ pub fn haproxy() -> Option<&'static Path> {
 /// Path of this program, built with the profile of the test; `MANYLANE_PROGRAM` names another one.
 ///
 /// # Panics
-/// If it cannot be built, or the test was built otherwise than its profile says (`scripts/full-speed.toml`),
-/// which the program would not be.
+/// If it cannot be built, or if `scripts/full-speed.toml` has changed the profile of the test: the program
+/// would be built without that file.
 pub fn manylane() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {

@@ -1,7 +1,7 @@
 //! TCP sockets of this machine, of any process, as the kernel reports them (`sock_diag(7)`).
 //!
-//! The kernel selects them by port. `/proc/net/tcp` lists every socket instead: during a test run tens of
-//! thousands, most of them ended, which takes tens of milliseconds.
+//! The kernel selects them by port. `/proc/net/tcp` has all sockets: tens of thousands during a test run,
+//! most of them closed. Reading it takes tens of milliseconds.
 
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socket};

@@ -76,8 +76,8 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Does a handshake. Whether a connection that a program ends at once, with the hello unread, is reset is
-    /// a matter of moments.
+    /// Does a handshake. A reset counts as an end: a program that closes the connection before it reads the
+    /// hello causes the one or the other, by chance.
     pub fn tls(mut socket: TcpStream) -> Self {
         let name = ServerName::try_from(NAME).unwrap();
         let mut tls = ClientConnection::new(IDENTITY.client.clone(), name).unwrap();

@@ -28,7 +28,7 @@ const MAX_VISITED: usize = 4096;
 pub const HEARTBEAT: u64 = 3000;
 /// Milliseconds without input after which a peer counts as gone, since it would have sent a heartbeat.
 pub const SILENCE: u64 = 5000;
-/// Tables of a peer that are unknown here and whose definitions are kept.
+/// Most definitions that are kept of a peer's tables that are unknown here.
 const MAX_UNKNOWN: usize = 64;
 /// Milliseconds to wait for a resynchronisation, first by the old process and then by a peer.
 const RESYNC: u64 = 5000;
@@ -113,8 +113,8 @@ pub struct PeerSpec {
 struct PeerTable {
     /// Without the name.
     definition: Definition<'static>,
-    /// Index of the table here; `None` if it is unknown here. Its updates are read all the same for the names
-    /// of servers, which those of other tables refer to.
+    /// Index of the table here; `None` if it is unknown here. Then its updates are read for names of servers
+    /// only: updates of other tables refer to them by number.
     own: Option<usize>,
     /// Number of the last update received.
     last: u32,
@@ -757,7 +757,7 @@ impl Section {
 
 impl Session {
     /// Sets the table of the following updates. It is unknown here unless a table has the same name and the
-    /// same type of key. Of those that are unknown, [`MAX_UNKNOWN`] with names of servers are kept.
+    /// same type of key. Keeps at most [`MAX_UNKNOWN`] unknown tables, and only such with names of servers.
     fn define(&mut self, tables: &[Shared], announced: &Definition<'_>) {
         let is_like = |shared: &&Shared| {
             *shared.name.as_bytes() == *announced.name

@@ -98,7 +98,7 @@ fn read_chains(folder: &Path, warnings: &mut Vec<Problem>) -> Result<Vec<IssuerC
     if !folder.is_dir() {
         return Err(Problem::new(
             KEYWORD,
-            format!("expected a folder, found '{}', which is none", folder.display()),
+            format!("expected a folder, found '{}', which is not one", folder.display()),
         ));
     }
     let mut chains: Vec<IssuerChain> = Vec::new();

@@ -70,8 +70,8 @@ impl Diagnostics {
     }
 
     /// Adds a finding. It is only counted beyond [`MAX_DIAGNOSTICS`] findings, or [`MAX_ALIKE`] with the same
-    /// text. The first alert is always kept. A finding that is kept already is ignored: each proxy that
-    /// inherits a line compiles it.
+    /// text. The first alert is always kept. The same finding at the same position is ignored: each proxy
+    /// that inherits a line compiles it, and so reports its mistakes again.
     pub fn push(&mut self, severity: Severity, pos: Option<Pos>, message: impl Into<String>) {
         self.push_with(severity, pos, message.into(), String::new);
     }

@@ -114,9 +114,9 @@ fn parts(line: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Returns whether a line may have a secret: a word has a name of [`SECRET`] in it or is one misspelt, `auth`
-/// is behind `stats`, or the line has a payload of `tcp-check` or `http-check` or adds a user. A quoted or
-/// escaped version of a check's request may hide header fields. Findings are logged, so such a line is not
-/// shown.
+/// is behind `stats`, or the line adds a user, has a payload of `tcp-check` or `http-check`, or quotes or
+/// escapes a part of a check's request, whose version may then have header fields in it. Findings are logged,
+/// so such a line is not shown.
 fn may_have_secret(line: &[u8]) -> bool {
     let words = parts(line);
     let has = |word: &[u8], name: &str| word.windows(name.len()).any(|part| part == name.as_bytes());

@@ -480,8 +480,8 @@ mod tests {
         assert!(HttpResponse.action(b"set-path").is_none());
     }
 
-    /// All lists have one type of action, so only the table keeps an action out of a list whose runner does
-    /// not act on what it decides.
+    /// All lists have one type of action. This table alone keeps an action out of a list whose caller would
+    /// ignore the outcome.
     #[test]
     fn actions_are_in_lists_that_act_on_their_verdicts() {
         let of_messages = "add-header del-header replace-header replace-value set-header";

@@ -136,10 +136,10 @@ impl Connection {
     }
 
     /// Takes as much of `data` as windows and output have room for: by reference, except for small pieces
-    /// while output waits for the peer. With `end`, it ends the
-    /// sending direction of the stream once all data is taken. The rest stays in `data`: the stream waits,
-    /// and [`next_writable`](Self::next_writable) returns it when the caller may call this again. While
-    /// others wait, a stream sends one frame a call, so that all get their turn.
+    /// while output waits for the peer. With `end`, it ends the sending direction of the stream once all data
+    /// is taken. The rest stays in `data`: the stream waits, and [`next_writable`](Self::next_writable)
+    /// returns it when the caller may call this again. While others wait, a stream sends one frame a call, so
+    /// that all get their turn.
     ///
     /// # Errors
     /// [`SendError`]
@@ -219,8 +219,8 @@ impl Connection {
         }
     }
 
-    /// Appends data to output that waits for the peer, which so takes at most twice its bytes and a cluster:
-    /// copies segments that fill less than half of theirs.
+    /// Appends data to output that waits for the peer. Copies segments that fill less than half of their
+    /// cluster, so that the memory of the output is at most twice its bytes and a cluster.
     fn append_waiting(&mut self, mut data: Chain) -> Result<(), Problem> {
         while let Some(segment) = data.pop_front() {
             if segment.is_sparse() {

@@ -188,7 +188,8 @@ impl Process {
         Ok(wanted.min(self.most_lanes.unwrap_or(usize::MAX)).clamp(1, MOST_LANES))
     }
 
-    /// Returns the longest time of a soft stop: `grace` and `hard-stop-after`.
+    /// Returns the longest time of a soft stop: the sum of `grace` and `hard-stop-after`; `None` without the
+    /// latter.
     pub fn longest_stop(&self) -> Option<Duration> {
         self.hard_stop_after.map(|most| self.grace.saturating_add(most))
     }

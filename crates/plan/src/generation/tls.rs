@@ -339,7 +339,7 @@ impl SniName {
 }
 
 impl ServerTls {
-    /// Returns true if checks with one do the same with the other.
+    /// Returns true if a check gives the same result with both: names, settings and files are equal.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.name == other.name && self.context.is_like(&other.context)
     }

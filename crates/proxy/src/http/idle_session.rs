@@ -128,8 +128,8 @@ impl IdleSession {
         let _ = here.timeout(LONGEST, connection.close()).await;
     }
 
-    /// Returns true if the session has state that only its generation understands. Private connections that
-    /// have ended are none.
+    /// Returns true if the session has state that only its generation understands. Drops that state first if
+    /// nothing of it is left but private connections that have ended.
     pub(crate) fn belongs(&mut self) -> bool {
         self.more.take_if(|more| more.is_empty());
         self.more.is_some()

@@ -48,7 +48,7 @@ impl Purpose {
 #[derive(Debug)]
 pub(super) enum PrivateEnd {
     Http1(Idle),
-    /// Its own task drives it, and closes it when it ends.
+    /// A task of the lane drives the connection and closes it (`lane/shared_conns.rs`).
     Http2(h2::WeakConn),
 }
 
@@ -107,8 +107,8 @@ manylane_sync::lazy_static! {
 pub(crate) struct Private(Option<Pooled<List>>);
 
 impl Private {
-    /// Returns true if no connection is left. One of HTTP/1 is left until it is taken: to see its end may
-    /// cost a system call.
+    /// Returns true if no connection is left. One of HTTP/1 counts even if the server has closed it: to find
+    /// out may cost a system call.
     pub(super) fn is_empty(&self) -> bool {
         let Some(list) = &self.0 else { return true };
         list.conns.iter().flatten().all(|conn| conn.end.as_ref().is_none_or(PrivateEnd::has_ended))

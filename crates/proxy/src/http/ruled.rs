@@ -159,7 +159,7 @@ impl<'s> Stream<'s> {
                 Verdict::Drop(silence) => return Some(self.closed(list, Some(silence))),
                 // The connection speaks HTTP already.
                 Verdict::SwitchMode(_) => break,
-                // Of other lists.
+                // No action of these lists decides so.
                 Verdict::Close | Verdict::Expect(_) | Verdict::Wait => {}
                 Verdict::Bad => {
                     self.note(|record| record.request = None);
@@ -380,7 +380,7 @@ impl Exchange<'_> {
                 }
                 Verdict::Answer(end, answer) => return Err(Failed::Ruled(end, answer)),
                 Verdict::Failed(_) => return Err(Failed::Answer(500, refused)),
-                // The table has no action that decides so about a response.
+                // No action of `http-response` decides so.
                 _ => {}
             }
         }

@@ -2,9 +2,9 @@
 //! different versions.
 //!
 //! Inside the proxy both are an upgrade: a GET with `Upgrade` and `Connection`, accepted by 101. Only HTTP/1
-//! has a key for WebSocket (RFC 6455, 4.1). The proxy makes the key for an end of HTTP/2, and for a client of
-//! HTTP/1 that passes without a good one (`option accept-unsafe-violations-in-http-request`). It verifies
-//! the server's answer to such a key.
+//! has a key for WebSocket (RFC 6455, 4.1). The proxy makes the key for a client of HTTP/2, and for one of
+//! HTTP/1 whose key is wrong or missing (`option accept-unsafe-violations-in-http-request`). It verifies the
+//! server's answer to a key that it has made.
 
 use super::exchange::Exchange;
 use super::stream::Stream;
@@ -49,9 +49,9 @@ impl Key {
 pub(super) struct Handshake {
     /// The key for a server of HTTP/1.
     key: Key,
-    /// What the client gets as `Sec-WebSocket-Accept`, if the proxy made the key: the value that belongs to
-    /// the client's own key, however odd, since the client may compare it. A client without a key compares
-    /// nothing, but what stands between may want the field, so it gets the one of the server's key.
+    /// `Sec-WebSocket-Accept` for the client, if the proxy made the key. It answers the key of the client,
+    /// even a wrong one, since the client may compare. Without one it answers `key`: proxies before the
+    /// client may want the field.
     accept: Option<[u8; 28]>,
 }
 

@@ -84,8 +84,8 @@ impl Once {
     }
 }
 
-/// Returns true if the sample may still arrive, or if more bytes may change the one that is there and
-/// `changes` is set.
+/// Returns true if there is no sample yet, but may be one with more bytes. With `changes`, also if more bytes
+/// may change the sample.
 fn may_change(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression, changes: bool) -> bool {
     phase.may_grow
         && eval.with(phase, |env, scratch| {

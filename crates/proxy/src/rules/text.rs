@@ -21,7 +21,7 @@ impl Text {
         &self.0
     }
 
-    /// Makes the text that a format makes, in place of the one that is there.
+    /// Replaces the text by the result of a format, and returns it.
     pub(super) fn format(
         &mut self,
         eval: &EvalContext<'_>,

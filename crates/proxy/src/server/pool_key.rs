@@ -8,13 +8,12 @@ use manylane_plan::generation::{MOST_POOL_NAMES, Server};
 use std::hash::{BuildHasher, Hash};
 use std::net::SocketAddr;
 
-/// The connections that fit a request.
+/// Names the connections that fit a request: those with an equal key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PoolKey {
     /// Hash of everything that the connections depend on.
     pub(crate) hash: u64,
-    /// True if they fit requests of other clients, too. Otherwise equal hashes of different clients mean
-    /// nothing.
+    /// True if they fit requests of other clients, too. If false, compare hashes within one session only.
     pub(crate) shared: bool,
 }
 
@@ -22,8 +21,8 @@ pub(crate) struct PoolKey {
 #[derive(Clone, Copy, Debug, Default, Hash)]
 #[cfg_attr(test, derive(PartialEq))]
 struct Demands<'a> {
-    /// Addresses that the connection may identify its client by, if it fits this client alone: rules set them
-    /// for single requests.
+    /// Source and destination that the connection may report to the server, if it is for one client only.
+    /// Rules can set them anew for each request.
     identity: Option<(Option<SocketAddr>, Option<SocketAddr>)>,
     /// Address of the client that the connection comes from (`source ... usesrc`).
     from: Option<SocketAddr>,

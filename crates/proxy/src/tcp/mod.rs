@@ -178,7 +178,7 @@ fn phase<'a>(head: Option<&'a Head>, client: &'a Client) -> EvalPhase<'a> {
     EvalPhase { request: head, request_data: data, ..EvalPhase::default() }
 }
 
-/// Why a stream of bytes does not continue as one.
+/// Why a stream does not continue in TCP mode.
 enum Stop {
     Ended(Termination),
     /// The connection continues in HTTP, of this version if there is one.

@@ -123,7 +123,7 @@ impl Reader<'_, '_, '_> {
             ("set-uri", [value]) => Edit::SetUri(self.format(value, Use::Header, points)?),
             ("set-status", [code, rest @ ..]) => self.set_status(rule, code, rest)?,
             ("del-headers-bin" | "set-headers-bin", _) => return self.not_built(rule),
-            // The table has no other actions.
+            // The table has no other action, so the number of arguments is wrong.
             _ => return self.arguments(rule, None),
         })
     }

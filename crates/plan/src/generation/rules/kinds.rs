@@ -22,8 +22,8 @@ pub enum DropMode {
     ResetWithin(u8),
 }
 
-/// Action of a rule. The table of keywords says which lists may have it, and the configuration refuses it in
-/// others, so there is one type for all lists.
+/// Action of a rule of any `tcp-*` or `http-*` list, or of `stats http-request`. The table of keywords says
+/// which lists may have it; `config` refuses it in others.
 #[derive(Debug)]
 #[allow(missing_docs)] // named as in the manual
 pub enum Action {
@@ -46,7 +46,7 @@ pub enum Action {
     Deny(u16),
     /// `use-service prometheus-exporter`
     Metrics,
-    /// With this realm.
+    /// `auth`: ask for a password, with this realm.
     Auth(Box<[u8]>),
     Redirect(Box<Redirect>),
     /// Refuses a target that cannot be normalized.

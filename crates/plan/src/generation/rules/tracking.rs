@@ -13,7 +13,7 @@ const COUNTERS: u64 = 3;
 /// Largest index of `gpc` and `gpt`, as in HAProxy.
 const MAX_INDEX: i64 = 99;
 
-/// True if what is evaluated reads what a client sends.
+/// Returns true if an expression with these needs reads bytes that the client sends.
 fn reads_contents(needs: Needs) -> bool {
     !needs.and(Needs::MESSAGE | Needs::HEAD | Needs::BODY).is_none()
 }

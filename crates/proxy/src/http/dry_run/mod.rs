@@ -606,12 +606,11 @@ impl<'a> DryRun<'a> {
         effects: &mut Vec<Effect>,
     ) -> Next<(Option<Line>, Decided)> {
         let line = line_of(self.generation, rule);
-        // The message of the list is apart from the inputs while it is edited.
-        let mut heads = match list {
+        // Taken out, since `apply` edits the message while `self.phase()` borrows the other inputs.
+        let (mut request, mut inspected, mut response) = match list {
             Ruleset::HttpAfterResponse => (None, None, self.response.take()),
             _ => (self.request.take(), self.inspected.take(), None),
         };
-        let (request, inspected, response) = &mut heads;
         let mut head = request.as_mut().map(|request| &mut request.head);
         head = head.or(inspected.as_mut()).or(response.as_mut());
         let before = head.as_deref().map(Snapshot::of);
@@ -621,8 +620,8 @@ impl<'a> DryRun<'a> {
             effects.extend(before.changes(Snapshot::of(head)));
         }
         match list {
-            Ruleset::HttpAfterResponse => self.response = heads.2,
-            _ => (self.request, self.inspected) = (heads.0, heads.1),
+            Ruleset::HttpAfterResponse => self.response = response,
+            _ => (self.request, self.inspected) = (request, inspected),
         }
         let mut note = |text: String| effects.push(Effect::Note(text));
         match outcome {
