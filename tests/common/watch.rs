@@ -158,6 +158,7 @@ pub fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) 
             assert!(began.elapsed() < TIMEOUT, "HAProxy does not start");
             manylane_tests::look_again();
         }
+        ask(&socket, "show version"); // it answers when all its sockets are bound
         play(Played { log, socket })
     });
     if theirs.is_none() {
