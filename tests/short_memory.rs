@@ -297,42 +297,58 @@ fn heads_that_drip_fit_into_little_memory() {
     }
 }
 
+/// Clients of a program hold more than fits into its memory. It ends some of them, and serves others.
+fn ends_clients_that_hold_too_much(sections: &str, command: &mut Command) {
+    /// Number of clients, and the bytes that each makes the process hold: more than fit.
+    const TOO_MANY: (usize, usize) = (800, 120_000);
+    let (socket, address) = listener();
+    let mut program = start_as(
+        &format!(
+            " timeout http-request 300s\n mode http\nglobal\n tune.bufsize 131072\nlisten l\n bind {}\n\
+             {sections} option http-buffer-request\n http-request return status 200 if {{ path /small }}\n \
+             server s 127.0.0.1:9\n",
+            fd(&socket)
+        ),
+        command,
+    );
+    let begin = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 130000\r\n\r\n";
+    let mut clients: Vec<_> = (0..TOO_MANY.0)
+        .map(|_| {
+            let mut client = connect(address);
+            // A client that was disconnected cannot send everything.
+            let _ = client.write_all(begin.as_bytes()).and_then(|()| client.write_all(&[b'x'; TOO_MANY.1]));
+            client
+        })
+        .collect();
+    let began = Instant::now();
+    while ended(&mut clients) == 0 {
+        assert!(program.runs(), "the process has ended");
+        assert!(began.elapsed() < TIMEOUT, "all of them had their memory: the bound was not met");
+    }
+    drop(clients);
+    is_served(&mut program, address);
+}
+
 /// The system refuses memory without `-m`: a limit of the process ends streams in the same way.
 #[test]
 fn a_limit_of_the_system_ends_streams_and_not_the_process() {
-    /// Number of clients, and the bytes that each makes the process hold: more than fit.
-    const TOO_MANY: (usize, usize) = (800, 120_000);
     for driver in DRIVERS {
-        let (socket, address) = listener();
         let own = common::command();
         let mut command = Command::new("prlimit");
         command.stdin(Stdio::null()).arg("--data=110000000").arg(own.get_program());
-        let mut program = start_as(
-            &format!(
-                " timeout http-request 300s\n mode http\nglobal\n tune.bufsize 131072\nlisten l\n bind {}\n \
-                 option http-buffer-request\n \
-                 http-request return status 200 if {{ path /small }}\n server s 127.0.0.1:9\n",
-                fd(&socket)
-            ),
-            command.env("MANYLANE_DRIVER", driver),
+        ends_clients_that_hold_too_much("", command.env("MANYLANE_DRIVER", driver));
+    }
+}
+
+/// Proxies of a chain meet in sockets of the program, which take memory, too.
+#[test]
+fn sockets_within_the_program_end_streams_and_not_the_process() {
+    for driver in DRIVERS {
+        let mut command = common::command();
+        ends_clients_that_hold_too_much(
+            " mode tcp\n server s local@inner\nlisten inner\n bind local@inner\n",
+            command.args(["-m", "100"]).env("MANYLANE_DRIVER", driver),
         );
-        let begin = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 130000\r\n\r\n";
-        let mut clients: Vec<_> = (0..TOO_MANY.0)
-            .map(|_| {
-                let mut client = connect(address);
-                // A client that was disconnected cannot send everything.
-                let _ =
-                    client.write_all(begin.as_bytes()).and_then(|()| client.write_all(&[b'x'; TOO_MANY.1]));
-                client
-            })
-            .collect();
-        let began = Instant::now();
-        while ended(&mut clients) == 0 {
-            assert!(program.runs(), "the process has ended");
-            assert!(began.elapsed() < TIMEOUT, "all of them had their memory: the bound was not met");
-        }
-        drop(clients);
-        is_served(&mut program, address);
     }
 }
 

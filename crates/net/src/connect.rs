@@ -292,7 +292,7 @@ fn pass(io: &Io, number: i32) -> Result<Connection, Refused> {
 /// Connects inside of this process.
 fn local(name: &str) -> Result<Connection, Refused> {
     let refused = |error: manylane_local::Error| (Step::Connect, listen::errno(&error));
-    let socket = Socket::new(Kind::Stream);
+    let socket = Socket::try_new(Kind::Stream).map_err(refused)?;
     socket.connect(&Name::new(name).map_err(refused)?).map_err(refused)?;
     Ok(Connection::Local(LocalStream::new(socket)))
 }

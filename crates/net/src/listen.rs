@@ -145,7 +145,7 @@ fn bind(
 /// Creates a socket inside of this process. Its only option is the backlog.
 fn local(name: &str, options: &ListenOptions) -> Result<Socket, Refused> {
     let name = Name::new(name).map_err(|error| (Step::Bind, errno(&error)))?;
-    let socket = Socket::new(Kind::Stream);
+    let socket = Socket::try_new(Kind::Stream).map_err(|error| (Step::Bind, errno(&error)))?;
     socket.bind(&name).map_err(|error| (Step::Bind, errno(&error)))?;
     socket.listen(options.backlog as usize).map_err(|error| (Step::Listen, errno(&error)))?;
     Ok(socket)
