@@ -104,8 +104,7 @@ impl<'a> Lines<'a> {
         silence: Duration,
         secret: bool,
     ) -> Option<Zeroizing<String>> {
-        // A string that grows would leave copies.
-        let mut text = Zeroizing::new(String::with_capacity(if secret { LONGEST_PAYLOAD } else { 0 }));
+        let mut text = Zeroizing::new(String::new());
         let whole = self.gather(end, &mut text, reply, prompted, silence).await;
         if secret {
             self.buffer.wipe();
@@ -116,7 +115,7 @@ impl<'a> Lines<'a> {
     async fn gather(
         &mut self,
         end: &str,
-        text: &mut String,
+        text: &mut Zeroizing<String>,
         reply: &mut Reply<'_>,
         prompted: bool,
         silence: Duration,
@@ -130,7 +129,15 @@ impl<'a> Lines<'a> {
             match self.next(LONGEST_LINE, silence).await {
                 Next::Line(line) if *line == *end.as_bytes() => return Some(()),
                 Next::Line(line) if text.len() + line.len() < LONGEST_PAYLOAD => {
-                    text.push_str(std::str::from_utf8(&line).ok()?);
+                    let line = std::str::from_utf8(&line).ok()?;
+                    let length = text.len() + line.len() + 1;
+                    if text.capacity() < length {
+                        // A string that grows by itself leaves copies of what may be a secret.
+                        let mut larger = Zeroizing::new(String::with_capacity(length.next_power_of_two()));
+                        larger.push_str(text);
+                        *text = larger;
+                    }
+                    text.push_str(line);
                     text.push('\n');
                 }
                 _ => return None,
