@@ -86,7 +86,7 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
     let (variables, tracks) = (scopes.take_session(), scopes.tracks.take_session());
     local.scopes.put(scopes);
     let Some((connection, received, origin)) = client.split() else { return };
-    let settings = &local.generation.process.h2;
+    let (settings, has_descriptor) = (&local.generation.process.h2, connection.socket().is_some());
     let (conn, offered) = match upgraded.map(Pooled::into_inner) {
         Some(Upgraded { mux, stream, request }) => {
             (h2::Conn::new(mux, connection, received), Some((stream, request)))
@@ -142,7 +142,7 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
         let idle = || local.generation.process_stats.idle_percent();
         judge_glitches(&conn, settings.kill_at_load, config.glitches, idle);
         let polled = running.as_mut().poll(context);
-        let is_idle = conn.open_streams() == 0;
+        let is_idle = has_descriptor && conn.open_streams() == 0;
         if is_idle != idle_client.is_some() {
             idle_client = is_idle.then(IdleClient::new);
         }

@@ -331,7 +331,7 @@ impl Local {
         let bound = most.saturating_mul(percent) / 100;
         let (lanes, own) = (self.lanes() as u64, IDLE_CLIENTS.own());
         let idle = own.began.get() - own.ended.get();
-        (manylane_io::open_here() - idle.min(most / 2 / lanes)) * lanes > bound
+        manylane_io::open_here().saturating_sub(idle.min(most / 2 / lanes)) * lanes > bound
             && self.used_by_all(most) > bound
     }
 
