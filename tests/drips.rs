@@ -908,7 +908,9 @@ fn tunnels_whose_receiver_is_slow_take_no_more_drop_by_drop() {
         (tcp, "", "", Receiver::Client),
         (two, "", "", Receiver::Server),
         (PROXY, upgrade, upgraded, Receiver::Server),
+        (PROXY, upgrade, upgraded, Receiver::Client),
         (PROXY, connect, CONNECTED, Receiver::Server),
+        (PROXY, connect, CONNECTED, Receiver::Client),
         (PROXY, &*of_http_2, CONNECTED, Receiver::Server),
         (PROXY, &*of_http_2, CONNECTED, Receiver::Client),
         (PROXY, &*without_window, CONNECTED, Receiver::Client),
@@ -1208,8 +1210,9 @@ fn memory_of_requests_that_waited_goes_back_when_they_are_over() {
 #[test]
 fn commands_take_no_more_drop_by_drop() {
     let socket = "global\n stats socket @bind level admin\n stats maxconn 60\n stats timeout 300s\n";
-    drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), "show info ");
-    drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), "add map #0 <<\n");
+    for begin in ["show info ", "add map #0 <<\n", "set ssl cert a.pem <<\n"] {
+        drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), begin);
+    }
 }
 
 /// Number of clients of a process with limited memory, and the bytes that each makes it hold: more than fit.

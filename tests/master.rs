@@ -941,6 +941,17 @@ fn status_behind_a_kill(address: SocketAddr) -> u16 {
     }
 }
 
+/// Status of the first response to one of many clients. A worker that hangs has its share of them.
+fn first_status(address: SocketAddr) -> u16 {
+    let (answered, first) = channel();
+    for _ in 0..20 {
+        let answered = answered.clone();
+        // A client of a worker that hangs ends with it.
+        std::thread::spawn(move || status_of(address).map(|status| answered.send(status)));
+    }
+    first.recv_timeout(common::TIMEOUT).unwrap()
+}
+
 /// Words of a worker that waited for the sockets of one that hangs. The time is the one that it waited for; a
 /// process that is no worker has 10 s.
 const GIVES_UP: &str = ": it did not answer within 1 s. Its addresses are bound anew.";
@@ -959,6 +970,7 @@ fn a_worker_that_hangs_is_replaced() {
     assert!(said.contains(GIVES_UP), "{said}");
     assert_ne!(master.worker(), hangs.as_raw());
     assert_eq!(master.rows("# old workers")[0][0], hangs.to_string());
+    assert_eq!(first_status(address), 403);
     kill(hangs, Signal::SIGKILL).unwrap();
     master.hears("Former worker");
     // By a signal, without a reload in between.
