@@ -895,10 +895,10 @@ const LAX_RESPONSES: [(&str, &str); 17] = [
     ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n", "HTTP/1.1 200 OK|b"),
 ];
 
-/// Each of the 42 messages of lax peers is refused without the option and passes with it, in the strict form,
-/// which the reference parser reads at the other end.
+/// Each of the 42 messages of lax peers is refused with `option http-strict-framing` and passes with the
+/// options of leniency, in the strict form, which the reference parser reads at the other end.
 #[test]
-fn what_lax_peers_send_passes_with_the_option_alone_and_in_the_strict_form() {
+fn what_lax_peers_send_passes_with_the_option_and_in_the_strict_form() {
     const { assert!(LAX_REQUESTS.len() + LAX_RESPONSES.len() == 42) }
     let read = |message: &Message| {
         let framing = ["content-length", "transfer-encoding", "connection"];
