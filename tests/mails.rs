@@ -134,7 +134,7 @@ fn mails_tell_of_servers_by_level_as_in_haproxy() {
     let servers = std::cell::RefCell::new(None);
     let config = |log: &Syslog, socket: &Path| {
         let [one, two] = [(); 2].map(|()| mail_server("250 ok\r\n"));
-        let mailers = format!(" timeout mail 10s\n mailer one {}\n mailer two {}\n", one.0, two.0);
+        let mailers = format!(" timeout mail 2s\n mailer one {}\n mailer two {}\n", one.0, two.0);
         servers.replace(Some([one.1, two.1]));
         config(log, socket, &mailers, server)
     };
