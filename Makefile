@@ -127,7 +127,7 @@ test-debug: ## all tests but the comparison, all features, io_uring, lock ranks 
 # The tests themselves are those of the debug build; only the program that they start is at full speed.
 # HAProxy plays each case once, and both builds of the program are compared with it. The test `arguments`
 # is here because cargo then builds the program of the debug build, too.
-test-release: ## the rooms where lanes meet, and the program, as they ship, with epoll, at full speed
+test-release: ## at full speed, with epoll: the crates whose state lanes share, and the program
 	MANYLANE_DRIVER=epoll $(FULL_SPEED) test $(LIBRARIES) $(ALONE) \
 		--features manylane-pool/fault-injection --tests
 	@export MANYLANE_CHECKED=epoll:$(abspath $(TARGET))/debug/manylane; \

@@ -28,7 +28,7 @@ const MAX_VISITED: usize = 4096;
 pub const HEARTBEAT: u64 = 3000;
 /// Milliseconds without input after which a peer counts as gone, since it would have sent a heartbeat.
 pub const SILENCE: u64 = 5000;
-/// Most definitions that are kept of a peer's tables that are unknown here.
+/// Most kept definitions of a peer's tables that are unknown here.
 const MAX_UNKNOWN: usize = 64;
 /// Milliseconds to wait for a resynchronisation, first by the old process and then by a peer.
 const RESYNC: u64 = 5000;

@@ -299,8 +299,9 @@ impl Table {
         })
     }
 
-    /// Holds an entry whose state was `state`, whatever its key is. Tries again at once: with a back-off, the
-    /// line of one hot key at 96 simulated cores moves 4.05 times as often as for additions; so, 2.0 to 2.6.
+    /// Holds an entry whose state was `state`, whatever its key is. Retries without a back-off: at 96
+    /// simulated cores the line of a hot key then moves 2.0 to 2.6 times as often as for additions; with a
+    /// back-off, 4.05 times.
     #[inline]
     fn hold_any(&self, at: u32, mut state: u64, now: u64) -> Option<EntryGuard<'_>> {
         let word = self.word(at, STATE);

@@ -246,8 +246,8 @@ impl Server {
     /// Returns true if connections to one server fit requests for the other.
     fn has_connections_of(&self, other: &Self) -> bool {
         let names = (self.pool_name, other.pool_name); // the names that requests ask for may differ
-        // Connections over TLS end with their generation. Where `ServerTls::is_like` decided, they went over
-        // in half of the runs of a test only, for a reason that is not known.
+        // Not built for TLS, where names, settings and files would have to be equal. A trial with
+        // `ServerTls::is_like` passed connections in half of the runs of its test; the cause is unknown.
         Arc::ptr_eq(&self.addr, &other.addr)
             && (&self.connect, self.header, self.socks4) == (&other.connect, other.header, other.socks4)
             && names == (None, None)

@@ -420,8 +420,8 @@ impl Stream<'_> {
             let takes = takes_protocols(local, backend, self.client, &permit, conn).await;
             if takes.is_err() {
                 // No other request finds a connection that has begun no stream.
-                let unlisted = conn.begun() == 0 || shared_key(&purpose).is_none();
-                local.release_shared(backend, index, conn, unlisted);
+                let unfindable = conn.begun() == 0 || shared_key(&purpose).is_none();
+                local.release_shared(backend, index, conn, unfindable);
             }
             takes?;
         }
@@ -480,17 +480,17 @@ impl Stream<'_> {
                     self.scopes.memory.links.set_reset(Side::Server, code);
                 }
                 drop(stream); // dropping a stream resets it, unless it has ended
-                let unlisted = shared_key(&purpose).is_none();
+                let unfindable = shared_key(&purpose).is_none();
                 let again = || {
                     let server = &backend.servers[index.get()];
                     outcome.is_ok() && conn.can_begin() && server.allows_reuse(conn.begun())
                 };
-                match purpose.get().filter(|_| unlisted && again()) {
+                match purpose.get().filter(|_| unfindable && again()) {
                     Some(purpose) => {
                         let most = self.frontend.http.most_private;
                         self.private.put(purpose, PrivateEnd::Http2(conn.downgrade()), false, most);
                     }
-                    None => local.release_shared(backend, index, &conn, unlisted),
+                    None => local.release_shared(backend, index, &conn, unfindable),
                 }
                 None
             }

@@ -282,12 +282,12 @@ impl Local {
         (next.settings(successor, index) == shared.settings).then_some((successor.number, index))
     }
 
-    /// Ends a connection whose last stream has ended, if no other client can find it (`unlisted`), if more
+    /// Ends a connection whose last stream has ended, if no other request can find it (`unfindable`), if more
     /// connections are idle than the server's `pool-max-conn` allows, or if descriptors are short (rule 4 of
     /// [`idle`](super::idle)): a client may ask for many names, each with a connection of its own.
-    pub(crate) fn release_shared(&self, backend: &Backend, index: Index, conn: &Conn, unlisted: bool) {
+    pub(crate) fn release_shared(&self, backend: &Backend, index: Index, conn: &Conn, unfindable: bool) {
         if let Some((next, backend, index)) = self.keeper(backend, index) {
-            return next.release_shared(&next.generation.backends[backend], index, conn, unlisted);
+            return next.release_shared(&next.generation.backends[backend], index, conn, unfindable);
         }
         if conn.open_streams() > 0 {
             return;
@@ -297,7 +297,7 @@ impl Local {
             shared.backend == backend.number && shared.index == index && shared.conn.open_streams() == 0
         };
         let idle = || self.shared_conns.conns.borrow().iter().filter(is_idle).count();
-        if unlisted
+        if unfindable
             || most.is_some_and(|most| idle() > most as usize)
             || self.is_above(self.generation.process.pool_low)
         {
