@@ -53,6 +53,10 @@ pub const WRITTEN_PER_ROUND: usize = 1 << 20;
 /// What the rings hold at that moment may come in addition. Epoll receives nothing ahead.
 pub const RECEIVED_AHEAD: u8 = 64;
 
+/// Number of epoll's events for bytes while no task reads a socket, after which the driver asks for no more
+/// of them until a task waits. Each costs about 1 us; to stop and to begin again costs two system calls.
+pub const MAX_UNREAD_EVENTS: u8 = 64;
+
 /// Bytes that io_uring keeps for a socket that has not accepted them yet, before a sending task has to wait.
 /// With epoll the kernel's own buffer has this role. So a small message costs its task no wake-up.
 pub const SENT_AHEAD: usize = 16 << 10;

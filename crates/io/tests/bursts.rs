@@ -1,4 +1,4 @@
-//! Bursts that the drivers receive as bulk, on both drivers.
+//! Bursts that the drivers receive as bulk, and drips that nobody reads, on both drivers.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -6,10 +6,12 @@ mod common;
 
 use common::*;
 use manylane_buf::Chain;
-use manylane_io::{Kind, READ_AT_ONCE, SMALL_READ};
+use manylane_io::{Kind, MAX_UNREAD_EVENTS, READ_AT_ONCE, SMALL_READ};
+use std::rc::Rc;
 
 on_both_drivers! {
     bursts_that_end_in_a_short_read_are_received_as_bulk;
+    drips_that_nobody_reads_are_there_for_who_reads;
 }
 
 /// Each burst is there at once, as a response is: pieces of the size of a first read, and a shorter last one.
@@ -37,5 +39,32 @@ fn bursts_that_end_in_a_short_read_are_received_as_bulk(kind: Kind) {
             largest = got.segments().map(|segment| segment.len()).max().unwrap_or(0);
         }
         assert!(largest > SMALL_READ, "the last burst came in pieces of at most {largest} bytes");
+    });
+}
+
+/// With epoll, a socket that nobody reads reports only so many bytes, and reports again when somebody waits.
+fn drips_that_nobody_reads_are_there_for_who_reads(kind: Kind) {
+    const FEWEST: usize = MAX_UNREAD_EVENTS as usize;
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        let a = Rc::new(a);
+        for turn in 0..3 {
+            // The reader waits first, and so the socket is registered.
+            let sender = a.clone();
+            spawn(&io, async move { sender.send(&mut chain(b"!")).await.unwrap() });
+            assert_eq!(exactly(&b, 1).await, b"!");
+            let before = counted(&io).controls;
+            let mut sent = 0;
+            // The lane does not look at the kernel in each round.
+            while sent < FEWEST || kind == Kind::Epoll && counted(&io).controls == before {
+                assert!(sent < 100 * FEWEST, "turn {turn}: bytes are still reported");
+                a.send(&mut chain(b"x")).await.unwrap();
+                rounds(&io, 2).await;
+                sent += 1;
+            }
+            assert_eq!(exactly(&b, sent).await, vec![b'x'; sent]);
+        }
+        drop(a);
+        assert_eq!(to_end(&b).await, b"");
     });
 }

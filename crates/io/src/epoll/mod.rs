@@ -1,7 +1,7 @@
 //! The epoll driver: edge-triggered readiness, and a system call for each transfer.
 //!
 //! System calls: `epoll_create1`, `epoll_ctl` once for each descriptor that ever had to wait (twice for
-//! listeners and datagram sockets), `epoll_pwait` once a round.
+//! listeners and datagram sockets) and twice for each time that rule 4 applies, `epoll_pwait` once a round.
 //!
 //! 1. A descriptor is registered when a task first has to wait for it, for all events, edge-triggered. `ADD`
 //!    reports what is ready already, so no event is lost. A descriptor that is closed before a task had to
@@ -11,7 +11,10 @@
 //! 3. For TCP, a read that did not fill its room has emptied the socket, so `readable` becomes false without
 //!    another call, unless the end of the stream or urgent data was reported: those also end a read early,
 //!    and bring no further edge.
-//! 4. An edge contains a key. Keys of descriptors that are gone match no source, so the driver ignores an
+//! 4. After [`MAX_UNREAD_EVENTS`](crate::MAX_UNREAD_EVENTS) events for bytes while no task reads, the driver
+//!    asks for no more events for bytes (`EPOLLIN`): a peer that drips into a connection that nobody reads
+//!    costs nothing. It asks again when a task waits, and the kernel then reports what is ready.
+//! 5. An edge contains a key. Keys of descriptors that are gone match no source, so the driver ignores an
 //!    event of a file description that lives on elsewhere (in a duplicate, or in a child).
 
 mod accept;
@@ -32,7 +35,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use source::Source;
 use std::cell::{Cell, RefCell};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -133,6 +136,9 @@ impl Epoll {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key).expect("a source lives as long as its handle");
         if source.ready(direction) {
+            if direction == Direction::Read {
+                source.unread_events = 0;
+            }
             return Poll::Ready(Ok(()));
         }
         self.wait_for(core, source, key, fd, (direction, call), context)
@@ -151,23 +157,45 @@ impl Epoll {
         if source.waiter(direction).park(context.waker()).is_err() {
             return Poll::Ready(Err(Error::busy(call)));
         }
-        if !source.registered {
-            core.tallies.controls.add(1);
-            let data = EventData::new_u64(key.bits());
-            let outcome = match epoll::add(&self.epoll, fd, data, source.interest()) {
-                // Rule 4: an earlier descriptor of this number and description was closed, and its
+        if direction == Direction::Read {
+            source.unread_events = 0;
+        }
+        let data = EventData::new_u64(key.bits());
+        let outcome = if !source.registered {
+            match epoll::add(&self.epoll, fd, data, source.interest()) {
+                // Rule 5: an earlier descriptor of this number and description was closed, and its
                 // description lives on by a duplicate. Modifying reports readiness as adding does. Listeners
                 // and datagram sockets are always deregistered, so it is none of those.
                 Err(Errno::EXIST) => epoll::modify(&self.epoll, fd, data, source.interest()),
                 outcome => outcome,
-            };
-            if let Err(errno) = outcome {
-                source.waiter(direction).leave();
-                return Poll::Ready(Err(Error::system(Call::Register, errno)));
             }
-            source.registered = true;
+        } else if direction == Direction::Read && std::mem::take(&mut source.ignores_bytes) {
+            epoll::modify(&self.epoll, fd, data, source.interest()) // rule 4
+        } else {
+            return Poll::Pending;
+        };
+        core.tallies.controls.add(1);
+        if let Err(errno) = outcome {
+            source.waiter(direction).leave();
+            source.ignores_bytes = source.registered; // the next to wait asks again
+            return Poll::Ready(Err(Error::system(Call::Register, errno)));
         }
+        (source.registered, source.fd) = (true, fd.as_raw_fd());
         Poll::Pending
+    }
+
+    /// Asks for no more events for bytes (rule 4).
+    #[cold]
+    fn ignore_bytes(&self, core: &Core, key: Key, source: &mut Source) {
+        core.tallies.controls.add(1);
+        source.ignores_bytes = true;
+        // SAFETY: the source exists, so its handle does, which owns the descriptor. There was an event, so the
+        // descriptor was stored.
+        let fd = unsafe { BorrowedFd::borrow_raw(source.fd) };
+        let data = EventData::new_u64(key.bits());
+        if epoll::modify(&self.epoll, fd, data, source.interest()).is_err() {
+            source.ignores_bytes = false; // events continue
+        }
     }
 
     /// Nothing to stop: this driver receives nothing ahead of requests.
@@ -236,9 +264,12 @@ impl Epoll {
     #[inline]
     fn happened(&self, core: &Core, key: Key, flags: EventFlags) {
         let mut sources = self.sources.borrow_mut();
-        let Some(source) = sources.get(key) else { return }; // rule 4
+        let Some(source) = sources.get(key) else { return }; // rule 5
         source.happened(flags);
         let reader = if source.readable { source.reader.take() } else { None };
+        if reader.is_none() && source.count_unread(flags) {
+            self.ignore_bytes(core, key, source);
+        }
         let empty = source.outbox.is_empty(); // bytes go first, then the task
         // Every event reports that the socket is writable, even one that the peer causes: that is no reason
         // for another share.

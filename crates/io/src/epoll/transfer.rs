@@ -52,6 +52,7 @@ impl Epoll {
                         source.readable = full || source.short_reads_lie; // rule 3
                         source.large = full || source.large && read.bytes > SMALL_READ;
                         source.taken += read.bytes as u32;
+                        source.unread_events = 0;
                         core.tallies.bytes_in.add(read.bytes as u64);
                         return Poll::Ready(Ok(true));
                     }
@@ -65,11 +66,12 @@ impl Epoll {
         self.wait_for(core, source, key, fd, (Direction::Read, Call::Receive), context)
     }
 
-    /// True if a read may find something. A source that was never registered gets no events, so only a read
-    /// can tell.
+    /// True if a read may find something. Of a source that was never registered, or ignores bytes, only a
+    /// read can tell.
     #[inline]
     pub(crate) fn is_readable(&self, key: Key) -> bool {
-        self.sources.borrow_mut().get(key).is_some_and(|source| source.readable || !source.registered)
+        let may_be = |source: &mut Source| source.readable || !source.registered || source.ignores_bytes;
+        self.sources.borrow_mut().get(key).is_some_and(may_be)
     }
 
     /// Always false: bytes that were not received, or the end, stay in the kernel.
@@ -107,7 +109,7 @@ impl Epoll {
             if source.writer.is_anothers(context.waker()) {
                 return Poll::Ready(Err(Error::busy(Call::Send))); // before anything is taken from the chain
             }
-            source.outbox_to = fd.as_raw_fd(); // before anything can be unfinished
+            source.fd = fd.as_raw_fd(); // before anything can be unfinished
             if source.outbox.is_empty() && source.writable {
                 drop(sources); // rule 2 of the core
                 let sent = transmit(fd, chain, core.tallies);
@@ -180,7 +182,7 @@ impl Epoll {
             self.sources.borrow_mut().get(key).filter(|source| !source.outbox.is_empty()).map(|source| {
                 // SAFETY: the source exists, so its handle does, which owns the descriptor for which the
                 // bytes were handed over. The outbox has bytes, so the descriptor was stored.
-                let fd = unsafe { BorrowedFd::borrow_raw(source.outbox_to) };
+                let fd = unsafe { BorrowedFd::borrow_raw(source.fd) };
                 (fd, std::mem::take(&mut source.outbox))
             });
         let Some((fd, mut outbox)) = taken else { return };

@@ -90,7 +90,7 @@ pub(crate) struct Idle {
 
 impl Idle {
     /// Returns true if the connection still works: no bytes arrived, and the server has not closed it. Asks
-    /// the kernel only if the driver has seen an event.
+    /// the kernel only if the driver has seen an event, or has seen many and asks for no more.
     pub(crate) fn is_quiet(&self) -> bool {
         if !self.connection.is_readable() {
             return true;
