@@ -16,7 +16,7 @@ const SMALL: usize = 4096;
 
 /// If less than one turn in this many takes part, the snapshot gets a table of its own: a pick has no time to
 /// pass over so many turns.
-const SPARSE: u64 = 8;
+const SPARSE: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) enum Turns {
