@@ -189,8 +189,8 @@ impl Epoll {
     fn ignore_bytes(&self, core: &Core, key: Key, source: &mut Source) {
         core.tallies.controls.add(1);
         source.ignores_bytes = true;
-        // SAFETY: the source exists, so its handle does, which owns the descriptor. There was an event, so the
-        // descriptor was stored.
+        // SAFETY: the source exists, so its handle does, which owns the descriptor. There was an event, so
+        // the descriptor was stored.
         let fd = unsafe { BorrowedFd::borrow_raw(source.fd) };
         let data = EventData::new_u64(key.bits());
         if epoll::modify(&self.epoll, fd, data, source.interest()).is_err() {
