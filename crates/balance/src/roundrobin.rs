@@ -32,7 +32,7 @@ pub(crate) fn static_turns(members: &mut Members<'_>) -> Turns {
 }
 
 /// Largest number of turns that a pick passes over. By far the most of them belong to servers that take no
-/// part: at most 63 of 64 turns on average, 2 ns each.
+/// part: at most 63 of 64 turns on average.
 const MOST_PASSED: usize = 1024;
 
 /// Number of turns that a pick tries for a server with room, before it searches the words of bits.
