@@ -54,8 +54,8 @@ pub const WRITTEN_PER_ROUND: usize = 1 << 20;
 pub const RECEIVED_AHEAD: u8 = 64;
 
 /// Number of epoll's events for bytes while no task reads a socket, after which the driver asks for no more
-/// of them until a task waits. Each costs about 0.6 us (`manylane-bench
-/// drips`); to stop and to begin again costs two system calls.
+/// of them until a task waits. Each costs about 0.6 us (`manylane-bench drips`); to stop and to begin again
+/// costs two system calls.
 pub const MAX_UNREAD_EVENTS: u8 = 32;
 
 /// Bytes that io_uring keeps for a socket that has not accepted them yet, before a sending task has to wait.
