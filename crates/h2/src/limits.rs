@@ -53,6 +53,11 @@ pub const OUTPUT_ROOM: usize = 3 * (HEADER + DEFAULT_MAX) + 2048;
 /// gets no more of them, and TCP holds it back.
 pub const MAX_OUTPUT: usize = 256 * 1024;
 
+/// Number of bytes of a DATA frame, or its rest if that is shorter, that a stream gets at once. A peer that
+/// sends a frame byte by byte would otherwise cause a write for each byte. Whoever has data to show ends a
+/// frame behind them.
+pub const DATA_PART: usize = 1_024;
+
 /// Largest number of recently reset streams whose late frames are ignored. The peer has at most as many
 /// streams open as this side allows, and a stream that it opens after it has seen the resets comes behind
 /// their last frames.

@@ -5,7 +5,7 @@ mod support;
 
 use manylane_buf::{Chain, Cluster};
 use manylane_h2::hpack::Decoder;
-use manylane_h2::{Config, Connection, Event, PREFACE, Problem, Reason, SendError};
+use manylane_h2::{Config, Connection, DATA_PART, Event, PREFACE, Problem, Reason, SendError};
 use manylane_http::{Head, Known, Version};
 use std::time::Duration;
 use support::*;
@@ -247,6 +247,24 @@ fn windows_hold_to_the_byte_what_they_say() {
             }
         }
     }
+}
+
+#[test]
+fn data_of_an_incomplete_frame_come_in_parts() {
+    const WHOLE: usize = 2 * DATA_PART + 100;
+    let mut end = End::server(Config::default());
+    end.one(&post(1));
+    let sent = frame(DATA, 0, 1, &[7; WHOLE]);
+    let parts: Vec<_> = sent
+        .iter()
+        .enumerate()
+        .flat_map(|(at, byte)| end.feed(&[*byte]).expect("allowed").into_iter().map(move |event| (at, event)))
+        .map(|(at, event)| {
+            let Event::Data { data, .. } = event else { panic!("{event:?}") };
+            (at + 1 - (sent.len() - WHOLE), data.len())
+        })
+        .collect();
+    assert_eq!(parts, [(DATA_PART, DATA_PART), (2 * DATA_PART, DATA_PART), (WHOLE, 100)]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::frame::{
 };
 use crate::glitch::Glitch;
 use crate::head::{Collector, Expected};
-use crate::limits::{MAX_CONTINUATIONS, MAX_OUTPUT};
+use crate::limits::{DATA_PART, MAX_CONTINUATIONS, MAX_OUTPUT};
 use crate::scratch;
 use crate::stream_id::StreamId;
 use manylane_buf::Chain;
@@ -331,7 +331,8 @@ impl Connection {
         }
     }
 
-    /// Handles the part of a frame's data that is in `input`.
+    /// Handles the part of a frame's data that is in `input`, if that is the rest or at least [`DATA_PART`]
+    /// bytes.
     fn data_goes_on(
         &mut self,
         input: &mut Chain,
@@ -341,7 +342,7 @@ impl Connection {
         end: bool,
     ) -> Result<bool, Problem> {
         let n = left.min(input.len());
-        if n == 0 && left > 0 {
+        if n < left.min(DATA_PART) {
             return Ok(false);
         }
         let data = input.split_to(n)?;
