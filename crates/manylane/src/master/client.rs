@@ -16,17 +16,21 @@ use manylane_sync::Arc;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most concurrent clients of one socket; others wait.
 const MOST_CLIENTS: usize = 10;
 
 /// Most bytes of a line.
 const LONGEST_LINE: u64 = manylane_control::LONGEST_LINE as u64;
+
+/// Time before a client that has sent a part of a line is read again. One that sends byte by byte would
+/// otherwise wake its thread for each.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Most bytes of a payload.
 const LONGEST_PAYLOAD: usize = manylane_control::LONGEST_PAYLOAD;
@@ -153,7 +157,7 @@ fn accept(socket: OwnedFd, is_ip: bool, level: Level, events: &Sender<Event>, ro
         clients -= left.drain();
         let Ok(client) = accept() else {
             // The process has no descriptors; another client may close some.
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
             continue;
         };
         let (events, leave, rows) = (events.clone(), leave.clone(), rows.clone());
@@ -216,7 +220,7 @@ impl Client {
 
     /// Returns the next line with its end, or `None` if there is no complete line.
     fn line(&mut self) -> io::Result<Option<String>> {
-        let line = read_line(&mut self.input)?;
+        let line = read_line(&mut self.input, || std::thread::sleep(PAUSE))?;
         if line.last() != Some(&b'\n') {
             if line.len() as u64 > LONGEST_LINE {
                 self.say(&format!("The line has more than {LONGEST_LINE} bytes; nothing was done.\n\n"))?;
@@ -498,11 +502,28 @@ impl Client {
     }
 }
 
-/// Returns the next line with its end, or what has come of it at the end of the input or at its bound.
-fn read_line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
+/// Returns the next line with its end, or what has come of it at the end of the input or at its bound. It
+/// calls `wait` before it reads on for a line that came in part.
+fn read_line(input: &mut impl BufRead, wait: impl Fn()) -> io::Result<Vec<u8>> {
+    let most = LONGEST_LINE as usize + 1;
     let mut line = Vec::new();
-    input.take(LONGEST_LINE + 1).read_until(b'\n', &mut line)?;
-    Ok(line)
+    loop {
+        let came = match input.fill_buf() {
+            Ok(came) => &came[..came.len().min(most - line.len())],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let end = came.iter().position(|byte| *byte == b'\n');
+        let part = end.map_or(came, |end| &came[..=end]);
+        let is_last = end.is_some() || part.is_empty();
+        line.extend_from_slice(part);
+        let length = part.len();
+        input.consume(length);
+        if is_last || line.len() == most {
+            return Ok(line);
+        }
+        wait();
+    }
 }
 
 /// Splits a line into commands at its semicolons, except those behind a backslash.
@@ -673,6 +694,7 @@ static TABLE: &[Row<Run>] = &[
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::io::Read;
 
     /// Input that comes in pieces of these lengths, repeated.
     struct Pieces<'a, I>(&'a [u8], I);
@@ -698,7 +720,7 @@ mod tests {
             let (most, buffer) = (LONGEST_LINE as usize + 1, input.capacity());
             for mut left in lengths.iter().map(|length| length + 1) {
                 while left > 0 {
-                    let line = read_line(&mut input)?;
+                    let line = read_line(&mut input, || ())?;
                     prop_assert_eq!(line.len(), left.min(most));
                     prop_assert_eq!(line.ends_with(b"\n"), left <= most);
                     // A vector never shrinks by itself: it had no more memory before.
@@ -706,7 +728,7 @@ mod tests {
                     left -= line.len();
                 }
             }
-            prop_assert!(read_line(&mut input)?.is_empty());
+            prop_assert!(read_line(&mut input, || ())?.is_empty());
         }
     }
 
