@@ -329,14 +329,36 @@ fn ends_clients_that_hold_too_much(sections: &str, command: &mut Command) {
     is_served(&mut program, address);
 }
 
+/// Returns a command that runs the program with this limit.
+fn limited(limit: &str, driver: &str) -> Command {
+    let own = common::command();
+    let mut command = Command::new("prlimit");
+    command.stdin(Stdio::null()).arg(limit).arg(own.get_program()).env("MANYLANE_DRIVER", driver);
+    command
+}
+
 /// The system refuses memory without `-m`: a limit of the process ends streams in the same way.
 #[test]
 fn a_limit_of_the_system_ends_streams_and_not_the_process() {
     for driver in DRIVERS {
-        let own = common::command();
-        let mut command = Command::new("prlimit");
-        command.stdin(Stdio::null()).arg("--data=110000000").arg(own.get_program());
-        ends_clients_that_hold_too_much("", command.env("MANYLANE_DRIVER", driver));
+        ends_clients_that_hold_too_much("", &mut limited("--data=110000000", driver));
+    }
+}
+
+/// A limit of addresses counts files that are mapped and stacks, too: what a process begins with is measured.
+#[test]
+fn a_limit_of_addresses_ends_streams_and_not_the_process() {
+    for driver in DRIVERS {
+        let (socket, address) = listener();
+        let sections =
+            format!(" mode http\nlisten l\n bind {}\n http-request return status 200\n", fd(&socket));
+        let mut program = start_as(&sections, &mut limited("--as=16000000000", driver));
+        is_served(&mut program, address);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        let begins_with = size.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+        let limit = format!("--as={}", begins_with + 50_000_000);
+        ends_clients_that_hold_too_much("", &mut limited(&limit, driver));
     }
 }
 
