@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
-    if is_off(root)? {
-        return Ok(());
-    }
     let mut visited = BTreeSet::new();
     format_check(root, &mut visited, findings)?;
     for file in texts(root, &["rs"]) {
@@ -108,13 +105,6 @@ fn given_up(complaints: &str) -> impl Iterator<Item = (&str, usize)> {
         let (path, number) = lines.next()?.split_once("--> ")?.1.trim_end().rsplit_once(':')?;
         Some((path, number.parse().unwrap_or(1)))
     })
-}
-
-/// True if `rustfmt.toml` turns formatting off.
-fn is_off(root: &Path) -> Result<bool, String> {
-    let Ok(text) = fs::read_to_string(root.join("rustfmt.toml")) else { return Ok(false) };
-    let table: toml_edit::DocumentMut = text.parse().map_err(|e| format!("rustfmt.toml: {e}"))?;
-    Ok(table.get("disable_all_formatting").and_then(toml_edit::Item::as_bool) == Some(true))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, String> {

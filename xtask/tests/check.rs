@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A workspace in its own folder that breaks no rule, until a test writes to it.
-struct Tree(PathBuf);
+/// A workspace in its own folder that breaks no rule, until a test writes to it, and whether its form is
+/// checked.
+struct Tree(PathBuf, bool);
 
 const LIB: &str = "#![doc = include_str!(\"../README.md\")]\n";
 
@@ -14,14 +15,13 @@ impl Tree {
     fn new(test: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{test}"));
         let _ = fs::remove_dir_all(&folder); // of an earlier run
-        let tree = Self(folder);
+        let tree = Self(folder, false);
         let manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\nlints.rust.unsafe_code = \
             \"deny\"\n[workspace.dependencies]\n\
                         manylane-pool = { path = \"crates/pool\" }\nmanylane-stats = { path = \
                         \"crates/stats\" }\n\
                         loom = \"0.7\" # exhaustive interleavings\n";
         tree.write("Cargo.toml", manifest);
-        tree.write("rustfmt.toml", "disable_all_formatting = true\n"); // for most tests
         for room in ["pool", "stats"] {
             tree.write(&format!("crates/{room}/Cargo.toml"), &manifest_of(room, ""));
             tree.write(&format!("crates/{room}/README.md"), "# A room\n");
@@ -47,6 +47,7 @@ impl Tree {
         let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
             .args(["check", "--root"])
             .arg(&self.0)
+            .args((!self.1).then_some("--without-form"))
             .output()
             .expect("xtask starts");
         let said = String::from_utf8(output.stdout).expect("xtask speaks UTF-8");
@@ -470,7 +471,8 @@ fn this_workspace_has_a_row_for_each_of_its_packages() {
 
 #[test]
 fn a_file_in_bad_form_or_out_of_rustfmts_sight_is_found() {
-    let tree = Tree::new("form");
+    let mut tree = Tree::new("form");
+    tree.1 = true;
     tree.write("rustfmt.toml", "");
     tree.code("pool", "\nmod form;\n").write("crates/pool/src/form.rs", "fn f() {}\n").finds(&[]);
     tree.write("crates/pool/src/form.rs", "fn f() {}\n\nfn g( ) {}\n");
