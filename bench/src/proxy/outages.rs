@@ -67,6 +67,7 @@ const ROWS: &[(&str, Fault)] = &[
     ("the same; leastconn, 256 weights", Fault::Changes { balance: "balance leastconn", weights: 256 }),
     // With 256 weights a change takes HAProxy so long that its watchdog ends it.
     ("the same; static-rr", Fault::Changes { balance: "balance static-rr", weights: 1 }),
+    ("the same; uri, map-based", Fault::Changes { balance: "balance uri", weights: 1 }),
 ];
 
 /// Runs the command.
