@@ -133,7 +133,7 @@ async fn respond_to(
     let (head, mut upload) = request.into_parts();
     let protocol = head.extensions.get::<Protocol>().map(|protocol| protocol.as_str().to_owned());
     let what = format!("{} {:?} {}", head.method, protocol, head.headers.contains_key("sec-websocket-key"));
-    let response = Response::builder().header("x-asked", what);
+    let response = Response::builder().header("x-requested", what);
     if head.method == Method::POST {
         while let Some(data) = upload.data().await {
             upload.flow_control().release_capacity(data.ok()?.len()).ok()?;
@@ -274,7 +274,9 @@ fn a_client_of_http_1_reaches_a_server_of_http_2() {
     let (head, mut stream) = upgrade(address, "/chat");
     let head = head.to_lowercase();
     assert!(head.starts_with("http/1.1 101 switching protocols\r\n"), "{head}");
-    for field in ["upgrade: websocket", "connection: upgrade", "x-asked: connect some(\"websocket\") false"] {
+    for field in
+        ["upgrade: websocket", "connection: upgrade", "x-requested: connect some(\"websocket\") false"]
+    {
         assert!(head.contains(&format!("\r\n{field}\r\n")), "{head}");
     }
     assert!(head.contains(&format!("\r\nsec-websocket-accept: {}\r\n", ACCEPT.to_lowercase())), "{head}");
@@ -298,7 +300,7 @@ fn a_client_of_http_2_reaches_a_server_of_http_2() {
         block(async {
             let mut client = client(address).await;
             let (response, mut tunnel) = ask(&mut client, chat("/chat")).await;
-            assert_eq!(response.headers()["x-asked"], "CONNECT Some(\"websocket\") false");
+            assert_eq!(response.headers()["x-requested"], "CONNECT Some(\"websocket\") false");
             tunnel.say("one", false);
             tunnel.hear("one").await;
             tunnel.say("last", true);
@@ -585,7 +587,7 @@ fn tunnels_and_trailers_go_over_http_2_within_tls() {
         let plain = Request::builder().method(Method::CONNECT).uri("b.example:443").body(()).unwrap();
         for (request, protocol) in [(chat("/chat"), "Some(\"websocket\")"), (plain, "None")] {
             let (response, mut tunnel) = ask(&mut client, request).await;
-            assert_eq!(response.headers()["x-asked"], format!("CONNECT {protocol} false"));
+            assert_eq!(response.headers()["x-requested"], format!("CONNECT {protocol} false"));
             assert_eq!(response.headers()["x-version"], "2");
             for text in ["one", "three"] {
                 tunnel.say(text, false);

@@ -53,7 +53,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 				break
 			}
 		}
-		w.Header().Set("X-Sum", strconv.Itoa(sum)+r.Trailer.Get("X-Asked"))
+		w.Header().Set("X-Sum", strconv.Itoa(sum)+r.Trailer.Get("X-Requested"))
 	default:
 		fmt.Fprint(w, r.Method, " ", r.URL.Path, " ", r.Host)
 	}
@@ -104,7 +104,7 @@ func main() {
 	// Both directions concurrently, with trailers.
 	reader, writer := io.Pipe()
 	request, _ := http.NewRequest("POST", base+"/echo", reader)
-	request.Trailer = http.Header{"X-Asked": nil}
+	request.Trailer = http.Header{"X-Requested": nil}
 	response, err := client.Do(request)
 	if err != nil {
 		fail("/echo: %v", err)
@@ -117,7 +117,7 @@ func main() {
 			fail("/echo: piece %d: %v", n, err)
 		}
 	}
-	request.Trailer.Set("X-Asked", "!")
+	request.Trailer.Set("X-Requested", "!")
 	writer.Close()
 	if rest, err := io.ReadAll(response.Body); err != nil || len(rest) > 0 {
 		fail("/echo: %v, and %d bytes", err, len(rest))

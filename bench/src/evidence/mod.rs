@@ -94,7 +94,7 @@ mod table {
     /// What the row's command showed.
     #[derive(Clone, Debug, PartialEq, Serialize)]
     #[serde(rename_all = "snake_case", tag = "is", content = "why")]
-    enum Verdict {
+    enum RowOutcome {
         Met,
         /// What was measured meets its target, but some of the row's commands were left out.
         Partly(String),
@@ -103,7 +103,7 @@ mod table {
         NotMeasured(String),
     }
 
-    impl fmt::Display for Verdict {
+    impl fmt::Display for RowOutcome {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
                 Self::Met => f.write_str("met"),
@@ -124,7 +124,7 @@ mod table {
         ours: String,
         commands: Vec<String>,
         #[serde(rename = "verdict")]
-        outcome: Verdict,
+        outcome: RowOutcome,
         /// Why it is missed; empty if it is not.
         #[serde(skip_serializing_if = "str::is_empty")]
         why_missed: &'static str,
@@ -192,14 +192,15 @@ mod table {
     }
 
     fn counts(lines: &[Line]) -> String {
-        let count = |wanted: fn(&Verdict) -> bool| lines.iter().filter(|line| wanted(&line.outcome)).count();
+        let count =
+            |wanted: fn(&RowOutcome) -> bool| lines.iter().filter(|line| wanted(&line.outcome)).count();
         format!(
             "{} rows: {} met, {} met in part, {} missed, {} not measured\n",
             lines.len(),
-            count(|v| *v == Verdict::Met),
-            count(|v| matches!(v, Verdict::Partly(_))),
-            count(|v| *v == Verdict::Missed),
-            count(|v| matches!(v, Verdict::NotMeasured(_)))
+            count(|v| *v == RowOutcome::Met),
+            count(|v| matches!(v, RowOutcome::Partly(_))),
+            count(|v| *v == RowOutcome::Missed),
+            count(|v| matches!(v, RowOutcome::NotMeasured(_)))
         )
     }
 
@@ -243,14 +244,14 @@ mod table {
         }
         absent.dedup();
         let outcome = match (missed, ours.is_empty()) {
-            _ if !row.unbuilt.is_empty() => Verdict::NotMeasured(row.unbuilt.to_string()),
-            (true, _) => Verdict::Missed,
-            (false, true) => Verdict::NotMeasured(absent.join("; ")),
-            (false, false) if absent.is_empty() => Verdict::Met,
-            (false, false) => Verdict::Partly(absent.join("; ")),
+            _ if !row.unbuilt.is_empty() => RowOutcome::NotMeasured(row.unbuilt.to_string()),
+            (true, _) => RowOutcome::Missed,
+            (false, true) => RowOutcome::NotMeasured(absent.join("; ")),
+            (false, false) if absent.is_empty() => RowOutcome::Met,
+            (false, false) => RowOutcome::Partly(absent.join("; ")),
         };
         commands.dedup();
-        let why_missed = if outcome == Verdict::Missed { row.why_missed } else { "" };
+        let why_missed = if outcome == RowOutcome::Missed { row.why_missed } else { "" };
         Line {
             row: row.id,
             what: row.what,

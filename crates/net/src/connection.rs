@@ -221,18 +221,18 @@ impl Connection {
     }
 
     /// Returns whether a [`recv`](Self::recv) might return at once; if false, it would wait. An idle
-    /// connection without news is still open as far as this process knows. Makes no system call.
+    /// connection without unread events is still open as far as this process knows. Makes no system call.
     pub fn is_readable(&self) -> bool {
         match self {
             Self::Socket(stream) => stream.is_readable(),
-            Self::Local(_) => true, // a local socket has its own news
+            Self::Local(_) => true, // a local socket has its own events
             Self::Tls(tls) => tls.is_readable(),
         }
     }
 
     /// Returns whether nothing has come and the connection is still open, as the kernel knows it: one system
-    /// call. Returns `None` inside of the process, and for TLS with news, which may be more than data: there,
-    /// [`recv`](Self::recv) finds out.
+    /// call. Returns `None` inside of the process, and for TLS with unread events, which may be more than
+    /// data: there, [`recv`](Self::recv) finds out.
     pub fn is_silent(&self) -> Option<bool> {
         match self {
             Self::Socket(stream) => Some(stream.is_silent()),
