@@ -31,8 +31,8 @@ SIM_ALONE := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 ALIGNED := $(if $(filter x86_64,$(shell uname -m)),-C llvm-args=-x86-branches-within-32B-boundaries)
 
 # The crates are those of the workspace. The program, its tests end to end and xtask are for the real machine
-# only; the bench needs no model. The fuzz targets ask for features of the libraries, which all tests that are
-# built beside them would have, too.
+# only; the bench needs no model. The fuzz targets ask for features of the libraries, which the models and the
+# tests at full speed do without.
 TESTED := --workspace --exclude manylane-fuzz
 LIBRARIES := $(TESTED) --exclude manylane-bench --exclude xtask
 MODELLED := $(LIBRARIES) --exclude manylane --exclude manylane-tests
@@ -104,22 +104,25 @@ scale: setup ## the scaling demonstration: real threads here, simulated cores up
 	$(SIM_ALONE) cargo build --release --package manylane-bench
 	cargo run --release --package manylane-bench -- scale --short
 
-# Two steps at a time: tests of programs wait more than they compute, and so do the last crates of a build.
+# Some steps at a time: tests of programs wait more than they compute, so do the last crates of a build, and
+# one build waits for another.
 test: ## everything that must hold, within bounds: what CI runs
 	@scripts/setup build
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-setup test-form
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-debug test-models test-budgets test-release
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync test-debug test-models test-budgets test-release
 	@scripts/not-shown
 
 # It waits for downloads, and what ends soon needs none of it.
 test-setup: ## the programs that tests talk to and compare with
 	@scripts/setup test
 
-test-form: ## format, lints, rooms and arrows, types of the fuzz targets: what ends soon comes first
+test-form: ## format, lints, rooms and arrows: what ends soon comes first
 	cargo xtask check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
+# The features that the fuzz targets ask for are among these, so that nothing is built twice.
 test-debug: ## all tests but the comparison, all features, io_uring, lock ranks checked, freed memory poisoned
+	cargo build --locked --workspace --features $(FEATURES) --bins
 	@if $(HAS_IO_URING); then export MANYLANE_DRIVER=io_uring; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
 	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES) -- --skip the_two_programs_do_the_same
