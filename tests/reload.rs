@@ -39,8 +39,9 @@ impl Changing {
     /// Starts with additional lines for `global`.
     fn start_as(folder: Folder, mut command: Command, more: &str, proxies: &str) -> Self {
         let socket = folder.0.join("control");
-        let global =
-            format!("global\n stats socket {} level admin\n{more}{DEFAULTS} mode http\n", socket.display());
+        // Behind the lines of `DEFAULTS`: the last `nbthread` holds.
+        let own = format!(" stats socket {} level admin\n{more}defaults\n", socket.display());
+        let global = DEFAULTS.replace("defaults\n", &own) + " mode http\n";
         let (web, address) = listener();
         let file = folder.file("test.cfg", &format!("{global}{}", proxies.replace("WEB", &fd(&web))));
         let mut child = Ended(command.arg("-V").arg("-f").arg(&file).stderr(Stdio::piped()).spawn().unwrap());
@@ -1510,4 +1511,85 @@ fn a_check_over_tls_goes_on_over_a_reload_unless_its_ca_has_changed() {
     std::fs::write(&ca, Authority::new().own.pem()).unwrap();
     program.change(&proxies(2));
     at.recv_timeout(TIMEOUT).unwrap();
+}
+
+/// Idle connections to servers with TLS go on over a reload as long as their settings, names and files are the
+/// same. The origin counts handshakes, and responds with the number of the connection's port.
+#[test]
+fn connections_over_tls_go_on_over_a_reload_unless_what_they_were_made_with_has_changed() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example", "b.example"]);
+    let own = authority.bundle("own.pem", &["proxy"]);
+    let folder = Folder::new();
+    let counts = folder.0.join("origin");
+    let (inner, server) = listener();
+    let _origin = Manylane::start_ready(&format!(
+        "{} mode http\nfrontend f\n bind {} ssl crt {} alpn h2,http/1.1\n http-request return status 200 \
+         content-type text/plain lf-string %cp,%HV\n",
+        DEFAULTS.replace("defaults\n", &format!(" stats socket {}\ndefaults\n", counts.display())),
+        fd(&inner),
+        certificate.display()
+    ));
+    let handshakes = || {
+        let info = common::watch::ask(&counts, "show info");
+        let line = info.lines().find_map(|line| line.strip_prefix("CumSslConns: ")).unwrap();
+        line.parse::<u32>().unwrap()
+    };
+    let ca = folder.file("ca.pem", "");
+    for (alpn, other) in [("http/1.1", "h2"), ("h2", "http/1.1")] {
+        std::fs::write(&ca, authority.own.pem()).unwrap();
+        let line = |options: &str, alpn: &str, weight: usize| {
+            format!(
+                "listen l\n bind WEB\n http-reuse always\n server s {server} ssl {} alpn {alpn} \
+                 pool-purge-delay 10m weight {weight}\n",
+                options.replace("CA", &format!("ca-file {}", ca.display()))
+            )
+        };
+        let with_own = format!("verify none crt {}", own.display());
+        // One lane, since connections over TLS stay on theirs.
+        let first = line("CA sni str(a.example)", alpn, 1);
+        let program = Changing::start_as(Folder::new(), command(), " nbthread 1\n", &first);
+        let ask = |alpn: &str| {
+            let mut client = connect(program.address);
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").unwrap();
+            let answer = read_all(&mut client);
+            let (port, version) = answer.rsplit_once("\r\n").unwrap().1.split_once(',').unwrap();
+            assert_eq!(version, if alpn == "h2" { "HTTP/2.0" } else { "HTTP/1.1" }, "{answer}");
+            port.to_owned()
+        };
+        let before = handshakes();
+        let mut used = ask(alpn);
+        let (mut alpn, mut expected) = (alpn, before + 1);
+        assert_eq!(handshakes(), expected);
+        let steps = [
+            ("CA sni str(a.example)", false),
+            ("CA sni str(b.example)", true),
+            ("CA sni req.hdr(host)", true),
+            ("CA sni req.hdr(host),lower", false), // the same name
+            ("verify none sni req.hdr(host)", true),
+            ("verify none", true),
+            (&with_own, true),
+            ("other alpn", true),
+            ("CA", true),
+            ("CA", false),
+            ("other CA", true),
+        ];
+        let mut options = "";
+        for (weight, (step, is_new)) in (2..).zip(steps) {
+            match step {
+                "other alpn" => alpn = other,
+                "other CA" => {
+                    let both = authority.own.pem() + &Authority::new().own.pem();
+                    std::fs::write(&ca, both).unwrap();
+                }
+                step => options = step,
+            }
+            program.change(&line(options, alpn, weight));
+            let now = [ask(alpn), ask(alpn)];
+            assert_eq!((now[0] != used, &now[0]), (is_new, &now[1]), "{step}");
+            expected += u32::from(is_new);
+            assert_eq!(handshakes(), expected, "{step}");
+            [used, _] = now;
+        }
+    }
 }

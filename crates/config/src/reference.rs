@@ -244,8 +244,8 @@ and converters. What is built and differs on purpose stands in [migrating.md](mi
 run-time interface that are refused stand in `help` and in [crates/control](../crates/control/README.md).
 
 Without a keyword of their own:
-- A reload leaves the options of sockets that exist as they are, and does not take over idle connections to
-  servers over TLS. Each generation counts for itself what algorithms by load compare.
+- A reload leaves the options of sockets that exist as they are. Each generation counts for itself what
+  algorithms by load compare.
 - A process that takes over from another takes over neither files of unix sockets, which it replaces, nor
   sockets beyond the number of `shards`.
 - A master does not execute itself anew: it stays of the version that was started.

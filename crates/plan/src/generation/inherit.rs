@@ -165,7 +165,8 @@ fn share(own: &mut Arc<ConnLimit>, before: &Arc<ConnLimit>, bounds: &mut Vec<(Ar
     }
 }
 
-/// Returns true if a check gives the same result with both: neither has TLS, or both have equal settings.
+/// Returns true if a connection made with one fits the other: neither has TLS, or both have equal settings
+/// and files.
 fn alike(own: Option<&ServerTls>, was: Option<&ServerTls>) -> bool {
     match (own, was) {
         (Some(own), Some(was)) => own.is_like(was),
@@ -246,13 +247,10 @@ impl Server {
     /// Returns true if connections to one server fit requests for the other.
     fn has_connections_of(&self, other: &Self) -> bool {
         let names = (self.pool_name, other.pool_name); // the names that requests ask for may differ
-        // Not built for TLS, where names, settings and files would have to be equal. A trial with
-        // `ServerTls::is_like` passed connections in half of the runs of its test; the cause is unknown.
         Arc::ptr_eq(&self.addr, &other.addr)
             && (&self.connect, self.header, self.socks4) == (&other.connect, other.header, other.socks4)
             && names == (None, None)
-            && self.tls.is_none()
-            && other.tls.is_none()
+            && alike(self.tls.as_ref(), other.tls.as_ref())
     }
 
     /// Returns true if the configurations name the same server.
