@@ -523,13 +523,15 @@ fn the_end_of_a_body_comes_with_its_last_data() {
 }
 
 /// Bytes of each body of [`large`].
-const LARGE: usize = 1 << 20;
+const LARGE: usize = 256 << 10;
 
-/// An HTTP/2 origin that responds with [`LARGE`] bytes and counts the bytes that windows let it send.
-fn large(sent: &Arc<AtomicUsize>) -> SocketAddr {
-    let sent = sent.clone();
+/// An HTTP/2 origin that responds with [`LARGE`] bytes and counts the bytes that windows let it send, and its
+/// connections.
+fn large(sent: &Arc<AtomicUsize>, connections: &Arc<AtomicUsize>) -> SocketAddr {
+    let (sent, connections) = (sent.clone(), connections.clone());
     serve(move |stream, _| {
         let sent = sent.clone();
+        connections.fetch_add(1, Ordering::SeqCst);
         async move {
             let Ok(mut connection) = h2::server::handshake(stream).await else { return };
             while let Some(Ok((_, mut respond))) = connection.accept().await {
@@ -551,39 +553,50 @@ fn large(sent: &Arc<AtomicUsize>) -> SocketAddr {
     })
 }
 
-/// A client that reads nothing fills the windows of its streams. They leave room in the server's window for
-/// other clients, if need be on another connection.
+/// Clients that read nothing fill the windows of their streams. They leave room in the window of the server's
+/// connection for the last of its 100 streams, and for others on another connection. Where `rxbuf` is smaller,
+/// fewer streams share a connection.
 #[test]
 fn streams_that_nobody_reads_hold_back_no_other_client() {
-    const STREAMS: usize = 40;
-    /// Half of the default of `tune.h2.be.rxbuf`: the other half may be consumed and not announced.
-    const WINDOW: usize = 800 << 10;
-    let sent = Arc::default();
+    hold_back_no_other_client("", 99, [1, 2]);
+    // Of 20 streams, half of the window is that of 10.
+    hold_back_no_other_client(" tune.h2.be.rxbuf 1310700\n", 39, [4, 5]);
+}
+
+/// As many streams as `silent` are not read. The server has as many connections as the first number of
+/// `connections` once another stream was served, and as the second when that goes on beside one more.
+fn hold_back_no_other_client(global: &str, silent: usize, connections: [usize; 2]) {
+    let (sent, made) = (Arc::default(), Arc::default());
     let (web, address) = listener();
     let _program = Manylane::start_ready(&format!(
         "{} mode http\nlisten l\n bind {}\n http-reuse always\n server s {} proto h2\n",
-        ONE_LANE,
+        ONE_LANE.replace("global\n", &format!("global\n{global}")),
         fd(&web),
-        large(&sent)
+        large(&sent, &made)
     ));
     block(async {
         let reader = client(address).await;
         assert_eq!(get(&reader, "/").await.unwrap().1.len(), LARGE);
-        let silent = client(address).await;
-        let mut bodies = Vec::new();
-        for _ in 0..STREAMS {
-            let mut silent = silent.clone().ready().await.unwrap();
+        let silent_client = client(address).await;
+        let begin = async || {
+            let mut silent = silent_client.clone().ready().await.unwrap();
             let (response, _) =
                 silent.send_request(Request::get("http://a/").body(()).unwrap(), true).unwrap();
-            bodies.push(response.await.unwrap().into_body());
+            response.await.unwrap().into_body()
+        };
+        let mut bodies = Vec::new();
+        for _ in 0..silent {
+            bodies.push(begin().await);
         }
-        // As much as one window has: a single connection for all streams would be full now.
-        while sent.load(Ordering::SeqCst) < LARGE + WINDOW {
+        // The windows of all streams are full.
+        while sent.load(Ordering::SeqCst) < LARGE + silent * 65_535 {
             tokio::task::yield_now().await;
         }
-        for client in [&reader, &client(address).await] {
-            assert_eq!(get(client, "/").await.unwrap().1.len(), LARGE);
-        }
+        assert_eq!(get(&reader, "/").await.unwrap().1.len(), LARGE);
+        assert_eq!(made.load(Ordering::SeqCst), connections[0]);
+        bodies.push(begin().await);
+        assert_eq!(get(&client(address).await, "/").await.unwrap().1.len(), LARGE);
+        assert_eq!(made.load(Ordering::SeqCst), connections[1]);
         // All waiting streams continue at once: they share the client's window.
         let mut reading = JoinSet::new();
         for body in bodies {

@@ -62,9 +62,9 @@ tune! {
         that a server's HTTP/2 connection has at a time; 0 for what 'tune.h2.max-concurrent-streams' says";
     h2_be_frames_at_once: u64 = int("number", 0, MANY), int, "tune.h2.be.max-frames-at-once", "0", "frames \
         of a server's HTTP/2 connection handled in one go before others get their turn; 0 for no bound";
-    h2_be_rxbuf: u64 = size("bytes", 0, MANY as u64), size, "tune.h2.be.rxbuf", "1600k", "bytes that all \
-        streams of a server's HTTP/2 connection may have sent before they go on, at least 65535; 0 for the \
-        default";
+    h2_be_rxbuf: u64 = size("bytes", 0, MANY as u64), size, "tune.h2.be.rxbuf", "0", "bytes that all \
+        streams of a server's HTTP/2 connection may have sent before they go on, at least 65535; 0 for twice \
+        what the windows of its streams add up to, with 'tune.h2.be.max-concurrent-streams' of them";
     h2_fe_glitches: u64 = int("number", 0, MANY), int, "tune.h2.fe.glitches-threshold", "0", "glitches after \
         which a client's HTTP/2 connection is closed; 0 for never";
     h2_fe_window: u64 = int("bytes", 0, MANY), int, "tune.h2.fe.initial-window-size", "0", "bytes that a \

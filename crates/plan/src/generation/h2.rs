@@ -5,11 +5,14 @@ use manylane_config::tree::Set;
 use manylane_h1::Limits;
 use manylane_mux::h2::{Config, DEFAULT_WINDOW};
 
-/// Default size of a connection's receive buffer, in bytes: 25 streams that nobody reads do not block others.
+/// Default window of a client's connection, in bytes: 25 streams that no server reads do not block others.
 const RXBUF: u32 = 1600 << 10;
 
 /// Default number of concurrent streams.
 const STREAMS: u32 = 100;
+
+/// Largest window (RFC 9113, 6.9.1), in bytes.
+const MAX_WINDOW: u32 = u32::MAX >> 1;
 
 /// Range of SETTINGS_MAX_FRAME_SIZE (RFC 9113, 6.5.2), in bytes.
 const MIN_FRAME: u32 = 16_384;
@@ -85,12 +88,15 @@ impl H2Settings {
         };
         let back = Config {
             stream_window: given(tune.h2_be_window).unwrap_or(all.stream_window),
-            connection_window: given(tune.h2_be_rxbuf).unwrap_or(all.connection_window),
             max_streams: given(tune.h2_be_streams).unwrap_or(all.max_streams),
             glitches: given(tune.h2_be_glitches).unwrap_or(0),
             frames_at_once: given(tune.h2_be_frames_at_once).unwrap_or(0),
             ..all
         };
+        // Streams whose clients read nothing fill their own windows, whichever connection they are on. Twice
+        // of these leaves room for the others, of which half may be consumed and not announced yet.
+        let twice = back.stream_window.saturating_mul(back.max_streams).saturating_mul(2).min(MAX_WINDOW);
+        let back = Config { connection_window: given(tune.h2_be_rxbuf).unwrap_or(twice), ..back };
         Self {
             front,
             back,
