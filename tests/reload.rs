@@ -1573,6 +1573,8 @@ fn connections_over_tls_go_on_over_a_reload_unless_what_they_were_made_with_has_
             ("CA", true),
             ("CA", false),
             ("other CA", true),
+            ("committed CA", true),
+            ("the same CA committed", true),
         ];
         let mut options = "";
         for (weight, (step, is_new)) in (2..).zip(steps) {
@@ -1581,6 +1583,18 @@ fn connections_over_tls_go_on_over_a_reload_unless_what_they_were_made_with_has_
                 "other CA" => {
                     let both = authority.own.pem() + &Authority::new().own.pem();
                     std::fs::write(&ca, both).unwrap();
+                }
+                // The file has what was committed: the digests are equal.
+                "committed CA" | "the same CA committed" => {
+                    let pem = match step {
+                        "committed CA" => authority.own.pem() + &Authority::new().own.pem(),
+                        _ => std::fs::read_to_string(&ca).unwrap(),
+                    };
+                    let said = program.ask(&format!("set ssl ca-file {} <<\n{}\n", ca.display(), pem.trim()));
+                    assert!(said.contains("transaction created"), "{said}");
+                    let said = program.ask(&format!("commit ssl ca-file {}", ca.display()));
+                    assert!(said.contains("Success!"), "{said}");
+                    std::fs::write(&ca, pem).unwrap();
                 }
                 step => options = step,
             }

@@ -104,11 +104,17 @@ pub enum Hello {
 }
 
 impl ClientContext {
-    /// Returns true if connections of one context fit the other, too: the settings agree, and so do the
-    /// contents of their files.
+    /// Returns true if handshakes with both have the same result: the settings agree, and so do the contents
+    /// of their files.
     pub fn is_like(&self, other: &Self) -> bool {
         let contents = |context: &Self| context.0.contents.load(Ordering::Relaxed);
         self.0.settings == other.0.settings && contents(self) == contents(other)
+    }
+
+    /// Returns true if connections that the other context made fit this one: it is like this one, and no
+    /// other files were committed since it was made.
+    pub fn fits_connections_of(&self, other: &Self) -> bool {
+        self.is_like(other) && !other.0.is_renewed.load(Ordering::Relaxed)
     }
 
     /// Returns the protocols that ALPN offers.

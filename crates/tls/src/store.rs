@@ -28,7 +28,7 @@ use crate::server::{self, ServerContext, ServerSettings};
 use crate::tickets::{BadKey, TicketKeys};
 use crate::trust::{Authorities, Revoked};
 use crate::watch::Watched;
-use manylane_sync::atomic::{AtomicU64, Ordering};
+use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use manylane_sync::qsbr::{Published, Reader};
 use manylane_sync::{LockClass, Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -44,6 +44,8 @@ pub(crate) struct Context<S, C> {
     pub(crate) now: Published<Arc<C>>,
     /// Digest of the files of the current version, for contexts of servers.
     pub(crate) contents: AtomicU64,
+    /// True once there was another version, for contexts of servers: connections may have been made by that.
+    pub(crate) is_renewed: AtomicBool,
 }
 
 impl<S, C: Send + Sync + 'static> Context<S, C> {
@@ -721,6 +723,7 @@ impl Known {
         }
         for (own, made) in new_servers {
             own.0.contents.store(made.contents, Ordering::Relaxed);
+            own.0.is_renewed.store(true, Ordering::Relaxed);
             own.0.now.replace(Arc::new(made));
         }
         Ok(count)
@@ -877,7 +880,7 @@ impl Store {
         }
         let made = server::configs(&settings, &mut known, warnings)?;
         let (now, contents) = (Published::new(Arc::new(made)), AtomicU64::new(0));
-        let context = Arc::new(Context { settings, now, contents });
+        let context = Arc::new(Context { settings, now, contents, is_renewed: AtomicBool::new(false) });
         known.listeners.push(Arc::downgrade(&context));
         known.check_ocsp_modes()?;
         Ok(ServerContext(context))
@@ -896,7 +899,8 @@ impl Store {
         let made = client::config(settings, &mut known, warnings)?;
         let contents = AtomicU64::new(made.contents);
         let now = Published::new(Arc::new(made));
-        let context = Arc::new(Context { settings: settings.clone(), now, contents });
+        let is_renewed = AtomicBool::new(false);
+        let context = Arc::new(Context { settings: settings.clone(), now, contents, is_renewed });
         known.servers.retain(|entry| entry.strong_count() > 0); // drop those of removed servers
         known.servers.push(Arc::downgrade(&context));
         Ok(ClientContext(context))

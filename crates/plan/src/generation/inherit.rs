@@ -165,8 +165,7 @@ fn share(own: &mut Arc<ConnLimit>, before: &Arc<ConnLimit>, bounds: &mut Vec<(Ar
     }
 }
 
-/// Returns true if a connection made with one fits the other: neither has TLS, or both have equal settings
-/// and files.
+/// Returns true if a check gives the same result with both: neither has TLS, or both have equal settings.
 fn alike(own: Option<&ServerTls>, was: Option<&ServerTls>) -> bool {
     match (own, was) {
         (Some(own), Some(was)) => own.is_like(was),
@@ -250,7 +249,10 @@ impl Server {
         Arc::ptr_eq(&self.addr, &other.addr)
             && (&self.connect, self.header, self.socks4) == (&other.connect, other.header, other.socks4)
             && names == (None, None)
-            && alike(self.tls.as_ref(), other.tls.as_ref())
+            && match (&self.tls, &other.tls) {
+                (Some(own), Some(was)) => own.fits_connections_of(was),
+                (own, was) => own.is_none() && was.is_none(),
+            }
     }
 
     /// Returns true if the configurations name the same server.

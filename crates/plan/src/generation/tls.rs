@@ -339,14 +339,19 @@ impl SniName {
 }
 
 impl ServerTls {
-    /// Returns true if a connection made with one fits the other: names, settings and files are equal. An
-    /// evaluated name is part of the connection's key in the idle pool, whatever the expression.
+    /// Returns true if a check gives the same result with both: names, settings and files are equal.
     pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.name == other.name && self.context.is_like(&other.context)
+    }
+
+    /// Returns true if connections made by the other fit this one. An evaluated name is part of a
+    /// connection's key in the idle pool, whatever the expression.
+    pub(super) fn fits_connections_of(&self, other: &Self) -> bool {
         let named = match (&self.name, &other.name) {
             (SniName::Evaluated(_), SniName::Evaluated(_)) => true,
             (own, other) => own == other,
         };
-        named && self.context.is_like(&other.context)
+        named && self.context.fits_connections_of(&other.context)
     }
 
     /// Returns true if only HTTP/2 can carry WebSocket. HTTP/1 is preferred, since many servers of HTTP/2
