@@ -553,9 +553,9 @@ fn large(sent: &Arc<AtomicUsize>, connections: &Arc<AtomicUsize>) -> SocketAddr 
     })
 }
 
-/// Clients that read nothing fill the windows of their streams. They leave room in the window of the server's
-/// connection for the last of its 100 streams, and for others on another connection. Where `rxbuf` is smaller,
-/// fewer streams share a connection.
+/// Clients that read nothing fill the windows of their streams. They leave room in the window of the
+/// server's connection for the last of its 100 streams, and for others on another connection. Where `rxbuf`
+/// is smaller, fewer streams share a connection.
 #[test]
 fn streams_that_nobody_reads_hold_back_no_other_client() {
     hold_back_no_other_client("", 99, [1, 2]);

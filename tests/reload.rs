@@ -1513,8 +1513,8 @@ fn a_check_over_tls_goes_on_over_a_reload_unless_its_ca_has_changed() {
     at.recv_timeout(TIMEOUT).unwrap();
 }
 
-/// Idle connections to servers with TLS go on over a reload as long as their settings, names and files are the
-/// same. The origin counts handshakes, and responds with the number of the connection's port.
+/// Idle connections to servers with TLS go on over a reload as long as their settings, names and files are
+/// the same. The origin counts handshakes, and responds with the number of the connection's port.
 #[test]
 fn connections_over_tls_go_on_over_a_reload_unless_what_they_were_made_with_has_changed() {
     let authority = Authority::new();
