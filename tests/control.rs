@@ -902,13 +902,13 @@ fn what_was_said_of_the_files_can_be_requested() {
     let socket = folder.file("unused", "").with_file_name("control");
     let (web, address) = listener();
     let program = Manylane::start(&format!(
-        "global\n stats socket {}\n tune.idletimer 5s\n{DEFAULTS} mode http\nlisten l\n bind {}\n",
+        "global\n stats socket {}\n tune.recv_enough 5k\n{DEFAULTS} mode http\nlisten l\n bind {}\n",
         socket.display(),
         fd(&web),
     ));
     let program = Controlled { _folder: folder, program, address, socket };
     let said = program.ask("show startup-logs");
-    assert!(said.starts_with("[NOTICE]") && said.contains("tune.idletimer"), "{said}");
+    assert!(said.starts_with("[NOTICE]") && said.contains("tune.recv_enough"), "{said}");
 }
 
 /// A server that never responds, and a channel that reports each request at it.

@@ -66,6 +66,7 @@ mod tls_keywords;
 mod tls_limits;
 mod tls_lists;
 mod tls_ocsp;
+mod tls_records;
 mod tls_renewal;
 mod tls_runtime;
 mod tls_sessions;

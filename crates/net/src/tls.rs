@@ -432,6 +432,9 @@ impl TlsStream {
     /// Encrypts `chain` into records, behind the bytes that have to be sent before.
     fn encrypted(&self, chain: &mut Chain, last: bool) -> Result<Chain, TransferError> {
         let State { tls, out, .. } = &mut *self.state.borrow_mut();
+        if let Some(here) = Here::current() {
+            tls.note_time(here.now().since(Time::ZERO));
+        }
         tls.send(chain, out).map_err(TransferError::Tls)?;
         if last {
             tls.close_notify(out).map_err(TransferError::Tls)?;

@@ -51,7 +51,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Tune", "h1_zero_copy_recv", Documented("Tuning", "tune.h1.zero-copy-fwd-recv")),
     ("Tune", "h1_zero_copy_send", Documented("Tuning", "tune.h1.zero-copy-fwd-send")),
     ("Tune", "h2_zero_copy_send", Documented("Tuning", "tune.h2.zero-copy-fwd-send")),
-    ("Tune", "idletimer", Documented("Tuning", "tune.idletimer")),
     ("Tune", "pattern_cache_size", Documented("Tuning", "tune.pattern.cache-size")),
     ("Tune", "rcvbuf_backend", Documented("Tuning", "tune.rcvbuf.backend")),
     ("Tune", "recv_enough", Documented("Tuning", "tune.recv_enough")),

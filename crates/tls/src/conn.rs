@@ -9,6 +9,7 @@ use crate::hello::{CLIENT_HELLO, ClientHello, HANDSHAKE, ServerHello, accepted, 
 use crate::keylog::Secrets;
 use crate::negotiated::Negotiated;
 use crate::openssl::Reason;
+use crate::provider::{CommonSettings, SentRecords};
 use crate::scratch::{self, LARGEST_RECORD, Scratch};
 use crate::server::MOST_EARLY_DATA;
 use crate::server::{Configs, ServerContext};
@@ -24,6 +25,7 @@ use rustls::unbuffered::{
 };
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most bytes of incomplete messages that a connection keeps. A handshake message is limited to 64 KiB, which
 /// leaves room for long certificate chains; records add headers and tags.
@@ -33,9 +35,6 @@ pub const MOST_UNREAD: usize = 80 << 10;
 /// in records of one byte each would cost the square of its length. With the smallest records of RFC 6066,
 /// the largest hellos stay below this.
 pub const MOST_RECORDS: usize = 256;
-
-/// Largest content of a record, as TLS allows.
-const RECORD: usize = 1 << 14;
 
 /// Length of a record's header: type, version, length.
 const HEADER: usize = 5;
@@ -89,6 +88,8 @@ pub struct Connection {
     verified: Verified,
     /// The certificate that this side has presented.
     shown: Option<Arc<CertifiedKey>>,
+    /// The records of data that it has sent.
+    sent: SentRecords,
     /// Set if the context keeps secrets.
     secrets: Option<Box<Secrets>>,
     /// A server that needs the hello before rustls has it, until the whole hello has come: the configuration
@@ -194,8 +195,9 @@ impl Connection {
     pub fn server(context: &ServerContext, reader: &Reader) -> Result<Self, Error> {
         let configs = context.0.load(reader);
         let server = UnbufferedServerConnection::new(configs.usual.clone())?;
-        let mut own = Self::new(Role::Server(server), None, false, context.0.settings.common.keeps_secrets);
-        own.hello_bytes = context.0.settings.common.hello_bytes;
+        let common = &context.0.settings.common;
+        let mut own = Self::new(Role::Server(server), None, false, common);
+        own.hello_bytes = common.hello_bytes;
         if configs.own.is_some() || own.hello_bytes > 0 {
             own.pending = Some(configs);
         }
@@ -224,13 +226,12 @@ impl Connection {
         let configs = context.0.load(reader);
         let (config, offers) = configs.of(hello);
         let client = UnbufferedClientConnection::new(config, name)?;
-        let mut own =
-            Self::new(Role::Client(client), sent_name, true, context.0.settings.common.keeps_secrets);
+        let mut own = Self::new(Role::Client(client), sent_name, true, &context.0.settings.common);
         own.offer = offers.then(Box::default);
         Ok(own)
     }
 
-    fn new(role: Role, name: Option<Box<str>>, begins: bool, keeps_secrets: bool) -> Self {
+    fn new(role: Role, name: Option<Box<str>>, begins: bool, common: &CommonSettings) -> Self {
         Self {
             role,
             unread: Chain::new(),
@@ -244,7 +245,8 @@ impl Connection {
             has_heard: false,
             verified: Verified::default(),
             shown: None,
-            secrets: keeps_secrets.then(Box::default),
+            sent: SentRecords::new(common.records),
+            secrets: common.keeps_secrets.then(Box::default),
             pending: None,
             hello_bytes: 0,
             hello: None,
@@ -439,6 +441,12 @@ impl Connection {
         })
     }
 
+    /// Tells the time, from any point on, before data is [sent](Self::send): after an idle time, records are
+    /// small again.
+    pub fn note_time(&mut self, now: Duration) {
+        self.sent.begin(now);
+    }
+
     /// Encrypts all of `plain` and appends the records to `out`.
     ///
     /// # Errors
@@ -451,21 +459,22 @@ impl Connection {
         while !plain.is_empty() {
             scratch::with(|Scratch { input, output }| {
                 // Small segments, such as a head and the start of a body, share a record.
-                let (mut taken, mut from) = (0, None);
+                let (mut taken, mut from, most) = (0, None, self.sent.most());
                 for segment in plain.segments() {
-                    let n = segment.len().min(RECORD - taken);
-                    if taken == 0 && (n == RECORD || n == plain.len()) {
+                    let n = segment.len().min(most - taken);
+                    if taken == 0 && (n == most || n == plain.len()) {
                         (taken, from) = (n, Some(segment));
                         break;
                     }
                     input.extend_from_slice(&segment.as_slice()[..n]);
                     taken += n;
-                    if taken == RECORD {
+                    if taken == most {
                         break;
                     }
                 }
                 let data = from.map_or(&input[..], |segment| &segment.as_slice()[..taken]);
                 self.put(Sent::Data(data), output, out)?;
+                self.sent.add(taken);
                 plain.trim_front(taken).map_err(|error| Error::Memory(error.into()))
             })?;
         }
@@ -476,7 +485,7 @@ impl Connection {
     /// announce more than they take. Keeps all of it.
     fn send_early(&mut self, plain: &mut Chain, out: &mut Chain) -> Result<(), Error> {
         while let Some(segment) = plain.pop_front() {
-            for part in segment.as_slice().chunks(RECORD) {
+            for part in segment.as_slice().chunks(self.sent.most()) {
                 let Some(offer) = self.offer.as_ref().filter(|offer| !offer.closed) else { break };
                 let part = &part[..part.len().min(MOST_EARLY_DATA as usize - offer.sent)];
                 let sent = scratch::with(|Scratch { output, .. }| self.put(Sent::Data(part), output, out));

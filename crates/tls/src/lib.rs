@@ -51,7 +51,7 @@ pub use negotiated::{Info, Negotiated, OwnCertificate};
 pub use ocsp::{OcspId, OcspStatus, check_ocsp, ocsp_text};
 pub use ocsp_update::{LONGEST_ANSWER, NoQuestion, OcspQuestion, OcspState, OcspUpdate, OcspUpdateSettings};
 pub use openssl::Reason;
-pub use provider::CommonSettings;
+pub use provider::{CommonSettings, RecordSizes};
 pub use rustls::pki_types::ServerName;
 pub use rustls::{CertificateError, Error as RustlsError};
 pub use server::{

@@ -9,6 +9,7 @@ use rustls::{
 };
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Settings that `bind` and `server` lines share. Strings have the format of HAProxy's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,10 +34,85 @@ pub struct CommonSettings {
     pub authorities: Option<PathBuf>,
     /// `crl-file`
     pub revoked: Option<PathBuf>,
+    /// The sizes of the records that are sent.
+    pub records: RecordSizes,
     /// `tune.ssl.keylog`: connections keep their secrets for samples.
     pub keeps_secrets: bool,
     /// `tune.ssl.capture-buffer-size`: most bytes that are kept of a client's hello; 0 keeps none.
     pub hello_bytes: usize,
+}
+
+/// Sizes of the records that a connection sends.
+///
+/// A peer can use data once the whole record has come. So a connection may begin with small records, of
+/// which each fits into a segment or two, and goes on with large ones, which cost less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RecordSizes {
+    /// Most bytes of data in a record.
+    most: u16,
+    /// Most bytes of data in the first records.
+    first: u16,
+    /// Time without data to send after which records are as the first again; zero for never.
+    idle: Duration,
+}
+
+impl RecordSizes {
+    /// Largest content of a record, as TLS allows.
+    pub(crate) const LARGEST: usize = 1 << 14;
+
+    /// Number of bytes that go in small records. HAProxy goes over to large ones when it has read three full
+    /// buffers one after another, which are as many bytes with its usual size of buffers.
+    const SMALL_BYTES: usize = 3 * Self::LARGEST;
+
+    /// Makes the sizes of `tune.ssl.hard-maxrecord`, `tune.ssl.maxrecord` and `tune.idletimer`, where 0
+    /// stands for no limit.
+    pub fn new(most: u32, first: u32, idle: Duration) -> Self {
+        let at_most = |limit: u32, most: u16| if limit == 0 { most } else { limit.min(most.into()) as u16 };
+        let most = at_most(most, Self::LARGEST as u16);
+        Self { most, first: at_most(first, most), idle }
+    }
+}
+
+impl Default for RecordSizes {
+    fn default() -> Self {
+        Self::new(0, 0, Duration::ZERO)
+    }
+}
+
+/// The records that one connection sends.
+#[derive(Debug)]
+pub(crate) struct SentRecords {
+    sizes: RecordSizes,
+    /// Bytes that went in small records.
+    small: usize,
+    /// When the last data was sent.
+    at: Duration,
+}
+
+impl SentRecords {
+    pub(crate) fn new(sizes: RecordSizes) -> Self {
+        Self { sizes, small: 0, at: Duration::ZERO }
+    }
+
+    /// Takes note that data is sent at this time.
+    pub(crate) fn begin(&mut self, now: Duration) {
+        let idle = self.sizes.idle;
+        if !idle.is_zero() && now.saturating_sub(self.at) >= idle {
+            self.small = 0;
+        }
+        self.at = now;
+    }
+
+    /// Returns the number of bytes that the next record may have.
+    pub(crate) fn most(&self) -> usize {
+        let is_small = self.small < RecordSizes::SMALL_BYTES;
+        if is_small { self.sizes.first } else { self.sizes.most }.into()
+    }
+
+    /// Takes note of a record with so many bytes.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.small = self.small.saturating_add(bytes);
+    }
 }
 
 impl CommonSettings {

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use crate::{
-    AlpnChallenge, Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, Problem,
-    Progress, ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store, Version,
+    AlpnChallenge, Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection,
+    Problem, Progress, RecordSizes, ServerContext, ServerName, ServerSettings,
+    ServerVerify, Source, Store, Version,
 };
 use manylane_buf::Chain;
 use manylane_sync::qsbr::Reader;
@@ -14,6 +15,7 @@ use rcgen::{
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A temporary folder, removed on drop.
 struct Folder(PathBuf);
@@ -255,6 +257,65 @@ fn bytes_go_both_ways_however_they_are_cut() {
         pair.settle(at_once.max(100)).unwrap();
         assert_eq!((pair.at_server.to_vec(), pair.at_client.to_vec()), (long, b"hello".to_vec()));
         assert!(pair.server.unread.is_empty() && pair.client.unread.is_empty(), "nothing is held");
+    }
+}
+
+/// The length of the data in each of these records of TLS 1.3.
+fn lengths_of_records(bytes: &[u8]) -> Vec<usize> {
+    let (mut lengths, mut rest) = (Vec::new(), bytes);
+    while let [_, _, _, high, low, more @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        lengths.push(length - 17); // the type of the content, and the tag
+        rest = &more[length..];
+    }
+    lengths
+}
+
+#[test]
+fn records_have_the_sizes_of_the_settings() {
+    const LONG: usize = 100_000;
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let certificate = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+    let known = folder.write("ca.pem", &ca.pem());
+    let second = Duration::from_secs(1);
+    // Most bytes of any record and of the first ones, the idle time, and what is expected: the size of the
+    // first records, of later ones, and of those after the idle time.
+    for (most, first, idle, expected) in [
+        (0, 0, second, [1 << 14, 1 << 14, 1 << 14]),
+        (100_000, 100_000, second, [1 << 14, 1 << 14, 1 << 14]),
+        (3000, 0, second, [3000, 3000, 3000]),
+        (3000, 9000, second, [3000, 3000, 3000]),
+        (0, 1419, second, [1419, 1 << 14, 1419]),
+        (5000, 1419, second, [1419, 5000, 1419]),
+        (5000, 1419, Duration::ZERO, [1419, 5000, 5000]),
+        (1, 1, second, [1, 1, 1]),
+    ] {
+        let mut listener = server_settings(&[&certificate]);
+        listener.common.records = RecordSizes::new(most, first, idle);
+        let mut server = client_settings(&known);
+        server.common.records = listener.common.records;
+        let mut pair = Pair::shaken(&client_of(&server), &server_of(&listener), "a.example");
+        for own in [&mut pair.server, &mut pair.client] {
+            let mut send = |now: Duration, length: usize| {
+                let mut out = Chain::new();
+                own.note_time(now);
+                own.send(&mut chain(&vec![7; length]), &mut out).unwrap();
+                let lengths = lengths_of_records(&out.to_vec());
+                assert_eq!(lengths.iter().sum::<usize>(), length);
+                lengths
+            };
+            let begun = 10 * second;
+            let sizes = send(begun, LONG);
+            let grown = sizes.iter().position(|size| *size > expected[0]).unwrap_or(sizes.len());
+            assert!(sizes[..grown].iter().rev().skip(1).all(|size| *size == expected[0]), "{sizes:?}");
+            if expected[0] < expected[1] {
+                let small: usize = sizes[..grown].iter().sum();
+                assert!((48 << 10..(48 << 10) + expected[0]).contains(&small), "{small}");
+            }
+            let almost = begun + second - Duration::from_nanos(1);
+            assert_eq!(send(almost, 20_000)[0], expected[1], "{most} {first}");
+            assert_eq!(send(almost + second, 20_000)[0], expected[2], "{most} {first} {idle:?}");
+        }
     }
 }
 

@@ -49,6 +49,10 @@ pub struct TlsProcess {
     pub generated: Option<Set<u32>>,
     /// `tune.ssl.lifetime`
     pub lifetime: Option<Set<Duration>>,
+    /// `tune.ssl.hard-maxrecord`, in bytes.
+    pub most_record: Option<Set<u32>>,
+    /// `tune.ssl.maxrecord`, in bytes.
+    pub first_record: Option<Set<u32>>,
     /// `tune.ssl.keylog`
     pub keylog: Option<Set<bool>>,
     /// `tune.ssl.capture-buffer-size`
@@ -163,6 +167,22 @@ pub(super) fn rows() -> Vec<Keyword> {
         args("tune.ssl.lifetime", GLOBAL, [seconds("time")], "how long a session can be resumed")
             .default("300s")
             .built(|b, line| b.config.global.tls.lifetime = Some(line.set(line.time(0)))),
+        args(
+            "tune.ssl.hard-maxrecord",
+            GLOBAL,
+            [int("bytes", 0, MANY)],
+            "most bytes of data that a record is sent with; 0 for 16384, which TLS allows",
+        )
+        .default("0")
+        .built(|b, line| b.config.global.tls.most_record = Some(line.set(line.int(0) as u32))),
+        args(
+            "tune.ssl.maxrecord",
+            GLOBAL,
+            [int("bytes", 0, MANY)],
+            "as tune.ssl.hard-maxrecord, for what is sent first, and first after 'tune.idletimer'",
+        )
+        .default("0")
+        .built(|b, line| b.config.global.tls.first_record = Some(line.set(line.int(0) as u32))),
         args(
             "tune.ssl.keylog",
             GLOBAL,
@@ -339,13 +359,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             "",
             "sessions are cached by process",
             "there is one process, and its lanes share sessions",
-        ),
-        ("tune.ssl.hard-maxrecord", "<bytes>", "largest record", "records have up to 16 KiB"),
-        (
-            "tune.ssl.maxrecord",
-            "<bytes>",
-            "largest record at the beginning of a connection",
-            "records have up to 16 KiB",
         ),
     ]
     .map(|(name, usage, help, why)| own(name, GLOBAL, usage, usize::from(!usage.is_empty()), help).idle(why));

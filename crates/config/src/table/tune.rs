@@ -102,8 +102,8 @@ tune! {
     http_maxhdr: u64 = int("number", 1, 32_767), int, "tune.http.maxhdr", "101", "header fields of a message";
     idle_pool_shared: &'static str = choice("state", &["on", "off", "full", "auto"]), choice,
         "tune.idle-pool.shared", "on", "lanes may take idle server connections of other lanes";
-    idletimer: Duration = time("delay"), time, "tune.idletimer", "1000", "idle time after which a stream \
-        counts as idle; 0 for never";
+    idletimer: Duration = time("delay"), time, "tune.idletimer", "1000", "time without data to send after \
+        which a connection with TLS begins with small records again ('tune.ssl.maxrecord'); 0 for never";
     listener_default_shards: &'static str = choice("mode", &["by-process", "by-thread", "by-group"]), choice,
         "tune.listener.default-shards", "by-process",
             "sockets that share the address of a bind line without shards: one, one a lane or one a group";

@@ -36,7 +36,6 @@ const IDLE: &[Row] = &[
     ("Tuning", "tune.h1.zero-copy-fwd-recv", COPIES),
     ("Tuning", "tune.h1.zero-copy-fwd-send", COPIES),
     ("Tuning", "tune.h2.zero-copy-fwd-send", COPIES),
-    ("Tuning", "tune.idletimer", "streams are not slowed down when they are idle"),
     ("Tuning", "tune.pattern.cache-size", "patterns are found by tables and trees that need no cache"),
     ("Tuning", "tune.rcvbuf.backend", "no datagrams are received from servers"),
     ("Tuning", "tune.recv_enough", DRIVER),

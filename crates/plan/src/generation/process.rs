@@ -538,7 +538,7 @@ fn tune(tune: &Tune) -> Process {
         http_logurilen,
         http_maxhdr,
         idle_pool_shared,
-        idletimer: _,
+        idletimer: _,               // of connections with TLS
         listener_default_shards: _, // of bind lines
         listener_multi_queue,
         max_checks_per_thread,

@@ -8,8 +8,8 @@ use manylane_config::tree::{Config, Proxy, Set, Statement, TlsOptions, TlsProces
 use manylane_sync::atomic::AtomicBool;
 use manylane_tls::{
     Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, FileSettings,
-    GeneratedCertificates, IgnoredErrors, LineOptions, ListLine, OcspUpdateSettings, Problem, ServerContext,
-    ServerName, ServerSettings, ServerVerify, Source, Version,
+    GeneratedCertificates, IgnoredErrors, LineOptions, ListLine, OcspUpdateSettings, Problem, RecordSizes,
+    ServerContext, ServerName, ServerSettings, ServerVerify, Source, Version,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -23,6 +23,9 @@ const GENERATED: u32 = 1000;
 
 /// Default of `tune.ssl.lifetime`.
 const LIFETIME: Duration = Duration::from_secs(300);
+
+/// Default of `tune.idletimer`.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Limit of a ticket's lifetime, in seconds: clients drop it after seven days (RFC 8446, 4.6.1).
 const MOST_LIFETIME: u64 = 7 * 24 * 60 * 60;
@@ -522,6 +525,11 @@ fn common(
             _ => based(&set.value, process.ca_base.as_ref(), refuse),
         }),
         keeps_secrets: process.keylog.is_some_and(|set| set.value),
+        records: RecordSizes::new(
+            process.most_record.map_or(0, |set| set.value),
+            process.first_record.map_or(0, |set| set.value),
+            refuse.config.global.tune.idletimer.map_or(IDLE, |set| set.value),
+        ),
         hello_bytes: process.hello_bytes.map_or(0, |set| set.value as usize),
         revoked: own.crl_file.as_ref().map(|set| based(&set.value, process.ca_base.as_ref(), refuse)),
     })
