@@ -57,6 +57,7 @@ mod switch_mode;
 mod takeover;
 mod tcp;
 mod tls;
+mod tls_control;
 mod tls_early;
 mod tls_early_servers;
 mod tls_files;

@@ -534,18 +534,13 @@ fn handshakes_run_in_the_class_of_heavy_tasks() {
 }
 
 #[test]
-fn pages_and_the_run_time_interface() {
+fn pages_go_over_tls() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let (_program, address) = secure(&certificate, "", " stats enable\n stats uri /\n");
     let url = format!("https://a.example:{}/", address.port());
     let output = curl(&authority, address, "a.example", &[&url]);
     assert!(text(&output.stdout).contains("</html>"), "{}", text(&output.stderr));
-    let output = check(
-        &format!("global\n stats socket /x ssl crt {}\nfrontend f\n mode tcp\n", certificate.display()),
-        &[],
-    );
-    assert!(text(&output.stderr).contains("the run-time interface does not support TLS"));
 }
 
 #[test]

@@ -5,16 +5,18 @@ use crate::activity::Client;
 use crate::aside;
 use crate::process::Process;
 use crate::session;
+use manylane_buf::Chain;
 use manylane_io::Io;
 use manylane_net::hand_over::Offer;
-use manylane_net::{Acceptor, Bound, Endpoint, HandedOver, Incoming, ListenOptions};
+use manylane_net::{Acceptor, Bound, Connection, Endpoint, HandedOver, Incoming, ListenOptions};
 use manylane_plan::generation::RuntimeSocket;
 use manylane_plan::generation::notify::Notify;
 use manylane_plan::{ConnLimit, Generation};
-use manylane_proxy::bind_listener;
-use manylane_sched::{BlockingPool, Class, TaskKind};
+use manylane_proxy::{Local, bind_listener};
+use manylane_sched::{BlockingPool, Class, Here, TaskKind};
 use manylane_sync::Arc;
-use std::cell::RefCell;
+use manylane_tls::ServerContext;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 static ACCEPT: TaskKind = TaskKind::new("control accept");
@@ -22,6 +24,11 @@ static SERVE: TaskKind = TaskKind::new("control");
 
 /// Most clients of all sockets together, unless `stats maxconn` is set.
 pub const MOST_CLIENTS: u32 = 10;
+
+/// Most clients of all sockets together that are in the handshake of TLS, or wait behind it. They have no
+/// permit of `stats maxconn`, so that strangers keep no operator from another socket. Further ones are
+/// closed.
+const MOST_SHAKING: usize = 64;
 
 /// The state that commands read and change.
 #[derive(Debug)]
@@ -31,6 +38,8 @@ pub struct Control {
     sockets: Arc<[RuntimeSocket]>,
     process: Process,
     clients: ConnLimit,
+    /// Clients within TLS that have no permit yet.
+    shaking: Cell<usize>,
     of_master: bool,
     /// Sockets of the generation's `stats socket` lines, for a process that takes over.
     handed_over: BoundSockets,
@@ -110,7 +119,7 @@ impl Control {
     ) -> Self {
         let most = generation.borrow().process.stats_maxconn.unwrap_or(MOST_CLIENTS);
         let (clients, handed_over) = (ConnLimit::new(most), BoundSockets::default());
-        Self { generation, sockets, process, clients, of_master: true, handed_over }
+        Self { generation, sockets, process, clients, shaking: Cell::new(0), of_master: true, handed_over }
     }
 
     /// Also hands `bound` over to a process that takes over: what [`bind`] returned for the sockets that the
@@ -131,6 +140,16 @@ impl Control {
 
     pub(crate) fn sockets(&self) -> &[RuntimeSocket] {
         &self.sockets
+    }
+
+    /// Returns the TLS of a socket: that of the current generation, which has read the certificates last, if
+    /// it names the socket.
+    fn tls_of(&self, number: usize) -> Option<ServerContext> {
+        let own = &self.sockets[number].listener;
+        let tls = own.tls.as_ref()?;
+        let generation = self.generation();
+        let mut all = generation.process.stats_tls.iter();
+        Some(all.find(|(endpoint, _)| *endpoint == own.endpoint).map_or(tls, |(_, tls)| tls).clone())
     }
 
     pub(crate) fn process(&self) -> &Process {
@@ -185,7 +204,7 @@ async fn accept(control: Rc<Control>, io: Io, acceptor: Acceptor, number: usize,
         let (mut accepted, mut guard) = (None, None);
         let next = async {
             accepted = acceptor.accept().await.ok();
-            if accepted.is_some() {
+            if accepted.is_some() && control.tls_of(number).is_none() {
                 // One accepted client of each socket may wait for a permit, which all sockets share; further
                 // ones wait in the backlog.
                 guard = Some(ClientGuard::enter(&control).await);
@@ -194,25 +213,75 @@ async fn accept(control: Rc<Control>, io: Io, acceptor: Acceptor, number: usize,
         if sockets.closed[number].or(next).await {
             let waiting = acceptor.close().await.unwrap_or_default();
             for incoming in accepted.into_iter().chain(waiting) {
-                start(ClientGuard::enter(&control).await, &io, incoming, number);
+                let guard = match control.tls_of(number) {
+                    Some(_) => None,
+                    None => Some(ClientGuard::enter(&control).await),
+                };
+                start(&control, guard, &io, incoming, number);
             }
             return;
         }
-        let (Some(incoming), Some(guard)) = (accepted, guard) else { return };
-        start(guard, &io, incoming, number);
+        let Some(incoming) = accepted else { return };
+        start(&control, guard, &io, incoming, number);
     }
 }
 
-/// Starts to serve a client.
-fn start(guard: ClientGuard, io: &Io, incoming: Incoming, number: usize) {
-    let here = io.here();
+/// Does the TLS handshake with a client of a socket with `ssl`. `None` if it fails. The client needs no
+/// permit of `maxsslconn`: `stats maxconn` bounds these clients, and an operator is let in when others are
+/// not.
+async fn encrypted(
+    control: &Control,
+    connection: Connection,
+    here: Here,
+    number: usize,
+) -> Option<Connection> {
+    let Some(context) = control.tls_of(number) else { return Some(connection) };
+    let generation = control.generation();
+    let tls = Local::of(&generation)?.tls(&context).ok()?;
+    let connection = connection.encrypt(tls, Chain::new(), None).ok()?;
+    let shaking = connection.tls()?.handshake(here, false);
+    here.timeout(generation.process.stats_timeout, shaking).await.ok()?.ok()?;
+    Some(connection)
+}
+
+/// A client within TLS that has no permit yet.
+struct Shaking(Rc<Control>);
+
+impl Shaking {
+    fn begin(control: &Rc<Control>) -> Option<Self> {
+        let others = control.shaking.get();
+        (others < MOST_SHAKING).then(|| {
+            control.shaking.set(others + 1);
+            Self(control.clone())
+        })
+    }
+}
+
+impl Drop for Shaking {
+    fn drop(&mut self) {
+        self.0.shaking.set(self.0.shaking.get() - 1);
+    }
+}
+
+/// Starts to serve a client. One within TLS gets its `guard` behind the handshake.
+fn start(control: &Rc<Control>, guard: Option<ClientGuard>, io: &Io, incoming: Incoming, number: usize) {
+    let (here, control) = (io.here(), control.clone());
     let connection = incoming.into_connection(io);
-    let client = Client::new(guard.0.of_master);
+    let client = Client::new(control.of_master);
     let serving = async move {
         let _client = client;
-        let control = &guard.0;
-        if session::serve(control, &connection, here, &control.sockets[number]).await.is_ok() {
-            let _ = connection.finish().await; // the client may be gone already
+        let (connection, _guard) = match guard {
+            Some(guard) => (connection, guard),
+            None => {
+                let Some(_shaking) = Shaking::begin(&control) else { return };
+                let Some(connection) = encrypted(&control, connection, here, number).await else { return };
+                (connection, ClientGuard::enter(&control).await)
+            }
+        };
+        if session::serve(&control, &connection, here, &control.sockets[number]).await.is_ok() {
+            // The client may be gone already, or read nothing.
+            let time = control.generation().process.stats_timeout;
+            let _ = here.timeout(time, connection.finish()).await;
         }
     };
     // Without memory for the task this client goes, and the next one may be served.

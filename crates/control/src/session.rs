@@ -152,7 +152,7 @@ const MOST_DISCARDED: usize = 1 << 20;
 impl Lines<'_> {
     /// Reads until the client ends. Closing earlier would make the client lose the answer.
     async fn discard(&mut self, silence: Duration) {
-        let _ = self.connection.finish().await;
+        let _ = self.here.timeout(silence, self.connection.finish()).await;
         let mut discarded = 0;
         while discarded < MOST_DISCARDED {
             match self.here.timeout(silence, self.connection.recv()).await {

@@ -93,6 +93,10 @@ pub(super) fn bind(words: &[OsString]) -> Result<(Sockets, PendingChanges), Stri
         let level = if has_level { "" } else { " level admin" };
         let sockets = run_time_sockets(&[text.replace(',', " ") + level])?;
         for socket in sockets.iter() {
+            if socket.listener.tls.is_some() {
+                let why = "the master speaks no TLS: leave 'ssl' out, or use a 'stats socket' with 'ssl'";
+                return Err(failed(&format!("'-S {text}' : {why}")));
+            }
             let bound = manylane_proxy::bind_listener(&socket.listener, 1, &system::owner, &mut none);
             let bound = bound.map_err(|error| failed(&error))?;
             all.extend(bound.into_iter().map(|bound| (bound, socket.level)));

@@ -257,12 +257,12 @@ impl Generation {
         } = config;
         let mut refuse = Refuse::new(found, config, wishes.ignore_unresolved);
         refuse.no_lookups = wishes.no_lookups;
+        let acme = tls::crt_stores(config, &mut refuse); // before lines that name their certificates
         let mut process = process::process(global, &mut refuse);
         process.no_splice |= wishes.no_splice;
         process.no_reuse_port |= wishes.no_reuse_port;
         let resolvers = resolvers::sections(config, &mut refuse);
         let userlists = users::userlists(userlists, &mut refuse);
-        let acme = tls::crt_stores(config, &mut refuse);
         if userlists.iter().any(Userlist::has_hashes) {
             let bytes =
                 |proxy: &&Proxy| proxy.kind != ProxyKind::Defaults && proxy.settings.mode() == Mode::Tcp;

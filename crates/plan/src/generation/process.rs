@@ -7,12 +7,15 @@ use super::h2::H2Settings;
 use super::proxies::Ids;
 use super::refuse::Refuse;
 use manylane_buf::MAX_CLUSTER;
+use manylane_config::lex::Word;
 use manylane_config::table::Tune;
 use manylane_config::tree::{Bind, Global, HardStop, OnWorkerFailure, Set, Settings, StatusSet, TlsProcess};
 use manylane_expr::VariableLimits;
 use manylane_http::MAX_HEAD;
+use manylane_net::Endpoint;
 use manylane_sched::{Placement, Profiling};
 use manylane_sync::Arc;
+use manylane_tls::ServerContext;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -157,6 +160,8 @@ pub struct Process {
     pub profiling: Profiling,
     /// `stats socket`: addresses of the run-time interface.
     pub stats_sockets: Arc<[RuntimeSocket]>,
+    /// TLS of the addresses of `stats socket` lines of these files; the sockets stay those of the start.
+    pub stats_tls: Vec<(Endpoint, ServerContext)>,
     /// `stats maxconn`: most concurrent clients of the run-time interface.
     pub stats_maxconn: Option<u32>,
     /// `stats timeout`: longest silence of a client of the run-time interface.
@@ -234,6 +239,7 @@ impl PartialEq for RuntimeSocket {
         (&own.endpoint, &own.options, &own.user, &own.group)
             == (&its.endpoint, &its.options, &its.user, &its.group)
             && (self.level, self.severity, self.exposes) == (other.level, other.severity, other.exposes)
+            && own.tls.is_some() == its.tls.is_some()
     }
 }
 
@@ -269,9 +275,13 @@ fn stats_sockets(
 ) -> Arc<[RuntimeSocket]> {
     let mut all = Vec::new();
     for line in lines {
-        if let Some(set) = line.options.tls.ssl {
-            refuse.keyword(set.pos, "ssl", "the run-time interface does not support TLS");
-            continue;
+        if let (None, Some(pos)) = (line.options.tls.ssl, line.options.tls.crt.first().map(Word::pos)) {
+            let why = "certificates expect 'ssl' beside them, without which nothing is encrypted";
+            refuse.keyword(pos, "crt", why);
+        }
+        if let (Some(_), Some(set)) = (line.options.tls.ssl, line.options.expose_fd) {
+            let why = "descriptors cannot pass within TLS: expose them on a socket without 'ssl'";
+            refuse.keyword(set.pos, "expose-fd", why);
         }
         let listeners = bind::listeners(
             line,
@@ -490,6 +500,10 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
             "off" => Profiling::Off,
             _ => Profiling::Auto,
         },
+        stats_tls: stats_sockets
+            .iter()
+            .filter_map(|own| Some((own.listener.endpoint.clone(), own.listener.tls.clone()?)))
+            .collect(),
         stats_sockets,
         stats_maxconn: stats_maxconn.map(|set| set.value),
         stats_timeout: stats_timeout

@@ -21,6 +21,7 @@ use manylane_plan::generation::{Backend, Frontend, Generation, MOST_LANES, Serve
 use manylane_sched::{BlockingPool, Class, Here, TaskKind, Time};
 use manylane_sync::qsbr::Reader;
 use manylane_sync::{Arc, LaneId};
+use manylane_tls::ServerContext;
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
 use std::future::poll_fn;
@@ -344,6 +345,14 @@ impl Local {
     /// Returns access to published values. Callers must not hold it across a wait.
     pub(crate) fn reader(&self) -> Ref<'_, Reader> {
         self.reader.borrow()
+    }
+
+    /// Makes the server's side of TLS for a new connection.
+    ///
+    /// # Errors
+    /// Those of [`manylane_tls::Connection::server`].
+    pub fn tls(&self, context: &ServerContext) -> Result<manylane_tls::Connection, manylane_tls::Error> {
+        manylane_tls::Connection::server(context, &self.reader())
     }
 
     /// Returns the type and the value of a process variable, in the form that reports show.

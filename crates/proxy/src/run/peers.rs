@@ -466,8 +466,8 @@ async fn encrypted_by_peer(
     connection: Connection,
 ) -> Option<Connection> {
     let guard = TlsGuard::begin(&local.generation)?;
-    let own = manylane_tls::Connection::server(context, &local.reader()).ok()?;
-    let connection = connection.encrypt(own, Chain::new(), Some(Box::new(guard))).ok()?;
+    let connection =
+        connection.encrypt(local.tls(context).ok()?, Chain::new(), Some(Box::new(guard))).ok()?;
     connection.tls()?.handshake(local.here(), false).await.ok()?;
     Some(connection)
 }
