@@ -2,9 +2,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use crate::{
-    AlpnChallenge, Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection,
-    Problem, Progress, RecordSizes, ServerContext, ServerName, ServerSettings,
-    ServerVerify, Source, Store, Version,
+    AlpnChallenge, Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, Problem,
+    Progress, RecordSizes, ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store, Version,
 };
 use manylane_buf::Chain;
 use manylane_sync::qsbr::Reader;
