@@ -66,6 +66,7 @@ mod tls_generated;
 mod tls_keywords;
 mod tls_limits;
 mod tls_lists;
+mod tls_logs;
 mod tls_ocsp;
 mod tls_records;
 mod tls_renewal;

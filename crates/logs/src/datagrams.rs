@@ -7,7 +7,8 @@
 //! connection is used no longer than [`RETRY`].
 
 use crate::outbox::{Batch, Outbox};
-use crate::sender::{RETRY, socket};
+use crate::sender::RETRY;
+use crate::stream_server::socket;
 use manylane_io::{Datagrams, Io};
 use manylane_sched::{Here, Time};
 use rustix::io::Errno;

@@ -6,6 +6,7 @@ use crate::message::Message;
 use crate::outbox::{Entry, Outbox, ROOM};
 use crate::sender;
 use crate::target::{Delivery, Target};
+use crate::tls::LaneTls;
 use jiff::tz::TimeZone;
 use manylane_io::Io;
 use manylane_sched::{BlockingPool, Here};
@@ -23,6 +24,7 @@ pub struct LaneLogs {
     clock: RefCell<Clock>,
     scratch: RefCell<Vec<u8>>,
     outboxes: Box<[Rc<Outbox>]>,
+    tls: Option<LaneTls>,
 }
 
 impl LaneLogs {
@@ -43,18 +45,25 @@ impl LaneLogs {
             scratch: RefCell::new(Vec::with_capacity(ROOM.0)), /* else each line that is the longest so far
                                                                 * would ask for memory */
             outboxes: targets.into_iter().map(|target| Rc::new(Outbox::new(target))).collect(),
+            tls: None,
         };
         // The terminal is one of these. A process with little to log needs it only at its end, when there may
         // be no memory for a task or a thread; so both are started here.
         for outbox in
             logs.outboxes.iter().filter(|outbox| matches!(outbox.target.delivery, Delivery::Descriptor(_)))
         {
-            if sender::start(outbox, logs.here, &logs.io, &logs.pool) {
+            if sender::start(outbox, logs.here, &logs.io, &logs.pool, None) {
                 outbox.has_task();
                 logs.pool.prepare();
             }
         }
         logs
+    }
+
+    /// Sets what targets need that speak [TLS](crate::TargetTls). Without it, they get nothing.
+    pub fn with_tls(mut self, tls: LaneTls) -> Self {
+        self.tls = Some(tls);
+        self
     }
 
     /// Logs a line to the target with this index. Never waits: if there is no room, the line is lost and
@@ -98,7 +107,7 @@ impl LaneLogs {
         };
         let (clock, scratch) = (&mut self.clock.borrow_mut(), &mut self.scratch.borrow_mut());
         let begins = outbox.put(&own.target, level, entry, clock, scratch);
-        if begins && !sender::start(outbox, self.here, &self.io, &self.pool) {
+        if begins && !sender::start(outbox, self.here, &self.io, &self.pool, self.tls.as_ref()) {
             outbox.unserved();
         }
     }

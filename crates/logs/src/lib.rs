@@ -12,7 +12,9 @@ mod outbox;
 mod ring;
 mod ring_server;
 mod sender;
+mod stream_server;
 mod target;
+mod tls;
 
 pub use frames::{Frame, Frames};
 pub use lane::LaneLogs;
@@ -25,3 +27,4 @@ pub use target::{
     BadTarget, Counts, Framing, MAX_LENGTH, MIN_LENGTH, Sample, Sink, Target, TargetSpec, Timeouts,
     count_received, lost_lines, received_messages,
 };
+pub use tls::{LaneTls, TargetTls};

@@ -11,10 +11,13 @@
 //!    address, so it continues where it was.
 
 use crate::ring::{Ring, RingReader};
-use crate::sender::{FOR_EVER, RETRY, server};
+use crate::sender::RETRY;
+use crate::stream_server::{FOR_EVER, connect, poll_closed};
 use crate::target::{BadTarget, Counts, Delivery, Framing, Sink, Timeouts, lose};
+use crate::tls::{LaneTls, TargetTls};
 use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
-use manylane_io::{Io, Stream};
+use manylane_io::Io;
+use manylane_net::Connection;
 use manylane_sched::{Class, Here, TaskKind};
 use manylane_stats::CounterGroup;
 use manylane_sync::{Arc, LockClass, Mutex};
@@ -39,6 +42,8 @@ pub struct RingServer {
 #[derive(Default)]
 struct State {
     timeouts: Timeouts,
+    /// TLS of the next connection.
+    tls: Option<Arc<TargetTls>>,
     started: bool,
     closed: bool,
     /// Waker of the task, to be woken on close.
@@ -90,8 +95,8 @@ impl RingServer {
     /// # Errors
     /// [`BadTarget`]
     pub fn new(ring: Arc<Ring>, sink: Sink, timeouts: Timeouts) -> Result<Self, BadTarget> {
-        let (delivery, framing) = sink.stream()?;
-        let state = Mutex::new(&STATE, State { timeouts, ..State::default() });
+        let (delivery, framing, tls) = sink.stream()?;
+        let state = Mutex::new(&STATE, State { timeouts, tls, ..State::default() });
         Ok(Self { ring, delivery, framing, counts: CounterGroup::new(), state })
     }
 
@@ -110,26 +115,34 @@ impl RingServer {
         &self.counts
     }
 
-    /// The current timeouts.
-    pub fn timeouts(&self) -> Timeouts {
+    fn timeouts(&self) -> Timeouts {
         self.state.lock().timeouts
     }
 
-    /// Sets the timeouts.
-    pub fn set_timeouts(&self, timeouts: Timeouts) {
-        self.state.lock().timeouts = timeouts;
+    fn tls(&self) -> Option<Arc<TargetTls>> {
+        self.state.lock().tls.clone()
+    }
+
+    /// Takes over the timeouts and TLS of `other`, which is the same otherwise.
+    pub fn follow(&self, other: &Self) {
+        let (timeouts, tls) = (other.timeouts(), other.tls());
+        let mut state = self.state.lock();
+        state.timeouts = timeouts;
+        let before = std::mem::replace(&mut state.tls, tls);
+        drop(state);
+        drop(before);
     }
 
     /// Starts the task on the calling lane, unless it runs already. It begins with the oldest line in the
-    /// ring.
-    pub fn start(self: &Arc<Self>, here: Here, io: &Io) {
+    /// ring. Without `tls`, a server with TLS gets nothing.
+    pub fn start(self: &Arc<Self>, here: Here, io: &Io, tls: Option<LaneTls>) {
         if std::mem::replace(&mut self.state.lock().started, true) {
             return;
         }
         let (own, io) = (self.clone(), io.clone());
         let task =
             async move {
-                let mut sending = pin!(own.send_all(here, &io));
+                let mut sending = pin!(own.send_all(here, &io, tls.as_ref()));
                 poll_fn(|context| {
                     if own.is_closed(context) { Poll::Ready(()) } else { sending.as_mut().poll(context) }
                 })
@@ -161,10 +174,10 @@ impl RingServer {
         closed
     }
 
-    async fn send_all(&self, here: Here, io: &Io) {
+    async fn send_all(&self, here: Here, io: &Io, lane: Option<&LaneTls>) {
         let mut reader = self.ring.reader(false);
         let mut part = Part::default();
-        let mut stream = None;
+        let (mut stream, mut tls) = (None, None);
         loop {
             if part.ends.is_empty() {
                 if !has_lines(&reader, stream.as_ref()).await {
@@ -173,9 +186,17 @@ impl RingServer {
                 }
                 lose(&self.counts, part.fill(&mut reader, self.framing));
             }
+            let now = self.tls();
+            let is_as_before = match (&tls, &now) {
+                (Some(before), Some(now)) => Arc::ptr_eq(before, now) || before.is_like(now),
+                (before, now) => before.is_none() && now.is_none(),
+            };
+            stream = stream.filter(|_| is_as_before);
+            tls = now;
             let fresh = stream.is_none();
             if fresh {
-                stream = self.connect(here, io).await;
+                let time = self.timeouts().connect;
+                stream = connect(&self.delivery, tls.as_deref(), lane, time, here, io).await;
             }
             let taken = match &stream {
                 Some(stream) => self.send(&part, stream, here).await,
@@ -193,20 +214,26 @@ impl RingServer {
         }
     }
 
-    async fn connect(&self, here: Here, io: &Io) -> Option<Stream> {
-        let (fd, address) = server(&self.delivery)?;
-        let time = self.timeouts().connect.unwrap_or(FOR_EVER);
-        here.timeout(time, io.connect(fd, address)).await.ok()?.ok()
-    }
-
-    /// Returns the number of bytes that the kernel took; with `Err`, before the connection failed.
-    async fn send(&self, part: &Part, stream: &Stream, here: Here) -> Result<usize, usize> {
+    /// Returns the number of bytes of the part that the kernel took; with `Err`, before the connection
+    /// failed.
+    async fn send(&self, part: &Part, connection: &Connection, here: Here) -> Result<usize, usize> {
         let mut chain = Chain::new();
+        // With TLS, for each piece: where its records end in the chain, and its own end in the part.
+        let (mut ends, mut end) = (Vec::new(), 0);
         for piece in part.bytes.chunks(MAX_CLUSTER) {
             let cluster = Cluster::with(piece).map_err(|_| 0_usize)?;
-            chain.push_back(cluster.into_segment()).map_err(|_| 0_usize)?;
+            let mut own = Chain::from(cluster.into_segment());
+            if let Some(tls) = connection.tls() {
+                own = tls.encrypt(&mut own).map_err(|_| 0_usize)?;
+            }
+            chain.append_chain(&mut own).map_err(|_| 0_usize)?;
+            end += piece.len();
+            if connection.tls().is_some() {
+                ends.push((chain.len(), end));
+            }
         }
-        let (all, mut taken, mut handed) = (part.bytes.len(), 0, false);
+        let Some(stream) = connection.socket() else { return Err(0) };
+        let (all, mut taken, mut handed) = (chain.len(), 0, false);
         let sending = poll_fn(|context| {
             if !handed {
                 match stream.poll_send(Some(&mut chain), context) {
@@ -225,20 +252,18 @@ impl RingServer {
         });
         let time = self.timeouts().server.unwrap_or(FOR_EVER);
         match here.timeout(time, sending).await {
-            Ok(Ok(())) => Ok(all),
-            _ => Err(taken),
+            Ok(Ok(())) => Ok(part.bytes.len()),
+            _ if connection.tls().is_none() => Err(taken),
+            _ => Err(ends.iter().rev().find(|(records, _)| *records <= taken).map_or(0, |(_, end)| *end)),
         }
     }
 }
 
 /// Waits for lines. Returns false if the server has closed the connection.
-async fn has_lines(reader: &RingReader, stream: Option<&Stream>) -> bool {
+async fn has_lines(reader: &RingReader, stream: Option<&Connection>) -> bool {
     poll_fn(|context| {
-        match stream.map(|stream| stream.poll_recv(context)) {
-            // Discards the server's data. The wake yields to other tasks, since more may follow without end.
-            Some(Poll::Ready(Ok(Some(_)))) => context.waker().wake_by_ref(),
-            Some(Poll::Ready(_)) => return Poll::Ready(false),
-            Some(Poll::Pending) | None => {}
+        if stream.is_some_and(|stream| poll_closed(stream, context).is_ready()) {
+            return Poll::Ready(false);
         }
         reader.poll_lines(context).map(|()| true)
     })

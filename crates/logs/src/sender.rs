@@ -3,15 +3,15 @@
 use crate::datagrams::Link;
 use crate::descriptor::{Descriptor, Written};
 use crate::outbox::{Batch, Outbox};
+use crate::stream_server::{FOR_EVER, connect, has_closed};
 use crate::target::{Delivery, Target};
+use crate::tls::LaneTls;
 use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
-use manylane_io::{Io, Stream, tcp_socket};
+use manylane_io::Io;
+use manylane_net::Connection;
 use manylane_sched::{BlockingPool, Class, Here, TaskKind};
 use manylane_sync::{Arc, Mutex};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, socket_with};
 use std::future::poll_fn;
-use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -33,11 +33,18 @@ const NAPS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mil
 /// Starts the task that sends an outbox's batches until it is closed and empty. Returns false if there is no
 /// room for a task. Servers of streams have a task type of their own, so that the other tasks do not contain
 /// the state of connecting and of timeouts.
-pub(crate) fn start(outbox: &Rc<Outbox>, here: Here, io: &Io, pool: &Arc<BlockingPool>) -> bool {
+pub(crate) fn start(
+    outbox: &Rc<Outbox>,
+    here: Here,
+    io: &Io,
+    pool: &Arc<BlockingPool>,
+    tls: Option<&LaneTls>,
+) -> bool {
     let (own, outbox, io, pool) = (outbox.clone(), outbox.clone(), io.clone(), pool.clone());
     let started = match outbox.target.delivery {
         Delivery::Tcp(_) | Delivery::UnixStream(_) => {
-            let sending = move || to_server(outbox, here, io);
+            let tls = tls.cloned();
+            let sending = move || to_server(outbox, here, io, tls);
             here.spawn(&SENDER, Class::Normal, until_farewell(own, here, sending))
         }
         _ => {
@@ -80,10 +87,10 @@ async fn to_others(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPoo
     }
 }
 
-async fn to_server(outbox: Rc<Outbox>, here: Here, io: Io) {
+async fn to_server(outbox: Rc<Outbox>, here: Here, io: Io, tls: Option<LaneTls>) {
     let mut stream = None;
     while let Some(batch) = outbox.next().await {
-        let sent = send_to_server(&mut stream, &outbox.target, &batch, here, &io).await;
+        let sent = send_to_server(&mut stream, &outbox.target, &batch, here, &io, tls.as_ref()).await;
         outbox.sent(sent.unwrap_or(0));
         outbox.done(batch);
         if sent.is_none() && stream.take().is_none() && !outbox.is_closed() {
@@ -93,41 +100,28 @@ async fn to_server(outbox: Rc<Outbox>, here: Here, io: Io) {
     if let Some(stream) = stream {
         // Lines that the kernel has not sent are lost with the connection, since there are no
         // acknowledgements.
+        let _ = has_closed(&stream).await;
         let _ = stream.close().await;
-    }
-}
-
-/// Longer than any wait.
-pub(crate) const FOR_EVER: Duration = Duration::from_secs(366 * 86_400);
-
-pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
-    socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
-}
-
-/// A socket for a stream server, and the server's address.
-pub(crate) fn server(delivery: &Delivery) -> Option<(OwnedFd, SocketAddrAny)> {
-    match delivery {
-        Delivery::Tcp(address) => Some((tcp_socket(address).ok()?, (*address).into())),
-        Delivery::UnixStream(address) => {
-            Some((socket(AddressFamily::UNIX, SocketType::STREAM).ok()?, address.clone().into()))
-        }
-        _ => None,
     }
 }
 
 /// Sends a batch and returns the number of lines. `None`: there is no connection, or it has failed.
 async fn send_to_server(
-    stream: &mut Option<Stream>,
+    stream: &mut Option<Connection>,
     target: &Target,
     batch: &Batch,
     here: Here,
     io: &Io,
+    tls: Option<&LaneTls>,
 ) -> Option<usize> {
     let timeouts = &target.timeouts;
+    if let Some(open) = stream
+        && has_closed(open).await
+    {
+        *stream = None;
+    }
     if stream.is_none() {
-        let time = timeouts.connect.unwrap_or(FOR_EVER);
-        let (fd, address) = server(&target.delivery)?;
-        *stream = here.timeout(time, io.connect(fd, address)).await.ok()?.ok();
+        *stream = connect(&target.delivery, target.tls.as_deref(), tls, timeouts.connect, here, io).await;
     }
     here.timeout(timeouts.server.unwrap_or(FOR_EVER), send_stream(stream.as_ref()?, batch))
         .await
@@ -136,7 +130,7 @@ async fn send_to_server(
 }
 
 /// Sends a batch on an open connection. `None`: the connection has failed.
-async fn send_stream(stream: &Stream, batch: &Batch) -> Option<usize> {
+async fn send_stream(stream: &Connection, batch: &Batch) -> Option<usize> {
     let mut chain = Chain::new();
     for part in batch.bytes.chunks(MAX_CLUSTER) {
         chain.push_back(Cluster::with(part).ok()?.into_segment()).ok()?;

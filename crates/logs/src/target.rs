@@ -4,6 +4,7 @@ use crate::descriptor::Descriptor;
 use crate::line::{Facility, Format, Level};
 use crate::outbox::MOST_BYTES;
 use crate::ring::Ring;
+use crate::tls::TargetTls;
 use manylane_stats::{CounterGroup, counters};
 use manylane_sync::{Arc, LockClass, Mutex};
 use rustix::net::{SocketAddrAny, SocketAddrUnix, SocketType, sockopt};
@@ -44,6 +45,8 @@ pub enum Sink {
     Tcp(SocketAddr, Framing),
     /// A local stream socket.
     UnixStream(PathBuf, Framing),
+    /// TLS over a stream.
+    Tls(Box<Self>, TargetTls),
     /// `stdout`, `stderr`, `fd@`: a pipe, a terminal, a file, a socket.
     Descriptor(OwnedFd),
     /// `ring@`: a ring in memory.
@@ -53,11 +56,15 @@ pub enum Sink {
 }
 
 impl Sink {
-    /// The delivery and framing, if the sink is a stream to a server.
-    pub(crate) fn stream(self) -> Result<(Delivery, Framing), BadTarget> {
+    /// The delivery, its framing and TLS, if the sink is a stream to a server.
+    pub(crate) fn stream(self) -> Result<(Delivery, Framing, Option<Arc<TargetTls>>), BadTarget> {
         match self {
-            Self::Tcp(address, framing) => Ok((Delivery::Tcp(address), framing)),
-            Self::UnixStream(path, framing) => Ok((Delivery::UnixStream(unix(path)?), framing)),
+            Self::Tcp(address, framing) => Ok((Delivery::Tcp(address), framing, None)),
+            Self::UnixStream(path, framing) => Ok((Delivery::UnixStream(unix(path)?), framing, None)),
+            Self::Tls(stream, tls) => {
+                let (delivery, framing, _) = stream.stream()?;
+                Ok((delivery, framing, Some(Arc::new(tls))))
+            }
             _ => Err(BadTarget::NoStream),
         }
     }
@@ -217,6 +224,7 @@ pub(crate) fn lose(counts: &CounterGroup<Counts>, lines: u64) {
 pub struct Target {
     pub(crate) delivery: Delivery,
     pub(crate) framing: Option<Framing>,
+    pub(crate) tls: Option<Arc<TargetTls>>,
     pub(crate) format: Format,
     pub(crate) keeps_format: bool,
     pub(crate) length: usize,
@@ -267,6 +275,7 @@ impl Target {
                 return Err(BadTarget::Sample(sample.clone()));
             }
         }
+        let mut tls = None;
         let (delivery, framing) = match spec.sink {
             Sink::Udp(address) => (Delivery::Datagrams(address.into()), None),
             Sink::Unix(path) => (Delivery::Datagrams(unix(path)?.into()), None),
@@ -278,8 +287,9 @@ impl Target {
             }
             Sink::Ring(ring) => (Delivery::Ring(ring), None),
             Sink::Group(group) => (Delivery::Group(group), None),
-            sink @ (Sink::Tcp(..) | Sink::UnixStream(..)) => {
-                let (delivery, framing) = sink.stream()?;
+            sink @ (Sink::Tcp(..) | Sink::UnixStream(..) | Sink::Tls(..)) => {
+                let (delivery, framing, own) = sink.stream()?;
+                tls = own;
                 (delivery, Some(framing))
             }
             Sink::Descriptor(fd) => match sockopt::socket_type(&fd) {
@@ -293,6 +303,7 @@ impl Target {
         Ok(Self {
             delivery,
             framing,
+            tls,
             format: spec.format,
             keeps_format: spec.keeps_format,
             length: spec.length - 1,

@@ -286,8 +286,8 @@ fn lines_that_the_ring_still_has_reach_a_server_that_comes_back() {
                 logs.log(0, &line(format!("{n:0995}").as_bytes()));
             }
             until(here, &target, 41).await;
-            server.start(here, &io);
-            server.start(here, &io); // its task runs already
+            server.start(here, &io, None);
+            server.start(here, &io, None); // its task runs already
             let listener = TcpListener::bind(address).unwrap();
             while server.counts().read_cheap_one(|counts| &counts.sent) < 16 {
                 here.yield_now().await;

@@ -429,6 +429,15 @@ impl TlsStream {
         !state.plain.is_empty() || state.ended || self.socket().is_none_or(Stream::is_readable)
     }
 
+    /// Encrypts all of `chain`, for a caller that hands the records over to the system's stream below, and
+    /// has to know how many of them the system has taken.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub fn encrypt(&self, chain: &mut Chain) -> Result<Chain, TransferError> {
+        self.encrypted(chain, false)
+    }
+
     /// Encrypts `chain` into records, behind the bytes that have to be sent before.
     fn encrypted(&self, chain: &mut Chain, last: bool) -> Result<Chain, TransferError> {
         let State { tls, out, .. } = &mut *self.state.borrow_mut();

@@ -2,13 +2,13 @@
 
 use super::bind::{self, Listener};
 use super::groups::Groups;
-use super::log::Logs;
+use super::log::{self, Logs};
 use super::proxies::Ids;
 use super::refuse::Refuse;
 use super::server::{Server, ServerAddress};
-use super::{Process, Shards};
+use super::{Process, Shards, tls};
 use manylane_buf::MAX_CLUSTER;
-use manylane_config::table::{ServerOptions, Timeout};
+use manylane_config::table::{ServerOptions, Timeout, TlsOptions};
 use manylane_config::tree::{self, Global, Settings};
 use manylane_logs::{
     Facility, Format, Framing, HostPolicy, Level, MIN_LENGTH, Sink, Target, TargetSpec, Timeouts,
@@ -149,11 +149,12 @@ pub(super) fn log_server(
         agent_inter: None,
         agent_port: None,
         agent_send: None,
+        tls: TlsOptions::default(),
         ..line.options.clone()
     };
     if other != ServerOptions::default() {
-        let why = "servers in 'mode log' have 'log-proto', 'log-bufsize', weights, checks and agents; their \
-            other options are not built yet";
+        let why = "servers in 'mode log' have 'log-proto', 'log-bufsize', weights, checks, agents and TLS; \
+            their other options are not built yet";
         refuse.keyword(line.pos, "server", why);
     }
     let ServerAddress::At(Endpoint::Ip(address)) = server.addr.read().address else {
@@ -163,11 +164,20 @@ pub(super) fn log_server(
     let counted = log_proto.is_some_and(|set| set.value == "octet-count");
     let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
     let Some(facility) = Facility::new(0) else { return };
+    let is_datagram = line.address.value.transport == Some(Transport::Datagram);
+    if let Some(set) = line.options.tls.ssl.filter(|set| set.value && is_datagram) {
+        return refuse.found.alert(set.pos, "'ssl' expects a server of TCP, found one of datagrams (udp@)");
+    }
+    let process = &refuse.config.global.tls;
+    let tls = tls::of_log_server(&line.options.tls, process, line.pos, refuse);
     // The backend's target formats the lines; this one only says how to send them.
     let spec = TargetSpec {
-        sink: match line.address.value.transport {
-            Some(Transport::Datagram) => Sink::Udp(address),
-            _ => Sink::Tcp(address, if counted { Framing::OctetCount } else { Framing::Lines }),
+        sink: match is_datagram {
+            true => Sink::Udp(address),
+            false => {
+                let framing = if counted { Framing::OctetCount } else { Framing::Lines };
+                log::within(Sink::Tcp(address, framing), tls.as_ref())
+            }
         },
         format: Format::Raw,
         keeps_format: true,

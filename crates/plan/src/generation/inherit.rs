@@ -37,8 +37,8 @@ impl Generation {
         }
         for server in &mut parts.logs.ring_servers {
             if let Some(was) = before.logs.ring_servers.iter().find(|was| was.is_same(server)) {
-                self.ring_timeouts.push((was.clone(), server.timeouts()));
-                *server = was.clone();
+                let own = std::mem::replace(server, was.clone());
+                self.ring_servers.push((was.clone(), own));
             }
         }
         for section in &mut parts.resolvers {
@@ -140,8 +140,8 @@ impl Generation {
         self.settle_followers(now);
         self.backends.iter().for_each(|backend| backend.settle_past(now));
         self.logs.rings.iter().for_each(|ring| ring.take_effect());
-        for (server, timeouts) in &self.ring_timeouts {
-            server.set_timeouts(*timeouts);
+        for (server, own) in &self.ring_servers {
+            server.follow(own);
         }
     }
 

@@ -3,8 +3,9 @@
 use super::bind::text;
 use super::refuse::Refuse;
 use super::rules::RuleReader;
+use super::tls::{self, ServerTls};
 use manylane_config::lex::Word;
-use manylane_config::table::{OptionSwitch, ServerOptions};
+use manylane_config::table::{OptionSwitch, ServerOptions, TlsOptions};
 use manylane_config::tree::{
     self, Global, LogFormatOption, LogLine, LogSample, LogSink, LogStep, LogSteps, LogTarget, Mode,
     ProfileStep, Proxy, Set,
@@ -12,7 +13,7 @@ use manylane_config::tree::{
 use manylane_expr::{CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
 use manylane_logs::{
     Facility, Framing, Level, MIN_RING, RING_OVERHEAD, Ring, RingServer, Sample, Sink, Target, TargetSpec,
-    Timeouts,
+    TargetTls, Timeouts,
 };
 use manylane_net::address::{Host, Location, Port, Transport};
 use manylane_net::{Address, Endpoint};
@@ -229,13 +230,17 @@ impl Logs {
             for server in &section.servers {
                 let counted = server.options.log_proto.is_some_and(|set| set.value == "octet-count");
                 let framing = if counted { Framing::OctetCount } else { Framing::Lines };
-                if (ServerOptions { log_proto: None, ..server.options.clone() }) != ServerOptions::default() {
-                    refuse.keyword(
-                        server.pos,
-                        "server",
-                        "of the options of a ring's server only 'log-proto' is built",
-                    );
+                let built = &server.options.tls;
+                let tls = TlsOptions { check_ssl: None, check_sni: None, check_alpn: None, ..built.clone() };
+                let built =
+                    ServerOptions { log_proto: server.options.log_proto, tls, ..ServerOptions::default() };
+                if built != server.options {
+                    let why = "of the options of a ring's server only 'log-proto' and those of TLS are \
+                        built, without those of checks";
+                    refuse.keyword(server.pos, "server", why);
                 }
+                let tls = &config.global.tls;
+                let tls = tls::of_log_server(&server.options.tls, tls, server.pos, refuse);
                 let as_stream =
                     Address { transport: Some(Transport::Stream), ..server.address.value.clone() };
                 let sink = sink_of(&as_stream).map(|sink| match sink {
@@ -243,6 +248,7 @@ impl Logs {
                     Sink::UnixStream(path, _) => Sink::UnixStream(path, framing),
                     other => other,
                 });
+                let sink = sink.map(|sink| within(sink, tls.as_ref()));
                 let made = sink.and_then(|sink| {
                     RingServer::new(ring.clone(), sink, timeouts).map_err(|error| error.to_string())
                 });
@@ -470,6 +476,14 @@ fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> 
             refuse.found.alert(*pos, format!("'log' : {error}"));
             None
         }
+    }
+}
+
+/// Returns the sink within TLS, if there is some.
+pub(super) fn within(sink: Sink, tls: Option<&ServerTls>) -> Sink {
+    match tls {
+        None => sink,
+        Some(tls) => Sink::Tls(Box::new(sink), TargetTls::new(tls.context.clone(), tls.name(&[]))),
     }
 }
 

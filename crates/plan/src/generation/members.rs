@@ -154,7 +154,7 @@ impl Generation {
         backends[number] = Arc::new(backend);
         let parts: Arc<Parts> = self.parts.clone();
         let (pages, changes) = (self.pages.clone(), self.changes.clone());
-        Self { parts, backends, servers, pages, changes, bounds: Vec::new(), ring_timeouts: Vec::new() }
+        Self { parts, backends, servers, pages, changes, bounds: Vec::new(), ring_servers: Vec::new() }
     }
 
     fn with_server(&self, backend: &str, name: &str, words: &[String]) -> Result<Changed, String> {

@@ -124,8 +124,9 @@ pub struct Generation {
     pub changes: Option<Arc<dyn Changes>>,
     /// Limits shared with the generation before, and their values once this generation serves.
     bounds: Vec<(Arc<ConnLimit>, u64)>,
-    /// Servers of rings shared with the generation before, and their timeouts once this generation serves.
-    ring_timeouts: Vec<(Arc<RingServer>, manylane_logs::Timeouts)>,
+    /// Servers of rings shared with the generation before, and those whose timeouts and TLS they have once
+    /// this generation serves.
+    ring_servers: Vec<(Arc<RingServer>, Arc<RingServer>)>,
 }
 
 impl Deref for Generation {
@@ -356,7 +357,7 @@ impl Generation {
             pages: None,
             changes: None,
             bounds: Vec::new(),
-            ring_timeouts: Vec::new(),
+            ring_servers: Vec::new(),
         };
         for (backend, states) in &proxies.states {
             state_file::restore(&generation.backends[*backend], states);

@@ -5,7 +5,7 @@ use super::process::Process;
 use super::proxies::Ids;
 use super::refuse::Refuse;
 use super::stick::StickTable;
-use super::tls::{Purpose, ServerTls, SniName};
+use super::tls::ServerTls;
 use manylane_config::table::{ServerOptions, TlsOptions};
 use manylane_config::tree::{self, Bind, Config, Settings};
 use manylane_net::{Bound, Endpoint};
@@ -205,16 +205,7 @@ fn tls_of(peer: &tree::Peer, process: &Process, refuse: &mut Refuse<'_>) -> Opti
         let why = "of the options of a peer only 'shard' and those of TLS are built, without those of checks";
         refuse.keyword(peer.name.pos(), "peer", why);
     }
-    options.tls.ssl.filter(|set| set.value)?;
-    let tls = super::tls::of_server(&options.tls, &process.tls, Purpose::Traffic, peer.name.pos(), refuse)?;
-    if let (SniName::None, Some(set)) = (&tls.name, &options.tls.sni) {
-        let message = format!(
-            "'sni' of a peer expects a fixed name such as str(peer.example.org), found '{}'",
-            set.value.shown()
-        );
-        refuse.found.alert(set.pos, message);
-    }
-    Some(tls)
+    super::tls::of_server_without_requests(&options.tls, &process.tls, peer.name.pos(), refuse)
 }
 
 fn one(

@@ -463,6 +463,50 @@ pub(super) fn of_server(
     }
 }
 
+/// Returns the TLS of a server that is sent no requests: its `sni` has a fixed name. `None` without `ssl`, or
+/// after an error was reported.
+pub(super) fn of_server_without_requests(
+    own: &TlsOptions,
+    process: &TlsProcess,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<ServerTls> {
+    own.ssl.filter(|set| set.value)?;
+    let tls = of_server(own, process, Purpose::Traffic, pos, refuse)?;
+    if let (SniName::None, Some(set)) = (&tls.name, &own.sni) {
+        let message = format!(
+            "'sni' expects a fixed name such as str(a.example.org) where there are no requests, found '{}'",
+            set.value.shown()
+        );
+        refuse.found.alert(set.pos, message);
+    }
+    Some(tls)
+}
+
+/// Returns the TLS of a server that is sent log lines, as [`of_server_without_requests`]. Options that would
+/// have no effect are refused, or lines would go in clear without a word.
+pub(super) fn of_log_server(
+    own: &TlsOptions,
+    process: &TlsProcess,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<ServerTls> {
+    if !own.ssl.is_some_and(|set| set.value) && *own != (TlsOptions { ssl: own.ssl, ..TlsOptions::default() })
+    {
+        refuse.keyword(pos, "server", "options of TLS expect 'ssl' beside them where lines are sent");
+        return None;
+    }
+    if let Some(word) = own.crt.first() {
+        let why = "certificates of this side are not built for servers of lines: a server that refuses one \
+            says so when the first lines are lost";
+        refuse.keyword(word.pos(), "crt", why);
+    }
+    if let Some(set) = own.early_data {
+        refuse.keyword(set.pos, "allow-0rtt", "lines are not sent as early data");
+    }
+    of_server_without_requests(own, process, pos, refuse)
+}
+
 /// Returns the fixed name that an option sets.
 fn fixed(name: &Option<Set<Word>>, keyword: &str, refuse: &mut Refuse<'_>) -> SniName {
     let Some(set) = name else { return SniName::None };

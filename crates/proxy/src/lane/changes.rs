@@ -360,6 +360,13 @@ pub(crate) fn log_globally(local: &Local, level: Level, text: &str) {
     write(local, &logs.global, &logs.tag, level, text);
 }
 
+/// Writes a line about the process to the log targets of `global`, and as a warning to standard error.
+pub(crate) fn report(text: &str) {
+    let Some(local) = Local::newest() else { return };
+    log_globally(&local, Level::Warning, text);
+    print(&local, "WARNING", text);
+}
+
 /// Returns the log text for a proxy that stops: how many connections its clients made, and how many streams
 /// its servers had.
 pub fn stopped(frontend: Option<&Frontend>, backend: Option<&Backend>) -> String {

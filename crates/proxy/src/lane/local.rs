@@ -13,7 +13,7 @@ use manylane_balance::{IdlePool, Index};
 use manylane_config::tree::Mode;
 use manylane_expr::{Type, Value};
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
-use manylane_logs::{LaneLogs, Level};
+use manylane_logs::{LaneLogs, LaneTls, Level};
 use manylane_net::{AcceptingLane, Connector};
 use manylane_plan::Cause;
 use manylane_plan::generation::pages::PAGES_AT_ONCE;
@@ -233,7 +233,8 @@ impl Local {
             .iter()
             .any(|backend| backend.mode == Mode::Log && backend.rules.balance.is_some());
         let zone = jiff::tz::TimeZone::system();
-        let logs = LaneLogs::new(io.here(), io.clone(), blocking(), zone, targets);
+        let tls = LaneTls { reader: Rc::downgrade(&reader), report: super::changes::report };
+        let logs = LaneLogs::new(io.here(), io.clone(), blocking(), zone, targets).with_tls(tls.clone());
         let local = Rc::new(Self {
             serial: SERIAL.replace(SERIAL.get() + 1),
             pid: std::process::id(),
@@ -271,7 +272,7 @@ impl Local {
             served.len() == 1
         });
         for server in &local.generation.logs.ring_servers {
-            server.start(local.here(), &local.io);
+            server.start(local.here(), &local.io, Some(tls.clone()));
         }
         if first {
             local.apply();

@@ -1,0 +1,108 @@
+//! Connections to servers of streams, within TLS or not.
+
+use crate::target::Delivery;
+use crate::tls::{LaneTls, TargetTls};
+use manylane_buf::Chain;
+use manylane_io::{Io, tcp_socket};
+use manylane_net::Connection;
+use manylane_sched::Here;
+use manylane_sync::atomic::Ordering;
+use manylane_tls::Hello;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, socket_with};
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Longest handshake with a server, also without `timeout connect`.
+const LONGEST_HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Longer than any wait.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(366 * 86_400);
+
+pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
+    socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}
+
+/// A socket for a stream server, and the server's address.
+fn server(delivery: &Delivery) -> Option<(OwnedFd, SocketAddrAny)> {
+    match delivery {
+        Delivery::Tcp(address) => Some((tcp_socket(address).ok()?, (*address).into())),
+        Delivery::UnixStream(address) => {
+            Some((socket(AddressFamily::UNIX, SocketType::STREAM).ok()?, address.clone().into()))
+        }
+        _ => None,
+    }
+}
+
+/// Connects to a stream server within `time`, handshake included. `lane` is set if there is TLS.
+pub(crate) async fn connect(
+    delivery: &Delivery,
+    tls: Option<&TargetTls>,
+    lane: Option<&LaneTls>,
+    time: Option<Duration>,
+    here: Here,
+    io: &Io,
+) -> Option<Connection> {
+    let (fd, address) = server(delivery)?;
+    let connecting = async {
+        let connection = Connection::Socket(io.connect(fd, address).await.ok()?);
+        match tls {
+            None => Some(connection),
+            Some(tls) => Box::pin(encrypt(delivery, tls, lane?, connection, here)).await,
+        }
+    };
+    here.timeout(time.unwrap_or(FOR_EVER), connecting).await.ok()?
+}
+
+async fn encrypt(
+    delivery: &Delivery,
+    tls: &TargetTls,
+    lane: &LaneTls,
+    connection: Connection,
+    here: Here,
+) -> Option<Connection> {
+    let reader = lane.reader.upgrade()?;
+    let made =
+        manylane_tls::Connection::client(&tls.context, tls.name.clone(), Hello::Usual, &reader.borrow());
+    let connection = connection.encrypt(made.ok()?, Chain::new(), None).ok()?;
+    let shaken = match here.timeout(LONGEST_HANDSHAKE, connection.tls()?.handshake(here, false)).await {
+        Ok(shaken) => shaken.map_err(|error| (!error.is_memory()).then(|| error.to_string())),
+        Err(_) => Err(Some("it took too long".to_owned())),
+    };
+    let failed = matches!(shaken, Err(Some(_)));
+    let was_failing = tls.failing.swap(failed, Ordering::Relaxed);
+    if failed
+        && !was_failing
+        && let Err(Some(error)) = &shaken
+    {
+        let to = match delivery {
+            Delivery::Tcp(address) => address.to_string(),
+            _ => "a local socket".to_owned(),
+        };
+        (lane.report)(&format!("Log lines do not reach {to}: SSL handshake failure ({error})."));
+    }
+    shaken.ok()?;
+    Some(connection)
+}
+
+/// Throws away what the server has sent. Ready once it has closed the connection, or that has failed.
+pub(crate) fn poll_closed(connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
+    match connection.poll_recv(false, context) {
+        // More may follow without end: the wake-up yields to other tasks.
+        Some(Poll::Ready(Ok(Some(_)))) => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+        Some(Poll::Ready(_)) => Poll::Ready(()),
+        Some(Poll::Pending) | None => Poll::Pending,
+    }
+}
+
+/// Returns whether the server has closed a connection within TLS. Tickets that lie unread when the connection
+/// is closed would make the kernel reset it, and the server lose lines.
+pub(crate) async fn has_closed(connection: &Connection) -> bool {
+    connection.tls().is_some()
+        && poll_fn(|context| Poll::Ready(poll_closed(connection, context).is_ready())).await
+}

@@ -1,0 +1,251 @@
+//! Log lines to servers within TLS: of `ring` sections, and of backends in `mode log`.
+
+use crate::common;
+use crate::tls::{Authority, text};
+
+use common::watch::{Played, Syslog, ask, both};
+use common::{DEFAULTS, Ended, Manylane, ONE_LANE, TIMEOUT, check, connect, fd, listener, read_all};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A syslog server within TLS.
+struct Collector {
+    listener: TcpListener,
+    config: Arc<ServerConfig>,
+}
+
+impl Collector {
+    fn new(certificate: &Path) -> Self {
+        let chain = CertificateDer::pem_file_iter(certificate).unwrap().map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_file(certificate).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap();
+        Self { listener: TcpListener::bind("127.0.0.1:0").unwrap(), config: Arc::new(config) }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    fn accept(&self) -> Lines {
+        let (socket, _) = self.listener.accept().unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        Lines(StreamOwned::new(ServerConnection::new(self.config.clone()).unwrap(), socket))
+    }
+}
+
+/// A connection of a client of lines.
+struct Lines(StreamOwned<ServerConnection, TcpStream>);
+
+impl Lines {
+    /// The next bytes up to `end`.
+    fn until(&mut self, end: &str) -> String {
+        let mut received = Vec::new();
+        while !received.ends_with(end.as_bytes()) {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} behind {}", text(&received)));
+            received.push(byte[0]);
+        }
+        text(&received)
+    }
+
+    /// The name that the client has asked for.
+    fn name(&self) -> Option<&str> {
+        self.0.conn.server_name()
+    }
+}
+
+/// Requests a path of a frontend at a unix socket.
+fn get(socket: &Path, path: &str) {
+    let mut client = UnixStream::connect(format!("{}.f", socket.display())).unwrap();
+    client.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+    let mut said = String::new();
+    client.read_to_string(&mut said).unwrap();
+    assert!(said.contains(" 200 "), "{said}");
+}
+
+/// Servers of both kinds get the lines of requests, in both framings, as HAProxy sends them.
+#[test]
+fn lines_of_requests_go_to_servers_within_tls_as_in_haproxy() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["log.example"]);
+    let (ca, collector) = (authority.file(), RefCell::new(Collector::new(&certificate)));
+    for (options, name, framing, [first, second]) in [
+        ("sni str(log.example)", Some("log.example"), "", ["hello /1\n", "hello /2\n"]),
+        ("verifyhost log.example", None, " log-proto octet-count", ["8 hello /1", "8 hello /2"]),
+    ] {
+        for section in [
+            "ring logs\n timeout connect 5s\n timeout server 5s\n",
+            "backend logs\n mode log\n timeout connect 5s\n timeout server 5s\n",
+        ] {
+            let kind = section.split(' ').next().unwrap();
+            let config = |_: &Syslog, socket: &Path| {
+                // Each program has a server of its own, to which no other connects once more.
+                let (shown, own) = (socket.display(), Collector::new(&certificate));
+                let to = own.address();
+                *collector.borrow_mut() = own;
+                format!(
+                    "{} mode http\n{section} server s {to} ssl ca-file {} {options}{framing}\nfrontend f\n \
+                     bind unix@{shown}.f\n log {kind}@logs format raw local0\n log-format \"hello %HP\"\n \
+                     http-request return status 200\n",
+                    ONE_LANE.replacen("global\n", &format!("global\n stats socket {shown}\n"), 1),
+                    ca.display(),
+                )
+            };
+            let play = |played: Played| {
+                get(&played.socket, "/1");
+                let mut lines = collector.borrow().accept();
+                let one = lines.until(first);
+                get(&played.socket, "/2");
+                (one, lines.until(second), lines.name().map(str::to_owned))
+            };
+            let (ours, theirs) = both(config, play);
+            assert_eq!(ours, (first.to_owned(), second.to_owned(), name.map(str::to_owned)), "{section}");
+            theirs.into_iter().for_each(|theirs| assert_eq!(ours, theirs, "{section}"));
+        }
+    }
+}
+
+/// Lines that were not taken as a whole come again on the next connection, in order, and none twice.
+#[test]
+fn a_ring_goes_on_with_its_lines_on_the_next_connection() {
+    let authority = Authority::new();
+    let collector = Collector::new(&authority.bundle("a.pem", &["log.example"]));
+    let (web, address) = listener();
+    let _program = Manylane::start(&format!(
+        "ring r\n size 1m\n timeout connect 5s\n timeout server 5s\n server s {} ssl verify none log-proto \
+            octet-count\n{DEFAULTS} mode http\nfrontend f\n bind {}\n log ring@r format raw local0\n \
+            log-format \"hello %HP\"\n http-request return status 200\n",
+        collector.address(),
+        fd(&web),
+    ));
+    let get = |path: &str| {
+        let mut client = connect(address);
+        write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        assert!(read_all(&mut client).contains(" 200 "));
+    };
+    get("/a");
+    let mut first = collector.accept();
+    assert_eq!(first.until("/a"), "8 hello /a");
+    drop(first); // its task is told so, and waits for lines on the next connection
+    get("/b");
+    let mut second = collector.accept();
+    assert_eq!(second.until("/b"), "8 hello /b");
+    get("/c");
+    assert_eq!(second.until("/c"), "8 hello /c");
+}
+
+#[test]
+fn a_server_of_lines_that_is_not_trusted_gets_none_and_is_reported() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let collector = Collector::new(&authority.bundle("a.pem", &["log.example"]));
+    for is_ring in [true, false] {
+        let console = Syslog::new();
+        let (web, address) = listener();
+        let server = format!("server s {} ssl ca-file {}", collector.address(), other.file().display());
+        let (ring, backend) = match is_ring {
+            true => (format!("ring r\n timeout connect 5s\n timeout server 5s\n {server}\n"), String::new()),
+            false => (String::new(), format!("backend r\n mode log\n {server}\n")),
+        };
+        let _program = Manylane::start(&format!(
+            "global\n nbthread 1\n log {} format raw local0\n{ring}{DEFAULTS} mode http\n{backend}frontend \
+             f\n bind {}\n log {}@r format raw local0\n http-request return status 200\n",
+            console.address(),
+            fd(&web),
+            if is_ring { "ring" } else { "backend" },
+        ));
+        let mut client = connect(address);
+        write!(client, "GET / HTTP/1.0\r\n\r\n").unwrap();
+        assert!(read_all(&mut client).contains(" 200 "));
+        let mut refused = collector.accept();
+        let error = refused.0.read(&mut [0; 10]).unwrap_err();
+        assert!(error.to_string().contains("UnknownCA"), "{error}");
+        let line = console.wait("SSL handshake failure");
+        let begin = format!("Log lines do not reach {}: SSL handshake failure (", collector.address());
+        assert!(line.contains(&begin), "{line}");
+    }
+}
+
+/// The ring's server is the same for both generations, and its next line goes by the settings of the new one.
+#[test]
+fn a_reload_turns_tls_on_and_off() {
+    let authority = Authority::new();
+    let collector = Collector::new(&authority.bundle("a.pem", &["log.example"]));
+    let (web, address) = listener();
+    let cli = authority.folder.0.join("control");
+    let file = authority.folder.0.join("test.cfg");
+    let write = |tls: &str| {
+        let config = format!(
+            "global\n stats socket {} level admin\nring r\n timeout connect 5s\n timeout server 5s\n server \
+             s {} {tls} log-proto octet-count\n{DEFAULTS} mode http\nfrontend f\n bind {}\n log ring@r \
+             format raw local0\n log-format \"hello %HP\"\n http-request return status 200\n",
+            cli.display(),
+            collector.address(),
+            fd(&web),
+        );
+        std::fs::write(&file, config).unwrap();
+    };
+    let get = |path: &str| {
+        let mut client = connect(address);
+        write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        assert!(read_all(&mut client).contains(" 200 "));
+    };
+    write("");
+    let _program = Ended(common::command().arg("-f").arg(&file).spawn().unwrap());
+    let plain = |end: &str| {
+        let (mut socket, _) = collector.listener.accept().unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut received = vec![0; end.len()];
+        socket.read_exact(&mut received).unwrap();
+        assert_eq!(text(&received), end);
+        socket
+    };
+    get("/a");
+    let _kept = plain("8 hello /a");
+    write("ssl verify none");
+    assert!(ask(&cli, "reload").contains("Reloaded"));
+    get("/b");
+    let mut within = collector.accept();
+    assert_eq!(within.until("/b"), "8 hello /b");
+    write("");
+    assert!(ask(&cli, "reload").contains("Reloaded"));
+    get("/c");
+    plain("8 hello /c");
+}
+
+#[test]
+fn options_of_tls_that_do_not_fit_are_refused() {
+    for (section, expected) in [
+        ("ring r\n server s 127.0.0.1:1 ssl\n", "a server can be verified with a 'ca-file' only"),
+        (
+            "ring r\n server s 127.0.0.1:1 ssl verify none sni req.hdr(host)\n",
+            "'sni' expects a fixed name such as str(a.example.org) where there are no requests",
+        ),
+        ("ring r\n server s 127.0.0.1:1 verify none\n", "options of TLS expect 'ssl' beside them"),
+        (
+            "ring r\n server s 127.0.0.1:1 ssl verify none crt x.pem\n",
+            "certificates of this side are not built",
+        ),
+        ("ring r\n server s 127.0.0.1:1 ssl verify none allow-0rtt\n", "lines are not sent as early data"),
+        ("ring r\n server s 127.0.0.1:1 check\n", "of the options of a ring's server only 'log-proto'"),
+        (
+            "backend b\n mode log\n server s udp@127.0.0.1:1 ssl verify none\n",
+            "'ssl' expects a server of TCP, found one of datagrams (udp@)",
+        ),
+        (
+            "backend b\n mode log\n server s 127.0.0.1:1 ssl verify none sni req.hdr(host)\n",
+            "'sni' expects a fixed name",
+        ),
+    ] {
+        let said = text(&check(&format!("{DEFAULTS} mode http\nlisten l\n bind :1\n{section}"), &[]).stderr);
+        assert!(said.contains(expected), "{section}: {said}");
+    }
+}
