@@ -314,3 +314,95 @@ fn a_certificate_of_acme_is_not_watched() {
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("'watch' and 'acme' exclude each other"), "{said}");
 }
+
+/// The parts of a file with a certificate and its key.
+fn parts(bundle: &Path) -> [String; 2] {
+    let whole = std::fs::read_to_string(bundle).unwrap();
+    let (certificate, key) = whole.split_at(whole.find("-----BEGIN PRIVATE KEY").unwrap());
+    [certificate.to_owned(), key.to_owned()]
+}
+
+#[test]
+fn a_line_names_the_key_of_its_certificate_as_in_haproxy() {
+    let authority = Authority::new();
+    let folder = authority.folder.0.display().to_string();
+    for name in ["a", "b"] {
+        let file = authority.bundle(&format!("{name}.pem"), &[&format!("{name}.example")]);
+        let [certificate, key] = parts(&file);
+        authority.folder.file(&format!("{name}.crt"), &certificate);
+        authority.folder.file(&format!("{name}.secret"), &key);
+    }
+    let list = authority.folder.file(
+        "list",
+        &format!(
+            "a.crt [key {folder}/a.secret issuer {folder}/ca.pem alpn foo] a.example\n\
+             b.crt [crt {folder}/b.crt key {folder}/b.secret] b.example\n\
+             a.crt [issuer {folder}/ca.pem key {folder}/a.secret] *.w.example\n"
+        ),
+    );
+    let config = |_: &Syslog, socket: &Path| {
+        let shown = socket.display();
+        format!(
+            "global\n stats socket {shown} level admin\n crt-base {folder}\n key-base /nowhere\n\
+             {DEFAULTS} mode http\nfrontend f\n bind unix@{shown}.f ssl crt-list {}\n{PAGE}",
+            list.display()
+        )
+    };
+    let show = format!("show ssl crt-list -n {}", list.display());
+    let add = |line: &str| format!("add ssl crt-list {} <<\n{folder}/{line} late.example\n", list.display());
+    let play = |played: Played| {
+        let foo = |name: &str| agreed(&played.socket, name, &["-alpn", "foo", "-tls1_3"]);
+        let none = |name: &str| agreed(&played.socket, name, &["-tls1_3"]);
+        let mut all = vec![foo("a.example"), none("b.example"), none("x.w.example"), played.ask(&show)];
+        let same = add(&format!("b.crt [key {folder}/b.secret alpn foo]"));
+        all.extend([played.ask(&same), foo("late.example")]);
+        (all, played.ask(&add(&format!("b.crt [key {folder}/a.secret]"))))
+    };
+    let ((ours, refused), theirs) = both(config, play);
+    assert!(ours[0].contains("CN = a.example") && ours[0].contains("ALPN protocol: foo"), "{ours:?}");
+    assert!(ours[1].contains("CN = b.example"), "{ours:?}");
+    assert!(ours[2].contains("CN = a.example") && ours[2].contains("No ALPN"), "{ours:?}");
+    assert!(ours[5].contains("CN = b.example") && ours[5].contains("ALPN protocol: foo"), "{ours:?}");
+    assert!(refused.contains("names other files for '"), "{refused}");
+    if let Some((theirs, refused)) = theirs {
+        // HAProxy shows a zero byte behind 'alpn', and brackets where no option is left to show.
+        let theirs: Vec<_> = theirs.iter().map(|said| said.replace('\0', "").replace(" []", "")).collect();
+        assert_eq!(ours, theirs);
+        assert!(refused.contains("incompatible parameters"), "{refused}");
+    }
+}
+
+#[test]
+fn files_of_a_line_that_do_not_fit_are_refused() {
+    let authority = Authority::new();
+    let folder = authority.folder.0.display().to_string();
+    let [certificate, key] = parts(&authority.bundle("a.pem", &["a.example"]));
+    authority.folder.file("a.crt", &certificate);
+    authority.folder.file("a.secret", &key);
+    let [_, other] = parts(&authority.bundle("b.pem", &["b.example"]));
+    authority.folder.file("b.secret", &other);
+    for (lines, expected) in [
+        (
+            "a.crt [key FOLDER/a.secret]\na.crt [key FOLDER/b.secret]\n",
+            "line 2 of 'FOLDER/list' names other files for 'FOLDER/a.crt' than it was read with",
+        ),
+        ("a.pem\na.pem [issuer FOLDER/ca.pem]\n", "line 2 of 'FOLDER/list' names other files for"),
+        (
+            "a.crt [crt FOLDER/a.pem key FOLDER/a.secret]\n",
+            "line 1 of 'FOLDER/list' has 'crt FOLDER/a.pem', expected the file that the line begins with",
+        ),
+        ("a.crt [key FOLDER/none]\n", "FOLDER/none"),
+        ("a.crt [key FOLDER/b.secret]\n", "FOLDER/a.crt"),
+        ("a.pem [sctl FOLDER/ca.pem]\n", "timestamps of certificates (SCT) are not sent apart from them"),
+        ("a.pem [acme x]\n", "has the option 'acme', which is not supported: set it on a 'load' line"),
+    ] {
+        let list = authority.folder.file("list", &lines.replace("FOLDER", &folder));
+        let config = format!(
+            "global\n crt-base {folder}\n{DEFAULTS} mode http\nfrontend f\n bind :1 ssl crt-list {}\n{PAGE}",
+            list.display()
+        );
+        let output = common::check(&config, &[]);
+        let (said, expected) = (text(&output.stderr), expected.replace("FOLDER", &folder));
+        assert!(!output.status.success() && said.contains(&expected), "{lines}: {said}");
+    }
+}

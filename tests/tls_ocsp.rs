@@ -322,3 +322,33 @@ fn commands_replace_the_files_beside_certificates() {
     assert_eq!(ours, expected);
     assert_eq!(theirs.unwrap_or_else(|| ours.clone()), ours);
 }
+
+#[test]
+fn a_line_of_a_list_names_the_response_and_the_issuer_as_in_haproxy() {
+    let authority = Authority::new();
+    let maker = Maker(&authority);
+    let leaf = maker.leaf("a", "2A", false, &[]);
+    let response = maker.response("elsewhere", &leaf, 'V', None);
+    let line = format!(
+        "{} [ocsp {} issuer {}]\n",
+        leaf.pem.display(),
+        response.display(),
+        authority.file().display()
+    );
+    let list = authority.folder.file("list", &line);
+    let config = |_: &Syslog, socket: &Path| {
+        let shown = socket.display();
+        format!(
+            "global\n stats socket {shown} level admin\n{DEFAULTS} mode http\nfrontend f\n bind \
+             unix@{shown}.f ssl crt-list {}\n http-request return status 200\n",
+            list.display()
+        )
+    };
+    let play = |played: Played| {
+        let socket = format!("{}.f", played.socket.display());
+        ["-tls1_2", "-tls1_3"].map(|version| shown_at(["-unix", &socket], version))
+    };
+    let (ours, theirs) = both(config, play);
+    assert_eq!(ours, [Some("good".to_owned()), Some("good".to_owned())]);
+    theirs.into_iter().for_each(|theirs| assert_eq!(ours, theirs));
+}

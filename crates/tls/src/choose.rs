@@ -385,7 +385,7 @@ impl ListLine {
                 0 => format!("'{}'", self.certificate),
                 number => format!("line {number} of '{list}'"),
             };
-            let options = OwnOptions { keyword, location, options: self.options.clone() };
+            let options = OwnOptions { keyword, location, options: self.options.without_files() };
             warnings.extend(self.options.old_version().map(|why| options.problem(why)));
             own.options = Some(Arc::new(options));
         }

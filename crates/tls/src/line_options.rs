@@ -47,7 +47,7 @@ pub(crate) const SCTL: &str = "timestamps of certificates (SCT) are not sent apa
 const REFUSED: [(&[&str], &str); 3] = [
     (&["npn"], "browsers have given it up for ALPN: use 'alpn'"),
     (
-        &["key", "ocsp", "issuer", "acme", "domains", "alias"],
+        &["acme", "domains", "alias"],
         "set it on a 'load' line of a 'crt-store' section, whose name may stand in place of the file",
     ),
     (&["sctl"], SCTL),
@@ -61,7 +61,33 @@ const LONGEST_PROTOCOL: usize = 255;
 pub struct LineOptions {
     /// Keywords and arguments in the order of [`OPTIONS`]; one that stands alone has an empty argument.
     all: Vec<(&'static str, Box<str>)>,
+    /// The files of the certificate, which commands do not show, as HAProxy's do not.
+    files: CertificateFiles,
 }
+
+/// `crt`, `key`, `ocsp` and `issuer`. As in HAProxy, no base goes before relative ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CertificateFiles {
+    pub(crate) certificate: Option<Box<str>>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) ocsp: Option<PathBuf>,
+    pub(crate) issuer: Option<PathBuf>,
+}
+
+impl CertificateFiles {
+    /// Takes the argument of an option, if it is one of a file.
+    fn take(&mut self, option: &str, value: &str) {
+        match option {
+            "crt" => self.certificate = Some(value.into()),
+            "key" => self.key = Some(value.into()),
+            "ocsp" => self.ocsp = Some(value.into()),
+            _ => self.issuer = Some(value.into()),
+        }
+    }
+}
+
+/// The options of [`CertificateFiles`].
+const FILES: [&str; 4] = ["crt", "key", "ocsp", "issuer"];
 
 impl LineOptions {
     /// Parses options; a relative file begins at `ca_base`. The error is the end of a sentence.
@@ -71,17 +97,20 @@ impl LineOptions {
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>, ca_base: &Path) -> Result<Self, String> {
         let mut words = words.into_iter();
         let mut values: [Option<Box<str>>; OPTIONS.len()] = Default::default();
+        let mut files = CertificateFiles::default();
         while let Some(word) = words.next() {
+            let missing = |name: &str| format!("expects an argument behind '{name}', found none");
+            if FILES.contains(&word) {
+                files.take(word, words.next().ok_or_else(|| missing(word))?);
+                continue;
+            }
             let Some(index) = OPTIONS.iter().position(|(name, ..)| *name == word) else {
                 return Err(unknown(word));
             };
             let (name, argument, replaced) = OPTIONS[index];
             let value = match argument {
                 Argument::None => String::new(),
-                _ => words
-                    .next()
-                    .ok_or_else(|| format!("expects an argument behind '{name}', found none"))?
-                    .to_owned(),
+                _ => words.next().ok_or_else(|| missing(name))?.to_owned(),
             };
             let value = match argument {
                 Argument::File if !value.starts_with('@') => {
@@ -99,13 +128,23 @@ impl LineOptions {
         }
         let all =
             OPTIONS.iter().zip(values).filter_map(|((name, ..), value)| Some((*name, value?))).collect();
-        let parsed = Self { all };
+        let parsed = Self { all, files };
         parsed.over(&ServerSettings::new(Vec::new()))?; // its arguments are checked here
         Ok(parsed)
     }
 
     fn get(&self, name: &str) -> Option<&str> {
         self.all.iter().find(|(own, _)| *own == name).map(|(_, value)| &**value)
+    }
+
+    /// The files of the certificate.
+    pub(crate) fn certificate_files(&self) -> &CertificateFiles {
+        &self.files
+    }
+
+    /// The options that settings of listeners have, too: equal ones share a configuration.
+    pub(crate) fn without_files(&self) -> Self {
+        Self { all: self.all.clone(), files: CertificateFiles::default() }
     }
 
     /// `sigalgs`
@@ -223,7 +262,7 @@ fn unknown(word: &str) -> String {
     match REFUSED.iter().find(|(names, _)| names.contains(&word)) {
         Some((_, why)) => format!("has the option '{word}', which is not supported: {why}"),
         None => {
-            let known: Vec<_> = OPTIONS.iter().map(|(name, ..)| *name).collect();
+            let known: Vec<_> = OPTIONS.iter().map(|(name, ..)| *name).chain(FILES).collect();
             format!("has the option '{word}', expected one of {}", known.join(", "))
         }
     }
@@ -271,7 +310,8 @@ mod tests {
         for (text, why) in [
             ("ca-ignore-err all", "has the option 'ca-ignore-err', expected one of alpn, no-alpn, "),
             ("npn h2", "has the option 'npn', which is not supported: browsers"),
-            ("key a.key", "has the option 'key', which is not supported: set it on a 'load' line"),
+            ("acme x", "has the option 'acme', which is not supported: set it on a 'load' line"),
+            ("key", "expects an argument behind 'key', found none"),
             ("verify", "expects an argument behind 'verify', found none"),
             ("verify maybe", "has 'verify maybe', expected none, optional or required"),
             ("ocsp-update 1", "has 'ocsp-update 1', expected on or off"),

@@ -21,7 +21,7 @@ use crate::error::Problem;
 use crate::files::{Section, decode_base64, sections_of};
 use crate::generate::SigningAuthority;
 use crate::issuers::{FileRules, FileSettings};
-use crate::line_options::SCTL;
+use crate::line_options::{CertificateFiles, SCTL};
 use crate::ocsp::{self, OcspId, ocsp_text};
 use crate::ocsp_update::Updates;
 use crate::server::{self, ServerContext, ServerSettings};
@@ -576,6 +576,28 @@ impl Known {
         Ok(())
     }
 
+    /// Defines the files of the line's certificate, if the line names some. The error is the end of a
+    /// sentence.
+    fn define_line(&mut self, line: &ListLine) -> Result<(), String> {
+        let name = &line.certificate;
+        let CertificateFiles { certificate, key, ocsp, issuer } = line.options.certificate_files().clone();
+        if let Some(other) = certificate.filter(|other| other != name) {
+            return Err(format!("has 'crt {other}', expected the file that the line begins with, '{name}'"));
+        }
+        if key.is_none() && ocsp.is_none() && issuer.is_none() {
+            return Ok(());
+        }
+        match self.definitions.get(name) {
+            Some(known) if (&known.key, &known.ocsp, &known.issuer) == (&key, &ocsp, &issuer) => Ok(()),
+            None if !self.certificates.all.contains_key(name) => {
+                let of_file = Definition::of_file((&**name).into());
+                self.definitions.insert(name.clone(), Definition { key, ocsp, issuer, ..of_file });
+                Ok(())
+            }
+            _ => Err(format!("names other files for '{name}' than it was read with")),
+        }
+    }
+
     /// The certificates of all sources, in order.
     pub(crate) fn choose(
         &mut self,
@@ -598,6 +620,13 @@ impl Known {
             }
             let keyword = list.keyword;
             for line in list.lines.clone() {
+                self.define_line(&line).map_err(|why| {
+                    let location = match line.number {
+                        0 => format!("'{}'", line.certificate),
+                        number => format!("line {number} of '{name}'"),
+                    };
+                    Problem::new(keyword, format!("{location} {why}"))
+                })?;
                 let own = self.certificate(&line.certificate, warnings).map_err(|problem| match keyword {
                     "ssl-f-use" => Problem { keyword, ..problem },
                     _ => problem,
