@@ -52,7 +52,7 @@ pub(crate) fn read(
             path.display()
         ));
     }
-    let read = start::read_files(arguments)?;
+    let read = start::read_files(arguments, Some(before.0))?;
     match read.outcome.code {
         Code::Ok => {}
         Code::Error => return Err(read.said + &read.outcome.errors),

@@ -171,11 +171,11 @@ pub(crate) fn has_files(sources: &Sources, what: &str) -> Result<(), String> {
     }
 }
 
-/// Reads and checks the files that the arguments name.
+/// Reads and checks the files that the arguments name, to replace `before`.
 ///
 /// # Errors
 /// A file could not be read.
-pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
+pub(crate) fn read_files(arguments: &Arguments, before: Option<&Generation>) -> Result<Read, String> {
     let mut sources = Sources::new();
     for path in &arguments.files {
         sources.load(path).map_err(|error| error.to_string())?;
@@ -183,9 +183,9 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     has_files(&sources, "option '-f'")?;
     let size = memory::Size { bytes: sources.bytes(), proxies: sources.proxies() };
     memory::has_room_for(size)?;
-    let mut before = environment::before(&sources, arguments.local_peer.as_deref());
-    environment::tell_master(&mut before, arguments);
-    let mut loaded = load(&sources, &version::in_use(arguments), before, arguments.diagnose);
+    let mut environment = environment::before(&sources, arguments.local_peer.as_deref());
+    environment::tell_master(&mut environment, arguments);
+    let mut loaded = load(&sources, &version::in_use(arguments), environment, arguments.diagnose);
     environment::tell_sockets(&mut loaded.config);
     // A later worker learns of the one before by the pair of sockets that the master gives it: the master
     // itself tells that one to finish.
@@ -199,7 +199,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
         no_lookups: false,
         follows: !arguments.finish.is_empty() || replaces_a_worker,
     };
-    let mut generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
+    let mut generation = Generation::build_after(&loaded.config, wishes, before, &mut loaded.found);
     exists::check(&loaded.config, &mut loaded.found);
     memory::read(size);
     let strict = arguments.warnings_are_errors || generation.process.zero_warning;
@@ -233,7 +233,7 @@ fn read_first(arguments: &Arguments) -> Result<Generation, ExitCode> {
 /// Reads and checks the configuration. The error is the exit code, if the arguments ask only for a check or
 /// the configuration is unusable.
 fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
-    let Read { generation, outcome, said, alerts } = read_files(arguments).map_err(|error| {
+    let Read { generation, outcome, said, alerts } = read_files(arguments, None).map_err(|error| {
         alert(arguments, format_args!("config : {error}"));
         ExitCode::from(1)
     })?;

@@ -95,12 +95,16 @@ pub(crate) struct Bundle {
     pub(crate) staple: StapleCell,
     /// The files of the chain and the key.
     pub(crate) files: Option<(PathBuf, PathBuf)>,
+    /// The digest of the files' stamps, as long as the contents are those of the files.
+    pub(crate) stamp: Option<u64>,
+    /// Begin and end of the validity, in seconds since 1970.
+    valid: (i64, i64),
     /// Made of the parts by [`finish`](Self::finish).
     pub(crate) ready: Option<Certificate>,
 }
 
 /// The files of a certificate, from `load` of a `crt-store` section.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Definition {
     /// File of the certificate and its chain.
     pub certificate: PathBuf,
@@ -243,9 +247,9 @@ impl Bundle {
         let Ok((_, parsed)) = X509Certificate::from_der(first) else {
             return Err(problem(format!("the certificate of '{shown}' is malformed")));
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let now = now();
         let validity = parsed.validity();
+        self.valid = (validity.not_before.timestamp(), validity.not_after.timestamp());
         if validity.not_after.timestamp() < now {
             warnings.push(problem(format!("the certificate of '{shown}' expired at {}", validity.not_after)));
         } else if validity.not_before.timestamp() > now {
@@ -299,6 +303,17 @@ impl Bundle {
         Ok(())
     }
 
+    /// True if reading the files anew, which have this stamp, would give the same, without a warning. What is
+    /// said of OCSP may have changed with time, or by a command.
+    pub(crate) fn is_as_in_files(&self, stamp: u64) -> bool {
+        let now = now();
+        self.stamp == Some(stamp)
+            && self.ready.is_some()
+            && (self.valid.0..=self.valid.1).contains(&now)
+            && self.ocsp.is_none()
+            && self.staple.response().is_none()
+    }
+
     /// The issuer's certificate.
     fn issuer(&self) -> Option<&[u8]> {
         self.whole_chain().nth(1).or(self.issuer.as_ref()).map(|issuer| &**issuer)
@@ -327,6 +342,12 @@ impl Bundle {
         let ready = self.ready.as_ref().ok_or("there is no certificate")?;
         self.staple.set(&ready.key, self.issuer(), response)
     }
+}
+
+/// The time, in seconds since 1970.
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    i64::try_from(now).unwrap_or(i64::MAX)
 }
 
 /// A problem with the OCSP response in the file `ocsp`.

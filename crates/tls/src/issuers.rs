@@ -46,6 +46,12 @@ impl FileRules {
         Ok(Self { drops_extension, skips_self_issued, chains: chains.into() })
     }
 
+    /// True if files are certainly read alike by both: chains of issuers may differ.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let flags = |rules: &Self| (rules.drops_extension, rules.skips_self_issued);
+        flags(self) == flags(other) && self.chains.is_empty() && other.chains.is_empty()
+    }
+
     /// The name of the file with this ending beside a certificate.
     pub(crate) fn beside(&self, certificate: &Path, ending: &str) -> PathBuf {
         let drops = self.drops_extension && certificate.extension().is_some_and(|own| own == "crt");

@@ -315,7 +315,7 @@ impl Store {
     /// True if renewals are enabled and a listener has certificates.
     pub fn renews_ocsp(&self) -> bool {
         let known = &mut *self.lock();
-        !known.updates.settings.disabled && !known.shown_certificates().is_empty()
+        !known.updates.settings.disabled && known.shows_certificates()
     }
 
     /// Returns the requests that are due, and when the next one is due (seconds since 1970).

@@ -27,7 +27,7 @@ use crate::ocsp_update::Updates;
 use crate::server::{self, ServerContext, ServerSettings};
 use crate::tickets::{BadKey, TicketKeys};
 use crate::trust::{Authorities, Revoked};
-use crate::watch::Watched;
+use crate::watch::{self, Watched};
 use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use manylane_sync::qsbr::{Published, Reader};
 use manylane_sync::{LockClass, Mutex, MutexGuard};
@@ -192,7 +192,7 @@ impl Sent {
 impl Content for Bundle {
     fn take(&mut self, name: &str, sent: &Sent, _: bool) -> Result<(), Problem> {
         let lacks = |what: &str| Err(Problem::new("crt", format!("'{name}' has no {what}")));
-        self.ready = None;
+        (self.ready, self.stamp) = (None, None);
         match sent {
             Sent::Whole(sent) if !sent.iter().any(Section::is_certificate) => lacks("certificate"),
             Sent::Whole(sent) => Bundle::take(self, name, sent),
@@ -362,6 +362,12 @@ impl fmt::Debug for Store {
 type ServerEntry = Weak<Context<ServerSettings, server::Configs>>;
 type ClientEntry = Weak<Context<ClientSettings, ClientConfigs>>;
 
+/// What another store has read.
+struct Predecessor {
+    rules: FileRules,
+    certificates: BTreeMap<Box<str>, Arc<Bundle>>,
+}
+
 #[derive(Default)]
 pub(crate) struct Known {
     certificates: Files<Bundle>,
@@ -372,6 +378,8 @@ pub(crate) struct Known {
     /// By the files of `ca-sign-file`.
     signing: HashMap<PathBuf, Arc<SigningAuthority>>,
     lists: BTreeMap<Box<str>, (List, Bases)>,
+    /// What the store before has read, while this one is filled.
+    before: Option<Predecessor>,
     definitions: HashMap<Box<str>, Definition>,
     pub(crate) rules: FileRules,
     pub(crate) watched: BTreeMap<Box<str>, Watched>,
@@ -421,7 +429,18 @@ impl Known {
             // Its stamps are older than what is read.
             self.watched.insert(name.into(), Watched::new(&definition, &self.rules));
         }
-        let bundle = Bundle::load(&definition, &self.rules, warnings)?;
+        let stamp = watch::settled_stamp(&definition, &self.rules);
+        if let (Some(stamp), Some(before)) = (stamp, &self.before)
+            && before.rules.is_like(&self.rules)
+            && let Some(known) = before.certificates.get(name).filter(|known| known.is_as_in_files(stamp))
+            && let Some(ready) = &known.ready
+        {
+            let ready = ready.clone();
+            self.certificates.all.insert(name.into(), known.clone());
+            return Ok(ready);
+        }
+        let mut bundle = Bundle::load(&definition, &self.rules, warnings)?;
+        bundle.stamp = stamp;
         let ready = bundle.ready.clone();
         self.certificates.all.insert(name.into(), Arc::new(bundle));
         ready.ok_or_else(|| Problem::new("crt", format!("'{name}' is empty")))
@@ -704,6 +723,15 @@ impl Known {
         all
     }
 
+    /// True if a listener presents certificates. A lane asks this, so it visits none of them.
+    pub(crate) fn shows_certificates(&mut self) -> bool {
+        let (listeners, _) = self.live();
+        let has_some = |source: &Source| {
+            self.lists.get(&name_of(source.path())).is_none_or(|(list, _)| !list.lines.is_empty())
+        };
+        listeners.iter().flat_map(|own| &own.0.settings.certificates).any(has_some)
+    }
+
     /// The contexts that still exist.
     fn live(&mut self) -> (Vec<ServerContext>, Vec<ClientContext>) {
         self.listeners.retain(|entry| entry.strong_count() > 0);
@@ -866,6 +894,23 @@ impl Store {
         self.0.lock()
     }
 
+    /// Takes over what `before` knows of files that have not changed, until it is
+    /// [forgotten](Self::forget_predecessor).
+    /// Contents that commands have changed are read from the files again.
+    pub fn follow(&self, before: &Self) {
+        let own = {
+            let known = before.0.lock();
+            Predecessor { rules: known.rules.clone(), certificates: known.certificates.all.clone() }
+        };
+        self.0.lock().before = Some(own);
+    }
+
+    /// Forgets the store that this one [follows](Self::follow).
+    pub fn forget_predecessor(&self) {
+        let before = self.0.lock().before.take();
+        drop(before); // outside of the lock: it may hold the last references
+    }
+
     /// Sets how files are read. Call it before the first certificate is read. Adds to `warnings`.
     ///
     /// # Errors
@@ -933,6 +978,11 @@ impl Store {
         known.servers.retain(|entry| entry.strong_count() > 0); // drop those of removed servers
         known.servers.push(Arc::downgrade(&context));
         Ok(ClientContext(context))
+    }
+
+    /// The number of certificates that were read.
+    pub fn count(&self) -> usize {
+        self.0.lock().certificates.all.len()
     }
 
     /// The files of a kind.

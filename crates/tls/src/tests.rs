@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use crate::{
-    AlpnChallenge, Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, Problem,
-    Progress, RecordSizes, ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store, Version,
+    AlpnChallenge, Bases, ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection,
+    FileSettings, Kind, Problem, Progress, RecordSizes, ServerContext, ServerName, ServerSettings,
+    ServerVerify, Source, Store, Version,
 };
 use manylane_buf::Chain;
 use manylane_sync::qsbr::Reader;
@@ -13,6 +14,7 @@ use rcgen::{
 };
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -1885,4 +1887,50 @@ fn parts_of_a_certificate_are_sent_by_themselves() {
     }
     assert_eq!(set("dh", ""), Err(crate::Failure::Unknown));
     assert_eq!(store.abort(kind, name), Err(crate::Failure::NoTransaction));
+}
+
+/// A store that follows another one takes over what files still say, and nothing else.
+#[test]
+fn certificates_of_unchanged_files_are_not_read_again() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let names = ["same", "replaced", "commanded", "with-key"];
+    let files =
+        names.map(|name| folder.write(&format!("{name}.pem"), &ecdsa(&ca, &[&format!("{name}.example")])));
+    let settings = server_settings(&files.each_ref().map(PathBuf::as_path));
+    let key_of = |store: &Store, file: &Path| {
+        let bundle = store.lock().bundle(&file.display().to_string()).unwrap();
+        bundle.ready.as_ref().unwrap().key.clone()
+    };
+    let first = Store::default();
+    let _context = first.listener(&settings, &mut Vec::new()).unwrap();
+    let keys = files.each_ref().map(|file| key_of(&first, file));
+    // The second.
+    fs::rename(folder.write("new", &ecdsa(&ca, &["new.example"])), &files[1]).unwrap();
+    // The third, by a command.
+    let name = files[2].display().to_string();
+    let sent = ecdsa(&ca, &["sent.example"]);
+    first.set(Kind::Certificate, &name, sent.as_bytes(), false).unwrap();
+    first.commit(Kind::Certificate, &name, &mut Vec::new()).unwrap();
+    // A file beside the fourth, which is not read as long as the file itself has a key.
+    folder.write("with-key.pem.key", "");
+    let follow = |before: &Store, settings_of_files: &FileSettings| {
+        let next = Store::default();
+        next.follow(before);
+        next.set_files(settings_of_files, &mut Vec::new()).unwrap();
+        let context = next.listener(&settings, &mut Vec::new()).unwrap();
+        next.forget_predecessor();
+        (next, context)
+    };
+    let (second, _context) = follow(&first, &FileSettings::default());
+    let is_kept = |before: &Store, after: &Store| {
+        files.each_ref().map(|file| Arc::ptr_eq(&key_of(before, file), &key_of(after, file)))
+    };
+    assert_eq!(is_kept(&first, &second), [true, false, false, false]);
+    assert!(Arc::ptr_eq(&keys[0], &key_of(&second, &files[0])));
+    assert_ne!(keys[1].cert, key_of(&second, &files[1]).cert, "the new file");
+    assert_eq!(keys[2].cert, key_of(&second, &files[2]).cert, "the file, and not what the command has sent");
+    let (third, _context) = follow(&second, &FileSettings::default());
+    assert_eq!(is_kept(&second, &third), [true; 4]);
+    let (other, _context) = follow(&second, &FileSettings { skips_self_issued: true, ..Default::default() });
+    assert_eq!(is_kept(&second, &other), [false; 4], "files are read in another way");
 }

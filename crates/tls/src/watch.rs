@@ -14,8 +14,10 @@ use crate::error::Problem;
 use crate::issuers::FileRules;
 use crate::store::{Known, Store};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What tells of a file whether it has changed; `None` if there is none. The time is that of the inode, which
 /// no program can set.
@@ -50,6 +52,24 @@ fn stamps(definition: &Definition, rules: &FileRules) -> Vec<Stamp> {
         stamp(own.as_ref().unwrap_or(&rules.beside(certificate, ending)))
     };
     vec![stamp(certificate), beside(key, ".key"), beside(ocsp, ".ocsp"), beside(issuer, ".issuer")]
+}
+
+/// Time within which a file may change twice without another stamp: more than the step of any clock that
+/// stamps are made by. Tests replace files instead of writing to them, which gives another stamp at once.
+const STEP: i64 = if cfg!(test) { -1 } else { 2 };
+
+/// A digest of the stamps of all files that a certificate is made of. `None` if one of them has changed so
+/// recently that it may change again without another stamp.
+pub(crate) fn settled_stamp(definition: &Definition, rules: &FileRules) -> Option<u64> {
+    let all = stamps(definition, rules);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+    let newest = all.iter().flatten().map(|(.., seconds, _)| *seconds).max()?;
+    let is_settled = newest.checked_add(STEP)? < i64::try_from(now).ok()?;
+    is_settled.then(|| {
+        let mut digest = DefaultHasher::new();
+        (definition, all).hash(&mut digest);
+        digest.finish()
+    })
 }
 
 /// What came of files that have changed.

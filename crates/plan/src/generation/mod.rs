@@ -239,6 +239,17 @@ impl Generation {
     ///
     /// Resolves host names with the system's resolver, which may take seconds.
     pub fn build(config: &Config, wishes: StartOptions, found: &mut Diagnostics) -> Self {
+        Self::build_after(config, wishes, None, found)
+    }
+
+    /// Builds a generation as [`build`](Self::build) does, to replace `before`: certificates whose files have
+    /// not changed are not read again.
+    pub fn build_after(
+        config: &Config,
+        wishes: StartOptions,
+        before: Option<&Self>,
+        found: &mut Diagnostics,
+    ) -> Self {
         let Config {
             global,
             proxies: _,
@@ -258,6 +269,9 @@ impl Generation {
         } = config;
         let mut refuse = Refuse::new(found, config, wishes.ignore_unresolved);
         refuse.no_lookups = wishes.no_lookups;
+        if let Some(before) = before {
+            refuse.tls.follow(&before.certificates);
+        }
         let acme = tls::crt_stores(config, &mut refuse); // before lines that name their certificates
         let mut process = process::process(global, &mut refuse);
         process.no_splice |= wishes.no_splice;
@@ -315,6 +329,7 @@ impl Generation {
         let tells_formats =
             proxies.backends.iter().flat_map(|own| &own.servers).any(|server| !server.tlvs.is_empty());
         let certificates = refuse.tls.clone();
+        certificates.forget_predecessor();
         let parts = Parts {
             process,
             certificates,

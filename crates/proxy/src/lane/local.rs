@@ -20,7 +20,7 @@ use manylane_plan::generation::pages::PAGES_AT_ONCE;
 use manylane_plan::generation::{Backend, Frontend, Generation, MOST_LANES, Server, inherit_late, set_now};
 use manylane_sched::{BlockingPool, Class, Here, TaskKind, Time};
 use manylane_sync::qsbr::Reader;
-use manylane_sync::{Arc, LaneId};
+use manylane_sync::{Arc, LaneId, Published};
 use manylane_tls::ServerContext;
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
@@ -152,6 +152,9 @@ pub fn offline<R>(wait: impl FnOnce() -> R) -> R {
         None => wait(),
     }
 }
+
+/// Number of certificates that a lane frees within a tenth of a millisecond.
+const MANY_CERTIFICATES: usize = 1000;
 
 /// Number of replaced values at which they are freed before the lanes' next housekeeping: rules may replace
 /// many in a second.
@@ -565,6 +568,11 @@ impl Local {
     /// Removes the state from the lane. Remaining sessions keep what they need.
     pub fn remove(&self) {
         SERVED.with_borrow_mut(|served| served.retain(|local| !std::ptr::eq(&**local, self)));
+        // Freeing very many certificates would stop the lane that holds the generation last: so the thread
+        // that frees replaced values holds it longer.
+        if self.generation.certificates.count() > MANY_CERTIFICATES {
+            Published::new(Some(self.generation.clone())).replace(None);
+        }
     }
 
     /// Returns the number of log lines that the calling lane has not sent yet.
