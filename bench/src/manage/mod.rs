@@ -5,6 +5,7 @@
 //! too long (`warn-blocked-traffic-after`), so its own watchdog measures the longest slice, in processor
 //! time.
 
+mod certificates;
 mod reloads;
 mod running;
 mod sessions;
@@ -37,6 +38,10 @@ pub struct ManageArguments {
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser =
         clap::value_parser!(u32).range(1..=1_000_000))]
     pub sessions: u32,
+    /// Certificates in a folder
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser =
+        clap::value_parser!(u32).range(2..=1_000_000))]
+    pub certificates: u32,
     /// The program [default: manylane beside this one]
     #[arg(long, value_name = "PATH")]
     pub manylane: Option<PathBuf>,
@@ -56,12 +61,18 @@ struct Bench {
     rounds: u32,
     reloads: u32,
     sessions: u32,
+    certificates: u32,
 }
 
 type Row = (&'static str, fn(&Bench, &Load) -> Result<(), String>);
 
-const ROWS: &[Row] =
-    &[("stat", stat::run), ("reloads", reloads::run), ("start", start::run), ("sessions", sessions::run)];
+const ROWS: &[Row] = &[
+    ("stat", stat::run),
+    ("reloads", reloads::run),
+    ("start", start::run),
+    ("sessions", sessions::run),
+    ("certificates", certificates::run),
+];
 
 /// Runs the command.
 ///
@@ -86,6 +97,7 @@ pub fn run(arguments: &ManageArguments) -> Result<(), String> {
         rounds: arguments.rounds,
         reloads: arguments.reloads,
         sessions: arguments.sessions,
+        certificates: arguments.certificates,
     };
     let mut chosen = ROWS
         .iter()

@@ -56,6 +56,7 @@ pub use rustls::pki_types::ServerName;
 pub use rustls::{CertificateError, Error as RustlsError};
 pub use server::{
     ClientVerify, MOST_EARLY_DATA, ServerContext, ServerSettings, SessionLookups, session_lookups,
+    time_choices,
 };
 pub use store::{BadOcsp, Failure, Kind, Names, RevokedLists, Store, StoredFile};
 pub use tickets::{BadKey, check_ticket_keys};
