@@ -177,6 +177,8 @@ fn what_cannot_be_is_refused() {
     assert!(said.contains("no certificate is given: add 'crt <file>'"), "{said}");
     let said = refusal(&format!(" stats socket /x ssl crt {crt} expose-fd listeners"));
     assert!(said.contains("descriptors cannot pass within TLS"), "{said}");
+    let said = refusal(&format!(" stats socket /x ssl crt-list list verify required ca-file {crt}"));
+    assert!(said.contains("name certificates by 'crt' beside 'verify'"), "{said}");
     let missing: &Path = Path::new("/nowhere/none.pem");
     let said = refusal(&format!(" stats socket /x ssl crt {}", missing.display()));
     assert!(said.contains("/nowhere/none.pem"), "{said}");

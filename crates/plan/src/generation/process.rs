@@ -279,6 +279,13 @@ fn stats_sockets(
             let why = "certificates expect 'ssl' beside them, without which nothing is encrypted";
             refuse.keyword(pos, "crt", why);
         }
+        if let (Some(_), Some(pos)) =
+            (line.options.tls.verify, line.options.tls.crt_list.first().map(Word::pos))
+        {
+            let why = "lines of a list may say 'verify none', by which a client that asks for their names \
+                       needs no certificate: name certificates by 'crt' beside 'verify'";
+            refuse.keyword(pos, "crt-list", why);
+        }
         if let (Some(_), Some(set)) = (line.options.tls.ssl, line.options.expose_fd) {
             let why = "descriptors cannot pass within TLS: expose them on a socket without 'ssl'";
             refuse.keyword(set.pos, "expose-fd", why);
