@@ -28,7 +28,7 @@ pub const MOST_CLIENTS: u32 = 10;
 /// Most clients of all sockets together that are in the handshake of TLS, or wait behind it. They have no
 /// permit of `stats maxconn`, so that strangers keep no operator from another socket. Further ones are
 /// closed.
-const MOST_SHAKING: usize = 64;
+const MOST_HANDSHAKES: usize = 64;
 
 /// The state that commands read and change.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ pub struct Control {
     sockets: Arc<[RuntimeSocket]>,
     process: Process,
     clients: ConnLimit,
-    /// Clients within TLS that have no permit yet.
-    shaking: Cell<usize>,
+    /// Number of clients within TLS that have no permit yet.
+    handshakes: Cell<usize>,
     of_master: bool,
     /// Sockets of the generation's `stats socket` lines, for a process that takes over.
     handed_over: BoundSockets,
@@ -119,7 +119,7 @@ impl Control {
     ) -> Self {
         let most = generation.borrow().process.stats_maxconn.unwrap_or(MOST_CLIENTS);
         let (clients, handed_over) = (ConnLimit::new(most), BoundSockets::default());
-        Self { generation, sockets, process, clients, shaking: Cell::new(0), of_master: true, handed_over }
+        Self { generation, sockets, process, clients, handshakes: Cell::new(0), of_master: true, handed_over }
     }
 
     /// Also hands `bound` over to a process that takes over: what [`bind`] returned for the sockets that the
@@ -200,11 +200,12 @@ impl Drop for ClientGuard {
 }
 
 async fn accept(control: Rc<Control>, io: Io, acceptor: Acceptor, number: usize, sockets: BoundSockets) {
+    let has_tls = control.sockets[number].listener.tls.is_some();
     loop {
         let (mut accepted, mut guard) = (None, None);
         let next = async {
             accepted = acceptor.accept().await.ok();
-            if accepted.is_some() && control.tls_of(number).is_none() {
+            if accepted.is_some() && !has_tls {
                 // One accepted client of each socket may wait for a permit, which all sockets share; further
                 // ones wait in the backlog.
                 guard = Some(ClientGuard::enter(&control).await);
@@ -213,10 +214,7 @@ async fn accept(control: Rc<Control>, io: Io, acceptor: Acceptor, number: usize,
         if sockets.closed[number].or(next).await {
             let waiting = acceptor.close().await.unwrap_or_default();
             for incoming in accepted.into_iter().chain(waiting) {
-                let guard = match control.tls_of(number) {
-                    Some(_) => None,
-                    None => Some(ClientGuard::enter(&control).await),
-                };
+                let guard = if has_tls { None } else { Some(ClientGuard::enter(&control).await) };
                 start(&control, guard, &io, incoming, number);
             }
             return;
@@ -235,31 +233,30 @@ async fn encrypted(
     here: Here,
     number: usize,
 ) -> Option<Connection> {
-    let Some(context) = control.tls_of(number) else { return Some(connection) };
     let generation = control.generation();
-    let tls = Local::of(&generation)?.tls(&context).ok()?;
+    let tls = Local::of(&generation)?.tls(&control.tls_of(number)?).ok()?;
     let connection = connection.encrypt(tls, Chain::new(), None).ok()?;
-    let shaking = connection.tls()?.handshake(here, false);
-    here.timeout(generation.process.stats_timeout, shaking).await.ok()?.ok()?;
+    let handshake = connection.tls()?.handshake(here, false);
+    here.timeout(generation.process.stats_timeout, handshake).await.ok()?.ok()?;
     Some(connection)
 }
 
-/// A client within TLS that has no permit yet.
-struct Shaking(Rc<Control>);
+/// Counts a client within TLS until it has a permit.
+struct HandshakeGuard(Rc<Control>);
 
-impl Shaking {
-    fn begin(control: &Rc<Control>) -> Option<Self> {
-        let others = control.shaking.get();
-        (others < MOST_SHAKING).then(|| {
-            control.shaking.set(others + 1);
+impl HandshakeGuard {
+    fn enter(control: &Rc<Control>) -> Option<Self> {
+        let others = control.handshakes.get();
+        (others < MOST_HANDSHAKES).then(|| {
+            control.handshakes.set(others + 1);
             Self(control.clone())
         })
     }
 }
 
-impl Drop for Shaking {
+impl Drop for HandshakeGuard {
     fn drop(&mut self) {
-        self.0.shaking.set(self.0.shaking.get() - 1);
+        self.0.handshakes.set(self.0.handshakes.get() - 1);
     }
 }
 
@@ -273,7 +270,7 @@ fn start(control: &Rc<Control>, guard: Option<ClientGuard>, io: &Io, incoming: I
         let (connection, _guard) = match guard {
             Some(guard) => (connection, guard),
             None => {
-                let Some(_shaking) = Shaking::begin(&control) else { return };
+                let Some(_handshake) = HandshakeGuard::enter(&control) else { return };
                 let Some(connection) = encrypted(&control, connection, here, number).await else { return };
                 (connection, ClientGuard::enter(&control).await)
             }
