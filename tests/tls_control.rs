@@ -171,8 +171,10 @@ fn what_cannot_be_is_refused() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);
     let crt = certificate.display();
-    let said = refusal(" stats socket /x crt x.pem");
-    assert!(said.contains("certificates expect 'ssl' beside them"), "{said}");
+    for options in ["crt x.pem", "verify required", "alpn h2"] {
+        let said = refusal(&format!(" stats socket /x {options}"));
+        assert!(said.contains("options of TLS expect 'ssl' beside them"), "{said}");
+    }
     let said = refusal(" stats socket /x ssl");
     assert!(said.contains("no certificate is given: add 'crt <file>'"), "{said}");
     let said = refusal(&format!(" stats socket /x ssl crt {crt} expose-fd listeners"));

@@ -8,7 +8,7 @@ use super::proxies::Ids;
 use super::refuse::Refuse;
 use manylane_buf::MAX_CLUSTER;
 use manylane_config::lex::Word;
-use manylane_config::table::Tune;
+use manylane_config::table::{TlsOptions, Tune};
 use manylane_config::tree::{Bind, Global, HardStop, OnWorkerFailure, Set, Settings, StatusSet, TlsProcess};
 use manylane_expr::VariableLimits;
 use manylane_http::MAX_HEAD;
@@ -275,9 +275,10 @@ fn stats_sockets(
 ) -> Arc<[RuntimeSocket]> {
     let mut all = Vec::new();
     for line in lines {
-        if let (None, Some(pos)) = (line.options.tls.ssl, line.options.tls.crt.first().map(Word::pos)) {
-            let why = "certificates expect 'ssl' beside them, without which nothing is encrypted";
-            refuse.keyword(pos, "crt", why);
+        if line.options.tls.ssl.is_none() && line.options.tls != TlsOptions::default() {
+            let pos = line.options.tls.crt.first().map_or(line.pos, Word::pos);
+            let why = "options of TLS expect 'ssl' beside them, without which nothing is encrypted";
+            refuse.keyword(pos, "stats socket", why);
         }
         if let (Some(_), Some(pos)) =
             (line.options.tls.verify, line.options.tls.crt_list.first().map(Word::pos))
