@@ -67,15 +67,15 @@ async fn encrypt(
     let made =
         manylane_tls::Connection::client(&tls.context, tls.name.clone(), Hello::Usual, &reader.borrow());
     let connection = connection.encrypt(made.ok()?, Chain::new(), None).ok()?;
-    let shaken = match here.timeout(LONGEST_HANDSHAKE, connection.tls()?.handshake(here, false)).await {
-        Ok(shaken) => shaken.map_err(|error| (!error.is_memory()).then(|| error.to_string())),
-        Err(_) => Err(Some("it took too long".to_owned())),
+    let outcome = match here.timeout(LONGEST_HANDSHAKE, connection.tls()?.handshake(here, false)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) if error.is_memory() => return None,
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it took too long".to_owned()),
     };
-    let failed = matches!(shaken, Err(Some(_)));
-    let was_failing = tls.failing.swap(failed, Ordering::Relaxed);
-    if failed
+    let was_failing = tls.failing.swap(outcome.is_err(), Ordering::Relaxed);
+    if let Err(error) = &outcome
         && !was_failing
-        && let Err(Some(error)) = &shaken
     {
         let to = match delivery {
             Delivery::Tcp(address) => address.to_string(),
@@ -83,7 +83,7 @@ async fn encrypt(
         };
         (lane.report)(&format!("Log lines do not reach {to}: SSL handshake failure ({error})."));
     }
-    shaken.ok()?;
+    outcome.ok()?;
     Some(connection)
 }
 

@@ -168,15 +168,17 @@ pub(super) fn log_server(
     if let Some(set) = line.options.tls.ssl.filter(|set| set.value && is_datagram) {
         return refuse.found.alert(set.pos, "'ssl' expects a server of TCP, found one of datagrams (udp@)");
     }
-    let process = &refuse.config.global.tls;
-    let tls = tls::of_log_server(&line.options.tls, process, line.pos, refuse);
+    tls::check_log_server(&line.options.tls, line.pos, refuse);
+    if let Some(tls) = &server.tls {
+        tls::expect_fixed_name(tls, &line.options.tls, refuse);
+    }
     // The backend's target formats the lines; this one only says how to send them.
     let spec = TargetSpec {
         sink: match is_datagram {
             true => Sink::Udp(address),
             false => {
                 let framing = if counted { Framing::OctetCount } else { Framing::Lines };
-                log::within(Sink::Tcp(address, framing), tls.as_ref())
+                log::within(Sink::Tcp(address, framing), server.tls.as_ref())
             }
         },
         format: Format::Raw,

@@ -239,8 +239,9 @@ impl Logs {
                         built, without those of checks";
                     refuse.keyword(server.pos, "server", why);
                 }
-                let tls = &config.global.tls;
-                let tls = tls::of_log_server(&server.options.tls, tls, server.pos, refuse);
+                let (options, process) = (&server.options.tls, &config.global.tls);
+                tls::check_log_server(options, server.pos, refuse);
+                let tls = tls::of_server_without_requests(options, process, server.pos, refuse);
                 let as_stream =
                     Address { transport: Some(Transport::Stream), ..server.address.value.clone() };
                 let sink = sink_of(&as_stream).map(|sink| match sink {

@@ -473,6 +473,12 @@ pub(super) fn of_server_without_requests(
 ) -> Option<ServerTls> {
     own.ssl.filter(|set| set.value)?;
     let tls = of_server(own, process, Purpose::Traffic, pos, refuse)?;
+    expect_fixed_name(&tls, own, refuse);
+    Some(tls)
+}
+
+/// Refuses an `sni` that needs a request.
+pub(super) fn expect_fixed_name(tls: &ServerTls, own: &TlsOptions, refuse: &mut Refuse<'_>) {
     if let (SniName::None, Some(set)) = (&tls.name, &own.sni) {
         let message = format!(
             "'sni' expects a fixed name such as str(a.example.org) where there are no requests, found '{}'",
@@ -480,21 +486,14 @@ pub(super) fn of_server_without_requests(
         );
         refuse.found.alert(set.pos, message);
     }
-    Some(tls)
 }
 
-/// Returns the TLS of a server that is sent log lines, as [`of_server_without_requests`]. Options that would
-/// have no effect are refused, or lines would go in clear without a word.
-pub(super) fn of_log_server(
-    own: &TlsOptions,
-    process: &TlsProcess,
-    pos: Pos,
-    refuse: &mut Refuse<'_>,
-) -> Option<ServerTls> {
+/// Refuses options of a server that is sent log lines that would have no effect: otherwise lines would go in
+/// clear without a word.
+pub(super) fn check_log_server(own: &TlsOptions, pos: Pos, refuse: &mut Refuse<'_>) {
     if !own.ssl.is_some_and(|set| set.value) && *own != (TlsOptions { ssl: own.ssl, ..TlsOptions::default() })
     {
-        refuse.keyword(pos, "server", "options of TLS expect 'ssl' beside them where lines are sent");
-        return None;
+        return refuse.keyword(pos, "server", "options of TLS expect 'ssl' beside them where lines are sent");
     }
     if let Some(word) = own.crt.first() {
         let why = "certificates of this side are not built for servers of lines: a server that refuses one \
@@ -504,7 +503,6 @@ pub(super) fn of_log_server(
     if let Some(set) = own.early_data {
         refuse.keyword(set.pos, "allow-0rtt", "lines are not sent as early data");
     }
-    of_server_without_requests(own, process, pos, refuse)
 }
 
 /// Returns the fixed name that an option sets.
