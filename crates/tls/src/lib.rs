@@ -15,6 +15,8 @@ mod hello;
 mod issuers;
 mod keylog;
 mod line_options;
+#[cfg(feature = "measure")]
+mod measure;
 mod names;
 mod negotiated;
 mod ocsp;
@@ -46,6 +48,8 @@ pub use hello::ClientHello;
 pub use issuers::FileSettings;
 pub use keylog::Secrets;
 pub use line_options::LineOptions;
+#[cfg(feature = "measure")]
+pub use measure::time_choices;
 pub use names::{OLD_VERSIONS, Version, not_spoken};
 pub use negotiated::{Info, Negotiated, OwnCertificate};
 pub use ocsp::{OcspId, OcspStatus, check_ocsp, ocsp_text};
@@ -56,7 +60,6 @@ pub use rustls::pki_types::ServerName;
 pub use rustls::{CertificateError, Error as RustlsError};
 pub use server::{
     ClientVerify, MOST_EARLY_DATA, ServerContext, ServerSettings, SessionLookups, session_lookups,
-    time_choices,
 };
 pub use store::{BadOcsp, Failure, Kind, Names, RevokedLists, Store, StoredFile};
 pub use tickets::{BadKey, check_ticket_keys};

@@ -3,9 +3,8 @@
 use crate::certificate::Certificate;
 use crate::chain::{Chains, IgnoredErrors};
 use crate::choose::{Choice, Fixed, Source, Unlisted};
-use crate::error::{Error, Problem};
+use crate::error::Problem;
 use crate::generate::{GeneratedCertificates, Generator};
-use crate::hello::accepted;
 use crate::keylog::keeper;
 use crate::line_options::LineOptions;
 use crate::names::Version;
@@ -15,9 +14,7 @@ use crate::store::{Context, Known};
 use crate::tickets::{Rules, Tickets, dated, still_good};
 use crate::trust::{self, Authorities};
 use aws_lc_rs::digest;
-use manylane_buf::Chain;
 use manylane_sync::atomic::{AtomicU64, Ordering};
-use manylane_sync::qsbr::Reader;
 use manylane_sync::{LockClass, Mutex};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs::Ticketer;
@@ -32,7 +29,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 /// Longest session that is kept, in bytes. A session contains all certificates that the client sent, up to 64
@@ -122,34 +118,6 @@ impl ServerSettings {
 /// it.
 #[derive(Clone)]
 pub struct ServerContext(pub(crate) Arc<Context<ServerSettings, Configs>>);
-
-/// Chooses the certificate for each of these hellos, `rounds` times. Returns the time that it took.
-///
-/// # Errors
-/// The bytes of one are no hello.
-#[doc(hidden)] // for the bench: only handshakes choose certificates
-pub fn time_choices(
-    context: &ServerContext,
-    hellos: &[Vec<u8>],
-    rounds: u32,
-    reader: &Reader,
-) -> Result<Duration, Error> {
-    let mut all = Vec::new();
-    for bytes in hellos {
-        let mut received = Chain::new();
-        received.append(bytes)?;
-        let hello = accepted(&received).ok_or(rustls::Error::HandshakeNotComplete)?;
-        all.push(hello);
-    }
-    let configs = context.0.load(reader);
-    let begun = Instant::now();
-    for _ in 0..rounds {
-        for hello in &all {
-            std::hint::black_box(configs.usual.cert_resolver.resolve(hello.client_hello()));
-        }
-    }
-    Ok(begun.elapsed())
-}
 
 /// The configurations of a listener.
 pub(crate) struct Configs {

@@ -13,10 +13,14 @@ use crate::certificate::{Bundle, Definition};
 use crate::error::Problem;
 use crate::issuers::FileRules;
 use crate::store::{Known, Store};
+#[cfg(test)]
+use std::cell::Cell;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+#[cfg(test)]
+use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What tells of a file whether it has changed; `None` if there is none. The time is that of the inode, which
@@ -54,15 +58,31 @@ fn stamps(definition: &Definition, rules: &FileRules) -> Vec<Stamp> {
     vec![stamp(certificate), beside(key, ".key"), beside(ocsp, ".ocsp"), beside(issuer, ".issuer")]
 }
 
-/// Time within which a file may change twice without another stamp: more than the step of any clock that
-/// stamps are made by. Tests replace files instead of writing to them, which gives another stamp at once.
-const STEP: i64 = if cfg!(test) { -1 } else { 2 };
+/// Seconds within which a file may change twice without another stamp: more than the step of any clock that
+/// stamps are made by.
+const STEP: i64 = 2;
+
+#[cfg(not(test))]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Time by which the clock of a test is ahead of that of its files.
+    pub(crate) static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+#[cfg(test)]
+fn now() -> SystemTime {
+    SystemTime::now() + AHEAD.get()
+}
 
 /// A digest of the stamps of all files that a certificate is made of. `None` if one of them has changed so
 /// recently that it may change again without another stamp.
 pub(crate) fn settled_stamp(definition: &Definition, rules: &FileRules) -> Option<u64> {
     let all = stamps(definition, rules);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+    let now = now().duration_since(UNIX_EPOCH).ok()?.as_secs();
     let newest = all.iter().flatten().map(|(.., seconds, _)| *seconds).max()?;
     let is_settled = newest.checked_add(STEP)? < i64::try_from(now).ok()?;
     is_settled.then(|| {
