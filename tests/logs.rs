@@ -411,11 +411,7 @@ fn a_ring_keeps_lines_and_sends_them_to_its_server() {
         collector.local_addr().unwrap(),
         fd(&web),
     ));
-    let get = |path: &str| {
-        let mut client = connect(address);
-        write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-        assert!(common::read_all(&mut client).contains(" 200 "));
-    };
+    let get = |path: &str| common::get(address, path);
     get("/first");
     let (mut sent, _) = collector.accept().unwrap();
     let mut received = Vec::new();
@@ -467,11 +463,7 @@ fn events_are_shown_as_they_come_until_the_client_says_something() {
         socket.display(),
         fd(&web),
     ));
-    let get = |path: &str| {
-        let mut client = connect(address);
-        write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-        assert!(read_all(&mut client).contains(" 200 "));
-    };
+    let get = |path: &str| common::get(address, path);
     let ask = |line: &str| {
         let client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
         client.set_read_timeout(Some(common::TIMEOUT)).unwrap();

@@ -953,11 +953,7 @@ fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
         )
     };
     let program = Changing::start(&proxies("16k"));
-    let get = |path: &str| {
-        let mut client = connect(program.address);
-        write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-        assert!(common::read_all(&mut client).contains(" 200 "));
-    };
+    let get = |path: &str| common::get(program.address, path);
     let line = |client: &mut BufReader<TcpStream>| {
         let mut line = String::new();
         client.read_line(&mut line).unwrap();

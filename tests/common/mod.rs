@@ -244,6 +244,14 @@ pub fn read_all(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// Requests a path of a frontend that responds with 200, over a connection of its own.
+pub fn get(address: SocketAddr, path: &str) {
+    let mut client = connect(address);
+    write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let answer = read_all(&mut client);
+    assert!(answer.contains(" 200 "), "{answer}");
+}
+
 /// A program that is killed when its test ends.
 pub struct Ended(pub Child);
 
