@@ -205,6 +205,11 @@ fn many_drops_take_no_more(config: &str, begin: &str) {
 /// What clients and servers send over: a connection, or TLS within one.
 trait Peer: Read + Write {
     fn socket(&self) -> &TcpStream;
+
+    /// Sends a piece. Fails if the socket has not taken all of it within its limit of time.
+    fn send(&mut self, piece: &[u8]) -> std::io::Result<()> {
+        self.write_all(piece)
+    }
 }
 
 impl Peer for TcpStream {
@@ -221,6 +226,15 @@ where
 {
     fn socket(&self) -> &TcpStream {
         &self.sock
+    }
+
+    /// A write succeeds as well if its record only waits in this process.
+    fn send(&mut self, piece: &[u8]) -> std::io::Result<()> {
+        self.write_all(piece)?;
+        match self.conn.wants_write() {
+            true => Err(std::io::ErrorKind::WouldBlock.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -778,8 +792,9 @@ fn little_is_taken_during(action: &str) {
     println!("{action}: {sent} bytes were taken");
 }
 
-/// Number of tunnel clients, and the bytes that each tries to send.
-const TUNNELS: (usize, usize) = (40, 8000);
+/// Number of tunnel clients, and the bytes that each tries to send: those that fill the sockets, and those that
+/// drip. These take up to 40 ms for each ten, since the kernel delays what acknowledges them.
+const TUNNELS: (usize, (usize, usize)) = (40, (6000, 2000));
 
 /// A client that cannot send for so long is stuck: everything that fits was accepted.
 const STUCK: std::time::Duration = std::time::Duration::from_millis(100);
@@ -846,15 +861,17 @@ fn tunnels<P: Peer>(
     Tunnels { program, clients, servers, server }
 }
 
-/// Sends each stream as much as it accepts, in such pieces with `step` bytes of data each. Returns the number
-/// of bytes of data that were accepted.
-fn fill<P: Peer + Send>(senders: &mut [P], piece: &[u8], step: usize) -> usize {
+/// Sends each stream as much as it accepts: pieces of 1,000 bytes, which fill the sockets, and then pieces of
+/// `step`. `carried` makes what carries a piece. Returns the number of bytes of data that were accepted.
+fn fill<P: Peer + Send>(senders: &mut [P], step: usize, carried: fn(Vec<u8>) -> Vec<u8>) -> usize {
+    let (first, then) = TUNNELS.1;
+    let lengths = std::iter::repeat_n(1000, first / 1000).chain(std::iter::repeat_n(step, then / step));
     let sending = senders.iter_mut().map(|sender| {
+        let lengths = lengths.clone();
         move || {
             sender.socket().set_write_timeout(Some(STUCK)).unwrap();
             rustix::net::sockopt::set_socket_send_buffer_size(sender.socket(), 4096).unwrap();
-            let pieces = (0..TUNNELS.1).step_by(step);
-            pieces.take_while(|_| sender.write_all(piece).is_ok()).count() * step
+            lengths.take_while(|&length| sender.send(&carried(vec![b'x'; length])).is_ok()).sum::<usize>()
         }
     });
     std::thread::scope(|scope| {
@@ -873,11 +890,10 @@ fn memory_with_tunnels<P: Peer + Send>(
     client: impl Fn(TcpStream) -> P,
 ) -> usize {
     let mut tunnels = tunnels(Manylane::start_ready, rules, begin, answer, receiver, client);
-    let data = vec![b'x'; step];
     let sent = match receiver {
-        Receiver::Client => fill(&mut tunnels.servers, &data, step),
-        Receiver::Server if begin.starts_with("PRI ") => fill(&mut tunnels.clients, &data_frame(data), step),
-        Receiver::Server => fill(&mut tunnels.clients, &data, step),
+        Receiver::Client => fill(&mut tunnels.servers, step, |piece| piece),
+        Receiver::Server if begin.starts_with("PRI ") => fill(&mut tunnels.clients, step, data_frame),
+        Receiver::Server => fill(&mut tunnels.clients, step, |piece| piece),
     };
     // A slow machine may not have read yet what the kernel accepted.
     let (mut memory, mut same) = (0, 0);
