@@ -72,6 +72,9 @@ EACH_DRIVER = for driver in epoll io_uring; do \
 		fi; \
 	done
 
+# A test that waits for ever fails the run, which has named it: "has been running for over 60 seconds".
+BOUNDED := timeout --verbose 60m
+
 # Tests at a time: those that start programs wait more than they compute.
 export RUST_TEST_THREADS ?= 4
 
@@ -125,7 +128,8 @@ test-debug: ## all tests but the comparison, all features, io_uring, lock ranks 
 	cargo build --locked --workspace --features $(FEATURES) --bins
 	@if $(HAS_IO_URING); then export MANYLANE_DRIVER=io_uring; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
-	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES) -- --skip the_two_programs_do_the_same
+	$(call BUILT,debug) $(BOUNDED) cargo test $(TESTED) --features $(FEATURES) -- \
+		--skip the_two_programs_do_the_same
 
 # The tests themselves are those of the debug build; only the program that they start is at full speed.
 # HAProxy plays each case once, and both builds of the program are compared with it. The test `arguments`
@@ -135,8 +139,8 @@ test-release: ## at full speed, with epoll: the crates whose state lanes share, 
 		--features manylane-pool/fault-injection --tests
 	@export MANYLANE_CHECKED=epoll:$(abspath $(TARGET))/debug/manylane; \
 	if $(HAS_IO_URING); then MANYLANE_CHECKED=io_uring:$${MANYLANE_CHECKED#*:}; fi; \
-	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) cargo test $(TESTED) --features $(FEATURES) \
-		$(addprefix --test ,arguments e2e differential examples metrics varnishtest)
+	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) $(BOUNDED) cargo test $(TESTED) \
+		--features $(FEATURES) $(addprefix --test ,arguments e2e differential examples metrics varnishtest)
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test $(TESTED) --test 'loom_*'

@@ -28,7 +28,10 @@ impl Collector {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap();
-        Self { listener: TcpListener::bind("127.0.0.1:0").unwrap(), config: Arc::new(config) }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let receive = rustix::net::sockopt::Timeout::Recv; // which bounds how long it waits to accept as well
+        rustix::net::sockopt::set_socket_timeout(&listener, receive, Some(TIMEOUT)).unwrap();
+        Self { listener, config: Arc::new(config) }
     }
 
     fn address(&self) -> SocketAddr {
@@ -140,13 +143,15 @@ fn a_ring_goes_on_with_its_lines_on_the_next_connection() {
 }
 
 /// A connection breaks off while records are under way. The next one begins with a whole line, and behind
-/// those that the server has read: none comes twice, and none is missing from there on.
+/// those that the server has read: none of these comes twice, and none is missing from there on.
 #[test]
-fn a_ring_sends_no_line_twice_when_a_connection_breaks_off() {
+fn a_ring_goes_on_with_a_whole_line_when_a_connection_breaks_off() {
     const LINES: usize = 3_000;
+    /// Lines behind the end of the first connection: the kernel may have taken all others for it.
+    const MORE: usize = 10;
     let authority = Authority::new();
     let collector = Collector::new(&authority.bundle("a.pem", &["log.example"]));
-    // Lines wait in the program, and not in the kernel.
+    // Lines wait in the program, and not in the kernel of the server.
     rustix::net::sockopt::set_socket_recv_buffer_size(&collector.listener, 4096).unwrap();
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
@@ -159,27 +164,31 @@ fn a_ring_sends_no_line_twice_when_a_connection_breaks_off() {
     let mut client = connect(address);
     let mut served = BufReader::new(client.try_clone().unwrap()).lines();
     let long = "x".repeat(900);
-    for number in 0..LINES {
-        let request = format!("GET /{number}/{long} HTTP/1.1\r\nHost: a\r\n\r\n");
-        client.write_all(request.as_bytes()).unwrap();
-        while !served.next().unwrap().unwrap().is_empty() {}
-    }
+    let mut log = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let request = format!("GET /{number}/{long} HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.write_all(request.as_bytes()).unwrap();
+            while !served.next().unwrap().unwrap().is_empty() {}
+        }
+    };
     let number = |line: std::io::Result<String>| -> usize {
         let line = line.unwrap();
         let (number, rest) = line.strip_prefix('/').unwrap().split_once('/').unwrap();
         assert_eq!(rest, long, "a part of a line");
         number.parse().unwrap()
     };
+    log(0..LINES);
     let mut first = BufReader::new(collector.accept().0).lines();
     for expected in 0..100 {
         assert_eq!(number(first.next().unwrap()), expected);
     }
     drop(first); // with bytes that are not read, so it is reset
+    log(LINES..LINES + MORE);
     let second = BufReader::new(collector.accept().0);
-    let mut received = second.lines().map(number).take_while(|number| number + 1 < LINES);
+    let mut received = second.lines().map(number).take_while(|number| number + 1 < LINES + MORE);
     let begin = received.next().unwrap();
     assert!(begin >= 100, "{begin} comes twice");
-    assert!(received.eq(begin + 1..LINES - 1), "lines are missing behind {begin}");
+    assert!(received.eq(begin + 1..LINES + MORE - 1), "lines are missing behind {begin}");
 }
 
 #[test]
