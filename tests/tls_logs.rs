@@ -276,7 +276,7 @@ fn options_of_tls_that_do_not_fit_are_refused() {
         ("ring r\n server s 127.0.0.1:1 verify none\n", "options of TLS expect 'ssl' beside them"),
         (
             "ring r\n server s 127.0.0.1:1 ssl verify none crt x.pem\n",
-            "certificates of this side are not built",
+            "client certificates are not built for log servers",
         ),
         ("ring r\n server s 127.0.0.1:1 ssl verify none allow-0rtt\n", "lines are not sent as early data"),
         ("ring r\n server s 127.0.0.1:1 check\n", "of the options of a ring's server only 'log-proto'"),

@@ -9,15 +9,17 @@ use manylane_buf::Chain;
 use manylane_io::Io;
 use manylane_net::hand_over::Offer;
 use manylane_net::{Acceptor, Bound, Connection, Endpoint, HandedOver, Incoming, ListenOptions};
-use manylane_plan::generation::RuntimeSocket;
 use manylane_plan::generation::notify::Notify;
+use manylane_plan::generation::{Rights, RuntimeSocket};
 use manylane_plan::{ConnLimit, Generation};
 use manylane_proxy::{Local, bind_listener};
 use manylane_sched::{BlockingPool, Class, Here, TaskKind};
 use manylane_sync::Arc;
 use manylane_tls::ServerContext;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 static ACCEPT: TaskKind = TaskKind::new("control accept");
 static SERVE: TaskKind = TaskKind::new("control");
@@ -26,9 +28,12 @@ static SERVE: TaskKind = TaskKind::new("control");
 pub const MOST_CLIENTS: u32 = 10;
 
 /// Most clients of all sockets together that are in the handshake of TLS, or wait behind it. They have no
-/// permit of `stats maxconn`, so that strangers keep no operator from another socket. Further ones are
-/// closed.
+/// permit of `stats maxconn`, so that strangers keep no operator from another socket. One more closes the
+/// oldest of them, so that strangers who say nothing keep no operator from this one either.
 const MOST_HANDSHAKES: usize = 64;
+
+/// Longest time of a handshake of TLS.
+const LONGEST_HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The state that commands read and change.
 #[derive(Debug)]
@@ -38,8 +43,8 @@ pub struct Control {
     sockets: Arc<[RuntimeSocket]>,
     process: Process,
     clients: ConnLimit,
-    /// Number of clients within TLS that have no permit yet.
-    handshakes: Cell<usize>,
+    /// Wakes each client within TLS that has no permit yet, the oldest one first.
+    handshakes: RefCell<VecDeque<Rc<Notify>>>,
     of_master: bool,
     /// Sockets of the generation's `stats socket` lines, for a process that takes over.
     handed_over: BoundSockets,
@@ -119,7 +124,15 @@ impl Control {
     ) -> Self {
         let most = generation.borrow().process.stats_maxconn.unwrap_or(MOST_CLIENTS);
         let (clients, handed_over) = (ConnLimit::new(most), BoundSockets::default());
-        Self { generation, sockets, process, clients, handshakes: Cell::new(0), of_master: true, handed_over }
+        Self {
+            generation,
+            sockets,
+            process,
+            clients,
+            handshakes: RefCell::default(),
+            of_master: true,
+            handed_over,
+        }
     }
 
     /// Also hands `bound` over to a process that takes over: what [`bind`] returned for the sockets that the
@@ -142,14 +155,19 @@ impl Control {
         &self.sockets
     }
 
-    /// Returns the TLS of a socket: that of the current generation, which has read the certificates last, if
-    /// it names the socket.
-    fn tls_of(&self, number: usize) -> Option<ServerContext> {
-        let own = &self.sockets[number].listener;
-        let tls = own.tls.as_ref()?;
+    /// Returns what the current generation's line says of a socket, or the line that it was bound for, if
+    /// there is no other one.
+    pub(crate) fn line<'a>(&'a self, generation: &'a Generation, number: usize) -> &'a RuntimeSocket {
+        let bound = &self.sockets[number];
+        let mut lines = generation.process.stats_lines.iter();
+        lines.find(|line| !self.of_master && *line == bound).unwrap_or(bound)
+    }
+
+    /// Returns how a client of a socket is served that connects now.
+    fn terms(&self, number: usize) -> Terms {
         let generation = self.generation();
-        let mut all = generation.process.stats_tls.iter();
-        Some(all.find(|(endpoint, _)| *endpoint == own.endpoint).map_or(tls, |(_, tls)| tls).clone())
+        let line = self.line(&generation, number);
+        Terms { rights: line.rights, tls: line.listener.tls.clone() }
     }
 
     pub(crate) fn process(&self) -> &Process {
@@ -177,6 +195,12 @@ impl Control {
     }
 }
 
+/// How a client is served: rights and TLS of one line, whatever a reload changes meanwhile.
+struct Terms {
+    rights: Rights,
+    tls: Option<ServerContext>,
+}
+
 /// Holds a client's permit of the connection limit.
 struct ClientGuard(Rc<Control>);
 
@@ -200,12 +224,12 @@ impl Drop for ClientGuard {
 }
 
 async fn accept(control: Rc<Control>, io: Io, acceptor: Acceptor, number: usize, sockets: BoundSockets) {
-    let has_tls = control.sockets[number].listener.tls.is_some();
     loop {
         let (mut accepted, mut guard) = (None, None);
         let next = async {
-            accepted = acceptor.accept().await.ok();
-            if accepted.is_some() && !has_tls {
+            let Ok(incoming) = acceptor.accept().await else { return };
+            let (_, terms) = accepted.insert((incoming, control.terms(number)));
+            if terms.tls.is_none() {
                 // One accepted client of each socket may wait for a permit, which all sockets share; further
                 // ones wait in the backlog.
                 guard = Some(ClientGuard::enter(&control).await);
@@ -213,14 +237,15 @@ async fn accept(control: Rc<Control>, io: Io, acceptor: Acceptor, number: usize,
         };
         if sockets.closed[number].or(next).await {
             let waiting = acceptor.close().await.unwrap_or_default();
-            for incoming in accepted.into_iter().chain(waiting) {
-                let guard = if has_tls { None } else { Some(ClientGuard::enter(&control).await) };
-                start(&control, guard, &io, incoming, number);
+            let waiting = waiting.into_iter().map(|incoming| (incoming, control.terms(number)));
+            for (incoming, terms) in accepted.into_iter().chain(waiting) {
+                let guard = if terms.tls.is_some() { None } else { Some(ClientGuard::enter(&control).await) };
+                start(&control, guard, &io, incoming, terms);
             }
             return;
         }
-        let Some(incoming) = accepted else { return };
-        start(&control, guard, &io, incoming, number);
+        let Some((incoming, terms)) = accepted else { return };
+        start(&control, guard, &io, incoming, terms);
     }
 }
 
@@ -231,51 +256,68 @@ async fn encrypted(
     control: &Control,
     connection: Connection,
     here: Here,
-    number: usize,
+    context: &ServerContext,
 ) -> Option<Connection> {
-    let generation = control.generation();
-    let tls = Local::of(&generation)?.tls(&control.tls_of(number)?).ok()?;
+    let tls = {
+        let generation = control.generation(); // which must not live as long as the handshake
+        Local::of(&generation)?.tls(context).ok()?
+    };
     let connection = connection.encrypt(tls, Chain::new(), None).ok()?;
     let handshake = connection.tls()?.handshake(here, false);
-    here.timeout(generation.process.stats_timeout, handshake).await.ok()?.ok()?;
+    here.timeout(LONGEST_HANDSHAKE, handshake).await.ok()?.ok()?;
     Some(connection)
 }
 
-/// Counts a client within TLS until it has a permit.
-struct HandshakeGuard(Rc<Control>);
+/// Holds the place of a client within TLS until it has a permit.
+struct HandshakeGuard {
+    control: Rc<Control>,
+    /// A newer client needs the place.
+    closed: Rc<Notify>,
+}
 
 impl HandshakeGuard {
-    fn enter(control: &Rc<Control>) -> Option<Self> {
-        let others = control.handshakes.get();
-        (others < MOST_HANDSHAKES).then(|| {
-            control.handshakes.set(others + 1);
-            Self(control.clone())
-        })
+    fn enter(control: &Rc<Control>) -> Self {
+        let (mut all, closed) = (control.handshakes.borrow_mut(), Rc::<Notify>::default());
+        if all.len() >= MOST_HANDSHAKES
+            && let Some(oldest) = all.pop_front()
+        {
+            oldest.notify_one();
+        }
+        all.push_back(closed.clone());
+        Self { control: control.clone(), closed }
     }
 }
 
 impl Drop for HandshakeGuard {
     fn drop(&mut self) {
-        self.0.handshakes.set(self.0.handshakes.get() - 1);
+        self.control.handshakes.borrow_mut().retain(|other| !Rc::ptr_eq(other, &self.closed));
     }
 }
 
 /// Starts to serve a client. One within TLS gets its `guard` behind the handshake.
-fn start(control: &Rc<Control>, guard: Option<ClientGuard>, io: &Io, incoming: Incoming, number: usize) {
+fn start(control: &Rc<Control>, guard: Option<ClientGuard>, io: &Io, incoming: Incoming, terms: Terms) {
     let (here, control) = (io.here(), control.clone());
     let connection = incoming.into_connection(io);
     let client = Client::new(control.of_master);
     let serving = async move {
         let _client = client;
-        let (connection, _guard) = match guard {
-            Some(guard) => (connection, guard),
-            None => {
-                let Some(_handshake) = HandshakeGuard::enter(&control) else { return };
-                let Some(connection) = encrypted(&control, connection, here, number).await else { return };
-                (connection, ClientGuard::enter(&control).await)
+        let (connection, _guard) = match &terms.tls {
+            None => (connection, guard),
+            Some(context) => {
+                let place = HandshakeGuard::enter(&control);
+                let mut entered = None;
+                let entering = async {
+                    let Some(connection) = encrypted(&control, connection, here, context).await else {
+                        return;
+                    };
+                    entered = Some((connection, Some(ClientGuard::enter(&control).await)));
+                };
+                place.closed.or(entering).await;
+                let Some(entered) = entered else { return };
+                entered
             }
         };
-        if session::serve(&control, &connection, here, &control.sockets[number]).await.is_ok() {
+        if session::serve(&control, &connection, here, terms.rights).await.is_ok() {
             // The client may be gone already, or read nothing.
             let time = control.generation().process.stats_timeout;
             let _ = here.timeout(time, connection.finish()).await;

@@ -11,7 +11,7 @@ use crate::reply::{Reply, ReplyError};
 use crate::serve::{self, Control};
 use manylane_net::hand_over::Offer;
 use manylane_net::{Connection, Endpoint, hand_over};
-use manylane_plan::generation::RuntimeSocket;
+use manylane_plan::generation::Rights;
 use manylane_proxy::BoundListener;
 use manylane_sched::Here;
 use std::time::Duration;
@@ -189,12 +189,12 @@ pub(crate) async fn serve(
     control: &Control,
     connection: &Connection,
     here: Here,
-    socket: &RuntimeSocket,
+    rights: Rights,
 ) -> Result<(), ReplyError> {
     let timeout = control.generation().process.stats_timeout;
     let mut settings = Settings {
-        level: Level::named(socket.level).unwrap_or(Level::Operator),
-        marks: SeverityOutput::named(socket.severity).unwrap_or(SeverityOutput::None),
+        level: Level::named(rights.level).unwrap_or(Level::Operator),
+        marks: SeverityOutput::named(rights.severity).unwrap_or(SeverityOutput::None),
         prompt: PromptMode::default(),
         timeout,
         expert: false,
@@ -234,7 +234,7 @@ pub(crate) async fn serve(
             behind -= 1;
             if *words == [hand_over::QUESTION] {
                 reply.flush().await?;
-                if socket.exposes {
+                if rights.exposes {
                     hand_over_all(control, connection, here, timeout).await;
                 }
                 return Ok(()); // a client without permission sees the connection end

@@ -34,14 +34,15 @@ pub(super) fn log(call: &mut Call<'_, '_>) {
 /// `show cli sockets`
 pub(super) fn show_sockets(call: &mut Call<'_, '_>) {
     call.reply.put("# socket lvl processes\n");
-    for socket in call.control.sockets() {
+    for number in 0..call.control.sockets().len() {
+        let socket = call.control.line(&call.generation, number);
         let family = match &socket.listener.endpoint {
             Endpoint::Ip(address) if address.is_ipv4() => "ipv4@",
             Endpoint::Ip(_) => "ipv6@",
             Endpoint::Unix(path) if path.is_absolute() => "unix@",
             _ => "", // the address has its prefix already
         };
-        let _ = writeln!(call.reply, "{family}{} {} all", socket.listener.written, socket.level);
+        let _ = writeln!(call.reply, "{family}{} {} all", socket.listener.written, socket.rights.level);
     }
 }
 

@@ -99,7 +99,7 @@ pub(super) fn bind(words: &[OsString]) -> Result<(Sockets, PendingChanges), Stri
             }
             let bound = manylane_proxy::bind_listener(&socket.listener, 1, &system::owner, &mut none);
             let bound = bound.map_err(|error| failed(&error))?;
-            all.extend(bound.into_iter().map(|bound| (bound, socket.level)));
+            all.extend(bound.into_iter().map(|bound| (bound, socket.rights.level)));
         }
     }
     Ok((all, none.begin(false).map_err(|error| failed(&error))?))

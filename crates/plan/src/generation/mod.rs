@@ -70,7 +70,7 @@ pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, NotRemoved, options_of_added_servers};
 pub use observe::{OnError, TrafficObserver};
 pub use peers::{Link as PeerLink, Peer, Peers, PeersTls, Report as PeersReport};
-pub use process::{MOST_LANES, Owner, Process, RuntimeSocket};
+pub use process::{MOST_LANES, Owner, Process, Rights, RuntimeSocket};
 pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
 pub use resolvers::{Order, Question};

@@ -12,10 +12,8 @@ use manylane_config::table::{TlsOptions, Tune};
 use manylane_config::tree::{Bind, Global, HardStop, OnWorkerFailure, Set, Settings, StatusSet, TlsProcess};
 use manylane_expr::VariableLimits;
 use manylane_http::MAX_HEAD;
-use manylane_net::Endpoint;
 use manylane_sched::{Placement, Profiling};
 use manylane_sync::Arc;
-use manylane_tls::ServerContext;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -158,10 +156,10 @@ pub struct Process {
     pub warn_blocked: Duration,
     /// `profiling.tasks`
     pub profiling: Profiling,
-    /// `stats socket`: addresses of the run-time interface.
+    /// `stats socket`: sockets of the run-time interface. They stay those of the start.
     pub stats_sockets: Arc<[RuntimeSocket]>,
-    /// TLS of the addresses of `stats socket` lines of these files; the sockets stay those of the start.
-    pub stats_tls: Vec<(Endpoint, ServerContext)>,
+    /// The `stats socket` lines of these files.
+    pub stats_lines: Arc<[RuntimeSocket]>,
     /// `stats maxconn`: most concurrent clients of the run-time interface.
     pub stats_maxconn: Option<u32>,
     /// `stats timeout`: longest silence of a client of the run-time interface.
@@ -233,27 +231,33 @@ impl Process {
     }
 }
 
-impl PartialEq for RuntimeSocket {
-    fn eq(&self, other: &Self) -> bool {
-        let (own, its) = (&self.listener, &other.listener);
-        (&own.endpoint, &own.options, &own.user, &own.group)
-            == (&its.endpoint, &its.options, &its.user, &its.group)
-            && (self.level, self.severity, self.exposes) == (other.level, other.severity, other.exposes)
-            && own.tls.is_some() == its.tls.is_some()
-    }
-}
-
 /// A socket of the run-time interface.
 #[derive(Debug)]
 pub struct RuntimeSocket {
     /// Address and options of the socket.
     pub listener: Listener,
-    /// `level`: rights of its clients.
+    /// What its clients may do.
+    pub rights: Rights,
+}
+
+/// What a client of the run-time interface may do, and how it is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Rights {
+    /// `level`
     pub level: &'static str,
     /// `severity-output`: form of the severity in front of messages.
     pub severity: &'static str,
     /// `expose-fd listeners`: clients may get the listening sockets.
     pub exposes: bool,
+}
+
+/// Two are equal if one socket serves both. Rights and TLS are those of the newer line.
+impl PartialEq for RuntimeSocket {
+    fn eq(&self, other: &Self) -> bool {
+        let (own, its) = (&self.listener, &other.listener);
+        (&own.endpoint, &own.options, &own.user, &own.group)
+            == (&its.endpoint, &its.options, &its.user, &its.group)
+    }
 }
 
 /// Default rights of the run-time interface's clients, and the default of their longest silence.
@@ -283,9 +287,12 @@ fn stats_sockets(
         if let (Some(_), Some(pos)) =
             (line.options.tls.verify, line.options.tls.crt_list.first().map(Word::pos))
         {
-            let why = "lines of a list may say 'verify none', by which a client that asks for their names \
-                       needs no certificate: name certificates by 'crt' beside 'verify'";
+            let why = "a line of the list may say 'verify none' and let clients in without a certificate: \
+                       use 'crt' beside 'verify'";
             refuse.keyword(pos, "crt-list", why);
+        }
+        if let Some(set) = line.options.tls.early_data {
+            refuse.keyword(set.pos, "allow-0rtt", "commands are not taken as early data");
         }
         if let (Some(_), Some(set)) = (line.options.tls.ssl, line.options.expose_fd) {
             let why = "descriptors cannot pass within TLS: expose them on a socket without 'ssl'";
@@ -302,9 +309,11 @@ fn stats_sockets(
         );
         all.extend(listeners.into_iter().map(|listener| RuntimeSocket {
             listener,
-            level: line.options.level.map_or(LEVEL, |set| set.value),
-            severity: line.options.severity_output.map_or("none", |set| set.value),
-            exposes: line.options.expose_fd.is_some(),
+            rights: Rights {
+                level: line.options.level.map_or(LEVEL, |set| set.value),
+                severity: line.options.severity_output.map_or("none", |set| set.value),
+                exposes: line.options.expose_fd.is_some(),
+            },
         }));
     }
     all.into()
@@ -508,10 +517,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
             "off" => Profiling::Off,
             _ => Profiling::Auto,
         },
-        stats_tls: stats_sockets
-            .iter()
-            .filter_map(|own| Some((own.listener.endpoint.clone(), own.listener.tls.clone()?)))
-            .collect(),
+        stats_lines: stats_sockets.clone(),
         stats_sockets,
         stats_maxconn: stats_maxconn.map(|set| set.value),
         stats_timeout: stats_timeout
