@@ -19,9 +19,10 @@ use std::time::Duration;
 
 static CLOSING: TaskKind = TaskKind::new("close an idle connection");
 
-/// Longest wait for a slot of other lanes, all together. It is longer than the wait for another lane's idle
-/// connection, since a request without a slot fails.
-const TIMEOUT: Duration = Duration::from_millis(100);
+/// Longest wait for a slot of other lanes, all together, or for an idle connection that holds one. A running
+/// lane replies within its round. On a busy machine one may not run for many milliseconds, and a request
+/// without a slot fails.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Number of lane rounds to wait until an HTTP/2 connection without streams has closed.
 const ROUNDS: usize = 8;

@@ -22,7 +22,7 @@
 //!    `pool-purge-delay` has passed, and connects instead. Otherwise lanes that use a server in turn would
 //!    pass one connection to and fro.
 
-use super::Local;
+use super::{Local, conn_slot};
 use crate::traffic::Parties;
 use manylane_balance::{ConnSlot, IdlePool, Index, Reply, oneshot};
 use manylane_net::{Connection, UseSource};
@@ -241,14 +241,16 @@ impl Local {
         let give = move |_| give(generation, number, index, key, least, reply);
         Remote::new(lane).spawn_with(&TAKEOVER, Class::Urgent, give).ok()?;
         let answer = poll_fn(|context| request.poll_task(context));
-        let Transfer { fd, served, slot } = here.timeout(TIMEOUT, answer).await.ok()??;
+        let server = &*backend.servers[index.get()];
+        // A slot in a reply that nobody waits for would be missing for the connection that is made instead.
+        let most = if server.strict_maxconn { conn_slot::TIMEOUT } else { TIMEOUT };
+        let Transfer { fd, served, slot } = here.timeout(most, answer).await.ok()??;
         let stream = self.io.stream(fd).ok()?;
         let idle = Idle { connection: Connection::Socket(stream), served, slot };
         if !idle.may_be_used() {
             return None; // the server closed it meanwhile, or sent something
         }
-        let server = Some(&*backend.servers[index.get()]);
-        Parties { server, ..Parties::new(&self.generation) }.connection_taken_over();
+        Parties { server: Some(server), ..Parties::new(&self.generation) }.connection_taken_over();
         Some(idle)
     }
 
