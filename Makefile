@@ -84,8 +84,8 @@ LONG_MODEL_SECONDS ?= 30
 LONG_CASES ?= 20000
 LONG_FUZZ_SECONDS ?= 120
 
-.PHONY: help setup run examples scale test test-setup test-form test-debug test-release test-models \
-	test-budgets \
+.PHONY: help setup run examples scale test test-setup test-form test-debug test-crates test-release \
+	test-comparison test-models test-budgets \
 	test-long long-models long-properties long-budgets long-soak long-faults long-reloads long-mutations \
 	long-fuzz full-speed-program tsan \
 	check bench costs fuzz doc deb install
@@ -112,7 +112,8 @@ scale: setup ## the scaling demonstration: real threads here, simulated cores up
 test: ## everything that must hold, within bounds: what CI runs
 	@scripts/setup build
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-setup test-form
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync test-debug test-models test-budgets test-release
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync \
+		test-debug test-models test-budgets test-release test-comparison
 	@scripts/not-shown
 
 # It waits for downloads, and what ends soon needs none of it.
@@ -131,16 +132,24 @@ test-debug: ## all tests but the comparison, all features, io_uring, lock ranks 
 	$(call BUILT,debug) $(BOUNDED) cargo test $(TESTED) --features $(FEATURES) -- \
 		--skip the_two_programs_do_the_same
 
-# The tests themselves are those of the debug build; only the program that they start is at full speed.
-# HAProxy plays each case once, and both builds of the program are compared with it. The test `arguments`
-# is here because cargo then builds the program of the debug build, too.
-test-release: ## at full speed, with epoll: the crates whose state lanes share, and the program
+test-crates: ## at full speed, with epoll: the crates whose state lanes share
 	MANYLANE_DRIVER=epoll $(FULL_SPEED) test $(LIBRARIES) $(ALONE) \
 		--features manylane-pool/fault-injection --tests
+
+# The tests themselves are those of the debug build; only the program that they start is at full speed, which
+# `test-crates` has built.
+AT_FULL_SPEED = MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) $(BOUNDED) cargo test $(TESTED) \
+	--features $(FEATURES)
+
+test-release: test-crates ## at full speed, with epoll: the program
+	$(AT_FULL_SPEED) $(addprefix --test ,e2e examples metrics varnishtest)
+
+# HAProxy plays each case once, and both builds of the program are compared with it. The test `arguments`
+# is here because cargo then builds the program of the debug build, too.
+test-comparison: test-crates ## the program beside HAProxy, case by case
 	@export MANYLANE_CHECKED=epoll:$(abspath $(TARGET))/debug/manylane; \
 	if $(HAS_IO_URING); then MANYLANE_CHECKED=io_uring:$${MANYLANE_CHECKED#*:}; fi; \
-	MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) $(BOUNDED) cargo test $(TESTED) \
-		--features $(FEATURES) $(addprefix --test ,arguments e2e differential examples metrics varnishtest)
+	$(AT_FULL_SPEED) $(addprefix --test ,arguments differential)
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test $(TESTED) --test 'loom_*'

@@ -3,8 +3,8 @@
 use crate::common;
 use crate::tls::{Authority, openssl, text};
 
-use common::DEFAULTS;
 use common::watch::{Played, Syslog, both, until};
+use common::{DEFAULTS, Manylane};
 use rcgen::PKCS_RSA_SHA256;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -369,6 +369,29 @@ fn a_line_names_the_key_of_its_certificate_as_in_haproxy() {
         let theirs: Vec<_> = theirs.iter().map(|said| said.replace('\0', "").replace(" []", "")).collect();
         assert_eq!(ours, theirs);
         assert!(refused.contains("incompatible parameters"), "{refused}");
+    }
+}
+
+/// What commands add to a folder has its certificate alone, as in HAProxy.
+#[test]
+fn a_line_of_a_folder_has_no_options() {
+    let authority = Authority::new();
+    let folder = authority.folder.0.join("served");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::rename(authority.bundle("a.pem", &["a.example"]), folder.join("a.pem")).unwrap();
+    let socket = authority.folder.0.join("control");
+    let (listening, _) = common::listener();
+    let _program = Manylane::start_ready(&format!(
+        "global\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {} ssl crt {}\n{PAGE}",
+        socket.display(),
+        common::fd(&listening),
+        folder.display()
+    ));
+    let folder = folder.display();
+    for options in ["[alpn foo]", "[key x]", &format!("[crt {folder}/a.pem]"), "b.example"] {
+        let line = format!("add ssl crt-list {folder} <<\n{folder}/a.pem {options}\n");
+        let said = common::watch::ask(&socket, &line);
+        assert!(said.contains("a folder expects no options and no names"), "{options}: {said}");
     }
 }
 

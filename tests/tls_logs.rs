@@ -53,11 +53,27 @@ impl Lines {
     fn until(&mut self, end: &str) -> String {
         let mut received = Vec::new();
         while !received.ends_with(end.as_bytes()) {
-            let mut byte = [0];
-            self.0.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} behind {}", text(&received)));
-            received.push(byte[0]);
+            self.next(&mut received)
+                .unwrap_or_else(|error| panic!("{error}, {end} missing behind {}", text(&received)));
         }
         text(&received)
+    }
+
+    /// Takes the next byte. Behind the handshake it does not wait until what was written is sent.
+    fn next(&mut self, received: &mut Vec<u8>) -> std::io::Result<()> {
+        let StreamOwned { conn, sock } = &mut self.0;
+        let mut byte = [0];
+        match conn.reader().read(&mut byte) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => received.push(byte[0]),
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return Err(error),
+            Err(_) if conn.is_handshaking() => drop(conn.complete_io(sock)?),
+            Err(_) => {
+                conn.read_tls(sock)?;
+                conn.process_new_packets().map_err(std::io::Error::other)?;
+            }
+        }
+        Ok(())
     }
 
     /// The name that the client has asked for.
@@ -219,6 +235,77 @@ fn a_server_of_lines_that_is_not_trusted_gets_none_and_is_reported() {
         let line = console.wait("SSL handshake failure");
         let begin = format!("Log lines do not reach {}: SSL handshake failure (", collector.address());
         assert!(line.contains(&begin), "{line}");
+    }
+}
+
+/// A server that accepts and does not shake hands is reported after `timeout connect`.
+#[test]
+fn a_server_of_lines_that_does_not_shake_hands_is_reported() {
+    let (silent, address) = listener();
+    for is_ring in [true, false] {
+        let console = Syslog::new();
+        let (web, to) = listener();
+        let server = format!("timeout connect 200ms\n server s {address} ssl verify none");
+        let (ring, backend) = match is_ring {
+            true => (format!("ring r\n timeout server 5s\n {server}\n"), String::new()),
+            false => (String::new(), format!("backend r\n mode log\n {server}\n")),
+        };
+        let _program = Manylane::start(&format!(
+            "global\n nbthread 1\n log {} format raw local0\n{ring}{DEFAULTS} mode http\n{backend}frontend \
+             f\n bind {}\n log {}@r format raw local0\n http-request return status 200\n",
+            console.address(),
+            fd(&web),
+            if is_ring { "ring" } else { "backend" },
+        ));
+        common::get(to, "/");
+        let line = console.wait("SSL handshake failure");
+        assert_eq!(
+            line,
+            format!("Log lines do not reach {address}: SSL handshake failure (it took too long).")
+        );
+    }
+    drop(silent);
+}
+
+/// What a server of lines writes is not kept.
+#[test]
+fn a_server_of_lines_that_writes_takes_no_memory() {
+    let authority = Authority::new();
+    let collector = Collector::new(&authority.bundle("a.pem", &["log.example"]));
+    for is_ring in [true, false] {
+        let (web, to) = listener();
+        let server = format!("server s {} ssl verify none log-proto octet-count", collector.address());
+        let (ring, backend) = match is_ring {
+            true => (format!("ring r\n timeout connect 5s\n timeout server 20s\n {server}\n"), String::new()),
+            false => (String::new(), format!("backend r\n mode log\n {server}\n")),
+        };
+        let program = Manylane::start(&format!(
+            "{ring}{DEFAULTS} mode http\n{backend}frontend f\n bind {}\n log {}@r \
+             format raw local0\n log-format \"%HP\"\n http-request return status 200\n",
+            fd(&web),
+            if is_ring { "ring" } else { "backend" },
+        ));
+        // Of one client, since each lane has a connection to a server in 'mode log'.
+        let mut client = connect(to);
+        let mut served = BufReader::new(client.try_clone().unwrap()).lines();
+        let mut get = |path: &str| {
+            write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            while !served.next().unwrap().unwrap().is_empty() {}
+        };
+        get("/first");
+        let mut lines = collector.accept();
+        lines.until("/first");
+        let before = program.memory();
+        for number in 0..50 {
+            lines.0.sock.set_nonblocking(true).unwrap();
+            while lines.0.write_all(&[b'x'; 16 << 10]).is_ok() {}
+            lines.0.sock.set_nonblocking(false).unwrap();
+            let path = format!("/{number}/");
+            get(&path);
+            lines.until(&path);
+        }
+        let more = program.memory().saturating_sub(before);
+        assert!(more < crate::drips::MORE, "{more} KB, ring: {is_ring}");
     }
 }
 

@@ -4,9 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A workspace in its own folder that breaks no rule, until a test writes to it, and whether its form is
-/// checked.
-struct Tree(PathBuf, bool);
+/// A workspace that breaks no rule, until a test writes to it.
+struct Tree {
+    folder: PathBuf,
+    /// `xtask check` looks at its form, too.
+    has_form: bool,
+}
 
 const LIB: &str = "#![doc = include_str!(\"../README.md\")]\n";
 
@@ -15,7 +18,7 @@ impl Tree {
     fn new(test: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{test}"));
         let _ = fs::remove_dir_all(&folder); // of an earlier run
-        let tree = Self(folder, false);
+        let tree = Self { folder, has_form: false };
         let manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\nlints.rust.unsafe_code = \
             \"deny\"\n[workspace.dependencies]\n\
                         manylane-pool = { path = \"crates/pool\" }\nmanylane-stats = { path = \
@@ -31,7 +34,7 @@ impl Tree {
     }
 
     fn write(&self, file: &str, text: &str) -> &Self {
-        let path = self.0.join(file);
+        let path = self.folder.join(file);
         fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("the folder can be made");
         fs::write(path, text).expect("the file can be written");
         self
@@ -46,8 +49,8 @@ impl Tree {
     fn check(&self) -> (String, bool) {
         let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
             .args(["check", "--root"])
-            .arg(&self.0)
-            .args((!self.1).then_some("--without-form"))
+            .arg(&self.folder)
+            .args((!self.has_form).then_some("--without-form"))
             .output()
             .expect("xtask starts");
         let said = String::from_utf8(output.stdout).expect("xtask speaks UTF-8");
@@ -70,7 +73,7 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.0); // a failed test leaves its tree behind for inspection
+            let _ = fs::remove_dir_all(&self.folder); // a failed test leaves its tree behind for inspection
         }
     }
 }
@@ -284,7 +287,7 @@ fn unsafe_without_a_reason_is_found() {
 #[test]
 fn a_dependency_without_a_reason_is_found() {
     let tree = Tree::new("reason");
-    let manifest = fs::read_to_string(tree.0.join("Cargo.toml")).expect("just written");
+    let manifest = fs::read_to_string(tree.folder.join("Cargo.toml")).expect("just written");
     tree.write(
         "Cargo.toml",
         &format!("{manifest}regex = {{ version = \"1\", features = [\"unicode\"] }}\nitoa = \"1\" #\n"),
@@ -315,7 +318,7 @@ fn a_library_without_lints_or_documentation_is_found() {
     let tree = Tree::new("library");
     tree.write("crates/pool/Cargo.toml", "[package]\nname = \"manylane-pool\"\nversion = \"0.1.0\"\n");
     tree.write("crates/pool/src/lib.rs", "//! Pools.\n");
-    fs::remove_file(tree.0.join("crates/pool/README.md")).expect("it was there");
+    fs::remove_file(tree.folder.join("crates/pool/README.md")).expect("it was there");
     tree.finds(&[
         "crates/pool/Cargo.toml:1:1: the library has no README.md; write one: what it is, when not to use \
             it, its \
@@ -331,7 +334,7 @@ fn a_library_without_lints_or_documentation_is_found() {
 #[test]
 fn a_folder_with_another_name_than_its_room_is_found() {
     let tree = Tree::new("folder");
-    fs::rename(tree.0.join("crates/pool"), tree.0.join("crates/pools")).expect("it can be moved");
+    fs::rename(tree.folder.join("crates/pool"), tree.folder.join("crates/pools")).expect("it can be moved");
     tree.finds(&[
         "crates/pools/Cargo.toml:1:1: package `manylane-pool` is in a folder named `pools`; a room's folder \
                   has its short name: `pool`",
@@ -472,7 +475,7 @@ fn this_workspace_has_a_row_for_each_of_its_packages() {
 #[test]
 fn a_file_in_bad_form_or_out_of_rustfmts_sight_is_found() {
     let mut tree = Tree::new("form");
-    tree.1 = true;
+    tree.has_form = true;
     tree.write("rustfmt.toml", "");
     tree.code("pool", "\nmod form;\n").write("crates/pool/src/form.rs", "fn f() {}\n").finds(&[]);
     tree.write("crates/pool/src/form.rs", "fn f() {}\n\nfn g( ) {}\n");
@@ -527,10 +530,11 @@ fn documents_that_are_too_wide_or_too_long_are_found_and_wrapped() {
             paragraphs",
     ]);
     tree.write("README.md", "# Us\n");
-    let output = Command::new(env!("CARGO_BIN_EXE_xtask")).args(["wrap", "--root"]).arg(&tree.0).output();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_xtask")).args(["wrap", "--root"]).arg(&tree.folder).output();
     assert!(output.expect("xtask starts").status.success());
     tree.finds(&[]);
-    let wrapped = fs::read_to_string(tree.0.join("docs/page.md")).expect("it is there");
+    let wrapped = fs::read_to_string(tree.folder.join("docs/page.md")).expect("it is there");
     assert!(wrapped.ends_with(&format!("\n{table}\n{code}")), "{wrapped}");
     assert!(wrapped.contains("word\nend\n\nline line line"), "{wrapped}");
 }
@@ -660,10 +664,11 @@ fn a_page_of_figures_is_made_from_data_and_stale_ones_are_found() {
         .write("bench/results/1.toml", data);
     let both = [format!("bench/results/p.svg:1:1: {stale}"), format!("bench/results.md:1:1: {stale}")];
     tree.finds(&[&both[0], &both[1]]);
-    let output = Command::new(env!("CARGO_BIN_EXE_xtask")).args(["page", "--root"]).arg(&tree.0).output();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_xtask")).args(["page", "--root"]).arg(&tree.folder).output();
     assert!(output.expect("xtask starts").status.success());
     tree.finds(&[]);
-    let page = fs::read_to_string(tree.0.join("bench/results.md")).expect("it is there");
+    let page = fs::read_to_string(tree.folder.join("bench/results.md")).expect("it is there");
     assert!(
         page.ends_with("### Times\n\n![T](results/p.svg)\n\n| row | ours |\n|---|---|\n| a | 1.5 |\n"),
         "{page}"

@@ -54,8 +54,8 @@ pub const OUTPUT_ROOM: usize = 3 * (HEADER + DEFAULT_MAX) + 2048;
 pub const MAX_OUTPUT: usize = 256 * 1024;
 
 /// Number of bytes of a DATA frame, or its rest if that is shorter, that a stream gets at once. A peer that
-/// sends a frame byte by byte would otherwise cause a write for each byte. Whoever has data to show ends a
-/// frame behind them.
+/// sends a frame byte by byte would otherwise cause a write for each byte. A peer that wants its data passed
+/// on ends the frame.
 pub const DATA_PART: usize = 1_024;
 
 /// Largest number of recently reset streams whose late frames are ignored. The peer has at most as many

@@ -36,7 +36,8 @@ fn server(delivery: &Delivery) -> Option<(OwnedFd, SocketAddrAny)> {
     }
 }
 
-/// Connects to a stream server within `time`, handshake included. `lane` is set if there is TLS.
+/// Connects to a stream server within `time`, handshake included. `None` as well if there is TLS and no
+/// `lane`.
 pub(crate) async fn connect(
     delivery: &Delivery,
     tls: Option<&TargetTls>,
@@ -46,28 +47,33 @@ pub(crate) async fn connect(
     io: &Io,
 ) -> Option<Connection> {
     let (fd, address) = server(delivery)?;
-    let connecting = async {
-        let connection = Connection::Socket(io.connect(fd, address).await.ok()?);
-        match tls {
-            None => Some(connection),
-            Some(tls) => Box::pin(encrypt(delivery, tls, lane?, connection, here)).await,
+    let time = time.unwrap_or(FOR_EVER);
+    let begin = here.now();
+    let connected = here.timeout(time, io.connect(fd, address)).await.ok()?.ok()?;
+    let connection = Connection::Socket(connected);
+    match tls {
+        None => Some(connection),
+        Some(tls) => {
+            let left = time.saturating_sub(here.now().since(begin)).min(LONGEST_HANDSHAKE);
+            Box::pin(encrypt(delivery, tls, lane?, connection, left, here)).await
         }
-    };
-    here.timeout(time.unwrap_or(FOR_EVER), connecting).await.ok()?
+    }
 }
 
+/// Does the handshake within `time`. Reports the first one that fails.
 async fn encrypt(
     delivery: &Delivery,
     tls: &TargetTls,
     lane: &LaneTls,
     connection: Connection,
+    time: Duration,
     here: Here,
 ) -> Option<Connection> {
     let reader = lane.reader.upgrade()?;
     let made =
         manylane_tls::Connection::client(&tls.context, tls.name.clone(), Hello::Usual, &reader.borrow());
     let connection = connection.encrypt(made.ok()?, Chain::new(), None).ok()?;
-    let outcome = match here.timeout(LONGEST_HANDSHAKE, connection.tls()?.handshake(here, false)).await {
+    let outcome = match here.timeout(time, connection.tls()?.handshake(here, false)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) if error.is_memory() => return None,
         Ok(Err(error)) => Err(error.to_string()),

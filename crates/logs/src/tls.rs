@@ -22,9 +22,9 @@ impl TargetTls {
         Self { context, name, failing: AtomicBool::new(false) }
     }
 
-    /// True if connections of the other are as those of this one.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.name == other.name && self.context.is_like(&other.context)
+    /// True if connections that the other has made fit this one.
+    pub(crate) fn fits_connections_of(&self, other: &Self) -> bool {
+        self.name == other.name && self.context.fits_connections_of(&other.context)
     }
 }
 

@@ -368,6 +368,14 @@ impl ListLine {
         Ok(Self { number, certificate, options, filters })
     }
 
+    /// Returns the place of the line, or its certificate, if the list is a folder.
+    pub(crate) fn location(&self, list: &str) -> String {
+        match self.number {
+            0 => format!("'{}'", self.certificate),
+            number => format!("line {number} of '{list}'"),
+        }
+    }
+
     /// Returns a copy of the certificate with the line's names and options. `keyword` and `list` are those of
     /// the list.
     pub(crate) fn apply(
@@ -381,10 +389,7 @@ impl ListLine {
         let schemes = sigalgs.map(|list| schemes("sigalgs", list, warnings)).transpose()?;
         let mut own = certificate.clone().signing_by(schemes.as_ref());
         if self.options.change_handshakes() {
-            let location = match self.number {
-                0 => format!("'{}'", self.certificate),
-                number => format!("line {number} of '{list}'"),
-            };
+            let location = self.location(list);
             let options = OwnOptions { keyword, location, options: self.options.without_files() };
             warnings.extend(self.options.old_version().map(|why| options.problem(why)));
             own.options = Some(Arc::new(options));

@@ -104,8 +104,8 @@ pub enum Hello {
 }
 
 impl ClientContext {
-    /// Returns true if handshakes with both have the same result: the settings agree, and so do the contents
-    /// of their files.
+    /// Returns true if connections of both are alike: the settings agree, and so do the contents of their
+    /// files.
     pub fn is_like(&self, other: &Self) -> bool {
         let contents = |context: &Self| context.0.contents.load(Ordering::Relaxed);
         self.0.settings == other.0.settings && contents(self) == contents(other)

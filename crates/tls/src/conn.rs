@@ -490,6 +490,7 @@ impl Connection {
                 let part = &part[..part.len().min(MOST_EARLY_DATA as usize - offer.sent)];
                 let sent = scratch::with(|Scratch { output, .. }| self.put(Sent::Data(part), output, out));
                 sent?;
+                self.sent.add(part.len());
             }
             let Some(offer) = &mut self.offer else { break };
             offer.data.push_back(segment).map_err(|error| Error::Memory(error.into()))?;

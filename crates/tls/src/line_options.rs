@@ -69,24 +69,25 @@ pub struct LineOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CertificateFiles {
     pub(crate) certificate: Option<Box<str>>,
-    pub(crate) key: Option<PathBuf>,
-    pub(crate) ocsp: Option<PathBuf>,
-    pub(crate) issuer: Option<PathBuf>,
+    pub(crate) key: Option<Box<str>>,
+    pub(crate) ocsp: Option<Box<str>>,
+    pub(crate) issuer: Option<Box<str>>,
 }
 
 impl CertificateFiles {
-    /// Takes the argument of an option, if it is one of a file.
-    fn take(&mut self, option: &str, value: &str) {
+    /// Returns the file that an option names, if it names one.
+    fn of_option(&mut self, option: &str) -> Option<&mut Option<Box<str>>> {
         match option {
-            "crt" => self.certificate = Some(value.into()),
-            "key" => self.key = Some(value.into()),
-            "ocsp" => self.ocsp = Some(value.into()),
-            _ => self.issuer = Some(value.into()),
+            "crt" => Some(&mut self.certificate),
+            "key" => Some(&mut self.key),
+            "ocsp" => Some(&mut self.ocsp),
+            "issuer" => Some(&mut self.issuer),
+            _ => None,
         }
     }
 }
 
-/// The options of [`CertificateFiles`].
+/// The options of [`CertificateFiles`], for messages.
 const FILES: [&str; 4] = ["crt", "key", "ocsp", "issuer"];
 
 impl LineOptions {
@@ -100,8 +101,8 @@ impl LineOptions {
         let mut files = CertificateFiles::default();
         while let Some(word) = words.next() {
             let missing = |name: &str| format!("expects an argument behind '{name}', found none");
-            if FILES.contains(&word) {
-                files.take(word, words.next().ok_or_else(|| missing(word))?);
+            if let Some(file) = files.of_option(word) {
+                *file = Some(words.next().ok_or_else(|| missing(word))?.into());
                 continue;
             }
             let Some(index) = OPTIONS.iter().position(|(name, ..)| *name == word) else {
@@ -163,7 +164,7 @@ impl LineOptions {
         Some(format!("has 'ssl-min-ver': {}", not_spoken(version)))
     }
 
-    /// True if there are none.
+    /// True if there are none to show.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

@@ -21,7 +21,7 @@ use crate::error::Problem;
 use crate::files::{Section, decode_base64, sections_of};
 use crate::generate::SigningAuthority;
 use crate::issuers::{FileRules, FileSettings};
-use crate::line_options::{CertificateFiles, SCTL};
+use crate::line_options::{CertificateFiles, LineOptions, SCTL};
 use crate::ocsp::{self, OcspId, ocsp_text};
 use crate::ocsp_update::Updates;
 use crate::server::{self, ServerContext, ServerSettings};
@@ -599,13 +599,14 @@ impl Known {
     /// sentence.
     fn define_line(&mut self, line: &ListLine) -> Result<(), String> {
         let name = &line.certificate;
-        let CertificateFiles { certificate, key, ocsp, issuer } = line.options.certificate_files().clone();
-        if let Some(other) = certificate.filter(|other| other != name) {
+        let CertificateFiles { certificate, key, ocsp, issuer } = line.options.certificate_files();
+        if let Some(other) = certificate.as_ref().filter(|other| *other != name) {
             return Err(format!("has 'crt {other}', expected the file that the line begins with, '{name}'"));
         }
         if key.is_none() && ocsp.is_none() && issuer.is_none() {
             return Ok(());
         }
+        let [key, ocsp, issuer] = [key, ocsp, issuer].map(|file| file.as_deref().map(PathBuf::from));
         match self.definitions.get(name) {
             Some(known) if (&known.key, &known.ocsp, &known.issuer) == (&key, &ocsp, &issuer) => Ok(()),
             None if !self.certificates.all.contains_key(name) => {
@@ -639,13 +640,8 @@ impl Known {
             }
             let keyword = list.keyword;
             for line in list.lines.clone() {
-                self.define_line(&line).map_err(|why| {
-                    let location = match line.number {
-                        0 => format!("'{}'", line.certificate),
-                        number => format!("line {number} of '{name}'"),
-                    };
-                    Problem::new(keyword, format!("{location} {why}"))
-                })?;
+                self.define_line(&line)
+                    .map_err(|why| Problem::new(keyword, format!("{} {why}", line.location(&name))))?;
                 let own = self.certificate(&line.certificate, warnings).map_err(|problem| match keyword {
                     "ssl-f-use" => Problem { keyword, ..problem },
                     _ => problem,
@@ -864,6 +860,7 @@ impl Known {
         files(self).all.remove(name);
         if kind == Kind::Certificate {
             self.watched.remove(name);
+            self.definitions.remove(name);
         }
         Ok(())
     }
@@ -978,11 +975,6 @@ impl Store {
         known.servers.retain(|entry| entry.strong_count() > 0); // drop those of removed servers
         known.servers.push(Arc::downgrade(&context));
         Ok(ClientContext(context))
-    }
-
-    /// The number of certificates that were read.
-    pub fn count(&self) -> usize {
-        self.0.lock().certificates.all.len()
     }
 
     /// The files of a kind.
@@ -1184,7 +1176,7 @@ impl Store {
         let line = ListLine::parse(line.trim(), number, &bases)
             .map_err(|why| Failure::Bad(Problem::new("crt-list", format!("the line {why}"))))?;
         known.updates.is_said |= line.options.ocsp_update().is_some();
-        if list.is_folder() && !(line.filters.is_empty() && line.options.is_empty()) {
+        if list.is_folder() && !(line.filters.is_empty() && line.options == LineOptions::default()) {
             let why = "a folder expects no options and no names behind a certificate";
             return Err(Failure::Bad(Problem::new("crt-list", why)));
         }

@@ -93,8 +93,8 @@ impl H2Settings {
             frames_at_once: given(tune.h2_be_frames_at_once).unwrap_or(0),
             ..all
         };
-        // Streams whose clients read nothing fill their own windows, whichever connection they are on. Twice
-        // of these leaves room for the others, of which half may be consumed and not announced yet.
+        // Streams whose clients read nothing fill their own windows, whichever connection they are on. Up to
+        // half of the connection's window may be consumed and not announced yet: so it has twice their sum.
         let twice = back.stream_window.saturating_mul(back.max_streams).saturating_mul(2).min(MAX_WINDOW);
         let back = Config { connection_window: given(tune.h2_be_rxbuf).unwrap_or(twice), ..back };
         Self {

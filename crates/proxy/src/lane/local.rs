@@ -153,9 +153,6 @@ pub fn offline<R>(wait: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Number of certificates that a lane frees within a tenth of a millisecond.
-const MANY_CERTIFICATES: usize = 1000;
-
 /// Number of replaced values at which they are freed before the lanes' next housekeeping: rules may replace
 /// many in a second.
 const MANY_REPLACED: usize = 256;
@@ -568,11 +565,9 @@ impl Local {
     /// Removes the state from the lane. Remaining sessions keep what they need.
     pub fn remove(&self) {
         SERVED.with_borrow_mut(|served| served.retain(|local| !std::ptr::eq(&**local, self)));
-        // Freeing very many certificates would stop the lane that holds the generation last: so the thread
-        // that frees replaced values holds it longer.
-        if self.generation.certificates.count() > MANY_CERTIFICATES {
-            Published::new(Some(self.generation.clone())).replace(None);
-        }
+        // Freeing 50,000 certificates would stop the lane that holds the generation last: so the thread that
+        // frees replaced values holds it longer.
+        Published::new(Some(self.generation.clone())).replace(None);
     }
 
     /// Returns the number of log lines that the calling lane has not sent yet.
