@@ -977,6 +977,11 @@ impl Store {
         Ok(ClientContext(context))
     }
 
+    /// The number of certificates that were read.
+    pub fn count(&self) -> usize {
+        self.0.lock().certificates.all.len()
+    }
+
     /// The files of a kind.
     pub fn names(&self, kind: Kind) -> Names {
         let known = &mut *self.0.lock();

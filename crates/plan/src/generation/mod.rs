@@ -108,6 +108,9 @@ use refuse::Refuse;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
+/// Number of certificates that a lane frees within a tenth of a millisecond.
+const MANY_CERTIFICATES: usize = 1000;
+
 /// One configuration, built for running. A generation that differs from another only by a server shares the
 /// rest with it (`members.rs`).
 #[derive(Debug)]
@@ -163,6 +166,8 @@ pub struct Parts {
     pub peers_tls: Vec<PeersTls>,
     /// The loaded certificates and keys.
     pub certificates: Arc<Store>,
+    /// They were so many that a lane which frees them stops for more than a tenth of a millisecond.
+    pub has_many_certificates: bool,
     /// The certificates that ACME renews.
     pub acme: Acme,
     /// `httpclient.*`
@@ -332,6 +337,7 @@ impl Generation {
         certificates.forget_predecessor();
         let parts = Parts {
             process,
+            has_many_certificates: certificates.count() > MANY_CERTIFICATES,
             certificates,
             acme,
             http_client: http_client::settings(config),

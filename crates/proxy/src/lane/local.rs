@@ -565,9 +565,11 @@ impl Local {
     /// Removes the state from the lane. Remaining sessions keep what they need.
     pub fn remove(&self) {
         SERVED.with_borrow_mut(|served| served.retain(|local| !std::ptr::eq(&**local, self)));
-        // Freeing 50,000 certificates would stop the lane that holds the generation last: so the thread that
-        // frees replaced values holds it longer.
-        Published::new(Some(self.generation.clone())).replace(None);
+        // Freeing very many certificates would stop the lane that holds the generation last: so the thread
+        // that frees replaced values holds it longer. Not so others, whose memory the next reload may need.
+        if self.generation.has_many_certificates {
+            Published::new(Some(self.generation.clone())).replace(None);
+        }
     }
 
     /// Returns the number of log lines that the calling lane has not sent yet.
