@@ -7,7 +7,8 @@ use common::watch::{Played, Syslog, ask, both};
 use common::{DEFAULTS, Ended, Manylane, ONE_LANE, TIMEOUT, check, connect, fd, listener, read_all};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,10 +22,14 @@ struct Collector {
     config: Arc<ServerConfig>,
 }
 
+fn own_certificate(file: &Path) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    let chain = CertificateDer::pem_file_iter(file).unwrap().map(Result::unwrap).collect();
+    (chain, PrivateKeyDer::from_pem_file(file).unwrap())
+}
+
 impl Collector {
     fn new(certificate: &Path) -> Self {
-        let chain = CertificateDer::pem_file_iter(certificate).unwrap().map(Result::unwrap).collect();
-        let key = PrivateKeyDer::from_pem_file(certificate).unwrap();
+        let (chain, key) = own_certificate(certificate);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap();
@@ -32,6 +37,22 @@ impl Collector {
         let receive = rustix::net::sockopt::Timeout::Recv; // which bounds how long it waits to accept as well
         rustix::net::sockopt::set_socket_timeout(&listener, receive, Some(TIMEOUT)).unwrap();
         Self { listener, config: Arc::new(config) }
+    }
+
+    /// One that asks its clients for certificates of this authority.
+    fn verifying(
+        certificate: &Path,
+        authority: &Authority,
+        version: &'static SupportedProtocolVersion,
+    ) -> Self {
+        let plain = Self::new(certificate);
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(authority.own.der().clone()).unwrap();
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+        let (chain, key) = own_certificate(certificate);
+        let config = ServerConfig::builder_with_protocol_versions(&[version]);
+        let config = config.with_client_cert_verifier(verifier).with_single_cert(chain, key).unwrap();
+        Self { config: Arc::new(config), ..plain }
     }
 
     fn address(&self) -> SocketAddr {
@@ -238,6 +259,48 @@ fn a_server_of_lines_that_is_not_trusted_gets_none_and_is_reported() {
     }
 }
 
+/// Servers get the certificate of `crt`. One that refuses it gets no line, and the refusal is reported, though
+/// with TLS 1.3 it comes behind the handshake.
+#[test]
+fn servers_of_lines_verify_the_certificate_of_this_side() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let own = authority.bundle("client.pem", &["proxy"]);
+    let strange = other.bundle("client.pem", &["proxy"]);
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let collector =
+            Collector::verifying(&authority.bundle("a.pem", &["log.example"]), &authority, version);
+        for (is_ring, certificate) in [(true, &own), (false, &own), (true, &strange), (false, &strange)] {
+            let console = Syslog::new();
+            let (web, to) = listener();
+            let crt = certificate.display();
+            let server = format!("server s {} ssl verify none crt {crt}", collector.address());
+            let (ring, backend) = match is_ring {
+                true => {
+                    (format!("ring r\n timeout connect 20s\n timeout server 20s\n {server}\n"), String::new())
+                }
+                false => (String::new(), format!("backend r\n mode log\n {server}\n")),
+            };
+            let _program = Manylane::start(&format!(
+                "global\n log {} format raw local0\n{ring}{DEFAULTS} mode http\n{backend}frontend f\n bind {}\n \
+                 log {}@r format raw local0\n log-format \"%HP\"\n http-request return status 200\n",
+                console.address(),
+                fd(&web),
+                if is_ring { "ring" } else { "backend" },
+            ));
+            common::get(to, "/line");
+            let mut lines = collector.accept();
+            if certificate == &own {
+                lines.until("/line");
+                continue;
+            }
+            let error = lines.0.read(&mut [0; 10]).unwrap_err();
+            assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+            let line = console.wait("SSL handshake failure");
+            assert!(line.contains("alert"), "{line}");
+        }
+    }
+}
+
 /// A server that accepts and does not shake hands is reported after `timeout connect`.
 #[test]
 fn a_server_of_lines_that_does_not_shake_hands_is_reported() {
@@ -361,10 +424,7 @@ fn options_of_tls_that_do_not_fit_are_refused() {
             "'sni' expects a fixed name such as str(a.example.org) where there are no requests",
         ),
         ("ring r\n server s 127.0.0.1:1 verify none\n", "options of TLS expect 'ssl' beside them"),
-        (
-            "ring r\n server s 127.0.0.1:1 ssl verify none crt x.pem\n",
-            "client certificates are not built for log servers",
-        ),
+        ("ring r\n server s 127.0.0.1:1 ssl verify none crt /nowhere/x.pem\n", "/nowhere/x.pem"),
         ("ring r\n server s 127.0.0.1:1 ssl verify none allow-0rtt\n", "lines are not sent as early data"),
         ("ring r\n server s 127.0.0.1:1 check\n", "of the options of a ring's server only 'log-proto'"),
         (

@@ -4,7 +4,7 @@ use crate::target::Delivery;
 use crate::tls::{LaneTls, TargetTls};
 use manylane_buf::Chain;
 use manylane_io::{Io, tcp_socket};
-use manylane_net::Connection;
+use manylane_net::{Connection, TransferError};
 use manylane_sched::Here;
 use manylane_sync::atomic::Ordering;
 use manylane_tls::Hello;
@@ -17,6 +17,10 @@ use std::time::Duration;
 
 /// Longest handshake with a server, also without `timeout connect`.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Time in which a server may refuse a certificate of this side. In TLS 1.3 it does so behind the handshake,
+/// when lines that are sent already are lost.
+const REFUSAL: Duration = Duration::from_secs(1);
 
 /// Longer than any wait.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(366 * 86_400);
@@ -74,6 +78,13 @@ async fn encrypt(
         manylane_tls::Connection::client(&tls.context, tls.name.clone(), Hello::Usual, &reader.borrow());
     let connection = connection.encrypt(made.ok()?, Chain::new(), None).ok()?;
     let outcome = match here.timeout(time, connection.tls()?.handshake(here, false)).await {
+        Ok(Ok(())) if tls.context.has_certificate() => {
+            match here.timeout(REFUSAL, poll_fn(|context| poll_end(&connection, context))).await {
+                Ok(Some(error)) => Err(error.to_string()),
+                Ok(None) => Err("the server has ended the connection".to_owned()),
+                Err(_) => Ok(()),
+            }
+        }
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) if error.is_memory() => return None,
         Ok(Err(error)) => Err(error.to_string()),
@@ -95,13 +106,19 @@ async fn encrypt(
 
 /// Throws away what the server has sent. Ready once it has closed the connection, or that has failed.
 pub(crate) fn poll_closed(connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
+    poll_end(connection, context).map(drop)
+}
+
+/// The same, with the failure, if there was one.
+fn poll_end(connection: &Connection, context: &mut Context<'_>) -> Poll<Option<TransferError>> {
     match connection.poll_recv(false, context) {
         // More may follow without end: the wake-up yields to other tasks.
         Some(Poll::Ready(Ok(Some(_)))) => {
             context.waker().wake_by_ref();
             Poll::Pending
         }
-        Some(Poll::Ready(_)) => Poll::Ready(()),
+        Some(Poll::Ready(Ok(None))) => Poll::Ready(None),
+        Some(Poll::Ready(Err(error))) => Poll::Ready(Some(error)),
         Some(Poll::Pending) | None => Poll::Pending,
     }
 }

@@ -117,6 +117,11 @@ impl ClientContext {
         self.is_like(other) && !other.0.is_renewed.load(Ordering::Relaxed)
     }
 
+    /// Returns whether this side has a certificate for servers that ask for one.
+    pub fn has_certificate(&self) -> bool {
+        self.0.settings.certificate.is_some()
+    }
+
     /// Returns the protocols that ALPN offers.
     pub fn protocols(&self) -> &[Vec<u8>] {
         &self.0.settings.common.alpn

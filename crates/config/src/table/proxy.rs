@@ -409,7 +409,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             "a certificate of the frontend, as the manual's matrix has \
             it",
         )
-        .refused(super::ssl::TLS),
+        .refused("HAProxy 3.2 has it in the manual alone: name it on 'bind' lines, or by 'ssl-f-use'"),
         own("use-fcgi-app", LB, "<name>", 1, "servers speak FastCGI").refused("FastCGI is not built"),
     ];
     for name in ["clitcpka-cnt", "srvtcpka-cnt"] {

@@ -13,9 +13,6 @@ const MANY: i64 = i32::MAX as i64;
 /// Thirty days, in seconds.
 const DAYS: i64 = 30 * 24 * 60 * 60;
 
-/// Reason for refusing TLS keywords that are not built.
-pub(super) const TLS: &str = "it is not built yet";
-
 const FINITE: &str = "keys are exchanged over elliptic curves only";
 const LIBRARY: &str = "the arithmetic is that of aws-lc-rs, which is a part of the program";
 /// Help of `tune.ssl.capture-buffer-size`.

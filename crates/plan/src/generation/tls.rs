@@ -495,10 +495,6 @@ pub(super) fn check_log_server(own: &TlsOptions, pos: Pos, refuse: &mut Refuse<'
     {
         return refuse.keyword(pos, "server", "options of TLS expect 'ssl' beside them where lines are sent");
     }
-    if let Some(word) = own.crt.first() {
-        // In TLS 1.3 a server that refuses a certificate says so only when the first lines are lost.
-        refuse.keyword(word.pos(), "crt", "client certificates are not built for log servers: remove it");
-    }
     if let Some(set) = own.early_data {
         refuse.keyword(set.pos, "allow-0rtt", "lines are not sent as early data");
     }
