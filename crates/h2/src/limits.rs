@@ -102,7 +102,8 @@ pub struct Config {
     pub glitches: u32,
     /// Number of frames handled in one turn: `tune.h2.*.max-frames-at-once`. 0 for no limit.
     pub frames_at_once: u32,
-    /// Number of RST_STREAM frames handled in one turn: `tune.h2.fe.max-rst-at-once`. 0 for no limit.
+    /// Number of RST_STREAM frames and of streams reset for the peer's faults that are handled in one turn:
+    /// `tune.h2.fe.max-rst-at-once`. 0 for no limit.
     pub resets_at_once: u32,
 }
 

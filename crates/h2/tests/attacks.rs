@@ -294,6 +294,20 @@ fn a_turn_has_so_many_frames_and_so_many_resets() {
 }
 
 #[test]
+fn streams_that_the_peer_has_reset_count_as_resets_of_a_turn() {
+    let mut end = End::server(Config { resets_at_once: 2, ..Config::default() });
+    end.connection.begin_turn();
+    let fault = |id| [get(id), frame(WINDOW_UPDATE, 0, id, &[0; 4])].concat();
+    let events = end.feed(&[fault(1), fault(3), fault(5)].concat()).expect("allowed");
+    let reset = |event: &&Event| matches!(event, Event::Reset { problem: Some(_), .. });
+    assert_eq!((events.len(), events.iter().filter(reset).count()), (4, 2));
+    assert!(end.connection.has_reset_enough() && end.connection.is_turn_over());
+    end.connection.begin_turn();
+    assert_eq!(end.feed(&[]).expect("allowed").len(), 2);
+    assert!(end.input.is_empty() && !end.connection.has_reset_enough());
+}
+
+#[test]
 fn what_came_and_what_went_wrong_is_counted_once() {
     let mut end = End::fresh_server(Config::default());
     end.feed(PREFACE).expect("the preface");

@@ -462,6 +462,43 @@ fn streams_hear_that_their_connection_is_gone() {
     });
 }
 
+/// One turn includes all that a poll reads, and the rest of the input is read without another wake-up.
+#[test]
+fn between_a_few_streams_that_are_reset_others_have_their_turn() {
+    const AT_ONCE: usize = 4;
+    const STREAMS: usize = 100;
+    on_lane(|_| async move {
+        let (a, b) = manylane_local::Socket::pair(manylane_local::Kind::Stream);
+        let [a, b] = [a, b].map(|socket| Connection::Local(LocalStream::new(socket)));
+        let pair = |n: usize| {
+            let [.., high, low] = (2 * n + 1).to_be_bytes();
+            let request = [&[0, 0, 6, 1, 5, 0, 0, high, low][..], b"\x82\x86\x84\x41\x01a"].concat();
+            [&request[..], &[0, 0, 4, 3, 0, 0, 0, high, low, 0, 0, 0, 8]].concat()
+        };
+        let pairs = |range: std::ops::Range<usize>| range.flat_map(pair).collect::<Vec<u8>>();
+        let first = [PREFACE, &SETTINGS, &ACK, &pairs(0..AT_ONCE - 1)].concat();
+        b.send(&mut chain(&pairs(AT_ONCE - 1..STREAMS))).await.unwrap();
+
+        let config = Config { resets_at_once: AT_ONCE as u32, ..Config::default() };
+        let here = Here::current().unwrap();
+        let conn = Conn::server(a, chain(&first), config, here).unwrap();
+        let end = drive(&conn, NONE, |stream, _| async move { drop(stream) });
+        let (mut most, mut before, mut polls) = (0, 0, 0);
+        while conn.begun() < STREAMS as u64 {
+            here.yield_now().await;
+            polls += 1;
+            most = most.max(conn.begun() - before);
+            before = conn.begun();
+        }
+        assert_eq!(most, AT_ONCE as u64);
+        // A round has one turn of the connection, and up to 40 of this task.
+        assert!(polls > 10 * STREAMS / AT_ONCE, "{polls}");
+        drop(b);
+        until(|| end.get().is_some()).await;
+        assert_eq!(end.get(), Some(ConnEnd::Closed));
+    });
+}
+
 #[test]
 fn a_request_of_http_1_goes_on_as_stream_1() {
     on_lane(|io| async move {

@@ -146,7 +146,7 @@ impl End {
             out.clear();
             self.mux.set_unwritten(0);
         }
-        self.mux.take_turn_over();
+        self.mux.begin_turn(&context());
     }
 }
 

@@ -75,8 +75,8 @@ tune! {
     h2_fe_frames_at_once: u64 = int("number", 0, MANY), int, "tune.h2.fe.max-frames-at-once", "0", "frames \
         of a client's HTTP/2 connection handled in one go before others get their turn; 0 for no bound";
     h2_fe_resets_at_once: u64 = int("number", 0, MANY), int, "tune.h2.fe.max-rst-at-once", "0", "stream \
-        resets of a client's HTTP/2 connection handled in one go before others get their turn; 0 for no \
-        bound";
+        resets of a client's HTTP/2 connection handled in one go before others get their turn, those for \
+        the client's faults included; 0 for 16";
     h2_fe_total_streams: u64 = int("number", 0, MANY), int, "tune.h2.fe.max-total-streams", "0", "streams \
         after which a client is asked to make another HTTP/2 connection; 0 for no bound";
     h2_fe_rxbuf: u64 = size("bytes", 0, MANY as u64), size, "tune.h2.fe.rxbuf", "1600k", "bytes that all \

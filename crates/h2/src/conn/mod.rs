@@ -134,7 +134,13 @@ pub struct Connection {
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     frames: u32,
+    /// Number of RST_STREAM frames, and of streams that were reset for the peer's faults.
     resets: u32,
+}
+
+/// Returns whether `count` is at its bound; 0 is no bound.
+fn reached(count: u32, most: u32) -> bool {
+    most > 0 && count >= most
 }
 
 impl Connection {
@@ -267,9 +273,13 @@ impl Connection {
     /// [`Config::resets_at_once`]). The rest of the input stays until other connections had a turn and the
     /// caller calls [`begin_turn`](Self::begin_turn).
     pub fn is_turn_over(&self) -> bool {
-        let Config { frames_at_once, resets_at_once, .. } = self.config;
-        let reached = |count, most| most > 0 && count >= most;
-        reached(self.turn.frames, frames_at_once) || reached(self.turn.resets, resets_at_once)
+        reached(self.turn.frames, self.config.frames_at_once) || self.has_reset_enough()
+    }
+
+    /// Returns whether this turn has handled as many resets as it may: then the work that others wait for
+    /// should come first, since nobody waits for what was reset.
+    pub fn has_reset_enough(&self) -> bool {
+        reached(self.turn.resets, self.config.resets_at_once)
     }
 
     /// Begins another turn.
@@ -464,6 +474,7 @@ impl Connection {
         self.counts.stream_errors += 1;
         self.answer(&rst_stream::frame(stream, problem.reason()))?;
         self.counts.rst_stream_sent += 1;
+        self.turn.resets += 1;
         self.remember(stream);
         let known = self.streams.get(stream).is_some();
         if known {

@@ -115,7 +115,7 @@ impl Conn {
             let mut reading = pin!(Some(self.read(begin)));
             let mut writing = pin!(self.write(&sending));
             poll_fn(|context| {
-                self.mux.set_driver(context);
+                self.mux.begin_turn(context);
                 if let Some(future) = reading.as_mut().as_pin_mut()
                     && let Poll::Ready(end) = future.poll(context)
                 {
@@ -160,8 +160,9 @@ impl Conn {
             if let Err(error) = self.mux.input(&mut input, &mut begin) {
                 return ConnEnd::Protocol(error);
             }
-            if self.mux.take_turn_over() {
-                self.mux.here().yield_now().await;
+            // Without input the next read ends the turn, or waits.
+            if let Some(class) = self.mux.next_turn().filter(|_| !input.is_empty()) {
+                self.mux.here().turn_in(class).await;
                 continue;
             }
             if self.mux.is_stalled() {

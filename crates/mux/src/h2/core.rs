@@ -20,7 +20,7 @@ use manylane_h2::{
 };
 use manylane_http::Head;
 use manylane_pool::{AllocError, Pool, Pooled};
-use manylane_sched::{Here, Time};
+use manylane_sched::{Class, Here, Time};
 use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::rc::Rc;
@@ -289,17 +289,24 @@ impl Mux {
         state.h2.turns() > 0
     }
 
-    /// Sets the task of `context` as the driver, which is woken when this side changes the connection.
-    pub fn set_driver(&self, context: &Context<'_>) {
-        park(&mut self.state().driver, context);
+    /// Begins a turn of the task of `context`, the driver, which is woken when this side changes the
+    /// connection. A poll of that task is one turn, however often it reads.
+    pub fn begin_turn(&self, context: &Context<'_>) {
+        let mut state = self.state();
+        park(&mut state.driver, context);
+        state.h2.begin_turn();
     }
 
-    /// Returns whether this turn has handled as much input as it may, and begins another turn.
-    pub fn take_turn_over(&self) -> bool {
-        let mut state = self.state();
-        let over = state.h2.is_turn_over();
-        state.h2.begin_turn();
-        over
+    /// Returns the class in which the driver should have its next turn, if this turn has handled as much
+    /// input as it may.
+    ///
+    /// Where streams were reset it is the heavy class: rounds run one such task each, look for what others
+    /// sent, and serve that first. Otherwise the streams of one connection that resets them would fill rounds
+    /// of the lane.
+    pub fn next_turn(&self) -> Option<Class> {
+        let state = self.state();
+        let class = if state.h2.has_reset_enough() { Class::Heavy } else { Class::Normal };
+        state.h2.is_turn_over().then_some(class)
     }
 
     /// Returns the counts since the last call.
